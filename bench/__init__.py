@@ -1,0 +1,1 @@
+"""Benchmarks: `bench.perf` (speed against peers), `bench.scale` and `bench.kills`."""

@@ -1,0 +1,250 @@
+"""Kill a writer at random instants and count what was lost.
+
+`python -m bench.kills --rounds 200 [--json OUT]`
+
+By turns a child process runs `graphmem index` on a file, or calls `Memory.add` again and again;
+SIGKILL comes at a random instant of its life. What was acknowledged must be there afterwards: for
+`Memory.add` the ids it noted after each return, for `graphmem index` what a reader saw in the store
+just before the kill. Then the store must open for writing, be whole (`check`), and answer a
+question.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from dataclasses import asdict, dataclass, field
+from multiprocessing.context import ForkServerContext
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+import tyro
+
+from graphmem_torch.atoms import Atom
+from graphmem_torch.errors import GraphMemError
+from graphmem_torch.memory import Memory
+from graphmem_torch.store import MemoryStore
+
+__all__ = ["Kills", "Outcome", "main", "run"]
+
+_WORDS = (
+    *("amber", "anchor", "bridge", "candle", "castle", "cedar", "copper", "desert", "ember"),
+    *("falcon", "forest", "garden", "glacier", "harbour", "island", "jasmine", "kettle", "lemon"),
+    *("meadow", "mirror", "needle", "orchard", "paper", "piano", "quarry", "river", "saddle"),
+    *("silver", "spruce", "summer", "temple", "thunder", "tower", "valley", "violin", "willow"),
+)
+_PEOPLE = ("Ada", "Boris", "Chandra", "Dmitri", "Esra", "Farid")
+
+
+@dataclass(frozen=True)
+class Kills:
+    """Kill writers and look at what is left.
+
+    Attributes:
+        rounds: Kills; every second one hits `graphmem index`.
+        atoms: Atoms a writer adds when nobody kills it.
+        preset: Preset or path of a YAML file.
+        fresh: Rounds after which a new store is begun.
+        seed: Of the texts and of the instants.
+        json: Where to write the counts; standard output by default.
+    """
+
+    rounds: int = 200
+    atoms: int = 300
+    preset: str = "default"
+    fresh: int = 10
+    seed: int = 0
+    json: Path | None = None
+
+
+@dataclass
+class Outcome:
+    """Counts over all rounds; `lost` and `unopened` must be 0."""
+
+    rounds: int = 0
+    killed: int = 0
+    finished_before_kill: int = 0
+    acknowledged: int = 0
+    lost: int = 0
+    unopened: int = 0
+    not_whole: int = 0
+    problems: list[str] = field(default_factory=list)
+
+
+def run(options: Kills) -> Outcome:
+    """Runs all rounds."""
+    context = multiprocessing.get_context("forkserver")
+    # The children fork from a server that has torch loaded, so that most of their life is writing.
+    context.set_forkserver_preload([__name__, "graphmem_torch.memory", "graphmem_torch.cli"])
+    outcome = Outcome()
+    chance = random.Random(options.seed)
+    folder = Path(tempfile.mkdtemp(prefix="graphmem-kills-"))
+    try:
+        spans = [_span(context, options, folder / f"span{kind}", kind) for kind in range(2)]
+        acknowledged: set[str] = set()
+        for number in range(options.rounds):
+            store = folder / f"store{number // options.fresh}"
+            if number % options.fresh == 0:
+                acknowledged = set()
+                shutil.rmtree(folder / f"store{number // options.fresh - 1}", ignore_errors=True)
+            kind = number % 2
+            process = _start(context, options, store, kind, number)
+            time.sleep(chance.uniform(0.0, spans[kind]))
+            seen = _visible(store) if kind else set()
+            time.sleep(chance.uniform(0.0, 0.05))
+            _kill(process, outcome)
+            new = (seen | _noted(store)) - acknowledged
+            acknowledged |= new
+            outcome.acknowledged += len(new)
+            _inspect(options, store, acknowledged, outcome, number)
+            outcome.rounds += 1
+            print(f"\r{outcome.rounds} rounds, {outcome.lost} lost", end="", file=sys.stderr)
+    finally:
+        print(file=sys.stderr)
+        shutil.rmtree(folder, ignore_errors=True)
+    return outcome
+
+
+def _span(context: ForkServerContext, options: Kills, store: Path, kind: int) -> float:
+    """Seconds of a writer's whole life; kills are spread over it."""
+    start = time.perf_counter()
+    process = _start(context, options, store, kind, -1)
+    process.join()
+    if process.exitcode != 0:
+        raise RuntimeError(f"a writer that nobody killed ended with exit code {process.exitcode}")
+    return time.perf_counter() - start
+
+
+def _start(
+    context: ForkServerContext, options: Kills, store: Path, kind: int, number: int
+) -> BaseProcess:
+    atoms = texts(options.atoms, options.seed + 7919 * (number + 2), prefix=f"r{number}")
+    if kind == 0:
+        target, arguments = _add, (str(store), options.preset, atoms)
+    else:
+        source = store.with_suffix(f".{number}.jsonl")
+        source.write_text("".join(json.dumps(row) + "\n" for row in atoms), encoding="utf-8")
+        target, arguments = _index, (str(store), options.preset, str(source))
+    process = context.Process(target=target, args=arguments)
+    process.start()
+    return process
+
+
+def _add(store: str, preset: str, atoms: list[dict[str, str]]) -> None:
+    """Adds atoms a few at a time and notes the ids of each call after it has returned."""
+    _quiet()
+    note = os.open(f"{store}.noted", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    with Memory.open(store, preset=preset, embedder="hashing") as memory:
+        for start in range(0, len(atoms), 20):
+            part = atoms[start : start + 20]
+            memory.add([Atom(**row) for row in part])
+            os.write(note, "".join(f"{row['id']}\n" for row in part).encode())
+
+
+def _index(store: str, preset: str, source: str) -> None:
+    from graphmem_torch.cli import main as graphmem
+
+    _quiet()
+    code = graphmem(
+        ["index", source, "--store", store, "--preset", preset, "--embedder", "hashing"]
+    )
+    raise SystemExit(code)
+
+
+def _quiet() -> None:
+    import torch
+
+    torch.set_num_threads(1)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.dup2(nowhere, 2)
+
+
+def _visible(store: Path) -> set[str]:
+    """Ids that a reader sees in the store while the writer is at work; none before it is made."""
+    try:
+        with MemoryStore.open(store, mode="r") as reader:
+            return {atom.id for atom in reader.atoms(range(reader.num_nodes))}
+    except GraphMemError:
+        return set()
+
+
+def _noted(store: Path) -> set[str]:
+    notes = Path(f"{store}.noted")
+    return set(notes.read_text().split()) if notes.exists() else set()
+
+
+def _kill(process: BaseProcess, outcome: Outcome) -> None:
+    if process.is_alive() and process.pid is not None:
+        os.kill(process.pid, signal.SIGKILL)
+    process.join()
+    if process.exitcode == -signal.SIGKILL:
+        outcome.killed += 1
+    else:
+        outcome.finished_before_kill += 1
+
+
+def _inspect(
+    options: Kills, store: Path, acknowledged: set[str], outcome: Outcome, number: int
+) -> None:
+    """Opens the store as a writer would, and counts."""
+    try:
+        with Memory.open(store, preset=options.preset, embedder="hashing") as memory:
+            present = memory.store.known(sorted(acknowledged))
+            lost = acknowledged - set(present)
+            outcome.lost += len(lost)
+            problems = memory.check()
+            if acknowledged:
+                memory.retrieve("Where did Ada leave the silver lantern?", k=3)
+    except Exception as error:
+        # Whatever it is, it counts, and the rounds go on.
+        outcome.unopened += 1
+        outcome.problems.append(f"round {number}: {error!r}")
+        return
+    if lost:
+        outcome.problems.append(f"round {number}: lost {sorted(lost)[:5]}")
+        acknowledged -= lost
+    if problems:
+        outcome.not_whole += 1
+        outcome.problems.append(f"round {number}: {problems[:3]}")
+
+
+def texts(count: int, seed: int, *, prefix: str) -> list[dict[str, str]]:
+    """Made-up remarks of made-up people in a few sessions, as fields of an atom."""
+    chance = random.Random(seed)
+    rows = []
+    for i in range(count):
+        things = " and the ".join(chance.sample(_WORDS, 3))
+        who, whom = chance.sample(_PEOPLE, 2)
+        rows.append(
+            {
+                "id": f"{prefix}:{i}",
+                "text": f"{whom} told me about the {things} near {chance.choice(_WORDS)} bay.",
+                "speaker": who,
+                "session": f"{prefix}/{i // 40}",
+            }
+        )
+    return rows
+
+
+def main() -> int:
+    """Read the options, kill, write JSON; 1 when anything was lost or would not open."""
+    options = tyro.cli(Kills, description=__doc__)
+    outcome = run(options)
+    report = json.dumps(asdict(outcome), indent=2)
+    if options.json is None:
+        print(report)
+    else:
+        options.json.write_text(report + "\n", encoding="utf-8")
+    return 1 if outcome.lost or outcome.unopened or outcome.not_whole else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,1 @@
+"""Speed of the operations beside the best peers; see `README.md`."""

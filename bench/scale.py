@@ -1,0 +1,210 @@
+"""Index and query at scale, on disk: where the seconds and the megabytes go.
+
+`python -m bench.scale --data PATH/novels.jsonl.xz --atoms 100000 --embedder NAME --json OUT`
+
+The encoder is timed apart, by a wrapper around it: everything else is ours. One question in two is
+a sentence of an indexed paragraph, the other of a paragraph that is not indexed.
+"""
+
+from __future__ import annotations
+
+import json
+import lzma
+import random
+import re
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+from tyro.conf import arg
+
+from graphmem_torch.atoms import Atom
+from graphmem_torch.evaluation.measure import code_version, peak_memory, percentiles
+from graphmem_torch.memory import Memory
+from graphmem_torch.text.embed import load_embedder
+from graphmem_torch.text.encoded import Embedder, Encoded
+
+__all__ = ["TimedEmbedder", "main", "run"]
+
+
+class TimedEmbedder:
+    """An embedder that adds up the seconds its `encode` takes."""
+
+    def __init__(self, inner: Embedder) -> None:
+        self._inner = inner
+        self.seconds = 0.0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def encode(self, texts: Sequence[str], *, progress: bool = False) -> Encoded:
+        """See `Embedder.encode`."""
+        start = time.perf_counter()
+        try:
+            return self._inner.encode(texts, progress=progress)
+        finally:
+            self.seconds += time.perf_counter() - start
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Index paragraphs into a store on disk, open it again, ask questions in batches of 1 and 64.
+
+    Attributes:
+        data: JSON lines (`.xz` or plain) with `text`, `book`, `chapter`, `par`.
+        atoms: Paragraphs to index.
+        embedder: As for `graphmem index`; `hashing` leaves the cost of a model out.
+        preset: Preset or path of a YAML file.
+        device: `auto`, `cpu`, `cuda`.
+        questions: Questions asked one at a time, and again in batches of 64.
+        store: Folder for the store, kept afterwards; a temporary one by default.
+        json: Where to write the figures; standard output by default.
+        seed: Of the choice of questions.
+    """
+
+    data: Annotated[Path, arg(metavar="FILE")]
+    atoms: int = 100_000
+    embedder: str = "all-MiniLM-L6-v2"
+    preset: str = "default"
+    device: str = "auto"
+    questions: int = 256
+    store: Path | None = None
+    json: Path | None = None
+    seed: int = 0
+
+
+def run(options: Scale) -> dict[str, Any]:
+    """Does the measurement and returns its figures."""
+    kept = options.store is not None
+    folder = options.store or Path(tempfile.mkdtemp(prefix="graphmem-scale-"))
+    try:
+        return _measure(options, folder)
+    finally:
+        if not kept:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _measure(options: Scale, folder: Path) -> dict[str, Any]:
+    embedder = TimedEmbedder(load_embedder(options.embedder, options.device))
+    embedder.encode(["warm up"])
+    embedder.seconds = 0.0
+    opening = {"preset": options.preset, "device": options.device, "embedder": embedder}
+
+    with peak_memory() as peak_index:
+        start = time.perf_counter()
+        with Memory.open(folder, **opening) as memory:
+            added = memory.add(paragraphs(options.data, options.atoms), progress=True)
+            stats = memory.stats()
+        total = time.perf_counter() - start
+    encoder = embedder.seconds
+    indexing = {
+        "seconds": total,
+        "encoder_seconds": encoder,
+        "atoms_per_s": added.new / total,
+        "atoms_per_s_without_encoder": added.new / max(total - encoder, 1e-9),
+        "peak_mb": peak_index.megabytes,
+        "disk_mb": sum(f.stat().st_size for f in folder.rglob("*") if f.is_file()) / 1e6,
+    }
+
+    asked = questions(options.data, options.atoms, options.questions, options.seed)
+    with peak_memory() as peak_query:
+        start = time.perf_counter()
+        with Memory.open(folder, mode="r", **opening) as memory:
+            open_seconds = time.perf_counter() - start
+            start = time.perf_counter()
+            memory.retrieve(asked[:1])
+            first_seconds = time.perf_counter() - start
+            batches = {str(size): _latency(memory, embedder, asked, size) for size in (1, 64)}
+    return {
+        "atoms": added.new,
+        "embedder": options.embedder,
+        "preset": options.preset,
+        "commit": code_version(),
+        "stats": stats,
+        "index": indexing,
+        "open_s": open_seconds,
+        "first_query_s": first_seconds,
+        "query": batches,
+        "query_peak_mb": peak_query.megabytes,
+        "seed": options.seed,
+    }
+
+
+def _latency(
+    memory: Memory, embedder: TimedEmbedder, asked: Sequence[str], size: int
+) -> dict[str, Any]:
+    """Milliseconds of a batch, in all and without the encoder, and of one question in it."""
+    memory.retrieve(list(asked[:size]))
+    whole, own = [], []
+    for start in range(0, len(asked) - size + 1, size):
+        embedder.seconds = 0.0
+        begin = time.perf_counter()
+        memory.retrieve(list(asked[start : start + size]))
+        seconds = time.perf_counter() - begin
+        whole.append(seconds)
+        own.append(seconds - embedder.seconds)
+    return {
+        "batches": len(whole),
+        "ms": percentiles(whole),
+        "ms_without_encoder": percentiles(own),
+        "ms_per_question_without_encoder": percentiles([seconds / size for seconds in own]),
+    }
+
+
+def paragraphs(path: Path, count: int | None) -> Iterator[Atom]:
+    """The first `count` paragraphs as chunks; a book is a session."""
+    for number, row in enumerate(_rows(path)):
+        if number == count:
+            return
+        name = f"{row['book']}/{row['chapter']}/{row['par']}"
+        yield Atom(id=name, text=row["text"], kind="chunk", session=row["book"])
+
+
+def questions(path: Path, indexed: int, count: int, seed: int) -> list[str]:
+    """Sentences of 5 to 30 words, one half from the indexed paragraphs, the other from beyond."""
+    inside: list[str] = []
+    outside: list[str] = []
+    for number, row in enumerate(_rows(path)):
+        found = [
+            sentence
+            for sentence in re.split(r"(?<=[.!?])\s+", row["text"])
+            if 5 <= len(sentence.split()) <= 30
+        ]
+        (inside if number < indexed else outside).extend(found[:1])
+    chance = random.Random(seed)
+    half = count // 2 if outside else 0
+    chosen = chance.sample(inside, min(count - half, len(inside)))
+    chosen += chance.sample(outside, min(half, len(outside)))
+    chance.shuffle(chosen)
+    return chosen
+
+
+def _rows(path: Path) -> Iterator[dict[str, Any]]:
+    opener = lzma.open if path.suffix == ".xz" else open
+    with opener(path, "rt", encoding="utf-8") as stream:
+        for line in stream:
+            row = json.loads(line)
+            if row["text"].strip():
+                yield row
+
+
+def main() -> int:
+    """Read the options, measure, write JSON."""
+    options = tyro.cli(Scale, description=__doc__)
+    report = json.dumps(run(options), indent=2)
+    if options.json is None:
+        print(report)
+    else:
+        options.json.write_text(report + "\n", encoding="utf-8")
+        print(f"written to {options.json}", file=sys.stderr)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,95 @@
+"""Long-term memory for LLM agents as one tensor engine.
+
+Text comes in, a typed and timed graph of memories grows, and a batch of questions comes back as
+ranked memories and a ready-to-send context. The public names are imported when they are first
+used, so that `import graphmem_torch` costs nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from graphmem_torch import ops
+    from graphmem_torch.atoms import Atom, EdgeType, Link
+    from graphmem_torch.config import Config, load_config
+    from graphmem_torch.errors import (
+        ConfigError,
+        EmbedderError,
+        GraphMemError,
+        InputError,
+        StoreDamagedError,
+        StoreError,
+        StoreLockedError,
+    )
+    from graphmem_torch.graph import Graph
+    from graphmem_torch.index import MemoryIndex
+    from graphmem_torch.memory import Memory
+    from graphmem_torch.results import Context, Hit, PathStep, Result
+    from graphmem_torch.text.read import read_atoms
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Atom",
+    "Config",
+    "ConfigError",
+    "Context",
+    "EdgeType",
+    "EmbedderError",
+    "Graph",
+    "GraphMemError",
+    "Hit",
+    "InputError",
+    "Link",
+    "Memory",
+    "MemoryIndex",
+    "PathStep",
+    "Result",
+    "StoreDamagedError",
+    "StoreError",
+    "StoreLockedError",
+    "load_config",
+    "ops",
+    "read_atoms",
+]
+
+_MODULE = {
+    "Atom": "atoms",
+    "Config": "config",
+    "ConfigError": "errors",
+    "Context": "results",
+    "EdgeType": "atoms",
+    "EmbedderError": "errors",
+    "Graph": "graph",
+    "GraphMemError": "errors",
+    "Hit": "results",
+    "InputError": "errors",
+    "Link": "atoms",
+    "Memory": "memory",
+    "MemoryIndex": "index",
+    "PathStep": "results",
+    "Result": "results",
+    "StoreDamagedError": "errors",
+    "StoreError": "errors",
+    "StoreLockedError": "errors",
+    "load_config": "config",
+    "read_atoms": "text.read",
+}
+"""Where each public name lives; `ops` is a module itself."""
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULE:
+        value = getattr(import_module(f"{__name__}.{_MODULE[name]}"), name)
+    elif name in __all__:
+        value = import_module(f"{__name__}.{name}")
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

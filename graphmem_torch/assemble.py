@@ -1,0 +1,172 @@
+"""From the store to an index: reads what is stored and puts it into the columns of `MemoryIndex.build`."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from graphmem_torch.atoms import CONCEPT
+from graphmem_torch.config import Config, config_to_dict
+from graphmem_torch.edges import EdgeBlock
+from graphmem_torch.index import IndexInput, MemoryIndex
+from graphmem_torch.store import MemoryStore
+from graphmem_torch.text.question import is_question, tells_time
+from graphmem_torch.text.terms import Vocabulary
+
+__all__ = ["Assembled", "assemble", "load_assembled", "save_assembled"]
+
+_FORMAT = 1  # of what the snapshot holds
+_WORD = re.compile(r"\w+")
+
+
+@dataclass(frozen=True, eq=False)
+class Assembled:
+    """An index and what belongs to it outside the device.
+
+    Attributes:
+        index: The index.
+        state: Which state of the store it shows.
+        node: [N] int64 node number of every row.
+        vocabulary: Terms of the lexical index.
+        kinds, speakers: Names behind the codes.
+    """
+
+    index: MemoryIndex
+    state: str
+    node: Tensor
+    vocabulary: Vocabulary
+    kinds: list[str]
+    speakers: list[str]
+    speaker_words: dict[str, list[int]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Words of the speakers' names, to find them in questions."""
+        for code, name in enumerate(self.speakers):
+            for word in _WORD.findall(name.lower()):
+                self.speaker_words.setdefault(word, []).append(code)
+
+
+def assemble(store: MemoryStore, config: Config, num_pieces: int) -> Assembled:
+    """Builds the index of everything in the store, at one state of it."""
+    with store.reading():
+        state = store.state
+        columns = store.columns()
+        embeddings = store.embeddings()
+        packed = store.tokens()
+        edges = store.edges()
+        texts = list(store.texts())
+    codes = columns.kind.codes.long()
+    concept = columns.kind.names.index(CONCEPT) if CONCEPT in columns.kind.names else -1
+    is_atom = codes != concept
+    atoms = is_atom.nonzero().squeeze(1)
+    order = torch.cat([atoms, (~is_atom).nonzero().squeeze(1)])
+    bodies = [texts[i] for i in atoms.tolist()]
+    vocabulary = Vocabulary()
+    terms, offsets = vocabulary.encode(bodies)
+    tokens = pieces = token_offsets = None
+    if packed is not None:
+        tokens, pieces, token_offsets = _first_atoms(packed, atoms)
+    data = IndexInput(
+        embeddings=embeddings[atoms],
+        terms=terms,
+        term_offsets=offsets,
+        vocab_size=max(1, len(vocabulary)),
+        kind=codes[atoms],
+        speaker=columns.speaker.codes[atoms].long(),
+        num_speakers=len(columns.speaker.names),
+        session=columns.session.codes[atoms].long(),
+        time=columns.time[atoms],
+        log_words=torch.tensor([math.log1p(len(text.split())) for text in bodies]),
+        is_question=_flags(is_question(text) for text in bodies),
+        tells_time=_flags(tells_time(text) for text in bodies),
+        edges=_to_rows(edges, columns.node[order]),
+        num_nodes=len(order),
+        tokens=tokens,
+        pieces=pieces,
+        token_offsets=token_offsets,
+        num_pieces=num_pieces,
+    )
+    return Assembled(
+        MemoryIndex.build(data, config),
+        state,
+        columns.node[order],
+        vocabulary,
+        columns.kind.names,
+        columns.speaker.names,
+    )
+
+
+def save_assembled(store: MemoryStore, assembled: Assembled) -> None:
+    """Writes the snapshot from which `load_assembled` opens at once."""
+    index = assembled.index
+    tensors = {k: v.contiguous() for k, v in index.state_dict().items() if k != "weights"}
+    tensors["node"] = assembled.node
+    words = assembled.vocabulary.to_bytes()
+    tensors["vocabulary"] = torch.frombuffer(bytearray(words or b"\n"), dtype=torch.uint8)
+    meta = {
+        "built": _signature(index.config),
+        "kinds": json.dumps(assembled.kinds),
+        "speakers": json.dumps(assembled.speakers),
+        "terms": str(len(assembled.vocabulary)),
+    }
+    store.save_snapshot(tensors, meta, state=assembled.state)
+
+
+def load_assembled(store: MemoryStore, config: Config) -> Assembled | None:
+    """The snapshot as an index; None where it is missing, stale, damaged, or made with another graph setting."""
+    state = store.state
+    kept = store.load_snapshot()
+    if kept is None or kept[1].get("built") != _signature(config):
+        return None
+    tensors, meta = dict(kept[0]), kept[1]
+    node = tensors.pop("node")
+    words = tensors.pop("vocabulary").numpy().tobytes()
+    vocabulary = Vocabulary.from_bytes(words) if int(meta["terms"]) else Vocabulary()
+    return Assembled(
+        MemoryIndex(tensors, config),
+        state,
+        node,
+        vocabulary,
+        json.loads(meta["kinds"]),
+        json.loads(meta["speakers"]),
+    )
+
+
+def _signature(config: Config) -> str:
+    """The settings that are baked into the tensors of an index."""
+    return json.dumps([_FORMAT, config_to_dict(config)["spread"]], sort_keys=True)
+
+
+def _flags(values: Iterable[bool]) -> Tensor:
+    return torch.tensor(list(values), dtype=torch.bool)
+
+
+def _first_atoms(packed: Any, atoms: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Token vectors of the atoms alone; concepts have none, so only the offsets change."""
+    counts = packed.offsets.diff()[atoms]
+    offsets = torch.nn.functional.pad(counts.cumsum(0), (1, 0))
+    if int(offsets[-1]) == packed.tokens.shape[0]:
+        return packed.tokens, packed.pieces, offsets
+    start = packed.offsets[:-1][atoms]
+    owner = torch.repeat_interleave(counts)
+    rows = (start - offsets[:-1])[owner] + torch.arange(int(offsets[-1]))
+    return packed.tokens[rows], packed.pieces[rows], offsets
+
+
+def _to_rows(edges: EdgeBlock, node: Tensor) -> EdgeBlock:  # node [N]: number of every row
+    """Edges between rows instead of node numbers; edges of deleted nodes are dropped."""
+    if not len(edges):
+        return edges
+    size = max(int(edges.source.max()), int(edges.target.max()), int(node.max())) + 1
+    row = torch.full((size,), -1, dtype=torch.int64)
+    row[node] = torch.arange(len(node))
+    source, target = row[edges.source], row[edges.target]
+    keep = (source >= 0) & (target >= 0)
+    return EdgeBlock(source[keep], target[keep], edges.type[keep], edges.weight[keep])

@@ -1,0 +1,126 @@
+"""Atoms: the unit of memory, and the typed edges between them.
+
+An atom is one piece of text that can be remembered on its own: a dialogue turn, a chunk of a document, an
+extracted fact, a concept. Every atom is one node of the graph.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any
+
+__all__ = ["CONCEPT", "DEFAULT_EDGE_WEIGHT", "Atom", "EdgeType", "Link", "text_hash"]
+
+CONCEPT = "concept"
+"""Kind of the nodes that linking derives from the text; they carry activation but are never hits."""
+
+
+class EdgeType(IntEnum):
+    """Type of an edge (`mathematics.md` 2.1, 4, 5). The numbers are stored on disk: only append."""
+
+    TEMPORAL = 0
+    SIMILARITY = 1
+    ABSTRACTION = 2
+    ASSOCIATION = 3
+    DEPENDENCY = 4
+    IMPLICATION = 5
+    COOCCURRENCE = 6
+    SUPPORTS = 7
+    CONTRADICTS = 8
+    CAUSES = 9
+    PRECEDES = 10
+    ELABORATES = 11
+    DERIVED_FROM = 12
+    RELATED_TO = 13
+
+
+DEFAULT_EDGE_WEIGHT: Mapping[EdgeType, float] = {
+    EdgeType.TEMPORAL: 1.0,
+    EdgeType.SIMILARITY: 1.0,
+    EdgeType.ABSTRACTION: 0.8,
+    EdgeType.ASSOCIATION: 1.0,
+    EdgeType.DEPENDENCY: 1.0,
+    EdgeType.IMPLICATION: 0.75,
+    EdgeType.COOCCURRENCE: 0.3,
+    EdgeType.SUPPORTS: 0.7,
+    EdgeType.CONTRADICTS: -0.5,
+    EdgeType.CAUSES: 1.0,
+    EdgeType.PRECEDES: 1.0,
+    EdgeType.ELABORATES: 0.7,
+    EdgeType.DERIVED_FROM: 1.0,
+    EdgeType.RELATED_TO: 0.5,
+}
+"""Weight of an edge that is given without one (`mathematics.md` 2.1; the rest are ours)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """An edge that an input states: from the atom that carries it to the atom with id `target`."""
+
+    target: str
+    type: EdgeType = EdgeType.RELATED_TO
+    weight: float | None = None
+
+    @property
+    def strength(self) -> float:
+        """The stated weight, else the default of the type."""
+        return DEFAULT_EDGE_WEIGHT[self.type] if self.weight is None else self.weight
+
+
+@dataclass(frozen=True, slots=True)
+class Atom:
+    """One memory.
+
+    Attributes:
+        id: Unique in its store.
+        text: The content, verbatim.
+        kind: `turn`, `chunk`, `observation`, `concept`, or any word of the user's.
+        speaker: Who said it.
+        session: The dialogue session or the document it belongs to; temporal edges stay inside it.
+        time: When it was said, seconds since the epoch, UTC.
+        event_time: When what it tells happened, seconds since the epoch, UTC.
+        type: Memory type: `semantic`, `episodic`, `procedural` or `working`.
+        meta: Anything else that JSON can hold; stored, never interpreted.
+        edges: Edges the input states.
+    """
+
+    id: str
+    text: str
+    kind: str = "turn"
+    speaker: str | None = None
+    session: str | None = None
+    time: float | None = None
+    event_time: float | None = None
+    type: str | None = None
+    meta: Mapping[str, Any] = field(default_factory=dict)
+    edges: tuple[Link, ...] = ()
+
+    @property
+    def rendered(self) -> str:
+        """The text as it is embedded and shown: with its speaker in front."""
+        return f"{self.speaker}: {self.text}" if self.speaker else self.text
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of everything but the id: two atoms of one id and one digest are the same atom."""
+        content = [
+            self.text,
+            self.kind,
+            self.speaker,
+            self.session,
+            self.time,
+            self.event_time,
+            self.type,
+            dict(self.meta),
+            [[e.target, int(e.type), e.weight] for e in self.edges],
+        ]
+        return text_hash(json.dumps(content, sort_keys=True, ensure_ascii=False))
+
+
+def text_hash(text: str) -> str:
+    """SHA-256 of a text as 64 hex digits: the key under which its embedding is cached."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

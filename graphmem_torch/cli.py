@@ -1,0 +1,159 @@
+"""The command line: options in, one command run, every error told in one line.
+
+Exit codes: 0 done; 1 `check` found a problem; 2 an error of input, store or options; 130
+interrupted; 141 nobody reads the output any more.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Union
+
+import tyro
+from tyro.conf import subcommand
+
+from graphmem_torch import __version__
+from graphmem_torch.commands.context import CompileContext
+from graphmem_torch.commands.demo import Demo
+from graphmem_torch.commands.evaluate import Evaluate
+from graphmem_torch.commands.index import Index
+from graphmem_torch.commands.inspect import Check, Stats
+from graphmem_torch.commands.options import Command
+from graphmem_torch.commands.query import Query
+from graphmem_torch.config import Config, load_config
+from graphmem_torch.errors import ConfigError, GraphMemError
+
+__all__ = ["main"]
+
+_COMMANDS = {
+    "index": Index,
+    "query": Query,
+    "context": CompileContext,
+    "stats": Stats,
+    "check": Check,
+    "eval": Evaluate,
+    "demo": Demo,
+}
+_DESCRIPTION = """Long-term memory for LLM agents.
+
+Every field of the configuration can be overridden: --config.SECTION.FIELD VALUE; `graphmem COMMAND
+--help-config` lists them with the values of the preset."""
+_PREFIX = "--config."
+_HELP = "--help-config"
+_MARKERS = (tyro.conf.FlagCreatePairsOff, tyro.conf.OmitSubcommandPrefixes)
+
+
+@dataclass(frozen=True)
+class _Overrides:
+    config: Config
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command line and returns its exit code.
+
+    Args:
+        arguments: Without the program's name; those of the process by default.
+    """
+    # A character that the terminal cannot show is no reason to fail.
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
+    try:
+        code = _parse(list(sys.argv[1:] if arguments is None else arguments)).run()
+        sys.stdout.flush()
+        return code
+    except GraphMemError as error:
+        return _fail(str(error))
+    except BrokenPipeError:
+        # The reader has gone (`graphmem query ... | head`); what is still buffered goes nowhere,
+        # else the interpreter complains when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
+    except OSError as error:
+        if error.strerror is None:
+            raise
+        where = f"{error.filename}: " if error.filename is not None else ""
+        return _fail(f"{where}{error.strerror}")
+    except KeyboardInterrupt:
+        print(
+            "\ngraphmem: interrupted; everything acknowledged so far is safe, "
+            "and running the same command again resumes",
+            file=sys.stderr,
+        )
+        return 128 + signal.SIGINT
+
+
+def _fail(message: str) -> int:
+    print(f"graphmem: error: {' '.join(message.split())}", file=sys.stderr)
+    return 2
+
+
+def _parse(arguments: list[str]) -> Command:
+    """The command with its options; prints help or usage errors and exits as tyro does."""
+    if arguments[:1] == ["--version"]:
+        print(f"graphmem {__version__}")
+        raise SystemExit(0)
+    config, arguments = _configuration(arguments)
+    commands: Any = Union[  # noqa: UP007 - made at run time
+        tuple(Annotated[kind, subcommand(name)] for name, kind in _COMMANDS.items())
+    ]
+    command: Command = tyro.cli(
+        commands, prog="graphmem", description=_DESCRIPTION, args=arguments, config=_MARKERS
+    )
+    return replace(command, config=config)
+
+
+def _configuration(arguments: list[str]) -> tuple[Config | None, list[str]]:
+    """Takes the `--config.*` options out; None where there are none.
+
+    They are read on their own, because they change the preset that is named beside them, because a
+    mapping such as the signals' weights takes keys that the preset has not, and because seven
+    commands with fifty fields each would make `--help` unreadable.
+    """
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    options = iter(arguments[:end])
+    rest: list[str] = []
+    overrides: dict[str, Any] = {}
+    for option in options:
+        if not option.startswith(_PREFIX):
+            rest.append(option)
+            continue
+        name, equals, value = option.removeprefix(_PREFIX).partition("=")
+        given = value if equals else next(options, None)
+        if given is None:
+            raise ConfigError(f"expected a value after {option}, got nothing")
+        overrides[name.replace("-", "_")] = _value(given)
+    if _HELP in rest:
+        default = _Overrides(load_config(_preset(rest), overrides))
+        tyro.cli(_Overrides, prog="graphmem COMMAND", default=default, args=["--help"])
+    if not overrides:
+        return None, arguments
+    return load_config(_preset(rest), overrides), rest + arguments[end:]
+
+
+def _preset(options: list[str]) -> str:
+    for here, after in zip(options, [*options[1:], ""], strict=True):
+        if here == "--preset":
+            return after
+        if here.startswith("--preset="):
+            return here.partition("=")[2]
+    return "default"
+
+
+def _value(text: str) -> Any:
+    """A number, a YAML value, or else the text itself."""
+    import yaml
+
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError:
+        return text

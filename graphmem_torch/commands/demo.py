@@ -1,0 +1,122 @@
+"""`graphmem demo`: graph memory beside a flat search, on a conversation written for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+from tyro.conf import arg
+
+from graphmem_torch.commands.layout import clip, context_note, hit_lines, side_by_side, width
+from graphmem_torch.commands.options import Command, print_json
+from graphmem_torch.errors import InputError
+
+if TYPE_CHECKING:
+    from graphmem_torch.demo import Comparison, Demonstration
+
+__all__ = ["Demo"]
+
+SHOWN = 3
+"""How many of the questions that the flat search misses are shown side by side."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Demo(Command):
+    """See what graph memory finds and a flat vector search misses; offline, under a minute.
+
+    Attributes:
+        preset: Name of a preset, or the path of a YAML file.
+        embedder: SentenceTransformer name or folder, or `hashing`; the preset's by default.
+        device: `auto`, `cpu`, `cuda` or `cuda:N`.
+        k: How many memories each search may return.
+        json: Print one machine-readable JSON object on standard output.
+    """
+
+    preset: Annotated[str, arg(metavar="NAME")] = "default"
+    embedder: Annotated[str | None, arg(metavar="NAME")] = None
+    device: Annotated[str, arg(metavar="DEVICE")] = "auto"
+    k: Annotated[int, arg(metavar="N")] = 5
+    json: bool = False
+
+    def run(self) -> int:
+        """Runs the demonstration and lays it out."""
+        if not 1 <= self.k <= 50:
+            raise InputError(f"expected --k between 1 and 50, got {self.k}")
+        from graphmem_torch.demo import demonstrate
+
+        shown = demonstrate(
+            preset=self.preset,
+            config=self.config,
+            embedder=self.embedder,
+            device=self.device,
+            k=self.k,
+        )
+        if self.json:
+            print_json(shown.as_dict())
+        else:
+            print("\n".join(_lines(shown)))
+        return 0
+
+
+def _lines(shown: Demonstration) -> list[str]:
+    answerable = [c for c in shown.comparisons if c.evidence]
+    better = sorted(
+        (c for c in answerable if c.graph_found > c.flat_found),
+        key=lambda c: c.flat_found - c.graph_found,
+    )
+    lines = [
+        f"{shown.turns} turns of three friends in {shown.sessions} sessions, read, embedded and "
+        f"linked in {shown.seconds:.1f} s.",
+        "",
+        f"How many of the turns that answer a question are among the first {shown.k}?",
+        *_table(answerable),
+    ]
+    for comparison in better[:SHOWN]:
+        lines += ["", "", *_beside(comparison)]
+    if better:
+        lines += ["", "* answers the question (marked by hand before either search was run)"]
+        best = better[0]
+        rank, hit = next(
+            (rank, hit)
+            for rank, hit in enumerate(best.graph.hits, start=1)
+            if hit.id in best.evidence and hit.id not in best.flat
+        )
+        lines += ["", "", f"Why graph memory found it: {best.question}", *hit_lines(rank, hit)]
+    for comparison in shown.comparisons:
+        if not comparison.evidence:
+            said = "there may be one" if comparison.graph.known else "no record of this"
+            lines += ["", "", f"A question without an answer: {comparison.question}"]
+            lines += [f"confidence {comparison.graph.confidence:.2f}: {said}"]
+    lines += ["", "", f"A context for a language model: {shown.context.question}"]
+    lines += [f"{context_note(shown.context)}", ""]
+    lines += ["  " + line for line in shown.context.text.splitlines()]
+    return lines
+
+
+def _table(comparisons: list[Comparison]) -> list[str]:
+    column = width() - 22
+    rows = [f"{'':<{column}}  flat    graph memory"]
+    for c in comparisons:
+        of = len(c.evidence)
+        question = f"{clip(c.question, column - 2):<{column - 2}}"
+        rows.append(f"  {question}  {c.flat_found}/{of}     {c.graph_found}/{of}")
+    flat = sum(c.flat_found for c in comparisons)
+    graph = sum(c.graph_found for c in comparisons)
+    of = sum(len(c.evidence) for c in comparisons)
+    rows.append(f"  {'all':<{column - 2}}  {flat}/{of}   {graph}/{of}")
+    return rows
+
+
+def _beside(comparison: Comparison) -> list[str]:
+    def column(title: str, ids: tuple[str, ...], texts: tuple[str, ...]) -> list[str]:
+        rows = zip(ids, texts, strict=True)
+        return [title, *(f"{'*' if i in comparison.evidence else ' '} {t}" for i, t in rows)]
+
+    hits = comparison.graph.hits
+    return [
+        comparison.question,
+        *side_by_side(
+            column("  flat cosine search", comparison.flat, comparison.flat_texts),
+            column("  graph memory", tuple(h.id for h in hits), tuple(h.text for h in hits)),
+        ),
+    ]

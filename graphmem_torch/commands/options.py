@@ -1,0 +1,92 @@
+"""Options that the commands share, and how a memory is opened from them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from tyro.conf import Suppress, arg
+
+from graphmem_torch.config import Config
+
+if TYPE_CHECKING:
+    from graphmem_torch.memory import Memory
+
+__all__ = ["Command", "MemoryCommand", "print_json", "read_lines"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Command(ABC):
+    """What every command has.
+
+    Attributes:
+        config: The preset with the `--config.*` overrides of the command line; set by `cli.main`.
+    """
+
+    config: Annotated[Config | None, Suppress] = None
+
+    @abstractmethod
+    def run(self) -> int:
+        """Does the work and returns the exit code."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryCommand(Command):
+    """A command that works on a store.
+
+    Attributes:
+        store: Folder of the store.
+        preset: Name of a preset, or the path of a YAML file.
+        embedder: SentenceTransformer name or folder, or `hashing`; the preset's by default.
+        device: `auto`, `cpu`, `cuda` or `cuda:N`.
+        json: Print one machine-readable JSON object on standard output.
+    """
+
+    store: Annotated[Path, arg(metavar="DIR")]
+    preset: Annotated[str, arg(metavar="NAME")] = "default"
+    embedder: Annotated[str | None, arg(metavar="NAME")] = None
+    device: Annotated[str, arg(metavar="DEVICE")] = "auto"
+    json: bool = False
+
+    def open_memory(self, mode: Literal["r", "w"]) -> Memory:
+        """Opens the store; the engine is imported here, so that `--help` needs none of it."""
+        from graphmem_torch.memory import Memory
+
+        return Memory.open(
+            self.store,
+            preset=self.preset,
+            config=self.config,
+            embedder=self.embedder,
+            device=self.device,
+            mode=mode,
+        )
+
+
+def print_json(value: Any) -> None:
+    """Prints one JSON object."""
+    print(json.dumps(value, ensure_ascii=False))
+
+
+def read_lines(path: str) -> list[str]:
+    """Non-empty lines of a UTF-8 file; `-` is standard input.
+
+    Raises:
+        InputError: The file is not UTF-8 text.
+    """
+    from graphmem_torch.errors import InputError
+
+    name = "standard input" if path == "-" else path
+    data = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"expected UTF-8 text, got byte {data[error.start]:#04x} at position {error.start}; "
+            "convert the file to UTF-8",
+            where=name,
+        ) from error
+    return [line.strip() for line in text.splitlines() if line.strip()]

@@ -1,0 +1,103 @@
+"""EdgeBlock: a list of typed edges between node numbers, as it is stored and passed on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from graphmem_torch.atoms import EdgeType
+from graphmem_torch.errors import InputError
+
+__all__ = ["EdgeBlock"]
+
+
+@dataclass(frozen=True, eq=False)
+class EdgeBlock:
+    """Directed edges between node numbers.
+
+    Attributes:
+        source: [E] int64.
+        target: [E] int64.
+        type: [E] uint8, `EdgeType`.
+        weight: [E] float32, finite, may be negative.
+    """
+
+    source: Tensor
+    target: Tensor
+    type: Tensor
+    weight: Tensor
+
+    @classmethod
+    def empty(cls) -> EdgeBlock:
+        """No edges."""
+        return cls.of([], [], [], [])
+
+    @classmethod
+    def of(
+        cls,
+        source: Tensor | Sequence[int],
+        target: Tensor | Sequence[int],
+        type: Tensor | Sequence[int] | int,
+        weight: Tensor | Sequence[float] | float,
+    ) -> EdgeBlock:
+        """From columns of any kind; one type or weight holds for all edges."""
+        ends = torch.as_tensor(source, dtype=torch.int64)
+        return cls(
+            ends,
+            torch.as_tensor(target, dtype=torch.int64),
+            torch.as_tensor(type, dtype=torch.uint8).expand(ends.shape).contiguous(),
+            torch.as_tensor(weight, dtype=torch.float32).expand(ends.shape).contiguous(),
+        )
+
+    @classmethod
+    def cat(cls, blocks: Sequence[EdgeBlock]) -> EdgeBlock:
+        """All edges of several blocks, in order."""
+        if not blocks:
+            return cls.empty()
+        columns = ("source", "target", "type", "weight")
+        return cls(*(torch.cat([getattr(block, name) for block in blocks]) for name in columns))
+
+    def __len__(self) -> int:
+        """Number of edges E."""
+        return self.source.shape[0]
+
+    def validate(self, num_nodes: int) -> None:
+        """Checks shapes, types and that every edge joins nodes below `num_nodes`.
+
+        Raises:
+            InputError: Something does not fit.
+        """
+        columns = {
+            "source": (self.source, torch.int64),
+            "target": (self.target, torch.int64),
+            "type": (self.type, torch.uint8),
+            "weight": (self.weight, torch.float32),
+        }
+        for name, (column, dtype) in columns.items():
+            if column.dtype != dtype or column.shape != (len(self),):
+                raise InputError(
+                    f"edges.{name}: expected {dtype} of shape [{len(self)}], got {column.dtype} of "
+                    f"shape {list(column.shape)}. Build the block with EdgeBlock.of"
+                )
+        if len(self) == 0:
+            return
+        for name, column in (("source", self.source), ("target", self.target)):
+            low, high = int(column.min()), int(column.max())
+            if low < 0 or high >= num_nodes:
+                raise InputError(
+                    f"edges.{name}: expected node numbers from 0 to {num_nodes - 1}, got "
+                    f"{low if low < 0 else high}. Number the batch's own atoms from `next_node` on"
+                )
+        if not bool(torch.isfinite(self.weight).all()):
+            raise InputError(
+                "edges.weight: expected finite weights, got NaN or infinity. Drop these edges"
+            )
+        known = torch.tensor(list(EdgeType), dtype=torch.uint8)
+        unknown = self.type[~torch.isin(self.type, known)]
+        if len(unknown):
+            raise InputError(
+                f"edges.type: expected a number of EdgeType, got {int(unknown[0])}. Use its members"
+            )

@@ -1,0 +1,200 @@
+"""The judge: a preset and all baselines on LoCoMo conversations (`evaluation.md`, LoCoMo)."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+from tqdm import tqdm
+
+from graphmem_torch.config import Config, config_to_dict, load_config, preset_path
+from graphmem_torch.errors import InputError
+from graphmem_torch.evaluation.arena import TURN, Arena
+from graphmem_torch.evaluation.fitting import fit_linear, fit_preset, linear_scores
+from graphmem_torch.evaluation.measure import code_version, latencies, peak_memory
+from graphmem_torch.evaluation.metrics import group_masks, rank_candidates
+from graphmem_torch.evaluation.questions import Conversation, read_conversations
+from graphmem_torch.evaluation.systems import BASELINES, Baseline
+from graphmem_torch.evaluation.tally import Tally, summarise
+from graphmem_torch.memory import Memory
+from graphmem_torch.text.embed import load_embedder
+from graphmem_torch.text.encoded import Embedder
+
+__all__ = ["build_arenas", "evaluate_locomo"]
+
+_DEPTH = 150  # hits asked for: enough to fill 2,048 tokens with short turns
+_TIMED = 20  # questions of each conversation whose latency is measured
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """Rankings of B questions over the turns, and the gate where the system has one."""
+
+    ranking: Tensor  # [B, K]
+    confidence: Tensor | None = None  # [B]
+    known: Tensor | None = None  # [B] bool
+
+
+_System = Callable[[Sequence[str]], _Answer]
+
+
+def evaluate_locomo(
+    data: str | Path,
+    *,
+    evidence: str | Path | None = None,
+    preset: str = "default",
+    config: Config | None = None,
+    input: Literal["raw", "observations"] = "raw",
+    cv: bool = False,
+    device: str = "auto",
+    embedder: Embedder | str | None = None,
+    seed: int = 0,
+    resamples: int = 2000,
+    progress: bool = False,
+) -> dict[str, Any]:
+    """Run a preset and every baseline on a LoCoMo file.
+
+    Args:
+        data: LoCoMo file, or a folder with one.
+        evidence: Repaired evidence, JSON lines; without it the file's own is repaired.
+        preset: Name of a preset or path of a YAML file.
+        config: Settings to use instead of the preset's, which then only gives the name.
+        input: `raw` (turns) or `observations` (turns and the facts of the file).
+        cv: Fit the weights of the preset and of `linear` anew for each conversation on the others.
+        device: `auto`, `cpu`, `cuda`.
+        embedder: Instead of the configuration's.
+        seed: Of the bootstrap and of the questions whose latency is measured.
+        resamples: Bootstrap resamples.
+        progress: Show a bar on stderr.
+
+    Returns:
+        The report as plain JSON values; see `bench/quality/README.md`.
+
+    Raises:
+        InputError: if the data cannot be used, or `cv` is asked for with a single conversation.
+        ConfigError: if there is no such preset.
+    """
+    if input not in ("raw", "observations"):
+        raise InputError(f"input: expected raw or observations, got {input!r}")
+    config = load_config(preset) if config is None else config
+    conversations = read_conversations(data, evidence=evidence, input=input)
+    if cv and len(conversations) < 2:
+        raise InputError(
+            f"cv: expected at least 2 conversations to leave one out, got {len(conversations)}; "
+            "leave out --cv",
+            where=str(data),
+        )
+    encoder = load_embedder(
+        config.embedder.name if embedder is None else embedder,
+        device,
+        token_dim=config.embedder.token_dim,
+    )
+    own, own_seconds = build_arenas(conversations, config, encoder, device, progress)
+    # Every preset is held against the same baselines, on what `default` keeps and links.
+    shared = load_config("default")
+    link = replace(shared.link, concepts=config.link.concepts)
+    shared = replace(shared, embedder=config.embedder, link=link)
+    if shared.link == config.link:
+        ground, ground_seconds = own, own_seconds
+    else:
+        ground, ground_seconds = build_arenas(conversations, shared, encoder, device, progress)
+
+    tallies: dict[str, Tally] = {}
+    chance = random.Random(seed)
+    for number, arena in enumerate(tqdm(own, desc="questions", disable=not progress)):
+        weights = _shipped_linear()
+        if cv:
+            rest = [i for i in range(len(own)) if i != number]
+            arena.adopt(fit_preset([own[i] for i in rest], config))
+            weights = fit_linear([ground[i] for i in rest], list(weights))
+        timed = chance.sample(arena.questions, min(_TIMED, len(arena.questions)))
+        for name, system in _systems(arena, ground[number], weights, config.name).items():
+            built = own_seconds if name == config.name else ground_seconds
+            tally = tallies.setdefault(name, Tally(build_seconds=built))
+            with peak_memory() as peak:
+                answer = system(arena.questions)
+            tally.note_peak(peak.megabytes)
+            tally.note(
+                answer.ranking,
+                arena.gold,
+                arena.costs,
+                confidence=answer.confidence,
+                known=answer.known,
+            )
+            tally.seconds += latencies(system, timed)
+
+    categories = torch.cat([arena.categories for arena in own])
+    return {
+        "dataset": "locomo",
+        "input": input,
+        "preset": config.name,
+        "commit": code_version(),
+        "n": {group: int(mask.sum()) for group, mask in group_masks(categories).items()},
+        "systems": summarise(
+            tallies, categories, subject=config.name, seed=seed, resamples=resamples
+        ),
+        "config": config_to_dict(config) | {"eval": {"cv": cv, "conversations": len(own)}},
+        "seed": seed,
+    }
+
+
+def build_arenas(
+    conversations: Sequence[Conversation],
+    config: Config,
+    encoder: Embedder,
+    device: str,
+    progress: bool,
+) -> tuple[list[Arena], float]:
+    """A memory for each conversation, and the seconds until all could be asked."""
+    arenas, seconds = [], 0.0
+    for conversation in tqdm(conversations, desc="memories", disable=not progress):
+        start = time.perf_counter()
+        memory = Memory.open(None, config=config, embedder=encoder, device=device)
+        memory.add(conversation.atoms)
+        memory.index  # noqa: B018 - built when it is first asked for
+        seconds += time.perf_counter() - start
+        arenas.append(Arena(conversation, memory))
+    return arenas, seconds
+
+
+def _systems(
+    own: Arena, ground: Arena, weights: Mapping[str, float], preset: str
+) -> dict[str, _System]:
+    """Every system by name, the preset last; a baseline of the preset's name steps back."""
+
+    def scored(function: Baseline) -> _System:
+        return lambda questions: _Answer(rank_candidates(function(ground, questions)))
+
+    functions: dict[str, Baseline] = {}
+    for name, function in BASELINES.items():
+        functions[name] = function
+        if name == "interaction":
+            functions["linear"] = lambda arena, questions: linear_scores(arena, questions, weights)
+    systems = {
+        f"{name}_baseline" if name == preset else name: scored(function)
+        for name, function in functions.items()
+    }
+    systems[preset] = lambda questions: _retrieved(own, questions)
+    return systems
+
+
+def _retrieved(arena: Arena, questions: Sequence[str]) -> _Answer:
+    results = arena.memory.retrieve(list(questions), k=_DEPTH, kinds=[TURN])
+    return _Answer(
+        arena.positions([[hit.id for hit in result.hits] for result in results]),
+        torch.tensor([result.confidence for result in results]),
+        torch.tensor([result.known for result in results]),
+    )
+
+
+def _shipped_linear() -> dict[str, float]:
+    """Weights of the linear formula, fitted to the development conversations."""
+    return dict(
+        load_config(str(preset_path("default").parent / "bench" / "linear.yaml")).rank.weights
+    )

@@ -1,0 +1,434 @@
+"""MemoryIndex: a frozen snapshot of a memory on a device, and the retrieval that runs on it.
+
+No I/O, no text models, no SQLite: tensors in, tensors out. This is what "import as a torch module" means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from graphmem_torch.atoms import EdgeType
+from graphmem_torch.config import Config
+from graphmem_torch.edges import EdgeBlock
+from graphmem_torch.errors import InputError
+from graphmem_torch.graph import Graph
+from graphmem_torch.ops import pagerank, spread_activation
+from graphmem_torch.rank.anchors import anchor_activation
+from graphmem_torch.rank.bm25 import BM25
+from graphmem_torch.rank.candidates import merge_rows, strong_candidates
+from graphmem_torch.rank.conduction import conducting_graph
+from graphmem_torch.rank.gate import confidence, gate_statistics
+from graphmem_torch.rank.paths import strongest_paths
+from graphmem_torch.rank.query import QueryBatch
+from graphmem_torch.rank.scope import Scope
+from graphmem_torch.rank.signals import SIGNALS, check_signal_names
+
+__all__ = ["IndexInput", "MemoryIndex", "Retrieval"]
+
+_TILE = 1 << 24  # floats of the largest temporary of a tile of questions: 64 MB
+_ACTIVATED = 32  # atoms that only activation brought, added to the candidates of a large store
+
+
+class Retrieval(NamedTuple):
+    """What `MemoryIndex.forward` returns, best first.
+
+    Attributes:
+        rows: [B, k] int64 atom rows, -1 where there were fewer than k.
+        scores: [B, k] float32 hybrid scores, -inf where rows is -1.
+        shares: [B, k, F] float32, each signal's share of the score, in the order of `signal_names`.
+        confidence: [B] float32 in [0, 1].
+        anchors: [B, K] int64 rows where activation started, -1 = none.
+        anchor_activation: [B, K] float32.
+        paths: [B, k, T] int64, the edges of `MemoryIndex.graph` that brought most activation to each row, from the
+            anchor on, -1 = none; T = 0 unless paths were asked for.
+    """
+
+    rows: Tensor
+    scores: Tensor
+    shares: Tensor
+    confidence: Tensor
+    anchors: Tensor
+    anchor_activation: Tensor
+    paths: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class IndexInput:
+    """A memory as plain columns: A atoms that can be hits, then K concepts, N = A + K nodes.
+
+    Attributes:
+        embeddings: [A, d] float32 unit rows.
+        terms, term_offsets: [T] int64 and [A + 1] int64, the lexical terms of the atoms.
+        vocab_size: Number of terms.
+        kind, speaker: [A] int64 codes, -1 = none (speaker).
+        num_speakers: S.
+        session: [A] int64 codes, -1 = none.
+        time: [A] float64 seconds since the epoch UTC, NaN = unknown.
+        log_words: [A] float32, ln(1 + words).
+        is_question, tells_time: [A] bool.
+        edges: Between rows 0..N-1.
+        num_nodes: N.
+        tokens, pieces, token_offsets: Packed token vectors, or None.
+        num_pieces: Size of the word-piece vocabulary.
+    """
+
+    embeddings: Tensor
+    terms: Tensor
+    term_offsets: Tensor
+    vocab_size: int
+    kind: Tensor
+    speaker: Tensor
+    num_speakers: int
+    session: Tensor
+    time: Tensor
+    log_words: Tensor
+    is_question: Tensor
+    tells_time: Tensor
+    edges: EdgeBlock
+    num_nodes: int
+    tokens: Tensor | None = None
+    pieces: Tensor | None = None
+    token_offsets: Tensor | None = None
+    num_pieces: int = 0
+
+
+class MemoryIndex(nn.Module):
+    """Embeddings, graph, lexical matrix and attributes as buffers; the signal weights as the parameter.
+
+    Build one with `build`, or from the `state_dict` of another with `from_state`. `.to(device)` moves it,
+    `.half()` halves its floating-point buffers (arithmetic stays float32).
+    """
+
+    def __init__(self, tensors: Mapping[str, Tensor], config: Config) -> None:
+        """Takes the tensors that `build` made, as they are."""
+        super().__init__()
+        check_signal_names(config.rank.weights)
+        self.config = config
+        self.signal_names = tuple(config.rank.weights)
+        weights = tensors.get("weights")
+        if weights is None:
+            weights = torch.tensor(list(config.rank.weights.values()), dtype=torch.float32)
+        self.weights = nn.Parameter(weights.clone(), requires_grad=False)
+        for name in _OPTIONAL:
+            self.register_buffer(name, None)
+        for name, tensor in tensors.items():
+            if name != "weights":
+                self.register_buffer(name, tensor)
+
+    @classmethod
+    def build(cls, data: IndexInput, config: Config) -> MemoryIndex:
+        """Derives everything that retrieval needs from the columns of a memory."""
+        atoms = data.embeddings.shape[0]
+        missing = data.session < 0
+        sessions = int(data.session.max()) + 1 if atoms else 0
+        session = torch.where(missing, sessions + missing.cumsum(0) - 1, data.session)
+        bm25 = BM25.build(data.terms, data.term_offsets, data.vocab_size, b=0.3)
+        by_session = _session_bm25(data, session)
+        graph = _conducting(data, config)
+        month, day = _month_and_day(data.time)
+        previous, following = _neighbours(data.edges, atoms)
+        derived = data.edges.type == int(EdgeType.DERIVED_FROM)
+        derived &= (data.edges.source < atoms) & (data.edges.target < atoms)
+        tensors = {
+            "embeddings": data.embeddings,
+            "kind": data.kind.to(torch.int16),
+            "speaker": data.speaker.to(torch.int32),
+            "named": torch.zeros(data.num_speakers, dtype=torch.uint8),
+            "session": session.to(torch.int32),
+            "seconds": data.time.nan_to_num(nan=float(_NO_TIME)).to(torch.int64),
+            "month": month,
+            "day": day,
+            "log_words": data.log_words,
+            "is_question": data.is_question.float(),
+            "tells_time": data.tells_time.float(),
+            "previous": previous,
+            "next": following,
+            "derived_source": data.edges.source[derived].to(torch.int32),
+            "derived_target": data.edges.target[derived].to(torch.int32),
+            "pagerank": _relative_pagerank(graph, atoms),
+            **_prefixed("bm25_", bm25),
+            **_prefixed("session_bm25_", by_session),
+            **{f"graph_{name}": getattr(graph, name) for name in _GRAPH},
+        }
+        if data.tokens is not None and data.pieces is not None and data.token_offsets is not None:
+            tensors["tokens"] = data.tokens
+            tensors["token_offsets"] = data.token_offsets
+            tensors["piece_df"] = _document_frequency(
+                data.pieces, data.token_offsets, max(1, data.num_pieces)
+            )
+        return cls(tensors, config)
+
+    @property
+    def num_atoms(self) -> int:
+        """A, the atoms that can be hits."""
+        return int(self.embeddings.shape[0])
+
+    @property
+    def num_nodes(self) -> int:
+        """N, atoms and concepts."""
+        return int(self.graph_indptr.shape[0]) - 1
+
+    @property
+    def num_speakers(self) -> int:
+        """S."""
+        return int(self.named.shape[0])
+
+    @property
+    def bm25(self) -> BM25:
+        """The lexical index of the atoms."""
+        return self._bm25("bm25_", self.num_atoms)
+
+    @property
+    def session_bm25(self) -> BM25:
+        """The lexical index of the sessions."""
+        count = int(self.session_bm25_count.shape[0])
+        return self._bm25("session_bm25_", count)
+
+    def _bm25(self, prefix: str, count: int) -> BM25:
+        part = {name: getattr(self, prefix + name) for name in _BM25}
+        return BM25(
+            part["indptr"], part["docs"], part["scores"].float(), part["idf"].float(), count
+        )
+
+    @property
+    def graph(self) -> Graph:
+        """The conducting graph of all N nodes."""
+        part = {name: getattr(self, f"graph_{name}") for name in _GRAPH}
+        part["weight"] = part["weight"].float()
+        return Graph(**part, num_nodes=self.num_nodes)
+
+    @property
+    def spreads(self) -> bool:
+        """Whether there is a graph worth spreading over; else retrieval falls back to the other signals."""
+        enough = self.num_nodes >= self.config.spread.min_nodes
+        return enough and int(self.graph_source.shape[0]) > 0
+
+    def forward(
+        self,
+        query_embeddings: Tensor,  # [B, d]
+        query_terms: Tensor | None = None,  # [B, W] int64, -1 padding
+        *,
+        query_tokens: Tensor | None = None,  # [B, Q, m]
+        query_pieces: Tensor | None = None,  # [B, Q] int64, -1 padding
+        speakers: Tensor | None = None,  # [B, S] bool
+        months: Tensor | None = None,  # [B, 12] bool
+        days: Tensor | None = None,  # [B, 31] bool
+        asks_when: Tensor | None = None,  # [B] bool
+        allowed: Tensor | None = None,  # [B or 1, A] bool
+        k: int | None = None,
+        paths: bool = False,
+    ) -> Retrieval:
+        """Ranks the memories for a batch of questions.
+
+        Only the embeddings are needed; a signal whose input is missing is 0.
+
+        Raises:
+            InputError: For shapes that do not fit the index.
+        """
+        query = QueryBatch(
+            query_embeddings.float(),
+            query_terms,
+            query_tokens,
+            query_pieces,
+            speakers,
+            months,
+            days,
+            asks_when,
+            allowed,
+        )
+        self._check(query)
+        count = self.config.rank.k if k is None else k
+        if count < 1:
+            raise InputError(f"k must be at least 1, got {count}")
+        width = 1 if query_tokens is None else max(1, query_tokens.shape[1])
+        size = self.num_atoms * width if self.num_atoms <= self.config.rank.dense_limit else self.num_nodes
+        step = max(1, _TILE // max(1, size))
+        parts = [self._rank(query.rows(slice(i, i + step)), count, paths) for i in range(0, len(query), step)]
+        if not parts:
+            return self._rank(query, count, paths)
+        return Retrieval(*(torch.cat(column) for column in zip(*parts, strict=True)))
+
+    def features(self, query: QueryBatch) -> tuple[Tensor | None, Tensor, Scope]:
+        """The signals of the preset before they are weighed: what `fit` learns from.
+
+        Returns:
+            Candidate rows [B, C] (None: every atom), signals [B, C, F], and the scope.
+        """
+        scope, _, _ = self._scope(query)
+        return scope.rows, scope.signals(self.signal_names), scope
+
+    def _scope(self, query: QueryBatch) -> tuple[Scope, Tensor, Tensor]:
+        """Candidates, and activation spread from the anchors: (scope, anchor rows, anchor activation)."""
+        everyone = Scope(self, query)
+        scope = everyone
+        if self.num_atoms > self.config.rank.dense_limit:
+            scope = everyone.narrowed(strong_candidates(everyone, self.config.rank.candidates))
+        graph_signals = any(SIGNALS[name].graph for name in self.signal_names)
+        if not graph_signals or not self.spreads or scope.shape[1] == 0:
+            none = torch.full((len(query), 0), -1, dtype=torch.int64, device=query.embedding.device)
+            return scope, none, none.float()
+        strong = self._strong(scope)
+        anchors, value = anchor_activation(scope, strong, self.config.anchors)
+        activation = self.spread(self.seeded(anchors, value))[:, : self.num_atoms]
+        scope.activation = everyone.activation = activation
+        if scope.rows is not None:
+            reached = activation.masked_fill(~everyone.valid, 0.0)
+            reached = reached.topk(min(_ACTIVATED, self.num_atoms), dim=1)
+            extra = torch.where(reached.values > 0, reached.indices, -1)
+            wider = everyone.narrowed(merge_rows(scope.rows, extra))
+            scope = wider
+        return scope, anchors, value
+
+    def seeded(self, anchors: Tensor, value: Tensor) -> Tensor:  # [B, K], [B, K] -> [B, N]
+        """Activation before it spreads: the largest value of each anchor."""
+        start = value.new_zeros(len(anchors), self.num_nodes)
+        value = torch.where(anchors >= 0, value, 0.0)
+        return start.scatter_reduce(1, anchors.clamp(min=0), value, "amax")
+
+    def spread(self, activation: Tensor) -> Tensor:  # [B, N] -> [B, N]
+        """Spreading activation with the constants of the preset (`mathematics.md` 4)."""
+        s = self.config.spread
+        return spread_activation(
+            self.graph,
+            activation,
+            rounds=s.rounds,
+            retention=s.retention,
+            spread=s.spread,
+            reduce=s.reduce,
+            fan=s.fan,
+            inhibition=s.inhibition,
+            top=s.top,
+            firing=s.firing,
+            gain=s.gain,
+            threshold=s.threshold,
+        )
+
+    def _strong(self, scope: Scope) -> Tensor:  # [B, C]
+        """The hybrid score of the signals that need no graph."""
+        names = [name for name in self.signal_names if not SIGNALS[name].graph]
+        places = [i for i, name in enumerate(self.signal_names) if not SIGNALS[name].graph]
+        weights = self.weights.float()[torch.tensor(places, device=self.weights.device)]
+        return scope.signals(names) @ weights
+
+    def _rank(self, query: QueryBatch, k: int, paths: bool) -> Retrieval:
+        scope, anchors, value = self._scope(query)
+        signals = scope.signals(self.signal_names)
+        weights = self.weights.float()
+        score = (signals @ weights).masked_fill(~scope.valid, -torch.inf)
+        best = score.topk(min(k, score.shape[1]), dim=1)
+        chosen = best.indices
+        rows = chosen if scope.rows is None else scope.rows.gather(1, chosen)
+        rows = torch.where(best.values > -torch.inf, rows, -1)
+        shares = signals.gather(1, chosen[:, :, None].expand(-1, -1, signals.shape[2])) * weights
+        gate = self.config.gate
+        statistics = gate_statistics(scope, chosen, tuple(gate.weights))
+        return Retrieval(
+            rows,
+            best.values,
+            shares,
+            confidence(statistics, gate),
+            anchors,
+            value,
+            self._paths(anchors, value, rows, paths),
+        )
+
+    def _paths(self, anchors: Tensor, value: Tensor, rows: Tensor, wanted: bool) -> Tensor:
+        if not wanted or anchors.shape[1] == 0:
+            return rows.new_zeros(*rows.shape, 0)
+        s = self.config.spread
+        return strongest_paths(
+            self.graph,
+            self.seeded(anchors, value),
+            rows,
+            rounds=s.rounds,
+            spread=s.spread,
+            fan=s.fan,
+        )
+
+    def _check(self, query: QueryBatch) -> None:
+        if query.embedding.dim() != 2 or query.embedding.shape[1] != self.embeddings.shape[1]:
+            raise InputError(
+                f"query_embeddings must be [B, {self.embeddings.shape[1]}], got {list(query.embedding.shape)}; "
+                "encode questions with the store's embedder"
+            )
+        if not bool(torch.isfinite(query.embedding).all()):
+            raise InputError("query_embeddings must be finite, got NaN or infinity; check the embedder")
+        if query.allowed is not None and query.allowed.shape[1] != self.num_atoms:
+            raise InputError(
+                f"allowed must be [B, {self.num_atoms}], one flag an atom, got {list(query.allowed.shape)}"
+            )
+
+
+_BM25 = ("indptr", "docs", "scores", "idf")
+_GRAPH = ("indptr", "source", "target", "weight", "type", "out_indptr", "out_edge")
+_OPTIONAL = ("tokens", "token_offsets", "piece_df")
+_NO_TIME = -(1 << 62)
+
+
+def _prefixed(prefix: str, bm25: BM25) -> dict[str, Tensor]:
+    tensors = {prefix + name: getattr(bm25, name) for name in _BM25}
+    # A count that survives .half(): the length of an empty-handed buffer.
+    tensors[prefix + "count"] = torch.zeros(bm25.num_docs, dtype=torch.uint8)
+    return tensors
+
+
+def _session_bm25(data: IndexInput, session: Tensor) -> BM25:
+    """Sessions as documents: the terms of their atoms one after another."""
+    count = int(session.max()) + 1 if len(session) else 0
+    lengths = data.term_offsets.diff()
+    order = torch.sort(session.repeat_interleave(lengths), stable=True)
+    sizes = torch.bincount(order.values, minlength=count)
+    offsets = torch.nn.functional.pad(sizes.cumsum(0), (1, 0))
+    return BM25.build(data.terms[order.indices], offsets, data.vocab_size)
+
+
+def _conducting(data: IndexInput, config: Config) -> Graph:
+    concepts = data.num_nodes - len(data.time)
+    time = torch.cat([data.time, data.time.new_full((concepts,), torch.nan)])
+    edges = data.edges
+    return conducting_graph(
+        edges.source, edges.target, edges.type, edges.weight, time, config.spread
+    )
+
+
+def _relative_pagerank(graph: Graph, atoms: int) -> Tensor:  # [A]
+    if graph.num_nodes == 0 or atoms == 0:
+        return torch.zeros(atoms)
+    values = pagerank(graph).values[:atoms]
+    return values / values.max().clamp(min=torch.finfo(values.dtype).tiny)
+
+
+def _neighbours(edges: EdgeBlock, atoms: int) -> tuple[Tensor, Tensor]:
+    """The turn before and after each atom, from the temporal edges; -1 = none."""
+    temporal = (edges.type == int(EdgeType.TEMPORAL)) & (edges.source < atoms) & (edges.target < atoms)
+    source, target = edges.source[temporal], edges.target[temporal]
+    previous = torch.full((atoms,), -1, dtype=torch.int64)
+    following = previous.clone()
+    previous[target], following[source] = source, target
+    return previous.to(torch.int32), following.to(torch.int32)
+
+
+def _month_and_day(time: Tensor) -> tuple[Tensor, Tensor]:
+    """Month 0..11 and day of the month 0..30 in UTC, -1 where the time is unknown."""
+    known = ~torch.isnan(time)
+    stamps = time.nan_to_num(nan=0.0).numpy().astype("datetime64[s]")
+    months = stamps.astype("datetime64[M]")
+    month = torch.from_numpy(months.astype(np.int64) % 12)
+    day = torch.from_numpy((stamps.astype("datetime64[D]") - months.astype("datetime64[D]")).astype(np.int64))
+    return (
+        torch.where(known, month, -1).to(torch.int8),
+        torch.where(known, day, -1).to(torch.int8),
+    )
+
+
+def _document_frequency(pieces: Tensor, offsets: Tensor, count: int) -> Tensor:  # [V] int32
+    """In how many atoms each word piece occurs."""
+    atom = torch.repeat_interleave(offsets.diff())
+    seen = torch.unique(atom * count + pieces.long())
+    return torch.bincount(seen % count, minlength=count).to(torch.int32)

@@ -1,0 +1,25 @@
+"""The numerical operations: batched, registered with torch, each with a reference beside it."""
+
+from __future__ import annotations
+
+from graphmem_torch.ops.inhibit import inhibit
+from graphmem_torch.ops.maxsim import maxsim
+from graphmem_torch.ops.pagerank import pagerank, personalized_pagerank
+from graphmem_torch.ops.propagate import propagate
+from graphmem_torch.ops.similar import knn_graph, topk_cosine
+from graphmem_torch.ops.solution import Solution
+from graphmem_torch.ops.spread import spread_activation
+from graphmem_torch.ops.token_maxima import token_maxima
+
+__all__ = [
+    "Solution",
+    "inhibit",
+    "knn_graph",
+    "maxsim",
+    "pagerank",
+    "personalized_pagerank",
+    "propagate",
+    "spread_activation",
+    "token_maxima",
+    "topk_cosine",
+]

@@ -1,0 +1,64 @@
+"""Checks that the public operations share; they look at shapes, dtypes and devices, never at data.
+
+Looking at data would wait for the GPU and break `torch.compile`; where an operation depends on
+finite or nonnegative values, its docstring says so and the graph, the embedder and the store check
+at their borders.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from graphmem_torch.errors import InputError
+from graphmem_torch.graph import Graph
+
+__all__ = ["check_count", "check_matrix", "check_node_rows", "check_range"]
+
+_FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+
+
+def check_matrix(name: str, value: Tensor, shape: str) -> None:
+    """Raises `InputError` unless `value` is a floating-point matrix; `shape` names its axes."""
+    if value.dim() != 2 or value.dtype not in _FLOATS:
+        raise InputError(
+            f"{name} must be a floating point matrix {shape}; got {value.dtype} "
+            f"{list(value.shape)}. "
+            f"A single row is {name}[None]."
+        )
+
+
+def check_node_rows(name: str, value: Tensor, graph: Graph, *, boolean: bool = False) -> None:
+    """Raises `InputError` unless `value` is `[B, N]` for this graph, on the graph's device."""
+    if boolean:
+        if value.dim() != 2 or value.dtype != torch.bool:
+            raise InputError(
+                f"{name} must be a bool matrix [B, N]; got {value.dtype} {list(value.shape)}. "
+                "Compare or call .bool()."
+            )
+    else:
+        check_matrix(name, value, "[B, N]")
+    if value.shape[1] != graph.num_nodes:
+        raise InputError(
+            f"{name} must have {graph.num_nodes} columns, one for each node; got {value.shape[1]}. "
+            "Was the graph rebuilt since?"
+        )
+    if value.device != graph.source.device:
+        raise InputError(
+            f"{name} must be on {graph.source.device} like the graph; got {value.device}. Move one "
+            "of them."
+        )
+
+
+def check_count(name: str, value: int, low: int = 1) -> None:
+    """Raises `InputError` unless `value` is an integer of at least `low`."""
+    if isinstance(value, bool) or not isinstance(value, (int, torch.SymInt)) or value < low:
+        raise InputError(
+            f"{name} must be an integer of at least {low}; got {value!r}. Give a larger one."
+        )
+
+
+def check_range(name: str, value: float, low: float, high: float = float("inf")) -> None:
+    """Raises `InputError` unless `low <= value <= high` (so NaN is refused)."""
+    if not low <= value <= high:
+        raise InputError(f"{name} must be in [{low}, {high}]; got {value}. Give one in that range.")

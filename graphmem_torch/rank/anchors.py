@@ -1,0 +1,46 @@
+"""Anchors: where activation starts, and how much of it."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from graphmem_torch.config import AnchorConfig
+from graphmem_torch.rank.scope import Scope
+
+__all__ = ["anchor_activation"]
+
+
+def anchor_activation(
+    scope: Scope,
+    strong: Tensor,  # [B, C] weighted strong signals
+    config: AnchorConfig,
+) -> tuple[Tensor, Tensor]:  # [B, K] int64 rows (-1 = none), [B, K] activation
+    """The anchors of each question.
+
+    `fused`: the k best by the strong signals, each at exp(F - max F) (`mathematics.md` 8.4). `dual`: the k best by
+    BM25 and the k best by cosine, each at max(cosine, 0) (SYNAPSE, `mathematics.md` 4); an atom that no question
+    term touches is no lexical anchor.
+    """
+    if config.source == "fused":
+        values, place = _best(strong, scope, config.k)
+        activation = torch.exp(values - values[:, :1])
+        return _rows(scope, place, values), torch.where(values > -torch.inf, activation, 0.0)
+    cosine, lexical = scope.memo("semantic"), scope.memo("lexical")
+    by_words, place_words = _best(torch.where(lexical > 0, lexical, -torch.inf), scope, config.k)
+    by_cosine, place_cosine = _best(cosine, scope, config.k)
+    place = torch.cat([place_words, place_cosine], dim=1)
+    rows = _rows(scope, place, torch.cat([by_words, by_cosine], dim=1))
+    activation = torch.where(rows >= 0, cosine.gather(1, place).clamp(min=0.0), 0.0)
+    return rows, activation
+
+
+def _best(values: Tensor, scope: Scope, k: int) -> tuple[Tensor, Tensor]:
+    allowed = values.masked_fill(~scope.valid, -torch.inf)
+    best = allowed.topk(min(k, values.shape[1]), dim=1)
+    return best.values, best.indices
+
+
+def _rows(scope: Scope, place: Tensor, values: Tensor) -> Tensor:
+    rows = place if scope.rows is None else scope.rows.gather(1, place)
+    return torch.where(values > -torch.inf, rows, -1)

@@ -1,0 +1,40 @@
+"""Candidates: which atoms of a large store are worth the expensive signals."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from graphmem_torch.rank.scope import Scope
+
+__all__ = ["merge_rows", "strong_candidates"]
+
+_HALO_SHARE = 6  # one of so many candidates brings its neighbours along
+_REACH = 2  # turns on both sides
+
+
+def strong_candidates(scope: Scope, count: int) -> Tensor:  # [B, C] int64, ascending, -1 first
+    """The `count` best by cosine, the `count` best by BM25, and the turns beside the best of both.
+
+    The neighbours are there for the signals that look at windows: what one turn asks, the next one answers.
+    """
+    best = []
+    for name in ("semantic", "lexical"):
+        values = scope.memo(name).masked_fill(~scope.valid, -torch.inf)
+        found = values.topk(min(count, values.shape[1]), dim=1)
+        best.append(torch.where(found.values > -torch.inf, found.indices, -1))
+    halo = torch.cat([rows[:, : max(1, count // _HALO_SHARE)] for rows in best], dim=1)
+    parts = list(best)
+    for pointer in (scope.index.next.long(), scope.index.previous.long()):
+        row = halo
+        for _ in range(_REACH):
+            row = torch.where(row >= 0, pointer[row.clamp(min=0)], -1)
+            parts.append(row)
+    return merge_rows(*parts)
+
+
+def merge_rows(*parts: Tensor) -> Tensor:  # [B, c] each -> [B, C]
+    """The union of candidate lists, ascending, duplicates turned into -1, which come first."""
+    rows = torch.cat(parts, dim=1).sort(dim=1).values
+    repeated = torch.nn.functional.pad(rows[:, 1:] == rows[:, :-1], (1, 0))
+    return rows.masked_fill(repeated, -1).sort(dim=1).values

@@ -1,0 +1,75 @@
+"""Paths: the strongest chain of edges that brought activation to a hit."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from graphmem_torch.graph import Graph
+from graphmem_torch.ops import spread_activation
+
+__all__ = ["strongest_paths"]
+
+
+def strongest_paths(
+    graph: Graph,  # N nodes
+    anchors: Tensor,  # [B, N] initial activation
+    rows: Tensor,  # [B, k] nodes to explain, -1 = none
+    *,
+    rounds: int,
+    spread: float = 0.8,
+    fan: Literal["degree", "sqrt", "none"] = "degree",
+) -> Tensor:  # [B, k, rounds] int64 edge positions from the anchor on, -1 = none
+    """The chain of at most `rounds` edges of largest product, from an anchor to each row.
+
+    Strength of a chain: a_0 of its anchor times spread * w / fan of each edge. A row that is an anchor of more
+    activation than any chain would bring has no path. Edges stand in the order they are travelled; position 0 is -1
+    where the chain is shorter.
+    """
+    best = [anchors]
+    for _ in range(rounds):
+        best.append(
+            spread_activation(
+                graph,
+                best[-1],
+                rounds=1,
+                retention=1.0,
+                spread=spread,
+                reduce="max",
+                fan=fan,
+                inhibition=0.0,
+                firing="linear",
+            )
+        )
+    question = torch.arange(rows.shape[0], device=rows.device).repeat_interleave(rows.shape[1])
+    node = rows.flatten().long()
+    path = torch.full((len(node), rounds), -1, dtype=torch.int64, device=rows.device)
+    for level in range(rounds, 0, -1):
+        here = best[level][question, node.clamp(min=0)]
+        before = best[level - 1][question, node.clamp(min=0)]
+        moved = (node >= 0) & (here > before)
+        pick = moved.nonzero().squeeze(1)
+        if not len(pick):
+            continue
+        edge = _best_edge(graph, best[level - 1], question[pick], node[pick], fan)
+        path[pick, level - 1] = edge
+        node = node.index_copy(0, pick, graph.source[edge].long())
+    return path.view(*rows.shape, rounds)
+
+
+def _best_edge(graph: Graph, activation: Tensor, question: Tensor, node: Tensor, fan: str) -> Tensor:
+    """For each (question, node), the incoming edge that brings most."""
+    begin = graph.indptr[node].long()
+    count = graph.indptr[node + 1].long() - begin
+    owner = torch.repeat_interleave(count)
+    edge = (begin - count.cumsum(0) + count)[owner] + torch.arange(len(owner), device=node.device)
+    sender = graph.source[edge].long()
+    degree = graph.out_degree[sender]
+    divisor = {"degree": degree, "sqrt": degree.sqrt(), "none": torch.ones_like(degree)}[fan]
+    value = activation[question[owner], sender] * graph.weight[edge] / divisor
+    top = value.new_full((len(node),), -torch.inf).scatter_reduce(0, owner, value, "amax")
+    place = torch.where(value >= top[owner], edge, torch.iinfo(torch.int64).max)
+    first = torch.full((len(node),), torch.iinfo(torch.int64).max, device=node.device)
+    return first.scatter_reduce(0, owner, place, "amin")

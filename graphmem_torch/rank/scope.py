@@ -1,0 +1,194 @@
+"""Scope: B questions against their candidates, and what several signals share about them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from graphmem_torch.ops import token_maxima
+from graphmem_torch.rank.query import QueryBatch
+
+if TYPE_CHECKING:
+    from graphmem_torch.index import MemoryIndex
+
+__all__ = ["Scope"]
+
+
+class Scope:
+    """The candidates of a batch of questions.
+
+    In a small store every atom is a candidate of every question and `rows` is None; else each question has its own
+    list, ascending, padded with -1. Signals are written once for both: values are [B, C], and neighbours are found
+    by `step`, which knows where a row stands among the candidates.
+
+    Attributes:
+        index: The memories, A atoms.
+        query: B questions.
+        rows: [B, C] int64 candidate atoms, or None for all (C = A).
+        activation: [B, A] activation of the atoms once it has spread; None before.
+    """
+
+    def __init__(
+        self,
+        index: MemoryIndex,
+        query: QueryBatch,
+        rows: Tensor | None = None,
+        *,
+        wider: Scope | None = None,
+    ) -> None:
+        self.index, self.query, self.rows = index, query, rows
+        self.activation = None if wider is None else wider.activation
+        self._wider = wider
+        self._memo: dict[str, Tensor] = {}
+
+    def narrowed(self, rows: Tensor) -> Scope:  # [B, C]
+        """The same questions against fewer candidates; what is known of all atoms is not computed again."""
+        return Scope(self.index, self.query, rows, wider=self)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """B, C."""
+        count = self.index.num_atoms if self.rows is None else self.rows.shape[1]
+        return len(self.query), count
+
+    def memo(self, name: str) -> Tensor:  # [B, C]
+        """The value of a signal, computed once; signals build on each other through this."""
+        if name not in self._memo:
+            from graphmem_torch.rank.signals import SIGNALS
+
+            if self._wider is not None and name in self._wider._memo:
+                self._memo[name] = self.pick_each(self._wider._memo[name])
+            else:
+                self._memo[name] = SIGNALS[name].compute(self)
+        return self._memo[name]
+
+    def signals(self, names: Sequence[str]) -> Tensor:  # [B, C, F]
+        """Several signals side by side."""
+        if not names:
+            return self.zeros()[:, :, None][:, :, :0]
+        return torch.stack([self.memo(name).expand(self.shape) for name in names], dim=2)
+
+    def zeros(self) -> Tensor:  # [B, C]
+        """What a signal gives that knows nothing."""
+        return self.query.embedding.new_zeros(self.shape, dtype=torch.float32)
+
+    def pick(self, column: Tensor) -> Tensor:  # [A] -> [1 or B, C]
+        """An attribute of the atoms, for the candidates."""
+        return column[None] if self.rows is None else column[self.rows.clamp(min=0)]
+
+    def pick_each(self, values: Tensor) -> Tensor:  # [B, A] -> [B, C]
+        """A value of every atom for every question, for the candidates."""
+        return values if self.rows is None else values.gather(1, self.rows.clamp(min=0))
+
+    @cached_property
+    def valid(self) -> Tensor:  # [B, C] or [1, C] bool
+        """Candidates that may be hits: no padding, nothing that the question excludes."""
+        known = (
+            torch.ones(1, self.shape[1], dtype=torch.bool, device=self.query.embedding.device)
+            if self.rows is None
+            else self.rows >= 0
+        )
+        if self.query.allowed is None:
+            return known
+        allowed = self.query.allowed
+        if self.rows is not None:
+            allowed = allowed.expand(len(self.query), -1)
+        return known & self.pick_each(allowed)
+
+    @cached_property
+    def weights(self) -> tuple[Tensor, Tensor]:  # [B, Q], [B, Q]
+        """Weight of each question token: its idf over the atoms, and the same without tokens that half of them have.
+
+        The first is ln(1 + (n - df + 1/2) / (df + 1/2)), `mathematics.md` 8.1. The second drops the 1: a token in
+        half of the atoms, such as the name of one of two speakers, weighs nothing. Rows sum to 1.
+        """
+        pieces = self.query.pieces
+        assert pieces is not None
+        atoms, df = float(self.index.num_atoms), self.index.piece_df.float()
+        df = df[pieces.clamp(min=0, max=df.shape[0] - 1)]
+        known = pieces >= 0
+        odds = (atoms - df + 0.5) / (df + 0.5)
+        smooth = torch.where(known, torch.log1p(odds), 0.0)
+        strict = torch.where(known, torch.log(odds).clamp(min=0.0), 0.0)
+        strict = torch.where(strict.sum(1, keepdim=True) > 0, strict, smooth)
+        return _normalised(smooth), _normalised(strict)
+
+    @cached_property
+    def matches(self) -> Tensor | None:  # [B, Q, C]
+        """Best cosine of each question token with the tokens of each candidate; None without token vectors."""
+        index, query = self.index, self.query
+        if query.tokens is None or query.pieces is None or index.token_offsets is None:
+            return None
+        return token_maxima(
+            query.tokens,
+            query.pieces >= 0,
+            index.tokens,
+            index.token_offsets,
+            candidates=self.rows,
+        )
+
+    def step(self, values: Tensor, distance: int) -> Tensor:
+        """Values of the atom `distance` turns later in the session (earlier if negative); 0 where there is none.
+
+        Args:
+            values: [B, C] or [B, Q, C].
+            distance: Turns.
+        """
+        place, found = self._neighbour(distance)
+        if values.dim() == 3:
+            place, found = place[:, None], found[:, None]
+        if place.shape[0] == 1:
+            return torch.where(found, values[..., place.flatten()], 0.0)
+        return torch.where(found, values.gather(-1, place.expand_as(values)), 0.0)
+
+    def widest(self, values: Tensor, reach: int) -> Tensor:
+        """Largest value among the turns up to `reach` away on both sides."""
+        best = values
+        for distance in range(1, reach + 1):
+            best = torch.maximum(best, self.step(values, distance))
+            best = torch.maximum(best, self.step(values, -distance))
+        return best
+
+    def session_max(self, values: Tensor) -> Tensor:
+        """Largest value among the candidates of the same session; shape as given."""
+        segment = self._segment
+        if values.dim() == 3:
+            segment = segment[:, None]
+        segment = segment.expand_as(values)
+        best = torch.full_like(values, -torch.inf).scatter_reduce(-1, segment, values, "amax")
+        return best.gather(-1, segment)
+
+    @cached_property
+    def _segment(self) -> Tensor:  # [1 or B, C]
+        """The session of each candidate, numbered densely from 0 in each row."""
+        sessions = self.pick(self.index.session.long())
+        ordered, order = sessions.sort(dim=1)
+        fresh = torch.nn.functional.pad((ordered[:, 1:] != ordered[:, :-1]).long(), (1, 0))
+        return torch.empty_like(order).scatter(1, order, fresh.cumsum(1))
+
+    def _neighbour(self, distance: int) -> tuple[Tensor, Tensor]:  # [1 or B, C] place, found
+        key = f"neighbour{distance}"
+        if key not in self._memo:
+            pointer = self.index.next if distance > 0 else self.index.previous
+            row = torch.arange(len(pointer), device=pointer.device)
+            for _ in range(abs(distance)):
+                row = torch.where(row >= 0, pointer.long()[row.clamp(min=0)], -1)
+            wanted = self.pick(row)
+            if self.rows is None:
+                place = wanted.clamp(min=0)
+                found = wanted >= 0
+            else:
+                # Padding is -1 and comes first, so the lists are ascending.
+                place = torch.searchsorted(self.rows, wanted).clamp(max=self.rows.shape[1] - 1)
+                found = (wanted >= 0) & (self.rows >= 0) & (self.rows.gather(1, place) == wanted)
+            self._memo[key], self._memo[key + "?"] = place, found
+        return self._memo[key], self._memo[key + "?"]
+
+
+def _normalised(weights: Tensor) -> Tensor:
+    total = weights.sum(1, keepdim=True)
+    return torch.where(total > 0, weights / total.clamp(min=1e-12), 0.0)

@@ -1,0 +1,203 @@
+"""Embeddings, token vectors and edges as blobs of blocks: one block for every acknowledged batch.
+
+Blobs are little-endian and row-major. A block is addressed by `start`, the node number of its first
+atom, so that the rows from a given node on are found without reading those before it.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from graphmem_torch.edges import EdgeBlock
+from graphmem_torch.store.batch import Batch
+from graphmem_torch.store.database import Database
+from graphmem_torch.store.faults import damaged
+
+__all__ = [
+    "TokenRows",
+    "checksum",
+    "offsets_of",
+    "read_edges",
+    "read_embeddings",
+    "read_tokens",
+    "write_blocks",
+]
+
+
+class TokenRows(NamedTuple):
+    """Packed token vectors of N atoms.
+
+    Attributes:
+        tokens: [T, m] int8, unit vectors times 127.
+        pieces: [T] int32 word-piece numbers.
+        offsets: [N + 1] int64; atom i owns rows offsets[i] to offsets[i + 1].
+    """
+
+    tokens: Tensor
+    pieces: Tensor
+    offsets: Tensor
+
+
+def write_blocks(database: Database, start: int, batch: Batch) -> None:
+    """Write a batch's blocks; only inside `Database.write`.
+
+    Args:
+        database: Where to.
+        start: Node number of the batch's first atom.
+        batch: A valid batch.
+    """
+    n = len(batch.atoms)
+    if n:
+        _insert(database, "embedding_block", start, n, [batch.embeddings])
+    if n and batch.tokens is not None and batch.pieces is not None and batch.offsets is not None:
+        counts = batch.offsets.diff().to(torch.int32)
+        _insert(database, "token_block", start, n, [counts, batch.pieces, batch.tokens])
+    if len(batch.edges):
+        edges = batch.edges
+        columns = [edges.source, edges.target, edges.type, edges.weight]
+        marks = "NULL, ?, ?, ?" + ", ?" * len(columns)
+        _insert(database, "edge_block", start, len(edges), columns, marks)
+
+
+def read_embeddings(
+    database: Database,
+    start: int,
+    stop: int,
+    dim: int,
+) -> Tensor:  # [stop - start, d]
+    """Embeddings of the node numbers from `start` to `stop - 1`, deleted ones included.
+
+    Raises:
+        StoreDamagedError: A block is missing or has the wrong length.
+    """
+    out = torch.empty(max(stop - start, 0), dim, dtype=torch.float32)
+    filled = 0
+    for first, count, data in _blocks(database, "embedding_block", "data", start, stop):
+        begin, end = max(start - first, 0), min(stop - first, count)
+        if first + begin != start + filled:
+            break
+        rows = _decode(database, data, torch.float32, count, dim)[begin:end]
+        out[filled : filled + len(rows)] = rows
+        filled += len(rows)
+    if filled != len(out):
+        raise damaged(database.place, f"no embedding for node {start + filled}")
+    return out
+
+
+def read_tokens(
+    database: Database,
+    start: int,
+    stop: int,
+    dim: int,
+) -> TokenRows:
+    """Token vectors of the node numbers from `start` to `stop - 1`.
+
+    Atoms that were stored without token vectors own no rows.
+
+    Raises:
+        StoreDamagedError: A block has the wrong length.
+    """
+    counts = torch.zeros(max(stop - start, 0), dtype=torch.int64)
+    # Counts alone first: they give the size, so that the vectors are held in memory only once.
+    columns = "counts, length(pieces) / 4"
+    for first, count, data, total in _blocks(database, "token_block", columns, start, stop):
+        begin, end = max(start - first, 0), min(stop - first, count)
+        if begin < end:
+            block = _decode(database, data, torch.int32, count)
+            # Before anything is allocated by these numbers.
+            if int(block.min()) < 0 or int(block.sum()) != total:
+                raise damaged(database.place, f"the token counts from node {first} on are wrong")
+            counts[first + begin - start : first + end - start] = block[begin:end]
+    offsets = offsets_of(counts)
+    tokens = torch.empty(int(offsets[-1]), dim, dtype=torch.int8)
+    pieces = torch.empty(int(offsets[-1]), dtype=torch.int32)
+    columns = "counts, pieces, data"
+    for first, count, *blobs in _blocks(database, "token_block", columns, start, stop):
+        begin, end = max(start - first, 0), min(stop - first, count)
+        if begin < end:
+            before = offsets_of(_decode(database, blobs[0], torch.int32, count))
+            taken = slice(int(before[begin]), int(before[end]))
+            rows = slice(int(offsets[first + begin - start]), int(offsets[first + end - start]))
+            total = int(before[-1])
+            pieces[rows] = _decode(database, blobs[1], torch.int32, total)[taken]
+            tokens[rows] = _decode(database, blobs[2], torch.int8, total, dim)[taken]
+    return TokenRows(tokens, pieces, offsets)
+
+
+def read_edges(database: Database, start: int) -> EdgeBlock:
+    """Edges of all batches that began at node `start` or later, in the order they were written.
+
+    Raises:
+        StoreDamagedError: A block has the wrong length.
+    """
+    empty = EdgeBlock.empty()
+    parts = [(empty.source, empty.target, empty.type, empty.weight)]
+    sql = (
+        "SELECT count, source, target, type, weight FROM edge_block WHERE start >= ? ORDER BY block"
+    )
+    dtypes = (torch.int64, torch.int64, torch.uint8, torch.float32)
+    for count, *blobs in database.stream(sql, (start,)):
+        source, target, type_, weight = (
+            _decode(database, blob, dtype, count) for blob, dtype in zip(blobs, dtypes, strict=True)
+        )
+        parts.append((source, target, type_, weight))
+    return EdgeBlock(*(torch.cat(column) for column in zip(*parts, strict=True)))
+
+
+def checksum(blobs: Iterable[bytes]) -> int:
+    """CRC-32 over blobs in a row."""
+    value = 0
+    for blob in blobs:
+        value = zlib.crc32(blob, value)
+    return value
+
+
+def offsets_of(counts: Tensor) -> Tensor:
+    """Where each atom's rows begin, and where the last one's end: [n] -> [n + 1] int64."""
+    offsets = torch.zeros(len(counts) + 1, dtype=torch.int64)
+    torch.cumsum(counts, 0, out=offsets[1:])
+    return offsets
+
+
+def _blocks(
+    database: Database, table: str, columns: str, start: int, stop: int
+) -> Iterator[tuple[Any, ...]]:
+    """Start, count and `columns` of the blocks that hold the nodes from `start` to `stop - 1`."""
+    # The block that holds a node is the last one that starts at or before it.
+    sql = (
+        f"SELECT start, count, {columns} FROM {table} WHERE start < ? AND "
+        f"start >= coalesce((SELECT max(start) FROM {table} WHERE start <= ?), 0) ORDER BY start"
+    )
+    return database.stream(sql, (stop, start))
+
+
+def _insert(
+    database: Database,
+    table: str,
+    start: int,
+    count: int,
+    columns: Sequence[Tensor],
+    marks: str | None = None,
+) -> None:
+    blobs = [column.detach().cpu().contiguous().numpy().tobytes() for column in columns]
+    marks = marks or ", ".join("?" * (3 + len(blobs)))
+    database.execute_many(
+        f"INSERT INTO {table} VALUES ({marks})", [(start, count, checksum(blobs), *blobs)]
+    )
+
+
+def _decode(database: Database, data: bytes, dtype: torch.dtype, *shape: int) -> Tensor:
+    size = dtype.itemsize
+    for length in shape:
+        size *= length
+    if len(data) != size:
+        raise damaged(database.place, f"a block of {len(data)} bytes where {size} were expected")
+    if size == 0:
+        return torch.empty(shape, dtype=dtype)
+    # A copy, because frombuffer warns of memory that may not be written.
+    return torch.frombuffer(bytearray(data), dtype=dtype).view(shape)

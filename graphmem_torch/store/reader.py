@@ -1,0 +1,267 @@
+"""What can be asked of a store: everything that needs no writer's lock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from graphmem_torch.atoms import Atom
+from graphmem_torch.errors import InputError
+from graphmem_torch.edges import EdgeBlock
+from graphmem_torch.store.blocks import (
+    TokenRows,
+    read_edges,
+    read_embeddings,
+    read_tokens,
+)
+from graphmem_torch.store.database import Database
+from graphmem_torch.store.faults import damaged
+from graphmem_torch.store.records import ATOM_COLUMNS, Columns, atom_from_row, columns_from_rows
+from graphmem_torch.store.rows import Rows, pick_tokens, read_rows
+
+__all__ = ["RESERVED", "StoreReader", "own_key"]
+
+RESERVED = "store."
+"""Prefix of the meta strings that belong to the store itself."""
+
+_MANY = 500  # values in one IN (...) list; SQLite allows more, a longer statement is not faster
+
+
+class StoreReader:
+    """The reading half of `MemoryStore`.
+
+    Nothing is cached in Python, so each batch is seen as soon as it is acknowledged; whoever needs
+    several answers about one moment asks inside `reading()`.
+
+    Rows of `embeddings`, `tokens`, `columns`, `ids` and `texts` belong together: one for every
+    atom, in the order of node numbers. As long as nothing was deleted, row i is node `start + i`.
+    """
+
+    def __init__(self, database: Database, path: Path | None) -> None:
+        """Use `MemoryStore.open`."""
+        self._database = database
+        self.path = path
+
+    @property
+    def readonly(self) -> bool:
+        """Whether the store was opened with mode "r"."""
+        return self._database.readonly
+
+    @property
+    def generation(self) -> int:
+        """Number of batches acknowledged so far; access log and meta strings do not count."""
+        return self._number("store.generation") or 0
+
+    @property
+    def state(self) -> str:
+        """Names the content exactly: the generation and a random word that changes with it."""
+        return f"{self.generation}-{self._meta('store.state')}"
+
+    @property
+    def fingerprint(self) -> str | None:
+        """Fingerprint of the embedder that the store is bound to."""
+        return self._meta("store.fingerprint")
+
+    @property
+    def dim(self) -> int | None:
+        """Width of the embeddings; None while nothing has said it."""
+        return self._number("store.dim")
+
+    @property
+    def token_dim(self) -> int | None:
+        """Width of the token vectors; None while there are none."""
+        return self._number("store.token_dim")
+
+    @property
+    def num_nodes(self) -> int:
+        """Number of atoms, concepts included."""
+        return int(self._database.query("SELECT count(*) FROM atom")[0][0])
+
+    @property
+    def next_node(self) -> int:
+        """Number that the next atom gets; numbers are consecutive and never given twice."""
+        rows = self._database.query("SELECT seq FROM sqlite_sequence WHERE name = 'atom'")
+        return int(rows[0][0]) + 1 if rows else 0
+
+    def reading(self) -> AbstractContextManager[None]:
+        """Everything read inside the `with` block belongs to one moment, whatever a writer does.
+
+        Keep it short: while it lasts, the write-ahead log cannot be folded into the database. No
+        writes inside.
+        """
+        return self._database.reading()
+
+    def known(self, ids: Sequence[str]) -> dict[str, tuple[int, str]]:
+        """Node number and digest of those ids that are in the store."""
+        rows = self._select_in("SELECT id, node, digest FROM atom WHERE id", ids)
+        return {id_: (node, digest.hex()) for id_, node, digest in rows}
+
+    def cached(self, text_hashes: Sequence[str]) -> dict[str, int]:
+        """The first atom of each rendered text, by `text_hash`; `rows` has its vectors."""
+        try:
+            keys = [bytes.fromhex(key) for key in text_hashes]
+        except ValueError:
+            raise InputError(
+                "text_hashes: expected hex digits, got something else. Make them with `text_hash`"
+            ) from None
+        rows = self._select_in("SELECT text_hash, node FROM atom WHERE text_hash", keys)
+        found: dict[str, int] = {}
+        for key, node in rows:
+            found[key.hex()] = min(node, found.get(key.hex(), node))
+        return found
+
+    def atoms(self, nodes: Sequence[int]) -> list[Atom]:
+        """Atoms by node number, in the order asked for; numbers may repeat.
+
+        Raises:
+            InputError: No atom has one of these numbers.
+        """
+        rows = self._select_in(
+            f"SELECT {ATOM_COLUMNS} FROM atom WHERE node", list(dict.fromkeys(nodes))
+        )
+        try:
+            found = {row[0]: atom_from_row(row) for row in rows}
+        except (TypeError, ValueError) as error:
+            raise damaged(self._database.place, f"an atom cannot be read: {error}") from error
+        try:
+            return [found[node] for node in nodes]
+        except KeyError as error:
+            raise self._unknown_node(error.args[0]) from None
+
+    def columns(self, start: int = 0) -> Columns:
+        """Kinds, speakers, sessions, types and times of the atoms from node `start` on."""
+        sql = (
+            "SELECT node, kind, speaker, session, type, time, event_time FROM atom "
+            "WHERE node >= ? ORDER BY node"
+        )
+        return columns_from_rows(self._database.query(sql, (start,)))
+
+    def ids(self, start: int = 0) -> list[str]:
+        """Ids of the atoms from node `start` on, in the order of node numbers."""
+        sql = "SELECT id FROM atom WHERE node >= ? ORDER BY node"
+        return [row[0] for row in self._database.query(sql, (start,))]
+
+    def texts(self, start: int = 0) -> Iterator[str]:
+        """Rendered texts (`Atom.rendered`) from node `start` on, in the order of node numbers."""
+        sql = "SELECT node, speaker, text FROM atom WHERE node >= ? ORDER BY node LIMIT 4096"
+        while rows := self._database.query(sql, (start,)):
+            yield from (
+                Atom(id="", text=text, speaker=speaker).rendered for _, speaker, text in rows
+            )
+            start = rows[-1][0] + 1
+
+    def embeddings(self, start: int = 0) -> Tensor:  # [N, d] float32
+        """Embeddings of the atoms from node `start` on."""
+        with self.reading():
+            stop = self.next_node
+            rows = read_embeddings(self._database, start, stop, self.dim or 0)
+            live = self._live(start, stop)
+            return rows if live is None else rows[live]
+
+    def tokens(self, start: int = 0) -> TokenRows | None:
+        """Token vectors of the atoms from node `start` on; None when the store holds none at all.
+
+        Atoms that were stored without token vectors own no rows.
+        """
+        with self.reading():
+            width, stop = self.token_dim, self.next_node
+            if width is None:
+                return None
+            rows = read_tokens(self._database, start, stop, width)
+            live = self._live(start, stop)
+            return rows if live is None else pick_tokens(rows, live)
+
+    def edges(self, start: int = 0) -> EdgeBlock:
+        """Edges of all batches whose first atom has a number of `start` or more, as written.
+
+        An index that has read everything up to node n reads what was appended since with
+        `edges(start=n)`. A batch of edges alone counts as beginning at the `next_node` of its time.
+        """
+        return read_edges(self._database, start)
+
+    def rows(self, nodes: Sequence[int]) -> Rows:
+        """Vectors of single nodes, in the order asked for; numbers may repeat.
+
+        Raises:
+            InputError: No atom ever had one of these numbers.
+        """
+        with self.reading():
+            stop = self.next_node
+            unknown = next((node for node in nodes if not 0 <= node < stop), None)
+            if unknown is not None:
+                raise self._unknown_node(unknown)
+            return read_rows(self._database, nodes, self.dim or 0, self.token_dim)
+
+    def accesses(self) -> tuple[Tensor, Tensor]:  # [A] int64 node numbers, [A] float64 seconds
+        """The access log, oldest first: one entry for every node of every `log_access`."""
+        rows = self._database.query("SELECT time, nodes FROM access ORDER BY entry")
+        data = bytearray().join(row[1] for row in rows)
+        # frombuffer refuses an empty buffer.
+        nodes = torch.frombuffer(data or bytearray(8), dtype=torch.int64)[: len(data) // 8]
+        times = torch.tensor([row[0] for row in rows], dtype=torch.float64)
+        counts = torch.tensor([len(row[1]) // 8 for row in rows], dtype=torch.int64)
+        return nodes, times.repeat_interleave(counts)
+
+    def meta_get(self, key: str) -> str | None:
+        """A string that `MemoryStore.meta_set` kept, or None."""
+        return self._meta(own_key(key))
+
+    def counts(self) -> dict[str, Any]:
+        """How much of everything there is."""
+        query = self._database.query
+        return {
+            "nodes": self.num_nodes,
+            "next_node": self.next_node,
+            "kinds": dict(query("SELECT kind, count(*) FROM atom GROUP BY kind ORDER BY kind")),
+            "sessions": query("SELECT count(DISTINCT session) FROM atom")[0][0],
+            "edges": query("SELECT coalesce(sum(count), 0) FROM edge_block")[0][0],
+            "tokens": query("SELECT coalesce(sum(length(pieces)), 0) / 4 FROM token_block")[0][0],
+            "accesses": query("SELECT coalesce(sum(length(nodes)), 0) / 8 FROM access")[0][0],
+        }
+
+    def _meta(self, key: str) -> str | None:
+        rows = self._database.query("SELECT value FROM meta WHERE key = ?", (key,))
+        return rows[0][0] if rows else None
+
+    def _number(self, key: str) -> int | None:
+        value = self._meta(key)
+        return None if value is None else int(value)
+
+    def _live(self, start: int, stop: int) -> Tensor | None:
+        """Rows of the range that are still atoms; None: all of them."""
+        nodes = self._database.query("SELECT count(*) FROM atom WHERE node >= ?", (start,))
+        if nodes[0][0] == max(stop - start, 0):
+            return None
+        return self.columns(start).node - start
+
+    def _select_in(self, sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+        rows: list[tuple[Any, ...]] = []
+        try:
+            for first in range(0, len(values), _MANY):
+                part = values[first : first + _MANY]
+                rows += self._database.query(f"{sql} IN ({', '.join('?' * len(part))})", part)
+        except UnicodeEncodeError:
+            raise InputError(
+                "ids: expected text that UTF-8 can hold, got a lone surrogate. Decode it anew"
+            ) from None
+        return rows
+
+    def _unknown_node(self, node: int) -> InputError:
+        return InputError(
+            f"nodes: expected numbers of stored atoms, got {node}. They run from 0 to "
+            f"{self.next_node - 1}, but for deleted ones; `columns().node` lists them"
+        )
+
+
+def own_key(key: str) -> str:
+    """A key for `meta_get` and `meta_set`; InputError where it is one of the store's own."""
+    if key.startswith(RESERVED):
+        raise InputError(
+            f"key: expected one without the prefix {RESERVED!r}, got {key!r}. Rename it"
+        )
+    return key

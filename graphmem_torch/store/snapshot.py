@@ -1,0 +1,155 @@
+"""The snapshot beside a store: derived tensors in one safetensors file, memory-mapped.
+
+It is never the truth. It carries the state of the store it was made from, and whoever finds it
+missing, stale or damaged rebuilds it. The file is written under another name, synced, and moved
+into place: a reader sees the old one or the new one, and a mapped old one stays valid.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from graphmem_torch.errors import InputError
+from graphmem_torch.store.database import sync_folder
+from graphmem_torch.store.faults import store_error
+
+__all__ = ["SNAPSHOT_NAME", "load_snapshot", "save_snapshot", "snapshot_state"]
+
+SNAPSHOT_NAME = "snapshot.safetensors"
+_FORMAT = "1"
+_PREFIX = "graphmem."
+
+_log = logging.getLogger(__name__)
+
+
+def save_snapshot(
+    folder: str | Path,
+    tensors: Mapping[str, Tensor],
+    meta: Mapping[str, str],
+    generation: int | str,
+) -> None:
+    """Write the snapshot of a store, replacing the old one whole or not at all.
+
+    Args:
+        folder: The store's folder.
+        tensors: By name; any device, any dtype of safetensors.
+        meta: Strings to keep beside them; names that begin with `graphmem.` are reserved.
+        generation: What the tensors were made from; `MemoryStore.state` also tells a restored store
+            from its backup.
+
+    Raises:
+        InputError: `meta` uses a reserved name.
+        StoreError: The file could not be written (full disk, read-only folder); the old one is
+            untouched.
+    """
+    from safetensors import SafetensorError
+    from safetensors.torch import save_file
+
+    reserved = [name for name in meta if name.startswith(_PREFIX)]
+    if reserved:
+        raise InputError(
+            f"meta: expected names without the prefix {_PREFIX!r}, got {reserved[0]!r}. Rename it"
+        )
+    # Clones, because safetensors refuses tensors that share memory. Only what is not a plain CPU
+    # tensor is copied.
+    seen: set[int] = set()
+    plain = {}
+    for name, tensor in tensors.items():
+        own = tensor.detach().cpu().contiguous()
+        plain[name] = own.clone() if own.untyped_storage().data_ptr() in seen else own
+        seen.add(own.untyped_storage().data_ptr())
+    stamped = {
+        **meta,
+        f"{_PREFIX}format": _FORMAT,
+        f"{_PREFIX}state": str(generation),
+        f"{_PREFIX}sha256": _checksum(plain, meta),
+    }
+    path = Path(folder) / SNAPSHOT_NAME
+    # A folder of its own, because safetensors writes under a random name that a kill would leave.
+    workshop = path.with_name(SNAPSHOT_NAME + ".new")
+    new = workshop / SNAPSHOT_NAME
+    try:
+        shutil.rmtree(workshop, ignore_errors=True)
+        workshop.mkdir()
+        save_file(plain, new, stamped)
+        # safetensors lets only the owner read; readers may be others, as the umask has it.
+        new.chmod(workshop.stat().st_mode & 0o666)
+        with open(new, "rb") as file:
+            os.fsync(file.fileno())
+        os.replace(new, path)
+        sync_folder(path.parent)
+    except (OSError, SafetensorError) as error:
+        raise store_error(error, path) from error
+    finally:
+        shutil.rmtree(workshop, ignore_errors=True)
+
+
+def load_snapshot(
+    folder: str | Path, generation: int | str, *, verify: bool = False
+) -> tuple[dict[str, Tensor], dict[str, str]] | None:
+    """Map the snapshot into memory when it fits the store.
+
+    Args:
+        folder: The store's folder.
+        generation: As in `save_snapshot`.
+        verify: Also read everything and compare the checksum; without it a damaged header or a
+            truncated file is found, flipped bits in the data are not.
+
+    Returns:
+        The tensors and the meta strings, or None (the reason is logged) when there is nothing
+        usable.
+    """
+    tensors, meta, found = _read(Path(folder) / SNAPSHOT_NAME, str(generation), verify=verify)
+    if found == "current":
+        return tensors, meta
+    # A missing or stale one is everyday life: every write makes it stale.
+    level = logging.WARNING if found.startswith("damaged") else logging.INFO
+    _log.log(level, "%s: the snapshot is %s", folder, found)
+    return None
+
+
+def snapshot_state(folder: str | Path, generation: int | str, *, verify: bool = False) -> str:
+    """`current`, `missing`, `stale (...)` or `damaged (...)`; arguments as in `load_snapshot`."""
+    return _read(Path(folder) / SNAPSHOT_NAME, str(generation), verify=verify)[2]
+
+
+def _read(path: Path, state: str, *, verify: bool) -> tuple[dict[str, Tensor], dict[str, str], str]:
+    from safetensors import SafetensorError, safe_open
+
+    if not path.exists():
+        return {}, {}, "missing"
+    try:
+        with safe_open(path, framework="pt", device="cpu") as file:
+            stamped = file.metadata() or {}
+            format_, made_from = (stamped.get(_PREFIX + key) for key in ("format", "state"))
+            if format_ != _FORMAT:
+                return {}, {}, f"stale (format {format_}, this graphmem_torch reads {_FORMAT})"
+            if made_from != state:
+                return {}, {}, f"stale (made from state {made_from}, the store is at {state})"
+            # safe_open maps the file; these tensors are views of the mapping.
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (OSError, SafetensorError, ValueError, RuntimeError) as error:
+        return {}, {}, f"damaged ({error})"
+    meta = {name: value for name, value in stamped.items() if not name.startswith(_PREFIX)}
+    if verify and _checksum(tensors, meta) != stamped.get(f"{_PREFIX}sha256"):
+        return {}, {}, "damaged (its checksum does not match its content)"
+    return tensors, meta, "current"
+
+
+def _checksum(tensors: Mapping[str, Tensor], meta: Mapping[str, str]) -> str:
+    digest = hashlib.sha256(json.dumps(dict(meta), sort_keys=True).encode())
+    for name in sorted(tensors):
+        tensor = tensors[name]
+        digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}".encode())
+        if tensor.numel():
+            digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()

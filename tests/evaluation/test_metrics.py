@@ -1,0 +1,129 @@
+"""Ranking measures against brute force and scikit-learn."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from graphmem_torch.evaluation.metrics import (
+    CUTOFFS,
+    NOT_FOUND,
+    budget_recall,
+    gold_positions,
+    gold_tensor,
+    grouped_means,
+    rank_candidates,
+    ranking_measures,
+)
+
+
+def _case(seed: int, batch: int = 23, count: int = 61) -> tuple[torch.Tensor, list[list[int]]]:
+    chance = random.Random(seed)
+    generator = torch.Generator().manual_seed(seed)
+    scores = torch.randn(batch, count, generator=generator)
+    gold = [chance.sample(range(count), chance.choice([0, 1, 1, 2, 5, 12])) for _ in range(batch)]
+    return scores, gold
+
+
+def test_ties_go_to_the_lower_number_and_minus_infinity_is_not_retrieved() -> None:
+    scores = torch.tensor([[1.0, 3.0, -torch.inf, 3.0, 1.0]])
+    assert rank_candidates(scores).tolist() == [[1, 3, 0, 4, -1]]
+
+
+def test_a_nan_score_is_refused() -> None:
+    with pytest.raises(ValueError, match="got NaN"):
+        rank_candidates(torch.tensor([[1.0, torch.nan]]))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_recall_any_complete_match_sets(seed: int) -> None:
+    scores, gold = _case(seed)
+    ranking = rank_candidates(scores)
+    padded = gold_tensor(gold)
+    measures = ranking_measures(gold_positions(ranking, padded, scores.shape[1]), padded)
+    for row, wanted in enumerate(gold):
+        order = np.argsort(-scores[row].numpy(), kind="stable").tolist()
+        for column, k in enumerate(CUTOFFS):
+            got = {name: float(value[row, column]) for name, value in measures.items()}
+            if not wanted:
+                assert all(math.isnan(value) for value in got.values())
+                continue
+            hits = set(order[:k]) & set(wanted)
+            assert got["recall"] == pytest.approx(len(hits) / len(wanted))
+            assert got["any"] == float(bool(hits))
+            assert got["complete"] == float(hits == set(wanted))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_ndcg_matches_scikit_learn(seed: int) -> None:
+    sklearn_metrics = pytest.importorskip("sklearn.metrics")
+    scores, gold = _case(seed)
+    padded = gold_tensor(gold)
+    positions = gold_positions(rank_candidates(scores), padded, scores.shape[1])
+    ours = ranking_measures(positions, padded)["ndcg"]
+    for row, wanted in enumerate(gold):
+        if not wanted:
+            continue
+        relevance = np.zeros((1, scores.shape[1]))
+        relevance[0, wanted] = 1.0
+        for column, k in enumerate(CUTOFFS):
+            oracle = sklearn_metrics.ndcg_score(relevance, scores[row : row + 1].numpy(), k=k)
+            assert float(ours[row, column]) == pytest.approx(oracle, abs=1e-9)
+
+
+def test_what_was_not_retrieved_is_never_found() -> None:
+    ranking = torch.tensor([[4, 2, -1, -1]])
+    padded = gold_tensor([[2, 7]])
+    positions = gold_positions(ranking, padded, 60)
+    assert positions.tolist() == [[1, NOT_FOUND]]
+    assert ranking_measures(positions, padded)["recall"].tolist() == [[0.5] * len(CUTOFFS)]
+
+
+def test_a_store_smaller_than_the_cutoff_does_not_count_missing_gold() -> None:
+    padded = gold_tensor([[0, 1]])
+    positions = gold_positions(torch.tensor([[0]]), padded, 2)
+    assert ranking_measures(positions, padded)["complete"].tolist() == [[0.0] * len(CUTOFFS)]
+
+
+def test_no_gold_at_all() -> None:
+    padded = gold_tensor([[], []])
+    positions = gold_positions(torch.tensor([[0, 1], [1, 0]]), padded, 2)
+    assert bool(torch.isnan(ranking_measures(positions, padded)["recall"]).all())
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 10_000), st.lists(st.integers(1, 200), min_size=1, max_size=4))
+def test_budget_recall_matches_a_loop(seed: int, budgets: list[int]) -> None:
+    scores, gold = _case(seed, batch=6, count=20)
+    costs = torch.randint(1, 40, (20,), generator=torch.Generator().manual_seed(seed))
+    ranking = rank_candidates(scores)
+    got = budget_recall(ranking, gold_tensor(gold), costs, budgets)
+    for row, wanted in enumerate(gold):
+        for column, budget in enumerate(budgets):
+            if not wanted:
+                assert math.isnan(float(got[row, column]))
+                continue
+            spent, kept = 0, set()
+            for candidate in ranking[row].tolist():
+                spent += int(costs[candidate])
+                if spent > budget:
+                    break
+                kept.add(candidate)
+            assert float(got[row, column]) == pytest.approx(len(kept & set(wanted)) / len(wanted))
+
+
+def test_groups_average_only_what_has_a_value() -> None:
+    values = torch.tensor([[1.0], [0.0], [torch.nan], [0.5]], dtype=torch.float64)
+    table = grouped_means(values, torch.tensor([1, 4, 4, 5]), (10,))
+    assert table["1"] == {"10": 1.0}
+    assert table["4"] == {"10": 0.0}
+    assert table["1-4"] == {"10": 0.5}
+    assert table["all"] == {"10": 0.5}
+    assert table["5"] == {"10": 0.5}
+    assert table["2"] == {"10": None}

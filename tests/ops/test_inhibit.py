@@ -1,0 +1,105 @@
+"""inhibit: fast path and kernel against the formula in plain Python."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from graphmem_torch.errors import InputError
+from graphmem_torch.kernels import inhibit as kernel
+from graphmem_torch.ops import inhibit
+from graphmem_torch.ops.inhibit import inhibit_reference
+
+
+def _plain(row: list[float], strength: float, top: int) -> list[float]:
+    strongest = sorted(row, reverse=True)[:top]
+    return [max(0.0, u - strength * sum(max(v - u, 0.0) for v in strongest)) for u in row]
+
+
+ROWS = st.lists(st.sampled_from([0.0, 0.1, 0.25, 0.5, 0.5, 0.7, 1.0, 2.0]), min_size=1, max_size=30)
+
+
+@settings(deadline=None)
+@given(ROWS, st.sampled_from([0.0, 0.05, 0.15, 1.0]), st.integers(1, 12))
+def test_matches_the_formula(row, strength, top):
+    u = torch.tensor([row], dtype=torch.float64)
+    expected = torch.tensor([_plain(row, strength, top)], dtype=torch.float64)
+    torch.testing.assert_close(inhibit(u, strength=strength, top=top), expected)
+    torch.testing.assert_close(inhibit_reference(u, strength, top), expected)
+
+
+@settings(deadline=None)
+@given(ROWS, st.integers(1, 12))
+def test_order_is_kept_and_nothing_rises(row, top):
+    u = torch.tensor([row])
+    got = inhibit(u, top=top)
+    order = u.argsort(dim=1, stable=True)
+    assert (got <= u + 1e-6).all()
+    assert (got.gather(1, order).diff() >= -1e-6).all()
+    assert got.max() == pytest.approx(max(row))
+
+
+@pytest.mark.parametrize("top", [1, 3, 7, 70])
+def test_kernel_matches_the_reference(shape, top, generator, monkeypatch):
+    """Outputs are poisoned with NaN; a row is shared by several programs where it is long."""
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    u = torch.rand(min(shape[0], 5), 1500 if shape[1] > 100 else shape[1], generator=generator)
+    u = torch.where(u < 0.3, 0.0, u).to(device)
+    empty_like, empty = torch.empty_like, torch.empty
+    monkeypatch.setattr(torch, "empty_like", lambda *a, **k: empty_like(*a, **k).fill_(torch.nan))
+    monkeypatch.setattr(torch, "empty", lambda *a, **k: empty(*a, **k).fill_(torch.nan))
+    got = kernel.launch_inhibit(u, 0.15, top)
+    torch.testing.assert_close(got, inhibit_reference(u, 0.15, top))
+
+
+def test_kernel_with_ties_and_equal_rows():
+    u = torch.tensor([[1.0, 1.0, 1.0, 0.5, 0.5], [0.0] * 5, [2.0] * 5])
+    if torch.cuda.is_available():
+        u = u.cuda()
+    torch.testing.assert_close(kernel.launch_inhibit(u, 0.15, 2), inhibit_reference(u, 0.15, 2))
+
+
+@pytest.mark.parametrize("top", [1, 4, 20])
+def test_gradient(generator, top):
+    u = torch.rand(3, 9, generator=generator, dtype=torch.float64).requires_grad_()
+    assert torch.autograd.gradcheck(lambda x: inhibit(x, strength=0.07, top=top), (u,))
+
+
+def test_opcheck(generator):
+    u = torch.rand(3, 9, generator=generator).requires_grad_()
+    torch.library.opcheck(torch.ops.graphmem.inhibit.default, (u, 0.15, 4))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_is_computed_in_float32(generator, dtype):
+    u = torch.rand(3, 50, generator=generator).to(dtype)
+    got = inhibit(u)
+    assert got.dtype == dtype
+    torch.testing.assert_close(got, inhibit(u.float()).to(dtype))
+
+
+def test_empty():
+    assert inhibit(torch.zeros(0, 4)).shape == (0, 4)
+    assert inhibit(torch.zeros(4, 0)).shape == (4, 0)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"u": torch.zeros(3)}, r"matrix \[B, N\]"),
+        ({"top": 0}, "top must be an integer of at least 1; got 0"),
+        ({"strength": -1.0}, "strength must be in"),
+        ({"strength": float("nan")}, "strength must be in"),
+    ],
+)
+def test_bad_input_is_refused_by_name(change, message):
+    with pytest.raises(InputError, match=message):
+        inhibit(**{"u": torch.zeros(2, 3), **change})
+
+
+@pytest.mark.cuda
+def test_cuda_matches_cpu(generator):
+    u = torch.rand(9, 70_001, generator=generator)
+    torch.testing.assert_close(inhibit(u.cuda()).cpu(), inhibit(u))

@@ -1,0 +1,218 @@
+"""propagate: fast path and kernel against the reference, the reference against dense numpy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from graphmem_torch.errors import InputError
+from graphmem_torch.graph import Graph
+from graphmem_torch.kernels import propagate as kernel
+from graphmem_torch.ops import propagate
+from graphmem_torch.ops.propagate import fan_scale, propagate_reference
+
+REDUCE = pytest.mark.parametrize("reduce", ["sum", "max"])
+
+
+def _dense(
+    graph: Graph, a: np.ndarray, retention: float, spread: float, reduce: str, fan: np.ndarray
+) -> np.ndarray:
+    """The formula, edge by edge."""
+    out = retention * a.astype(np.float64)
+    edges = zip(graph.source.tolist(), graph.target.tolist(), graph.weight.tolist(), strict=True)
+    for j, i, w in edges:
+        sent = spread * w * a[:, j] / fan[j]
+        out[:, i] = out[:, i] + sent if reduce == "sum" else np.maximum(out[:, i], sent)
+    return out
+
+
+def _inputs(shape: tuple[int, int, int], seed: int = 1) -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    activation = torch.rand(shape[:2], generator=generator)
+    activation[torch.rand(shape[:2], generator=generator) < 0.3] = 0.0
+    return activation, torch.rand(shape[:2], generator=generator) < 0.6
+
+
+def _tensors(graph: Graph) -> tuple[torch.Tensor, ...]:
+    return (
+        graph.indptr,
+        graph.source,
+        graph.target,
+        graph.weight,
+        graph.out_indptr,
+        graph.out_edge,
+    )
+
+
+@REDUCE
+@pytest.mark.parametrize("fan", ["degree", "sqrt", "none"])
+@pytest.mark.parametrize("signed", [False, True])
+def test_matches_the_formula(random_graph, shape, reduce, fan, signed):
+    graph = random_graph(*shape[1:], signed=signed)
+    activation, _ = _inputs(shape)
+    degree = np.maximum(graph.out_degree.numpy(), 1)
+    divisor = {"degree": degree, "sqrt": np.sqrt(degree), "none": np.ones_like(degree)}[fan]
+    expected = _dense(graph, activation.numpy(), 0.4, 0.7, reduce, divisor)
+    got = propagate(graph, activation, retention=0.4, spread=0.7, reduce=reduce, fan=fan)
+    np.testing.assert_allclose(got.numpy(), expected, rtol=1e-5, atol=1e-6)
+
+
+@REDUCE
+def test_a_masked_node_only_keeps_its_own(random_graph, shape, reduce):
+    graph = random_graph(*shape[1:], signed=True)
+    activation, mask = _inputs(shape)
+    got = propagate(graph, activation, reduce=reduce, mask=mask)
+    free = propagate(graph, activation, reduce=reduce)
+    torch.testing.assert_close(got, torch.where(mask, free, 0.5 * activation))
+
+
+def test_fan_can_be_given(random_graph):
+    graph = random_graph(9, 30)
+    activation, _ = _inputs((2, 9, 30))
+    same = propagate(graph, activation, fan=graph.out_degree.clamp(min=1))
+    torch.testing.assert_close(same, propagate(graph, activation))
+
+
+@REDUCE
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("hub", [False, True])
+def test_kernel_matches_the_reference(
+    random_graph: Callable[..., Graph],
+    shape: tuple[int, int, int],
+    reduce: str,
+    masked: bool,
+    hub: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Outputs are poisoned with NaN, and hubs begin at 16 edges, so that small graphs have some."""
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    graph = random_graph(*shape[1:], signed=True, hub=hub).to(device)
+    activation, mask = (t.to(device) for t in _inputs(shape))
+    empty_like, empty = torch.empty_like, torch.empty
+    monkeypatch.setattr(torch, "empty_like", lambda *a, **k: empty_like(*a, **k).fill_(torch.nan))
+    monkeypatch.setattr(torch, "empty", lambda *a, **k: empty(*a, **k).fill_(torch.nan))
+    monkeypatch.setattr(kernel, "PIECE", 16)
+    scale = fan_scale(graph, 0.8, "degree")
+    rest = (0.5, reduce == "max", mask if masked else None)
+    got = kernel.launch_propagate(*_tensors(graph), activation, scale, *rest)
+    expected = propagate_reference(
+        graph.source, graph.target, graph.weight, activation, scale, *rest
+    )
+    torch.testing.assert_close(got, expected)
+
+
+@REDUCE
+@pytest.mark.parametrize("masked", [False, True])
+def test_gradients(random_graph, reduce, masked):
+    graph = random_graph(6, 20, signed=True)
+    generator = torch.Generator().manual_seed(3)
+    activation = torch.rand(3, 6, generator=generator, dtype=torch.float64, requires_grad=True)
+    weight = graph.weight.double().requires_grad_()
+    fan = (torch.rand(6, generator=generator, dtype=torch.float64) + 0.5).requires_grad_()
+    mask = torch.rand(3, 6, generator=generator) < 0.7 if masked else None
+
+    def run(a, w, f):
+        return propagate(graph.with_weight(w), a, reduce=reduce, fan=f, mask=mask)
+
+    assert torch.autograd.gradcheck(run, (activation, weight, fan))
+
+
+def test_equal_terms_of_a_maximum_share_the_gradient():
+    graph = Graph.from_edges(torch.tensor([[0, 1], [2, 2]]), num_nodes=3)
+    activation = torch.tensor([[1.0, 1.0, 0.0]], requires_grad=True)
+    propagate(graph, activation, spread=1.0, reduce="max")[0, 2].backward()
+    assert activation.grad.tolist() == [[0.5, 0.5, 0.0]]
+
+
+@REDUCE
+def test_opcheck(random_graph, reduce):
+    graph = random_graph(7, 20)
+    activation, mask = _inputs((3, 7, 20))
+    tensors = list(_tensors(graph))
+    tensors[3] = tensors[3].clone().requires_grad_()
+    scale = fan_scale(graph, 0.8, "degree").requires_grad_()
+    args = (*tensors, activation.requires_grad_(), scale, 0.5, reduce == "max", mask)
+    torch.library.opcheck(torch.ops.graphmem.propagate.default, args)
+
+
+@REDUCE
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_dtype_is_kept_and_half_is_computed_in_float32(random_graph, reduce, dtype):
+    graph = random_graph(17, 60)
+    activation = _inputs((3, 17, 60))[0].to(dtype)
+    got = propagate(graph, activation, reduce=reduce)
+    assert got.dtype == dtype
+    exact = propagate(graph, activation.double(), reduce=reduce)
+    torch.testing.assert_close(got, exact.to(dtype), rtol=1e-2, atol=1e-3)
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.integers(1, 20), st.integers(0, 60), st.integers(1, 20), st.integers(0, 10**6))
+def test_mass_is_balanced(nodes, edges, questions, seed):
+    """With fan = degree and weights 1, what arrives is `spread` times what nodes with edges had."""
+    generator = torch.Generator().manual_seed(seed)
+    index = torch.randint(0, nodes, (2, edges), generator=generator)
+    graph = Graph.from_edges(index, num_nodes=nodes)
+    activation = torch.rand(questions, nodes, generator=generator)
+    sent = (activation * (graph.out_degree > 0)).sum(1)
+    got = propagate(graph, activation, retention=0.25, spread=0.6).sum(1)
+    torch.testing.assert_close(got, 0.25 * activation.sum(1) + 0.6 * sent)
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.integers(1, 20), st.integers(0, 60), st.sampled_from(["sum", "max"]), st.integers(0, 999))
+def test_renumbering_the_nodes_renumbers_the_result(nodes, edges, reduce, seed):
+    generator = torch.Generator().manual_seed(seed)
+    index = torch.randint(0, nodes, (2, edges), generator=generator)
+    weight = torch.rand(edges, generator=generator)
+    activation = torch.rand(2, nodes, generator=generator)
+    new = torch.randperm(nodes, generator=generator)
+    renamed = torch.empty_like(activation)
+    renamed[:, new] = activation
+    before = propagate(
+        Graph.from_edges(index, weight, num_nodes=nodes), activation, reduce=reduce
+    )
+    after = propagate(
+        Graph.from_edges(new[index], weight, num_nodes=nodes), renamed, reduce=reduce
+    )
+    torch.testing.assert_close(after[:, new], before)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"activation": torch.zeros(9)}, r"matrix \[B, N\]"),
+        ({"activation": torch.zeros(2, 8)}, "9 columns"),
+        ({"activation": torch.zeros(2, 9, dtype=torch.int64)}, "floating point"),
+        ({"retention": -0.1}, r"retention must be in \[0\.0"),
+        ({"spread": float("nan")}, "spread must be in"),
+        ({"reduce": "mean"}, "'sum' or 'max'; got 'mean'"),
+        ({"fan": "log"}, "'degree', 'sqrt', 'none'"),
+        ({"fan": torch.ones(3)}, r"fan must have shape \[9\]"),
+        ({"mask": torch.ones(2, 9)}, "bool matrix"),
+        ({"mask": torch.ones(1, 9, dtype=torch.bool)}, "shape of activation"),
+    ],
+)
+def test_bad_input_is_refused_by_name(random_graph, change, message):
+    arguments = {"activation": torch.zeros(2, 9), **change}
+    with pytest.raises(InputError, match=message):
+        propagate(random_graph(9, 20), **arguments)
+
+
+def test_no_questions_and_no_nodes(random_graph):
+    assert propagate(random_graph(5, 9), torch.zeros(0, 5)).shape == (0, 5)
+    assert propagate(random_graph(0, 0), torch.zeros(2, 0)).shape == (2, 0)
+
+
+@pytest.mark.cuda
+@REDUCE
+def test_cuda_matches_cpu(random_graph, reduce):
+    graph = random_graph(5000, 60_000, hub=True)
+    activation, mask = _inputs((17, 5000, 0))
+    there = propagate(graph.to("cuda"), activation.cuda(), reduce=reduce, mask=mask.cuda())
+    torch.testing.assert_close(there.cpu(), propagate(graph, activation, reduce=reduce, mask=mask))

@@ -1,0 +1,213 @@
+"""One writer, any number of readers, in this process and in others."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from graphmem_torch.errors import StoreError, StoreLockedError
+from graphmem_torch.store import Batch, MemoryStore
+from graphmem_torch.store.database import DATABASE_NAME
+
+MakeBatch = Callable[..., Batch]
+
+HOLD = """
+import sys
+from graphmem_torch.store import MemoryStore
+with MemoryStore.open(sys.argv[1]):
+    print("ready", flush=True)
+    sys.stdin.read()
+"""
+
+
+def python(root: Path, code: str, path: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", code, str(path)],
+        env={**os.environ, "PYTHONPATH": str(root), "OMP_NUM_THREADS": "1"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_second_writer_in_this_process(tmp_path: Path, make_batch: MakeBatch) -> None:
+    with MemoryStore.open(tmp_path) as store:
+        with pytest.raises(StoreLockedError, match=rf"{os.getpid()} on .*mode='r'"):
+            MemoryStore.open(tmp_path)
+        store.append(make_batch(2, 0))
+    with MemoryStore.open(tmp_path) as store:
+        assert store.next_node == 2
+
+
+def test_second_writer_is_told_who_the_first_is(root: Path, tmp_path: Path) -> None:
+    holder = python(root, HOLD, tmp_path)
+    try:
+        assert holder.stdout.readline() == "ready\n", holder.stderr.read()
+        with pytest.raises(StoreLockedError) as caught:
+            MemoryStore.open(tmp_path)
+        for part in (str(holder.pid), socket.gethostname(), "MemoryStore.open(sys.argv[1])"):
+            assert part in str(caught.value)
+        with MemoryStore.open(tmp_path, mode="r") as reader:
+            assert reader.num_nodes == 0
+        # Killed, it leaves no stale lock.
+        holder.kill()
+        holder.wait()
+        MemoryStore.open(tmp_path).close()
+    finally:
+        holder.kill()
+        holder.communicate()
+
+
+def test_unreadable_holder_still_holds(tmp_path: Path) -> None:
+    with MemoryStore.open(tmp_path):
+        (tmp_path / "writer.lock").write_text("\0")
+        with pytest.raises(StoreLockedError, match="another process"):
+            MemoryStore.open(tmp_path)
+
+
+def test_readers_see_each_batch_and_may_pin_a_moment(tmp_path: Path, make_batch: MakeBatch) -> None:
+    with MemoryStore.open(tmp_path) as writer, MemoryStore.open(tmp_path, mode="r") as reader:
+        assert reader.next_node == 0
+        writer.append(make_batch(3, 0))
+        assert reader.next_node == 3
+        with reader.reading():
+            state = reader.state
+            writer.append(make_batch(4, 3))
+            assert reader.state == state
+            assert reader.embeddings().shape == (3, 8)
+            assert len(reader.columns().node) == 3
+        assert reader.embeddings().shape == (7, 8)
+        assert writer.check() == reader.check() == []
+
+
+def test_a_reader_cannot_write(tmp_path: Path, make_batch: MakeBatch) -> None:
+    MemoryStore.open(tmp_path).close()
+    with MemoryStore.open(tmp_path, mode="r") as reader:
+        assert reader.readonly
+        writes = (
+            lambda: reader.append(make_batch(1, 0)),
+            lambda: reader.log_access([0], 0.0),
+            lambda: reader.meta_set("a", "b"),
+        )
+        for write in writes:
+            with pytest.raises(StoreError, match="reading only"):
+                write()
+
+
+def test_no_write_inside_reading(tmp_path: Path, make_batch: MakeBatch) -> None:
+    with MemoryStore.open(tmp_path) as store:
+        with store.reading(), pytest.raises(StoreError, match="inside `reading"):
+            store.append(make_batch(1, 0))
+        store.append(make_batch(1, 0))
+        assert store.next_node == 1
+
+
+def test_many_readers_while_a_writer_writes(tmp_path: Path, make_batch: MakeBatch) -> None:
+    batches = [make_batch(10, start) for start in range(0, 300, 10)]
+    expected = torch.cat([batch.embeddings for batch in batches])
+    wrong: list[str] = []
+    done = threading.Event()
+
+    def read() -> None:
+        with MemoryStore.open(tmp_path, mode="r") as reader:
+            while not done.is_set():
+                with reader.reading():
+                    n = reader.next_node
+                    vectors, ids = reader.embeddings(), reader.ids()
+                whole = n % 10 == 0 and len(ids) == n
+                if not (whole and torch.equal(vectors, expected[:n])):
+                    wrong.append(f"{n} {len(ids)} {len(vectors)}")
+
+    with MemoryStore.open(tmp_path, dim=8) as store:
+        threads = [threading.Thread(target=read) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for batch in batches:
+            store.append(batch)
+        done.set()
+        for thread in threads:
+            thread.join()
+        assert wrong == []
+        assert store.check() == []
+
+
+def test_one_store_shared_by_threads(tmp_path: Path, make_batch: MakeBatch) -> None:
+    """Reads on the writer's own connection never see half a batch."""
+    with MemoryStore.open(tmp_path) as store:
+        wrong: list[int] = []
+        done = threading.Event()
+
+        def read() -> None:
+            while not done.is_set():
+                seen = store.num_nodes
+                if seen % 10:
+                    wrong.append(seen)
+
+        thread = threading.Thread(target=read)
+        thread.start()
+        for start in range(0, 200, 10):
+            store.append(make_batch(10, start))
+        done.set()
+        thread.join()
+        assert wrong == []
+
+
+def test_reading_a_folder_that_may_not_be_written(make_batch: MakeBatch) -> None:
+    # Not under tmp_path, which another user may not enter.
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        path = Path(folder) / "store"
+        with MemoryStore.open(path) as store:
+            store.append(make_batch(4, 0))
+            store.save_snapshot({"a": torch.ones(1)}, {})
+            store.load_snapshot()
+        os.chmod(path, 0o555)
+        # Nothing is forbidden to root.
+        if root := os.geteuid() == 0:
+            os.seteuid(65534)
+        try:
+            with pytest.raises(StoreError, match="cannot be opened for writing"):
+                MemoryStore.open(path)
+            with MemoryStore.open(path, mode="r") as store:
+                assert store.embeddings().shape == (4, 8)
+                assert store.load_snapshot() is not None
+                assert store.check() == []
+        finally:
+            if root:
+                os.seteuid(0)
+            os.chmod(path, 0o755)
+
+
+def test_reading_after_a_kill_where_nothing_may_be_written(make_batch: MakeBatch) -> None:
+    """The write-ahead log cannot be read without its index file, and must not be passed over."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        path, copy = Path(folder) / "store", Path(folder) / "copy"
+        with MemoryStore.open(path) as store:
+            store.append(make_batch(4, 0))
+            # As a kill would leave it.
+            shutil.copytree(path, copy)
+        (copy / f"{DATABASE_NAME}-shm").unlink()
+        os.chmod(copy, 0o555)
+        if root := os.geteuid() == 0:
+            os.seteuid(65534)
+        try:
+            with pytest.raises(StoreError, match="did not close"):
+                MemoryStore.open(copy, mode="r")
+        finally:
+            if root:
+                os.seteuid(0)
+            os.chmod(copy, 0o755)
+        with MemoryStore.open(copy, mode="r") as store:
+            assert store.next_node == 4

@@ -1,0 +1,181 @@
+"""Graph against scipy.sparse, networkx and plain Python."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import networkx as nx
+import numpy as np
+import pytest
+import scipy.sparse
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from graphmem_torch.errors import InputError
+from graphmem_torch.graph import Graph
+
+EDGES = st.lists(
+    st.tuples(
+        st.integers(0, 6),
+        st.integers(0, 6),
+        st.integers(0, 2),
+        st.sampled_from([-2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0]),
+    ),
+    max_size=40,
+)
+
+
+def _graph(edges: list[tuple[int, int, int, float]], nodes: int = 7) -> Graph:
+    columns = torch.tensor([e[:3] for e in edges], dtype=torch.int64).reshape(-1, 3).T
+    weight = torch.tensor([e[3] for e in edges])
+    return Graph.from_edges(columns[:2], weight, type=columns[2], num_nodes=nodes)
+
+
+def _listed(graph: Graph) -> list[tuple[int, int, int, float]]:
+    columns = (graph.source, graph.target, graph.type, graph.weight)
+    return list(zip(*(c.tolist() for c in columns), strict=True))
+
+
+@settings(deadline=None)
+@given(EDGES)
+def test_parallel_edges_merge_into_the_strongest_and_the_first_on_a_tie(edges):
+    best: dict[tuple[int, int, int], float] = {}
+    for source, target, kind, weight in edges:
+        key = (target, source, kind)
+        if key not in best or abs(weight) > abs(best[key]):
+            best[key] = weight
+    expected = [(s, t, k, w) for (t, s, k), w in sorted(best.items())]
+    assert _listed(_graph(edges)) == expected
+
+
+@settings(deadline=None)
+@given(EDGES)
+def test_both_compressions_agree_with_scipy(edges):
+    graph = _graph(edges)
+    dense = np.zeros((7, 7))
+    for source, target, _, weight in _listed(graph):
+        dense[target, source] += weight
+    arrays = (graph.weight.numpy(), graph.source.numpy(), graph.indptr.numpy())
+    assert np.allclose(scipy.sparse.csr_array(arrays, shape=(7, 7)).toarray(), dense)
+    indptr, edge = graph.by_source()
+    arrays = (graph.weight[edge].numpy(), graph.target[edge].numpy(), indptr.numpy())
+    assert np.allclose(scipy.sparse.csr_array(arrays, shape=(7, 7)).toarray(), dense.T)
+    assert graph.out_degree.tolist() == np.diff(indptr.numpy()).tolist()
+    assert graph.in_degree.sum() == graph.num_edges
+
+
+@settings(deadline=None)
+@given(EDGES, st.integers(0, 4))
+def test_capped_keeps_the_strongest_edges_out_of_every_node(edges, k):
+    graph = _graph(edges)
+    leaving = defaultdict(list)
+    for edge in _listed(graph):
+        leaving[edge[0]].append(edge)
+    kept = [e for out in leaving.values() for e in sorted(out, key=lambda e: -abs(e[3]))[:k]]
+    assert sorted(_listed(graph.capped(k))) == sorted(kept)
+
+
+@settings(deadline=None)
+@given(EDGES, st.randoms())
+def test_selecting_is_filtering(edges, random):
+    graph = _graph(edges)
+    mask = torch.tensor([random.random() < 0.5 for _ in range(graph.num_edges)], dtype=torch.bool)
+    expected = [e for e, keep in zip(_listed(graph), mask.tolist(), strict=True) if keep]
+    chosen = graph.select(mask)
+    assert _listed(chosen) == expected
+    assert chosen.num_nodes == graph.num_nodes
+
+
+def test_dtypes_are_as_documented():
+    graph = _graph([(0, 1, 2, 0.5)])
+    assert (graph.indptr.dtype, graph.source.dtype, graph.target.dtype) == (torch.int32,) * 3
+    assert (graph.out_indptr.dtype, graph.out_edge.dtype) == (torch.int32,) * 2
+    assert (graph.weight.dtype, graph.type.dtype) == (torch.float32, torch.uint8)
+    assert graph.edge_index.tolist() == [[0], [1]]
+
+
+def test_no_edges_and_no_nodes():
+    none = torch.empty(2, 0, dtype=torch.int64)
+    assert Graph.from_edges(none).num_nodes == 0
+    graph = Graph.from_edges(none, num_nodes=3)
+    assert graph.indptr.tolist() == [0, 0, 0, 0]
+    assert graph.capped(2).num_edges == 0
+
+
+def test_time_follows_the_edge_that_wins():
+    graph = Graph.from_edges(
+        torch.tensor([[0, 0, 1], [1, 1, 0]]),
+        torch.tensor([0.1, 0.9, 0.3]),
+        time=torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64),
+    )
+    assert graph.time is not None
+    assert graph.time.tolist() == [3.0, 2.0]
+    assert graph.select(graph.weight > 0.5).time.tolist() == [2.0]
+
+
+def test_weights_can_be_replaced_and_learned():
+    graph = _graph([(0, 1, 0, 0.5), (1, 2, 0, 0.7)])
+    weight = torch.tensor([3.0, 4.0], dtype=torch.float64, requires_grad=True)
+    assert graph.with_weight(weight).weight is weight
+    with pytest.raises(InputError, match=r"shape \[2\].*got torch.float32 \[3\]"):
+        graph.with_weight(torch.ones(3))
+
+
+def test_pyg_and_back():
+    data = pytest.importorskip("torch_geometric.data")
+    graph = _graph([(0, 1, 0, 0.5), (0, 1, 2, -0.7), (4, 2, 1, 1.0)])
+    assert _listed(Graph.from_pyg(graph.to_pyg())) == _listed(graph)
+    hetero = data.HeteroData()
+    hetero["turn"].num_nodes = 2
+    hetero["concept"].num_nodes = 3
+    hetero["turn", "has", "concept"].edge_index = torch.tensor([[0, 1], [2, 0]])
+    hetero["concept", "in", "turn"].edge_index = torch.tensor([[2], [0]])
+    flat = Graph.from_pyg(hetero)
+    assert flat.num_nodes == 5
+    assert sorted(_listed(flat)) == [(0, 4, 0, 1.0), (1, 2, 0, 1.0), (4, 0, 1, 1.0)]
+
+
+def test_from_networkx():
+    drawn = nx.DiGraph()
+    drawn.add_edge("a", "b", weight=0.5, type=3)
+    drawn.add_edge("c", "a")
+    assert _listed(Graph.from_networkx(drawn)) == [(2, 0, 0, 1.0), (0, 1, 3, 0.5)]
+    assert Graph.from_networkx(nx.path_graph(3)).num_edges == 4
+    assert Graph.from_networkx(nx.DiGraph()).num_nodes == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"edge_index": torch.zeros(3, 2, dtype=torch.int64)}, r"shape \[2, E\]; got \[3, 2\]"),
+        ({"edge_index": torch.zeros(2, 2)}, "integers; got torch.float32"),
+        ({"edge_index": torch.tensor([[0, 9], [1, 1]])}, r"in 0\.\.4; got 9"),
+        ({"edge_index": torch.tensor([[0, -1], [1, 1]])}, r"in 0\.\.4; got -1"),
+        ({"weight": torch.tensor([1.0, float("nan")])}, "finite; got nan at edge 1"),
+        ({"weight": torch.tensor([1.0])}, r"shape \[2\].*got \[1\]"),
+        ({"type": torch.tensor([0, 300])}, r"in 0\.\.255; got 300"),
+        ({"time": torch.zeros(3)}, r"time must have shape \[2\]"),
+        ({"num_nodes": -1}, "num_nodes must be in"),
+    ],
+)
+def test_bad_input_is_refused_by_name(change, message):
+    good = {"edge_index": torch.tensor([[0, 1], [1, 2]]), "num_nodes": 5}
+    with pytest.raises(InputError, match=message):
+        Graph.from_edges(**{**good, **change})
+
+
+def test_bad_arguments_of_methods():
+    graph = _graph([(0, 1, 0, 0.5)])
+    with pytest.raises(InputError, match="k must be at least 0; got -1"):
+        graph.capped(-1)
+    with pytest.raises(InputError, match="mask must be bool"):
+        graph.select(torch.ones(1))
+
+
+@pytest.mark.cuda
+def test_moving_there_and_back():
+    graph = _graph([(0, 1, 0, 0.5), (4, 2, 1, 1.0)])
+    there = graph.to("cuda")
+    assert there.device.type == "cuda"
+    assert _listed(there.capped(1).to("cpu")) == _listed(graph.capped(1))

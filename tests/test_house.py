@@ -1,0 +1,263 @@
+"""The house itself: floors, lean imports, packaging, public names."""
+
+from __future__ import annotations
+
+import ast
+import graphlib
+import json
+import os
+import re
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import graphmem_torch
+
+PACKAGE = "graphmem_torch"
+ROOT = Path(__file__).resolve().parents[1]
+
+# The longest matching prefix counts. A module imports only from its own floor or from one below.
+FLOORS = {
+    "kernels": 0,
+    "atoms": 1,
+    "config": 1,
+    "edge_list": 1,
+    "edges": 1,
+    "errors": 1,
+    "graph": 1,
+    "results": 1,
+    "ops": 2,
+    "context": 3,
+    "rank": 3,
+    "text": 3,
+    "assemble": 6,
+    "index": 4,
+    "link": 4,
+    "store": 5,
+    "memory": 6,
+    "__main__": 7,
+    "cli": 7,
+    "commands": 7,
+    "demo": 7,
+    "evaluation": 7,
+}
+
+# Costly to import, or of no use to most callers: imported inside the functions that need them.
+HEAVY = [
+    "datasets",
+    "networkx",
+    "scipy",
+    "sentence_transformers",
+    "sklearn",
+    "spacy",
+    "torch_geometric",
+    "transformers",
+    "triton",
+]
+
+
+def _modules() -> dict[str, Path]:
+    """Every module of the package by its dotted name, the top-level kernels under `kernels`."""
+    found = {}
+    for base, prefix in ((ROOT / PACKAGE, ()), (ROOT / "kernels", ("kernels",))):
+        for path in sorted(base.rglob("*.py")):
+            parts = [*prefix, *path.relative_to(base).with_suffix("").parts]
+            if parts[-1] == "__init__":
+                parts.pop()
+            found[".".join(parts)] = path
+    return found
+
+
+MODULES = _modules()
+
+
+def _package(path: Path) -> list[str]:
+    """Dotted parts of the package a file is in; what one dot in an import means there."""
+    if path.is_relative_to(ROOT / "kernels"):
+        return [PACKAGE, *path.relative_to(ROOT).parent.parts]
+    return list(path.relative_to(ROOT).parent.parts)
+
+
+def _imports(path: Path, *, top_level: bool) -> Iterator[str]:
+    """Names of the package's modules that a file imports, relative to the package.
+
+    `from graphmem_torch import Graph` counts as an import of the module that `Graph` lives in.
+    """
+    tree = ast.parse(path.read_text(encoding="utf-8"), str(path))
+    nodes = ast.iter_child_nodes(tree) if top_level else ast.walk(tree)
+    # What only a type checker reads is no import: a signal may say that it takes an index.
+    unread = {
+        inner
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        for inner in ast.walk(node)
+    }
+    for node in nodes:
+        if node in unread:
+            continue
+        if isinstance(node, ast.Import):
+            targets = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = [*_package(path)[: -(node.level - 1) or None]] if node.level else []
+            base += [node.module] if node.module else []
+            targets = [".".join([*base, alias.name]) for alias in node.names]
+        else:
+            continue
+        for target in targets:
+            if target.split(".")[0] != PACKAGE:
+                continue
+            parts = target.split(".")[1:]
+            if parts and parts[0] in graphmem_torch._MODULE:
+                parts = graphmem_torch._MODULE[parts[0]].split(".")
+            while parts and ".".join(parts) not in MODULES:
+                parts.pop()
+            if parts:
+                yield ".".join(parts)
+
+
+def _floor(module: str) -> int:
+    return FLOORS[module.split(".")[0]]
+
+
+def test_every_module_stands_on_a_floor() -> None:
+    homeless = {name.split(".")[0] for name in MODULES if name} - FLOORS.keys()
+    assert not homeless, f"give these a floor in {Path(__file__).name}: {sorted(homeless)}"
+
+
+def test_imports_never_point_upwards() -> None:
+    upward = [
+        f"{name} (floor {_floor(name)}) imports {target} (floor {_floor(target)})"
+        for name, path in MODULES.items()
+        if name  # the facade names everything, lazily
+        for target in _imports(path, top_level=False)
+        if _floor(target) > _floor(name)
+    ]
+    assert not upward, "\n".join(upward)
+
+
+def test_imports_have_no_circle() -> None:
+    graph = {
+        name: {target for target in _imports(path, top_level=True) if target != name}
+        for name, path in MODULES.items()
+        if name
+    }
+    graphlib.TopologicalSorter(graph).prepare()  # CycleError names the circle
+
+
+def test_kernels_folder_is_no_regular_package() -> None:
+    # transformers imports any regular package named `kernels` that it finds on the path.
+    assert not (ROOT / "kernels" / "__init__.py").exists()
+
+
+def _python(code: str, *, cwd: Path, path: Path | None = None) -> str:
+    """Runs code in a fresh process and returns what it printed."""
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    if path is not None:
+        environment["PYTHONPATH"] = str(path)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=cwd, env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_bare_import_is_lean() -> None:
+    code = (
+        "import sys, graphmem_torch, json;"
+        "print(json.dumps([m for m in sys.modules if '.' not in m]))"
+    )
+    loaded = set(json.loads(_python(code, cwd=ROOT)))
+    assert loaded.isdisjoint([*HEAVY, "torch", "numpy"])
+
+
+def test_no_module_loads_what_it_does_not_need() -> None:
+    names = [f"{PACKAGE}.{name}" for name in MODULES if name and not name.startswith("kernels.")]
+    names = [name for name in names if not name.endswith("__main__")]
+    code = (
+        f"import importlib, json, sys\n"
+        f"for name in {names!r}:\n"
+        f"    importlib.import_module(name)\n"
+        f"import torch\n"
+        f"assert not torch.cuda.is_initialized()\n"
+        f"print(json.dumps([m for m in {HEAVY!r} if m in sys.modules]))"
+    )
+    assert json.loads(_python(code, cwd=ROOT)) == []
+
+
+def test_every_public_name_resolves() -> None:
+    assert sorted(graphmem_torch.__all__) == sorted({*graphmem_torch._MODULE, "ops"})
+    for name in graphmem_torch.__all__:
+        assert getattr(graphmem_torch, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'Grahp'"):
+        _ = graphmem_torch.Grahp
+
+
+# What must work wherever the package was imported from: the kernels and the presets are found.
+WHERE = """
+import json, pkgutil
+import graphmem_torch
+from graphmem_torch.config import load_config
+import graphmem_torch.kernels as kernels
+load_config("default")
+names = [m.name for m in pkgutil.iter_modules(kernels.__path__)]
+for name in names:
+    __import__(f"graphmem_torch.kernels.{name}")
+print(json.dumps({"file": graphmem_torch.__file__, "kernels": sorted(names)}))
+"""
+KERNELS = sorted(path.stem for path in (ROOT / "kernels").glob("*.py"))
+
+
+def _build(tmp_path: Path, version: str) -> Path:
+    """Builds the wheel (`standard`) or the editable wheel (`editable`) and unpacks it."""
+    code = (
+        "import sys; from hatchling.builders.wheel import WheelBuilder\n"
+        "builder = WheelBuilder(sys.argv[1])\n"
+        "print(*builder.build(directory=sys.argv[2], versions=[sys.argv[3]]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(ROOT), str(tmp_path / "dist"), version],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    unpacked = tmp_path / "unpacked"
+    with zipfile.ZipFile(done.stdout.strip().splitlines()[-1]) as wheel:
+        wheel.extractall(unpacked)
+    return unpacked
+
+
+def test_kernels_from_the_bare_repository_root() -> None:
+    found = json.loads(_python(WHERE, cwd=ROOT))
+    assert Path(found["file"]).is_relative_to(ROOT / PACKAGE)
+    assert KERNELS and found["kernels"] == KERNELS
+
+
+def test_kernels_from_a_wheel(tmp_path: Path) -> None:
+    unpacked = _build(tmp_path, "standard")
+    found = json.loads(_python(WHERE, cwd=tmp_path, path=unpacked))
+    assert Path(found["file"]).is_relative_to(unpacked)
+    assert found["kernels"] == KERNELS
+    assert not (unpacked / "kernels").exists()
+    assert not list(unpacked.rglob("__pycache__"))
+
+
+def test_kernels_from_an_editable_install(tmp_path: Path) -> None:
+    unpacked = _build(tmp_path, "editable")
+    # A .pth file counts only in a site directory; this makes the unpacked wheel one.
+    (pth,) = unpacked.glob("*.pth")
+    assert pth.read_text().split() == [str(ROOT)]
+    code = f"import site; site.addsitedir({str(unpacked)!r})\n{WHERE}"
+    found = json.loads(_python(code, cwd=tmp_path))
+    assert Path(found["file"]).is_relative_to(ROOT / PACKAGE)
+    assert found["kernels"] == KERNELS
+
+
+def test_example_of_the_readme_runs(tmp_path: Path) -> None:
+    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text("utf-8"), re.DOTALL)
+    out = _python(code, cwd=tmp_path, path=ROOT)
+    assert "Theo: Bertrand grew up there" in out
+    assert (tmp_path / "friends.mem").is_dir()

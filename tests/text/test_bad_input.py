@@ -1,0 +1,128 @@
+"""Input that cannot be used: each a message with file and line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from graphmem_torch.errors import InputError
+from graphmem_torch.text import read_atoms
+from graphmem_torch.text.pieces import WordTokenizer
+
+GOOD = b'{"text": "good"}\n'
+
+
+def fail(path: Path) -> str:
+    with pytest.raises(InputError) as caught:
+        list(read_atoms([path], tokenizer=WordTokenizer()))
+    assert caught.value.where
+    message = str(caught.value)
+    assert message.startswith(str(path))
+    return message.removeprefix(str(path))
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.md", "a.jsonl", "a.json"])
+@pytest.mark.parametrize("data", [b"", b" \n\n"])
+def test_empty_file(tmp_path: Path, name: str, data: bytes) -> None:
+    path = tmp_path / name
+    path.write_bytes(data)
+    assert "got an empty file" in fail(path)
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.jsonl", "a.json"])
+def test_binary_file(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    path.write_bytes(GOOD + b"\x7fELF\x00\x01")
+    assert fail(path).startswith(":2: expected text, got a binary file: NUL byte at byte 21")
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.jsonl", "a.json"])
+def test_bytes_that_are_not_utf8(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    path.write_bytes(GOOD + '{"text": "schön"}'.encode("latin-1"))
+    message = fail(path)
+    assert message.startswith(":2: expected UTF-8, got byte 0xf6 at byte 30")
+
+
+def test_utf16(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes("Hello".encode("utf-16"))
+    assert "got UTF-16" in fail(path)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("[1, 2]", "expected a JSON object such as"),
+        ('"text"', "got a string"),
+        ("null", "got null"),
+        ("17", "got a number"),
+        ('{"text": "a"', "not JSON"),
+        ("{'text': 'a'}", "not JSON"),
+        ("{}", 'expected "text" with something in it'),
+        ('{"text": "  "}', 'expected "text" with something in it'),
+        ('{"text": null}', 'expected "text" with something in it'),
+        ('{"text": 3}', 'expected "text" to be a string, got a number'),
+        ('{"text": "\\ud800"}', "surrogate"),
+        ('{"text": "a", "time": "soon"}', "\"time\": expected a time, got 'soon'"),
+        ('{"text": "a", "event_time": []}', '"event_time": expected a time'),
+        ('{"text": "a", "time": NaN}', "NaN is no JSON number"),
+        ('{"text": "a", "time": true}', '"time": expected a time'),
+        ('{"text": "a", "type": "semantc"}', "did you mean 'semantic'"),
+        ('{"text": "a", "speaker": 1}', '"speaker" to be a string'),
+        ('{"text": "a", "id": ""}', '"id" to be a string'),
+        ('{"text": "a", "id": [1]}', '"id" to be a string'),
+        ('{"text": "a", "meta": 1}', '"meta" to be an object'),
+        ('{"text": "a", "edges": {}}', '"edges" to be a list, got an object'),
+        ('{"text": "a", "edges": [{"target": "b", "type": "suports"}]}', "did you mean 'supports'"),
+        ('{"text": "a", "edges": [{"type": "causes"}]}', "edge's target"),
+        ('{"text": "a", "edges": [["b", "causes", "1"]]}', "edge's weight"),
+        ('{"text": "a", "edges": ["b"]}', "expected an edge"),
+        ('{"text": "a", "edges": [{"target": "b", "kind": "x"}]}', "expected an edge"),
+        ("[" * 100_000, "not JSON"),
+    ],
+)
+def test_bad_lines_name_their_line(tmp_path: Path, line: str, message: str) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(GOOD + b"\n" + line.encode() + b"\n" + GOOD)
+    found = fail(path)
+    assert found.startswith(":3: ")
+    assert message in found
+
+
+def test_lines_before_the_bad_one_are_given(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(GOOD + b"oops\n")
+    atoms = read_atoms([path], tokenizer=WordTokenizer())
+    assert next(atoms).text == "good"
+    with pytest.raises(InputError, match=":2:"):
+        next(atoms)
+
+
+def test_nothing_to_read(tmp_path: Path) -> None:
+    (tmp_path / "a.png").write_bytes(b"x")
+    assert "holds nothing to read" in fail(tmp_path)
+    assert "no such file" in fail(tmp_path / "missing.txt")
+    with pytest.raises(InputError, match="got none"):
+        list(read_atoms([], tokenizer=WordTokenizer()))
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ("{\n oops", ":2: not JSON"),
+        ('[{"text": "a"}]', "expected LoCoMo"),
+        ("[]", "expected LoCoMo"),
+        ('{"conversation": {"session_1": [{"text": "a"}]}}', "session_1, turn 1: expected a turn"),
+        (
+            '{"conversation": {"session_1_date_time": "late", "session_1": [{}]}}',
+            "session_1: expected a time, got 'late'",
+        ),
+        ('{"conversation": {"session_1": "x"}}', "expected a list of turns"),
+    ],
+)
+def test_json_that_is_not_locomo(tmp_path: Path, data: str, message: str) -> None:
+    path = tmp_path / "a.json"
+    path.write_text(data)
+    assert message in fail(path)

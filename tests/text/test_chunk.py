@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from graphmem_torch.errors import InputError
+from graphmem_torch.text import Embedder, chunk_text
+from graphmem_torch.text.pieces import WordTokenizer
+
+WORDS = WordTokenizer()
+
+
+def check(
+    text: str, slices: list[tuple[int, int]], spans: list[tuple[int, int]], most: int
+) -> None:
+    assert "".join(text[start:end] for start, end in slices) == text
+    assert all(start < end for start, end in slices)
+    owners = [
+        [i for i, (start, end) in enumerate(slices) if start <= low and high <= end]
+        for low, high in spans
+    ]
+    assert all(len(owner) == 1 for owner in owners)
+    for i in range(len(slices)):
+        assert sum(owner == [i] for owner in owners) <= most
+
+
+@given(st.text(alphabet="ab .\n!é中", max_size=300), st.integers(1, 9))
+def test_slices_join_to_the_text_and_hold_every_piece_once(text: str, most: int) -> None:
+    check(text, chunk_text(text, WORDS, most), WORDS.spans(text), most)
+
+
+def test_no_text_no_slice() -> None:
+    assert chunk_text("", WORDS) == []
+    assert chunk_text(" \n ", WORDS) == [(0, 3)]
+
+
+@pytest.mark.parametrize(
+    ("gap", "mark"), [("\n\n", "w"), (" ", "w."), (" ", 'w."'), ("\n", "w"), ("\n \n", "w.")]
+)
+def test_a_cut_falls_on_the_best_boundary_of_the_last_quarter(gap: str, mark: str) -> None:
+    # 14 pieces of 16, then the boundary, then words only.
+    head = " ".join(["w"] * (16 - 2 - len(mark) + 1)) + " " + mark
+    text = head + gap + " ".join(["v"] * 20)
+    assert chunk_text(text, WORDS, 16)[0] == (0, len(head + gap))
+
+
+def test_a_paragraph_beats_a_later_sentence() -> None:
+    text = " ".join(["w"] * 14) + "\n\nIt is. " + " ".join(["v"] * 20)
+    assert text[: chunk_text(text, WORDS, 17)[0][1]].endswith("\n\n")
+
+
+def test_words_are_not_cut_where_another_cut_is_possible() -> None:
+    tokenizer = WordTokenizer(longest=2)
+    text = "one " + "abcdefghij " * 6
+    for start, end in chunk_text(text, tokenizer, 8):
+        assert text[start:end].endswith(" ")
+    assert len(chunk_text("a" * 40, tokenizer, 8)) == 3
+
+
+def test_max_tokens_is_checked() -> None:
+    with pytest.raises(InputError, match="at least 1, got 0"):
+        chunk_text("text", WORDS, 0)
+
+
+def test_a_million_characters_through_the_encoders_tokenizer(minilm: Embedder) -> None:
+    paragraph = (
+        "He didn't see the lighthouse-keeper (aged 61); naïve, isn't it? 漢字 😀 Nebenwirkungen.\n"
+    )
+    text = (paragraph * 11_500)[:1_000_000]
+    slices = chunk_text(text, minilm.tokenizer)
+    assert "".join(text[start:end] for start, end in slices) == text
+    pieces = [len(minilm.tokenizer.spans(text[start:end])) for start, end in slices]
+    assert max(pieces) <= 254
+    assert sum(pieces) == len(minilm.tokenizer.spans(text))
+    assert min(pieces[:-1]) > 150
+
+
+def test_a_million_characters_without_a_space(minilm: Embedder) -> None:
+    text = "x" * 1_000_000
+    slices = chunk_text(text, minilm.tokenizer)
+    assert "".join(text[start:end] for start, end in slices) == text
+    slices = chunk_text(text, WORDS)
+    assert "".join(text[start:end] for start, end in slices) == text
+    assert len(slices) == -(-1_000_000 // 16 // 254)

