@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Comparison", "Demonstration", "demonstrate"]
 
-CONTEXT_QUESTION = "Where does the man who restored the oven come from?"
+CONTEXT_QUESTION = "Where did Theo meet the young baker he hired?"
 CONTEXT_BUDGET = 160
 
 

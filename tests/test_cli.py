@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from graphmem_torch.cli import main
 
@@ -240,7 +241,12 @@ def test_same_id_with_other_content(
 
 @pytest.mark.parametrize(
     "command",
-    [["query", "Who?"], ["context", "Who?", "--budget", "10"], ["stats"], ["check"]],
+    [
+        ["query", "Who restores ovens?"],
+        ["context", "Who restores ovens?", "--budget", "10"],
+        ["stats"],
+        ["check"],
+    ],
 )
 def test_missing_store(command: list[str], tmp_path: Path, fails: Callable[..., str]) -> None:
     missing = tmp_path / "missing"
@@ -249,30 +255,51 @@ def test_missing_store(command: list[str], tmp_path: Path, fails: Callable[..., 
 
 
 def test_store_of_another_embedder(store: Path, fails: Callable[..., str]) -> None:
-    message = fails("query", "Who?", "--store", store, "--embedder", "hashing:32")
+    message = fails("query", "Who restores ovens?", "--store", store, "--embedder", "hashing:32")
     assert "embedder" in message
 
 
 def test_unknown_preset_names_the_nearest(store: Path, fails: Callable[..., str]) -> None:
-    assert "'synapse'" in fails("query", "Who?", "--store", store, "--preset", "synaps")
+    assert "'synapse'" in fails(
+        "query", "Who restores ovens?", "--store", store, "--preset", "synaps"
+    )
 
 
 def test_unknown_field_names_the_nearest(store: Path, fails: Callable[..., str]) -> None:
-    assert "spread.rounds" in fails("query", "Who?", "--config.spread.round", "2", "--store", store)
     assert "spread.rounds" in fails(
-        "query", "Who?", "--config.spread.rounds", "two", "--store", store
+        "query", "Who restores ovens?", "--config.spread.round", "2", "--store", store
     )
-    assert "value after" in fails("query", "Who?", "--store", store, "--config.rank.k")
+    assert "spread.rounds" in fails(
+        "query", "Who restores ovens?", "--config.spread.rounds", "two", "--store", store
+    )
+    assert "value after" in fails(
+        "query", "Who restores ovens?", "--store", store, "--config.rank.k"
+    )
 
 
 def test_unusable_numbers(store: Path, fails: Callable[..., str]) -> None:
-    assert "budget" in fails("context", "Who?", "--store", store, "--budget", "0", *FAST)
-    assert "k" in fails("query", "Who?", "--store", store, "--k", "0", *FAST)
-    assert "time" in fails("query", "Who?", "--store", store, "--as-of", "soon", *FAST)
+    assert "budget" in fails(
+        "context", "Who restores ovens?", "--store", store, "--budget", "-1", *FAST
+    )
+    assert "k" in fails("query", "Who restores ovens?", "--store", store, "--k", "0", *FAST)
+    assert "time" in fails(
+        "query", "Who restores ovens?", "--store", store, "--as-of", "soon", *FAST
+    )
 
 
-def test_unusable_device(store: Path, fails: Callable[..., str]) -> None:
-    assert "cpux" in fails("query", "Who?", "--store", store, "--device", "cpux", *FAST)
+@pytest.mark.parametrize(
+    "device",
+    [
+        "cpux",
+        pytest.param(
+            "cuda",
+            marks=pytest.mark.skipif(torch.cuda.is_available(), reason="there is a device"),
+        ),
+    ],
+)
+def test_unusable_device(device: str, store: Path, fails: Callable[..., str]) -> None:
+    question = ["query", "Who restores ovens?", "--store", store]
+    assert repr(device) in fails(*question, "--device", device, *FAST)
 
 
 def test_questions_that_are_not_utf8(
@@ -284,9 +311,16 @@ def test_questions_that_are_not_utf8(
 
 
 def test_damaged_database(store: Path, fails: Callable[..., str]) -> None:
-    for path in store.glob("*.db*"):
-        path.write_bytes(path.read_bytes()[: path.stat().st_size // 3])
-    assert str(store) in fails("query", "Who?", "--store", store, *FAST)
+    path = store / "memory.sqlite"
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 3])
+    assert str(store) in fails("query", "Who restores ovens?", "--store", store, *FAST)
+
+
+def test_question_without_a_content_word_is_answered(
+    store: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (result,) = _json(capsys, "query", "Who is it?", "--store", store, *FAST)["results"]
+    assert result["question"] == "Who is it?"
 
 
 # As a process
@@ -313,7 +347,7 @@ def test_second_writer_is_refused_while_readers_are_not(store: Path, conversatio
         _, err = writer.communicate(timeout=120)
         assert writer.returncode == 2
         assert err.startswith("graphmem: error: ") and str(os.getpid()) in err
-        reader = _graphmem("query", "Who?", "--store", store, *FAST, "--json")
+        reader = _graphmem("query", "Who restores ovens?", "--store", store, *FAST, "--json")
         out, err = reader.communicate(timeout=120)
         assert reader.returncode == 0, err
         assert json.loads(out)["results"]
@@ -340,7 +374,7 @@ def test_ctrl_c_loses_nothing_and_a_rerun_resumes(tmp_path: Path) -> None:
     seen = 0
     while seen == 0 and time.monotonic() < deadline and process.poll() is None:
         time.sleep(0.05)
-        if any(store.glob("*.db")):
+        if (store / "memory.sqlite").exists():
             try:
                 seen = acknowledged()
             except Exception:  # the store is still being made
@@ -370,7 +404,7 @@ def test_closed_pipe_is_no_error(store: Path) -> None:
         "-m",
         "graphmem_torch",
         "query",
-        "Who?",
+        "Who restores ovens?",
         "--store",
         str(store),
         *FAST,

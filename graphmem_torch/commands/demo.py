@@ -75,13 +75,15 @@ def _lines(shown: Demonstration) -> list[str]:
         lines += ["", "", *_beside(comparison)]
     if better:
         lines += ["", "* answers the question (marked by hand before either search was run)"]
-        best = better[0]
-        rank, hit = next(
-            (rank, hit)
-            for rank, hit in enumerate(best.graph.hits, start=1)
-            if hit.id in best.evidence and hit.id not in best.flat
-        )
-        lines += ["", "", f"Why graph memory found it: {best.question}", *hit_lines(rank, hit)]
+        won = [
+            (rank, hit, comparison.question)
+            for comparison in better
+            for rank, hit in enumerate(comparison.graph.hits, start=1)
+            if hit.id in comparison.evidence and hit.id not in comparison.flat
+        ]
+        # An anchor has no path; one that activation reached tells more.
+        rank, hit, question = max(won, key=lambda found: len(found[1].path))
+        lines += ["", "", f"Why graph memory found it: {question}", *hit_lines(rank, hit)]
     for comparison in shown.comparisons:
         if not comparison.evidence:
             said = "there may be one" if comparison.graph.known else "no record of this"

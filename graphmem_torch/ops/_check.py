@@ -13,7 +13,7 @@ from torch import Tensor
 from graphmem_torch.errors import InputError
 from graphmem_torch.graph import Graph
 
-__all__ = ["check_count", "check_matrix", "check_node_rows", "check_range"]
+__all__ = ["check_choice", "check_count", "check_matrix", "check_node_rows", "check_range"]
 
 _FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
@@ -48,6 +48,13 @@ def check_node_rows(name: str, value: Tensor, graph: Graph, *, boolean: bool = F
             f"{name} must be on {graph.source.device} like the graph; got {value.device}. Move one "
             "of them."
         )
+
+
+def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
+    """Raises `InputError` unless `value` is one of `choices`."""
+    if value not in choices:
+        listed = ", ".join(repr(choice) for choice in choices)
+        raise InputError(f"{name} must be one of {listed}; got {value!r}. Choose one of them.")
 
 
 def check_count(name: str, value: int, low: int = 1) -> None:

@@ -47,6 +47,7 @@ def _cpu(u: Tensor, strength: float, top: int) -> Tensor:
     Every node outside the top has all of it above or beside it, so its value is (1 + strength *
     top) u - strength * sum(top); only the top itself, `[B, top]`, needs the sorted form. Exact.
     """
+    u = u.contiguous()
     count = min(top, u.shape[1])
     if u.numel() == 0:
         return torch.empty_like(u)

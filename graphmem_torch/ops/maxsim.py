@@ -58,7 +58,8 @@ def maxsim_reference(
     lengths = offsets.diff()
     atom = torch.repeat_interleave(torch.arange(len(lengths), device=offsets.device), lengths)
     shape = (*query_weights.shape, len(lengths))
-    best = similarity.new_full(shape, -torch.inf).index_reduce(2, atom, similarity, "amax")
+    place = atom.expand_as(similarity)
+    best = similarity.new_full(shape, -torch.inf).scatter_reduce(2, place, similarity, "amax")
     best = torch.where(lengths > 0, best, 0.0)
     total = query_weights.sum(1)[:, None]
     score = (best * query_weights[:, :, None]).sum(1) / total

@@ -136,7 +136,7 @@ def _fake(
     max_iter: int,
 ) -> tuple[Tensor, Tensor, Tensor]:
     done = torch.empty((), dtype=torch.int64, device="cpu")
-    return torch.empty_like(seeds), seeds.new_empty(seeds.shape[0]), done
+    return seeds.new_empty(seeds.shape), seeds.new_empty(seeds.shape[0]), done
 
 
 _pagerank = register(

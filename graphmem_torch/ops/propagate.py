@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
 
 from graphmem_torch.errors import InputError
 from graphmem_torch.graph import Graph
-from graphmem_torch.ops._check import check_node_rows, check_range
+from graphmem_torch.ops._check import check_choice, check_node_rows, check_range
 from graphmem_torch.ops._library import register
 from graphmem_torch.ops._propagate_gradient import STRUCTURE, propagate_backward
 from graphmem_torch.ops._sparse import spmm_max, spmm_sum
 
-__all__ = ["Fan", "Reduce", "fan_scale", "propagate", "propagate_reference"]
+__all__ = ["REDUCE", "Fan", "Reduce", "fan_scale", "propagate", "propagate_reference"]
 
 Reduce = Literal["sum", "max"]
+REDUCE = get_args(Reduce)
 Fan = Literal["degree", "sqrt", "none"]
 
 # Questions a CPU product takes at once. Its buffers are [N, 16]: a row is one cache line, and the
@@ -60,8 +61,7 @@ def propagate(
     check_node_rows("activation", activation, graph)
     check_range("retention", retention, 0.0)
     check_range("spread", spread, 0.0)
-    if reduce not in ("sum", "max"):
-        raise InputError(f"reduce must be 'sum' or 'max'; got {reduce!r}. Choose one of them.")
+    check_choice("reduce", reduce, REDUCE)
     if mask is not None:
         check_node_rows("mask", mask, graph, boolean=True)
         if mask.shape != activation.shape:
@@ -123,7 +123,8 @@ def propagate_reference(
     source, target = source.to(torch.int64), target.to(torch.int64)
     sent = weight * (activation * scale)[:, source]
     if maximum:
-        received = torch.full_like(activation, -torch.inf).index_reduce(1, target, sent, "amax")
+        place = target.expand_as(sent)
+        received = torch.full_like(activation, -torch.inf).scatter_reduce(1, place, sent, "amax")
     else:
         received = torch.zeros_like(activation).index_add(1, target, sent)
     if mask is not None:
@@ -146,6 +147,7 @@ def _cpu(
     mask: Tensor | None,
 ) -> Tensor:
     product = spmm_max if maximum else spmm_sum
+    activation = activation.contiguous()
     out = torch.mul(activation, retention)
     for begin in range(0, activation.shape[0], _PANEL):
         panel = slice(begin, begin + _PANEL)

@@ -114,8 +114,8 @@ def _best(
         value, index = scores.topk(min(k, tile.shape[0]), dim=1)
         values = torch.cat([values, value], dim=1)
         indices = torch.cat([indices, index + begin], dim=1)
-        if values.shape[1] > k:
-            values, place = values.topk(k, dim=1)
+        if begin:
+            values, place = values.topk(min(k, values.shape[1]), dim=1)
             indices = indices.gather(1, place)
     return values, indices
 

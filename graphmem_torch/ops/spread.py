@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
 from graphmem_torch.errors import InputError
 from graphmem_torch.graph import Graph
-from graphmem_torch.ops._check import check_count, check_node_rows, check_range
+from graphmem_torch.ops._check import check_choice, check_count, check_node_rows, check_range
 from graphmem_torch.ops.firing import Rule, dense_rounds
 from graphmem_torch.ops.frontier import spread_frontier
-from graphmem_torch.ops.propagate import Fan, Reduce, fan_scale, propagate
+from graphmem_torch.ops.propagate import REDUCE, Fan, Reduce, fan_scale, propagate
 
 __all__ = ["Firing", "Method", "spread_activation"]
 
@@ -73,17 +73,11 @@ def spread_activation(
     check_count("top", top)
     for name, value in (("retention", retention), ("spread", spread), ("inhibition", inhibition)):
         check_range(name, value, 0.0)
-    if firing not in ("sigmoid", "linear"):
-        raise InputError(
-            f"firing must be 'sigmoid' or 'linear'; got {firing!r}. Choose one of them."
-        )
-    if method not in ("auto", "dense", "frontier"):
-        raise InputError(
-            f"method must be 'auto', 'dense' or 'frontier'; got {method!r}. Choose one of them."
-        )
-    differentiable = torch.is_grad_enabled() and (
-        activation.requires_grad or graph.weight.requires_grad
-    )
+    check_choice("reduce", reduce, REDUCE)
+    check_choice("firing", firing, get_args(Firing))
+    check_choice("method", method, get_args(Method))
+    learned = [activation, graph.weight, *([fan] if isinstance(fan, Tensor) else [])]
+    differentiable = torch.is_grad_enabled() and any(t.requires_grad for t in learned)
     if method == "frontier" and differentiable:
         raise InputError(
             "method must be 'dense' where a gradient is asked for; got 'frontier'. Change it."

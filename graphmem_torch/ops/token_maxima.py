@@ -58,7 +58,8 @@ def token_maxima_reference(
     lengths = offsets.diff()
     atom = torch.repeat_interleave(torch.arange(len(lengths), device=offsets.device), lengths)
     shape = (*known.shape, len(lengths))
-    best = similarity.new_full(shape, -torch.inf).index_reduce(2, atom, similarity, "amax")
+    place = atom.expand_as(similarity)
+    best = similarity.new_full(shape, -torch.inf).scatter_reduce(2, place, similarity, "amax")
     return torch.where((lengths > 0) & known[:, :, None], best, 0.0)
 
 
@@ -84,7 +85,7 @@ def _all_atoms(query_tokens: Tensor, known: Tensor, tokens: Tensor, offsets: Ten
     lengths, order = lengths[lengths > 0], order[lengths > 0]
     per_length = lengths.tolist()
     places = known.flatten().nonzero().squeeze(1)
-    for place in places.split(_ROWS):
+    for place in places.split(_ROWS) if len(places) else ():
         rows = query_tokens.flatten(0, 1)[place].T.contiguous()  # [m, R]
         scores = rows.new_zeros(rows.shape[1], shape[2])
         begin = 0

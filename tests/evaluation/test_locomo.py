@@ -28,7 +28,7 @@ BASELINES = {
 
 
 def _report(locomo: Path, **options: Any) -> dict[str, Any]:
-    config = load_config(options.get("preset", "default"), {"link.concepts": "words"})
+    config = load_config(options.get("preset", "default"), {"link.concepts": "pattern"})
     settings = {"embedder": "hashing:64", "device": "cpu", "resamples": 50, "config": config}
     return evaluate_locomo(locomo, **(settings | options))
 

@@ -174,12 +174,8 @@ def test_renumbering_the_nodes_renumbers_the_result(nodes, edges, reduce, seed):
     new = torch.randperm(nodes, generator=generator)
     renamed = torch.empty_like(activation)
     renamed[:, new] = activation
-    before = propagate(
-        Graph.from_edges(index, weight, num_nodes=nodes), activation, reduce=reduce
-    )
-    after = propagate(
-        Graph.from_edges(new[index], weight, num_nodes=nodes), renamed, reduce=reduce
-    )
+    before = propagate(Graph.from_edges(index, weight, num_nodes=nodes), activation, reduce=reduce)
+    after = propagate(Graph.from_edges(new[index], weight, num_nodes=nodes), renamed, reduce=reduce)
     torch.testing.assert_close(after[:, new], before)
 
 
@@ -191,7 +187,7 @@ def test_renumbering_the_nodes_renumbers_the_result(nodes, edges, reduce, seed):
         ({"activation": torch.zeros(2, 9, dtype=torch.int64)}, "floating point"),
         ({"retention": -0.1}, r"retention must be in \[0\.0"),
         ({"spread": float("nan")}, "spread must be in"),
-        ({"reduce": "mean"}, "'sum' or 'max'; got 'mean'"),
+        ({"reduce": "mean"}, "'sum', 'max'; got 'mean'"),
         ({"fan": "log"}, "'degree', 'sqrt', 'none'"),
         ({"fan": torch.ones(3)}, r"fan must have shape \[9\]"),
         ({"mask": torch.ones(2, 9)}, "bool matrix"),
@@ -202,6 +198,14 @@ def test_bad_input_is_refused_by_name(random_graph, change, message):
     arguments = {"activation": torch.zeros(2, 9), **change}
     with pytest.raises(InputError, match=message):
         propagate(random_graph(9, 20), **arguments)
+
+
+def test_any_memory_layout_gives_a_plain_result(random_graph):
+    graph = random_graph(9, 30)
+    turned = torch.rand(9, 4, generator=torch.Generator().manual_seed(0)).T
+    got = propagate(graph, turned)
+    assert got.is_contiguous()
+    torch.testing.assert_close(got, propagate(graph, turned.contiguous()))
 
 
 def test_no_questions_and_no_nodes(random_graph):
