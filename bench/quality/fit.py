@@ -20,6 +20,7 @@ from graphmem_torch.config import load_config
 from graphmem_torch.evaluation.fitting import fit_linear, fit_preset, linear_names
 from graphmem_torch.evaluation.locomo import build_arenas
 from graphmem_torch.evaluation.questions import read_conversations
+from graphmem_torch.evaluation.remember import RememberingEmbedder
 from graphmem_torch.text.embed import load_embedder
 
 __all__ = ["main"]
@@ -49,17 +50,21 @@ def main() -> int:
     options = tyro.cli(Fit, description=__doc__)
     config = load_config(options.preset)
     settings = config.embedder
-    encoder = load_embedder(settings.name, options.device, token_dim=settings.token_dim)
+    encoder = RememberingEmbedder(
+        load_embedder(settings.name, options.device, token_dim=settings.token_dim)
+    )
     arenas = []
     for source in ("raw", "observations"):
         conversations = read_conversations(options.data, evidence=options.evidence, input=source)
         arenas += build_arenas(conversations, config, encoder, options.device, progress=True)[0]
-    if options.linear:
-        result: dict[str, object] = {"rank": {"weights": fit_linear(arenas, linear_names(config))}}
-    else:
-        fitted = fit_preset(arenas, config)
-        gate = {"weights": dict(fitted.gate.weights), "bias": fitted.gate.bias}
-        result = {"rank": {"weights": dict(fitted.rank.weights)}, "gate": gate}
+    with encoder.remembering():
+        if options.linear:
+            weights = fit_linear(arenas, linear_names(config))
+            result: dict[str, object] = {"rank": {"weights": weights}}
+        else:
+            fitted = fit_preset(arenas, config)
+            gate = {"weights": dict(fitted.gate.weights), "bias": fitted.gate.bias}
+            result = {"rank": {"weights": dict(fitted.rank.weights)}, "gate": gate}
     print(yaml.safe_dump(_rounded(result), sort_keys=False), end="")
     return 0
 

@@ -25,8 +25,8 @@ class Query(MemoryCommand):
         questions_file: A file with one question a line.
         k: How many memories for each question; the preset's number by default.
         kind: Only memories of this kind (`turn`, `chunk`, `observation`, ...); repeatable.
-        between: Only memories of this span of time.
-        as_of: Only what had been said by this time.
+        between: Only memories of this span of time, ends included; a date is its first instant.
+        as_of: Only what had been said by this time; a date is its first instant.
     """
 
     questions: Annotated[Positional[tuple[str, ...]], arg(metavar="QUESTION ...")] = ()
@@ -39,12 +39,15 @@ class Query(MemoryCommand):
     def run(self) -> int:
         """Answers all the questions in one batch."""
         questions = self._questions()
+        between = None
+        if self.between is not None:
+            between = (parse_time(self.between[0]), parse_time(self.between[1]))
         with self.open_memory("r") as memory:
             results = memory.retrieve(
                 questions,
                 k=self.k,
                 kinds=self.kind or None,
-                between=tuple(map(parse_time, self.between)) if self.between else None,
+                between=between,
                 as_of=None if self.as_of is None else parse_time(self.as_of),
             )
         if self.json:

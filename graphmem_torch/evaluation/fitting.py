@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 import torch
@@ -15,7 +16,14 @@ from graphmem_torch.memory import fit_weights
 from graphmem_torch.rank.fit import fit_gate
 from graphmem_torch.rank.gate import gate_statistics
 
-__all__ = ["GRAPH_SIGNALS", "fit_linear", "fit_preset", "linear_names", "linear_scores"]
+__all__ = [
+    "GRAPH_SIGNALS",
+    "fit_linear",
+    "fit_preset",
+    "is_fitted",
+    "linear_names",
+    "linear_scores",
+]
 
 GRAPH_SIGNALS = frozenset({"activation", "pagerank"})
 """What `linear` does without. Facts that were derived from a turn speak for it in `linear` too."""
@@ -26,16 +34,15 @@ def linear_names(config: Config) -> list[str]:
     return [name for name in config.rank.weights if name not in GRAPH_SIGNALS]
 
 
+def is_fitted(config: Config) -> bool:
+    """Whether the weights of a preset are learned; one with SYNAPSE's anchors keeps its constants."""
+    return config.anchors.source == "fused"
+
+
 def fit_linear(arenas: Sequence[Arena], names: Sequence[str]) -> dict[str, float]:
     """Weights of the linear formula from the questions of some conversations."""
-    before = [arena.memory.config.rank.weights for arena in arenas]
-    try:
-        for arena in arenas:
-            arena.memory.use_weights(dict.fromkeys(names, 0.0))
-        return _fit(arenas)
-    finally:
-        for arena, weights in zip(arenas, before, strict=True):
-            arena.memory.use_weights(weights)
+    with _weights(arenas, dict.fromkeys(names, 0.0)):
+        return fit_weights([(a.memory, a.questions, a.evidence) for a in arenas])
 
 
 def linear_scores(
@@ -47,27 +54,37 @@ def linear_scores(
 
 
 def fit_preset(arenas: Sequence[Arena], config: Config) -> Config:
-    """The configuration with its weights, and those of a gate with a logistic link, fitted anew."""
-    fitted = replace(config, rank=replace(config.rank, weights=_fit(arenas)))
+    """The configuration with its weights, and those of a gate with a logistic link, fitted anew.
+
+    The anchors of the first pass come from the linear formula, fitted to the same questions, so
+    that nothing of the given weights is left in the result.
+    """
+    start = dict.fromkeys(config.rank.weights, 0.0) | fit_linear(arenas, linear_names(config))
+    with _weights(arenas, start):
+        weights = fit_weights([(a.memory, a.questions, a.evidence) for a in arenas])
+    fitted = replace(config, rank=replace(config.rank, weights=weights))
     if config.gate.link != "sigmoid":
         return fitted
     names = tuple(config.gate.weights)
-    statistics, answerable = [], []
-    for arena in arenas:
-        before = arena.memory.config.rank.weights
-        arena.memory.use_weights(fitted.rank.weights)
-        try:
-            statistics.append(_statistics(arena, names))
-        finally:
-            arena.memory.use_weights(before)
-        answerable.append(arena.categories != ADVERSARIAL)
-    weights, bias = fit_gate(torch.cat(statistics), torch.cat(answerable))
-    gate = replace(config.gate, weights=dict(zip(names, weights.tolist(), strict=True)), bias=bias)
+    with _weights(arenas, weights):
+        statistics = torch.cat([_statistics(arena, names) for arena in arenas])
+    answerable = torch.cat([arena.categories for arena in arenas]) != ADVERSARIAL
+    slopes, bias = fit_gate(statistics, answerable)
+    gate = replace(config.gate, weights=dict(zip(names, slopes.tolist(), strict=True)), bias=bias)
     return replace(fitted, gate=gate)
 
 
-def _fit(arenas: Sequence[Arena]) -> dict[str, float]:
-    return fit_weights([(a.memory, a.questions, a.evidence) for a in arenas])
+@contextmanager
+def _weights(arenas: Sequence[Arena], weights: Mapping[str, float]) -> Iterator[None]:
+    """Other weights for the length of a block."""
+    before = [arena.memory.config.rank.weights for arena in arenas]
+    try:
+        for arena in arenas:
+            arena.memory.use_weights(weights)
+        yield
+    finally:
+        for arena, old in zip(arenas, before, strict=True):
+            arena.memory.use_weights(old)
 
 
 def _statistics(arena: Arena, names: tuple[str, ...]) -> Tensor:  # [B, G]

@@ -16,10 +16,17 @@ from tqdm import tqdm
 from graphmem_torch.config import Config, config_to_dict, load_config, preset_path
 from graphmem_torch.errors import InputError
 from graphmem_torch.evaluation.arena import TURN, Arena
-from graphmem_torch.evaluation.fitting import fit_linear, fit_preset, linear_scores
+from graphmem_torch.evaluation.fitting import (
+    fit_linear,
+    fit_preset,
+    is_fitted,
+    linear_names,
+    linear_scores,
+)
 from graphmem_torch.evaluation.measure import code_version, latencies, peak_memory
 from graphmem_torch.evaluation.metrics import group_masks, rank_candidates
 from graphmem_torch.evaluation.questions import Conversation, read_conversations
+from graphmem_torch.evaluation.remember import RememberingEmbedder
 from graphmem_torch.evaluation.systems import BASELINES, Baseline
 from graphmem_torch.evaluation.tally import Tally, summarise
 from graphmem_torch.memory import Memory
@@ -66,7 +73,8 @@ def evaluate_locomo(
         preset: Name of a preset or path of a YAML file.
         config: Settings to use instead of the preset's, which then only gives the name.
         input: `raw` (turns) or `observations` (turns and the facts of the file).
-        cv: Fit the weights of the preset and of `linear` anew for each conversation on the others.
+        cv: Fit what is fitted (the weights of `default` and of `linear`) anew for each
+            conversation on the others.
         device: `auto`, `cpu`, `cuda`.
         embedder: Instead of the configuration's.
         seed: Of the bootstrap and of the questions whose latency is measured.
@@ -90,10 +98,12 @@ def evaluate_locomo(
             "leave out --cv",
             where=str(data),
         )
-    encoder = load_embedder(
-        config.embedder.name if embedder is None else embedder,
-        device,
-        token_dim=config.embedder.token_dim,
+    encoder = RememberingEmbedder(
+        load_embedder(
+            config.embedder.name if embedder is None else embedder,
+            device,
+            token_dim=config.embedder.token_dim,
+        )
     )
     own, own_seconds = build_arenas(conversations, config, encoder, device, progress)
     # Every preset is held against the same baselines, on what `default` keeps and links.
@@ -111,13 +121,15 @@ def evaluate_locomo(
         weights = _shipped_linear()
         if cv:
             rest = [i for i in range(len(own)) if i != number]
-            arena.adopt(fit_preset([own[i] for i in rest], config))
-            weights = fit_linear([ground[i] for i in rest], list(weights))
+            with encoder.remembering():
+                if is_fitted(config):
+                    arena.adopt(fit_preset([own[i] for i in rest], config))
+                weights = fit_linear([ground[i] for i in rest], linear_names(shared))
         timed = chance.sample(arena.questions, min(_TIMED, len(arena.questions)))
         for name, system in _systems(arena, ground[number], weights, config.name).items():
             built = own_seconds if name == config.name else ground_seconds
             tally = tallies.setdefault(name, Tally(build_seconds=built))
-            with peak_memory() as peak:
+            with peak_memory() as peak, encoder.remembering():
                 answer = system(arena.questions)
             tally.note_peak(peak.megabytes)
             tally.note(

@@ -1,4 +1,4 @@
-"""The three sparse products of the CPU, each chosen by measurement.
+"""The sparse products of the CPU, each chosen by measurement.
 
 At 100k nodes and 1.3M edges, one thread, milliseconds for B = 1 / 4 / 16 / 64 columns:
 
@@ -6,9 +6,8 @@ At 100k nodes and 1.3M edges, one thread, milliseconds for B = 1 / 4 / 16 / 64 c
 | --- | --- | --- | --- | --- |
 | torch CSR @ dense | 2.1 | 2.9 | 12.2 | 62 |
 | embedding_bag (FBGEMM), int32 | 5.4 | 3.9 | 3.3 | 12.1 |
-| gather + index_add | 40 and more | | | |
 | largest, torch.sparse.mm "amax" | 9.8 | 15 | 23 | 44 |
-| largest, segment_reduce | 6.2 + 3.8 gather | 79 | 286 | |
+| largest, gather + segment_reduce | 10 | 79 | 286 | |
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from graphmem_torch.graph import Graph
 from graphmem_torch.ops._library import register
+from graphmem_torch.ops._propagate_gradient import STRUCTURE
 from graphmem_torch.ops.firing import Rule, dense_rounds
 
 __all__ = ["spread_frontier"]
@@ -153,12 +154,8 @@ def _fake(
 
 
 _spread_frontier = register(
-    "spread_frontier(Tensor indptr, Tensor source, Tensor target, Tensor weight, Tensor "
-    "out_indptr, "
-    "Tensor out_edge, Tensor activation, Tensor scale, float retention, bool maximum, Tensor? "
-    "mask, "
-    "int rounds, float inhibition, int top, bool sigmoid, float gain, float threshold, bool "
-    "forced) -> Tensor",
+    f"spread_frontier({STRUCTURE}, float retention, bool maximum, Tensor? mask, int rounds, "
+    "float inhibition, int top, bool sigmoid, float gain, float threshold, bool forced) -> Tensor",
     _run,
     fake=_fake,
 )

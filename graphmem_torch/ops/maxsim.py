@@ -7,15 +7,9 @@ from torch import Tensor
 
 from graphmem_torch.errors import InputError
 from graphmem_torch.ops._library import register
+from graphmem_torch.ops._token_tiles import ROWS, UNIT, best_in_atoms, best_in_candidates
 
 __all__ = ["maxsim", "maxsim_reference"]
-
-_UNIT = 127.0  # stored int8 value of a component 1.0
-_ROWS = 4096  # question tokens a tile multiplies
-_PRODUCT = 1 << 20  # elements of a tile's products over all atoms: 4 MB, inside the cache
-_TOKENS = 5120  # token rows a tile of candidates gathers: 2.6 MB in float32, inside the cache
-_TOGETHER = 8  # questions a tile of candidates takes together
-_CUDA = 32  # tiles are this much larger on a GPU, where launches cost and bandwidth does not
 
 
 def maxsim(
@@ -54,7 +48,7 @@ def maxsim_reference(
     offsets: Tensor,  # [N + 1]
 ) -> Tensor:  # [B, N]
     """`maxsim` over all atoms as it is written in the formula; forms `[B, Q, T]`."""
-    similarity = query_tokens @ (tokens.to(query_tokens.dtype) / _UNIT).T
+    similarity = query_tokens @ (tokens.to(query_tokens.dtype) / UNIT).T
     lengths = offsets.diff()
     atom = torch.repeat_interleave(torch.arange(len(lengths), device=offsets.device), lengths)
     shape = (*query_weights.shape, len(lengths))
@@ -74,7 +68,7 @@ def _run(
     candidates: Tensor | None,
 ) -> Tensor:
     total = query_weights.sum(1, keepdim=True)
-    share = query_weights / (total * _UNIT).masked_fill(total <= 0, torch.inf)
+    share = query_weights / (total * UNIT).masked_fill(total <= 0, torch.inf)
     if candidates is None:
         return _all_atoms(query_tokens, share, tokens, offsets)
     if candidates.numel() and (
@@ -88,78 +82,27 @@ def _run(
 
 
 def _all_atoms(query_tokens: Tensor, share: Tensor, tokens: Tensor, offsets: Tensor) -> Tensor:
-    """Atoms in order of length, tile by tile: equal lengths make the segment maximum a plain one.
-
-    A shorter atom of a tile repeats its last token, which cannot change its maximum.
-    """
-    questions, atoms = query_tokens.shape[0], offsets.shape[0] - 1
-    out = torch.zeros(questions, atoms, device=tokens.device)
-    lengths, order = torch.sort(offsets.diff(), descending=True, stable=True)
-    lengths, order = lengths[lengths > 0], order[lengths > 0]
-    per_length = lengths.tolist()
-    budget = _PRODUCT * (_CUDA if tokens.is_cuda else 1)
-    width = max(1, _ROWS // max(1, query_tokens.shape[1]))
-    for first in range(0, questions, width):
-        weights = share[first : first + width]
-        question, place = weights.nonzero(as_tuple=True)
-        if not len(question):
-            continue
-        rows = query_tokens[first : first + width][question, place].T.contiguous()  # [m, R]
-        mix = torch.zeros(rows.shape[1], len(weights), device=rows.device)
-        mix[torch.arange(len(question), device=rows.device), question] = weights[question, place]
-        begin = 0
-        while begin < len(per_length):
-            longest = per_length[begin]
-            end = min(begin + max(1, budget // (longest * rows.shape[1])), len(per_length))
-            index = _token_index(offsets[order[begin:end]], lengths[begin:end], longest)
-            product = _gather(tokens, index.flatten()) @ rows
-            best = product.view(longest, end - begin, -1).amax(0)
-            out[first : first + width, order[begin:end]] = (best @ mix).T
-            begin = end
+    """The weighted sum is a product too: with the matrix that holds each token's share."""
+    out = torch.zeros(share.shape[0], offsets.shape[0] - 1, device=tokens.device)
+    width = max(1, ROWS // max(1, share.shape[1]))
+    for first in range(0, share.shape[0], width):
+        part = slice(first, first + width)
+        question, place = share[part].nonzero(as_tuple=True)
+        weight = share[part][question, place]
+        mix = torch.zeros(len(weight), len(share[part]), device=tokens.device)
+        mix.scatter_(1, question[:, None], weight[:, None])
+        for atoms, best in best_in_atoms(query_tokens[part][question, place], tokens, offsets):
+            out[part, atoms] = (best @ mix).T
     return out
 
 
 def _candidates(
     query_tokens: Tensor, share: Tensor, tokens: Tensor, offsets: Tensor, candidates: Tensor
 ) -> Tensor:
-    """Candidates in order of length; a tile takes the same ranks of several questions."""
-    known = candidates >= 0
-    atom = candidates.clamp(min=0)
-    lengths = torch.where(known, offsets.diff()[atom], 0) if known.any() else torch.zeros_like(atom)
-    lengths, order = torch.sort(lengths, dim=1, descending=True)
-    atom = atom.gather(1, order)
-    ranked = torch.zeros(atom.shape, device=tokens.device)
-    budget = _TOKENS * (_CUDA if tokens.is_cuda else 1)
-    for first in range(0, len(atom), _TOGETHER):
-        part = slice(first, first + _TOGETHER)
-        longest = lengths[part].amax(0).tolist()
-        begin = 0
-        while begin < len(longest) and longest[begin] > 0:
-            count = len(lengths[part])
-            end = min(begin + max(1, budget // (longest[begin] * count)), len(longest))
-            tile = lengths[part, begin:end]
-            index = _token_index(offsets[atom[part, begin:end]], tile, longest[begin])
-            rows = _gather(tokens, index.flatten()).view(count, -1, tokens.shape[1])
-            product = torch.bmm(query_tokens[part], rows.transpose(1, 2))
-            best = product.view(count, -1, longest[begin], end - begin).amax(2)  # [b, Q, c]
-            score = torch.bmm(share[part, None], best).squeeze(1)
-            ranked[part, begin:end] = score.masked_fill_(tile == 0, 0.0)
-            begin = end
-    return torch.empty_like(ranked).scatter_(1, order, ranked)
-
-
-def _token_index(start: Tensor, lengths: Tensor, longest: int) -> Tensor:
-    """`[..., longest, n]` rows of the tokens of n atoms; a shorter atom repeats its last token."""
-    step = torch.arange(longest, device=start.device)[:, None]
-    within = torch.minimum(step, (lengths - 1).clamp(min=0)[..., None, :])
-    return torch.where(lengths[..., None, :] > 0, start[..., None, :] + within, 0)
-
-
-def _gather(tokens: Tensor, index: Tensor) -> Tensor:
-    """Rows of `tokens` in float32; moved eight bytes at a time, 3 times as fast on a CPU."""
-    if tokens.shape[1] % 8 == 0 and tokens.storage_offset() % 8 == 0 and tokens.is_contiguous():
-        return tokens.view(torch.int64).index_select(0, index).view(torch.int8).float()
-    return tokens.index_select(0, index).float()
+    out = torch.zeros(candidates.shape, device=tokens.device)
+    for part, place, best in best_in_candidates(query_tokens, tokens, offsets, candidates):
+        out[part].scatter_(1, place, torch.bmm(share[part, None], best).squeeze(1))
+    return out
 
 
 def _fake(

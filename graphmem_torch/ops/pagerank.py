@@ -7,6 +7,7 @@ import logging
 import torch
 from torch import Tensor
 
+from graphmem_torch.errors import InputError
 from graphmem_torch.graph import Graph
 from graphmem_torch.ops._check import check_count, check_node_rows, check_range
 from graphmem_torch.ops._library import register
@@ -98,6 +99,10 @@ def _power_iteration(
     tol: float,
     max_iter: int,
 ) -> tuple[Tensor, Tensor, Tensor]:
+    if not bool((seeds >= 0).all() & seeds.isfinite().all()):
+        raise InputError(
+            "seeds must be finite and not negative; got others. Clamp or repair them first."
+        )
     start = seeds.T / seeds.sum(1).clamp(min=torch.finfo(seeds.dtype).tiny)  # [N, B]
     start = start.contiguous()
     product = _portable_product if source.is_cuda else spmm_sum

@@ -67,8 +67,7 @@ def propagate(
         if mask.shape != activation.shape:
             raise InputError(
                 f"mask must have the shape of activation {list(activation.shape)}; got "
-                f"{list(mask.shape)}. "
-                "Expand it."
+                f"{list(mask.shape)}. Expand it."
             )
     work = torch.promote_types(activation.dtype, torch.float32)
     out = _propagate(
@@ -93,8 +92,7 @@ def fan_scale(graph: Graph, spread: float, fan: Fan | Tensor) -> Tensor:  # [N]
         if fan.shape != (graph.num_nodes,) or fan.device != graph.source.device:
             raise InputError(
                 f"fan must have shape [{graph.num_nodes}] on {graph.source.device}; got "
-                f"{list(fan.shape)} on "
-                f"{fan.device}. Give one number for each node."
+                f"{list(fan.shape)} on {fan.device}. Give one number for each node."
             )
         return spread / fan
     degree = graph.out_degree.clamp(min=1)

@@ -84,6 +84,12 @@ def test_a_question_without_seeds_gets_zeros(random_graph):
     assert found.values[1].sum() == pytest.approx(1.0, abs=1e-5)
 
 
+def test_opcheck(random_graph):
+    graph = random_graph(9, 30)
+    args = (graph.indptr, graph.source, graph.weight, torch.ones(2, 9), 0.85, 1e-6, 50)
+    torch.library.opcheck(torch.ops.graphmem.pagerank.default, args)
+
+
 def test_stopping_early_is_said(random_graph, caplog):
     with caplog.at_level(logging.WARNING):
         found = pagerank(random_graph(30, 90), tol=1e-12, max_iter=2)
@@ -98,6 +104,8 @@ def test_stopping_early_is_said(random_graph, caplog):
         ({"damping": 1.5}, "damping must be in"),
         ({"tol": -1.0}, "tol must be in"),
         ({"max_iter": 0}, "max_iter must be an integer"),
+        ({"seeds": torch.full((1, 9), -1.0)}, "finite and not negative"),
+        ({"seeds": torch.full((1, 9), torch.nan)}, "finite and not negative"),
         ({"seeds": torch.zeros(9)}, r"matrix \[B, N\]"),
     ],
 )

@@ -156,6 +156,15 @@ def test_gradients_flow_through_all_rounds(random_graph, firing):
         spread_activation(graph, anchors, method="frontier")
 
 
+@pytest.mark.parametrize("forced", [False, True])
+def test_opcheck(random_graph, forced):
+    graph = random_graph(9, 30)
+    arrays = (graph.indptr, graph.source, graph.target, graph.weight, *graph.by_source())
+    rule = (3, 0.15, 7, True, 5.0, 0.5, forced)
+    args = (*arrays, _anchors(2, 9, 1), torch.ones(9), 0.5, False, None, *rule)
+    torch.library.opcheck(torch.ops.graphmem.spread_frontier.default, args)
+
+
 def test_the_anchors_are_left_alone(random_graph):
     anchors = _anchors(2, 9, 1)
     before = anchors.clone()
