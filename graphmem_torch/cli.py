@@ -6,6 +6,7 @@ interrupted; 141 nobody reads the output any more.
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import sys
@@ -62,8 +63,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
+    logging.basicConfig(level=logging.WARNING, format="graphmem: %(message)s")
+    command: Command | None = None
     try:
-        code = _parse(list(sys.argv[1:] if arguments is None else arguments)).run()
+        command = _parse(list(sys.argv[1:] if arguments is None else arguments))
+        code = command.run()
         sys.stdout.flush()
         return code
     except GraphMemError as error:
@@ -79,11 +83,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         where = f"{error.filename}: " if error.filename is not None else ""
         return _fail(f"{where}{error.strerror}")
     except KeyboardInterrupt:
-        print(
-            "\ngraphmem: interrupted; everything acknowledged so far is safe, "
-            "and running the same command again resumes",
-            file=sys.stderr,
-        )
+        left = Command.after_interrupt if command is None else command.after_interrupt
+        print(f"\ngraphmem: interrupted; {left}", file=sys.stderr)
         return 128 + signal.SIGINT
 
 

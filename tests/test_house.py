@@ -259,5 +259,5 @@ def test_kernels_from_an_editable_install(tmp_path: Path) -> None:
 def test_example_of_the_readme_runs(tmp_path: Path) -> None:
     (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text("utf-8"), re.DOTALL)
     out = _python(code, cwd=tmp_path, path=ROOT)
-    assert "Theo: Bertrand grew up there" in out
+    assert "Theo: Bertrand grew up there!" in out
     assert (tmp_path / "friends.mem").is_dir()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from tyro.conf import Positional, arg
 
@@ -23,6 +23,10 @@ class Index(MemoryCommand):
         format: How to read the files, where the name does not say it.
         input: Of LoCoMo files: the turns only, or also the facts that ship with them.
     """
+
+    after_interrupt: ClassVar[str] = (
+        "what was acknowledged is safe, and running the same command again resumes"
+    )
 
     files: Annotated[Positional[tuple[str, ...]], arg(metavar="FILE ...")] = ()
     format: Literal["text", "jsonl", "locomo"] | None = None

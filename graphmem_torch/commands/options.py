@@ -7,7 +7,7 @@ import sys
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from tyro.conf import Suppress, arg
 
@@ -26,6 +26,9 @@ class Command(ABC):
     Attributes:
         config: The preset with the `--config.*` overrides of the command line; set by `cli.main`.
     """
+
+    after_interrupt: ClassVar[str] = "nothing was changed"
+    """What Ctrl-C leaves behind."""
 
     config: Annotated[Config | None, Suppress] = None
 

@@ -35,7 +35,7 @@ def linear_names(config: Config) -> list[str]:
 
 
 def is_fitted(config: Config) -> bool:
-    """Whether the weights of a preset are learned; one with SYNAPSE's anchors keeps its constants."""
+    """Whether a preset's weights are learned; one with SYNAPSE's anchors keeps its own."""
     return config.anchors.source == "fused"
 
 

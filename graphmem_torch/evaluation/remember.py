@@ -35,7 +35,7 @@ class RememberingEmbedder:
 
     @contextmanager
     def remembering(self) -> Iterator[None]:
-        """Within the block texts are looked up; what was encoded in an earlier block is still known."""
+        """Within the block texts are looked up, also those of earlier blocks."""
         self._rows = self._kept
         try:
             yield
