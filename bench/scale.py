@@ -2,7 +2,7 @@
 
 `python -m bench.scale --data PATH/novels.jsonl.xz --atoms 100000 --embedder NAME --json OUT`
 
-The encoder is timed apart, by a wrapper around it: everything else is ours. One question in two is
+The encoder and the other stages are timed apart, by wrappers around them. One question in two is
 a sentence of an indexed paragraph, the other of a paragraph that is not indexed.
 """
 
@@ -17,39 +17,71 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any
 
+import torch
 import tyro
 from tyro.conf import arg
 
+from graphmem_torch import link
+from graphmem_torch import memory as memory_module
 from graphmem_torch.atoms import Atom
+from graphmem_torch.config import load_config
 from graphmem_torch.evaluation.measure import code_version, peak_memory, percentiles
 from graphmem_torch.memory import Memory
+from graphmem_torch.store import MemoryStore
+from graphmem_torch.text.concepts import PatternConcepts, SpacyConcepts
 from graphmem_torch.text.embed import load_embedder
 from graphmem_torch.text.encoded import Embedder, Encoded
 
-__all__ = ["TimedEmbedder", "main", "run"]
+__all__ = ["Stopwatch", "TimedEmbedder", "main", "run"]
+
+
+class Stopwatch:
+    """Seconds spent in named parts of the work."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def running(self, part: str) -> Iterator[None]:
+        """Adds the time of a block to a part."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[part] = self.seconds.get(part, 0.0) + time.perf_counter() - start
+
+    def watch(self, owner: Any, name: str, part: str) -> None:
+        """Adds the time of every call of a method or function to a part, from now on."""
+        original = getattr(owner, name)
+
+        @wraps(original)
+        def timed(*args: Any, **kwargs: Any) -> Any:
+            with self.running(part):
+                return original(*args, **kwargs)
+
+        setattr(owner, name, timed)
 
 
 class TimedEmbedder:
     """An embedder that adds up the seconds its `encode` takes."""
 
-    def __init__(self, inner: Embedder) -> None:
+    def __init__(self, inner: Embedder, clock: Stopwatch) -> None:
         self._inner = inner
-        self.seconds = 0.0
+        self._clock = clock
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
     def encode(self, texts: Sequence[str], *, progress: bool = False) -> Encoded:
         """See `Embedder.encode`."""
-        start = time.perf_counter()
-        try:
+        with self._clock.running("encoder"):
             return self._inner.encode(texts, progress=progress)
-        finally:
-            self.seconds += time.perf_counter() - start
 
 
 @dataclass(frozen=True)
@@ -61,6 +93,7 @@ class Scale:
         atoms: Paragraphs to index.
         embedder: As for `graphmem index`; `hashing` leaves the cost of a model out.
         preset: Preset or path of a YAML file.
+        concepts: Concept extractor: `auto`, `spacy`, `pattern` or `none`.
         device: `auto`, `cpu`, `cuda`.
         questions: Questions asked one at a time, and again in batches of 64.
         store: Folder for the store, kept afterwards; a temporary one by default.
@@ -72,6 +105,7 @@ class Scale:
     atoms: int = 100_000
     embedder: str = "all-MiniLM-L6-v2"
     preset: str = "default"
+    concepts: str = "auto"
     device: str = "auto"
     questions: int = 256
     store: Path | None = None
@@ -91,10 +125,20 @@ def run(options: Scale) -> dict[str, Any]:
 
 
 def _measure(options: Scale, folder: Path) -> dict[str, Any]:
-    embedder = TimedEmbedder(load_embedder(options.embedder, options.device))
+    clock = Stopwatch()
+    # The parts do not overlap: what is left of the whole is reading, linking and book-keeping.
+    clock.watch(SpacyConcepts, "extract", "concepts")
+    clock.watch(PatternConcepts, "extract", "concepts")
+    clock.watch(link, "knn_graph", "similarity")
+    clock.watch(MemoryStore, "append", "store")
+    clock.watch(memory_module, "assemble", "index")
+    clock.watch(memory_module, "save_assembled", "snapshot")
+    config = load_config(options.preset, {"link.concepts": options.concepts})
+    inner = load_embedder(options.embedder, options.device, token_dim=config.embedder.token_dim)
+    embedder = TimedEmbedder(inner, clock)
     embedder.encode(["warm up"])
-    embedder.seconds = 0.0
-    opening = {"preset": options.preset, "device": options.device, "embedder": embedder}
+    clock.seconds.clear()
+    opening = {"config": config, "device": options.device, "embedder": embedder}
 
     with peak_memory() as peak_index:
         start = time.perf_counter()
@@ -102,10 +146,11 @@ def _measure(options: Scale, folder: Path) -> dict[str, Any]:
             added = memory.add(paragraphs(options.data, options.atoms), progress=True)
             stats = memory.stats()
         total = time.perf_counter() - start
-    encoder = embedder.seconds
+    stages = dict(clock.seconds)
+    encoder = stages.get("encoder", 0.0)
     indexing = {
         "seconds": total,
-        "encoder_seconds": encoder,
+        "stages_s": stages | {"other": total - sum(stages.values())},
         "atoms_per_s": added.new / total,
         "atoms_per_s_without_encoder": added.new / max(total - encoder, 1e-9),
         "peak_mb": peak_index.megabytes,
@@ -116,16 +161,21 @@ def _measure(options: Scale, folder: Path) -> dict[str, Any]:
     with peak_memory() as peak_query:
         start = time.perf_counter()
         with Memory.open(folder, mode="r", **opening) as memory:
+            memory.index  # noqa: B018 - opened when it is first asked for
             open_seconds = time.perf_counter() - start
             start = time.perf_counter()
             memory.retrieve(asked[:1])
             first_seconds = time.perf_counter() - start
-            batches = {str(size): _latency(memory, embedder, asked, size) for size in (1, 64)}
+            clock.watch(memory, "query", "question")
+            clock.watch(memory.index, "forward", "rank")
+            batches = {str(size): _latency(memory, clock, asked, size) for size in (1, 64)}
     return {
         "atoms": added.new,
         "embedder": options.embedder,
         "preset": options.preset,
+        "concepts": options.concepts,
         "commit": code_version(),
+        "threads": torch.get_num_threads(),
         "stats": stats,
         "index": indexing,
         "open_s": open_seconds,
@@ -136,24 +186,30 @@ def _measure(options: Scale, folder: Path) -> dict[str, Any]:
     }
 
 
-def _latency(
-    memory: Memory, embedder: TimedEmbedder, asked: Sequence[str], size: int
-) -> dict[str, Any]:
-    """Milliseconds of a batch, in all and without the encoder, and of one question in it."""
+def _latency(memory: Memory, clock: Stopwatch, asked: Sequence[str], size: int) -> dict[str, Any]:
+    """Milliseconds of a batch, in all, without the encoder, and of its parts."""
     memory.retrieve(list(asked[:size]))
-    whole, own = [], []
+    whole: list[float] = []
+    parts: dict[str, list[float]] = {}
     for start in range(0, len(asked) - size + 1, size):
-        embedder.seconds = 0.0
+        # An encoder that remembers its last texts may not be called at all.
+        clock.seconds = {"encoder": 0.0}
         begin = time.perf_counter()
         memory.retrieve(list(asked[start : start + size]))
-        seconds = time.perf_counter() - begin
-        whole.append(seconds)
-        own.append(seconds - embedder.seconds)
+        whole.append(time.perf_counter() - begin)
+        spent = dict(clock.seconds)
+        # Making the question's tensors includes the encoder's work.
+        spent["question"] -= spent["encoder"]
+        spent["answer"] = whole[-1] - sum(spent.values())
+        for part, seconds in spent.items():
+            parts.setdefault(part, []).append(seconds)
+    own = [total - encoder for total, encoder in zip(whole, parts["encoder"], strict=True)]
     return {
         "batches": len(whole),
         "ms": percentiles(whole),
         "ms_without_encoder": percentiles(own),
         "ms_per_question_without_encoder": percentiles([seconds / size for seconds in own]),
+        "stages_ms": {part: percentiles(seconds) for part, seconds in parts.items()},
     }
 
 

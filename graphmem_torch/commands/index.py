@@ -60,5 +60,6 @@ class Index(MemoryCommand):
             )
         else:
             known = f", {added.known:,} were there already" if added.known else ""
-            print(f"{added.new:,} memories added to {self.store} in {seconds:.1f} s{known}")
+            noun = "memory" if added.new == 1 else "memories"
+            print(f"{added.new:,} {noun} added to {self.store} in {seconds:.1f} s{known}")
         return 0

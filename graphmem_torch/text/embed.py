@@ -41,7 +41,9 @@ def load_embedder(spec: Any, device: str = "auto", *, token_dim: int = 128) -> E
                 raise EmbedderError(
                     f'expected "hashing" or "hashing:DIM" with a number above 0, got {spec!r}'
                 )
-            return HashingEmbedder(int(size) if size else 64, min(token_dim, 32))
+            dim = int(size) if size else 64
+            # Half the width: 32 for the quick one of tests, MiniLM's own 128 for "hashing:384".
+            return HashingEmbedder(dim, min(token_dim, dim // 2))
         return SentenceTransformerEmbedder(spec, device=device, token_dim=token_dim)
     if isinstance(spec, Embedder):
         return spec

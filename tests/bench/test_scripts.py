@@ -1,0 +1,41 @@
+"""The benchmark scripts run from start to end on a small input."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+
+def _run(root: Path, out: Path, *arguments: str) -> dict[str, Any]:
+    done = subprocess.run(
+        [sys.executable, "-m", *arguments, "--json", str(out)],
+        cwd=root,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return json.loads(out.read_text())
+
+
+def test_scale(root: Path, tmp_path: Path) -> None:
+    data = tmp_path / "novels.jsonl"
+    texts = [f"The captain of ship {i} sailed to port {i % 7} before the storm." for i in range(90)]
+    rows = [{"book": "b", "chapter": i // 9, "par": i, "text": t} for i, t in enumerate(texts)]
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    options = ["--data", str(data), "--atoms", "60", "--questions", "64", "--device", "cpu"]
+    models = ["--embedder", "hashing", "--concepts", "pattern"]
+    report = _run(root, tmp_path / "out.json", "bench.scale", *options, *models)
+    assert report["atoms"] == 60
+    assert set(report["query"]) == {"1", "64"}
+    assert set(report["index"]["stages_s"]) >= {"encoder", "concepts", "similarity", "store"}
+
+
+def test_kills_lose_nothing(root: Path, tmp_path: Path) -> None:
+    options = ["--rounds", "4", "--atoms", "60"]
+    outcome = _run(root, tmp_path / "out.json", "bench.kills", *options)
+    assert outcome["rounds"] == 4
+    assert outcome["lost"] == outcome["unopened"] == outcome["not_whole"] == 0

@@ -1,0 +1,74 @@
+"""What the tests of the command line share: a small store, and two ways to run a command."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graphmem_torch.cli import main
+
+TURNS = [
+    ("D1:1", "Theo", "s1", "2024-02-04T10:00Z", "Bertrand restores old deck ovens."),
+    ("D1:2", "Nora", "s1", "2024-02-04T10:01Z", "Does he deliver them as well?"),
+    ("D2:1", "Nora", "s2", "2024-03-02T09:00Z", "The conference is in Lisbon."),
+    ("D2:2", "Theo", "s2", "2024-03-02T09:01Z", "Bertrand grew up there."),
+]
+
+
+@pytest.fixture
+def fast() -> list[str]:
+    """Options without a language model: a deterministic encoder and no concept model."""
+    return ["--embedder", "hashing", "--config.link.concepts", "pattern"]
+
+
+@pytest.fixture
+def conversation(tmp_path: Path) -> Path:
+    """A file of four turns in two sessions."""
+    path = tmp_path / "conversation.jsonl"
+    keys = ("id", "speaker", "session", "time", "text")
+    lines = [json.dumps(dict(zip(keys, turn, strict=True))) for turn in TURNS]
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+@pytest.fixture
+def store(
+    tmp_path: Path, conversation: Path, fast: list[str], capsys: pytest.CaptureFixture[str]
+) -> Path:
+    """A store of the conversation."""
+    path = tmp_path / "store"
+    assert main(["index", str(conversation), "--store", str(path), *fast]) == 0
+    capsys.readouterr()
+    return path
+
+
+@pytest.fixture
+def reply(fast: list[str], capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
+    """Runs a command with `--json` and returns what it printed."""
+
+    def run(*arguments: str | Path) -> Any:
+        assert main([*map(str, arguments), *fast, "--json"]) == 0
+        return json.loads(capsys.readouterr().out)
+
+    return run
+
+
+@pytest.fixture
+def fails(fast: list[str], capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """Runs a command that must fail, and returns its one line on standard error."""
+
+    def run(*arguments: str | Path) -> str:
+        # First, so that a test can override them.
+        assert main([str(arguments[0]), *fast, *map(str, arguments[1:])]) == 2
+        out, err = capsys.readouterr()
+        message = err.strip().splitlines()[-1]
+        assert message.startswith("graphmem: error: ")
+        assert "Traceback" not in err
+        assert out == ""
+        return message
+
+    return run

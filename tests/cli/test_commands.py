@@ -1,0 +1,126 @@
+"""What the commands do and print."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graphmem_torch.cli import main
+
+
+def test_index_says_what_was_new_and_a_rerun_adds_nothing(
+    tmp_path: Path, conversation: Path, reply: Callable[..., Any]
+) -> None:
+    arguments = ["index", conversation, "--store", tmp_path / "new"]
+    first = reply(*arguments)
+    again = reply(*arguments)
+    assert (first["new"], first["known"]) == (4, 0)
+    assert (again["new"], again["known"]) == (0, 4)
+
+
+def test_query_prints_hits_with_reasons(
+    store: Path, fast: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["query", "Who restores deck ovens?", "--store", str(store), *fast]) == 0
+    out = capsys.readouterr().out
+    assert "Who restores deck ovens?" in out
+    assert "Theo: Bertrand restores old deck ovens." in out
+    assert "D1:1" in out and "2024-02-04 10:00" in out and "confidence" in out
+
+
+def test_query_as_json_has_the_whole_result(store: Path, reply: Callable[..., Any]) -> None:
+    answer = reply("query", "Who restores deck ovens?", "--store", store, "--k", "2")
+    (result,) = answer["results"]
+    assert result["question"] == "Who restores deck ovens?"
+    assert isinstance(result["known"], bool) and 0 <= result["confidence"] <= 1
+    assert len(result["hits"]) == 2
+    hit = result["hits"][0]
+    assert hit["id"] == "D1:1"
+    assert hit["score"] == pytest.approx(sum(hit["signals"].values()), abs=1e-4)
+
+
+@pytest.mark.parametrize("how", ["arguments", "file", "dash", "pipe"])
+def test_questions_come_from_anywhere(
+    how: str,
+    store: Path,
+    tmp_path: Path,
+    reply: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    questions = ["Who restores ovens?", "Where is the conference?"]
+    text = "\n".join([questions[0], "", questions[1], ""])
+    (tmp_path / "questions.txt").write_text(text)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+    given = {
+        "arguments": questions,
+        "file": ["--questions", str(tmp_path / "questions.txt")],
+        "dash": ["-"],
+        "pipe": [],
+    }[how]
+    answer = reply("query", *given, "--store", store)
+    assert [result["question"] for result in answer["results"]] == questions
+
+
+def test_query_can_be_narrowed(store: Path, reply: Callable[..., Any]) -> None:
+    answer = reply(
+        "query",
+        "Bertrand",
+        "--store",
+        store,
+        "--as-of",
+        "2024-02-28",
+        "--kind",
+        "turn",
+    )
+    assert {hit["id"] for hit in answer["results"][0]["hits"]} == {"D1:1", "D1:2"}
+
+
+def test_context_goes_to_stdout_and_stays_in_budget(
+    store: Path, reply: Callable[..., Any], fast: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["context", "Where did Bertrand grow up?", "--store", store, "--budget", "60"]
+    context = reply(*arguments)
+    assert 0 < context["tokens"] <= context["budget"] == 60
+    assert set(context["sources"]) <= {"D1:1", "D1:2", "D2:1", "D2:2"}
+    assert main([*map(str, arguments), *fast]) == 0
+    out, err = capsys.readouterr()
+    assert out.rstrip("\n") == context["text"].rstrip("\n")
+    assert f"{context['tokens']} of 60 tokens" in err
+
+
+def test_stats_and_check(
+    store: Path, reply: Callable[..., Any], fast: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    stats = reply("stats", "--store", store)
+    assert stats["kinds"]["turn"] == 4
+    assert main(["stats", "--store", str(store), *fast]) == 0
+    assert "turn" in capsys.readouterr().out
+    assert reply("check", "--store", store) == {"ok": True, "problems": []}
+
+
+def test_every_field_of_the_configuration_can_be_overridden(
+    store: Path, reply: Callable[..., Any]
+) -> None:
+    answer = reply("query", "--config.rank.k", "1", "ovens", "--store", store)
+    assert len(answer["results"][0]["hits"]) == 1
+    answer = reply("query", "ovens", "--config.rank.k=2", "--store", store)
+    assert len(answer["results"][0]["hits"]) == 2
+
+
+def test_help_lists_the_configuration(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit:
+        main(["query", "--help-config", "--preset", "synapse"])
+    assert exit.value.code == 0
+    assert "--config.spread.rounds" in capsys.readouterr().out
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit:
+        main(["--version"])
+    assert exit.value.code == 0
+    assert capsys.readouterr().out == "graphmem 0.1.0\n"

@@ -1,0 +1,105 @@
+"""The command line as a process among others: a second writer, Ctrl-C, a closed pipe."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+
+def _graphmem(*arguments: str | Path, **options: Any) -> subprocess.Popen[str]:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "graphmem_torch", *map(str, arguments)]
+    return subprocess.Popen(
+        command,
+        env=environment,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        **options,
+    )
+
+
+def test_second_writer_is_refused_while_readers_are_not(
+    store: Path, conversation: Path, fast: list[str]
+) -> None:
+    from graphmem_torch import Memory
+
+    with Memory.open(store, embedder="hashing"):
+        writer = _graphmem("index", conversation, "--store", store, *fast)
+        _, err = writer.communicate(timeout=120)
+        assert writer.returncode == 2
+        assert err.startswith("graphmem: error: ") and str(os.getpid()) in err
+        reader = _graphmem("query", "Who restores ovens?", "--store", store, *fast, "--json")
+        out, err = reader.communicate(timeout=120)
+        assert reader.returncode == 0, err
+        assert json.loads(out)["results"]
+
+
+def test_ctrl_c_loses_nothing_and_a_rerun_resumes(tmp_path: Path, fast: list[str]) -> None:
+    from graphmem_torch.store import MemoryStore
+
+    lines = 3000
+    path, store = tmp_path / "many.jsonl", tmp_path / "store"
+    with path.open("w") as file:
+        for i in range(lines):
+            file.write(
+                json.dumps({"id": str(i), "text": f"Memory {i} of the {i % 97}th kind."}) + "\n"
+            )
+    command = ["index", path, "--store", store, *fast, "--config.link.batch", "64"]
+    process = _graphmem(*command, "--json")
+
+    def acknowledged() -> int:
+        with MemoryStore.open(store, mode="r") as reader:
+            return sum(kind.isdecimal() for kind in reader.ids())
+
+    deadline = time.monotonic() + 120
+    seen = 0
+    while seen == 0 and time.monotonic() < deadline and process.poll() is None:
+        time.sleep(0.05)
+        if (store / "memory.sqlite").exists():
+            try:
+                seen = acknowledged()
+            except Exception:  # the store is still being made
+                seen = 0
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 130, err
+    assert "interrupted" in err and "safe" in err and "Traceback" not in err
+    assert out == ""
+
+    kept = acknowledged()
+    assert seen <= kept < lines
+    again = _graphmem(*command, "--json")
+    out, err = again.communicate(timeout=300)
+    assert again.returncode == 0, err
+    added = json.loads(out)
+    assert added["known"] == kept and added["new"] == lines - kept
+    assert acknowledged() == lines
+
+
+def test_closed_pipe_is_no_error(store: Path, fast: list[str]) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    command = [
+        sys.executable,
+        "-m",
+        "graphmem_torch",
+        "query",
+        "Who restores ovens?",
+        "--store",
+        str(store),
+        *fast,
+    ]
+    with os.fdopen(writing, "w") as closed:
+        done = subprocess.run(
+            command, env=environment, stdout=closed, stderr=subprocess.PIPE, text=True, timeout=120
+        )
+    assert done.returncode == 128 + signal.SIGPIPE
+    assert "Traceback" not in done.stderr and "Exception ignored" not in done.stderr
