@@ -203,7 +203,7 @@ def _latency(memory: Memory, clock: Stopwatch, asked: Sequence[str], size: int) 
         spent["answer"] = whole[-1] - sum(spent.values())
         for part, seconds in spent.items():
             parts.setdefault(part, []).append(seconds)
-    own = [total - encoder for total, encoder in zip(whole, parts["encoder"], strict=True)]
+    own = [total - encoder for total, encoder in zip(whole, parts.get("encoder", []), strict=True)]
     return {
         "batches": len(whole),
         "ms": percentiles(whole),

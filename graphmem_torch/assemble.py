@@ -22,7 +22,7 @@ from graphmem_torch.text.terms import Vocabulary
 
 __all__ = ["Assembled", "assemble", "load_assembled", "save_assembled"]
 
-_FORMAT = 1  # of what the snapshot holds
+_FORMAT = 2  # of what the snapshot holds
 _WORD = re.compile(r"\w+")
 
 

@@ -36,7 +36,7 @@ _ACTIVATED = 32  # atoms that only activation brought, added to the candidates o
 
 
 class Retrieval(NamedTuple):
-    """What `MemoryIndex.forward` returns, best first.
+    """What `MemoryIndex.forward` returns, best first; k is at most the number of candidates.
 
     Attributes:
         rows: [B, k] int64 atom rows, -1 where there were fewer than k.
@@ -101,7 +101,7 @@ class IndexInput:
 class MemoryIndex(nn.Module):
     """Embeddings, graph, lexical matrix and attributes as buffers; the signal weights as the parameter.
 
-    Build one with `build`, or from the `state_dict` of another with `from_state`. `.to(device)` moves it,
+    Build one with `build`, or from the `state_dict` of another with the constructor. `.to(device)` moves it,
     `.half()` halves its floating-point buffers (arithmetic stays float32).
     """
 
@@ -141,7 +141,8 @@ class MemoryIndex(nn.Module):
             "speaker": data.speaker.to(torch.int32),
             "named": torch.zeros(data.num_speakers, dtype=torch.uint8),
             "session": session.to(torch.int32),
-            "seconds": data.time.nan_to_num(nan=float(_NO_TIME)).to(torch.int64),
+            # As integers of the same bits: `.half()` must not round seconds since the epoch.
+            "time_bits": data.time.to(torch.float64).contiguous().view(torch.int64),
             "month": month,
             "day": day,
             "log_words": data.log_words,
@@ -178,6 +179,11 @@ class MemoryIndex(nn.Module):
     def num_speakers(self) -> int:
         """S."""
         return int(self.named.shape[0])
+
+    @property
+    def time(self) -> Tensor:  # [A] float64
+        """Seconds since the epoch, UTC; NaN where unknown."""
+        return self.time_bits.view(torch.float64)
 
     @property
     def bm25(self) -> BM25:
@@ -359,16 +365,37 @@ class MemoryIndex(nn.Module):
             )
         if not bool(torch.isfinite(query.embedding).all()):
             raise InputError("query_embeddings must be finite, got NaN or infinity; check the embedder")
-        if query.allowed is not None and query.allowed.shape[1] != self.num_atoms:
-            raise InputError(
-                f"allowed must be [B, {self.num_atoms}], one flag an atom, got {list(query.allowed.shape)}"
+        if query.tokens is not None and not bool(torch.isfinite(query.tokens).all()):
+            raise InputError("query_tokens must be finite, got NaN or infinity; check the embedder")
+        b = len(query)
+        expected = {
+            "query_terms": (query.terms, (b, None)),
+            "query_tokens": (query.tokens, (b, None, None)),
+            "query_pieces": (query.pieces, (b, None)),
+            "speakers": (query.speakers, (b, self.num_speakers)),
+            "months": (query.months, (b, 12)),
+            "days": (query.days, (b, 31)),
+            "asks_when": (query.asks_when, (b,)),
+            "allowed": (query.allowed, (b, self.num_atoms)),
+        }
+        for name, (tensor, shape) in expected.items():
+            if tensor is None:
+                continue
+            got = tuple(tensor.shape)
+            fits = len(got) == len(shape) and all(
+                n in (None, m) for n, m in zip(shape, got, strict=True)
             )
+            if not fits and not (name == "allowed" and got == (1, self.num_atoms)):
+                wanted = ", ".join("?" if n is None else str(n) for n in shape)
+                raise InputError(
+                    f"{name} must be [{wanted}], got {list(got)}; give one row a question, made "
+                    "for this index"
+                )
 
 
 _BM25 = ("indptr", "docs", "scores", "idf")
 _GRAPH = ("indptr", "source", "target", "weight", "type", "out_indptr", "out_edge")
 _OPTIONAL = ("tokens", "token_offsets", "piece_df")
-_NO_TIME = -(1 << 62)
 
 
 def _prefixed(prefix: str, bm25: BM25) -> dict[str, Tensor]:

@@ -21,6 +21,7 @@ from graphmem_torch.ops import knn_graph, topk_cosine
 
 __all__ = ["GrowingRows", "Linked", "Linker", "concept_id"]
 
+_PAIRS = 1 << 24  # cosines of concept names at once: 64 MB
 _WINDOW_DECAY = 0.9  # a mention ties its own turn strongest, so that the cap keeps that edge
 
 
@@ -120,7 +121,7 @@ class Linker:
         kept: list[int] = []
         for row, (node, atom) in enumerate(atoms):
             if atom.kind == CONCEPT:
-                self._remember_concept(atom.text, node, embeddings[row : row + 1])
+                self._remember_concept(atom.text, node, embeddings[row : row + 1], _Columns())
             else:
                 kept.append(row)
                 self._remember(atom, node)
@@ -143,7 +144,7 @@ class Linker:
         self._rows.append(embeddings)
         blocks = [self._similar(start)]
         names = self._extract([atom.text for atom in atoms]) if self._extract else []
-        concepts, vectors = self._new_concepts(names, first + len(atoms))
+        concepts, vectors = self._new_concepts(names, first + len(atoms), columns)
         self._tie_concepts(names, windows, columns)
         blocks.append(
             EdgeBlock.of(columns.source, columns.target, columns.type, columns.weight)
@@ -194,7 +195,9 @@ class Linker:
             cosine[row, place],
         )
 
-    def _new_concepts(self, names: Sequence[Sequence[str]], first: int) -> tuple[list[Atom], Tensor]:
+    def _new_concepts(
+        self, names: Sequence[Sequence[str]], first: int, columns: _Columns
+    ) -> tuple[list[Atom], Tensor]:
         """Nodes for names that are new and not near a known one (cosine below `concept_dedup`)."""
         fresh = list(dict.fromkeys(n for found in names for n in found if n not in self._names))
         if not fresh:
@@ -205,7 +208,9 @@ class Linker:
         kept: list[int] = []
         for place, (name, known) in enumerate(zip(fresh, alias.tolist(), strict=True)):
             if known < 0:
-                self._remember_concept(name, first + len(atoms), vectors[place : place + 1])
+                self._remember_concept(
+                    name, first + len(atoms), vectors[place : place + 1], columns
+                )
                 atoms.append(Atom(id=concept_id(name), text=name, kind=CONCEPT))
                 kept.append(place)
         for name, known in zip(fresh, alias.tolist(), strict=True):
@@ -217,20 +222,30 @@ class Linker:
     def _aliases(self, vectors: Tensor) -> Tensor:  # [n, d] -> [n] int64
         """The known concept each new one is the same as, or (number of known ones + place of an earlier new one); -1.
 
-        Among the new ones a chain of near-equal names is one concept, the first of them.
+        As if they came one by one: a name is compared with those that became concepts, not with
+        other names of them.
         """
-        threshold, known = self._config.concept_dedup, len(self._concept_rows)
-        alias = torch.full((len(vectors),), -1, dtype=torch.int64)
+        threshold, known, count = self._config.concept_dedup, len(self._concept_rows), len(vectors)
+        best, alias = torch.full((count,), -torch.inf), torch.full((count,), -1, dtype=torch.int64)
         if known:
             value, index = topk_cosine(vectors, self._concept_rows.view, 1)
-            alias = torch.where(value[:, 0] >= threshold, index[:, 0], alias)
-        neighbour, cosine = knn_graph(vectors, 1, earlier=True)
-        first = torch.where(cosine[:, 0] >= threshold, neighbour[:, 0], torch.arange(len(vectors)))
-        while not torch.equal(first, first[first]):  # follow each chain to its first name
-            first = first[first]
-        own = first == torch.arange(len(vectors))
-        by_chain = torch.where(alias[first] >= 0, alias[first], known + first)
-        return torch.where((alias < 0) & ~own, by_chain, alias)
+            near = value[:, 0] >= threshold
+            best, alias = best.where(~near, value[:, 0]), alias.where(~near, index[:, 0])
+        later, earlier, cosine = _near_pairs(vectors, threshold)
+        own = alias < 0
+        while True:  # after each turn one more name of every chain is settled
+            taken = torch.zeros(count, dtype=torch.bool)
+            taken[later[own[earlier]]] = True
+            settled = (alias < 0) & ~taken
+            if torch.equal(settled, own):
+                break
+            own = settled
+        later, earlier, cosine = (column[own[earlier]] for column in (later, earlier, cosine))
+        top = best.scatter_reduce(0, later, cosine, "amax")
+        closest = (cosine == top[later]) & (cosine > best[later])
+        place = torch.full((count,), count, dtype=torch.int64)
+        place = place.scatter_reduce(0, later[closest], earlier[closest], "amin")
+        return torch.where(own, -1, torch.where(place < count, known + place, alias))
 
     def _tie_concepts(
         self,
@@ -263,9 +278,27 @@ class Linker:
                     self._concept_nodes[a], self._concept_nodes[b], EdgeType.ASSOCIATION, value
                 )
 
-    def _remember_concept(self, name: str, node: int, vector: Tensor) -> None:
+    def _remember_concept(
+        self, name: str, node: int, vector: Tensor, columns: _Columns
+    ) -> None:
         self._names[name] = len(self._concept_nodes)
         self._concept_nodes.append(node)
         self._concept_rows.append(vector)
         self._node_of[concept_id(name)] = node
+        for source, link in self._pending.pop(concept_id(name), ()):
+            columns.add(source, node, link.type, link.strength)
 
+
+def _near_pairs(vectors: Tensor, threshold: float) -> tuple[Tensor, Tensor, Tensor]:
+    """All pairs of rows of a cosine from `threshold` on: (later row, earlier row, cosine)."""
+    height = max(1, _PAIRS // max(1, len(vectors)))
+    parts = []
+    for start in range(0, len(vectors), height):
+        tile = vectors[start : start + height]
+        cosine = tile @ vectors[: start + len(tile)].T
+        later, earlier = (cosine >= threshold).nonzero(as_tuple=True)
+        keep = earlier < later + start
+        later, earlier = later[keep], earlier[keep]
+        parts.append((later + start, earlier, cosine[later, earlier]))
+    later, earlier, cosine = (torch.cat(column) for column in zip(*parts, strict=True))
+    return later, earlier, cosine

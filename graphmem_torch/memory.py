@@ -14,13 +14,13 @@ import torch
 from torch import Tensor
 
 from graphmem_torch.assemble import Assembled, assemble, load_assembled, save_assembled
-from graphmem_torch.atoms import Atom, EdgeType, text_hash
+from graphmem_torch.atoms import CONCEPT, Atom, EdgeType, Link, text_hash
 from graphmem_torch.config import Config, load_config
 from graphmem_torch.context import render, render_entry, select_by_density
 from graphmem_torch.context.render import SEPARATOR
 from graphmem_torch.errors import EmbedderError, InputError
 from graphmem_torch.index import MemoryIndex, Retrieval
-from graphmem_torch.link import Linker
+from graphmem_torch.link import Linker, concept_id
 from graphmem_torch.rank.fit import fit_listwise
 from graphmem_torch.rank.query import QueryBatch
 from graphmem_torch.results import Context, Hit, PathStep, Result
@@ -184,7 +184,7 @@ class Memory:
             return []
         if current.index.num_atoms == 0:
             return [Result(question, (), 0.0, False) for question in asked]
-        query = self.query(asked)
+        query = self._query(current, asked)
         allowed = self._allowed(current, kinds, between, as_of)
         with torch.inference_mode():
             found = current.index(**_forward_arguments(query, allowed), k=k, paths=True)
@@ -260,7 +260,10 @@ class Memory:
 
     def query(self, questions: Sequence[str]) -> QueryBatch:
         """Questions as the tensors that the index reads, on its device."""
-        current = self._current()
+        return self._query(self._current(), questions)
+
+    def _query(self, current: Assembled, questions: Sequence[str]) -> QueryBatch:
+        """The same for an index that is at hand: a reader's store may have gone on since."""
         encoded = encode_checked(self.embedder, list(questions))
         tokens, pieces = _padded_tokens(encoded)
         months, days = named_dates(questions)
@@ -372,13 +375,18 @@ class Memory:
         digests = {i: digest for i, (_, digest) in self.store.known([a.id for a in atoms]).items()}
         fresh = []
         for atom in atoms:
+            if atom.kind == CONCEPT or atom.id.startswith(concept_id("")):
+                raise InputError(
+                    f"atom {atom.id!r}: the kind {CONCEPT!r} and ids that begin with "
+                    f"{concept_id('')!r} belong to the concepts that linking makes; choose others"
+                )
             if not atom.text.strip():
                 raise InputError(f"atom {atom.id!r}: expected text, got none")
-            kept = digests.get(atom.id)
+            digest, kept = _digest(atom), digests.get(atom.id)
             if kept is None:
-                digests[atom.id] = atom.digest
+                digests[atom.id] = digest
                 fresh.append(atom)
-            elif kept != atom.digest:
+            elif kept != digest:
                 raise InputError(
                     f"atom {atom.id!r} is stored already with other content; give the new one an id of its own"
                 )
@@ -444,14 +452,13 @@ class Memory:
                     f"unknown kind {unknown[0]!r}; the store has {', '.join(sorted(current.kinds))}"
                 )
             allowed &= torch.isin(index.kind.long(), torch.tensor(codes, device=index.kind.device))
-        known = index.month >= 0
         if between is not None:
             start, end = between
             if start > end:
                 raise InputError(f"between: expected a start before the end, got {start} and {end}")
-            allowed &= known & (index.seconds >= start) & (index.seconds <= end)
+            allowed &= (index.time >= start) & (index.time <= end)  # an unknown time is NaN
         if as_of is not None:
-            allowed &= known & (index.seconds <= as_of)
+            allowed &= index.time <= as_of
         return allowed[None]
 
     def _results(
@@ -557,7 +564,7 @@ def _fit_batches(
 
 def _as_atom(value: Atom | str | Mapping[str, Any]) -> Atom:
     if isinstance(value, Atom):
-        return value
+        return _checked_atom(value)
     if isinstance(value, str):
         return Atom(id=f"text:{text_hash(value)[:16]}", text=value)
     unknown = set(value) - {f.name for f in fields(Atom)}
@@ -567,7 +574,30 @@ def _as_atom(value: Atom | str | Mapping[str, Any]) -> Atom:
         )
     if "text" not in value:
         raise InputError(f"expected an atom with a text, got {dict(value)!r}")
-    return Atom(**{"id": f"text:{text_hash(str(value['text']))[:16]}", **value})
+    return _checked_atom(Atom(**{"id": f"text:{text_hash(str(value['text']))[:16]}", **value}))
+
+
+def _checked_atom(atom: Atom) -> Atom:
+    """What is looked at before the store, which checks the rest, sees the atom."""
+    for name in ("id", "text"):
+        if not isinstance(getattr(atom, name), str):
+            raise InputError(
+                f"atom {atom.id!r}: {name}: expected a string, got {getattr(atom, name)!r}"
+            )
+    if not all(isinstance(link, Link) for link in atom.edges):
+        raise InputError(
+            f"atom {atom.id!r}: edges: expected Link(target, type, weight), got {atom.edges!r}"
+        )
+    return atom
+
+
+def _digest(atom: Atom) -> str:
+    try:
+        return atom.digest
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"atom {atom.id!r}: expected what JSON can hold, got another value ({error})"
+        ) from error
 
 
 def _batched(items: Iterator[Any], size: int) -> Iterator[list[Any]]:

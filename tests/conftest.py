@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 # No test may fetch anything; the models come as packages.
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -39,3 +41,95 @@ def root() -> Path:
 def generator() -> torch.Generator:
     """Seeded randomness, new for every test."""
     return torch.Generator().manual_seed(0)
+
+
+def _random_columns(atoms: int = 40, concepts: int = 6, *, seed: int = 0, **change: Any) -> Any:
+    """A memory of random columns: uneven sessions, unknown times, empty atoms."""
+    from graphmem_torch.atoms import EdgeType
+    from graphmem_torch.edges import EdgeBlock
+    from graphmem_torch.index import IndexInput
+
+    g = torch.Generator().manual_seed(seed)
+
+    def integers(high: int, *shape: int) -> torch.Tensor:
+        return torch.randint(0, high, shape, generator=g)
+
+    def offsets(counts: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.pad(counts.cumsum(0), (1, 0))
+
+    def unit(*shape: int) -> torch.Tensor:
+        return torch.nn.functional.normalize(torch.randn(*shape, generator=g), dim=-1)
+
+    session = integers(max(1, atoms // 6), atoms).sort().values
+    session[integers(atoms, 2)] = -1
+    turn = torch.arange(atoms - 1)
+    turn = turn[(session[:-1] == session[1:]) & (session[:-1] >= 0)]
+    nodes = atoms + concepts
+    kinds = [EdgeType.SIMILARITY, EdgeType.ABSTRACTION, EdgeType.ASSOCIATION, EdgeType.CAUSES]
+    kinds += [EdgeType.DERIVED_FROM, EdgeType.CONTRADICTS]
+    drawn = integers(nodes, 2, 4 * nodes)
+    kind = torch.tensor(kinds)[integers(len(kinds), 4 * nodes)]
+    edges = EdgeBlock.of(
+        torch.cat([turn, drawn[0]]),
+        torch.cat([turn + 1, drawn[1]]),
+        torch.cat([torch.full_like(turn, int(EdgeType.TEMPORAL)), kind]),
+        torch.rand(len(turn) + 4 * nodes, generator=g) + 0.05,
+    )
+    words, pieces = integers(9, atoms), integers(6, atoms)
+    time = 1.7e9 + 1e6 * torch.rand(atoms, generator=g, dtype=torch.float64) * 40
+    time[integers(atoms, 3)] = torch.nan
+    values: dict[str, Any] = {
+        "embeddings": unit(atoms, 16),
+        "terms": integers(30, int(words.sum())),
+        "term_offsets": offsets(words),
+        "vocab_size": 30,
+        "kind": integers(3, atoms),
+        "speaker": integers(4, atoms) - 1,
+        "num_speakers": 3,
+        "session": session,
+        "time": time,
+        "log_words": torch.log1p(words.float()),
+        "is_question": integers(3, atoms) == 0,
+        "tells_time": integers(2, atoms) == 0,
+        "edges": edges,
+        "num_nodes": nodes,
+        "tokens": (unit(int(pieces.sum()), 8) * 127).round().to(torch.int8),
+        "pieces": integers(40, int(pieces.sum())).to(torch.int32),
+        "token_offsets": offsets(pieces),
+        "num_pieces": 40,
+    }
+    return IndexInput(**{**values, **change})
+
+
+def _random_questions(count: int = 5, *, seed: int = 1) -> dict[str, torch.Tensor]:
+    """Arguments of `MemoryIndex.forward` that fit `random_columns`, with padding."""
+    g = torch.Generator().manual_seed(seed)
+
+    def integers(low: int, high: int, *shape: int) -> torch.Tensor:
+        return torch.randint(low, high, shape, generator=g)
+
+    def unit(*shape: int) -> torch.Tensor:
+        return torch.nn.functional.normalize(torch.randn(*shape, generator=g), dim=-1)
+
+    return {
+        "query_embeddings": unit(count, 16),
+        "query_terms": integers(-1, 30, count, 4),
+        "query_tokens": unit(count, 5, 8),
+        "query_pieces": integers(-1, 40, count, 5),
+        "speakers": integers(0, 2, count, 3).bool(),
+        "months": integers(0, 3, count, 12) == 0,
+        "days": integers(0, 8, count, 31) == 0,
+        "asks_when": integers(0, 2, count).bool(),
+    }
+
+
+@pytest.fixture
+def random_columns() -> Callable[..., Any]:
+    """`random_columns(atoms, concepts, seed=, **columns)`: an `IndexInput`."""
+    return _random_columns
+
+
+@pytest.fixture
+def random_questions() -> Callable[..., dict[str, torch.Tensor]]:
+    """`random_questions(count, seed=)`: keyword arguments of `MemoryIndex.forward`."""
+    return _random_questions

@@ -166,6 +166,8 @@ class Scope:
     def _segment(self) -> Tensor:  # [1 or B, C]
         """The session of each candidate, numbered densely from 0 in each row."""
         sessions = self.pick(self.index.session.long())
+        if self.rows is not None:  # padding is no member of the first atom's session
+            sessions = sessions.masked_fill(self.rows < 0, -1)
         ordered, order = sessions.sort(dim=1)
         fresh = torch.nn.functional.pad((ordered[:, 1:] != ordered[:, :-1]).long(), (1, 0))
         return torch.empty_like(order).scatter(1, order, fresh.cumsum(1))

@@ -23,7 +23,9 @@ def _run(root: Path, out: Path, *arguments: str) -> dict[str, Any]:
 
 def test_scale(root: Path, tmp_path: Path) -> None:
     data = tmp_path / "novels.jsonl"
-    texts = [f"The captain of ship {i} sailed to port {i % 7} before the storm." for i in range(90)]
+    texts = [
+        f"The captain of ship {i} sailed to port {i % 7} before the storm." for i in range(200)
+    ]
     rows = [{"book": "b", "chapter": i // 9, "par": i, "text": t} for i, t in enumerate(texts)]
     data.write_text("".join(json.dumps(row) + "\n" for row in rows))
     options = ["--data", str(data), "--atoms", "60", "--questions", "64", "--device", "cpu"]
