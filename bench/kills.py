@@ -92,7 +92,9 @@ def run(options: Kills) -> Outcome:
     try:
         spans = [_span(context, options, folder / f"span{kind}", kind) for kind in range(2)]
         acknowledged: set[str] = set()
-        for number in range(options.rounds):
+        # A writer may finish first; only kills count, within reason.
+        while outcome.killed < options.rounds and outcome.rounds < 3 * options.rounds:
+            number = outcome.rounds
             store = folder / f"store{number // options.fresh}"
             if number % options.fresh == 0:
                 acknowledged = set()
@@ -108,7 +110,7 @@ def run(options: Kills) -> Outcome:
             outcome.acknowledged += len(new)
             _inspect(options, store, acknowledged, outcome, number)
             outcome.rounds += 1
-            print(f"\r{outcome.rounds} rounds, {outcome.lost} lost", end="", file=sys.stderr)
+            print(f"\r{outcome.killed} kills, {outcome.lost} lost", end="", file=sys.stderr)
     finally:
         print(file=sys.stderr)
         shutil.rmtree(folder, ignore_errors=True)

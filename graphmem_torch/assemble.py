@@ -7,7 +7,6 @@ import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,6 +16,7 @@ from graphmem_torch.config import Config, config_to_dict
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.index import IndexInput, MemoryIndex
 from graphmem_torch.store import MemoryStore
+from graphmem_torch.store.rows import pick_tokens
 from graphmem_torch.text.question import is_question, tells_time
 from graphmem_torch.text.terms import Vocabulary
 
@@ -72,7 +72,7 @@ def assemble(store: MemoryStore, config: Config, num_pieces: int) -> Assembled:
     terms, offsets = vocabulary.encode(bodies)
     tokens = pieces = token_offsets = None
     if packed is not None:
-        tokens, pieces, token_offsets = _first_atoms(packed, atoms)
+        tokens, pieces, token_offsets = pick_tokens(packed, atoms)
     data = IndexInput(
         embeddings=embeddings[atoms],
         terms=terms,
@@ -146,18 +146,6 @@ def _signature(config: Config) -> str:
 
 def _flags(values: Iterable[bool]) -> Tensor:
     return torch.tensor(list(values), dtype=torch.bool)
-
-
-def _first_atoms(packed: Any, atoms: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Token vectors of the atoms alone; concepts have none, so only the offsets change."""
-    counts = packed.offsets.diff()[atoms]
-    offsets = torch.nn.functional.pad(counts.cumsum(0), (1, 0))
-    if int(offsets[-1]) == packed.tokens.shape[0]:
-        return packed.tokens, packed.pieces, offsets
-    start = packed.offsets[:-1][atoms]
-    owner = torch.repeat_interleave(counts)
-    rows = (start - offsets[:-1])[owner] + torch.arange(int(offsets[-1]))
-    return packed.tokens[rows], packed.pieces[rows], offsets
 
 
 def _to_rows(edges: EdgeBlock, node: Tensor) -> EdgeBlock:  # node [N]: number of every row

@@ -42,8 +42,10 @@ class EmbedderConfig:
     """Which encoder turns text into vectors.
 
     Attributes:
-        name: A SentenceTransformer name or path, or `hashing[:dim]` for the deterministic test embedder.
-        token_dim: Dimensions a token vector is projected to; 0 keeps no token vectors (no interaction signal).
+        name: A SentenceTransformer name or path, or `hashing[:dim]` for the deterministic test
+            embedder.
+        token_dim: Dimensions a token vector is projected to; 0 keeps no token vectors (no
+            interaction signal).
         max_tokens: Encoder pieces per chunk of a document.
     """
 
@@ -78,8 +80,8 @@ class AnchorConfig:
     """Where activation starts.
 
     Attributes:
-        source: `fused`: the best by the weighted strong signals, at exp(F - max F); `dual`: the union of the best
-            by BM25 and by cosine, each at its cosine (SYNAPSE).
+        source: `fused`: the best by the weighted strong signals, at exp(F - max F); `dual`: the
+            union of the best by BM25 and by cosine, each at its cosine (SYNAPSE).
         k: Anchors a question (for `dual`, of each trigger).
     """
 
@@ -96,7 +98,8 @@ class SpreadConfig:
         retention: Share of its activation a node keeps each round, 1 - delta.
         spread: S.
         reduce: How incoming activation adds up.
-        fan: What a source's outgoing activation is divided by: its out-degree, the root of it, or nothing.
+        fan: What a source's outgoing activation is divided by: its out-degree, the root of it, or
+            nothing.
         inhibition, top: beta and M of lateral inhibition; 0 switches it off.
         firing, gain, threshold: Sigmoid firing with gamma and theta, or `linear`.
         temporal_decay: rho, per hour, in the weight exp(-rho dt) of a temporal edge.
@@ -145,7 +148,8 @@ class GateConfig:
     """When the memory says that it has no record.
 
     Attributes:
-        weights: Weight of each gate statistic by name (`rank/gate.py`); `activation` alone is SYNAPSE's gate.
+        weights: Weight of each gate statistic by name (`rank/gate.py`); `activation` alone is
+            SYNAPSE's gate.
         bias: Added to the weighted sum.
         link: `sigmoid` maps the sum to a confidence; `identity` takes it as it is.
         threshold: The gate closes below this confidence.
@@ -197,9 +201,7 @@ def preset_path(name: str) -> Path:
     return _configs_folder() / f"{name}.yaml"
 
 
-def load_config(
-    preset: str = "default", overrides: Mapping[str, Any] | None = None
-) -> Config:
+def load_config(preset: str = "default", overrides: Mapping[str, Any] | None = None) -> Config:
     """Reads a preset.
 
     Args:
@@ -250,7 +252,7 @@ def _assign(data: dict[str, Any], path: list[str], value: Any) -> None:
 
 
 def _build(cls: type[T], data: Mapping[str, Any], where: str) -> T:
-    hints = _type_hints(cls)
+    hints = _type_hints(cls)  # type: ignore[arg-type]
     known = {f.name for f in fields(cls)}  # type: ignore[arg-type]
     values: dict[str, Any] = {}
     for key, value in data.items():
@@ -258,7 +260,9 @@ def _build(cls: type[T], data: Mapping[str, Any], where: str) -> T:
         if key not in known:
             hint = difflib.get_close_matches(str(key), known, n=1)
             meant = f"; did you mean {where}{hint[0]}?" if hint else ""
-            raise ConfigError(f"unknown setting {name!r}{meant} (known: {', '.join(sorted(known))})")
+            raise ConfigError(
+                f"unknown setting {name!r}{meant} (known: {', '.join(sorted(known))})"
+            )
         values[key] = _convert(hints[key], value, name)
     return cls(**values)
 

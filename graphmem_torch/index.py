@@ -21,7 +21,7 @@ from graphmem_torch.graph import Graph
 from graphmem_torch.ops import pagerank, spread_activation
 from graphmem_torch.rank.anchors import anchor_activation
 from graphmem_torch.rank.bm25 import BM25
-from graphmem_torch.rank.candidates import merge_rows, strong_candidates
+from graphmem_torch.rank.candidates import strong_candidates
 from graphmem_torch.rank.conduction import conducting_graph
 from graphmem_torch.rank.gate import confidence, gate_statistics
 from graphmem_torch.rank.paths import strongest_paths
@@ -45,8 +45,8 @@ class Retrieval(NamedTuple):
         confidence: [B] float32 in [0, 1].
         anchors: [B, K] int64 rows where activation started, -1 = none.
         anchor_activation: [B, K] float32.
-        paths: [B, k, T] int64, the edges of `MemoryIndex.graph` that brought most activation to each row, from the
-            anchor on, -1 = none; T = 0 unless paths were asked for.
+        paths: [B, k, T] int64, the edges of `MemoryIndex.graph` that brought most activation to
+            each row, from the anchor on, -1 = none; T = 0 unless paths were asked for.
     """
 
     rows: Tensor
@@ -99,11 +99,35 @@ class IndexInput:
 
 
 class MemoryIndex(nn.Module):
-    """Embeddings, graph, lexical matrix and attributes as buffers; the signal weights as the parameter.
+    """Embeddings, graph, lexical matrix and attributes as buffers; the signal weights as the
+    parameter.
 
-    Build one with `build`, or from the `state_dict` of another with the constructor. `.to(device)` moves it,
-    `.half()` halves its floating-point buffers (arithmetic stays float32).
+    Build one with `build`, or from the `state_dict` of another with the constructor. `.to(device)`
+    moves it, `.half()` halves its floating-point buffers (arithmetic stays float32).
     """
+
+    embeddings: Tensor
+    kind: Tensor
+    speaker: Tensor
+    named: Tensor
+    session: Tensor
+    time_bits: Tensor
+    month: Tensor
+    day: Tensor
+    log_words: Tensor
+    is_question: Tensor
+    tells_time: Tensor
+    previous: Tensor
+    next: Tensor
+    derived_source: Tensor
+    derived_target: Tensor
+    pagerank: Tensor
+    session_bm25_count: Tensor
+    graph_indptr: Tensor
+    graph_source: Tensor
+    tokens: Tensor | None
+    token_offsets: Tensor | None
+    piece_df: Tensor | None
 
     def __init__(self, tensors: Mapping[str, Tensor], config: Config) -> None:
         """Takes the tensors that `build` made, as they are."""
@@ -253,9 +277,16 @@ class MemoryIndex(nn.Module):
         if count < 1:
             raise InputError(f"k must be at least 1, got {count}")
         width = 1 if query_tokens is None else max(1, query_tokens.shape[1])
-        size = self.num_atoms * width if self.num_atoms <= self.config.rank.dense_limit else self.num_nodes
+        size = (
+            self.num_atoms * width
+            if self.num_atoms <= self.config.rank.dense_limit
+            else self.num_nodes
+        )
         step = max(1, _TILE // max(1, size))
-        parts = [self._rank(query.rows(slice(i, i + step)), count, paths) for i in range(0, len(query), step)]
+        parts = [
+            self._rank(query.rows(slice(i, i + step)), count, paths)
+            for i in range(0, len(query), step)
+        ]
         if not parts:
             return self._rank(query, count, paths)
         return Retrieval(*(torch.cat(column) for column in zip(*parts, strict=True)))
@@ -284,11 +315,10 @@ class MemoryIndex(nn.Module):
         activation = self.spread(self.seeded(anchors, value))[:, : self.num_atoms]
         scope.activation = everyone.activation = activation
         if scope.rows is not None:
-            reached = activation.masked_fill(~everyone.valid, 0.0)
-            reached = reached.topk(min(_ACTIVATED, self.num_atoms), dim=1)
+            allowed = activation.masked_fill(~everyone.valid, 0.0)
+            reached = allowed.topk(min(_ACTIVATED, self.num_atoms), dim=1)
             extra = torch.where(reached.values > 0, reached.indices, -1)
-            wider = everyone.narrowed(merge_rows(scope.rows, extra))
-            scope = wider
+            scope = scope.extended(extra)
         return scope, anchors, value
 
     def seeded(self, anchors: Tensor, value: Tensor) -> Tensor:  # [B, K], [B, K] -> [B, N]
@@ -364,7 +394,9 @@ class MemoryIndex(nn.Module):
                 "encode questions with the store's embedder"
             )
         if not bool(torch.isfinite(query.embedding).all()):
-            raise InputError("query_embeddings must be finite, got NaN or infinity; check the embedder")
+            raise InputError(
+                "query_embeddings must be finite, got NaN or infinity; check the embedder"
+            )
         if query.tokens is not None and not bool(torch.isfinite(query.tokens).all()):
             raise InputError("query_tokens must be finite, got NaN or infinity; check the embedder")
         b = len(query)
@@ -433,7 +465,9 @@ def _relative_pagerank(graph: Graph, atoms: int) -> Tensor:  # [A]
 
 def _neighbours(edges: EdgeBlock, atoms: int) -> tuple[Tensor, Tensor]:
     """The turn before and after each atom, from the temporal edges; -1 = none."""
-    temporal = (edges.type == int(EdgeType.TEMPORAL)) & (edges.source < atoms) & (edges.target < atoms)
+    temporal = (
+        (edges.type == int(EdgeType.TEMPORAL)) & (edges.source < atoms) & (edges.target < atoms)
+    )
     source, target = edges.source[temporal], edges.target[temporal]
     previous = torch.full((atoms,), -1, dtype=torch.int64)
     following = previous.clone()
@@ -447,7 +481,9 @@ def _month_and_day(time: Tensor) -> tuple[Tensor, Tensor]:
     stamps = time.nan_to_num(nan=0.0).numpy().astype("datetime64[s]")
     months = stamps.astype("datetime64[M]")
     month = torch.from_numpy(months.astype(np.int64) % 12)
-    day = torch.from_numpy((stamps.astype("datetime64[D]") - months.astype("datetime64[D]")).astype(np.int64))
+    day = torch.from_numpy(
+        (stamps.astype("datetime64[D]") - months.astype("datetime64[D]")).astype(np.int64)
+    )
     return (
         torch.where(known, month, -1).to(torch.int8),
         torch.where(known, day, -1).to(torch.int8),

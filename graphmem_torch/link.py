@@ -82,7 +82,8 @@ class _Columns:
 
 
 class Linker:
-    """Makes the edges of new atoms. Holds what it must know of the old: vectors, session ends, concepts.
+    """Makes the edges of new atoms. Holds what it must know of the old: vectors, session ends,
+    concepts.
 
     After an error its state may be ahead of the store: make a new one from the store.
     """
@@ -114,9 +115,7 @@ class Linker:
         self._node_of: dict[str, int] = {}
         self._pending: dict[str, list[tuple[int, Link]]] = {}
 
-    def restore(
-        self, atoms: Iterable[tuple[int, Atom]], embeddings: Tensor
-    ) -> None:
+    def restore(self, atoms: Iterable[tuple[int, Atom]], embeddings: Tensor) -> None:
         """Takes in atoms that are linked already, with the rows of their vectors, in the order of node numbers."""
         kept: list[int] = []
         for row, (node, atom) in enumerate(atoms):
@@ -146,13 +145,12 @@ class Linker:
         names = self._extract([atom.text for atom in atoms]) if self._extract else []
         concepts, vectors = self._new_concepts(names, first + len(atoms), columns)
         self._tie_concepts(names, windows, columns)
-        blocks.append(
-            EdgeBlock.of(columns.source, columns.target, columns.type, columns.weight)
-        )
+        blocks.append(EdgeBlock.of(columns.source, columns.target, columns.type, columns.weight))
         return Linked(concepts, vectors, EdgeBlock.cat(blocks))
 
     def _remember(self, atom: Atom, node: int, columns: _Columns | None = None) -> list[int]:
-        """Puts an atom at the end of its session; returns the turns before it in the window, nearest first.
+        """Puts an atom at the end of its session; returns the turns before it in the window,
+        nearest first.
 
         What is derived from other atoms is no turn of the session.
         """
@@ -185,7 +183,9 @@ class Linker:
         config = self._config
         if config.similarity_k < 1 or start == len(self._rows):
             return EdgeBlock.empty()
-        neighbour, cosine = knn_graph(self._rows.view, config.similarity_k, start=start, earlier=True)
+        neighbour, cosine = knn_graph(
+            self._rows.view, config.similarity_k, start=start, earlier=True
+        )
         row, place = (cosine >= config.similarity_min).nonzero(as_tuple=True)
         nodes = torch.tensor(self._nodes, dtype=torch.int64)
         return EdgeBlock.of(
@@ -220,7 +220,8 @@ class Linker:
         return atoms, vectors[torch.tensor(kept, dtype=torch.int64)]
 
     def _aliases(self, vectors: Tensor) -> Tensor:  # [n, d] -> [n] int64
-        """The known concept each new one is the same as, or (number of known ones + place of an earlier new one); -1.
+        """The known concept each new one is the same as, or (number of known ones + place of an
+        earlier new one); -1.
 
         As if they came one by one: a name is compared with those that became concepts, not with
         other names of them.
@@ -278,9 +279,7 @@ class Linker:
                     self._concept_nodes[a], self._concept_nodes[b], EdgeType.ASSOCIATION, value
                 )
 
-    def _remember_concept(
-        self, name: str, node: int, vector: Tensor, columns: _Columns
-    ) -> None:
+    def _remember_concept(self, name: str, node: int, vector: Tensor, columns: _Columns) -> None:
         self._names[name] = len(self._concept_nodes)
         self._concept_nodes.append(node)
         self._concept_rows.append(vector)

@@ -50,7 +50,8 @@ class Result:
         question: As asked.
         hits: Best first.
         confidence: In [0, 1]: how sure the gate is that the memory holds an answer.
-        known: False where the gate closes: the memory has no record of it. Hits are listed all the same.
+        known: False where the gate closes: the memory has no record of it. Hits are listed all the
+            same.
     """
 
     question: str

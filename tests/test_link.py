@@ -1,10 +1,11 @@
-"""The edges that linking makes, against loops over all pairs; and that they do not depend on batches."""
+"""The edges that linking makes, against loops over all pairs; batches make no difference."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
 from collections.abc import Sequence
+from itertools import pairwise
 
 import pytest
 import torch
@@ -113,14 +114,14 @@ def test_batches_do_not_matter(seed: int, restore: bool) -> None:
 def test_temporal_edges_join_following_turns_of_one_session() -> None:
     atoms, vectors = memory_of(40, 5)
     edges, _ = linked(atoms, vectors, [13, 27], LinkConfig(similarity_k=0))
-    expected = set()
+    expected: set[tuple[str, str]] = set()
     for session in ("s", "t"):
         turns = [
             a.id
             for a in atoms
             if a.session == session and all(e.type != EdgeType.DERIVED_FROM for e in a.edges)
         ]
-        expected |= {pair: 1.0 for pair in zip(turns, turns[1:], strict=False)}.keys()
+        expected |= set(pairwise(turns))
     assert of_type(edges, EdgeType.TEMPORAL).keys() == expected
     assert set(of_type(edges, EdgeType.TEMPORAL).values()) == {1.0}
 

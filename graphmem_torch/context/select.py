@@ -17,8 +17,9 @@ def select_by_density(
 ) -> Tensor:  # [n] bool
     """Takes items by falling value / cost as long as they fit; never above the budget.
 
-    The better of that and the single most valuable item that fits, which is at least half of the optimum (Dantzig
-    1957). Items that do not fit are passed over; later, smaller ones may still be taken.
+    The better of that and the single most valuable item that fits, which is at least half of the
+    optimum (Dantzig 1957). Items that do not fit are passed over; later, smaller ones may still be
+    taken.
 
     Raises:
         InputError: A negative budget, value or cost.
@@ -30,7 +31,9 @@ def select_by_density(
             f"expected one cost for each value, got {list(values.shape)} values and {list(costs.shape)} costs"
         )
     if bool((values < 0).any()) or bool((costs <= 0).any()):
-        raise InputError("values must be at least 0 and costs above 0; drop items that cost nothing")
+        raise InputError(
+            "values must be at least 0 and costs above 0; drop items that cost nothing"
+        )
     order = torch.sort(values / costs, descending=True, stable=True).indices
     chosen = torch.zeros(len(values), dtype=torch.bool)
     left = budget

@@ -18,9 +18,9 @@ def anchor_activation(
 ) -> tuple[Tensor, Tensor]:  # [B, K] int64 rows (-1 = none), [B, K] activation
     """The anchors of each question.
 
-    `fused`: the k best by the strong signals, each at exp(F - max F) (`mathematics.md` 8.4). `dual`: the k best by
-    BM25 and the k best by cosine, each at max(cosine, 0) (SYNAPSE, `mathematics.md` 4); an atom that no question
-    term touches is no lexical anchor.
+    `fused`: the k best by the strong signals, each at exp(F - max F) (`mathematics.md` 8.4).
+    `dual`: the k best by BM25 and the k best by cosine, each at max(cosine, 0) (SYNAPSE,
+    `mathematics.md` 4); an atom that no question term touches is no lexical anchor.
     """
     if config.source == "fused":
         values, place = _best(strong, scope, config.k)

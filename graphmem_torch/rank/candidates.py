@@ -16,7 +16,8 @@ _REACH = 2  # turns on both sides
 def strong_candidates(scope: Scope, count: int) -> Tensor:  # [B, C] int64, ascending, -1 first
     """The `count` best by cosine, the `count` best by BM25, and the turns beside the best of both.
 
-    The neighbours are there for the signals that look at windows: what one turn asks, the next one answers.
+    The neighbours are there for the signals that look at windows: what one turn asks, the next one
+    answers.
     """
     best = []
     for name in ("semantic", "lexical"):

@@ -22,8 +22,9 @@ def conducting_graph(
 ) -> Graph:
     """Gains by type and direction, the decay of temporal edges, then the strongest of each node.
 
-    w = gain * |weight|, times exp(-rho |dt|) with dt in hours for temporal edges (`mathematics.md` 4). Contradictions
-    conduct nothing unless a preset gives them a gain. Edges of gain 0 are left out.
+    w = gain * |weight|, times exp(-rho |dt|) with dt in hours for temporal edges (`mathematics.md`
+    4). Contradictions conduct nothing unless a preset gives them a gain. Edges of gain 0 are left
+    out.
     """
     gains = _per_type(config.edges)
     reverse = _per_type(config.reverse)

@@ -18,11 +18,12 @@ def fit_listwise(
     penalty: float = 1e-2,
     steps: int = 60,
 ) -> Tensor:  # [F]
-    """Weights that make the evidence likely among the candidates: the listwise softmax loss (`mathematics.md` 8.2).
+    """Weights that make the evidence likely among the candidates: the listwise softmax loss
+    (`mathematics.md` 8.2).
 
-    Mean over questions of -sum_i g_i log softmax(X w)_i, with g uniform over the evidence, plus penalty * |w|² on
-    signals of unit variance; convex, solved by L-BFGS. Questions without evidence among their candidates are left out.
-    Candidates of padding carry -inf in every signal.
+    Mean over questions of -sum_i g_i log softmax(X w)_i, with g uniform over the evidence, plus
+    penalty * |w|² on signals of unit variance; convex, solved by L-BFGS. Questions without evidence
+    among their candidates are left out. Candidates of padding carry -inf in every signal.
 
     Raises:
         InputError: No question has evidence.
@@ -30,12 +31,16 @@ def fit_listwise(
     kept = [(x[g.any(1)], g[g.any(1)]) for x, g in batches]
     kept = [(x, g) for x, g in kept if len(x)]
     if not kept:
-        raise InputError("expected questions whose evidence is in the store, got none; check the evidence ids")
+        raise InputError(
+            "expected questions whose evidence is in the store, got none; check the evidence ids"
+        )
     sample = torch.cat([x.flatten(0, 1) for x, _ in kept])
     sample = sample[torch.isfinite(sample).all(1)]
     scale = sample.std(0)
     scale = torch.where(scale > 1e-6, scale, torch.inf)  # a constant signal gets weight 0
-    inputs = [(torch.isfinite(x).all(2), x.nan_to_num(neginf=0.0) / scale, g.float()) for x, g in kept]
+    inputs = [
+        (torch.isfinite(x).all(2), x.nan_to_num(neginf=0.0) / scale, g.float()) for x, g in kept
+    ]
     inputs = [(known, x, g / g.sum(1, keepdim=True)) for known, x, g in inputs]
     count = sum(len(g) for _, _, g in inputs)
     weights = torch.zeros(sample.shape[1], requires_grad=True)
@@ -62,13 +67,16 @@ def fit_gate(
     penalty: float = 1e-2,
     steps: int = 60,
 ) -> tuple[Tensor, float]:  # [G] weights, bias
-    """Logistic regression of answerable against unanswerable questions, both classes weighing the same.
+    """Logistic regression of answerable against unanswerable questions, both classes weighing the
+    same.
 
     Raises:
         InputError: One of the classes is empty.
     """
     if answerable.all() or not answerable.any():
-        raise InputError("expected both answerable and unanswerable questions to fit the gate, got one kind")
+        raise InputError(
+            "expected both answerable and unanswerable questions to fit the gate, got one kind"
+        )
     mean, scale = statistics.mean(0), statistics.std(0).clamp(min=1e-6)
     x, y = (statistics - mean) / scale, answerable.float()
     balance = torch.where(answerable, 0.5 / y.sum(), 0.5 / (1 - y).sum())

@@ -74,9 +74,11 @@ def confidence(statistics: Tensor, config: GateConfig) -> Tensor:  # [B, G] -> [
 
 
 def conformal_threshold(confidences: Tensor, rate: float) -> float:
-    """The threshold that refuses at most `rate` of exchangeable answerable questions (`mathematics.md` 7).
+    """The threshold that refuses at most `rate` of exchangeable answerable questions
+    (`mathematics.md` 7).
 
-    The floor(rate * (n + 1))-th smallest of n held-out confidences; minus infinity where n is too small to promise.
+    The floor(rate * (n + 1))-th smallest of n held-out confidences; minus infinity where n is too
+    small to promise.
 
     Raises:
         InputError: A rate outside [0, 1), or no confidences.
@@ -85,5 +87,6 @@ def conformal_threshold(confidences: Tensor, rate: float) -> float:
         raise InputError(
             f"expected a rate in [0, 1) and at least one confidence, got {rate} and {confidences.numel()}"
         )
-    rank = math.floor(rate * (confidences.numel() + 1))
+    # 0.57 * 100 is 56.99...: the product of a decimal rate must not lose a whole rank.
+    rank = math.floor(rate * (confidences.numel() + 1) + 1e-9)
     return -math.inf if rank == 0 else float(confidences.sort().values[rank - 1])

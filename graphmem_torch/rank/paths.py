@@ -24,9 +24,9 @@ def strongest_paths(
 ) -> Tensor:  # [B, k, rounds] int64 edge positions from the anchor on, -1 = none
     """The chain of at most `rounds` edges of largest product, from an anchor to each row.
 
-    Strength of a chain: a_0 of its anchor times spread * w / fan of each edge. A row that is an anchor of more
-    activation than any chain would bring has no path. Edges stand in the order they are travelled; position 0 is -1
-    where the chain is shorter.
+    Strength of a chain: a_0 of its anchor times spread * w / fan of each edge. A row that is an
+    anchor of more activation than any chain would bring has no path. Edges stand in the order they
+    are travelled; position 0 is -1 where the chain is shorter.
     """
     best = [anchors]
     for _ in range(rounds):
@@ -59,7 +59,9 @@ def strongest_paths(
     return path.view(*rows.shape, rounds)
 
 
-def _best_edge(graph: Graph, activation: Tensor, question: Tensor, node: Tensor, fan: str) -> Tensor:
+def _best_edge(
+    graph: Graph, activation: Tensor, question: Tensor, node: Tensor, fan: str
+) -> Tensor:
     """For each (question, node), the incoming edge that brings most."""
     begin = graph.indptr[node].long()
     count = graph.indptr[node + 1].long() - begin

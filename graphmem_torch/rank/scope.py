@@ -21,9 +21,10 @@ __all__ = ["Scope"]
 class Scope:
     """The candidates of a batch of questions.
 
-    In a small store every atom is a candidate of every question and `rows` is None; else each question has its own
-    list, ascending, padded with -1. Signals are written once for both: values are [B, C], and neighbours are found
-    by `step`, which knows where a row stands among the candidates.
+    In a small store every atom is a candidate of every question and `rows` is None; else each
+    question has its own list, ascending, padded with -1. Signals are written once for both: values
+    are [B, C], and neighbours are found by `step`, which knows where a row stands among the
+    candidates.
 
     Attributes:
         index: The memories, A atoms.
@@ -41,7 +42,7 @@ class Scope:
         wider: Scope | None = None,
     ) -> None:
         self.index, self.query, self.rows = index, query, rows
-        self.activation = None if wider is None else wider.activation
+        self.activation: Tensor | None = None if wider is None else wider.activation
         self._wider = wider
         self._memo: dict[str, Tensor] = {}
 
@@ -54,6 +55,20 @@ class Scope:
         """B, C."""
         count = self.index.num_atoms if self.rows is None else self.rows.shape[1]
         return len(self.query), count
+
+    def extended(self, extra: Tensor) -> Scope:  # [B, e] int64, -1 = none
+        """The same candidates and some more; the matches of the old ones are kept."""
+        if self.rows is None:
+            return self
+        place = torch.searchsorted(self.rows, extra).clamp(max=self.rows.shape[1] - 1)
+        fresh = extra.masked_fill(self.rows.gather(1, place) == extra, -1)
+        both = torch.cat([self.rows, fresh], dim=1).sort(dim=1)
+        wider = Scope(self.index, self.query, both.values, wider=self._wider)
+        if self.matches is not None:
+            matches = torch.cat([self.matches, self._best_matches(fresh)], dim=2)
+            order = both.indices[:, None].expand_as(matches)
+            wider.matches = matches.gather(2, order)
+        return wider
 
     def memo(self, name: str) -> Tensor:  # [B, C]
         """The value of a signal, computed once; signals build on each other through this."""
@@ -101,13 +116,15 @@ class Scope:
 
     @cached_property
     def weights(self) -> tuple[Tensor, Tensor]:  # [B, Q], [B, Q]
-        """Weight of each question token: its idf over the atoms, and the same without tokens that half of them have.
+        """Weight of each question token: its idf over the atoms, and the same without tokens that
+        half of them have.
 
-        The first is ln(1 + (n - df + 1/2) / (df + 1/2)), `mathematics.md` 8.1. The second drops the 1: a token in
-        half of the atoms, such as the name of one of two speakers, weighs nothing. Rows sum to 1.
+        The first is ln(1 + (n - df + 1/2) / (df + 1/2)), `mathematics.md` 8.1. The second drops the
+        1: a token in half of the atoms, such as the name of one of two speakers, weighs nothing.
+        Rows sum to 1.
         """
         pieces = self.query.pieces
-        assert pieces is not None
+        assert pieces is not None and self.index.piece_df is not None
         atoms, df = float(self.index.num_atoms), self.index.piece_df.float()
         df = df[pieces.clamp(min=0, max=df.shape[0] - 1)]
         known = pieces >= 0
@@ -120,19 +137,22 @@ class Scope:
     @cached_property
     def matches(self) -> Tensor | None:  # [B, Q, C]
         """Best cosine of each question token with the tokens of each candidate; None without token vectors."""
-        index, query = self.index, self.query
-        if query.tokens is None or query.pieces is None or index.token_offsets is None:
+        query = self.query
+        if query.tokens is None or query.pieces is None or self.index.token_offsets is None:
             return None
+        return self._best_matches(self.rows)
+
+    def _best_matches(self, rows: Tensor | None) -> Tensor:  # [B, C] -> [B, Q, C]
+        index, query = self.index, self.query
+        assert query.tokens is not None and query.pieces is not None
+        assert index.tokens is not None and index.token_offsets is not None
         return token_maxima(
-            query.tokens,
-            query.pieces >= 0,
-            index.tokens,
-            index.token_offsets,
-            candidates=self.rows,
+            query.tokens, query.pieces >= 0, index.tokens, index.token_offsets, candidates=rows
         )
 
     def step(self, values: Tensor, distance: int) -> Tensor:
-        """Values of the atom `distance` turns later in the session (earlier if negative); 0 where there is none.
+        """Values of the atom `distance` turns later in the session (earlier if negative); 0 where
+        there is none.
 
         Args:
             values: [B, C] or [B, Q, C].

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from graphmem_torch.atoms import Atom
-from graphmem_torch.errors import InputError
 from graphmem_torch.edges import EdgeBlock
+from graphmem_torch.errors import InputError
 from graphmem_torch.store.blocks import (
     TokenRows,
     read_edges,

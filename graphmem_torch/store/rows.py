@@ -11,7 +11,7 @@ from torch import Tensor
 from graphmem_torch.store.blocks import TokenRows, offsets_of, read_embeddings, read_tokens
 from graphmem_torch.store.database import Database
 
-__all__ = ["Rows", "pick_tokens", "read_rows"]
+__all__ = ["Rows", "join_tokens", "pick_tokens", "read_rows"]
 
 _NEAR = 256  # nodes: about one block, which is read whole anyway
 
@@ -47,7 +47,7 @@ def read_rows(database: Database, nodes: Sequence[int], dim: int, token_dim: int
     if token_dim is None:
         return Rows(chosen, None, None, None)
     tokens = [read_tokens(database, *span, token_dim) for span in spans]
-    return Rows(chosen, *pick_tokens(_join_tokens(tokens, token_dim), pick))
+    return Rows(chosen, *pick_tokens(join_tokens(tokens, token_dim), pick))
 
 
 def pick_tokens(rows: TokenRows, pick: Tensor) -> TokenRows:
@@ -60,7 +60,7 @@ def pick_tokens(rows: TokenRows, pick: Tensor) -> TokenRows:
     return TokenRows(rows.tokens[index], rows.pieces[index], offsets)
 
 
-def _join_tokens(parts: Sequence[TokenRows], dim: int) -> TokenRows:
+def join_tokens(parts: Sequence[TokenRows], dim: int) -> TokenRows:
     """The atoms of several parts one after the other."""
     empty = TokenRows(
         torch.empty(0, dim, dtype=torch.int8),

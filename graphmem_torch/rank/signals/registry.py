@@ -23,7 +23,8 @@ class Signal:
     Attributes:
         name: Its name in presets and in the reasons of a hit.
         compute: `Scope -> [B, C]`.
-        graph: Whether it needs the graph; those without are the strong signals that choose the anchors.
+        graph: Whether it needs the graph; those without are the strong signals that choose the
+            anchors.
         conversational: Whether it reads speakers, dates or the form of a question.
     """
 

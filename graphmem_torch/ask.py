@@ -1,0 +1,164 @@
+"""Asking: questions as tensors, and tensors as results."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from graphmem_torch.assemble import Assembled
+from graphmem_torch.atoms import EdgeType
+from graphmem_torch.errors import InputError
+from graphmem_torch.index import Retrieval
+from graphmem_torch.rank.query import QueryBatch
+from graphmem_torch.results import Hit, PathStep, Result
+from graphmem_torch.store import MemoryStore
+from graphmem_torch.text.embed import Embedder, Encoded, encode_checked
+from graphmem_torch.text.question import asks_when, named_dates, named_speakers
+
+__all__ = ["allowed_atoms", "checked_questions", "forward_arguments", "query_batch", "to_results"]
+
+
+def checked_questions(questions: str | Sequence[str]) -> list[str]:
+    """One or several questions as a list.
+
+    Raises:
+        InputError: A question without text.
+    """
+    asked = [questions] if isinstance(questions, str) else list(questions)
+    for place, question in enumerate(asked):
+        if not isinstance(question, str) or not question.strip():
+            raise InputError(
+                f"expected a question, got {question!r} at place {place}; leave it out"
+            )
+    return asked
+
+
+def query_batch(questions: Sequence[str], embedder: Embedder, current: Assembled) -> QueryBatch:
+    """Questions as the tensors that the index reads, on its device."""
+    encoded = encode_checked(embedder, list(questions))
+    tokens, pieces = _padded_tokens(encoded)
+    months, days = named_dates(questions)
+    batch = QueryBatch(
+        embedding=encoded.pooled,
+        terms=current.vocabulary.encode_padded(list(questions)),
+        tokens=tokens,
+        pieces=pieces,
+        speakers=named_speakers(questions, current.speaker_words, len(current.speakers)),
+        months=months,
+        days=days,
+        asks_when=asks_when(questions),
+    )
+    return batch.to(current.index.embeddings.device)
+
+
+def forward_arguments(query: QueryBatch, allowed: Tensor | None) -> dict[str, Any]:
+    """A batch of questions as the arguments of `MemoryIndex.forward`."""
+    return {
+        "query_embeddings": query.embedding,
+        "query_terms": query.terms,
+        "query_tokens": query.tokens,
+        "query_pieces": query.pieces,
+        "speakers": query.speakers,
+        "months": query.months,
+        "days": query.days,
+        "asks_when": query.asks_when,
+        "allowed": allowed,
+    }
+
+
+def allowed_atoms(
+    current: Assembled,
+    kinds: Sequence[str] | None,
+    between: tuple[float, float] | None,
+    as_of: float | None,
+) -> Tensor | None:  # [1, A] bool
+    """The atoms that pass the filters of a retrieval; None where there are none.
+
+    Raises:
+        InputError: An unknown kind, or a span that ends before it begins.
+    """
+    if kinds is None and between is None and as_of is None:
+        return None
+    index = current.index
+    allowed = torch.ones(index.num_atoms, dtype=torch.bool, device=index.kind.device)
+    if kinds is not None:
+        unknown = sorted(set(kinds) - set(current.kinds))
+        if unknown:
+            raise InputError(
+                f"unknown kind {unknown[0]!r}; the store has {', '.join(sorted(current.kinds))}"
+            )
+        codes = [current.kinds.index(kind) for kind in kinds]
+        allowed &= torch.isin(index.kind.long(), torch.tensor(codes, device=index.kind.device))
+    timed = index.month >= 0
+    if between is not None:
+        start, end = between
+        if start > end:
+            raise InputError(f"between: expected a start before the end, got {start} and {end}")
+        allowed &= timed & (index.time >= start) & (index.time <= end)
+    if as_of is not None:
+        allowed &= timed & (index.time <= as_of)
+    return allowed[None]
+
+
+def to_results(
+    questions: Sequence[str],
+    current: Assembled,
+    found: Retrieval,
+    store: MemoryStore,
+    threshold: float,
+) -> list[Result]:
+    """What the index found, with the texts of the atoms and the names of edges and signals."""
+    names = current.index.signal_names
+    rows, edges = found.rows.cpu(), found.paths.cpu()
+    graph = current.index.graph.to("cpu")
+    travelled = edges[edges >= 0]
+    source, target = graph.source.long(), graph.target.long()
+    nodes = torch.cat([rows[rows >= 0], source[travelled], target[travelled]]).unique()
+    stored = store.atoms(current.node[nodes].tolist())
+    atoms = dict(zip(nodes.tolist(), stored, strict=True))
+
+    def step(edge: int) -> PathStep:
+        return PathStep(
+            atoms[int(source[edge])].id,
+            atoms[int(target[edge])].id,
+            EdgeType(int(graph.type[edge])).name.lower(),
+            round(float(graph.weight[edge]), 4),
+        )
+
+    def hit(row: int, score: float, shares: list[float], path: list[int]) -> Hit:
+        atom = atoms[row]
+        return Hit(
+            id=atom.id,
+            text=atom.rendered,
+            score=score,
+            signals=dict(zip(names, shares, strict=True)),
+            path=tuple(step(edge) for edge in path if edge >= 0),
+            kind=atom.kind,
+            speaker=atom.speaker,
+            session=atom.session,
+            time=atom.time,
+        )
+
+    columns = (rows, found.scores, found.shares, edges, found.confidence)
+    results = []
+    for question, *line, sure in zip(questions, *(c.tolist() for c in columns), strict=True):
+        hits = tuple(hit(*each) for each in zip(*line, strict=True) if each[0] >= 0)
+        results.append(Result(question, hits, sure, bool(hits) and sure >= threshold))
+    return results
+
+
+def _padded_tokens(encoded: Encoded) -> tuple[Tensor | None, Tensor | None]:
+    """Packed token vectors as [B, Q, m] float32 and [B, Q] pieces, -1 = padding."""
+    if encoded.tokens is None or encoded.pieces is None or encoded.offsets is None:
+        return None, None
+    counts = encoded.offsets.diff()
+    width = max(1, int(counts.max()) if len(counts) else 0)
+    filled = torch.arange(width) < counts[:, None]
+    pieces = torch.full(filled.shape, -1, dtype=torch.int64)
+    pieces[filled] = encoded.pieces.long()
+    tokens = torch.zeros(*filled.shape, encoded.tokens.shape[1])
+    tokens[filled] = torch.nn.functional.normalize(encoded.tokens.float(), dim=1)
+    return tokens, pieces

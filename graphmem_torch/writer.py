@@ -1,0 +1,176 @@
+"""Writer: new atoms, encoded, linked and stored, a batch at a time."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from graphmem_torch.atoms import Atom, Link, text_hash
+from graphmem_torch.config import LinkConfig
+from graphmem_torch.errors import InputError
+from graphmem_torch.link import Linker
+from graphmem_torch.store import Batch, MemoryStore, TokenRows
+from graphmem_torch.store.rows import join_tokens, pick_tokens
+from graphmem_torch.text.concepts import load_concepts
+from graphmem_torch.text.embed import Embedder, Encoded, encode_checked
+from graphmem_torch.text.records import atom_from_record
+
+__all__ = ["Added", "Writer", "as_atom"]
+
+_RESTORED = 4096  # atoms read at once when the linker is restored
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """What an `add` did: atoms stored, and atoms that were there already with the same content."""
+
+    new: int
+    known: int
+
+    def __add__(self, other: Added) -> Added:
+        """Both together."""
+        return Added(self.new + other.new, self.known + other.known)
+
+
+class Writer:
+    """Adds atoms to a store. Each batch is one transaction: there whole, or not at all."""
+
+    def __init__(self, store: MemoryStore, embedder: Embedder, config: LinkConfig) -> None:
+        """Nothing is read before the first batch."""
+        self._store, self._embedder, self._config = store, embedder, config
+        self._linker: Linker | None = None
+
+    def batches(self, atoms: Iterable[Atom]) -> Iterator[Added]:
+        """Adds the atoms; yields what each batch did once it is stored for good."""
+        for batch in _batched(iter(atoms), self._config.batch):
+            yield self._add(batch)
+
+    def _add(self, atoms: list[Atom]) -> Added:
+        fresh = self._unknown(atoms)
+        if not fresh:
+            return Added(0, len(atoms))
+        # After an error the linker would be ahead of the store, so it is only kept on success.
+        linker, self._linker = self._linker or self._restored(), None
+        encoded = self._encoded(fresh)
+        linked = linker.link(fresh, encoded.pooled, self._store.next_node)
+        offsets = encoded.offsets
+        if offsets is not None:  # concepts have no token vectors
+            offsets = torch.cat([offsets, offsets[-1:].expand(len(linked.concepts))])
+        self._store.append(
+            Batch(
+                atoms=[*fresh, *linked.concepts],
+                embeddings=torch.cat([encoded.pooled, linked.embeddings]),
+                tokens=encoded.tokens,
+                pieces=encoded.pieces,
+                offsets=offsets,
+                edges=linked.edges,
+            )
+        )
+        self._linker = linker
+        return Added(len(fresh), len(atoms) - len(fresh))
+
+    def _unknown(self, atoms: Sequence[Atom]) -> list[Atom]:
+        """The atoms that are not stored yet, each id once.
+
+        Raises:
+            InputError: Empty text, or an id that is stored, or comes twice, with other content.
+        """
+        known = self._store.known([atom.id for atom in atoms])
+        digests = {name: digest for name, (_, digest) in known.items()}
+        fresh = []
+        for atom in atoms:
+            if not atom.text.strip():
+                raise InputError(f"atom {atom.id!r}: expected text, got none; leave it out")
+            digest = _digest(atom)
+            kept = digests.setdefault(atom.id, digest)
+            if kept != digest:
+                raise InputError(
+                    f"atom {atom.id!r} is stored already with other content; "
+                    "give the new one an id of its own"
+                )
+            if atom.id not in known:
+                known[atom.id] = (-1, kept)
+                fresh.append(atom)
+        return fresh
+
+    def _encoded(self, atoms: Sequence[Atom]) -> Encoded:
+        """Vectors of the atoms; a text that is stored, or comes twice, is not encoded again."""
+        hashes = [text_hash(atom.rendered) for atom in atoms]
+        stored = self._store.cached(hashes)
+        new = {h: a.rendered for h, a in zip(hashes, atoms, strict=True) if h not in stored}
+        encoded = encode_checked(self._embedder, list(new.values()))
+        if len(new) == len(atoms):
+            return encoded
+        old = self._store.rows(list(stored.values()))
+        place = {h: i for i, h in enumerate([*new, *stored])}
+        pick = torch.tensor([place[h] for h in hashes], dtype=torch.int64)
+        pooled = torch.cat([encoded.pooled, old.embeddings])[pick]
+        tokens, pieces, offsets = encoded.tokens, encoded.pieces, encoded.offsets
+        if tokens is None or pieces is None or offsets is None:
+            return Encoded(pooled)
+        parts = [TokenRows(tokens, pieces, offsets)]
+        if old.tokens is not None and old.pieces is not None and old.offsets is not None:
+            parts.append(TokenRows(old.tokens, old.pieces, old.offsets))
+        packed = join_tokens(parts, tokens.shape[1])
+        return Encoded(pooled, *pick_tokens(packed, pick))
+
+    def _restored(self) -> Linker:
+        """A linker that knows what is stored."""
+        config = self._config
+        extract = None if config.concepts == "none" else load_concepts(config.concepts).extract
+        linker = Linker(
+            self._embedder.dim,
+            config,
+            extract,
+            lambda names: encode_checked(self._embedder, list(names)).pooled,
+        )
+        if self._store.num_nodes:
+            nodes = self._store.columns().node.tolist()
+            parts = (self._store.atoms(part) for part in _batched(iter(nodes), _RESTORED))
+            stored = zip(nodes, itertools.chain.from_iterable(parts), strict=True)
+            linker.restore(stored, self._store.embeddings())
+        return linker
+
+
+def as_atom(value: Atom | str | Mapping[str, Any]) -> Atom:
+    """An atom from an atom, a text, or a mapping as in a line of JSON lines.
+
+    Raises:
+        InputError: What it holds does not fit; see `text.records.atom_from_record`.
+    """
+    if isinstance(value, Atom):
+        return _checked(value)
+    atom = atom_from_record({"text": value} if isinstance(value, str) else value)
+    return atom if atom.id else replace(atom, id=f"{atom.kind}:{atom.digest[:16]}")
+
+
+def _checked(atom: Atom) -> Atom:
+    """What is looked at before the store, which checks the rest, sees the atom."""
+    for name in ("id", "text"):
+        if not isinstance(getattr(atom, name), str):
+            raise InputError(
+                f"atom {atom.id!r}: {name}: expected a string, got {getattr(atom, name)!r}"
+            )
+    if not all(isinstance(link, Link) for link in atom.edges):
+        raise InputError(
+            f"atom {atom.id!r}: edges: expected Link(target, type, weight), got {atom.edges!r}"
+        )
+    return atom
+
+
+def _digest(atom: Atom) -> str:
+    try:
+        return atom.digest
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"atom {atom.id!r}: expected what JSON can hold, got another value ({error})"
+        ) from error
+
+
+def _batched(items: Iterator[Any], size: int) -> Iterator[list[Any]]:
+    while part := list(itertools.islice(items, size)):
+        yield part

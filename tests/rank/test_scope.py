@@ -1,0 +1,120 @@
+"""Neighbours and sessions of candidates, against loops over the turns."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from graphmem_torch.rank.query import QueryBatch
+from graphmem_torch.rank.scope import Scope
+
+SESSIONS = [[3, 0, 5, 7, 1], [2, 4], [6]]  # turns in their order; row numbers are shuffled
+COUNT = 8
+
+
+@pytest.fixture
+def index() -> Any:
+    previous, following = torch.full((2, COUNT), -1, dtype=torch.int32)
+    session = torch.zeros(COUNT, dtype=torch.int32)
+    for number, rows in enumerate(SESSIONS):
+        session[rows] = number
+        for one, other in pairwise(rows):
+            following[one], previous[other] = other, one
+    return SimpleNamespace(num_atoms=COUNT, previous=previous, next=following, session=session)
+
+
+def turn(row: int, distance: int) -> int | None:
+    """The row `distance` turns away, by looking into the lists."""
+    rows = next(rows for rows in SESSIONS if row in rows)
+    place = rows.index(row) + distance
+    return rows[place] if 0 <= place < len(rows) else None
+
+
+CANDIDATES = torch.tensor(
+    [[0, 1, 2, 3, 4, 5, 6, 7], [-1, -1, -1, 0, 2, 3, 5, 6], [-1, -1, -1, -1, -1, -1, -1, 7]]
+)
+
+
+def scopes(index: Any) -> list[tuple[Scope, Tensor]]:
+    """Both forms, with the row of every candidate."""
+    query = QueryBatch(torch.zeros(3, 4))
+    everyone = torch.arange(COUNT).expand(3, -1)
+    return [(Scope(index, query), everyone), (Scope(index, query, CANDIDATES), CANDIDATES)]
+
+
+@pytest.mark.parametrize("distance", [-4, -2, -1, 1, 2, 3, 9])
+@pytest.mark.parametrize("inner", [(), (2,)])
+def test_step(index: Any, distance: int, inner: tuple[int, ...], generator: Any) -> None:
+    for scope, rows in scopes(index):
+        values = torch.randn(3, *inner, COUNT, generator=generator)
+        got = scope.step(values, distance)
+        assert got.shape == values.shape
+        for b in range(3):
+            listed = rows[b].tolist()
+            for place, row in enumerate(listed):
+                if row < 0:
+                    continue
+                other = turn(row, distance)
+                there = other is not None and other in listed
+                expected = values[b, ..., listed.index(other)] if there else torch.zeros(inner)
+                assert torch.equal(got[b, ..., place], expected)
+
+
+@pytest.mark.parametrize("reach", [1, 3])
+def test_widest(index: Any, reach: int, generator: Any) -> None:
+    for scope, rows in scopes(index):
+        values = torch.randn(3, 2, COUNT, generator=generator)
+        got = scope.widest(values, reach)
+        for b in range(3):
+            listed = rows[b].tolist()
+            for place, row in enumerate(listed):
+                if row < 0:
+                    continue
+                best = values[b, :, place]
+                for distance in range(-reach, reach + 1):
+                    other = turn(row, distance)
+                    # A turn that is not there, or no candidate, counts as 0.
+                    near = (
+                        values[b, :, listed.index(other)]
+                        if other in listed
+                        else torch.zeros_like(best)
+                    )
+                    best = torch.maximum(best, near)
+                assert torch.equal(got[b, :, place], best)
+
+
+@pytest.mark.parametrize("inner", [(), (2,)])
+def test_session_max(index: Any, inner: tuple[int, ...], generator: Any) -> None:
+    for scope, rows in scopes(index):
+        # Negative, so that padding with 0 would show.
+        values = -torch.rand(3, *inner, COUNT, generator=generator) - 0.1
+        values = values.masked_fill((rows < 0).view(3, *[1] * len(inner), COUNT), 0.0)
+        got = scope.session_max(values)
+        for b in range(3):
+            for place, row in enumerate(rows[b].tolist()):
+                if row < 0:
+                    continue
+                session = next(s for s in SESSIONS if row in s)
+                same = [p for p, r in enumerate(rows[b].tolist()) if r in session]
+                assert torch.equal(got[b, ..., place], values[b][..., same].amax(-1))
+
+
+def test_valid_and_pick(index: Any) -> None:
+    allowed = torch.tensor([[row % 3 != 0 for row in range(COUNT)]])
+    query = QueryBatch(torch.zeros(3, 4), allowed=allowed)
+    scope = Scope(index, query, CANDIDATES)
+    expected = [[row >= 0 and row % 3 != 0 for row in line] for line in CANDIDATES.tolist()]
+    assert scope.valid.tolist() == expected
+    assert Scope(index, query).valid.expand(3, -1).tolist() == allowed.expand(3, -1).tolist()
+    each = torch.arange(3 * COUNT).view(3, COUNT)
+    picked = scope.pick_each(each)
+    for b, line in enumerate(CANDIDATES.tolist()):
+        for place, row in enumerate(line):
+            if row >= 0:
+                assert picked[b, place] == each[b, row]
+                assert scope.pick(index.session)[b, place] == index.session[row]

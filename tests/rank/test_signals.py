@@ -1,0 +1,228 @@
+"""Every signal against a loop over questions and atoms, in both forms of a scope."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+import torch
+
+from graphmem_torch.atoms import EdgeType
+from graphmem_torch.config import config_from_dict
+from graphmem_torch.errors import ConfigError
+from graphmem_torch.index import IndexInput, MemoryIndex
+from graphmem_torch.rank.query import QueryBatch
+from graphmem_torch.rank.scope import Scope
+from graphmem_torch.rank.signals import SIGNALS, check_signal_names
+
+ATOMS, COUNT = 40, 5
+
+
+class Oracle:
+    """One question against one atom at a time, from the columns as they are given."""
+
+    def __init__(self, data: IndexInput, query: QueryBatch) -> None:
+        self.d, self.q = data, query
+        ends = list(zip(data.edges.source.tolist(), data.edges.target.tolist(), strict=True))
+        kinds = data.edges.type.tolist()
+        self.next: dict[int, int] = {
+            s: t
+            for (s, t), kind in zip(ends, kinds, strict=True)
+            if kind == EdgeType.TEMPORAL
+        }
+        self.previous = {t: s for s, t in self.next.items()}
+        self.derived = [
+            e
+            for e, kind in zip(ends, kinds, strict=True)
+            if kind == EdgeType.DERIVED_FROM and max(e) < ATOMS
+        ]
+
+    def words(self, atoms: list[int]) -> Counter[int]:
+        o = self.d.term_offsets.tolist()
+        return Counter(w for a in atoms for w in self.d.terms[o[a] : o[a + 1]].tolist())
+
+    def bm25(self, b: int, documents: list[list[int]], which: int, length_norm: float) -> float:
+        counts = [self.words(document) for document in documents]
+        mean = max(1.0, sum(c.total() for c in counts) / len(counts))
+        score = 0.0
+        for term in self.q.terms[b].tolist():  # type: ignore[index]
+            tf, df = counts[which][term], sum(c[term] > 0 for c in counts)
+            if term < 0 or not tf:
+                continue
+            norm = 1.2 * (1 - length_norm + length_norm * counts[which].total() / mean)
+            idf = math.log(1 + (len(counts) - df + 0.5) / (df + 0.5))
+            score += idf * tf * 2.2 / (tf + norm)
+        return score
+
+    def session(self, atom: int) -> list[int]:
+        code = int(self.d.session[atom])
+        same = (self.d.session == code).nonzero().squeeze(1).tolist()
+        return [atom] if code < 0 else same
+
+    def near(self, atom: int, reach: int) -> list[int]:
+        found = [atom]
+        for step in (self.next, self.previous):
+            row: int | None = atom
+            for _ in range(reach):
+                row = None if row is None else step.get(row)
+                found += [] if row is None else [row]
+        return found
+
+    def match(self, b: int, w: int, atom: int) -> float:
+        o = self.d.token_offsets.tolist()  # type: ignore[union-attr]
+        rows = self.d.tokens[o[atom] : o[atom + 1]].double() / 127  # type: ignore[index]
+        if not len(rows) or int(self.q.pieces[b, w]) < 0:  # type: ignore[index]
+            return 0.0
+        return float((rows @ self.q.tokens[b, w].double()).max())  # type: ignore[index]
+
+    def weights(self, b: int, *, strict: bool) -> list[float]:
+        pieces = self.q.pieces[b].tolist()  # type: ignore[index]
+        o, all_pieces = self.d.token_offsets.tolist(), self.d.pieces.tolist()  # type: ignore[union-attr]
+        smooth, hard = [], []
+        for piece in pieces:
+            df = sum(piece in all_pieces[o[a] : o[a + 1]] for a in range(ATOMS))
+            odds = (ATOMS - df + 0.5) / (df + 0.5)
+            smooth.append(math.log(1 + odds) if piece >= 0 else 0.0)
+            hard.append(max(0.0, math.log(odds)) if piece >= 0 else 0.0)
+        chosen = hard if strict and sum(hard) > 0 else smooth
+        return [w / sum(chosen) if sum(chosen) else 0.0 for w in chosen]
+
+    def interaction(
+        self, b: int, atoms: list[int], *, strict: bool = True, sharp: bool = False
+    ) -> float:
+        """Best match of each token over some atoms; one without tokens matches with 0."""
+        total = 0.0
+        for w, weight in enumerate(self.weights(b, strict=strict)):
+            best = max(self.match(b, w, a) for a in atoms)
+            total += weight * (max(best, 0.0) ** 4 if sharp else best)
+        return total
+
+    def widened(self, b: int, atom: int, reach: int, *, sharp: bool = False) -> float:
+        # Where a neighbour is missing, its place counts as 0.
+        near = self.near(atom, reach)
+        missing = len(near) < 2 * reach + 1
+        total = 0.0
+        for w, weight in enumerate(self.weights(b, strict=True)):
+            best = max([*(self.match(b, w, a) for a in near), *([0.0] if missing else [])])
+            total += weight * (max(best, 0.0) ** 4 if sharp else best)
+        return total
+
+    def cosine(self, b: int, a: int) -> float:
+        return float(self.q.embedding[b].double() @ self.d.embeddings[a].double())
+
+    def from_derived(self, a: int, value: Callable[[int], float]) -> float:
+        return max([0.0, *(value(s) for s, t in self.derived if t == a)])
+
+    def before(self, a: int, value: Callable[[int], float]) -> float:
+        return value(self.previous[a]) if a in self.previous else 0.0
+
+    def after(self, a: int, value: Callable[[int], float]) -> float:
+        return value(self.next[a]) if a in self.next else 0.0
+
+    def speaker(self, b: int, a: int) -> float:
+        named, code = self.q.speakers[b].tolist(), int(self.d.speaker[a])  # type: ignore[index]
+        return 0.0 if code < 0 or not any(named) else (1.0 if named[code] else -1.0)
+
+    def date(self, b: int, a: int) -> float:
+        stamp = float(self.d.time[a])
+        if math.isnan(stamp):
+            return 0.0
+        when = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=stamp)
+        if not self.q.months[b, when.month - 1]:  # type: ignore[index]
+            return 0.0
+        days = self.q.days[b].nonzero().squeeze(1).tolist()  # type: ignore[index]
+        return 2.0 if any(abs(day + 1 - when.day) <= 1 for day in days) else 1.0
+
+
+def expected(o: Oracle, name: str, b: int, a: int) -> float:
+    def focus(x: int) -> float:
+        return o.interaction(b, [x])
+
+    def sharp(x: int) -> float:
+        return o.interaction(b, [x], sharp=True)
+
+    def lexical(x: int) -> float:
+        return o.bm25(b, [[i] for i in range(ATOMS)], x, 0.3)
+
+    def by_session() -> float:
+        sessions = list(dict.fromkeys(tuple(o.session(i)) for i in range(ATOMS)))
+        # A number that no session has is an empty document.
+        empty = int(o.d.session.max()) + 1 - len(set(o.d.session[o.d.session >= 0].tolist()))
+        documents = [*map(list, sessions), *[[] for _ in range(empty)]]
+        return o.bm25(b, documents, sessions.index(tuple(o.session(a))), 0.75)
+
+    values: dict[str, Callable[[], float]] = {
+        "semantic": lambda: o.cosine(b, a),
+        "semantic_positive": lambda: max(0.0, o.cosine(b, a)),
+        "semantic_previous": lambda: o.before(a, lambda x: o.cosine(b, x)),
+        "lexical": lambda: lexical(a),
+        "lexical_session": by_session,
+        "interaction": lambda: o.interaction(b, [a], strict=False),
+        "interaction_focus": lambda: focus(a),
+        "interaction_sharp": lambda: sharp(a),
+        "interaction_window": lambda: o.widened(b, a, 1),
+        "interaction_passage": lambda: o.widened(b, a, 3),
+        "interaction_passage_sharp": lambda: o.widened(b, a, 3, sharp=True),
+        "interaction_session": lambda: o.interaction(b, o.session(a)),
+        "interaction_session_best": lambda: max(focus(x) for x in o.session(a)),
+        "interaction_previous": lambda: o.before(a, focus),
+        "interaction_next": lambda: o.after(a, focus),
+        "interaction_sharp_previous": lambda: o.before(a, sharp),
+        "interaction_answer": lambda: o.before(
+            a, lambda x: focus(x) * bool(o.d.is_question[x])
+        ),
+        "speaker": lambda: o.speaker(b, a),
+        "date": lambda: o.date(b, a),
+        "time_expression": lambda: float(o.q.asks_when[b] and o.d.tells_time[a]),  # type: ignore[index]
+        "length": lambda: float(o.d.log_words[a]),
+        "question": lambda: float(o.d.is_question[a]),
+        "derived_semantic": lambda: o.from_derived(a, lambda x: max(0.0, o.cosine(b, x))),
+        "derived_lexical": lambda: o.from_derived(a, lexical),
+        "derived_interaction": lambda: o.from_derived(a, focus),
+        "derived_sharp": lambda: o.from_derived(a, sharp),
+    }
+    return values[name]()
+
+
+GRAPH = {"activation", "pagerank"}  # in test_synapse.py
+
+
+@pytest.mark.parametrize("name", sorted(SIGNALS.keys() - GRAPH))
+def test_signal(
+    name: str,
+    random_columns: Callable[..., IndexInput],
+    random_questions: Callable[..., dict[str, Any]],
+) -> None:
+    data = random_columns(ATOMS)
+    index = MemoryIndex.build(data, config_from_dict({}))
+    asked = random_questions(COUNT)
+    embedding = asked.pop("query_embeddings")
+    query = QueryBatch(embedding, **{k.removeprefix("query_"): v for k, v in asked.items()})
+    oracle = Oracle(data, query)
+    truth = torch.tensor(
+        [[expected(oracle, name, b, a) for a in range(ATOMS)] for b in range(COUNT)]
+    )
+    everyone = Scope(index, query)
+    got = SIGNALS[name].compute(everyone).expand(COUNT, ATOMS)
+    torch.testing.assert_close(got, truth, rtol=1e-4, atol=1e-5)
+    assert truth.abs().max() > 0, "the test would pass with zeros"
+    padded = torch.cat([torch.full((COUNT, 3), -1), torch.arange(ATOMS).expand(COUNT, -1)], dim=1)
+    got = Scope(index, query, padded).memo(name).expand(COUNT, ATOMS + 3)[:, 3:]
+    torch.testing.assert_close(got, truth, rtol=1e-4, atol=1e-5)
+
+
+def test_what_is_unknown_is_zero(random_columns: Callable[..., IndexInput]) -> None:
+    index = MemoryIndex.build(random_columns(ATOMS), config_from_dict({}))
+    scope = Scope(index, QueryBatch(torch.zeros(2, 16)))
+    attributes = {"length", "question", "pagerank"}
+    for name in SIGNALS.keys() - attributes:
+        assert not scope.memo(name).any(), name
+
+
+def test_unknown_signal() -> None:
+    with pytest.raises(ConfigError, match=r"unknown signal 'lexcal'; did you mean 'lexical'\?"):
+        check_signal_names(["semantic", "lexcal"])
