@@ -1,4 +1,4 @@
-"""From the store to an index: reads what is stored and puts it into the columns of `MemoryIndex.build`."""
+"""From the store to an index: what is stored becomes the columns of `MemoryIndex.build`."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def save_assembled(store: MemoryStore, assembled: Assembled) -> None:
 
 
 def load_assembled(store: MemoryStore, config: Config) -> Assembled | None:
-    """The snapshot as an index; None where it is missing, stale, damaged, or made with another graph setting."""
+    """The snapshot as an index; None where it is missing, stale, damaged or set up otherwise."""
     state = store.state
     kept = store.load_snapshot()
     if kept is None or kept[1].get("built") != _signature(config):

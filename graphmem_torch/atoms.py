@@ -1,7 +1,7 @@
 """Atoms: the unit of memory, and the typed edges between them.
 
-An atom is one piece of text that can be remembered on its own: a dialogue turn, a chunk of a document, an
-extracted fact, a concept. Every atom is one node of the graph.
+An atom is one piece of text that can be remembered on its own: a dialogue turn, a chunk of a
+document, an extracted fact, a concept. Every atom is one node of the graph.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 __all__ = ["CONCEPT", "DEFAULT_EDGE_WEIGHT", "Atom", "EdgeType", "Link", "text_hash"]
 
 CONCEPT = "concept"
-"""Kind of the nodes that linking derives from the text; they carry activation but are never hits."""
+"""Kind of the nodes that linking derives from the text; they conduct but are never hits."""
 
 
 class EdgeType(IntEnum):
@@ -106,7 +106,7 @@ class Atom:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of everything but the id: two atoms of one id and one digest are the same atom."""
+        """SHA-256 of everything but the id: atoms of one id and one digest are the same."""
         content = [
             self.text,
             self.kind,

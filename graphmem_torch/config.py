@@ -1,7 +1,8 @@
 """Configuration: a tree of frozen dataclasses, read strictly from YAML.
 
-A preset is a file `configs/<name>.yaml`; its values override the defaults below, and overrides given in code or on
-the command line override the preset. An unknown key is an error that names the nearest known one.
+A preset is a file `configs/<name>.yaml`; its values override the defaults below, and overrides
+given in code or on the command line override the preset. An unknown key is an error that names
+the nearest known one.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Exceptions of graphmem_torch.
 
-Every message says what was expected, what came, and what to do. `InputError` and its kin derive from
-`ValueError`, so that callers who only know the standard library catch them too.
+Every message says what was expected, what came, and what to do. `InputError` and its kin derive
+from `ValueError`, so that callers who only know the standard library catch them too.
 """
 
 from __future__ import annotations

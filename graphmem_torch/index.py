@@ -1,6 +1,7 @@
 """MemoryIndex: a frozen snapshot of a memory on a device, and the retrieval that runs on it.
 
-No I/O, no text models, no SQLite: tensors in, tensors out. This is what "import as a torch module" means.
+No I/O, no text models, no SQLite: tensors in, tensors out. This is what "import as a torch module"
+means.
 """
 
 from __future__ import annotations
@@ -99,8 +100,7 @@ class IndexInput:
 
 
 class MemoryIndex(nn.Module):
-    """Embeddings, graph, lexical matrix and attributes as buffers; the signal weights as the
-    parameter.
+    """A memory as buffers (embeddings, graph, lexical matrix, attributes) and its weights.
 
     Build one with `build`, or from the `state_dict` of another with the constructor. `.to(device)`
     moves it, `.half()` halves its floating-point buffers (arithmetic stays float32).
@@ -235,7 +235,7 @@ class MemoryIndex(nn.Module):
 
     @property
     def spreads(self) -> bool:
-        """Whether there is a graph worth spreading over; else retrieval falls back to the other signals."""
+        """Whether there is a graph worth spreading over; else the other signals decide alone."""
         enough = self.num_nodes >= self.config.spread.min_nodes
         return enough and int(self.graph_source.shape[0]) > 0
 
@@ -301,7 +301,7 @@ class MemoryIndex(nn.Module):
         return scope.rows, scope.signals(self.signal_names), scope
 
     def _scope(self, query: QueryBatch) -> tuple[Scope, Tensor, Tensor]:
-        """Candidates, and activation spread from the anchors: (scope, anchor rows, anchor activation)."""
+        """Candidates with activation spread from the anchors; anchor rows and their activation."""
         everyone = Scope(self, query)
         scope = everyone
         if self.num_atoms > self.config.rank.dense_limit:
@@ -390,7 +390,8 @@ class MemoryIndex(nn.Module):
     def _check(self, query: QueryBatch) -> None:
         if query.embedding.dim() != 2 or query.embedding.shape[1] != self.embeddings.shape[1]:
             raise InputError(
-                f"query_embeddings must be [B, {self.embeddings.shape[1]}], got {list(query.embedding.shape)}; "
+                f"query_embeddings must be [B, {self.embeddings.shape[1]}], got "
+                f"{list(query.embedding.shape)}; "
                 "encode questions with the store's embedder"
             )
         if not bool(torch.isfinite(query.embedding).all()):

@@ -1,7 +1,8 @@
 """Linking: how the graph grows when atoms are added (`mathematics.md` sections 3 and 4).
 
-Only the new is linked. Whether atoms come one by one or all at once, the same edges are made: a mention ties its concept
-to the turns before it in its window, never to later ones, and similarity edges point to earlier atoms.
+Only the new is linked. Whether atoms come one by one or all at once, the same edges are made: a
+mention ties its concept to the turns before it in its window, never to later ones, and similarity
+edges point to earlier atoms.
 """
 
 from __future__ import annotations
@@ -82,8 +83,7 @@ class _Columns:
 
 
 class Linker:
-    """Makes the edges of new atoms. Holds what it must know of the old: vectors, session ends,
-    concepts.
+    """Makes the edges of new atoms, from the vectors, session ends and concepts of the old.
 
     After an error its state may be ahead of the store: make a new one from the store.
     """
@@ -116,7 +116,7 @@ class Linker:
         self._pending: dict[str, list[tuple[int, Link]]] = {}
 
     def restore(self, atoms: Iterable[tuple[int, Atom]], embeddings: Tensor) -> None:
-        """Takes in atoms that are linked already, with the rows of their vectors, in the order of node numbers."""
+        """Takes in linked atoms in the order of node numbers, with the rows of their vectors."""
         kept: list[int] = []
         for row, (node, atom) in enumerate(atoms):
             if atom.kind == CONCEPT:
@@ -133,7 +133,7 @@ class Linker:
         return {target: len(waiting) for target, waiting in self._pending.items()}
 
     def link(self, atoms: Sequence[Atom], embeddings: Tensor, first: int) -> Linked:
-        """Edges and concepts of new atoms, which get the node numbers from `first` on, concepts behind them."""
+        """Links new atoms, numbered from `first` on, and their concepts behind them."""
         columns = _Columns()
         start = len(self._rows)
         windows: list[list[int]] = []
@@ -149,10 +149,9 @@ class Linker:
         return Linked(concepts, vectors, EdgeBlock.cat(blocks))
 
     def _remember(self, atom: Atom, node: int, columns: _Columns | None = None) -> list[int]:
-        """Puts an atom at the end of its session; returns the turns before it in the window,
-        nearest first.
+        """Puts an atom at the end of its session; returns the turns before it in its window.
 
-        What is derived from other atoms is no turn of the session.
+        The nearest comes first. What is derived from other atoms is no turn of the session.
         """
         self._nodes.append(node)
         self._node_of[atom.id] = node
@@ -220,8 +219,9 @@ class Linker:
         return atoms, vectors[torch.tensor(kept, dtype=torch.int64)]
 
     def _aliases(self, vectors: Tensor) -> Tensor:  # [n, d] -> [n] int64
-        """The known concept each new one is the same as, or (number of known ones + place of an
-        earlier new one); -1.
+        """The known concept that each new one is the same as; else -1.
+
+        An earlier new one counts as (number of known ones + its place).
 
         As if they came one by one: a name is compared with those that became concepts, not with
         other names of them.
@@ -254,7 +254,7 @@ class Linker:
         windows: Sequence[Sequence[int]],
         columns: _Columns,
     ) -> None:
-        """Abstraction edges from the turns of the window to the concept, association edges within an atom."""
+        """Abstraction edges from a window's turns to the concept, associations within an atom."""
         weight = DEFAULT_EDGE_WEIGHT[EdgeType.ABSTRACTION]
         pairs: list[tuple[int, int]] = []
         for found, window in zip(names, windows, strict=False):

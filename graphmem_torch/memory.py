@@ -1,4 +1,4 @@
-"""Memory: the application object. A store on disk, an embedder, a configuration and the current index."""
+"""Memory: the application object, a store on disk with an embedder and the current index."""
 
 from __future__ import annotations
 
@@ -99,9 +99,9 @@ class Memory:
             bound = self.store.fingerprint
             if bound is not None and bound != loaded.fingerprint:
                 raise EmbedderError(
-                    f"{self.store.path}: expected the embedder that filled this store ({bound}), got "
-                    f"{loaded.name!r} ({loaded.fingerprint}); set embedder.name to the store's own, or index "
-                    "the original files into a new folder"
+                    f"{self.store.path}: expected the embedder that filled this store ({bound}), "
+                    f"got {loaded.name!r} ({loaded.fingerprint}); set embedder.name to the store's "
+                    "own, or index the original files into a new folder"
                 )
             self._embedder = loaded
         return self._embedder
@@ -117,8 +117,9 @@ class Memory:
         *,
         progress: bool = False,
     ) -> Added:
-        """Stores and links atoms; each batch is one transaction, after an error the ones before
-        stay.
+        """Stores and links atoms, a batch at a time.
+
+        Each batch is one transaction; after an error the ones before stay.
 
         Args:
             atoms: Atoms, texts, or mappings with the fields of a line of JSON lines. An id that is
@@ -144,7 +145,7 @@ class Memory:
         return done
 
     def add_document(self, text: str, *, name: str, time: float | None = None) -> Added:
-        """Cuts a document into chunks and stores them; `name` is its session and begins the ids of its chunks."""
+        """Cuts a document into chunks and stores them in the session `name`, ids `name#0`, ..."""
         return self.add(
             document_atoms(
                 text,
@@ -198,8 +199,7 @@ class Memory:
     def compile(
         self, question: str, *, budget: int, k: int | None = None, tokenizer: str = "cl100k_base"
     ) -> Context:
-        """The memories that fit a token budget, in the order in which they were stored, with their
-        sources.
+        """The memories that fit a token budget, with their sources, in the order of storing.
 
         Args:
             question: One question.
@@ -243,10 +243,10 @@ class Memory:
     def fit(
         self, questions: Sequence[str], evidence: Sequence[Sequence[str]], *, penalty: float = 1e-2
     ) -> dict[str, float]:
-        """Learns the weights of the signals from questions whose evidence is known; see
-        `fit_weights`.
+        """Learns the weights of the signals from questions whose evidence is known.
 
-        The memory uses them from then on; they are also returned, to be kept in a preset.
+        See `learn.fit_weights`. The memory uses them from then on; they are also returned, to
+        be kept in a preset.
 
         Raises:
             InputError: Lengths that differ, an evidence id that is not stored, no evidence at all.
@@ -294,7 +294,7 @@ class Memory:
         return self.store.check()
 
     def close(self) -> None:
-        """Writes the snapshot if it is stale, and gives the store back; a second call does nothing."""
+        """Writes a stale snapshot anew and gives the store back; a second call does nothing."""
         try:
             if not self.store.closed and not self.store.readonly and self.store.path is not None:
                 self._save_snapshot()

@@ -28,11 +28,12 @@ def select_by_density(
         raise InputError(f"budget must be at least 0 tokens, got {budget}")
     if values.shape != costs.shape or values.dim() != 1:
         raise InputError(
-            f"expected one cost for each value, got {list(values.shape)} values and {list(costs.shape)} costs"
+            f"expected one cost for each value, got {list(values.shape)} values and "
+            f"{list(costs.shape)} costs"
         )
     if bool((values < 0).any()) or bool((costs <= 0).any()):
         raise InputError(
-            "values must be at least 0 and costs above 0; drop items that cost nothing"
+            "expected values of at least 0 and costs above 0; drop items that cost nothing"
         )
     order = torch.sort(values / costs, descending=True, stable=True).indices
     chosen = torch.zeros(len(values), dtype=torch.bool)

@@ -1,4 +1,4 @@
-"""The graph that activation travels on: edges with their gains, both directions, and only the strongest."""
+"""The graph that activation travels on: gains, both directions, and only the strongest edges."""
 
 from __future__ import annotations
 

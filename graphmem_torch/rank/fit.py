@@ -18,12 +18,12 @@ def fit_listwise(
     penalty: float = 1e-2,
     steps: int = 60,
 ) -> Tensor:  # [F]
-    """Weights that make the evidence likely among the candidates: the listwise softmax loss
-    (`mathematics.md` 8.2).
+    """Weights that make the evidence likely among the candidates (`mathematics.md` 8.2).
 
-    Mean over questions of -sum_i g_i log softmax(X w)_i, with g uniform over the evidence, plus
-    penalty * |w|² on signals of unit variance; convex, solved by L-BFGS. Questions without evidence
-    among their candidates are left out. Candidates of padding carry -inf in every signal.
+    Listwise softmax: the mean over questions of -sum_i g_i log softmax(X w)_i, with g uniform
+    over the evidence, plus penalty * |w|² on signals of unit variance; convex, solved by L-BFGS.
+    Questions without evidence among their candidates are left out. Candidates of padding carry
+    -inf in every signal.
 
     Raises:
         InputError: No question has evidence.
@@ -67,8 +67,9 @@ def fit_gate(
     penalty: float = 1e-2,
     steps: int = 60,
 ) -> tuple[Tensor, float]:  # [G] weights, bias
-    """Logistic regression of answerable against unanswerable questions, both classes weighing the
-    same.
+    """Logistic regression of answerable against unanswerable questions.
+
+    Both classes weigh the same.
 
     Raises:
         InputError: One of the classes is empty.

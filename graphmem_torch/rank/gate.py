@@ -74,18 +74,18 @@ def confidence(statistics: Tensor, config: GateConfig) -> Tensor:  # [B, G] -> [
 
 
 def conformal_threshold(confidences: Tensor, rate: float) -> float:
-    """The threshold that refuses at most `rate` of exchangeable answerable questions
-    (`mathematics.md` 7).
+    """The threshold that refuses at most `rate` of exchangeable answerable questions.
 
-    The floor(rate * (n + 1))-th smallest of n held-out confidences; minus infinity where n is too
-    small to promise.
+    `mathematics.md` 7: the floor(rate * (n + 1))-th smallest of n held-out confidences; minus
+    infinity where n is too small to promise.
 
     Raises:
         InputError: A rate outside [0, 1), or no confidences.
     """
     if not 0.0 <= rate < 1.0 or confidences.numel() == 0:
         raise InputError(
-            f"expected a rate in [0, 1) and at least one confidence, got {rate} and {confidences.numel()}"
+            f"expected a rate in [0, 1) and at least one confidence, got {rate} and "
+            f"{confidences.numel()}"
         )
     # 0.57 * 100 is 56.99...: the product of a decimal rate must not lose a whole rank.
     rank = math.floor(rate * (confidences.numel() + 1) + 1e-9)

@@ -47,7 +47,7 @@ class Scope:
         self._memo: dict[str, Tensor] = {}
 
     def narrowed(self, rows: Tensor) -> Scope:  # [B, C]
-        """The same questions against fewer candidates; what is known of all atoms is not computed again."""
+        """The same questions against fewer candidates; what is known is not computed again."""
         return Scope(self.index, self.query, rows, wider=self)
 
     @property
@@ -116,8 +116,7 @@ class Scope:
 
     @cached_property
     def weights(self) -> tuple[Tensor, Tensor]:  # [B, Q], [B, Q]
-        """Weight of each question token: its idf over the atoms, and the same without tokens that
-        half of them have.
+        """Weight of each question token: its idf over the atoms, smooth and strict.
 
         The first is ln(1 + (n - df + 1/2) / (df + 1/2)), `mathematics.md` 8.1. The second drops the
         1: a token in half of the atoms, such as the name of one of two speakers, weighs nothing.
@@ -136,7 +135,7 @@ class Scope:
 
     @cached_property
     def matches(self) -> Tensor | None:  # [B, Q, C]
-        """Best cosine of each question token with the tokens of each candidate; None without token vectors."""
+        """Best cosine of each question token in each candidate; None without token vectors."""
         query = self.query
         if query.tokens is None or query.pieces is None or self.index.token_offsets is None:
             return None
@@ -151,8 +150,7 @@ class Scope:
         )
 
     def step(self, values: Tensor, distance: int) -> Tensor:
-        """Values of the atom `distance` turns later in the session (earlier if negative); 0 where
-        there is none.
+        """Values of the atom `distance` turns later in the session, earlier if negative, else 0.
 
         Args:
             values: [B, C] or [B, Q, C].

@@ -182,7 +182,7 @@ class MemoryStore(StoreReader):
 
     @property
     def snapshot_is_current(self) -> bool:
-        """Whether the snapshot shows exactly this state; in memory there is nothing to write, so yes."""
+        """Whether the snapshot shows this state; in memory there is nothing to write, so yes."""
         if self.path is None:
             return True
         return snapshot.snapshot_state(self.path, self.state) == "current"

@@ -51,8 +51,7 @@ def is_question(text: str) -> bool:
 
 
 def named_dates(questions: Sequence[str]) -> tuple[Tensor, Tensor]:
-    """[B, 12] and [B, 31] bool: the months that a question names, and the days where it names a
-    month.
+    """[B, 12] and [B, 31] bool: the months that a question names, and its days if it does.
 
     "may" counts as a month only when it is written with a capital and is not the first word.
     """

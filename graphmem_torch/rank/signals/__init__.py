@@ -1,7 +1,8 @@
 """Signals: what speaks for a memory. One file a family, one registry entry a signal.
 
-A signal maps B questions and their C candidates to values [B, C]; the hybrid score is their weighted sum. Adding one
-is one function decorated with `@signal("name")` in a module that is imported here.
+A signal maps B questions and their C candidates to values [B, C]; the hybrid score is their
+weighted sum. Adding one is one function decorated with `@signal("name")` in a module that is
+imported here.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What an atom is, apart from its words: who said it, when, how long it is (`mathematics.md` 8.2)."""
+"""What an atom is, apart from its words: who said it, when, how long (`mathematics.md` 8.2)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__: list[str] = []
 
 @signal("speaker", conversational=True)
 def _speaker(scope: Scope) -> Tensor:
-    """1 for what a person named in the question said, -1 for the others' words where one is named."""
+    """1 for the words of a person whom the question names, -1 for the words of the others."""
     named = scope.query.speakers
     if named is None or named.shape[1] == 0:
         return scope.zeros()

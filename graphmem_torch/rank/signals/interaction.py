@@ -1,8 +1,9 @@
 """Late interaction of question tokens with the tokens of atoms, their windows and their sessions.
 
-All are sum_w weight_w f(m_w), where m_w is the best cosine of question token w (`mathematics.md` 8.1). A window takes
-the best over neighbouring turns: what one turn asks, the next one answers. `sharp` raises m to the fourth power, so that
-a few near-exact matches count for more than many vague ones.
+All are sum_w weight_w f(m_w), where m_w is the best cosine of question token w (`mathematics.md`
+8.1). A window takes the best over neighbouring turns: what one turn asks, the next one answers.
+`sharp` raises m to the fourth power, so that a few near-exact matches count for more than many
+vague ones.
 """
 
 from __future__ import annotations
@@ -99,5 +100,5 @@ def _sharp_previous(scope: Scope) -> Tensor:
 
 @signal("interaction_answer", conversational=True)
 def _answer(scope: Scope) -> Tensor:
-    """Late interaction with the turn before where that is a question: this turn may be its answer."""
+    """Late interaction with the turn before where that asks: this turn may be the answer."""
     return scope.step(scope.memo("interaction_focus") * scope.pick(scope.index.is_question), -1)
