@@ -166,7 +166,7 @@ def _measure(options: Scale, folder: Path) -> dict[str, Any]:
             start = time.perf_counter()
             memory.retrieve(asked[:1])
             first_seconds = time.perf_counter() - start
-            clock.watch(memory, "query", "question")
+            clock.watch(memory_module, "query_batch", "question")
             clock.watch(memory.index, "forward", "rank")
             batches = {str(size): _latency(memory, clock, asked, size) for size in (1, 64)}
     return {

@@ -108,8 +108,9 @@ def _power_iteration(
     product = _portable_product if source.is_cuda else spmm_sum
     strength = torch.zeros(seeds.shape[1], dtype=weight.dtype, device=weight.device)
     strength.index_add_(0, source.to(torch.int64), weight.abs())
-    step = weight.abs() * (damping / strength)[source.to(torch.int64)]
-    step.nan_to_num_(nan=0.0, posinf=0.0)  # a node whose edges all weigh 0 has none
+    # Divided first: damping over a subnormal strength is infinite, and its mass would be lost.
+    step = weight.abs() / strength[source.to(torch.int64)] * damping
+    step.nan_to_num_(nan=0.0)  # a node whose edges all weigh 0 has none
     dangling = (strength == 0).to(start.dtype)
     x = start
     residual = start.new_full((seeds.shape[0],), torch.inf)
