@@ -18,7 +18,7 @@ from graphmem_torch.store import MemoryStore
 from graphmem_torch.text.embed import Embedder, Encoded, encode_checked
 from graphmem_torch.text.question import asks_when, named_dates, named_speakers
 
-__all__ = ["allowed_atoms", "checked_questions", "forward_arguments", "query_batch", "to_results"]
+__all__ = ["atom_masks", "checked_questions", "forward_arguments", "query_batch", "to_results"]
 
 
 def checked_questions(questions: str | Sequence[str]) -> list[str]:
@@ -54,7 +54,7 @@ def query_batch(questions: Sequence[str], embedder: Embedder, current: Assembled
     return batch.to(current.index.embeddings.device)
 
 
-def forward_arguments(query: QueryBatch, allowed: Tensor | None) -> dict[str, Any]:
+def forward_arguments(query: QueryBatch) -> dict[str, Any]:
     """A batch of questions as the arguments of `MemoryIndex.forward`."""
     return {
         "query_embeddings": query.embedding,
@@ -65,42 +65,42 @@ def forward_arguments(query: QueryBatch, allowed: Tensor | None) -> dict[str, An
         "months": query.months,
         "days": query.days,
         "asks_when": query.asks_when,
-        "allowed": allowed,
+        "allowed": query.allowed,
+        "listed": query.listed,
     }
 
 
-def allowed_atoms(
+def atom_masks(
     current: Assembled,
     kinds: Sequence[str] | None,
     between: tuple[float, float] | None,
     as_of: float | None,
-) -> Tensor | None:  # [1, A] bool
-    """The atoms that pass the filters of a retrieval; None where there are none.
+) -> dict[str, Tensor]:
+    """The filters of a retrieval as the masks `allowed` and `listed` of a `QueryBatch`.
+
+    Times say which atoms there are for the question; kinds only which of them are listed: a fact
+    still leads to the turns it was derived from.
 
     Raises:
         InputError: An unknown kind, or a span that ends before it begins.
     """
-    if kinds is None and between is None and as_of is None:
-        return None
-    index = current.index
-    allowed = torch.ones(index.num_atoms, dtype=torch.bool, device=index.kind.device)
+    index, masks = current.index, {}
     if kinds is not None:
         unknown = sorted(set(kinds) - set(current.kinds))
         if unknown:
             raise InputError(
                 f"unknown kind {unknown[0]!r}; the store has {', '.join(sorted(current.kinds))}"
             )
-        codes = [current.kinds.index(kind) for kind in kinds]
-        allowed &= torch.isin(index.kind.long(), torch.tensor(codes, device=index.kind.device))
-    timed = index.month >= 0
-    if between is not None:
-        start, end = between
-        if start > end:
-            raise InputError(f"between: expected a start before the end, got {start} and {end}")
-        allowed &= timed & (index.time >= start) & (index.time <= end)
-    if as_of is not None:
-        allowed &= timed & (index.time <= as_of)
-    return allowed[None]
+        codes = torch.tensor([current.kinds.index(kind) for kind in kinds])
+        masks["listed"] = torch.isin(index.kind.long(), codes.to(index.kind.device))[None]
+    if between is not None and between[0] > between[1]:
+        raise InputError(f"between: expected a start before the end, got {between}")
+    if between is not None or as_of is not None:
+        start, end = between or (-torch.inf, torch.inf)
+        last = end if as_of is None else min(end, as_of)
+        # An unknown time is NaN, which is in no span.
+        masks["allowed"] = ((index.time >= start) & (index.time <= last))[None]
+    return masks
 
 
 def to_results(

@@ -251,12 +251,14 @@ class MemoryIndex(nn.Module):
         days: Tensor | None = None,  # [B, 31] bool
         asks_when: Tensor | None = None,  # [B] bool
         allowed: Tensor | None = None,  # [B or 1, A] bool
+        listed: Tensor | None = None,  # [B or 1, A] bool
         k: int | None = None,
         paths: bool = False,
     ) -> Retrieval:
         """Ranks the memories for a batch of questions.
 
-        Only the embeddings are needed; a signal whose input is missing is 0.
+        Only the embeddings are needed; a signal whose input is missing is 0. The arguments are the
+        fields of `QueryBatch`.
 
         Raises:
             InputError: For shapes that do not fit the index.
@@ -271,6 +273,7 @@ class MemoryIndex(nn.Module):
             days,
             asks_when,
             allowed,
+            listed,
         )
         self._check(query)
         count = self.config.rank.k if k is None else k
@@ -356,7 +359,7 @@ class MemoryIndex(nn.Module):
         scope, anchors, value = self._scope(query)
         signals = scope.signals(self.signal_names)
         weights = self.weights.float()
-        score = (signals @ weights).masked_fill(~scope.valid, -torch.inf)
+        score = (signals @ weights).masked_fill(~scope.listed, -torch.inf)
         best = score.topk(min(k, score.shape[1]), dim=1)
         chosen = best.indices
         rows = chosen if scope.rows is None else scope.rows.gather(1, chosen)
@@ -410,6 +413,7 @@ class MemoryIndex(nn.Module):
             "days": (query.days, (b, 31)),
             "asks_when": (query.asks_when, (b,)),
             "allowed": (query.allowed, (b, self.num_atoms)),
+            "listed": (query.listed, (b, self.num_atoms)),
         }
         for name, (tensor, shape) in expected.items():
             if tensor is None:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from graphmem_torch.ask import (
-    allowed_atoms,
+    atom_masks,
     checked_questions,
     forward_arguments,
     query_batch,
@@ -170,7 +170,7 @@ class Memory:
         Args:
             questions: B questions, answered as one batch.
             k: Hits a question; the preset's number by default.
-            kinds: Only atoms of these kinds.
+            kinds: Only hits of these kinds; other atoms still lead to them.
             between: Only atoms whose time is in this span, seconds since the epoch UTC, both ends
                 included.
             as_of: Only atoms whose time is known and not later.
@@ -187,9 +187,9 @@ class Memory:
         if current.index.num_atoms == 0:
             return [Result(question, (), 0.0, False) for question in asked]
         query = query_batch(asked, self.embedder, current)
-        allowed = allowed_atoms(current, kinds, between, as_of)
+        query = replace(query, **atom_masks(current, kinds, between, as_of))
         with torch.inference_mode():
-            found = current.index(**forward_arguments(query, allowed), k=k, paths=True)
+            found = current.index(**forward_arguments(query), k=k, paths=True)
         results = to_results(asked, current, found, self.store, self.config.gate.threshold)
         if not self.store.readonly:
             used = torch.unique(found.rows[found.rows >= 0]).cpu()

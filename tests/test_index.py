@@ -248,9 +248,7 @@ def test_permuted_atoms_give_permuted_hits(
     config = config_of(**{"spread.max_edges": 1000})  # a cap breaks ties by row
     before = MemoryIndex.build(data, config)(**asked, k=ATOMS)
     after = MemoryIndex.build(moved, config)(**asked, k=ATOMS)
-    torch.testing.assert_close(
-        scores_of(after), scores_of(before)[:, order], rtol=1e-4, atol=1e-4
-    )
+    torch.testing.assert_close(scores_of(after), scores_of(before)[:, order], rtol=1e-4, atol=1e-4)
     torch.testing.assert_close(after.confidence, before.confidence)
 
 

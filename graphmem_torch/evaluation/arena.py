@@ -21,9 +21,9 @@ from graphmem_torch.rank.scope import Scope
 from graphmem_torch.text.concepts import ConceptExtractor, load_concepts
 from graphmem_torch.text.tokens import count_tokens
 
-__all__ = ["Arena"]
+__all__ = ["TURN", "Arena"]
 
-_TURN = "turn"
+TURN = "turn"
 
 
 class Arena:
@@ -63,7 +63,7 @@ class Arena:
         self.graph = _graph(memory.store.edges(), columns.node[order])
         self.age_hours = _age_hours(columns.time[order])
 
-        rows = [i for i, atom in enumerate(atoms) if atom.kind == _TURN]
+        rows = [i for i, atom in enumerate(atoms) if atom.kind == TURN]
         self.turns = torch.tensor(rows, dtype=torch.int64)
         self.ids = [atoms[i].id for i in rows]
         self.session = columns.session.codes[order][self.turns]

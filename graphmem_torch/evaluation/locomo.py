@@ -15,7 +15,7 @@ from tqdm import tqdm
 
 from graphmem_torch.config import Config, config_to_dict, load_config, preset_path
 from graphmem_torch.errors import InputError
-from graphmem_torch.evaluation.arena import Arena
+from graphmem_torch.evaluation.arena import TURN, Arena
 from graphmem_torch.evaluation.fitting import (
     fit_linear,
     fit_preset,
@@ -199,9 +199,7 @@ def _systems(
 
 
 def _retrieved(arena: Arena, questions: Sequence[str]) -> _Answer:
-    # Facts may be hits like turns and are left out of the ranking, so more hits are asked for.
-    depth = _DEPTH * arena.num_atoms // max(1, len(arena.turns))
-    results = arena.memory.retrieve(list(questions), k=depth)
+    results = arena.memory.retrieve(list(questions), k=_DEPTH, kinds=[TURN])
     return _Answer(
         arena.positions([[hit.id for hit in result.hits] for result in results]),
         torch.tensor([result.confidence for result in results]),

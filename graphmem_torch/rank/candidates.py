@@ -19,11 +19,11 @@ def strong_candidates(scope: Scope, count: int) -> Tensor:  # [B, C] int64, asce
     The neighbours are there for the signals that look at windows: what one turn asks, the next one
     answers.
     """
-    best = []
-    for name in ("semantic", "lexical"):
-        values = scope.memo(name).masked_fill(~scope.valid, -torch.inf)
-        found = values.topk(min(count, values.shape[1]), dim=1)
-        best.append(torch.where(found.values > -torch.inf, found.indices, -1))
+    lexical = scope.memo("lexical")
+    values = (scope.memo("semantic"), torch.where(lexical > 0, lexical, -torch.inf))
+    best = [_best(each, scope.valid, count) for each in values]
+    if scope.query.listed is not None:  # what may be a hit must not be crowded out by what may not
+        best += [_best(each, scope.listed, count) for each in values]
     halo = torch.cat([rows[:, : max(1, count // _HALO_SHARE)] for rows in best], dim=1)
     parts = list(best)
     for pointer in (scope.index.next.long(), scope.index.previous.long()):
@@ -32,6 +32,11 @@ def strong_candidates(scope: Scope, count: int) -> Tensor:  # [B, C] int64, asce
             row = torch.where(row >= 0, pointer[row.clamp(min=0)], -1)
             parts.append(row)
     return merge_rows(*parts)
+
+
+def _best(values: Tensor, mask: Tensor, count: int) -> Tensor:  # [B, A] -> [B, c]
+    found = values.masked_fill(~mask, -torch.inf).topk(min(count, values.shape[1]), dim=1)
+    return torch.where(found.values > -torch.inf, found.indices, -1)
 
 
 def merge_rows(*parts: Tensor) -> Tensor:  # [B, c] each -> [B, C]

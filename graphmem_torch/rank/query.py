@@ -22,7 +22,9 @@ class QueryBatch:
         speakers: [B, S] bool, the speakers a question names.
         months: [B, 12] bool, days: [B, 31] bool: what of a date a question names.
         asks_when: [B] bool.
-        allowed: [B or 1, A] bool, the atoms that may be hits.
+        allowed: [B or 1, A] bool, the atoms there are for the question: the others are neither hits
+            nor anchors.
+        listed: [B or 1, A] bool, the atoms that may be hits; the others still lead to them.
     """
 
     embedding: Tensor
@@ -34,6 +36,7 @@ class QueryBatch:
     days: Tensor | None = None
     asks_when: Tensor | None = None
     allowed: Tensor | None = None
+    listed: Tensor | None = None
 
     def __len__(self) -> int:
         """B."""
@@ -50,5 +53,6 @@ class QueryBatch:
         for name in (f.name for f in fields(self)):
             value = getattr(self, name)
             if value is not None:
-                taken[name] = value if name == "allowed" and value.shape[0] == 1 else value[part]
+                shared = name in ("allowed", "listed") and value.shape[0] == 1
+                taken[name] = value if shared else value[part]
         return QueryBatch(**taken)

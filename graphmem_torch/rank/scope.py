@@ -101,18 +101,25 @@ class Scope:
 
     @cached_property
     def valid(self) -> Tensor:  # [B, C] or [1, C] bool
-        """Candidates that may be hits: no padding, nothing that the question excludes."""
-        known = (
-            torch.ones(1, self.shape[1], dtype=torch.bool, device=self.query.embedding.device)
-            if self.rows is None
-            else self.rows >= 0
-        )
-        if self.query.allowed is None:
+        """Candidates that there are for the question: no padding, nothing that it excludes."""
+        if self.rows is None:
+            device = self.query.embedding.device
+            known = torch.ones(1, self.shape[1], dtype=torch.bool, device=device)
+        else:
+            known = self.rows >= 0
+        return self._only(known, self.query.allowed)
+
+    @cached_property
+    def listed(self) -> Tensor:  # [B, C] or [1, C] bool
+        """Candidates that may be hits."""
+        return self._only(self.valid, self.query.listed)
+
+    def _only(self, known: Tensor, atoms: Tensor | None) -> Tensor:
+        if atoms is None:
             return known
-        allowed = self.query.allowed
-        if self.rows is not None:
-            allowed = allowed.expand(len(self.query), -1)
-        return known & self.pick_each(allowed)
+        return known & self.pick_each(
+            atoms if self.rows is None else atoms.expand(len(self.query), -1)
+        )
 
     @cached_property
     def weights(self) -> tuple[Tensor, Tensor]:  # [B, Q], [B, Q]

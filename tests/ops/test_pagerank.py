@@ -98,6 +98,18 @@ def test_stopping_early_is_said(random_graph, caplog):
     assert "raise max_iter or tol" in caplog.text
 
 
+def test_edges_that_hardly_weigh_anything_lose_no_mass():
+    # exp(-rho dt) over a year is subnormal in float32; its only edge still takes everything along.
+    edges = torch.tensor([[0, 1, 2], [1, 2, 1]])
+    graph = Graph.from_edges(edges, torch.tensor([1e-40, 1.0, 1e-45]), num_nodes=4)
+    found = pagerank(graph)
+    assert found.converged
+    drawn = nx.DiGraph(edges.T.tolist())
+    drawn.add_node(3)
+    equal = nx.pagerank(drawn, tol=1e-10)
+    assert found.values.tolist() == pytest.approx([equal[i] for i in range(4)], abs=1e-5)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

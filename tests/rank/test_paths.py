@@ -80,8 +80,6 @@ def test_an_anchor_is_explained_only_by_what_brings_more() -> None:
     edges = torch.tensor([[0, 0], [1, 2]])
     graph = Graph.from_edges(edges, torch.tensor([1.0, 1.0]), num_nodes=3)
     start = torch.tensor([[1.0, 0.3, 0.9]])
-    paths = strongest_paths(
-        graph, start, torch.tensor([[1, 2]]), rounds=1, spread=0.8, fan="none"
-    )
+    paths = strongest_paths(graph, start, torch.tensor([[1, 2]]), rounds=1, spread=0.8, fan="none")
     # 0.8 arrives at both: more than 0.3, less than 0.9.
     assert paths.tolist() == [[[0], [-1]]]

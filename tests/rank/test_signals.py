@@ -30,9 +30,7 @@ class Oracle:
         ends = list(zip(data.edges.source.tolist(), data.edges.target.tolist(), strict=True))
         kinds = data.edges.type.tolist()
         self.next: dict[int, int] = {
-            s: t
-            for (s, t), kind in zip(ends, kinds, strict=True)
-            if kind == EdgeType.TEMPORAL
+            s: t for (s, t), kind in zip(ends, kinds, strict=True) if kind == EdgeType.TEMPORAL
         }
         self.previous = {t: s for s, t in self.next.items()}
         self.derived = [
@@ -172,9 +170,7 @@ def expected(o: Oracle, name: str, b: int, a: int) -> float:
         "interaction_previous": lambda: o.before(a, focus),
         "interaction_next": lambda: o.after(a, focus),
         "interaction_sharp_previous": lambda: o.before(a, sharp),
-        "interaction_answer": lambda: o.before(
-            a, lambda x: focus(x) * bool(o.d.is_question[x])
-        ),
+        "interaction_answer": lambda: o.before(a, lambda x: focus(x) * bool(o.d.is_question[x])),
         "speaker": lambda: o.speaker(b, a),
         "date": lambda: o.date(b, a),
         "time_expression": lambda: float(o.q.asks_when[b] and o.d.tells_time[a]),  # type: ignore[index]
