@@ -422,7 +422,7 @@ class MemoryIndex(nn.Module):
             fits = len(got) == len(shape) and all(
                 n in (None, m) for n, m in zip(shape, got, strict=True)
             )
-            if not fits and not (name == "allowed" and got == (1, self.num_atoms)):
+            if not fits and not (name in ("allowed", "listed") and got == (1, shape[1])):
                 wanted = ", ".join("?" if n is None else str(n) for n in shape)
                 raise InputError(
                     f"{name} must be [{wanted}], got {list(got)}; give one row a question, made "

@@ -146,14 +146,6 @@ def test_scores_and_gate(overrides: dict[str, Any]) -> None:
             assert result.known == (activation >= 0.12)
 
 
-def test_an_isolated_anchor_ends_under_the_gate() -> None:
-    """The figure of the mathematics: .6 becomes .104 after three rounds."""
-    a = 0.6
-    for _ in range(3):
-        a = 1 / (1 + math.exp(-5 * (0.5 * a - 0.5)))
-    assert a == pytest.approx(0.104, abs=5e-4)
-
-
 def test_a_small_graph_does_not_spread() -> None:
     with Memory.open(None, config=settings(), embedder="hashing:32") as memory:
         memory.add(talk()[:2])
