@@ -141,7 +141,7 @@ class RankConfig:
     weights: Mapping[str, float] = field(default_factory=dict)
     k: int = 30
     dense_limit: int = 2048
-    candidates: int = 128
+    candidates: int = 96
 
 
 @dataclass(frozen=True)

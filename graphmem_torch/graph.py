@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from graphmem_torch.edge_list import (
+from graphmem_torch.coo import (
     MAX_TYPE,
     check_edge_index,
     check_num_nodes,

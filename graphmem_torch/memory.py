@@ -6,6 +6,7 @@ import os
 import time as clock
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
@@ -30,12 +31,15 @@ from graphmem_torch.learn import fit_weights
 from graphmem_torch.rank.query import QueryBatch
 from graphmem_torch.results import Context, Result
 from graphmem_torch.store import MemoryStore
+from graphmem_torch.store.database import DATABASE_NAME
 from graphmem_torch.text.embed import Embedder, load_embedder
 from graphmem_torch.text.read import document_atoms
 from graphmem_torch.text.tokens import get_counter
 from graphmem_torch.writer import Added, Writer, as_atom
 
 __all__ = ["Added", "Memory"]
+
+_EMBEDDER = "embedder"  # under which the store keeps the embedder's name
 
 
 class Memory:
@@ -73,8 +77,8 @@ class Memory:
             path: The folder of the store; None keeps it in the process.
             preset: Name of a preset, or path of a YAML file.
             config: Settings, instead of a preset.
-            embedder: A SentenceTransformer, its name, or an embedder; by default what the settings
-                name.
+            embedder: A SentenceTransformer, its name, or an embedder; by default the store's own,
+                and for a new store what the settings name.
             device: Where the index lives: `auto` (CUDA where there is one), `cpu`, `cuda`, ...
             mode: `w` to add (one process at a time), `r` to read.
 
@@ -85,9 +89,11 @@ class Memory:
         place = _usable_device(device)
         if mode == "r" and embedder is None:
             return cls(MemoryStore.open(path, mode="r"), None, settings, place)
-        spec = settings.embedder.name if embedder is None else embedder
+        spec = embedder or _remembered_embedder(path) or settings.embedder.name
         loaded = load_embedder(spec, place, token_dim=settings.embedder.token_dim)
         store = MemoryStore.open(path, mode=mode, fingerprint=loaded.fingerprint, dim=loaded.dim)
+        if mode == "w" and isinstance(spec, str) and store.meta_get(_EMBEDDER) != spec:
+            store.meta_set(_EMBEDDER, spec)
         return cls(store, loaded, settings, place)
 
     @property
@@ -95,13 +101,14 @@ class Memory:
         """The encoder; of a memory that is only read it is loaded when it is first needed."""
         if self._embedder is None:
             settings = self.config.embedder
-            loaded = load_embedder(settings.name, self.device, token_dim=settings.token_dim)
+            spec = self.store.meta_get(_EMBEDDER) or settings.name
+            loaded = load_embedder(spec, self.device, token_dim=settings.token_dim)
             bound = self.store.fingerprint
             if bound is not None and bound != loaded.fingerprint:
                 raise EmbedderError(
                     f"{self.store.path}: expected the embedder that filled this store ({bound}), "
-                    f"got {loaded.name!r} ({loaded.fingerprint}); set embedder.name to the store's "
-                    "own, or index the original files into a new folder"
+                    f"got {loaded.name!r} ({loaded.fingerprint}); open the store with its own "
+                    "embedder, or index the original files into a new folder"
                 )
             self._embedder = loaded
         return self._embedder
@@ -336,6 +343,14 @@ class Memory:
         """Hits in the order in which they were stored."""
         known = self.store.known([result.hits[i].id for i in chosen])
         return sorted(chosen, key=lambda i: known[result.hits[i].id][0])
+
+
+def _remembered_embedder(path: str | os.PathLike[str] | None) -> str | None:
+    """The name under which the embedder of an existing store was loaded."""
+    if path is None or not (Path(path) / DATABASE_NAME).exists():
+        return None
+    with MemoryStore.open(path, mode="r") as store:
+        return store.meta_get(_EMBEDDER)
 
 
 def _usable_device(device: str) -> str:

@@ -9,10 +9,10 @@ from typing import Any
 
 import torch
 
-from graphmem_torch.atoms import Atom, Link, text_hash
+from graphmem_torch.atoms import CONCEPT, Atom, Link, text_hash
 from graphmem_torch.config import LinkConfig
 from graphmem_torch.errors import InputError
-from graphmem_torch.link import Linker
+from graphmem_torch.link import Linker, concept_id
 from graphmem_torch.store import Batch, MemoryStore, TokenRows
 from graphmem_torch.store.rows import join_tokens, pick_tokens
 from graphmem_torch.text.concepts import load_concepts
@@ -77,12 +77,18 @@ class Writer:
         """The atoms that are not stored yet, each id once.
 
         Raises:
-            InputError: Empty text, or an id that is stored, or comes twice, with other content.
+            InputError: Empty text, a kind or id of concepts, or an id that is stored, or comes
+                twice, with other content.
         """
         known = self._store.known([atom.id for atom in atoms])
         digests = {name: digest for name, (_, digest) in known.items()}
         fresh = []
         for atom in atoms:
+            if atom.kind == CONCEPT or atom.id.startswith(concept_id("")):
+                raise InputError(
+                    f"atom {atom.id!r}: the kind {CONCEPT!r} and ids that begin with "
+                    f"{concept_id('')!r} belong to the concepts that linking makes; choose others"
+                )
             if not atom.text.strip():
                 raise InputError(f"atom {atom.id!r}: expected text, got none; leave it out")
             digest = _digest(atom)
@@ -145,7 +151,7 @@ def as_atom(value: Atom | str | Mapping[str, Any]) -> Atom:
     if isinstance(value, Atom):
         return _checked(value)
     atom = atom_from_record({"text": value} if isinstance(value, str) else value)
-    return atom if atom.id else replace(atom, id=f"{atom.kind}:{atom.digest[:16]}")
+    return atom if atom.id else replace(atom, id=f"{atom.kind}:{_digest(atom)[:16]}")
 
 
 def _checked(atom: Atom) -> Atom:

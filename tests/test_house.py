@@ -25,7 +25,7 @@ FLOORS = {
     "kernels": 0,
     "atoms": 1,
     "config": 1,
-    "edge_list": 1,
+    "coo": 1,
     "edges": 1,
     "errors": 1,
     "graph": 1,

@@ -158,6 +158,21 @@ def test_only_allowed_atoms_are_hits_or_anchors(
     assert found.confidence.isfinite().all()
 
 
+@pytest.mark.parametrize("limit", [1, 4096])
+def test_what_is_not_listed_still_leads_to_hits(
+    limit: int, random_columns: Columns, random_questions: Questions
+) -> None:
+    config = config_of(**{"rank.dense_limit": limit, "rank.candidates": ATOMS})
+    index, asked = MemoryIndex.build(random_columns(ATOMS), config), random_questions()
+    listed = torch.rand(5, ATOMS, generator=torch.Generator().manual_seed(3)) < 0.3
+    whole, found = index(**asked, k=ATOMS), index(**asked, listed=listed, k=ATOMS)
+    expected = scores_of(whole).masked_fill(~listed, -torch.inf)
+    torch.testing.assert_close(scores_of(found), expected, rtol=1e-4, atol=1e-4)
+    assert torch.equal(found.anchors, whole.anchors)
+    shared = index(**asked, listed=listed[:1], k=ATOMS)
+    same(shared, index(**asked, listed=listed[:1].expand(5, -1), k=ATOMS))
+
+
 def test_more_hits_than_atoms(index: MemoryIndex, random_questions: Questions) -> None:
     found = index(**random_questions(), k=10 * ATOMS)
     assert found.rows.shape == (5, ATOMS)
@@ -272,6 +287,7 @@ def test_permuted_atoms_give_permuted_hits(
         ("allowed", torch.ones(ATOMS, dtype=torch.bool)),
         ("allowed", torch.ones(5, ATOMS + 6, dtype=torch.bool)),
         ("allowed", torch.ones(2, ATOMS, dtype=torch.bool)),
+        ("listed", torch.ones(5, ATOMS - 1, dtype=torch.bool)),
         ("k", 0),
     ],
 )

@@ -201,10 +201,10 @@ class Scope:
         key = f"neighbour{distance}"
         if key not in self._memo:
             pointer = self.index.next if distance > 0 else self.index.previous
-            row = torch.arange(len(pointer), device=pointer.device)
+            everyone = torch.arange(len(pointer), device=pointer.device)[None]
+            wanted = everyone if self.rows is None else self.rows
             for _ in range(abs(distance)):
-                row = torch.where(row >= 0, pointer.long()[row.clamp(min=0)], -1)
-            wanted = self.pick(row)
+                wanted = torch.where(wanted >= 0, pointer[wanted.clamp(min=0)].long(), -1)
             if self.rows is None:
                 place = wanted.clamp(min=0)
                 found = wanted >= 0

@@ -16,6 +16,8 @@ def _semantic(scope: Scope) -> Tensor:
     """Cosine of question and atom."""
     embeddings, query = scope.index.embeddings, scope.query.embedding
     if scope.rows is None:
+        if len(query) == 1:  # a matrix-vector product reads at the bandwidth of the memory
+            return torch.mv(embeddings.float(), query[0])[None]
         return query @ embeddings.float().T
     rows = embeddings[scope.rows.clamp(min=0)].float()
     return torch.bmm(rows, query[:, :, None]).squeeze(2)

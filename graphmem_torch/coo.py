@@ -1,4 +1,4 @@
-"""Edges: what an edge list must be, and how it is sorted and merged into a graph."""
+"""COO: what an edge list must be, and how it is sorted and merged into compressed rows."""
 
 from __future__ import annotations
 
