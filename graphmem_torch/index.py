@@ -315,7 +315,8 @@ class MemoryIndex(nn.Module):
             return scope, none, none.float()
         strong = self._strong(scope)
         anchors, value = anchor_activation(scope, strong, self.config.anchors)
-        activation = self.spread(self.seeded(anchors, value))[:, : self.num_atoms]
+        start = self.seeded(anchors, value)
+        activation = self.spread(start, self._conducting(query))[:, : self.num_atoms]
         scope.activation = everyone.activation = activation
         if scope.rows is not None:
             allowed = activation.masked_fill(~everyone.valid, 0.0)
@@ -330,7 +331,20 @@ class MemoryIndex(nn.Module):
         value = torch.where(anchors >= 0, value, 0.0)
         return start.scatter_reduce(1, anchors.clamp(min=0), value, "amax")
 
-    def spread(self, activation: Tensor) -> Tensor:  # [B, N] -> [B, N]
+    def _conducting(self, query: QueryBatch) -> Tensor | None:  # [B, N] bool
+        """The nodes that activation may reach: concepts, and atoms there are for the question."""
+        if query.allowed is None:
+            return None
+        concepts = self.num_nodes - self.num_atoms
+        return torch.nn.functional.pad(query.allowed, (0, concepts), value=True).expand(
+            len(query), -1
+        )
+
+    def spread(
+        self,
+        activation: Tensor,  # [B, N]
+        mask: Tensor | None = None,  # [B, N] bool, the nodes that may be reached
+    ) -> Tensor:  # [B, N]
         """Spreading activation with the constants of the preset (`mathematics.md` 4)."""
         s = self.config.spread
         return spread_activation(
@@ -346,6 +360,7 @@ class MemoryIndex(nn.Module):
             firing=s.firing,
             gain=s.gain,
             threshold=s.threshold,
+            mask=mask,
         )
 
     def _strong(self, scope: Scope) -> Tensor:  # [B, C]
@@ -374,10 +389,12 @@ class MemoryIndex(nn.Module):
             confidence(statistics, gate),
             anchors,
             value,
-            self._paths(anchors, value, rows, paths),
+            self._paths(query, anchors, value, rows, paths),
         )
 
-    def _paths(self, anchors: Tensor, value: Tensor, rows: Tensor, wanted: bool) -> Tensor:
+    def _paths(
+        self, query: QueryBatch, anchors: Tensor, value: Tensor, rows: Tensor, wanted: bool
+    ) -> Tensor:
         if not wanted or anchors.shape[1] == 0:
             return rows.new_zeros(*rows.shape, 0)
         s = self.config.spread
@@ -388,6 +405,7 @@ class MemoryIndex(nn.Module):
             rounds=s.rounds,
             spread=s.spread,
             fan=s.fan,
+            mask=self._conducting(query),
         )
 
     def _check(self, query: QueryBatch) -> None:

@@ -465,3 +465,36 @@ def test_accesses_are_logged_by_writers(tmp_path: Path) -> None:
     with opened(tmp_path / "m", mode="r") as reader:
         reader.retrieve("canoe", k=3)
         assert len(reader.store.accesses()[0]) == 3
+
+
+def test_what_is_excluded_by_time_leaves_no_trace() -> None:
+    """Two pasts that differ only in what came later answer alike as of an instant before it.
+
+    The later texts change places, so that word counts over the store stay the same.
+    """
+    names = ["interaction_window", "interaction_passage", "interaction_session", "activation"]
+    config = load_config(
+        overrides={
+            "embedder.name": "hashing",
+            "link.concepts": "none",
+            "link.similarity_k": 0,
+            "spread.min_nodes": 2,
+        }
+    )
+    config = replace(config, rank=replace(config.rank, weights=dict.fromkeys(names, 1.0)))
+    early = ["red kites fly high", "does the kite fly?", "yes over the hill"]
+    late = ["the red kite fell down", "nothing like that"]
+
+    def answer(later: list[str], as_of: float | None) -> dict[str, float]:
+        with opened(config=config) as memory:
+            memory.add(
+                Atom(f"a{i}", text, session="s", time=100.0 * i)
+                for i, text in enumerate([*early, *later])
+            )
+            result = memory.retrieve("where did red kites fly down?", as_of=as_of)[0]
+        return {hit.id: hit.score for hit in result.hits}
+
+    assert answer(late, 250.0) == pytest.approx(answer(late[::-1], 250.0))
+    assert set(answer(late, 250.0)) == {"a0", "a1", "a2"}
+    free, swapped = answer(late, None), answer(late[::-1], None)
+    assert free["a2"] != pytest.approx(swapped["a2"])

@@ -21,6 +21,7 @@ def strongest_paths(
     rounds: int,
     spread: float = 0.8,
     fan: Literal["degree", "sqrt", "none"] = "degree",
+    mask: Tensor | None = None,  # [B, N] bool, the nodes that may be reached
 ) -> Tensor:  # [B, k, rounds] int64 edge positions from the anchor on, -1 = none
     """The chain of at most `rounds` edges of largest product, from an anchor to each row.
 
@@ -41,6 +42,7 @@ def strongest_paths(
                 fan=fan,
                 inhibition=0.0,
                 firing="linear",
+                mask=mask,
             )
         )
     question = torch.arange(rows.shape[0], device=rows.device).repeat_interleave(rows.shape[1])

@@ -157,7 +157,9 @@ class Scope:
         )
 
     def step(self, values: Tensor, distance: int) -> Tensor:
-        """Values of the atom `distance` turns later in the session, earlier if negative, else 0.
+        """Values of the atom `distance` turns later in the session, earlier if negative.
+
+        0 where there is none, or none that there is for the question.
 
         Args:
             values: [B, C] or [B, Q, C].
@@ -184,6 +186,9 @@ class Scope:
         if values.dim() == 3:
             segment = segment[:, None]
         segment = segment.expand_as(values)
+        if self.query.allowed is not None:
+            excluded = ~self.valid if values.dim() == 2 else ~self.valid[:, None]
+            values = values.masked_fill(excluded, 0.0)
         best = torch.full_like(values, -torch.inf).scatter_reduce(-1, segment, values, "amax")
         return best.gather(-1, segment)
 
@@ -212,6 +217,10 @@ class Scope:
                 # Padding is -1 and comes first, so the lists are ascending.
                 place = torch.searchsorted(self.rows, wanted).clamp(max=self.rows.shape[1] - 1)
                 found = (wanted >= 0) & (self.rows >= 0) & (self.rows.gather(1, place) == wanted)
+            if self.query.allowed is not None:
+                there = self.valid.expand(max(len(self.valid), len(place)), -1)
+                place, found = place.expand(len(there), -1), found.expand(len(there), -1)
+                found = found & there.gather(1, place)
             self._memo[key], self._memo[key + "?"] = place, found
         return self._memo[key], self._memo[key + "?"]
 
