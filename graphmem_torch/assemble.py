@@ -12,9 +12,10 @@ import torch
 from torch import Tensor
 
 from graphmem_torch.atoms import CONCEPT
+from graphmem_torch.columns import IndexInput
 from graphmem_torch.config import Config, config_to_dict
 from graphmem_torch.edges import EdgeBlock
-from graphmem_torch.index import IndexInput, MemoryIndex
+from graphmem_torch.index import MemoryIndex
 from graphmem_torch.store import MemoryStore
 from graphmem_torch.store.rows import pick_tokens
 from graphmem_torch.text.question import is_question, tells_time

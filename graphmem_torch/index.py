@@ -7,23 +7,25 @@ means.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
-from graphmem_torch.atoms import EdgeType
+from graphmem_torch.columns import (
+    BM25_PARTS,
+    GRAPH_PARTS,
+    OPTIONAL_PARTS,
+    IndexInput,
+    index_tensors,
+)
 from graphmem_torch.config import Config
-from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.errors import InputError
 from graphmem_torch.graph import Graph
-from graphmem_torch.ops import pagerank, spread_activation
+from graphmem_torch.ops import spread_activation
 from graphmem_torch.rank.anchors import anchor_activation
 from graphmem_torch.rank.bm25 import BM25
 from graphmem_torch.rank.candidates import strong_candidates
-from graphmem_torch.rank.conduction import conducting_graph
 from graphmem_torch.rank.gate import confidence, gate_statistics
 from graphmem_torch.rank.paths import strongest_paths
 from graphmem_torch.rank.query import QueryBatch
@@ -57,46 +59,6 @@ class Retrieval(NamedTuple):
     anchors: Tensor
     anchor_activation: Tensor
     paths: Tensor
-
-
-@dataclass(frozen=True, eq=False)
-class IndexInput:
-    """A memory as plain columns: A atoms that can be hits, then K concepts, N = A + K nodes.
-
-    Attributes:
-        embeddings: [A, d] float32 unit rows.
-        terms, term_offsets: [T] int64 and [A + 1] int64, the lexical terms of the atoms.
-        vocab_size: Number of terms.
-        kind, speaker: [A] int64 codes, -1 = none (speaker).
-        num_speakers: S.
-        session: [A] int64 codes, -1 = none.
-        time: [A] float64 seconds since the epoch UTC, NaN = unknown.
-        log_words: [A] float32, ln(1 + words).
-        is_question, tells_time: [A] bool.
-        edges: Between rows 0..N-1.
-        num_nodes: N.
-        tokens, pieces, token_offsets: Packed token vectors, or None.
-        num_pieces: Size of the word-piece vocabulary.
-    """
-
-    embeddings: Tensor
-    terms: Tensor
-    term_offsets: Tensor
-    vocab_size: int
-    kind: Tensor
-    speaker: Tensor
-    num_speakers: int
-    session: Tensor
-    time: Tensor
-    log_words: Tensor
-    is_question: Tensor
-    tells_time: Tensor
-    edges: EdgeBlock
-    num_nodes: int
-    tokens: Tensor | None = None
-    pieces: Tensor | None = None
-    token_offsets: Tensor | None = None
-    num_pieces: int = 0
 
 
 class MemoryIndex(nn.Module):
@@ -139,7 +101,7 @@ class MemoryIndex(nn.Module):
         if weights is None:
             weights = torch.tensor(list(config.rank.weights.values()), dtype=torch.float32)
         self.weights = nn.Parameter(weights.clone(), requires_grad=False)
-        for name in _OPTIONAL:
+        for name in OPTIONAL_PARTS:
             self.register_buffer(name, None)
         for name, tensor in tensors.items():
             if name != "weights":
@@ -147,47 +109,8 @@ class MemoryIndex(nn.Module):
 
     @classmethod
     def build(cls, data: IndexInput, config: Config) -> MemoryIndex:
-        """Derives everything that retrieval needs from the columns of a memory."""
-        atoms = data.embeddings.shape[0]
-        missing = data.session < 0
-        sessions = int(data.session.max()) + 1 if atoms else 0
-        session = torch.where(missing, sessions + missing.cumsum(0) - 1, data.session)
-        bm25 = BM25.build(data.terms, data.term_offsets, data.vocab_size, b=0.3)
-        by_session = _session_bm25(data, session)
-        graph = _conducting(data, config)
-        month, day = _month_and_day(data.time)
-        previous, following = _neighbours(data.edges, atoms)
-        derived = data.edges.type == int(EdgeType.DERIVED_FROM)
-        derived &= (data.edges.source < atoms) & (data.edges.target < atoms)
-        tensors = {
-            "embeddings": data.embeddings,
-            "kind": data.kind.to(torch.int16),
-            "speaker": data.speaker.to(torch.int32),
-            "named": torch.zeros(data.num_speakers, dtype=torch.uint8),
-            "session": session.to(torch.int32),
-            # As integers of the same bits: `.half()` must not round seconds since the epoch.
-            "time_bits": data.time.to(torch.float64).contiguous().view(torch.int64),
-            "month": month,
-            "day": day,
-            "log_words": data.log_words,
-            "is_question": data.is_question.float(),
-            "tells_time": data.tells_time.float(),
-            "previous": previous,
-            "next": following,
-            "derived_source": data.edges.source[derived].to(torch.int32),
-            "derived_target": data.edges.target[derived].to(torch.int32),
-            "pagerank": _relative_pagerank(graph, atoms),
-            **_prefixed("bm25_", bm25),
-            **_prefixed("session_bm25_", by_session),
-            **{f"graph_{name}": getattr(graph, name) for name in _GRAPH},
-        }
-        if data.tokens is not None and data.pieces is not None and data.token_offsets is not None:
-            tensors["tokens"] = data.tokens
-            tensors["token_offsets"] = data.token_offsets
-            tensors["piece_df"] = _document_frequency(
-                data.pieces, data.token_offsets, max(1, data.num_pieces)
-            )
-        return cls(tensors, config)
+        """The index of the columns of a memory."""
+        return cls(index_tensors(data, config), config)
 
     @property
     def num_atoms(self) -> int:
@@ -221,7 +144,7 @@ class MemoryIndex(nn.Module):
         return self._bm25("session_bm25_", count)
 
     def _bm25(self, prefix: str, count: int) -> BM25:
-        part = {name: getattr(self, prefix + name) for name in _BM25}
+        part = {name: getattr(self, prefix + name) for name in BM25_PARTS}
         return BM25(
             part["indptr"], part["docs"], part["scores"].float(), part["idf"].float(), count
         )
@@ -229,7 +152,7 @@ class MemoryIndex(nn.Module):
     @property
     def graph(self) -> Graph:
         """The conducting graph of all N nodes."""
-        part = {name: getattr(self, f"graph_{name}") for name in _GRAPH}
+        part = {name: getattr(self, f"graph_{name}") for name in GRAPH_PARTS}
         part["weight"] = part["weight"].float()
         return Graph(**part, num_nodes=self.num_nodes)
 
@@ -446,75 +369,3 @@ class MemoryIndex(nn.Module):
                     f"{name} must be [{wanted}], got {list(got)}; give one row a question, made "
                     "for this index"
                 )
-
-
-_BM25 = ("indptr", "docs", "scores", "idf")
-_GRAPH = ("indptr", "source", "target", "weight", "type", "out_indptr", "out_edge")
-_OPTIONAL = ("tokens", "token_offsets", "piece_df")
-
-
-def _prefixed(prefix: str, bm25: BM25) -> dict[str, Tensor]:
-    tensors = {prefix + name: getattr(bm25, name) for name in _BM25}
-    # A count that survives .half(): the length of an empty-handed buffer.
-    tensors[prefix + "count"] = torch.zeros(bm25.num_docs, dtype=torch.uint8)
-    return tensors
-
-
-def _session_bm25(data: IndexInput, session: Tensor) -> BM25:
-    """Sessions as documents: the terms of their atoms one after another."""
-    count = int(session.max()) + 1 if len(session) else 0
-    lengths = data.term_offsets.diff()
-    order = torch.sort(session.repeat_interleave(lengths), stable=True)
-    sizes = torch.bincount(order.values, minlength=count)
-    offsets = torch.nn.functional.pad(sizes.cumsum(0), (1, 0))
-    return BM25.build(data.terms[order.indices], offsets, data.vocab_size)
-
-
-def _conducting(data: IndexInput, config: Config) -> Graph:
-    concepts = data.num_nodes - len(data.time)
-    time = torch.cat([data.time, data.time.new_full((concepts,), torch.nan)])
-    edges = data.edges
-    return conducting_graph(
-        edges.source, edges.target, edges.type, edges.weight, time, config.spread
-    )
-
-
-def _relative_pagerank(graph: Graph, atoms: int) -> Tensor:  # [A]
-    if graph.num_nodes == 0 or atoms == 0:
-        return torch.zeros(atoms)
-    values = pagerank(graph).values[:atoms]
-    return values / values.max().clamp(min=torch.finfo(values.dtype).tiny)
-
-
-def _neighbours(edges: EdgeBlock, atoms: int) -> tuple[Tensor, Tensor]:
-    """The turn before and after each atom, from the temporal edges; -1 = none."""
-    temporal = (
-        (edges.type == int(EdgeType.TEMPORAL)) & (edges.source < atoms) & (edges.target < atoms)
-    )
-    source, target = edges.source[temporal], edges.target[temporal]
-    previous = torch.full((atoms,), -1, dtype=torch.int64)
-    following = previous.clone()
-    previous[target], following[source] = source, target
-    return previous.to(torch.int32), following.to(torch.int32)
-
-
-def _month_and_day(time: Tensor) -> tuple[Tensor, Tensor]:
-    """Month 0..11 and day of the month 0..30 in UTC, -1 where the time is unknown."""
-    known = ~torch.isnan(time)
-    stamps = time.nan_to_num(nan=0.0).numpy().astype("datetime64[s]")
-    months = stamps.astype("datetime64[M]")
-    month = torch.from_numpy(months.astype(np.int64) % 12)
-    day = torch.from_numpy(
-        (stamps.astype("datetime64[D]") - months.astype("datetime64[D]")).astype(np.int64)
-    )
-    return (
-        torch.where(known, month, -1).to(torch.int8),
-        torch.where(known, day, -1).to(torch.int8),
-    )
-
-
-def _document_frequency(pieces: Tensor, offsets: Tensor, count: int) -> Tensor:  # [V] int32
-    """In how many atoms each word piece occurs."""
-    atom = torch.repeat_interleave(offsets.diff())
-    seen = torch.unique(atom * count + pieces.long())
-    return torch.bincount(seen % count, minlength=count).to(torch.int32)

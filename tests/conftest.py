@@ -46,8 +46,8 @@ def generator() -> torch.Generator:
 def _random_columns(atoms: int = 40, concepts: int = 6, *, seed: int = 0, **change: Any) -> Any:
     """A memory of random columns: uneven sessions, unknown times, empty atoms."""
     from graphmem_torch.atoms import EdgeType
+    from graphmem_torch.columns import IndexInput
     from graphmem_torch.edges import EdgeBlock
-    from graphmem_torch.index import IndexInput
 
     g = torch.Generator().manual_seed(seed)
 

@@ -38,6 +38,7 @@ FLOORS = {
     "assemble": 6,
     "learn": 6,
     "writer": 6,
+    "columns": 4,
     "index": 4,
     "link": 4,
     "store": 5,

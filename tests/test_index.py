@@ -12,10 +12,11 @@ import torch
 from torch import Tensor
 
 import graphmem_torch.index as index_module
+from graphmem_torch.columns import IndexInput
 from graphmem_torch.config import Config, load_config
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.errors import ConfigError, InputError
-from graphmem_torch.index import IndexInput, MemoryIndex, Retrieval
+from graphmem_torch.index import MemoryIndex, Retrieval
 from graphmem_torch.rank.query import QueryBatch
 from graphmem_torch.rank.signals import SIGNALS
 
