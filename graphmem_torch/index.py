@@ -34,7 +34,7 @@ from graphmem_torch.rank.signals import SIGNALS, check_signal_names
 
 __all__ = ["IndexInput", "MemoryIndex", "Retrieval"]
 
-_TILE = 1 << 24  # floats of the largest temporary of a tile of questions: 64 MB
+_TILE = 1 << 23  # floats of the largest temporary of a tile of questions: 32 MB
 _ACTIVATED = 32  # atoms that only activation brought, added to the candidates of a large store
 
 
@@ -252,7 +252,7 @@ class MemoryIndex(nn.Module):
         """Activation before it spreads: the largest value of each anchor."""
         start = value.new_zeros(len(anchors), self.num_nodes)
         value = torch.where(anchors >= 0, value, 0.0)
-        return start.scatter_reduce(1, anchors.clamp(min=0), value, "amax")
+        return start.scatter_reduce_(1, anchors.clamp(min=0), value, "amax")
 
     def _conducting(self, query: QueryBatch) -> Tensor | None:  # [B, N] bool
         """The nodes that activation may reach: concepts, and atoms there are for the question."""
