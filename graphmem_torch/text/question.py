@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 __all__ = [
-    "TIME_EXPRESSION",
     "asks_when",
     "is_question",
     "named_dates",
@@ -27,12 +26,18 @@ _WHEN = re.compile(
     r"\b(?:when|how long|how recently|(?:what|which) (?:date|day|week|month|year|time))\b",
     re.IGNORECASE,
 )
-TIME_EXPRESSION = re.compile(
-    r"\b(?:yesterday|today|tonight|tomorrow|last|next|ago|weeks?|weekend|months?|years?|mon|tues|wednes|thurs|fri"
-    r"|satur|sun)(?:day)?\b|\b(?:morning|since|recently|" + "|".join(_MONTHS) + r"|\d{4})\b",
+_TIME = re.compile(
+    r"\b(?:yesterday|today|tonight|tomorrow|last|next|ago|morning|since|recently|weekend"
+    r"|(?:week|month|year)s?|(?:mon|tues|wednes|thurs|fri|satur|sun)days?|\d{4}|"
+    + "|".join(month for month in _MONTHS if month not in ("march", "may"))
+    + r")\b",
     re.IGNORECASE,
 )
-"""What tells a time: a weekday, a month, a year, a span, a word such as `yesterday`."""
+# "may" and "march" are words of their own: they are months beside a day or after such a word.
+_MARCH_OR_MAY = re.compile(
+    r"\b(?:in|on|of|since|until|by|before|after|late|early|this|\d{1,2}(?:st|nd|rd|th)?) (?:March|May)\b"
+    r"|\b(?:March|May),? \d"
+)
 
 
 def asks_when(questions: Sequence[str]) -> Tensor:
@@ -41,8 +46,8 @@ def asks_when(questions: Sequence[str]) -> Tensor:
 
 
 def tells_time(text: str) -> bool:
-    """Whether the text holds a time expression."""
-    return TIME_EXPRESSION.search(text) is not None
+    """Whether the text tells a time: a weekday, a month, a year, a span, or "yesterday"."""
+    return _TIME.search(text) is not None or _MARCH_OR_MAY.search(text) is not None
 
 
 def is_question(text: str) -> bool:
