@@ -35,7 +35,8 @@ _TIME = re.compile(
 )
 # "may" and "march" are words of their own: they are months beside a day or after such a word.
 _MARCH_OR_MAY = re.compile(
-    r"\b(?:in|on|of|since|until|by|before|after|late|early|this|\d{1,2}(?:st|nd|rd|th)?) (?:March|May)\b"
+    r"\b(?:in|on|of|since|until|by|before|after|late|early|this|\d{1,2}(?:st|nd|rd|th)?)"
+    r" (?:March|May)\b"
     r"|\b(?:March|May),? \d"
 )
 
