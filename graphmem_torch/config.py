@@ -133,12 +133,15 @@ class RankConfig:
 
     Attributes:
         weights: Weight of each signal by its registered name; only named signals are computed.
+        cold_weights: The weights at a cold start, while the graph has fewer than
+            `spread.min_nodes` nodes or no edges; empty: the same weights, activation is 0.
         k: Hits a question.
         dense_limit: Up to this many atoms every atom is a candidate.
         candidates: Candidates that each strong signal contributes in a larger store.
     """
 
     weights: Mapping[str, float] = field(default_factory=dict)
+    cold_weights: Mapping[str, float] = field(default_factory=dict)
     k: int = 30
     dense_limit: int = 2048
     candidates: int = 96

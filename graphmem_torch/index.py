@@ -94,18 +94,20 @@ class MemoryIndex(nn.Module):
     def __init__(self, tensors: Mapping[str, Tensor], config: Config) -> None:
         """Takes the tensors that `build` made, as they are."""
         super().__init__()
-        check_signal_names(config.rank.weights)
         self.config = config
-        self.signal_names = tuple(config.rank.weights)
-        weights = tensors.get("weights")
-        if weights is None:
-            weights = torch.tensor(list(config.rank.weights.values()), dtype=torch.float32)
-        self.weights = nn.Parameter(weights.clone(), requires_grad=False)
         for name in OPTIONAL_PARTS:
             self.register_buffer(name, None)
         for name, tensor in tensors.items():
             if name != "weights":
                 self.register_buffer(name, tensor)
+        rank = config.rank
+        named = rank.weights if self.spreads or not rank.cold_weights else rank.cold_weights
+        check_signal_names(named)
+        self.signal_names = tuple(named)
+        weights = tensors.get("weights")
+        if weights is None:
+            weights = torch.tensor(list(named.values()), dtype=torch.float32)
+        self.weights = nn.Parameter(weights.clone(), requires_grad=False)
 
     @classmethod
     def build(cls, data: IndexInput, config: Config) -> MemoryIndex:
@@ -158,7 +160,7 @@ class MemoryIndex(nn.Module):
 
     @property
     def spreads(self) -> bool:
-        """Whether there is a graph worth spreading over; else the other signals decide alone."""
+        """Whether there is a graph worth spreading over; else it is a cold start."""
         enough = self.num_nodes >= self.config.spread.min_nodes
         return enough and int(self.graph_source.shape[0]) > 0
 

@@ -18,8 +18,9 @@ Statistic = Callable[[Scope, Tensor], Tensor]  # (scope, top place [B, k]) -> [B
 
 
 def _activation(scope: Scope, top: Tensor) -> Tensor:
+    """The largest activation; at a cold start that of an anchor before it spreads, its cosine."""
     if scope.activation is None:
-        return scope.query.embedding.new_zeros(len(scope.query), dtype=torch.float32)
+        return _of_best("semantic")(scope, top).clamp(min=0.0)
     return scope.activation.amax(1)
 
 

@@ -146,10 +146,13 @@ def test_scores_and_gate(overrides: dict[str, Any]) -> None:
             assert result.known == (activation >= 0.12)
 
 
-def test_a_small_graph_does_not_spread() -> None:
-    with Memory.open(None, config=settings(), embedder="hashing:32") as memory:
-        memory.add(talk()[:2])
-        assert memory.index.num_nodes < 10
-        for hit in memory.retrieve("the red canoe")[0].hits:
-            assert hit.signals["activation"] == 0.0
-            assert hit.path == ()
+def test_cold_start_falls_back_to_fusion() -> None:
+    """Too few nodes to spread over: cosine and BM25 decide, and the gate looks at the cosine."""
+    with Memory.open(preset="synapse", embedder="hashing") as memory:
+        memory.add(["red kites fly over the hill", "the ferry leaves at noon"])
+        assert not memory.index.spreads
+        result = memory.retrieve("when does the ferry leave?")[0]
+    assert set(result.hits[0].signals) == {"semantic_positive", "lexical"}
+    assert result.hits[0].text == "the ferry leaves at noon"
+    best = max(hit.signals["semantic_positive"] for hit in result.hits)
+    assert result.confidence == pytest.approx(best, abs=1e-5)
