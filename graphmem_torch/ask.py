@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from graphmem_torch.assemble import Assembled
-from graphmem_torch.atoms import EdgeType
+from graphmem_torch.atoms import CONCEPT, EdgeType
 from graphmem_torch.errors import InputError
 from graphmem_torch.index import Retrieval
 from graphmem_torch.rank.query import QueryBatch
@@ -86,10 +86,12 @@ def atom_masks(
     """
     index, masks = current.index, {}
     if kinds is not None:
+        kinds = [kinds] if isinstance(kinds, str) else kinds
         unknown = sorted(set(kinds) - set(current.kinds))
         if unknown:
             raise InputError(
-                f"unknown kind {unknown[0]!r}; the store has {', '.join(sorted(current.kinds))}"
+                f"unknown kind {unknown[0]!r}; the store has "
+                f"{', '.join(sorted(set(current.kinds) - {CONCEPT}))}"
             )
         codes = torch.tensor([current.kinds.index(kind) for kind in kinds])
         masks["listed"] = torch.isin(index.kind.long(), codes.to(index.kind.device))[None]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import math
 import types
 import typing
 from collections.abc import Mapping
@@ -36,6 +37,26 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+
+_LEAST = {
+    "embedder.token_dim": 0,
+    "embedder.max_tokens": 1,
+    "link.similarity_k": 0,
+    "link.window": 1,
+    "link.batch": 1,
+    "anchors.k": 1,
+    "spread.rounds": 0,
+    "spread.retention": 0,
+    "spread.spread": 0,
+    "spread.inhibition": 0,
+    "spread.top": 1,
+    "spread.temporal_decay": 0,
+    "spread.max_edges": 0,
+    "spread.min_nodes": 0,
+    "rank.k": 1,
+    "rank.dense_limit": 0,
+    "rank.candidates": 1,
+}
 
 
 @dataclass(frozen=True)
@@ -298,6 +319,10 @@ def _convert(kind: Any, value: Any, name: str) -> Any:
             _check_edge_types(value, name)
         return {str(k): _convert(float, v, f"{name}.{k}") for k, v in value.items()}
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if number and not math.isfinite(value):
+        raise ConfigError(f"expected {name} to be a finite number, got {value!r}")
+    if number and value < _LEAST.get(name, -math.inf):
+        raise ConfigError(f"expected {name} to be at least {_LEAST[name]}, got {value!r}")
     if kind is float and number:
         return float(value)
     if kind is int and number and float(value).is_integer():

@@ -225,15 +225,16 @@ class MemoryIndex(nn.Module):
         Returns:
             Candidate rows [B, C] (None: every atom), signals [B, C, F], and the scope.
         """
-        scope, _, _ = self._scope(query)
+        scope, _, _ = self._scope(query, self.config.rank.k)
         return scope.rows, scope.signals(self.signal_names), scope
 
-    def _scope(self, query: QueryBatch) -> tuple[Scope, Tensor, Tensor]:
+    def _scope(self, query: QueryBatch, k: int) -> tuple[Scope, Tensor, Tensor]:
         """Candidates with activation spread from the anchors; anchor rows and their activation."""
         everyone = Scope(self, query)
         scope = everyone
         if self.num_atoms > self.config.rank.dense_limit:
-            scope = everyone.narrowed(strong_candidates(everyone, self.config.rank.candidates))
+            count = max(self.config.rank.candidates, k)
+            scope = everyone.narrowed(strong_candidates(everyone, count))
         graph_signals = any(SIGNALS[name].graph for name in self.signal_names)
         if not graph_signals or not self.spreads or scope.shape[1] == 0:
             none = torch.full((len(query), 0), -1, dtype=torch.int64, device=query.embedding.device)
@@ -296,7 +297,7 @@ class MemoryIndex(nn.Module):
         return scope.signals(names) @ weights
 
     def _rank(self, query: QueryBatch, k: int, paths: bool) -> Retrieval:
-        scope, anchors, value = self._scope(query)
+        scope, anchors, value = self._scope(query, k)
         signals = scope.signals(self.signal_names)
         weights = self.weights.float()
         score = (signals @ weights).masked_fill(~scope.listed, -torch.inf)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time as clock
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,6 +29,7 @@ from graphmem_torch.context.render import SEPARATOR
 from graphmem_torch.errors import EmbedderError, InputError
 from graphmem_torch.index import MemoryIndex
 from graphmem_torch.learn import fit_weights
+from graphmem_torch.rank.gate import conformal_threshold
 from graphmem_torch.rank.query import QueryBatch
 from graphmem_torch.results import Context, Result
 from graphmem_torch.store import MemoryStore
@@ -89,20 +91,22 @@ class Memory:
         place = _usable_device(device)
         if mode == "r" and embedder is None:
             return cls(MemoryStore.open(path, mode="r"), None, settings, place)
-        spec = embedder or _remembered_embedder(path) or settings.embedder.name
-        loaded = load_embedder(spec, place, token_dim=settings.embedder.token_dim)
+        own = settings.embedder
+        remembered = None if embedder is not None else _remembered_embedder(path)
+        spec, token_dim = remembered or (embedder or own.name, own.token_dim)
+        loaded = load_embedder(spec, place, token_dim=token_dim)
         store = MemoryStore.open(path, mode=mode, fingerprint=loaded.fingerprint, dim=loaded.dim)
-        if mode == "w" and isinstance(spec, str) and store.meta_get(_EMBEDDER) != spec:
-            store.meta_set(_EMBEDDER, spec)
+        if mode == "w" and isinstance(spec, str):
+            _remember_embedder(store, spec, token_dim)
         return cls(store, loaded, settings, place)
 
     @property
     def embedder(self) -> Embedder:
         """The encoder; of a memory that is only read it is loaded when it is first needed."""
         if self._embedder is None:
-            settings = self.config.embedder
-            spec = self.store.meta_get(_EMBEDDER) or settings.name
-            loaded = load_embedder(spec, self.device, token_dim=settings.token_dim)
+            own = self.config.embedder
+            spec, token_dim = _recall_embedder(self.store) or (own.name, own.token_dim)
+            loaded = load_embedder(spec, self.device, token_dim=token_dim)
             bound = self.store.fingerprint
             if bound is not None and bound != loaded.fingerprint:
                 raise EmbedderError(
@@ -142,6 +146,8 @@ class Memory:
 
         if isinstance(atoms, (Atom, str, Mapping)):
             atoms = [atoms]
+        if not isinstance(atoms, Iterable):
+            raise InputError(f"expected atoms, texts or mappings, got {atoms!r}")
         if self._writer is None:
             self._writer = Writer(self.store, self.embedder, self.config.link)
         done = Added(0, 0)
@@ -186,8 +192,8 @@ class Memory:
             InputError: An empty question, an unknown kind, k below 1.
         """
         asked = checked_questions(questions)
-        if k is not None and k < 1:
-            raise InputError(f"k must be at least 1, got {k}")
+        if k is not None and (not isinstance(k, int) or k < 1):
+            raise InputError(f"k must be a whole number of at least 1, got {k!r}")
         current = self._current()
         if not asked:
             return []
@@ -217,8 +223,8 @@ class Memory:
         Raises:
             InputError: An empty question, a negative budget, an unknown tokenizer.
         """
-        if budget < 0:
-            raise InputError(f"budget must be at least 0 tokens, got {budget}")
+        if not isinstance(budget, int) or budget < 0:
+            raise InputError(f"budget must be a whole number of tokens, at least 0, got {budget!r}")
         count = get_counter(tokenizer)
         pool = max(self.config.rank.k, budget // 16) if k is None else k
         result = self.retrieve([question], k=pool)[0]
@@ -261,6 +267,27 @@ class Memory:
         weights = fit_weights([(self, questions, evidence)], penalty=penalty)
         self.use_weights(weights)
         return weights
+
+    def calibrate(self, questions: Sequence[str], *, refused: float = 0.05) -> float:
+        """Sets the gate so that it refuses at most this share of answerable questions.
+
+        `mathematics.md` 7: a conformal threshold, valid for questions exchangeable with these,
+        which must be answerable and must not have been used to fit the weights.
+
+        Args:
+            questions: Answerable questions, at least 1 / refused of them or the gate never closes.
+            refused: Share of answerable questions that may be refused, in [0, 1).
+
+        Returns:
+            The threshold, which the memory uses from then on; to be kept as `gate.threshold`.
+
+        Raises:
+            InputError: No questions, or a share outside [0, 1).
+        """
+        sure = torch.tensor([result.confidence for result in self.retrieve(questions, k=1)])
+        threshold = conformal_threshold(sure, refused)
+        self.config = replace(self.config, gate=replace(self.config.gate, threshold=threshold))
+        return threshold
 
     def use_weights(self, weights: Mapping[str, float]) -> None:
         """Replaces the weights of the signals."""
@@ -345,12 +372,26 @@ class Memory:
         return sorted(chosen, key=lambda i: known[result.hits[i].id][0])
 
 
-def _remembered_embedder(path: str | os.PathLike[str] | None) -> str | None:
-    """The name under which the embedder of an existing store was loaded."""
+def _remember_embedder(store: MemoryStore, name: str, token_dim: int) -> None:
+    """Keeps how the embedder was loaded, a folder by its absolute path."""
+    name = str(Path(name).resolve()) if Path(name).is_dir() else name
+    value = json.dumps([name, token_dim])
+    if store.meta_get(_EMBEDDER) != value:
+        store.meta_set(_EMBEDDER, value)
+
+
+def _recall_embedder(store: MemoryStore) -> tuple[str, int] | None:
+    """Name and token width of the embedder of a store that was opened with a named one."""
+    kept = store.meta_get(_EMBEDDER)
+    return None if kept is None else tuple(json.loads(kept))
+
+
+def _remembered_embedder(path: str | os.PathLike[str] | None) -> tuple[str, int] | None:
+    """The same for a folder, where there is a store in it."""
     if path is None or not (Path(path) / DATABASE_NAME).exists():
         return None
     with MemoryStore.open(path, mode="r") as store:
-        return store.meta_get(_EMBEDDER)
+        return _recall_embedder(store) if store.num_nodes else None
 
 
 def _usable_device(device: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -145,3 +146,12 @@ def test_own_file_and_empty_file(tmp_path: Path) -> None:
     assert load_config(str(path)).name == "own"
     path.write_text("")
     assert load_config(str(path)) == config_from_dict({"name": "own"})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("link.batch", 0), ("anchors.k", -1), ("rank.k", 0), ("rank.weights.semantic", math.nan)],
+)
+def test_numbers_out_of_range(name: str, value: float) -> None:
+    with pytest.raises(ConfigError, match=name):
+        load_config(overrides={name: value})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -181,7 +182,7 @@ def test_questions_that_are_none() -> None:
         for bad in ("", "  ", ["fine", ""], [None]):
             with pytest.raises(InputError, match="expected a question"):
                 memory.retrieve(bad)  # type: ignore[arg-type]
-        with pytest.raises(InputError, match="k must be at least 1"):
+        with pytest.raises(InputError, match="k must be a whole number"):
             memory.retrieve("canoe", k=0)
         assert len(memory.retrieve("of the and", k=2)[0].hits) == 2  # stop words only
         assert len(memory.retrieve("?!", k=100)[0].hits) == 4
@@ -390,7 +391,7 @@ def test_a_context_fits_its_budget(tokenizer: str) -> None:
         assert sizes[0] == 0
         assert sizes == sorted(sizes)
         assert sizes[-1] == 24
-        with pytest.raises(InputError, match="budget must be at least 0"):
+        with pytest.raises(InputError, match="budget must be a whole number"):
             memory.compile("canoe", budget=-1)
         with pytest.raises(InputError, match="expected a tokenizer"):
             memory.compile("canoe", budget=10, tokenizer="cl100k")
@@ -498,3 +499,55 @@ def test_what_is_excluded_by_time_leaves_no_trace() -> None:
     assert set(answer(late, 250.0)) == {"a0", "a1", "a2"}
     free, swapped = answer(late, None), answer(late[::-1], None)
     assert free["a2"] != pytest.approx(swapped["a2"])
+
+
+@pytest.mark.parametrize("part", ["graph_source", "node", "embeddings", "vocabulary"])
+def test_flipped_bits_in_a_snapshot_change_no_answer(tmp_path: Path, part: str) -> None:
+    with opened(tmp_path / "m") as memory:
+        memory.add([f"the {word} boat number {i}" for i, word in enumerate(["red", "blue"] * 8)])
+    with opened(tmp_path / "m", mode="r") as memory:
+        before = memory.retrieve("which blue boat?")
+    path = tmp_path / "m" / "snapshot.safetensors"
+    data = bytearray(path.read_bytes())
+    size = int.from_bytes(data[:8], "little")
+    start, end = json.loads(data[8 : 8 + size])[part]["data_offsets"]
+    for place in range(8 + size + start, 8 + size + end):
+        data[place] ^= 0x55
+    path.write_bytes(data)
+    with opened(tmp_path / "m", mode="r") as memory:
+        assert memory.retrieve("which blue boat?") == before
+
+
+def test_a_large_store_gives_as_many_hits_as_are_asked_for() -> None:
+    config = load_config(overrides={"rank.dense_limit": 10, "rank.candidates": 2})
+    with opened(config=config) as memory:
+        memory.add([f"boat number {i}" for i in range(60)])
+        assert len(memory.retrieve("boat", k=50)[0].hits) == 50
+
+
+def test_calibrated_gate_refuses_no_more_than_it_may() -> None:
+    with opened() as memory:
+        memory.add([f"boat number {i} is red" for i in range(40)])
+        questions = [f"which boat is number {i}?" for i in range(39)]
+        threshold = memory.calibrate(questions, refused=0.1)
+        sure = sorted(result.confidence for result in memory.retrieve(questions))
+        assert threshold == pytest.approx(sure[3])  # floor(0.1 * 40) = 4th smallest
+        assert sum(not result.known for result in memory.retrieve(questions)) <= 4
+
+
+@pytest.mark.parametrize("k", [0, -1, 2.5])
+def test_k_is_a_whole_number(k: float) -> None:
+    with opened() as memory:
+        memory.add("a boat")
+        with pytest.raises(InputError, match="k must be"):
+            memory.retrieve("boat", k=k)  # type: ignore[arg-type]
+
+
+def test_a_store_remembers_how_its_embedder_was_loaded(tmp_path: Path) -> None:
+    config = load_config(overrides={"embedder.name": "hashing:32", "embedder.token_dim": 8})
+    with Memory.open(tmp_path / "m", config=config) as memory:
+        memory.add("a small boat")
+    with Memory.open(tmp_path / "m", mode="r") as memory:
+        assert memory.retrieve("boat")[0].hits[0].text == "a small boat"
+    with Memory.open(tmp_path / "m") as memory:
+        assert memory.add("another boat").new == 1
