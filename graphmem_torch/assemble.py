@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,13 +18,12 @@ from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.index import MemoryIndex
 from graphmem_torch.store import MemoryStore
 from graphmem_torch.store.rows import pick_tokens
-from graphmem_torch.text.question import is_question, tells_time
+from graphmem_torch.text.question import WORD, is_question, tells_time
 from graphmem_torch.text.terms import Vocabulary
 
 __all__ = ["Assembled", "assemble", "load_assembled", "save_assembled"]
 
 _FORMAT = 2  # of what the snapshot holds
-_WORD = re.compile(r"\w+")
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +50,7 @@ class Assembled:
         """For each word of the speakers' names, the speakers; to find them in questions."""
         words: dict[str, list[int]] = {}
         for code, name in enumerate(self.speakers):
-            for word in _WORD.findall(name.lower()):
+            for word in WORD.findall(name.lower()):
                 words.setdefault(word, []).append(code)
         return words
 

@@ -12,6 +12,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from importlib import import_module
 from typing import Annotated, Any, Union
 
 import tyro
@@ -23,10 +24,11 @@ from graphmem_torch.commands.demo import Demo
 from graphmem_torch.commands.evaluate import Evaluate
 from graphmem_torch.commands.index import Index
 from graphmem_torch.commands.inspect import Check, Stats
-from graphmem_torch.commands.options import Command
+from graphmem_torch.commands.options import Command, print_json
 from graphmem_torch.commands.query import Query
 from graphmem_torch.config import Config, load_config
 from graphmem_torch.errors import ConfigError, GraphMemError
+from graphmem_torch.interrupt import leaving_at_once
 
 __all__ = ["main"]
 
@@ -64,14 +66,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
     logging.basicConfig(level=logging.WARNING, format="graphmem: %(message)s")
+    given = list(sys.argv[1:] if arguments is None else arguments)
     command: Command | None = None
     try:
-        command = _parse(list(sys.argv[1:] if arguments is None else arguments))
+        command = _parse(given)
+        with leaving_at_once():
+            # The slow part of what the commands import; not above, so that `--help` needs none.
+            import_module("torch")
         code = command.run()
         sys.stdout.flush()
         return code
     except GraphMemError as error:
-        return _fail(str(error))
+        return _fail(str(error), _wants_json(command, given))
     except BrokenPipeError:
         # The reader has gone (`graphmem query ... | head`); what is still buffered goes nowhere,
         # else the interpreter complains when it flushes at exit.
@@ -81,16 +87,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if error.strerror is None:
             raise
         where = f"{error.filename}: " if error.filename is not None else ""
-        return _fail(f"{where}{error.strerror}")
+        return _fail(f"{where}{error.strerror}", _wants_json(command, given))
     except KeyboardInterrupt:
         left = Command.after_interrupt if command is None else command.after_interrupt
         print(f"\ngraphmem: interrupted; {left}", file=sys.stderr)
         return 128 + signal.SIGINT
 
 
-def _fail(message: str) -> int:
-    print(f"graphmem: error: {' '.join(message.split())}", file=sys.stderr)
+def _fail(message: str, as_json: bool) -> int:
+    message = " ".join(message.split())
+    print(f"graphmem: error: {message}", file=sys.stderr)
+    if as_json:
+        print_json({"error": message})
     return 2
+
+
+def _wants_json(command: Command | None, arguments: list[str]) -> bool:
+    """Whether a program reads standard output; of `eval`, `--json` names a file."""
+    if command is not None:
+        return getattr(command, "json", False) is True
+    return "--json" in arguments and arguments[:1] != ["eval"]
 
 
 def _parse(arguments: list[str]) -> Command:

@@ -61,6 +61,7 @@ class Memory:
         self._embedder = embedder
         self._writer: Writer | None = None
         self._assembled: Assembled | None = None
+        self._saved = False  # whether the snapshot holds what is assembled
 
     @classmethod
     def open(
@@ -127,6 +128,7 @@ class Memory:
         atoms: Atom | str | Mapping[str, Any] | Iterable[Atom | str | Mapping[str, Any]],
         *,
         progress: bool = False,
+        origins: Mapping[str, str] | None = None,
     ) -> Added:
         """Stores and links atoms, a batch at a time.
 
@@ -137,6 +139,8 @@ class Memory:
                 stored already with the same content is passed over, so that an interrupted run can
                 be repeated.
             progress: Shows a bar on stderr.
+            origins: For ids of atoms, where they came from, for messages; may be filled while the
+                atoms are read.
 
         Raises:
             InputError: Empty text, an id that is stored with other content, an unusable field.
@@ -150,11 +154,13 @@ class Memory:
             raise InputError(f"expected atoms, texts or mappings, got {atoms!r}")
         if self._writer is None:
             self._writer = Writer(self.store, self.embedder, self.config.link)
+        places = {} if origins is None else origins  # it may be filled as the atoms are read
         done = Added(0, 0)
         with tqdm(desc="index", unit=" atoms", disable=None if progress else True) as bar:
-            for added in self._writer.batches(map(as_atom, atoms)):
+            for added in self._writer.batches(map(as_atom, atoms), places):
                 done += added
                 bar.update(added.new + added.known)
+        self._writer.warn_of_unresolved()
         return done
 
     def add_document(self, text: str, *, name: str, time: float | None = None) -> Added:
@@ -352,13 +358,17 @@ class Memory:
             self.store.close()
 
     def _save_snapshot(self) -> None:
-        if self.store.num_nodes and not self.store.snapshot_is_current:
-            save_assembled(self.store, self._current())
+        if self.store.num_nodes:
+            current = self._current()
+            if not self._saved:
+                save_assembled(self.store, current)
+                self._saved = True
 
     def _current(self) -> Assembled:
         """The index of the store's present state."""
         if self._assembled is None or self._assembled.state != self.store.state:
             fresh = load_assembled(self.store, self.config)
+            self._saved = fresh is not None
             if fresh is None:
                 packed = self.store.token_dim is not None
                 fresh = assemble(self.store, self.config, self.embedder.num_pieces if packed else 0)

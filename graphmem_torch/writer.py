@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -20,6 +21,8 @@ from graphmem_torch.text.embed import Embedder, Encoded, encode_checked
 from graphmem_torch.text.records import atom_from_record
 
 __all__ = ["Added", "Writer", "as_atom"]
+
+_log = logging.getLogger(__name__)
 
 _RESTORED = 4096  # atoms read at once when the linker is restored
 
@@ -44,13 +47,29 @@ class Writer:
         self._store, self._embedder, self._config = store, embedder, config
         self._linker: Linker | None = None
 
-    def batches(self, atoms: Iterable[Atom]) -> Iterator[Added]:
-        """Adds the atoms; yields what each batch did once it is stored for good."""
-        for batch in _batched(iter(atoms), self._config.batch):
-            yield self._add(batch)
+    def batches(self, atoms: Iterable[Atom], origins: Mapping[str, str]) -> Iterator[Added]:
+        """Adds the atoms; yields what each batch did once it is stored for good.
 
-    def _add(self, atoms: list[Atom]) -> Added:
-        fresh = self._unknown(atoms)
+        Args:
+            atoms: In the order in which they are stored.
+            origins: For ids of atoms, the file and line they came from, for messages.
+        """
+        for batch in _batched(iter(atoms), self._config.batch):
+            yield self._add(batch, origins)
+
+    def warn_of_unresolved(self) -> None:
+        """Warns where stated edges point to atoms that never came; they wait in their atoms."""
+        waiting = {} if self._linker is None else self._linker.unresolved
+        if waiting:
+            _log.warning(
+                "%d stated edges point to ids that are not stored, the first of them %r; they are "
+                "made as soon as these atoms are added",
+                sum(waiting.values()),
+                next(iter(waiting)),
+            )
+
+    def _add(self, atoms: list[Atom], origins: Mapping[str, str]) -> Added:
+        fresh = self._unknown(atoms, origins)
         if not fresh:
             return Added(0, len(atoms))
         # After an error the linker would be ahead of the store, so it is only kept on success.
@@ -73,7 +92,7 @@ class Writer:
         self._linker = linker
         return Added(len(fresh), len(atoms) - len(fresh))
 
-    def _unknown(self, atoms: Sequence[Atom]) -> list[Atom]:
+    def _unknown(self, atoms: Sequence[Atom], origins: Mapping[str, str]) -> list[Atom]:
         """The atoms that are not stored yet, each id once.
 
         Raises:
@@ -84,19 +103,24 @@ class Writer:
         digests = {name: digest for name, (_, digest) in known.items()}
         fresh = []
         for atom in atoms:
+            where = origins.get(atom.id)
             if atom.kind == CONCEPT or atom.id.startswith(concept_id("")):
                 raise InputError(
                     f"atom {atom.id!r}: the kind {CONCEPT!r} and ids that begin with "
-                    f"{concept_id('')!r} belong to the concepts that linking makes; choose others"
+                    f"{concept_id('')!r} belong to the concepts that linking makes; choose others",
+                    where=where,
                 )
             if not atom.text.strip():
-                raise InputError(f"atom {atom.id!r}: expected text, got none; leave it out")
+                raise InputError(
+                    f"atom {atom.id!r}: expected text, got none; leave it out", where=where
+                )
             digest = _digest(atom)
             kept = digests.setdefault(atom.id, digest)
             if kept != digest:
+                met = "is stored already" if known[atom.id][0] >= 0 else "is given twice,"
                 raise InputError(
-                    f"atom {atom.id!r} is stored already with other content; "
-                    "give the new one an id of its own"
+                    f"atom {atom.id!r} {met} with other content; give the new one an id of its own",
+                    where=where,
                 )
             if atom.id not in known:
                 known[atom.id] = (-1, kept)

@@ -48,6 +48,7 @@ FLOORS = {
     "commands": 7,
     "demo": 7,
     "evaluation": 7,
+    "interrupt": 7,
 }
 
 # Costly to import, or of no use to most callers: imported inside the functions that need them.

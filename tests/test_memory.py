@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -257,7 +257,7 @@ def test_reopening(tmp_path: Path, spoil: str) -> None:
         assert memory.add(turns()) == Added(0, 24)
         assert memory.check() == [] or spoil == "damage"
     with opened(path, mode="r") as reader:
-        assert reader.store.snapshot_is_current
+        assert reader.stats()["snapshot"] == "current"
         assert reader.check() == []
 
 
@@ -551,3 +551,63 @@ def test_a_store_remembers_how_its_embedder_was_loaded(tmp_path: Path) -> None:
         assert memory.retrieve("boat")[0].hits[0].text == "a small boat"
     with Memory.open(tmp_path / "m") as memory:
         assert memory.add("another boat").new == 1
+
+
+def test_messages_tell_origins_and_whether_the_other_is_stored() -> None:
+    origins = {"x": "talk.jsonl:7", "e": "talk.jsonl:8", "concept:a": "talk.jsonl:9"}
+    with opened() as memory:
+        with pytest.raises(InputError, match=r"^talk.jsonl:7: atom 'x' is given twice, with other"):
+            memory.add([Atom("x", "one"), Atom("x", "two")], origins=origins)
+        memory.add(Atom("x", "one"))
+        with pytest.raises(InputError, match=r"^talk.jsonl:7: atom 'x' is stored already with"):
+            memory.add(Atom("x", "two"), origins=origins)
+        with pytest.raises(InputError, match=r"^talk.jsonl:8: atom 'e': expected text"):
+            memory.add(Atom("e", " "), origins=origins)
+        with pytest.raises(InputError, match=r"^talk.jsonl:9: atom 'concept:a'"):
+            memory.add(Atom("concept:a", "one"), origins=origins)
+
+
+def test_origins_may_be_filled_while_atoms_are_read() -> None:
+    origins: dict[str, str] = {}
+
+    def read() -> Iterator[Atom]:
+        origins["e"] = "talk.jsonl:1"
+        yield Atom("e", " ")
+
+    with opened() as memory, pytest.raises(InputError, match=r"^talk.jsonl:1: "):
+        memory.add(read(), origins=origins)
+
+
+def test_times_that_no_calendar_shows_are_refused() -> None:
+    with opened() as memory:
+        for name, value in (("time", 253_402_300_800.0), ("event_time", -62_135_596_801)):
+            with pytest.raises(InputError, match=f"{name}: expected finite seconds"):
+                memory.add(Atom("a", "canoe", **{name: value}))
+        for name, value in (("a", 253_402_300_799), ("b", -62_135_596_800.0)):
+            memory.add(Atom(name, f"canoe {name}", time=value))
+        assert set(memory.compile("canoe", budget=200).sources) == {"a", "b"}
+
+
+def test_a_context_beside_a_text_of_a_million_characters() -> None:
+    pytest.importorskip("bpe_openai")
+    with opened() as memory:
+        memory.add([Atom("huge", ("canoe " * 170_000)[:1_000_000]), Atom("small", "A red canoe.")])
+        context = memory.compile("Where is the canoe?", budget=60)
+        assert context.sources == ("small",)
+        assert context.omitted == ("huge",)
+
+
+def test_speakers_whose_names_have_underscores_are_found() -> None:
+    with opened() as memory:
+        memory.add([Atom("a", "I sail.", speaker="mary_jane"), Atom("b", "I sail.", speaker="Bo")])
+        for question in ("What does mary_jane do?", "What does Mary do?", "And Jane?"):
+            assert memory.query([question]).speakers.tolist() == [[True, False]]
+
+
+def test_edges_to_atoms_that_never_come_are_named(caplog: pytest.LogCaptureFixture) -> None:
+    with opened() as memory:
+        memory.add(Atom("a", "a boat", edges=(Link("ghost"),)))
+        assert "ghost" in caplog.text
+        caplog.clear()
+        memory.add(Atom("ghost", "here it is"))
+        assert caplog.text == ""

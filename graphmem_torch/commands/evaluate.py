@@ -45,8 +45,10 @@ class Evaluate(Command):
 
     def run(self) -> int:
         """Runs the evaluation, writes its report and prints the table."""
+        # Told now, not after the work.
+        if self.json.is_dir():
+            raise InputError(f"expected --json to be a file to write, got the folder {self.json}")
         if not self.json.parent.is_dir():
-            # Told now, not after the work.
             raise InputError(f"expected --json in a folder that exists, got {self.json}")
         from graphmem_torch.evaluation.locomo import evaluate_locomo
         from graphmem_torch.evaluation.table import format_table

@@ -36,8 +36,10 @@ class Index(MemoryCommand):
         """Indexes the files and says how much was new."""
         if not self.files:
             raise InputError("expected at least one file or folder to index, got none")
-        from graphmem_torch.text.read import read_atoms
+        from graphmem_torch.text.read import check_paths, read_atoms
 
+        check_paths(self.files, self.format)  # before a store is made for nothing
+        origins: dict[str, str] = {}
         start = time.perf_counter()
         with self.open_memory("w") as memory:
             atoms = read_atoms(
@@ -46,8 +48,9 @@ class Index(MemoryCommand):
                 max_tokens=memory.config.embedder.max_tokens,
                 format=self.format,
                 locomo_input=self.input,
+                origins=origins,
             )
-            added = memory.add(atoms, progress=True)
+            added = memory.add(atoms, progress=True, origins=origins)
         seconds = time.perf_counter() - start
         if self.json:
             print_json(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from graphmem_torch.commands.options import MemoryCommand, print_json
+from graphmem_torch.errors import StoreDamagedError
 
 __all__ = ["Check", "Stats"]
 
@@ -32,8 +33,12 @@ class Check(MemoryCommand):
 
     def run(self) -> int:
         """Prints every problem found."""
-        with self.open_memory("r") as memory:
-            problems = memory.check()
+        try:
+            with self.open_memory("r") as memory:
+                problems = memory.check()
+        except StoreDamagedError as error:
+            # So damaged that it cannot be opened: that is what was asked.
+            problems = [str(error)]
         if self.json:
             print_json({"ok": not problems, "problems": problems})
         elif problems:

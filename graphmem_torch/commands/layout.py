@@ -48,7 +48,8 @@ def hit_lines(rank: int, hit: Hit) -> list[str]:
     if hit.session and not hit.id.startswith(hit.session):
         origin.insert(2, hit.session)
     lines += _wrap("from  " + " · ".join(part for part in origin if part))
-    shares = sorted(hit.signals.items(), key=lambda item: -abs(item[1]))[:SIGNALS_SHOWN]
+    # What spoke for the hit comes before what spoke against it.
+    shares = sorted(hit.signals.items(), key=lambda item: -item[1])[:SIGNALS_SHOWN]
     told = " · ".join(f"{name} {share:+.2f}" for name, share in shares if abs(share) >= 0.005)
     if told:
         lines += _wrap("why   " + told)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from tyro.conf import Suppress, arg
 
 from graphmem_torch.config import Config
+from graphmem_torch.errors import GraphMemError, InputError
 
 if TYPE_CHECKING:
     from graphmem_torch.memory import Memory
@@ -70,8 +71,20 @@ class MemoryCommand(Command):
 
 
 def print_json(value: Any) -> None:
-    """Prints one JSON object."""
-    print(json.dumps(value, ensure_ascii=False))
+    """Prints one JSON object, in ASCII where the output is not UTF-8.
+
+    Raises:
+        GraphMemError: A number is not finite; JSON has no word for it.
+    """
+    encoding = (sys.stdout.encoding or "").lower().replace("-", "").replace("_", "")
+    try:
+        text = json.dumps(value, ensure_ascii=encoding != "utf8", allow_nan=False)
+    except ValueError as error:
+        raise GraphMemError(
+            "expected finite numbers in the result, got one that is infinite or not a number; "
+            "look for very large values among the --config options and the weights of edges"
+        ) from error
+    print(text)
 
 
 def read_lines(path: str) -> list[str]:
@@ -80,8 +93,6 @@ def read_lines(path: str) -> list[str]:
     Raises:
         InputError: The file is not UTF-8 text.
     """
-    from graphmem_torch.errors import InputError
-
     name = "standard input" if path == "-" else path
     data = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
     try:

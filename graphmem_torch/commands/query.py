@@ -25,8 +25,9 @@ class Query(MemoryCommand):
         questions_file: A file with one question a line.
         k: How many memories for each question; the preset's number by default.
         kind: Only memories of this kind (`turn`, `chunk`, `observation`, ...); repeatable.
-        between: Only memories of this span of time, ends included; a date is its first instant.
-        as_of: Only what had been said by this time; a date is its first instant.
+        between: Only memories of this span of time, ends included. Times are dates (their first
+            instant), dates with a time, or seconds since the epoch.
+        as_of: Only what had been said by this time; forms as above.
     """
 
     questions: Annotated[Positional[tuple[str, ...]], arg(metavar="QUESTION ...")] = ()
@@ -41,14 +42,15 @@ class Query(MemoryCommand):
         questions = self._questions()
         between = None
         if self.between is not None:
-            between = (parse_time(self.between[0]), parse_time(self.between[1]))
+            between = (_time(self.between[0]), _time(self.between[1]))
+        as_of = None if self.as_of is None else _time(self.as_of)
         with self.open_memory("r") as memory:
             results = memory.retrieve(
                 questions,
                 k=self.k,
                 kinds=self.kind or None,
                 between=between,
-                as_of=None if self.as_of is None else parse_time(self.as_of),
+                as_of=as_of,
             )
         if self.json:
             print_json({"results": [result.as_dict() for result in results]})
@@ -71,3 +73,10 @@ class Query(MemoryCommand):
                 "or give a file of questions with --questions FILE, one a line"
             )
         return questions
+
+
+def _time(text: str) -> float:
+    """A time of the command line, where seconds since the epoch are digits; eight are a date."""
+    text = text.strip()
+    seconds = text.isascii() and text.isdigit() and len(text) != len("20240204")
+    return parse_time(float(text) if seconds else text)

@@ -35,6 +35,7 @@ def select_by_density(
         raise InputError(
             "expected values of at least 0 and costs above 0; drop items that cost nothing"
         )
+    budget = min(budget, 2**62)  # what int64 can be compared with
     order = torch.sort(values / costs, descending=True, stable=True).indices
     chosen = torch.zeros(len(values), dtype=torch.bool)
     left = budget

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from graphmem_torch.atoms import Atom, EdgeType, Link, text_hash
 from graphmem_torch.errors import InputError
+from graphmem_torch.text.times import FIRST_SECOND, LAST_SECOND
 
 __all__ = ["ATOM_COLUMNS", "Coded", "Columns", "atom_from_row", "atom_to_row", "columns_from_rows"]
 
@@ -88,13 +89,12 @@ def atom_to_row(node: int, atom: Atom) -> tuple[Any, ...]:
 
 def atom_from_row(row: tuple[Any, ...]) -> Atom:
     """The atom of a row with the columns `ATOM_COLUMNS`."""
-    links = tuple(
-        Link(target, EdgeType(kind), weight) for target, kind, weight in json.loads(row[10])
-    )
+    # Most atoms have neither: parsing "{}" and "[]" is a tenth of the time of an answer.
+    meta = {} if row[9] == "{}" else json.loads(row[9])
+    stated = () if row[10] == "[]" else json.loads(row[10])
+    links = tuple(Link(target, EdgeType(kind), weight) for target, kind, weight in stated)
     id_, text, kind, speaker, session, time, event_time, type_ = row[1:9]
-    return Atom(
-        id_, text, kind, speaker, session, time, event_time, type_, json.loads(row[9]), links
-    )
+    return Atom(id_, text, kind, speaker, session, time, event_time, type_, meta, links)
 
 
 def columns_from_rows(rows: list[tuple[Any, ...]]) -> Columns:
@@ -135,11 +135,11 @@ def _check_seconds(atom: Atom, name: str) -> None:
     if value is None:
         return
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    # Beyond 2^53 a float64 no longer holds whole seconds. NaN fails the comparison.
-    if not number or not abs(value) <= 2**53:
+    # What no calendar shows could not be rendered later. NaN fails the comparison.
+    if not number or not FIRST_SECOND <= value < LAST_SECOND:
         raise InputError(
-            f"atom {atom.id!r}: {name}: expected finite seconds since the epoch, got {value!r}. "
-            "Leave it out when it is unknown"
+            f"atom {atom.id!r}: {name}: expected finite seconds since the epoch in the years 1 "
+            f"to 9999, got {value!r:.60}. Leave it out when it is unknown"
         )
 
 

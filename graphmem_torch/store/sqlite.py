@@ -180,13 +180,6 @@ class MemoryStore(StoreReader):
             return None
         return snapshot.load_snapshot(self.path, self.state, verify=verify)
 
-    @property
-    def snapshot_is_current(self) -> bool:
-        """Whether the snapshot shows this state; in memory there is nothing to write, so yes."""
-        if self.path is None:
-            return True
-        return snapshot.snapshot_state(self.path, self.state) == "current"
-
     def check(self) -> list[str]:
         """Read everything and compare it with itself.
 

@@ -14,6 +14,8 @@ from graphmem_torch.text.pieces import Tokenizer
 
 __all__ = ["Embedder", "Encoded", "encode_checked", "require_finite", "to_int8"]
 
+_LENGTH_TOLERANCE = 1e-2  # half precision and quantised models stay within it
+
 
 @dataclass(frozen=True, eq=False)
 class Encoded:
@@ -64,8 +66,8 @@ def encode_checked(embedder: Embedder, texts: Sequence[str], *, progress: bool =
     """`embedder.encode(texts)`, after a look at what came: an embedder may be anybody's.
 
     Raises:
-        EmbedderError: Wrong shapes or dtypes, or vectors that are not finite; names the first such
-            text.
+        EmbedderError: Wrong shapes or dtypes, or pooled vectors that are not finite or neither of
+            unit length nor zero; names the first such text.
     """
     encoded = embedder.encode(texts, progress=progress)
     n = len(texts)
@@ -76,6 +78,7 @@ def encode_checked(embedder: Embedder, texts: Sequence[str], *, progress: bool =
             f"got {list(pooled.shape)} {pooled.dtype}"
         )
     require_finite(pooled, texts, embedder.name)
+    _require_unit(pooled, texts, embedder.name)
     if embedder.token_dim == 0:
         return Encoded(pooled)
     tokens, pieces, offsets = encoded.tokens, encoded.pieces, encoded.offsets
@@ -114,6 +117,19 @@ def require_finite(pooled: Tensor, texts: Sequence[str], name: str) -> None:
             f"{len(texts)} texts, the first beginning {texts[first][:60]!r}; nothing of this "
             "batch was stored: "
             "check the model or leave the text out"
+        )
+
+
+def _require_unit(pooled: Tensor, texts: Sequence[str], name: str) -> None:
+    length = torch.linalg.vector_norm(pooled, dim=1)
+    # A text of which the embedder knows no word has no direction: zero.
+    bad = ((length - 1).abs() > _LENGTH_TOLERANCE) & pooled.any(dim=1)
+    if bool(bad.any()):
+        first = int(bad.nonzero()[0])
+        raise EmbedderError(
+            f"embedder {name!r}: expected pooled vectors of length 1 (or 0), got length "
+            f"{float(length[first]):.4g} for the text beginning {texts[first][:60]!r}, and others "
+            f"than 1 for {int(bad.sum())} of {len(texts)} texts; normalise them in `encode`"
         )
 
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 __all__ = [
+    "WORD",
     "asks_when",
     "is_question",
     "named_dates",
@@ -20,7 +21,8 @@ _MONTHS = (
     "january", "february", "march", "april", "may", "june",
     "july", "august", "september", "october", "november", "december",
 )  # fmt: skip
-_WORD = re.compile(r"[^\W_]+")
+WORD = re.compile(r"[^\W_]+")
+"""A word of a question or a name; "mary_jane" is two."""
 _DAY = re.compile(r"\b(\d{1,2})(?:st|nd|rd|th)?\b")
 _WHEN = re.compile(
     r"\b(?:when|how long|how recently|(?:what|which) (?:date|day|week|month|year|time))\b",
@@ -53,7 +55,10 @@ def tells_time(text: str) -> bool:
 
 def is_question(text: str) -> bool:
     """Whether the text ends by asking; a caption in brackets behind it does not count."""
-    return re.sub(r"\s*\[[^\]]*\]\s*$", "", text).rstrip().endswith("?")
+    text = text.rstrip()
+    if text.endswith("]"):
+        text = text.rpartition("[")[0].rstrip()
+    return text.endswith("?")
 
 
 def named_dates(questions: Sequence[str]) -> tuple[Tensor, Tensor]:
@@ -64,7 +69,7 @@ def named_dates(questions: Sequence[str]) -> tuple[Tensor, Tensor]:
     months = torch.zeros(len(questions), 12, dtype=torch.bool)
     days = torch.zeros(len(questions), 31, dtype=torch.bool)
     for row, question in enumerate(questions):
-        words = _WORD.findall(question)
+        words = WORD.findall(question)
         for place, word in enumerate(words):
             if word.lower() in _MONTHS and (word.lower() != "may" or (word == "May" and place > 0)):
                 months[row, _MONTHS.index(word.lower())] = True
@@ -87,7 +92,7 @@ def named_speakers(
     """
     named = torch.zeros(len(questions), count, dtype=torch.bool)
     for row, question in enumerate(questions):
-        for word in _WORD.findall(question.lower()):
+        for word in WORD.findall(question.lower()):
             for speaker in speakers.get(word, ()):
                 named[row, speaker] = True
     return named

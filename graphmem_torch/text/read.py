@@ -18,7 +18,7 @@ from graphmem_torch.text.pieces import Tokenizer
 from graphmem_torch.text.records import read_records
 from graphmem_torch.text.source import decode, read_bytes
 
-__all__ = ["LocomoSample", "document_atoms", "read_atoms", "read_locomo"]
+__all__ = ["LocomoSample", "check_paths", "document_atoms", "read_atoms", "read_locomo"]
 
 _FORMATS = {".txt": "text", ".md": "text", ".jsonl": "jsonl", ".json": "locomo"}
 _log = logging.getLogger(__name__)
@@ -31,12 +31,16 @@ def read_atoms(
     max_tokens: int = 254,
     format: str | None = None,
     locomo_input: str = "raw",
+    origins: dict[str, str] | None = None,
 ) -> Iterator[Atom]:
     """The atoms of files, folders and standard input, one after another.
 
     `.txt` and `.md` are cut into chunks; `.jsonl` has one atom a line; `.json` is LoCoMo. Folders
-    are read whole, in sorted order; hidden files, other suffixes and (inside a folder) empty files
-    are left out, the latter two with a warning. Ids are the same in every run.
+    are read whole, in sorted order. What they hold besides is left out: hidden files, and with a
+    warning other suffixes, empty files, JSON that is not LoCoMo, and folders that cannot be read.
+
+    Ids are the same in every run. Those of chunks begin with the path of their document, relative
+    to the current folder if it is inside that, else absolute, however the path was given.
 
     Args:
         paths: Files, folders, and "-" for standard input.
@@ -45,6 +49,7 @@ def read_atoms(
         format: "text", "jsonl" or "locomo" for every file given, whatever its suffix.
         locomo_input: "raw" for the turns alone, "observations" for the facts of the data set as
             well.
+        origins: Receives, for the id of each atom, the file and (JSON lines) the line it is from.
 
     Yields:
         Atoms in the order of the input.
@@ -54,10 +59,32 @@ def read_atoms(
     """
     if format not in (None, *_FORMATS.values()):
         raise InputError(f'format: expected "text", "jsonl" or "locomo", got {format!r}')
-    sources = list(_sources(paths, format))
-    names = _names(sources)
-    for source, name in zip(sources, names, strict=True):
-        yield from _read(source, name, tokenizer, max_tokens, locomo_input)
+    for source in list(_sources(paths, format)):
+        if source.format == "jsonl" and source.path is not None:
+            yield from _stream_records(source.path, origins)
+        else:
+            yield from _read(source, tokenizer, max_tokens, locomo_input, origins)
+
+
+def check_paths(paths: Sequence[str | Path], format: str | None = None) -> None:
+    """Looks at the paths before anything is read; the arguments are those of `read_atoms`.
+
+    Raises:
+        InputError: None is given, one is not there, or its suffix does not say its format.
+    """
+    if not paths:
+        raise InputError("expected files, folders, or - for standard input; got none")
+    for path in map(Path, paths):
+        if str(path) == "-" or path.is_dir():
+            continue
+        if not path.exists():
+            raise InputError("no such file or folder", where=str(path))
+        if format is None and path.suffix.lower() not in _FORMATS:
+            raise InputError(
+                f"expected a file of {', '.join(_FORMATS)}, got the suffix {path.suffix!r}; "
+                "rename it, or name its format (text, jsonl or locomo)",
+                where=str(path),
+            )
 
 
 def document_atoms(
@@ -82,8 +109,8 @@ def document_atoms(
 @dataclass(frozen=True)
 class _Source:
     path: Path | None  # None: standard input
-    relative: str
     format: str | None
+    named: bool = True  # the user's own choice, not found in a folder and taken for its suffix
 
     @property
     def where(self) -> str:
@@ -93,29 +120,19 @@ class _Source:
 def _sources(paths: Sequence[str | Path], format: str | None) -> Iterator[_Source]:
     if isinstance(paths, (str, Path)):
         paths = [paths]
-    if not paths:
-        raise InputError("expected files, folders, or - for standard input; got none")
-    for given in paths:
-        path = Path(given)
-        if str(given) == "-":
-            yield _Source(None, "stdin", format)
+    check_paths(paths, format)
+    for path in map(Path, paths):
+        if str(path) == "-":
+            yield _Source(None, format)
         elif path.is_dir():
             yield from _folder(path, format)
-        elif not path.exists():
-            raise InputError("no such file or folder", where=str(path))
-        elif format is None and path.suffix.lower() not in _FORMATS:
-            raise InputError(
-                f"expected a file of {', '.join(_FORMATS)}, got the suffix {path.suffix!r}; "
-                "rename it, or name its format (text, jsonl or locomo)",
-                where=str(path),
-            )
         else:
-            yield _Source(path, path.name, format or _FORMATS[path.suffix.lower()])
+            yield _Source(path, format or _FORMATS[path.suffix.lower()])
 
 
 def _folder(root: Path, format: str | None) -> Iterator[_Source]:
     found = False
-    for folder, folders, files in os.walk(root):
+    for folder, folders, files in os.walk(root, onerror=_warn_unreadable):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in sorted(files):
             path = Path(folder, name)
@@ -128,7 +145,7 @@ def _folder(root: Path, format: str | None) -> Iterator[_Source]:
                 _log.warning("%s: left out, the file is empty", path)
             else:
                 found = True
-                yield _Source(path, path.relative_to(root).as_posix(), format or kind)
+                yield _Source(path, format or kind, named=format is not None)
     if not found:
         raise InputError(
             f"the folder holds nothing to read; expected files of {', '.join(_FORMATS)}",
@@ -136,67 +153,81 @@ def _folder(root: Path, format: str | None) -> Iterator[_Source]:
         )
 
 
-def _names(sources: Sequence[_Source]) -> list[str]:
-    """A name for each source: its path inside the folder given, longer where two would be alike."""
-    names = [source.relative for source in sources]
-    places = [source.path.resolve() if source.path else None for source in sources]
-    for depth in range(2, max((len(place.parts) for place in places if place), default=0) + 1):
-        owners: dict[str, set[Path | None]] = {}
-        for name, place in zip(names, places, strict=True):
-            owners.setdefault(name, set()).add(place)
-        clashing = [len(owners[name]) > 1 for name in names]
-        if not any(clashing):
-            break
-        for i, place in enumerate(places):
-            if clashing[i] and place is not None and len(names[i].split("/")) < depth:
-                names[i] = "/".join(place.parts[-depth:])
-    return names
+def _warn_unreadable(error: OSError) -> None:
+    _log.warning("%s: left out, the folder cannot be read: %s", error.filename, error.strerror)
+
+
+def _document_name(path: Path) -> str:
+    """The path relative to the current folder if it is inside, else absolute."""
+    # Linked folders are resolved, as in the current folder; a linked file keeps its name.
+    place, here = path.parent.resolve() / path.name, Path.cwd().resolve()
+    return (place.relative_to(here) if place.is_relative_to(here) else place).as_posix()
 
 
 def _read(
-    source: _Source, name: str, tokenizer: Tokenizer, max_tokens: int, locomo_input: str
+    source: _Source,
+    tokenizer: Tokenizer,
+    max_tokens: int,
+    locomo_input: str,
+    origins: dict[str, str] | None,
 ) -> Iterator[Atom]:
-    where, format = source.where, source.format
-    if format == "jsonl" and source.path is not None:
-        yield from _stream_records(source.path)
-        return
+    where = source.where
     data = read_bytes(source.path)
     text = decode(data, where)
-    if format is None:
-        format = _guess(text)
-    if source.path is None:
+    format = source.format or _guess(text, where)
+    if format == "jsonl":
+        yield from read_records(io.BytesIO(data), where, origins)
+        return
+    if format == "locomo":
+        if not source.named and not _holds_locomo(text):
+            _log.warning("%s: left out, its JSON is not LoCoMo", where)
+            return
+        atoms = locomo_atoms(text, where, input=locomo_input)
+    else:
         # What comes through a pipe has no name of its own; its content gives it one, the same in
         # every run.
-        name = f"stdin-{text_hash(text)[:12]}"
-    if format == "jsonl":
-        yield from read_records(io.BytesIO(data), where)
-    elif format == "locomo":
-        yield from locomo_atoms(text, where, input=locomo_input)
-    else:
-        yield from document_atoms(text, name=name, tokenizer=tokenizer, max_tokens=max_tokens)
+        name = _document_name(source.path) if source.path else f"stdin-{text_hash(text)[:12]}"
+        atoms = document_atoms(text, name=name, tokenizer=tokenizer, max_tokens=max_tokens)
+    for atom in atoms:
+        if origins is not None:
+            origins[atom.id] = where
+        yield atom
 
 
-def _stream_records(path: Path) -> Iterator[Atom]:
+def _stream_records(path: Path, origins: dict[str, str] | None) -> Iterator[Atom]:
     try:
         file = path.open("rb")
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror}", where=str(path)) from error
     with file:
-        yield from read_records(file, str(path))
+        yield from read_records(file, str(path), origins)
 
 
-def _guess(text: str) -> str:
-    """The format of standard input: what its beginning parses as."""
+def _holds_locomo(text: str) -> bool:
+    try:
+        return is_locomo(json.loads(text))
+    except (ValueError, RecursionError):
+        return False
+
+
+def _guess(text: str, where: str) -> str:
+    """The format of standard input: what its beginning parses as.
+
+    Raises:
+        InputError: It begins like JSON, but is none that can be read.
+    """
     start = text.lstrip()
     if not start.startswith(("{", "[")):
         return "text"
+    if _holds_locomo(text):
+        return "locomo"
     try:
-        if is_locomo(json.loads(text)):
-            return "locomo"
-    except ValueError:
-        pass
-    try:
-        first = json.loads(start.splitlines()[0])
-    except ValueError:
-        return "text"
-    return "jsonl" if isinstance(first, dict) else "text"
+        json.loads(start.partition("\n")[0])
+    except (ValueError, RecursionError) as error:
+        line = text.count("\n", 0, len(text) - len(start)) + 1
+        raise InputError(
+            f"expected JSON lines or LoCoMo after {start[0]!r}, got a line that is not JSON: "
+            f"{error}; if it is plain text, say so: --format text",
+            where=f"{where}:{line}",
+        ) from error
+    return "jsonl"

@@ -17,12 +17,17 @@ from graphmem_torch.text.times import parse_time
 __all__ = ["MEMORY_TYPES", "atom_from_record", "parse_edge_type", "read_records"]
 
 MEMORY_TYPES = ("semantic", "episodic", "procedural", "working")
+_MAX_WEIGHT = 1000.0
+"""Largest size of a stated weight; sums over many edges then stay finite in float32."""
+
 _FIELDS = frozenset(
     {"text", "id", "kind", "speaker", "session", "time", "event_time", "type", "meta", "edges"}
 )
 
 
-def read_records(lines: Iterable[bytes], where: str) -> Iterator[Atom]:
+def read_records(
+    lines: Iterable[bytes], where: str, origins: dict[str, str] | None = None
+) -> Iterator[Atom]:
     """The atoms of JSON lines; blank lines are skipped.
 
     An atom without an id gets one made from its content, and from how often that content came
@@ -31,6 +36,7 @@ def read_records(lines: Iterable[bytes], where: str) -> Iterator[Atom]:
     Args:
         lines: Lines as bytes.
         where: File they came from, for messages.
+        origins: Receives, for the id of each atom, its file and line.
 
     Raises:
         InputError: With file and line.
@@ -55,6 +61,8 @@ def read_records(lines: Iterable[bytes], where: str) -> Iterator[Atom]:
             seen[atom.digest] += 1
             again = f"-{seen[atom.digest]}" if seen[atom.digest] > 1 else ""
             atom = replace(atom, id=f"{atom.kind}:{atom.digest[:16]}{again}")
+        if origins is not None:
+            origins[atom.id] = place
         yield atom
     if empty:
         raise InputError("expected JSON lines, got an empty file", where=where)
@@ -161,10 +169,14 @@ def _edge(value: object, where: str | None) -> Link:
             f"expected an edge's target to be an atom's id, got {target!r:.60}", where=where
         )
     if weight is not None and (
-        isinstance(weight, bool) or not isinstance(weight, (int, float)) or abs(weight) > 1e30
+        isinstance(weight, bool)
+        or not isinstance(weight, (int, float))
+        or not abs(weight) <= _MAX_WEIGHT
     ):
         raise InputError(
-            f"expected an edge's weight to be a number, got {weight!r:.60}", where=where
+            f"expected an edge's weight to be a number between {-_MAX_WEIGHT:g} and "
+            f"{_MAX_WEIGHT:g}, got {weight!r:.60}",
+            where=where,
         )
     name = value.get("type")
     kind = EdgeType.RELATED_TO if name is None else parse_edge_type(name, where=where)

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from graphmem_torch.errors import InputError
 
-__all__ = ["parse_time"]
+__all__ = ["FIRST_SECOND", "LAST_SECOND", "parse_time"]
 
 _NAMES = "january february march april may june july august september october november december"
 _MONTHS = _NAMES.split()
@@ -23,8 +23,8 @@ _SPOKEN = re.compile(
     r"(?P<day>\d{1,2})\s+(?P<month>[a-z]+)\.?,?\s+(?P<year>\d{4})",
     re.IGNORECASE,
 )
-# Seconds of year 10000: what lies beyond is milliseconds, not a date.
-_LIMIT = 253_402_300_800.0
+FIRST_SECOND, LAST_SECOND = -62_135_596_800.0, 253_402_300_800.0
+"""Years 1 to 9999, what a calendar can show; the last is excluded."""
 _FORMS = (
     'seconds since the epoch, ISO 8601 ("2023-05-08", "2023-05-08T13:56:00+02:00"; UTC when no '
     'offset is given), or "1:56 pm on 8 May, 2023"'
@@ -39,25 +39,27 @@ def parse_time(value: str | int | float) -> float:
             no offset; or the form of LoCoMo, "1:56 pm on 8 May, 2023", read as UTC.
 
     Raises:
-        InputError: For anything else, naming the accepted forms.
+        InputError: For anything else, naming the accepted forms, and for a time outside the years 1
+            to 9999.
     """
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         try:
             seconds = float(value)
         except OverflowError:
             seconds = math.inf
-        if not math.isfinite(seconds) or abs(seconds) >= _LIMIT:
-            raise InputError(
-                f"expected a time in seconds since the epoch, got {value!r:.60}; "
-                "milliseconds have to be divided by 1000"
-            )
-        return seconds
-    if isinstance(value, str):
-        text = value.strip()
+    else:
+        text = value.strip() if isinstance(value, str) else ""
         moment = _iso(text) or _spoken(text)
-        if moment is not None:
-            return moment.timestamp()
-    raise InputError(f"expected a time, got {value!r:.60}; give {_FORMS}")
+        if moment is None:
+            raise InputError(f"expected a time, got {value!r:.60}; give {_FORMS}")
+        # An offset can carry a moment over the edge of the calendar.
+        seconds = moment.timestamp()
+    if not FIRST_SECOND <= seconds < LAST_SECOND:  # NaN fails it, too
+        raise InputError(
+            "expected a time in seconds since the epoch, or a date, in the years 1 to 9999 UTC, "
+            f"got {value!r:.60}; milliseconds have to be divided by 1000"
+        )
+    return seconds
 
 
 def _iso(text: str) -> datetime | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path
@@ -10,6 +10,10 @@ from pathlib import Path
 from graphmem_torch.errors import InputError
 
 __all__ = ["count_tokens", "get_counter"]
+
+# Characters. bpe_openai refuses texts of a million, and single words of more than 200,000 tokens; a
+# character is at most four.
+_PART = 50_000
 
 
 def count_tokens(texts: Sequence[str], tokenizer: str = "cl100k_base") -> list[int]:
@@ -21,6 +25,9 @@ def count_tokens(texts: Sequence[str], tokenizer: str = "cl100k_base") -> list[i
 @lru_cache(maxsize=8)
 def get_counter(name: str = "cl100k_base") -> Callable[[str], int]:
     """A function that counts the tokens of a text.
+
+    An encoding counts a text of more than 50,000 characters in parts, cut at white space where
+    there is some: the sum is then an upper bound, a token or so a cut above the count of the whole.
 
     Args:
         name: An encoding of OpenAI ("cl100k_base", "o200k_base", ...), or the folder or hub name of
@@ -38,8 +45,21 @@ def get_counter(name: str = "cl100k_base") -> Callable[[str], int]:
         if name in encodings:
             encoding = bpe_openai.get_encoding(name)
             # "Ordinary": what looks like a special token is counted as the text it is.
-            return lambda text: len(encoding.encode_ordinary(text))
+            return lambda text: sum(len(encoding.encode_ordinary(part)) for part in _parts(text))
     return _hugging_face(name, encodings)
+
+
+def _parts(text: str) -> Iterator[str]:
+    """The text in parts of at most `_PART` characters."""
+    start = 0
+    while len(text) - start > _PART:
+        end = start + _PART
+        # In front of the white space: encodings count it as part of the word behind it.
+        space = max(text.rfind(" ", start + 1, end), text.rfind("\n", start + 1, end))
+        cut = space if space > 0 else end
+        yield text[start:cut]
+        start = cut
+    yield text[start:]
 
 
 def _hugging_face(name: str, encodings: Sequence[str]) -> Callable[[str], int]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import json
+import math
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +12,10 @@ from typing import Any
 
 import pytest
 import torch
+
+from graphmem_torch.cli import main
+from graphmem_torch.commands.options import print_json
+from graphmem_torch.errors import GraphMemError
 
 
 @pytest.mark.parametrize("question", ["", "   \t"])
@@ -36,6 +42,7 @@ def test_no_question(
         ("untexted.jsonl", b'{"id": "a"}\n', "untexted.jsonl:1"),
         ("when.jsonl", b'{"text": "a", "time": "next Tuesday"}\n', "when.jsonl:1"),
         ("edge.jsonl", b'{"text": "a", "edges": [["b", "suports"]]}\n', "supports"),
+        ("heavy.jsonl", b'{"text": "a", "edges": [["b", "supports", 1e30]]}\n', "-1000 and 1000"),
         ("odd.csv", b"a,b\n", ".csv"),
     ],
 )
@@ -51,6 +58,7 @@ def test_unusable_file(
 def test_missing_file_and_no_file(tmp_path: Path, fails: Callable[..., str]) -> None:
     assert "nowhere.txt" in fails("index", tmp_path / "nowhere.txt", "--store", tmp_path / "s")
     assert "at least one" in fails("index", "--store", tmp_path / "s")
+    assert not (tmp_path / "s").exists()
 
 
 def test_same_id_with_other_content(
@@ -58,7 +66,12 @@ def test_same_id_with_other_content(
 ) -> None:
     path = tmp_path / "other.jsonl"
     path.write_text('{"id": "D1:1", "text": "Somebody else restores ovens."}\n')
-    assert "D1:1" in fails("index", path, "--store", store)
+    message = fails("index", path, "--store", store)
+    assert f"{path}:1: atom 'D1:1' is stored already" in message
+    path.write_text('{"id": "x", "text": "One."}\n\n{"id": "x", "text": "Two."}\n')
+    assert f"{path}:3: atom 'x' is given twice" in fails("index", path, "--store", store)
+    path.write_text('{"id": "concept:x", "text": "One."}\n')
+    assert f"{path}:1: atom 'concept:x'" in fails("index", path, "--store", store)
     stats = reply("stats", "--store", store)
     assert stats["kinds"]["turn"] == 4
 
@@ -103,7 +116,9 @@ def test_unknown_field_names_the_nearest(store: Path, fails: Callable[..., str])
 
 def test_unusable_numbers(store: Path, fails: Callable[..., str]) -> None:
     assert "budget" in fails("context", "Who restores ovens?", "--store", store, "--budget", "-1")
-    assert "k" in fails("query", "Who restores ovens?", "--store", store, "--k", "0")
+    assert "k must be a whole number of at least 1, got 0" in fails(
+        "query", "Who restores ovens?", "--store", store, "--k", "0"
+    )
     assert "time" in fails("query", "Who restores ovens?", "--store", store, "--as-of", "soon")
 
 
@@ -134,6 +149,48 @@ def test_damaged_database(store: Path, fails: Callable[..., str]) -> None:
     path = store / "memory.sqlite"
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 3])
     assert str(store) in fails("query", "Who restores ovens?", "--store", store)
+
+
+@pytest.mark.parametrize("part", [0, 1 / 3, 0.9])
+def test_check_reports_a_damaged_database(
+    part: float, store: Path, fast: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = store / "memory.sqlite"
+    path.write_bytes(path.read_bytes()[: int(path.stat().st_size * part)])
+    assert main(["check", "--store", str(store), *fast, "--json"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert found["ok"] is False and "damaged" in " ".join(found["problems"])
+    assert main(["check", "--store", str(store), *fast]) == 1
+    out, err = capsys.readouterr()
+    assert "damaged" in out and "error" not in err
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["index", "nowhere.txt"],
+        ["query", "Who restores ovens?"],
+        ["context", "Who restores ovens?", "--budget", "10"],
+        ["stats"],
+        ["check"],
+        ["stats", "--config.spread.round", "2"],
+        ["demo", "--k", "0"],
+    ],
+)
+def test_errors_are_json_where_json_was_asked_for(
+    command: list[str], tmp_path: Path, fast: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = [] if command[0] == "demo" else ["--store", str(tmp_path / "missing")]
+    assert main([*command, *place, *fast, "--json"]) == 2
+    out, err = capsys.readouterr()
+    assert err.splitlines()[-1] == f"graphmem: error: {json.loads(out)['error']}"
+
+
+def test_numbers_that_json_has_no_word_for(capsys: pytest.CaptureFixture[str]) -> None:
+    for number in (math.inf, -math.inf, math.nan):
+        with pytest.raises(GraphMemError, match="finite"):
+            print_json({"score": number})
+    assert capsys.readouterr().out == ""
 
 
 def test_question_without_a_content_word_is_answered(

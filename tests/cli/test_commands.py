@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from graphmem_torch.cli import main
+from graphmem_torch.commands.layout import hit_lines
+from graphmem_torch.results import Hit
 
 
 def test_index_says_what_was_new_and_a_rerun_adds_nothing(
@@ -78,6 +80,31 @@ def test_query_can_be_narrowed(store: Path, reply: Callable[..., Any]) -> None:
         "turn",
     )
     assert {hit["id"] for hit in answer["results"][0]["hits"]} == {"D1:1", "D1:2"}
+
+
+@pytest.mark.parametrize("end", ["2024-02-28", "20240228", "1709078400", "0001709078400"])
+def test_times_are_dates_or_seconds(end: str, store: Path, reply: Callable[..., Any]) -> None:
+    for narrowed in (["--as-of", end], ["--between", "0", end]):
+        (result,) = reply("query", "Bertrand", "--store", store, "--kind", "turn", *narrowed)[
+            "results"
+        ]
+        assert {hit["id"] for hit in result["hits"]} == {"D1:1", "D1:2"}
+
+
+def test_a_budget_beyond_every_number_takes_all_that_is_found(
+    store: Path, reply: Callable[..., Any]
+) -> None:
+    question = ["context", "Where did Bertrand grow up?", "--store", store, "--budget"]
+    large, huge = reply(*question, "100000"), reply(*question, str(10**30))
+    assert huge["sources"] == large["sources"] != []
+    assert huge["text"] == large["text"]
+
+
+def test_reasons_for_a_hit_come_before_those_against_it() -> None:
+    signals = {"a": -0.9, "b": 0.1, "c": 0.5, "d": 0.2, "e": 0.3}
+    hit = Hit(id="x", text="Ovens.", score=0.2, kind="turn", signals=signals)
+    (why,) = (line for line in hit_lines(1, hit) if "why" in line)
+    assert why.split("why")[1].strip() == "c +0.50 · e +0.30 · d +0.20 · b +0.10"
 
 
 def test_context_goes_to_stdout_and_stays_in_budget(

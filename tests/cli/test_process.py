@@ -11,6 +11,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 
 def _graphmem(*arguments: str | Path, **options: Any) -> subprocess.Popen[str]:
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -103,3 +105,54 @@ def test_closed_pipe_is_no_error(store: Path, fast: list[str]) -> None:
         )
     assert done.returncode == 128 + signal.SIGPIPE
     assert "Traceback" not in done.stderr and "Exception ignored" not in done.stderr
+
+
+def test_the_command_line_loads_no_engine() -> None:
+    code = (
+        "import sys, graphmem_torch.cli; "
+        "print(sorted({'torch', 'numpy', 'transformers', 'spacy'} & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout == "[]\n"
+
+
+@pytest.mark.parametrize(
+    "loaded",
+    ["tyro", "graphmem_torch.cli", "numpy", "torch._C", "torch.nn", "graphmem_torch.memory"],
+)
+def test_ctrl_c_while_libraries_load_is_one_line(loaded: str, store: Path, fast: list[str]) -> None:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPROFILEIMPORTTIME": "1"}
+    command = [sys.executable, "-m", "graphmem_torch", "query", "Ovens?", "--store", str(store)]
+    with subprocess.Popen(
+        [*command, *fast],
+        env=environment,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stderr is not None and process.stdout is not None
+        # The interpreter says when a module has been imported: `import time: self | all |  name`.
+        names = (line.rpartition("|")[2].strip() for line in process.stderr)
+        assert loaded in names
+        process.send_signal(signal.SIGINT)
+        lines = process.stderr.read().splitlines()
+        out = process.stdout.read()
+    told = [line for line in lines if line and not line.startswith("import time:")]
+    assert process.returncode == 130, told
+    assert told == ["graphmem: interrupted; nothing was changed"]
+    assert out == ""
+
+
+def test_json_is_ascii_where_the_output_is_not_utf8(tmp_path: Path, fast: list[str]) -> None:
+    path = tmp_path / "missing-ü"
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONIOENCODING": "latin-1"}
+    done = subprocess.run(
+        [sys.executable, "-m", "graphmem_torch", "stats", "--json", "--store", str(path), *fast],
+        env=environment,
+        capture_output=True,
+        timeout=120,
+    )
+    assert done.returncode == 2
+    assert str(path) in json.loads(done.stdout.decode("ascii"))["error"]

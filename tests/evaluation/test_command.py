@@ -30,8 +30,11 @@ def test_eval_finds_out_at_once_that_it_could_not_write(
     locomo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "nowhere" / "report.json"
-    assert main(["eval", "locomo", "--data", str(locomo), "--json", str(out), *FAST]) == 2
-    assert str(out) in capsys.readouterr().err
+    for path in (out, tmp_path):
+        assert main(["eval", "locomo", "--data", str(locomo), "--json", str(path), *FAST]) == 2
+        printed = capsys.readouterr()
+        assert str(path) in printed.err and "--json" in printed.err
+        assert printed.out == ""
 
 
 def test_eval_of_unusable_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

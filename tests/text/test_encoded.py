@@ -87,3 +87,23 @@ def test_int8_keeps_directions() -> None:
     cosine = torch.cosine_similarity(stored.float(), vectors)
     assert bool((cosine > 0.999).all())
     assert to_int8(torch.zeros(1, 4)).tolist() == [[0] * 4]
+
+
+@pytest.mark.parametrize("factor", [1.05, 0.9, 1e-4])
+def test_pooled_vectors_have_unit_length(factor: float) -> None:
+    def scale(encoded: Encoded) -> Encoded:
+        encoded.pooled[1] *= factor
+        return encoded
+
+    message = refuse(scale)
+    assert "length 1" in message
+    assert "'second text'" in message
+
+
+def test_a_row_of_zeros_and_a_rounded_one_are_taken() -> None:
+    def change(encoded: Encoded) -> Encoded:
+        encoded.pooled[0] = 0
+        encoded.pooled[1] *= 1.005
+        return encoded
+
+    assert not encode_checked(Changed(change), TEXTS).pooled[0].any()

@@ -59,6 +59,11 @@ def test_tells_time(text: str, told: bool) -> None:
         ("[image: is it?]", False),
         ("", False),
         ("?", True),
+        ("What? ]", False),
+        ("Is it?" + " " * 1_000_000 + "[a]", True),
+        ("Is it" + " " * 1_000_000 + "x", False),
+        ("Is it?" + "[" * 1_000_000, False),
+        ("Is it" + " [" * 500_000 + "]", False),
     ],
 )
 def test_is_question(text: str, asks: bool) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -30,16 +31,17 @@ def test_a_text_becomes_chunks_that_join_to_it(tmp_path: Path) -> None:
     path.write_bytes(text.encode())
     atoms = read(path, max_tokens=20)
     assert "".join(atom.text for atom in atoms) == text[1:]
-    assert [atom.id for atom in atoms] == [f"notes.md#{i}" for i in range(len(atoms))]
+    assert [atom.id for atom in atoms] == [f"{path.as_posix()}#{i}" for i in range(len(atoms))]
     assert {atom.kind for atom in atoms} == {"chunk"}
-    assert {atom.session for atom in atoms} == {"notes.md"}
+    assert {atom.session for atom in atoms} == {path.as_posix()}
     for atom in atoms:
         assert text[1:][atom.meta["start"] : atom.meta["end"]] == atom.text
 
 
 def test_a_folder_is_read_in_order_and_the_rest_named(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     for name in ("b/two.txt", "a.md", "b/one.txt", ".hidden/no.txt", "b/.no.txt"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(f"text of {name}")
@@ -50,14 +52,74 @@ def test_a_folder_is_read_in_order_and_the_rest_named(
     assert {record.args[0].name for record in caplog.records} == {"image.png", "empty.txt"}
 
 
-def test_files_of_one_name_get_different_ids(tmp_path: Path) -> None:
-    for folder in ("x", "y"):
-        (tmp_path / folder / "deep").mkdir(parents=True)
-        (tmp_path / folder / "deep" / "n.txt").write_text(folder)
-    atoms = read(tmp_path / "x/deep/n.txt", tmp_path / "y/deep/n.txt")
-    assert [atom.id for atom in atoms] == ["x/deep/n.txt#0", "y/deep/n.txt#0"]
-    again = read(tmp_path / "x/deep/n.txt", tmp_path / "x/deep/n.txt")
-    assert [atom.id for atom in again] == ["n.txt#0"] * 2
+def test_ids_do_not_depend_on_how_a_path_is_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = tmp_path / "here"
+    for place in (here / "x/n.txt", here / "y/n.txt", tmp_path / "n.txt"):
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(place.parent.name)
+    (here / "link").symlink_to(here / "x")
+    monkeypatch.chdir(here)
+    for given in (
+        here / "x/n.txt",
+        "x/n.txt",
+        "y/../x/n.txt",
+        here / "x",
+        "x",
+        "../here/x/",
+        "link",
+    ):
+        assert [atom.id for atom in read(given)] == ["x/n.txt#0"]
+    assert [atom.id for atom in read("y/n.txt")] == ["y/n.txt#0"]
+    assert [atom.id for atom in read(".")] == ["x/n.txt#0", "y/n.txt#0"]
+    assert read("../n.txt")[0].id == f"{(tmp_path / 'n.txt').resolve().as_posix()}#0"
+
+
+def test_json_of_others_in_a_folder_is_left_out(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, locomo_file: Path
+) -> None:
+    (tmp_path / "package.json").write_text('{"name": "canoe"}')
+    (tmp_path / "tsconfig.json").write_text("{// comment\n}")
+    assert [atom.id for atom in read(tmp_path)] == ["D1:1", "D1:2", "D2:1"]
+    told = [record.getMessage() for record in caplog.records]
+    assert len(told) == 2 and all("not LoCoMo" in message for message in told)
+    with pytest.raises(InputError, match=r"package.json: expected LoCoMo"):
+        read(tmp_path / "package.json")
+    with pytest.raises(InputError, match=r"package.json: expected LoCoMo"):
+        read(tmp_path, format="locomo")
+
+
+def test_folders_that_cannot_be_read_are_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "shut").mkdir()
+    (tmp_path / "a.txt").write_text("text")
+    scandir = os.scandir
+
+    def refusing(path: str) -> Any:  # permissions do not stop an administrator
+        if Path(path).name == "shut":
+            raise PermissionError(13, "Permission denied", str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refusing)
+    assert len(read(tmp_path)) == 1
+    (record,) = caplog.records
+    assert "shut: left out" in record.getMessage()
+    assert "Permission denied" in record.getMessage()
+
+
+def test_origins_tell_file_and_line(tmp_path: Path, locomo_file: Path) -> None:
+    lines = tmp_path / "a.jsonl"
+    lines.write_text('\n{"id": "a", "text": "a"}\n{"id": "b", "text": "b"}\n')
+    text = tmp_path / "n.txt"
+    text.write_text("words")
+    origins: dict[str, str] = {}
+    atoms = read(lines, text, locomo_file, origins=origins)
+    assert origins.keys() == {atom.id for atom in atoms}
+    assert [origins[name] for name in ("a", "b")] == [f"{lines}:2", f"{lines}:3"]
+    assert origins[atoms[2].id] == str(text)
+    assert origins["D1:1"] == str(locomo_file)
 
 
 def test_every_field_of_a_record(tmp_path: Path) -> None:
@@ -131,6 +193,18 @@ def test_standard_input(monkeypatch: pytest.MonkeyPatch, sample: dict[str, Any])
     pipe(monkeypatch, b'{"text": "a"}\n[1]\n')
     with pytest.raises(InputError, match=r"standard input:2: expected a JSON object"):
         read("-")
+    for data, line in (
+        (b'\n{"text": "a",\n', 2),
+        (b'{"text": "a"}\n{"text": \n', 2),
+        (b'[\n{"text": "a"}\n]', 1),
+        (b'[{"text": "a"}]', 1),
+        (b"[" * 100_000, 1),
+    ):
+        pipe(monkeypatch, data)
+        with pytest.raises(InputError, match=f"standard input:{line}: expected"):
+            read("-")
+    pipe(monkeypatch, b"[Music] Hello.")
+    assert read("-", format="text")[0].text == "[Music] Hello."
     pipe(monkeypatch, b" \n")
     with pytest.raises(InputError, match="standard input: expected text, got an empty file"):
         read("-")

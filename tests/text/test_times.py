@@ -79,11 +79,20 @@ def test_iso_round_trip(moment: datetime, minutes: int) -> None:
         [1],
         1683554160000,
         10**400,
+        -62_135_596_801,
+        253_402_300_800,
+        "0001-01-01T00:00:00+05:00",
+        "9999-12-31T23:59:59-05:00",
     ],
 )
 def test_what_is_no_time_is_refused_with_the_forms(value: object) -> None:
     with pytest.raises(InputError, match=r"expected a time") as caught:
         parse_time(value)  # type: ignore[arg-type]
     if isinstance(value, str):
-        assert "ISO 8601" in str(caught.value)
+        assert ("years 1 to 9999" if "T" in value else "ISO 8601") in str(caught.value)
         assert repr(value) in str(caught.value)
+
+
+@pytest.mark.parametrize("value", [-62_135_596_800, 253_402_300_799, "0001-01-01", "9999-12-31"])
+def test_the_ends_of_the_calendar_are_times(value: str | int) -> None:
+    assert datetime.fromtimestamp(parse_time(value), UTC).year in (1, 9999)

@@ -33,3 +33,19 @@ def test_unknown_names_list_the_known(tmp_path: Path) -> None:
         get_counter("cl100k-base")
     with pytest.raises(InputError, match="expected a tokenizer"):
         get_counter(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("unit", "times"), [(" word", 240), ("aaaaaaaa", 125), ("\U0001f6d8", 250)]
+)
+def test_texts_longer_than_the_encoding_takes(unit: str, times: int) -> None:
+    thousand = len(bpe.get_encoding("cl100k_base").encode_ordinary(unit * 1000))
+    # At white space a cut costs nothing, and here none falls inside a token.
+    assert count_tokens([unit * 1000 * times]) == [thousand * times]
+
+
+def test_cuts_at_white_space_or_inside_a_word_cost_little() -> None:
+    encoding = bpe.get_encoding("cl100k_base")
+    for text in ("One, two;  three.\n\nFour \n five? " * 9000, "abcdefg" * 40_000):
+        whole = len(encoding.encode_ordinary(text))
+        assert whole <= count_tokens([text])[0] <= whole + 2 * len(text) / 50_000
