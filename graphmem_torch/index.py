@@ -245,8 +245,9 @@ class MemoryIndex(nn.Module):
         activation = self.spread(start, self._conducting(query))[:, : self.num_atoms]
         scope.activation = everyone.activation = activation
         if scope.rows is not None:
-            allowed = activation.masked_fill(~everyone.valid, 0.0)
-            reached = allowed.topk(min(_ACTIVATED, self.num_atoms), dim=1)
+            if query.allowed is not None:
+                activation = activation.masked_fill(~everyone.valid, 0.0)
+            reached = activation.topk(min(_ACTIVATED, self.num_atoms), dim=1)
             extra = torch.where(reached.values > 0, reached.indices, -1)
             scope = scope.extended(extra)
         return scope, anchors, value

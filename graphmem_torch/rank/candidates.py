@@ -19,11 +19,15 @@ def strong_candidates(scope: Scope, count: int) -> Tensor:  # [B, C] int64, asce
     The neighbours are there for the signals that look at windows: what one turn asks, the next one
     answers.
     """
-    lexical = scope.memo("lexical")
-    values = (scope.memo("semantic"), torch.where(lexical > 0, lexical, -torch.inf))
-    best = [_best(each, scope.valid, count) for each in values]
+    masks = [None if scope.query.allowed is None else scope.valid]
     if scope.query.listed is not None:  # what may be a hit must not be crowded out by what may not
-        best += [_best(each, scope.listed, count) for each in values]
+        masks.append(scope.listed)
+    least = {"semantic": -torch.inf, "lexical": 0.0}  # an atom without a question term is no match
+    best = [
+        _best(scope.memo(name), mask, count, above)
+        for mask in masks
+        for name, above in least.items()
+    ]
     halo = torch.cat([rows[:, : max(1, count // _HALO_SHARE)] for rows in best], dim=1)
     parts = list(best)
     for pointer in (scope.index.next.long(), scope.index.previous.long()):
@@ -34,9 +38,12 @@ def strong_candidates(scope: Scope, count: int) -> Tensor:  # [B, C] int64, asce
     return merge_rows(*parts)
 
 
-def _best(values: Tensor, mask: Tensor, count: int) -> Tensor:  # [B, A] -> [B, c]
-    found = values.masked_fill(~mask, -torch.inf).topk(min(count, values.shape[1]), dim=1)
-    return torch.where(found.values > -torch.inf, found.indices, -1)
+def _best(values: Tensor, mask: Tensor | None, count: int, above: float) -> Tensor:
+    """The rows [B, c] of the largest of `values` [B, A] inside the mask and above a value."""
+    # A pass over B x A costs more than anything that comes after it, so none is made in vain.
+    inside = values if mask is None else values.masked_fill(~mask, -torch.inf)
+    found = inside.topk(min(count, values.shape[1]), dim=1)
+    return torch.where(found.values > above, found.indices, -1)
 
 
 def merge_rows(*parts: Tensor) -> Tensor:  # [B, c] each -> [B, C]
