@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import sys
 
-from graphmem_torch.interrupt import leaving_at_once
+from graphmem_torch.interrupt import leave_at_once
 
 __all__ = ["main"]
 
 
 def main() -> int:
     """Loads the command line and runs it on the arguments of the process."""
-    with leaving_at_once():
-        from graphmem_torch.cli import main as run
+    leave_at_once()
+    from graphmem_torch.cli import main as run
+
     return run()
 
 

@@ -28,7 +28,7 @@ from graphmem_torch.commands.options import Command, print_json
 from graphmem_torch.commands.query import Query
 from graphmem_torch.config import Config, load_config
 from graphmem_torch.errors import ConfigError, GraphMemError
-from graphmem_torch.interrupt import leaving_at_once
+from graphmem_torch.interrupt import interrupt_as_usual, leave_at_once
 
 __all__ = ["main"]
 
@@ -68,11 +68,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.basicConfig(level=logging.WARNING, format="graphmem: %(message)s")
     given = list(sys.argv[1:] if arguments is None else arguments)
     command: Command | None = None
+    leave_at_once()
     try:
         command = _parse(given)
-        with leaving_at_once():
-            # The slow part of what the commands import; not above, so that `--help` needs none.
-            import_module("torch")
+        # The slow part of what the commands import; not above, so that `--help` needs none.
+        import_module("torch")
+        interrupt_as_usual()
         code = command.run()
         sys.stdout.flush()
         return code
@@ -92,6 +93,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         left = Command.after_interrupt if command is None else command.after_interrupt
         print(f"\ngraphmem: interrupted; {left}", file=sys.stderr)
         return 128 + signal.SIGINT
+    finally:
+        interrupt_as_usual()
 
 
 def _fail(message: str, as_json: bool) -> int:

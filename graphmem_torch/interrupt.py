@@ -4,35 +4,35 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
 from types import FrameType
 
-__all__ = ["leaving_at_once"]
+__all__ = ["interrupt_as_usual", "leave_at_once"]
 
 _NOTE = b"\ngraphmem: interrupted; nothing was changed\n"
 
 
-@contextmanager
-def leaving_at_once() -> Iterator[None]:
-    """Makes Ctrl-C end the process with one line and exit code 130.
+def leave_at_once() -> None:
+    """Lets Ctrl-C end the process with one line and exit code 130, until `interrupt_as_usual`.
 
-    For imports only: a KeyboardInterrupt inside the loading of a C++ extension aborts the process,
+    For start-up only: a KeyboardInterrupt inside the loading of a C++ extension aborts the process,
     and one inside the import system prints a traceback that nobody can catch. Nothing has to be
     tidied up at that point. A handler of the caller's own, or SIGINT ignored, is left alone.
     """
-    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
-        yield
-        return
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        _handle(_leave)
+
+
+def interrupt_as_usual() -> None:
+    """Lets Ctrl-C raise KeyboardInterrupt again; does nothing without `leave_at_once`."""
+    if signal.getsignal(signal.SIGINT) is _leave:
+        _handle(signal.default_int_handler)
+
+
+def _handle(handler: object) -> None:
     try:
-        signal.signal(signal.SIGINT, _leave)
+        signal.signal(signal.SIGINT, handler)  # type: ignore[arg-type]
     except ValueError:  # not the main thread: Ctrl-C does not come here
-        yield
         return
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _leave(number: int, frame: FrameType | None) -> None:
