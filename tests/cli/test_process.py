@@ -14,11 +14,17 @@ from typing import Any
 import pytest
 
 
+def _interruptible() -> None:
+    """What a shell runs in the background ignores SIGINT, and so would its children."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def _graphmem(*arguments: str | Path, **options: Any) -> subprocess.Popen[str]:
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "graphmem_torch", *map(str, arguments)]
     return subprocess.Popen(
         command,
+        preexec_fn=_interruptible,
         env=environment,
         text=True,
         stdout=subprocess.PIPE,
@@ -127,6 +133,7 @@ def test_ctrl_c_while_libraries_load_is_one_line(loaded: str, store: Path, fast:
     command = [sys.executable, "-m", "graphmem_torch", "query", "Ovens?", "--store", str(store)]
     with subprocess.Popen(
         [*command, *fast],
+        preexec_fn=_interruptible,
         env=environment,
         text=True,
         stdout=subprocess.PIPE,
