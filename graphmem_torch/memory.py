@@ -24,8 +24,7 @@ from graphmem_torch.ask import (
 from graphmem_torch.assemble import Assembled, assemble, load_assembled, save_assembled
 from graphmem_torch.atoms import Atom
 from graphmem_torch.config import Config, load_config
-from graphmem_torch.context import render, render_entry, select_by_density
-from graphmem_torch.context.render import SEPARATOR
+from graphmem_torch.context import compile_context
 from graphmem_torch.errors import EmbedderError, InputError
 from graphmem_torch.index import MemoryIndex
 from graphmem_torch.learn import fit_weights
@@ -36,7 +35,6 @@ from graphmem_torch.store import MemoryStore
 from graphmem_torch.store.database import DATABASE_NAME
 from graphmem_torch.text.embed import Embedder, load_embedder
 from graphmem_torch.text.read import document_atoms
-from graphmem_torch.text.tokens import get_counter
 from graphmem_torch.writer import Added, Writer, as_atom
 
 __all__ = ["Added", "Memory"]
@@ -231,33 +229,11 @@ class Memory:
         """
         if not isinstance(budget, int) or budget < 0:
             raise InputError(f"budget must be a whole number of tokens, at least 0, got {budget!r}")
-        count = get_counter(tokenizer)
         pool = max(self.config.rank.k, budget // 16) if k is None else k
         result = self.retrieve([question], k=pool)[0]
-        entries = [render_entry(hit) for hit in result.hits]
-        costs = torch.tensor([count(entry + SEPARATOR) for entry in entries], dtype=torch.int64)
-        scores = torch.tensor([hit.score for hit in result.hits])
-        values = scores - scores.min() if len(scores) else scores
-        chosen = select_by_density(values, costs, budget).nonzero().squeeze(1).tolist()
-        # Tokens merge across a seam, so the parts do not add up exactly: the whole is counted and
-        # has the last word.
-        while (
-            chosen and count(render([entries[i] for i in self._in_order(result, chosen)])) > budget
-        ):
-            chosen.remove(min(chosen, key=lambda i: float(values[i] / costs[i])))
-        ordered = self._in_order(result, chosen)
-        text = render([entries[i] for i in ordered])
-        return Context(
-            question=result.question,
-            text=text,
-            tokens=count(text),
-            budget=budget,
-            tokenizer=tokenizer,
-            sources=tuple(result.hits[i].id for i in ordered),
-            omitted=tuple(hit.id for i, hit in enumerate(result.hits) if i not in set(chosen)),
-            confidence=result.confidence,
-            known=result.known,
-        )
+        known = self.store.known([hit.id for hit in result.hits])
+        order = [known[hit.id][0] for hit in result.hits]
+        return compile_context(result, order, budget=budget, tokenizer=tokenizer)
 
     def fit(
         self, questions: Sequence[str], evidence: Sequence[Sequence[str]], *, penalty: float = 1e-2
@@ -375,11 +351,6 @@ class Memory:
             fresh.index.to(self.device)
             self._assembled = fresh
         return self._assembled
-
-    def _in_order(self, result: Result, chosen: Sequence[int]) -> list[int]:
-        """Hits in the order in which they were stored."""
-        known = self.store.known([result.hits[i].id for i in chosen])
-        return sorted(chosen, key=lambda i: known[result.hits[i].id][0])
 
 
 def _remember_embedder(store: MemoryStore, name: str, token_dim: int) -> None:
