@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
 from graphmem_torch.rank.scope import Scope
@@ -61,9 +60,3 @@ def _derived_semantic(scope: Scope) -> Tensor:
 def _derived_lexical(scope: Scope) -> Tensor:
     """BM25 of the facts derived from the atom."""
     return _from_derived(scope, scope.memo("lexical"))
-
-
-@signal("semantic_positive")
-def _semantic_positive(scope: Scope) -> Tensor:
-    """max(cosine, 0), SYNAPSE's semantic term."""
-    return torch.clamp(scope.memo("semantic"), min=0.0)

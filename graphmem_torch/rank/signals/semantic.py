@@ -23,6 +23,12 @@ def _semantic(scope: Scope) -> Tensor:
     return torch.bmm(rows, query[:, :, None]).squeeze(2)
 
 
+@signal("semantic_positive")
+def _semantic_positive(scope: Scope) -> Tensor:
+    """max(cosine, 0), SYNAPSE's semantic term."""
+    return torch.clamp(scope.memo("semantic"), min=0.0)
+
+
 @signal("semantic_previous")
 def _previous(scope: Scope) -> Tensor:
     """Cosine of question and the turn before."""
