@@ -22,7 +22,7 @@ from graphmem_torch.columns import (
 from graphmem_torch.config import Config
 from graphmem_torch.errors import InputError
 from graphmem_torch.graph import Graph
-from graphmem_torch.ops import spread_activation
+from graphmem_torch.ops import SparseRows, spread_activation
 from graphmem_torch.rank.anchors import anchor_activation
 from graphmem_torch.rank.bm25 import BM25
 from graphmem_torch.rank.candidates import strong_candidates
@@ -205,11 +205,8 @@ class MemoryIndex(nn.Module):
         if count < 1:
             raise InputError(f"k must be at least 1, got {count}")
         width = 1 if query_tokens is None else max(1, query_tokens.shape[1])
-        size = (
-            self.num_atoms * width
-            if self.num_atoms <= self.config.rank.dense_limit
-            else self.num_nodes
-        )
+        dense = self.num_atoms <= self.config.rank.dense_limit
+        size = self.num_atoms * (width if dense else 1)
         step = max(1, _TILE // max(1, size))
         parts = [
             self._rank(query.rows(slice(i, i + step)), count, paths)
@@ -241,22 +238,15 @@ class MemoryIndex(nn.Module):
             return scope, none, none.float()
         strong = self._strong(scope)
         anchors, value = anchor_activation(scope, strong, self.config.anchors)
-        start = self.seeded(anchors, value)
-        activation = self.spread(start, self._conducting(query))[:, : self.num_atoms]
+        everywhere = self.spread(anchors, value, self._conducting(query))
+        activation = everywhere.narrowed(self.num_atoms)
         scope.activation = everyone.activation = activation
         if scope.rows is not None:
             if query.allowed is not None:
-                activation = activation.masked_fill(~everyone.valid, 0.0)
-            reached = activation.topk(min(_ACTIVATED, self.num_atoms), dim=1)
-            extra = torch.where(reached.values > 0, reached.indices, -1)
-            scope = scope.extended(extra)
+                there = query.allowed.expand(len(query), -1)
+                activation = activation.select(there[activation.row, activation.column])
+            scope = scope.extended(activation.topk(_ACTIVATED)[1])
         return scope, anchors, value
-
-    def seeded(self, anchors: Tensor, value: Tensor) -> Tensor:  # [B, K], [B, K] -> [B, N]
-        """Activation before it spreads: the largest value of each anchor."""
-        start = value.new_zeros(len(anchors), self.num_nodes)
-        value = torch.where(anchors >= 0, value, 0.0)
-        return start.scatter_reduce_(1, anchors.clamp(min=0), value, "amax")
 
     def _conducting(self, query: QueryBatch) -> Tensor | None:  # [B, N] bool
         """The nodes that activation may reach: concepts, and atoms there are for the question."""
@@ -269,14 +259,15 @@ class MemoryIndex(nn.Module):
 
     def spread(
         self,
-        activation: Tensor,  # [B, N]
+        anchors: Tensor,  # [B, K] int64 rows, -1 = none
+        value: Tensor,  # [B, K]
         mask: Tensor | None = None,  # [B, N] bool, the nodes that may be reached
-    ) -> Tensor:  # [B, N]
+    ) -> SparseRows:  # [B, N]
         """Spreading activation with the constants of the preset (`mathematics.md` 4)."""
         s = self.config.spread
         return spread_activation(
             self.graph,
-            activation,
+            SparseRows.of(anchors, value, self.num_nodes),
             rounds=s.rounds,
             retention=s.retention,
             spread=s.spread,
@@ -327,7 +318,7 @@ class MemoryIndex(nn.Module):
         s = self.config.spread
         return strongest_paths(
             self.graph,
-            self.seeded(anchors, value),
+            SparseRows.of(anchors, value, self.num_nodes),
             rows,
             rounds=s.rounds,
             spread=s.spread,

@@ -8,11 +8,13 @@ from graphmem_torch.ops.pagerank import pagerank, personalized_pagerank
 from graphmem_torch.ops.propagate import propagate
 from graphmem_torch.ops.similar import knn_graph, topk_cosine
 from graphmem_torch.ops.solution import Solution
+from graphmem_torch.ops.sparse_rows import SparseRows
 from graphmem_torch.ops.spread import spread_activation
 from graphmem_torch.ops.token_maxima import token_maxima
 
 __all__ = [
     "Solution",
+    "SparseRows",
     "inhibit",
     "knn_graph",
     "maxsim",

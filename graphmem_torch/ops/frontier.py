@@ -2,160 +2,121 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
 from graphmem_torch.graph import Graph
-from graphmem_torch.ops._library import register
-from graphmem_torch.ops._propagate_gradient import STRUCTURE
 from graphmem_torch.ops.firing import Rule, dense_rounds
+from graphmem_torch.ops.sparse_rows import SparseRows
 
 __all__ = ["spread_frontier"]
+
+Step = Callable[[Tensor, Tensor | None], Tensor]  # activation [b, N], mask [b, N] -> [b, N]
 
 # Nanoseconds on one core: an edge that the frontier follows, against a node and an edge of a dense
 # round.
 _FOLLOWED, _NODE, _EDGE = 60.0, 8.0, 0.4
+_DENSE = 1 << 24  # values of the dense matrices that it falls back to
 
 
 def spread_frontier(
     graph: Graph,  # N nodes
-    activation: Tensor,  # [B, N]
+    activation: SparseRows,  # [B, N]
     scale: Tensor,  # [N], spread / fan
     *,
     rounds: int,
     retention: float,
     maximum: bool,
     rule: Rule,
-    mask: Tensor | None,
-    forced: bool,
-) -> Tensor:  # [B, N]
-    """`spread_activation` in time proportional to the edges that leave active nodes; no gradient.
+    mask: Tensor | None,  # [B, N] bool
+    step: Step | None = None,
+) -> SparseRows:  # [B, N]
+    """`spread_activation` in time and memory of the edges that leave active nodes; no gradient.
 
-    Unless `forced`, it goes on with dense rounds as soon as those are cheaper.
+    Given `step`, which is `propagate`, it goes on with dense rounds as soon as those are cheaper.
     """
-    work = torch.promote_types(activation.dtype, torch.float32)
-    out = _spread_frontier(
-        graph.indptr,
-        graph.source,
-        graph.target,
-        graph.weight.to(work),
-        graph.out_indptr,
-        graph.out_edge,
-        activation.to(work),
-        scale.to(work),
-        retention,
-        maximum,
-        mask,
-        rounds,
-        rule.inhibition,
-        rule.top,
-        rule.sigmoid,
-        rule.gain,
-        rule.threshold,
-        forced,
-    )
-    return out.to(activation.dtype)
-
-
-def _run(
-    indptr: Tensor,
-    source: Tensor,
-    target: Tensor,
-    weight: Tensor,
-    out_indptr: Tensor,
-    out_edge: Tensor,
-    activation: Tensor,
-    scale: Tensor,
-    retention: float,
-    maximum: bool,
-    mask: Tensor | None,
-    rounds: int,
-    inhibition: float,
-    top: int,
-    sigmoid: bool,
-    gain: float,
-    threshold: float,
-    forced: bool,
-) -> Tensor:
-    rule = Rule(inhibition, top, sigmoid, gain, threshold)
     questions, nodes = activation.shape
-    dense_cost = questions * (_NODE * nodes + _EDGE * source.shape[0])
-    flat = activation.flatten()
-    key = flat.nonzero().squeeze(1)  # question * N + node of every active node, ascending
-    value = flat[key]
-    out = torch.zeros_like(flat)
-    active = torch.zeros(flat.shape, dtype=torch.bool, device=flat.device)
-    active[key] = True
+    dense_cost = questions * (_NODE * nodes + _EDGE * graph.num_edges)
+    work = torch.promote_types(activation.value.dtype, torch.float32)
+    weight, scale = graph.weight.to(work), scale.to(work)
+    state = SparseRows(activation.key, activation.value.to(work), activation.shape)
     for done in range(rounds):
-        node = key % max(1, nodes)
-        fan = out_indptr[node + 1] - out_indptr[node]
+        fan = graph.out_indptr.diff()[state.column]
         followed = int(fan.sum())
-        if not forced and followed * _FOLLOWED > dense_cost:
-            out[key] = value
-            args = (indptr, source, target, weight, out_indptr, out_edge)
-
-            def step(a: Tensor, args: tuple[Tensor, ...] = args) -> Tensor:
-                return torch.ops.graphmem.propagate(*args, a, scale, retention, maximum, mask)
-
-            shape = activation.shape
-            return dense_rounds(step, out.view(shape), active.view(shape), rounds - done, rule)
-
+        if step is not None and followed * _FOLLOWED > dense_cost:
+            state = _dense(state, step, rounds - done, rule, mask)
+            break
         sender = torch.repeat_interleave(fan, output_size=followed)
-        first = out_indptr[node] - fan.cumsum(0) + fan
-        place = first[sender] + torch.arange(followed, device=flat.device)
-        edge = out_edge.index_select(0, place)
-        goal = (key - node)[sender] + target.index_select(0, edge)
-        sent = (value * scale[node])[sender].mul_(weight.index_select(0, edge))
+        first = graph.out_indptr[state.column] - fan.cumsum(0) + fan
+        place = first[sender] + torch.arange(followed, device=graph.device)
+        edge = graph.out_edge.index_select(0, place)
+        goal = (state.key - state.column)[sender] + graph.target.index_select(0, edge)
+        sent = (state.value * scale[state.column])[sender].mul_(weight.index_select(0, edge))
         if mask is not None:
-            allowed = mask.flatten()[goal]
+            row = state.row[sender]
+            allowed = mask[row, goal - row * nodes]
             goal, sent = goal[allowed], sent[allowed]
-        out[key] = retention * value
-        if maximum:
-            out.scatter_reduce_(0, goal, sent, "amax")
-        else:
-            out.scatter_add_(0, goal, sent)
-
-        fresh = goal[~active[goal] & (out[goal] != 0)]
-        active[fresh] = True
-        key = torch.cat([key, torch.unique(fresh)]).sort().values
-        value = rule.fired(_inhibited(rule, key, out[key], questions, nodes))
-        if not sigmoid:
-            silent = key[value == 0]
-            out[silent] = 0.0
-            active[silent] = False
-            key, value = key[value != 0], value[value != 0]
-    out[key] = value
-    return out.view(activation.shape)
+        state = _received(state, goal, sent, retention, maximum)
+        fired = rule.fired(_inhibited(rule, state))
+        state = SparseRows(state.key, fired, state.shape)
+        if not rule.sigmoid:
+            state = state.select(fired != 0)
+    return SparseRows(state.key, state.value.to(activation.value.dtype), state.shape)
 
 
-def _inhibited(rule: Rule, key: Tensor, u: Tensor, questions: int, nodes: int) -> Tensor:
+def _received(
+    state: SparseRows, goal: Tensor, sent: Tensor, retention: float, maximum: bool
+) -> SparseRows:
+    """What the active nodes keep, and what arrives, by the node where it arrives."""
+    kept = len(state.key)
+    ordered, order = torch.cat([state.key, goal]).sort()
+    fresh = torch.ones_like(ordered, dtype=torch.bool)
+    torch.ne(ordered[1:], ordered[:-1], out=fresh[1:])
+    slot = torch.empty_like(order).index_copy_(0, order, fresh.cumsum(0) - 1)
+    key = ordered[fresh]
+    u = sent.new_zeros(key.shape).index_copy_(0, slot[:kept], retention * state.value)
+    if maximum:
+        u.scatter_reduce_(0, slot[kept:], sent, "amax")
+    else:
+        u.index_add_(0, slot[kept:], sent)
+    touched = (u != 0).index_fill_(0, slot[:kept], True)
+    return SparseRows(key, u, state.shape).select(touched)
+
+
+def _inhibited(rule: Rule, state: SparseRows) -> Tensor:  # [n]
     """Inhibition among the active nodes of each question; the others are 0 and cannot inhibit."""
-    if rule.inhibition == 0 or not key.numel():
-        return u
-    row = key // nodes
-    count = torch.bincount(row, minlength=questions)
-    column = torch.arange(len(key), device=key.device) - (count.cumsum(0) - count)[row]
-    padded = u.new_zeros(questions, int(count.max()))
-    padded[row, column] = u
-    return rule.inhibited(padded)[row, column]
+    if rule.inhibition == 0 or not len(state.key):
+        return state.value
+    values, place = state.padded()
+    there = place >= 0
+    return torch.empty_like(state.value).index_copy_(0, place[there], rule.inhibited(values)[there])
 
 
-def _fake(
-    indptr: Tensor,
-    source: Tensor,
-    target: Tensor,
-    weight: Tensor,
-    out_indptr: Tensor,
-    out_edge: Tensor,
-    activation: Tensor,
-    *rest: object,
-) -> Tensor:
-    return activation.new_empty(activation.shape)
+def _dense(
+    state: SparseRows, step: Step, rounds: int, rule: Rule, mask: Tensor | None
+) -> SparseRows:
+    """The rounds that are left over all nodes, some questions at a time."""
+    questions, nodes = state.shape
+    height = max(1, _DENSE // max(1, nodes))
+    parts = []
+    for begin in range(0, questions, height):
+        end = min(begin + height, questions)
+        first, last = torch.searchsorted(
+            state.key, torch.tensor([begin * nodes, end * nodes], device=state.key.device)
+        ).tolist()
+        own = SparseRows(
+            state.key[first:last] - begin * nodes, state.value[first:last], (end - begin, nodes)
+        )
+        # A node that fires exactly 0 is still one that activation has reached.
+        touched = SparseRows(own.key, torch.ones_like(own.value), own.shape).to_dense() != 0
+        allowed = None if mask is None else mask[begin:end]
 
+        def one(a: Tensor, allowed: Tensor | None = allowed) -> Tensor:
+            return step(a, allowed)
 
-_spread_frontier = register(
-    f"spread_frontier({STRUCTURE}, float retention, bool maximum, Tensor? mask, int rounds, "
-    "float inhibition, int top, bool sigmoid, float gain, float threshold, bool forced) -> Tensor",
-    _run,
-    fake=_fake,
-)
+        found = SparseRows.from_dense(dense_rounds(one, own.to_dense(), touched, rounds, rule))
+        parts.append((found.key + begin * nodes, found.value))
+    key, value = (torch.cat(column) for column in zip(*parts, strict=True))
+    return SparseRows(key, value, state.shape)

@@ -2,29 +2,36 @@
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import Literal, TypeVar, get_args
 
 import torch
 from torch import Tensor
 
 from graphmem_torch.errors import InputError
 from graphmem_torch.graph import Graph
-from graphmem_torch.ops._check import check_choice, check_count, check_node_rows, check_range
+from graphmem_torch.ops._check import (
+    check_choice,
+    check_count,
+    check_node_rows,
+    check_range,
+)
 from graphmem_torch.ops.firing import Rule, dense_rounds
 from graphmem_torch.ops.frontier import spread_frontier
 from graphmem_torch.ops.propagate import REDUCE, Fan, Reduce, fan_scale, propagate
+from graphmem_torch.ops.sparse_rows import SparseRows, check_sparse_rows
 
 __all__ = ["Firing", "Method", "spread_activation"]
 
 Firing = Literal["sigmoid", "linear"]
 Method = Literal["auto", "dense", "frontier"]
+Rows = TypeVar("Rows", Tensor, SparseRows)
 
 _FRONTIER_FROM = 20_000  # nodes from which following only the active ones can pay
 
 
 def spread_activation(
     graph: Graph,  # N nodes
-    activation: Tensor,  # [B, N], >= 0
+    activation: Rows,  # [B, N], >= 0
     *,
     rounds: int = 3,
     retention: float = 0.5,
@@ -38,7 +45,7 @@ def spread_activation(
     threshold: float = 0.5,
     mask: Tensor | None = None,  # [B, N] bool
     method: Method = "auto",
-) -> Tensor:  # [B, N]
+) -> Rows:  # [B, N], as `activation` is
     """Spreads the activation of the anchors over the graph; `mathematics.md` section 4.
 
     Every round is `propagate`, `inhibit`, firing. `sigmoid`: a_i = sigmoid(gain (u_i - threshold))
@@ -47,7 +54,8 @@ def spread_activation(
 
     Args:
         graph: Edges carry activation from `source` to `target`.
-        activation: The anchors' activation, 0 elsewhere.
+        activation: The anchors' activation, 0 elsewhere. As `SparseRows` no matrix of B x N is
+            ever formed but where dense rounds are cheaper, and the answer is sparse too.
         rounds: How often.
         retention: As for `propagate`.
         spread: As for `propagate`.
@@ -68,7 +76,10 @@ def spread_activation(
         InputError: For shapes, dtypes or devices that do not fit, constants out of range, unknown
             names, or a gradient through `frontier`.
     """
-    check_node_rows("activation", activation, graph)
+    if isinstance(activation, SparseRows):
+        check_sparse_rows("activation", activation, graph)
+    else:
+        check_node_rows("activation", activation, graph)
     check_count("rounds", rounds, 0)
     check_count("top", top)
     for name, value in (("retention", retention), ("spread", spread), ("inhibition", inhibition)):
@@ -76,32 +87,38 @@ def spread_activation(
     check_choice("reduce", reduce, REDUCE)
     check_choice("firing", firing, get_args(Firing))
     check_choice("method", method, get_args(Method))
-    learned = [activation, graph.weight, *([fan] if isinstance(fan, Tensor) else [])]
+    sparse = isinstance(activation, SparseRows)
+    start = activation.value if isinstance(activation, SparseRows) else activation
+    learned = [start, graph.weight, *([fan] if isinstance(fan, Tensor) else [])]
     differentiable = torch.is_grad_enabled() and any(t.requires_grad for t in learned)
-    if method == "frontier" and differentiable:
+    if differentiable and (sparse or method == "frontier"):
         raise InputError(
-            "method must be 'dense' where a gradient is asked for; got 'frontier'. Change it."
+            "a gradient needs a dense activation and method 'dense'; got "
+            f"{'SparseRows' if sparse else repr(method)}. Change it."
         )
     if mask is not None:
         check_node_rows("mask", mask, graph, boolean=True)
     rule = Rule(inhibition, top, firing == "sigmoid", gain, threshold)
-    small = graph.num_nodes < _FRONTIER_FROM or activation.is_cuda
+
+    def step(a: Tensor, allowed: Tensor | None) -> Tensor:
+        return propagate(
+            graph, a, retention=retention, spread=spread, reduce=reduce, fan=fan, mask=allowed
+        )
+
+    small = graph.num_nodes < _FRONTIER_FROM or (start.is_cuda and not sparse)
     if method == "dense" or (method == "auto" and (differentiable or small)):
-
-        def step(a: Tensor) -> Tensor:
-            return propagate(
-                graph, a, retention=retention, spread=spread, reduce=reduce, fan=fan, mask=mask
-            )
-
-        return dense_rounds(step, activation, activation != 0, rounds, rule)
-    return spread_frontier(
+        a = activation.to_dense() if isinstance(activation, SparseRows) else activation
+        a = dense_rounds(lambda u: step(u, mask), a, a != 0, rounds, rule)
+        return SparseRows.from_dense(a) if isinstance(activation, SparseRows) else a
+    found = spread_frontier(
         graph,
-        activation,
+        activation if isinstance(activation, SparseRows) else SparseRows.from_dense(activation),
         fan_scale(graph, spread, fan),
         rounds=rounds,
         retention=retention,
         maximum=reduce == "max",
         rule=rule,
         mask=mask,
-        forced=method == "frontier",
+        step=None if method == "frontier" else step,
     )
+    return found if isinstance(activation, SparseRows) else found.to_dense()

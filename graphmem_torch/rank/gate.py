@@ -21,7 +21,7 @@ def _activation(scope: Scope, top: Tensor) -> Tensor:
     """The largest activation; at a cold start that of an anchor before it spreads, its cosine."""
     if scope.activation is None:
         return _of_best("semantic")(scope, top).clamp(min=0.0)
-    return scope.activation.amax(1)
+    return scope.activation.topk(1)[0].squeeze(1)
 
 
 def _of_top(name: str) -> Statistic:

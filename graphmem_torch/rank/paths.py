@@ -8,14 +8,14 @@ import torch
 from torch import Tensor
 
 from graphmem_torch.graph import Graph
-from graphmem_torch.ops import spread_activation
+from graphmem_torch.ops import SparseRows, spread_activation
 
 __all__ = ["strongest_paths"]
 
 
 def strongest_paths(
     graph: Graph,  # N nodes
-    anchors: Tensor,  # [B, N] initial activation
+    anchors: SparseRows,  # [B, N] initial activation
     rows: Tensor,  # [B, k] nodes to explain, -1 = none
     *,
     rounds: int,
@@ -46,13 +46,11 @@ def strongest_paths(
             )
         )
     question = torch.arange(rows.shape[0], device=rows.device).repeat_interleave(rows.shape[1])
-    node = rows.flatten().long()
+    node = rows.flatten()
     path = torch.full((len(node), rounds), -1, dtype=torch.int64, device=rows.device)
     for level in range(rounds, 0, -1):
-        here = best[level][question, node.clamp(min=0)]
-        before = best[level - 1][question, node.clamp(min=0)]
-        moved = (node >= 0) & (here > before)
-        pick = moved.nonzero().squeeze(1)
+        here = best[level].lookup(question, node)
+        pick = (here > best[level - 1].lookup(question, node)).nonzero().squeeze(1)
         if not len(pick):
             continue
         edge = _best_edge(graph, best[level - 1], question[pick], node[pick], fan)
@@ -62,7 +60,7 @@ def strongest_paths(
 
 
 def _best_edge(
-    graph: Graph, activation: Tensor, question: Tensor, node: Tensor, fan: str
+    graph: Graph, activation: SparseRows, question: Tensor, node: Tensor, fan: str
 ) -> Tensor:
     """For each (question, node), the incoming edge that brings most."""
     begin = graph.indptr[node].long()
@@ -72,7 +70,7 @@ def _best_edge(
     sender = graph.source[edge].long()
     degree = graph.out_degree[sender]
     divisor = {"degree": degree, "sqrt": degree.sqrt(), "none": torch.ones_like(degree)}[fan]
-    value = activation[question[owner], sender] * graph.weight[edge] / divisor
+    value = activation.lookup(question[owner], sender) * graph.weight[edge] / divisor
     top = value.new_full((len(node),), -torch.inf).scatter_reduce(0, owner, value, "amax")
     place = torch.where(value >= top[owner], edge, torch.iinfo(torch.int64).max)
     first = torch.full((len(node),), torch.iinfo(torch.int64).max, device=node.device)

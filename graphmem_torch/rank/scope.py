@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from graphmem_torch.ops import token_maxima
+from graphmem_torch.ops import SparseRows, token_maxima
 from graphmem_torch.rank.query import QueryBatch
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Scope:
         wider: Scope | None = None,
     ) -> None:
         self.index, self.query, self.rows = index, query, rows
-        self.activation: Tensor | None = None if wider is None else wider.activation
+        self.activation: SparseRows | None = None if wider is None else wider.activation
         self._wider = wider
         self._memo: dict[str, Tensor] = {}
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from graphmem_torch.errors import InputError
 from graphmem_torch.graph import Graph
-from graphmem_torch.ops import frontier, spread, spread_activation
+from graphmem_torch.ops import SparseRows, frontier, spread, spread_activation
 
 METHODS = pytest.mark.parametrize("method", ["dense", "frontier", "auto"])
 
@@ -118,11 +118,13 @@ def test_frontier_equals_dense(nodes, edges, questions, seed, reduce, firing):
         num_nodes=nodes,
     )
     anchors = _anchors(questions, nodes, seed)
-    results = [
-        spread_activation(graph, anchors, reduce=reduce, firing=firing, method=method)
-        for method in ("dense", "frontier")
-    ]
-    torch.testing.assert_close(*results)
+    settings = {"reduce": reduce, "firing": firing}
+    dense = spread_activation(graph, anchors, method="dense", **settings)
+    frontier = spread_activation(graph, anchors, method="frontier", **settings)
+    torch.testing.assert_close(frontier, dense)
+    sparse = spread_activation(graph, SparseRows.from_dense(anchors), **settings)
+    assert isinstance(sparse, SparseRows)
+    torch.testing.assert_close(sparse.to_dense(), dense)
 
 
 def test_the_frontier_goes_on_densely_when_that_is_cheaper(random_graph, monkeypatch):
@@ -130,6 +132,7 @@ def test_the_frontier_goes_on_densely_when_that_is_cheaper(random_graph, monkeyp
     anchors = _anchors(3, 50, 7)
     expected = spread_activation(graph, anchors, method="dense")
     monkeypatch.setattr(spread, "_FRONTIER_FROM", 0)
+    monkeypatch.setattr(frontier, "_DENSE", 100)  # two questions at a time
     for cost in (1e-6, 20.0, 1e6):
         monkeypatch.setattr(frontier, "_FOLLOWED", cost)
         torch.testing.assert_close(spread_activation(graph, anchors), expected)
@@ -152,17 +155,9 @@ def test_gradients_flow_through_all_rounds(random_graph, firing):
         return spread_activation(graph.with_weight(w), a, firing=firing, inhibition=0.02)
 
     assert torch.autograd.gradcheck(run, (anchors, weight))
-    with pytest.raises(InputError, match="'dense' where a gradient"):
-        spread_activation(graph, anchors, method="frontier")
-
-
-@pytest.mark.parametrize("forced", [False, True])
-def test_opcheck(random_graph, forced):
-    graph = random_graph(9, 30)
-    arrays = (graph.indptr, graph.source, graph.target, graph.weight, *graph.by_source())
-    rule = (3, 0.15, 7, True, 5.0, 0.5, forced)
-    args = (*arrays, _anchors(2, 9, 1), torch.ones(9), 0.5, False, None, *rule)
-    torch.library.opcheck(torch.ops.graphmem.spread_frontier.default, args)
+    for other in ({"method": "frontier"}, {"activation": SparseRows.from_dense(anchors)}):
+        with pytest.raises(InputError, match="a gradient needs a dense activation"):
+            spread_activation(graph, **{"activation": anchors, **other})
 
 
 def test_the_anchors_are_left_alone(random_graph):

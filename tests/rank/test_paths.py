@@ -8,8 +8,10 @@ import pytest
 import torch
 
 from graphmem_torch.graph import Graph
+from graphmem_torch.ops import SparseRows
 from graphmem_torch.rank.paths import strongest_paths
 
+sparse = SparseRows.from_dense
 FANS = {"degree": lambda d: d, "sqrt": lambda d: d**0.5, "none": lambda d: 1.0}
 
 
@@ -55,7 +57,7 @@ def test_every_chain(fan: str, rounds: int, seed: int) -> None:
     g = torch.Generator().manual_seed(100 + seed)
     start = torch.rand(2, nodes, generator=g) * (torch.rand(2, nodes, generator=g) < 0.4)
     rows = torch.tensor([[*range(nodes), -1], [-1, *reversed(range(nodes))]])
-    paths = strongest_paths(graph, start, rows, rounds=rounds, spread=0.9, fan=fan)
+    paths = strongest_paths(graph, sparse(start), rows, rounds=rounds, spread=0.9, fan=fan)
     assert paths.shape == (2, nodes + 1, rounds)
     for b in range(2):
         for row, path in zip(rows[b].tolist(), paths[b].tolist(), strict=True):
@@ -70,9 +72,11 @@ def test_every_chain(fan: str, rounds: int, seed: int) -> None:
 def test_unreached_and_empty() -> None:
     graph = Graph.from_edges(torch.tensor([[0], [1]]), torch.tensor([1.0]), num_nodes=3)
     start = torch.tensor([[1.0, 0.0, 0.0]])
-    paths = strongest_paths(graph, start, torch.tensor([[2, 1, 0, -1]]), rounds=2)
+    paths = strongest_paths(graph, sparse(start), torch.tensor([[2, 1, 0, -1]]), rounds=2)
     assert [[e for e in path if e >= 0] for path in paths[0].tolist()] == [[], [0], [], []]
-    empty = strongest_paths(graph, start[:0], torch.empty(0, 4, dtype=torch.int64), rounds=2)
+    empty = strongest_paths(
+        graph, sparse(start[:0]), torch.empty(0, 4, dtype=torch.int64), rounds=2
+    )
     assert empty.shape == (0, 4, 2)
 
 
@@ -80,6 +84,13 @@ def test_an_anchor_is_explained_only_by_what_brings_more() -> None:
     edges = torch.tensor([[0, 0], [1, 2]])
     graph = Graph.from_edges(edges, torch.tensor([1.0, 1.0]), num_nodes=3)
     start = torch.tensor([[1.0, 0.3, 0.9]])
-    paths = strongest_paths(graph, start, torch.tensor([[1, 2]]), rounds=1, spread=0.8, fan="none")
+    paths = strongest_paths(
+        graph,
+        sparse(start),
+        torch.tensor([[1, 2]]),
+        rounds=1,
+        spread=0.8,
+        fan="none",
+    )
     # 0.8 arrives at both: more than 0.3, less than 0.9.
     assert paths.tolist() == [[[0], [-1]]]

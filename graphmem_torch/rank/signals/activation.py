@@ -13,7 +13,11 @@ __all__: list[str] = []
 @signal("activation", graph=True)
 def _activation(scope: Scope) -> Tensor:
     """Activation after the last round (`mathematics.md` 4)."""
-    return scope.zeros() if scope.activation is None else scope.pick_each(scope.activation)
+    if scope.activation is None:
+        return scope.zeros()
+    return (
+        scope.activation.to_dense() if scope.rows is None else scope.activation.gather(scope.rows)
+    )
 
 
 @signal("pagerank", graph=True)

@@ -1,0 +1,142 @@
+"""SparseRows: a [B, N] matrix of which only the entries that are not 0 are kept."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from graphmem_torch.errors import InputError
+from graphmem_torch.graph import Graph
+from graphmem_torch.ops._check import check_count, check_matrix
+
+__all__ = ["SparseRows", "check_sparse_rows"]
+
+_NONE = -1
+
+
+@dataclass(frozen=True, eq=False)
+class SparseRows:
+    """B rows of N values, few of them not 0: the activation of a batch of questions.
+
+    What is done with it takes time and memory in proportion to its n entries, whatever N.
+
+    Attributes:
+        key: `[n]` int64, row * N + column, strictly ascending.
+        value: `[n]` floating point.
+        shape: (B, N).
+    """
+
+    key: Tensor
+    value: Tensor
+    shape: tuple[int, int]
+
+    @classmethod
+    def of(
+        cls,
+        columns: Tensor,  # [B, K] int64, -1 = none
+        values: Tensor,  # [B, K]
+        num_columns: int,
+    ) -> SparseRows:
+        """Of lists of columns; where a row names a column twice the larger value counts.
+
+        Raises:
+            InputError: If the shapes differ or `columns` does not hold integers.
+        """
+        if columns.shape != values.shape or columns.dim() != 2 or columns.dtype != torch.int64:
+            raise InputError(
+                f"columns must be int64 [B, K] and values [B, K]; got {columns.dtype} "
+                f"{list(columns.shape)} and {list(values.shape)}. Pad the columns with -1."
+            )
+        row = torch.arange(len(columns), device=columns.device)[:, None]
+        key = (row * num_columns + columns).flatten()
+        there = (columns >= 0).flatten() & (values != 0).flatten()
+        key, slot = torch.unique(key[there], return_inverse=True)
+        least = values.new_full(key.shape, -torch.inf)
+        value = least.scatter_reduce(0, slot, values.flatten()[there], "amax")
+        return cls(key, value, (len(columns), num_columns))
+
+    @classmethod
+    def from_dense(cls, values: Tensor) -> SparseRows:  # [B, N]
+        """Of a matrix; takes a pass over it."""
+        check_matrix("values", values, "[B, N]")
+        flat = values.flatten()
+        key = flat.nonzero().squeeze(1)
+        return cls(key, flat[key], (values.shape[0], values.shape[1]))
+
+    def to_dense(self) -> Tensor:  # [B, N]
+        """The whole matrix."""
+        rows, columns = self.shape
+        out = self.value.new_zeros(rows * columns)
+        return out.index_copy_(0, self.key, self.value).view(rows, columns)
+
+    @cached_property
+    def row(self) -> Tensor:  # [n]
+        """The row of each entry."""
+        return self.key // max(1, self.shape[1])
+
+    @cached_property
+    def column(self) -> Tensor:  # [n]
+        """The column of each entry."""
+        return self.key - self.row * self.shape[1]
+
+    def select(self, mask: Tensor) -> SparseRows:  # [n] bool
+        """The entries where `mask` is true."""
+        return SparseRows(self.key[mask], self.value[mask], self.shape)
+
+    def narrowed(self, num_columns: int) -> SparseRows:
+        """The first columns only."""
+        inside = self.column < num_columns
+        key = self.row[inside] * num_columns + self.column[inside]
+        return SparseRows(key, self.value[inside], (self.shape[0], num_columns))
+
+    def lookup(self, row: Tensor, column: Tensor) -> Tensor:
+        """The values at (row, column), of one shape after broadcasting; 0 for columns below 0."""
+        wanted = row * self.shape[1] + column
+        if not len(self.key):
+            return self.value.new_zeros(wanted.shape)
+        place = torch.searchsorted(self.key, wanted).clamp_(max=len(self.key) - 1)
+        found = (self.key[place] == wanted) & (column >= 0)
+        return torch.where(found, self.value[place], 0.0)
+
+    def gather(self, columns: Tensor) -> Tensor:  # [B, C] int64 -> [B, C]
+        """The values of each row at its own columns; 0 for columns below 0."""
+        return self.lookup(torch.arange(self.shape[0], device=columns.device)[:, None], columns)
+
+    def topk(self, k: int) -> tuple[Tensor, Tensor]:  # [B, k], [B, k] int64
+        """The k largest entries of each row and their columns; 0 and -1 where there are fewer."""
+        check_count("k", k)
+        values, place = self.padded()
+        best = values.masked_fill(place < 0, -torch.inf).topk(min(k, values.shape[1]), dim=1)
+        chosen = torch.nn.functional.pad(
+            place.gather(1, best.indices), (0, k - best.indices.shape[1]), value=_NONE
+        )
+        return self._taken(self.value, chosen, 0.0), self._taken(self.column, chosen, _NONE)
+
+    def padded(self) -> tuple[Tensor, Tensor]:  # [B, L], [B, L] int64
+        """The entries of each row side by side, and their places in `key`.
+
+        Rows of fewer than L entries end with values 0 and places -1.
+        """
+        count = torch.bincount(self.row, minlength=self.shape[0])
+        ends = count.cumsum(0)
+        position = torch.arange(int(count.max()) if len(count) else 0, device=self.key.device)
+        place = (ends - count)[:, None] + position
+        place = place.masked_fill_(position >= count[:, None], _NONE)
+        return self._taken(self.value, place, 0.0), place
+
+    def _taken(self, source: Tensor, place: Tensor, missing: float) -> Tensor:
+        if not len(source):
+            return source.new_full(place.shape, missing)
+        return torch.where(place >= 0, source[place.clamp(min=0)], missing)
+
+
+def check_sparse_rows(name: str, value: SparseRows, graph: Graph) -> None:
+    """Raises `InputError` unless `value` has a column for each node, on the graph's device."""
+    if value.shape[1] != graph.num_nodes or value.key.device != graph.device:
+        raise InputError(
+            f"{name} must have {graph.num_nodes} columns, one for each node, on {graph.device}; "
+            f"got {value.shape[1]} on {value.key.device}. Was the graph rebuilt since?"
+        )
