@@ -12,7 +12,10 @@ from importlib import import_module
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.library import Library
+
+from graphmem_torch.errors import InputError
 
 __all__ = ["NAMESPACE", "register"]
 
@@ -37,7 +40,8 @@ def register(
         fake: Same arguments, returns empty tensors of the right shape; never looks at values.
         launcher: `module:function` below `graphmem_torch.kernels`; imported when it is first
             called, because importing Triton takes a second and a CPU never needs it.
-        backward: The gradient, as `torch.library.register_autograd` takes it.
+        backward: The gradient, as `torch.library.register_autograd` takes it. An operation without
+            one refuses inputs that ask for it, instead of failing in `backward()`, far away.
         setup_context: What the gradient needs kept, likewise.
     """
     name = schema.split("(", 1)[0]
@@ -45,11 +49,14 @@ def register(
     _library.impl(name, run, "CPU")
     _library.impl(name, _lazy(launcher) if launcher else run, "CUDA")
     torch.library.register_fake(f"{NAMESPACE}::{name}", fake, lib=_library)
-    if backward is not None:
+    operation = getattr(getattr(torch.ops, NAMESPACE), name).default
+    if backward is None:
+        _library.impl(name, _without_gradient(name, operation), "Autograd")
+    else:
         torch.library.register_autograd(
             f"{NAMESPACE}::{name}", backward, setup_context=setup_context, lib=_library
         )
-    return getattr(getattr(torch.ops, NAMESPACE), name).default
+    return operation
 
 
 def _lazy(launcher: str) -> Callable[..., Any]:
@@ -59,3 +66,16 @@ def _lazy(launcher: str) -> Callable[..., Any]:
         return getattr(import_module(f"graphmem_torch.kernels.{module}"), function)(*args)
 
     return launch
+
+
+def _without_gradient(name: str, operation: Any) -> Callable[..., Any]:
+    def refuse_or_run(*args: Any) -> Any:
+        if torch.is_grad_enabled() and any(isinstance(a, Tensor) and a.requires_grad for a in args):
+            raise InputError(
+                f"{name} has no gradient; got an input that requires one. Detach it, or call under "
+                "torch.no_grad()."
+            )
+        with torch._C._AutoDispatchBelowAutograd():
+            return operation(*args)
+
+    return refuse_or_run

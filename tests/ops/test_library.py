@@ -1,0 +1,34 @@
+"""What every registered operation has in common."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from graphmem_torch.errors import InputError
+from graphmem_torch.ops import topk_cosine
+
+
+def _unit(rows: int) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(0)
+    return torch.nn.functional.normalize(torch.randn(rows, 8, generator=generator), dim=1)
+
+
+def test_an_operation_without_a_gradient_refuses_inputs_that_need_one():
+    keys = _unit(20).requires_grad_()
+    with pytest.raises(InputError, match="topk_cosine has no gradient"):
+        topk_cosine(keys[:2], keys, 3)
+    with torch.no_grad():
+        values, rows = topk_cosine(keys[:2], keys, 3)
+    assert rows[:, 0].tolist() == [0, 1]
+    assert not values.requires_grad
+
+
+def test_an_operation_without_a_gradient_can_be_compiled():
+    keys = _unit(20)
+
+    @torch.compile
+    def doubled(queries: torch.Tensor) -> torch.Tensor:
+        return topk_cosine(queries * 1.0, keys, 3)[0] * 2
+
+    torch.testing.assert_close(doubled(keys[:2]), topk_cosine(keys[:2], keys, 3)[0] * 2)
