@@ -17,7 +17,7 @@ Step = Callable[[Tensor, Tensor | None], Tensor]  # activation [b, N], mask [b, 
 
 # Nanoseconds on one core: an edge that the frontier follows, against a node and an edge of a dense
 # round.
-_FOLLOWED, _NODE, _EDGE = 60.0, 8.0, 0.4
+_FOLLOWED, _NODE, _EDGE = 120.0, 8.0, 0.4
 _DENSE = 1 << 24  # values of the dense matrices that it falls back to
 
 
