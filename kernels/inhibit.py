@@ -22,7 +22,7 @@ _LARGEST_TOP = 64  # M beyond which torch.topk is the better first stage
 @triton.jit
 def _top_values_kernel(
     u, out, length, share, stride,
-    TOP: tl.constexpr, PADDED: tl.constexpr, BLOCK: tl.constexpr,
+    TOP: tl.constexpr, PADDED: tl.constexpr, BLOCK: tl.constexpr, ACC: tl.constexpr,
 ):  # fmt: skip
     """out[row, share, :TOP] = the largest values of u[row, share * length : ...], in no order.
 
@@ -32,12 +32,12 @@ def _top_values_kernel(
     part = tl.program_id(1)
     lane = tl.arange(0, PADDED)
     # Lanes beyond TOP hold +inf, so that the smallest of `kept` is always one of the TOP.
-    kept = tl.where(lane < TOP, float("-inf"), float("inf")).to(u.dtype.element_ty)
+    kept = tl.where(lane < TOP, float("-inf"), float("inf")).to(ACC)
     start = part * share
     stop = tl.minimum(start + share, length)
     for begin in range(start, stop, BLOCK):
         at = begin + tl.arange(0, BLOCK)
-        values = tl.load(u + row * stride + at, mask=at < stop, other=float("-inf"))
+        values = tl.load(u + row * stride + at, mask=at < stop, other=float("-inf")).to(ACC)
         largest = tl.max(values, axis=0)
         smallest = tl.min(kept, axis=0)
         while largest > smallest:
@@ -47,26 +47,31 @@ def _top_values_kernel(
             largest = tl.max(values, axis=0)
             smallest = tl.min(kept, axis=0)
     to = out + (row * tl.num_programs(1) + part) * TOP + lane
-    tl.store(to, kept, mask=lane < TOP)
+    tl.store(to, kept.to(out.dtype.element_ty), mask=lane < TOP)
 
 
 @triton.jit
 def _inhibit_kernel(
     u, top_values, out, strength, length,
-    TOP: tl.constexpr, BLOCK: tl.constexpr,
+    TOP: tl.constexpr, BLOCK: tl.constexpr, ACC: tl.constexpr,
 ):  # fmt: skip
     """Writes max(0, u - strength * sum_k max(top_k - u, 0))."""
     row = tl.program_id(0).to(tl.int64)
     at = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    values = tl.load(u + row * length + at, mask=at < length, other=0.0)
-    above = tl.zeros([BLOCK], u.dtype.element_ty)
+    values = tl.load(u + row * length + at, mask=at < length, other=0.0).to(ACC)
+    above = tl.zeros([BLOCK], ACC)
     for k in range(TOP):
-        above += tl.maximum(tl.load(top_values + row * TOP + k) - values, 0.0)
-    tl.store(out + row * length + at, tl.maximum(values - strength * above, 0.0), mask=at < length)
+        above += tl.maximum(tl.load(top_values + row * TOP + k).to(ACC) - values, 0.0)
+    result = tl.maximum(values - tl.load(strength) * above, 0.0)
+    tl.store(out + row * length + at, result.to(out.dtype.element_ty), mask=at < length)
 
 
-def launch_inhibit(u: Tensor, strength: float, top: int) -> Tensor:  # [B, N]
-    """`graphmem::inhibit` on CUDA."""
+def launch_inhibit(
+    u: Tensor,  # [B, N], half precision too
+    strength: Tensor,  # []
+    top: int,
+) -> Tensor:  # [B, N]
+    """`graphmem::inhibit` on CUDA; half precision is computed in float32."""
     u = u.contiguous()
     rows, length = u.shape
     out = torch.empty_like(u)
@@ -76,8 +81,9 @@ def launch_inhibit(u: Tensor, strength: float, top: int) -> Tensor:  # [B, N]
     values = _top_values(u, top) if top <= _LARGEST_TOP else u.topk(top, dim=1).values.contiguous()
     block = min(1024, triton.next_power_of_2(length))
     _inhibit_kernel[(rows, triton.cdiv(length, block))](
-        u, values, out, strength, length, TOP=top, BLOCK=block
-    )
+        u, values, out, strength.to(torch.promote_types(u.dtype, torch.float32)), length,
+        TOP=top, BLOCK=block, ACC=_accumulator(u),
+    )  # fmt: skip
     return out
 
 
@@ -91,9 +97,13 @@ def _top_values(u: Tensor, top: int) -> Tensor:  # [B, top]
         winners = torch.empty(rows, shares, top, dtype=u.dtype, device=u.device)
         _top_values_kernel[(rows, shares)](
             u, winners, length, share, length,
-            TOP=top, PADDED=triton.next_power_of_2(top), BLOCK=block,
+            TOP=top, PADDED=triton.next_power_of_2(top), BLOCK=block, ACC=_accumulator(u),
         )  # fmt: skip
         if shares == 1:
             return winners[:, 0]
         u, length = winners.flatten(1), shares * top
         share = triton.cdiv(length, block) * block
+
+
+def _accumulator(u: Tensor) -> tl.dtype:
+    return tl.float64 if u.dtype == torch.float64 else tl.float32

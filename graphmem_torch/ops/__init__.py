@@ -9,6 +9,7 @@ from graphmem_torch.ops.propagate import propagate
 from graphmem_torch.ops.similar import knn_graph, topk_cosine
 from graphmem_torch.ops.solution import Solution
 from graphmem_torch.ops.sparse_rows import SparseRows
+from graphmem_torch.ops.spmm import spmm
 from graphmem_torch.ops.spread import spread_activation
 from graphmem_torch.ops.token_maxima import token_maxima
 
@@ -21,6 +22,7 @@ __all__ = [
     "pagerank",
     "personalized_pagerank",
     "propagate",
+    "spmm",
     "spread_activation",
     "token_maxima",
     "topk_cosine",

@@ -8,16 +8,16 @@ import torch
 from torch import Tensor
 
 from graphmem_torch.ops._library import register
+from graphmem_torch.ops._spmm_gradient import edge_products, maximum_gradients
+from graphmem_torch.ops.spmm import spmm
 
-__all__ = ["STRUCTURE", "propagate_backward"]
+__all__ = ["ARGUMENTS", "propagate_backward"]
 
-STRUCTURE = (
+ARGUMENTS = (
     "Tensor indptr, Tensor source, Tensor target, Tensor weight, Tensor out_indptr, "
-    "Tensor out_edge, Tensor activation, Tensor scale"
+    "Tensor out_edge, Tensor activation, Tensor scale, Tensor retention"
 )
 """The arguments that `propagate` and its gradient share."""
-
-_TILE = 1 << 24  # elements of the [B, E] temporaries
 
 
 def _gradients(
@@ -30,56 +30,51 @@ def _gradients(
     out_edge: Tensor,
     activation: Tensor,
     scale: Tensor,
+    retention: Tensor,
     mask: Tensor | None,
     output: Tensor | None,
-    retention: float,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradients in activation, weight and scale; `output` is there for the maximum only.
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Gradients in weight, activation, scale and retention; `output` is there for the maximum only.
 
-    With g the gradient that reaches each edge, and s its scale: d/da_j = retention G_j + s_j sum w
-    g, d/dw = sum_b g s a, d/ds_j = sum_b a_j sum w g. A sum passes G_target to every edge, a
-    maximum only to the edges that attain it.
+    With G the gradient that passes a node's edges and x = s a what they carry, d/dx = W^T G, d/dw =
+    sum_b G x, d/ds = sum_b a d/dx, and d/da = retention G' + s d/dx with G' what passes the
+    retained part. A sum passes its gradient to every term, a maximum to those that attain it.
     """
-    source, target = source.to(torch.int64), target.to(torch.int64)
-    grad_activation = torch.empty_like(activation)
-    grad_weight = torch.zeros_like(weight)
-    grad_scale = torch.zeros_like(scale)
-    step = max(1, _TILE // max(1, source.shape[0]))
-    for begin in range(0, activation.shape[0], step):
-        part = slice(begin, begin + step)
-        g, a = grad[part], activation[part]
-        allowed = None if mask is None else mask[part][:, target]
-        edge = (a * scale)[:, source]
-        kept = retention * g
-        if output is None:
-            at_edge = g[:, target]
-        else:
-            top = output[part]
-            wins = edge * weight == top[:, target]
-            if allowed is not None:
-                wins &= allowed
-            stays = retention * a == top
-            shared = stays.to(a.dtype).index_add_(1, target, wins.to(a.dtype))
-            share = g / shared.clamp(min=1)
-            kept = torch.where(stays, retention * share, 0.0)
-            at_edge = torch.where(wins, share[:, target], 0.0)
-        if allowed is not None and output is None:
-            at_edge = torch.where(allowed, at_edge, 0.0)
-        back = torch.zeros_like(a).index_add_(1, source, at_edge * weight)
-        grad_weight += (at_edge * edge).sum(0)
-        grad_scale += (a * back).sum(0)
-        grad_activation[part] = kept + scale * back
-    return grad_activation, grad_weight, grad_scale
+    work = torch.promote_types(activation.dtype, torch.float32)
+    g, a, s = (t.to(work).T.contiguous() for t in (grad, activation, scale[None]))  # [N, B]
+    w, keep = weight.to(work), retention.to(work)
+    x = a * s
+    allowed = None if mask is None else mask.T
+    if output is None:
+        passing = g if allowed is None else torch.where(allowed, g, 0.0)
+        grad_x = spmm(out_indptr, target[out_edge], w[out_edge], passing)
+        grad_weight = edge_products(target, source, passing, x)
+        kept = g
+    else:
+        top = output.to(work).T.contiguous()
+        stays = keep * a == top
+        reachable = top if allowed is None else torch.where(allowed, top, torch.nan)
+        grad_x, grad_weight, share = maximum_gradients(
+            target, source, w, x, reachable, g, stays.to(work)
+        )
+        kept = torch.where(stays, share, 0.0)
+    return (
+        grad_weight.to(weight.dtype),
+        (keep * kept + s * grad_x).T.contiguous().to(activation.dtype),
+        torch.linalg.vecdot(a, grad_x).to(scale.dtype),
+        (kept * a).sum().to(retention.dtype),
+    )
 
 
-def _gradients_fake(grad: Tensor, *inputs: Any) -> tuple[Tensor, Tensor, Tensor]:
-    weight, activation, scale = inputs[3], inputs[6], inputs[7]
-    return torch.empty_like(activation), torch.empty_like(weight), torch.empty_like(scale)
+def _gradients_fake(grad: Tensor, *inputs: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    weight, activation, scale, retention = inputs[3], *inputs[6:9]
+    shaped = activation.new_empty(activation.shape)
+    return torch.empty_like(weight), shaped, torch.empty_like(scale), torch.empty_like(retention)
 
 
 propagate_backward = register(
-    f"propagate_backward(Tensor grad, {STRUCTURE}, Tensor? mask, Tensor? output, float retention)"
-    " -> (Tensor, Tensor, Tensor)",
+    f"propagate_backward(Tensor grad, {ARGUMENTS}, Tensor? mask, Tensor? output)"
+    " -> (Tensor, Tensor, Tensor, Tensor)",
     _gradients,
     fake=_gradients_fake,
 )

@@ -17,9 +17,10 @@ import warnings
 import torch
 from torch import Tensor
 
-__all__ = ["spmm_max", "spmm_sum"]
+__all__ = ["BAG_FROM", "csr_matrix", "csr_rows", "spmm_max", "spmm_sum"]
 
-_BAG_FROM = 5  # columns from which embedding_bag overtakes the CSR product
+BAG_FROM = 5
+"""Columns from which embedding_bag overtakes the CSR product."""
 
 
 def spmm_sum(
@@ -32,8 +33,10 @@ def spmm_sum(
     rows = indptr.shape[0] - 1
     if column.numel() == 0 or x.shape[1] == 0:
         return x.new_zeros(rows, x.shape[1])
-    if x.shape[1] < _BAG_FROM:
-        return _csr(indptr, column, weight, x.shape[0]) @ x
+    if x.shape[1] == 1:
+        return torch.mv(csr_matrix(indptr, column, weight, x.shape[0]), x[:, 0])[:, None]
+    if x.shape[1] < BAG_FROM:
+        return csr_matrix(indptr, column, weight, x.shape[0]) @ x
     return torch.nn.functional.embedding_bag(
         column, x, indptr, mode="sum", per_sample_weights=weight, include_last_offset=True
     )
@@ -49,12 +52,19 @@ def spmm_max(
     rows = indptr.shape[0] - 1
     if column.numel() == 0 or x.shape[1] == 0:
         return x.new_full((rows, x.shape[1]), -torch.inf)
-    matrix = _csr(indptr.to(torch.int64), column.to(torch.int64), weight, x.shape[0])
+    matrix = csr_matrix(indptr.to(torch.int64), column.to(torch.int64), weight, x.shape[0])
     best = torch.sparse.mm(matrix, x, "amax")
-    return best.masked_fill_((indptr.diff() == 0)[:, None], -torch.inf)
+    return best.index_fill_(0, (indptr.diff() == 0).nonzero()[:, 0], -torch.inf)
 
 
-def _csr(indptr: Tensor, column: Tensor, weight: Tensor, columns: int) -> Tensor:
+def csr_rows(indptr: Tensor, edges: int) -> Tensor:  # [E] int32
+    """The row of every edge; waits for no device."""
+    place = torch.arange(edges, dtype=torch.int32, device=indptr.device)
+    return torch.searchsorted(indptr[1:].contiguous(), place, right=True, out_int32=True)
+
+
+def csr_matrix(indptr: Tensor, column: Tensor, weight: Tensor, columns: int) -> Tensor:
+    """The rows as a tensor of torch's own CSR layout, which shares their memory."""
     size = (indptr.shape[0] - 1, columns)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Sparse CSR tensor support")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from graphmem_torch.ops._scalar import needs_gradient
 from graphmem_torch.ops.inhibit import inhibit
 
 __all__ = ["Rule", "dense_rounds"]
@@ -18,26 +19,31 @@ class Rule:
     """What happens to what a node received; `mathematics.md` section 4.
 
     Attributes:
-        inhibition, top: Strength and size of the lateral inhibition; strength 0 leaves it out.
+        inhibition, top: Strength and size of the lateral inhibition; the number 0 leaves it out.
         sigmoid: Fire sigmoid(gain (u - threshold)); otherwise u itself.
         gain, threshold: Of the sigmoid.
     """
 
-    inhibition: float
+    inhibition: float | Tensor  # or []
     top: int
     sigmoid: bool
-    gain: float
-    threshold: float
+    gain: float | Tensor  # or []
+    threshold: float | Tensor  # or []
+
+    @property
+    def inhibits(self) -> bool:
+        """Whether there is inhibition; a tensor is taken to be not 0, without looking at it."""
+        return isinstance(self.inhibition, Tensor) or self.inhibition != 0
 
     def inhibited(self, u: Tensor) -> Tensor:
         """`[B, N]` after lateral inhibition."""
-        return inhibit(u, strength=self.inhibition, top=self.top) if self.inhibition > 0 else u
+        return inhibit(u, strength=self.inhibition, top=self.top) if self.inhibits else u
 
     def fired(self, u: Tensor) -> Tensor:
         """What reached nodes fire, written over u unless a gradient needs u."""
         if not self.sigmoid:
             return u
-        if u.requires_grad:
+        if needs_gradient(u, self.gain, self.threshold):
             return torch.sigmoid(self.gain * (u - self.threshold))
         return u.sub_(self.threshold).mul_(self.gain).sigmoid_()
 

@@ -24,7 +24,7 @@ _DENSE = 1 << 24  # values of the dense matrices that it falls back to
 def spread_frontier(
     graph: Graph,  # N nodes
     activation: SparseRows,  # [B, N]
-    scale: Tensor,  # [N], spread / fan
+    scale: Callable[[Tensor], Tensor],  # spread / fan of the nodes given
     *,
     rounds: int,
     retention: float,
@@ -40,23 +40,23 @@ def spread_frontier(
     questions, nodes = activation.shape
     dense_cost = questions * (_NODE * nodes + _EDGE * graph.num_edges)
     work = torch.promote_types(activation.value.dtype, torch.float32)
-    weight, scale = graph.weight.to(work), scale.to(work)
+    weight = graph.weight.to(work)
     state = SparseRows(activation.key, activation.value.to(work), activation.shape)
     for done in range(rounds):
-        fan = graph.out_indptr.diff()[state.column]
+        node = state.column
+        fan = graph.out_indptr[node + 1] - graph.out_indptr[node]
         followed = int(fan.sum())
         if step is not None and followed * _FOLLOWED > dense_cost:
             state = _dense(state, step, rounds - done, rule, mask)
             break
         sender = torch.repeat_interleave(fan, output_size=followed)
-        first = graph.out_indptr[state.column] - fan.cumsum(0) + fan
+        first = graph.out_indptr[node] - fan.cumsum(0) + fan
         place = first[sender] + torch.arange(followed, device=graph.device)
         edge = graph.out_edge.index_select(0, place)
-        goal = (state.key - state.column)[sender] + graph.target.index_select(0, edge)
-        sent = (state.value * scale[state.column])[sender].mul_(weight.index_select(0, edge))
+        goal = (state.key - node)[sender] + graph.target.index_select(0, edge)
+        sent = (state.value * scale(node).to(work))[sender].mul_(weight.index_select(0, edge))
         if mask is not None:
-            row = state.row[sender]
-            allowed = mask[row, goal - row * nodes]
+            allowed = mask[state.row[sender], goal % nodes]
             goal, sent = goal[allowed], sent[allowed]
         state = _received(state, goal, sent, retention, maximum)
         fired = rule.fired(_inhibited(rule, state))
@@ -87,7 +87,7 @@ def _received(
 
 def _inhibited(rule: Rule, state: SparseRows) -> Tensor:  # [n]
     """Inhibition among the active nodes of each question; the others are 0 and cannot inhibit."""
-    if rule.inhibition == 0 or not len(state.key):
+    if not rule.inhibits or not len(state.key):
         return state.value
     values, place = state.padded()
     there = place >= 0

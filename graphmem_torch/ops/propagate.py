@@ -2,36 +2,37 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from graphmem_torch.errors import InputError
 from graphmem_torch.graph import Graph
-from graphmem_torch.ops._check import check_choice, check_node_rows, check_range
+from graphmem_torch.ops._check import check_choice, check_mask, check_node_rows
 from graphmem_torch.ops._library import register
-from graphmem_torch.ops._propagate_gradient import STRUCTURE, propagate_backward
+from graphmem_torch.ops._propagate_gradient import ARGUMENTS, propagate_backward
+from graphmem_torch.ops._scalar import as_scalar, check_scalar
 from graphmem_torch.ops._sparse import spmm_max, spmm_sum
+from graphmem_torch.ops.spmm import REDUCE, Reduce
 
 __all__ = ["REDUCE", "Fan", "Reduce", "fan_scale", "propagate", "propagate_reference"]
 
-Reduce = Literal["sum", "max"]
-REDUCE = get_args(Reduce)
 Fan = Literal["degree", "sqrt", "none"]
 
-# Questions a CPU product takes at once. Its buffers are [N, 16]: a row is one cache line, and the
-# allocator hands the same pages out again, while fresh [B, N] temporaries cost more in page faults
-# than in arithmetic.
+# Questions that a CPU product takes at once: a row of the panel is one cache line, and fresh [B, N]
+# temporaries would cost more in page faults than in arithmetic.
 _PANEL = 16
+_NODES = 8192  # turned from [16, N] to [N, 16] and back at once, so that both sides stay in cache
+_NARROW = 4  # questions up to which turning one at a time is faster
 
 
 def propagate(
     graph: Graph,  # N nodes, E edges
     activation: Tensor,  # [B, N]
     *,
-    retention: float = 0.5,
-    spread: float = 0.8,
+    retention: float | Tensor = 0.5,  # or []
+    spread: float | Tensor = 0.8,  # or []
     reduce: Reduce = "sum",
     fan: Fan | Tensor = "degree",  # or [N]
     mask: Tensor | None = None,  # [B, N] bool
@@ -41,67 +42,73 @@ def propagate(
     `sum`: u_i = retention a_i + spread * sum_j w_ji a_j / fan(j), `mathematics.md` section 4,
     SYNAPSE (arXiv 2601.02744) eq. 2 with retention = 1 - delta. `max`: u_i = max(retention a_i,
     spread * max_j w_ji a_j / fan(j)), section 8.4. Differentiable in the activation, in
-    `graph.weight` and in `fan`; where several terms of a maximum are equal they share the gradient
-    evenly.
+    `graph.weight`, `fan`, `retention` and `spread`; where several terms of a maximum are equal they
+    share the gradient evenly.
 
     Args:
         graph: Edges carry activation from `source` to `target`.
         activation: One row for each question. Half precision is computed in float32.
-        retention: What a node keeps of its own activation.
-        spread: What leaves along the edges.
+        retention: What a node keeps of its own activation, >= 0.
+        spread: What leaves along the edges, >= 0.
         reduce: How incoming activation is combined.
         fan: What the activation of a node is divided by: its out-degree, the square root of it,
             nothing, or the numbers given (> 0).
         mask: True where a node may receive; elsewhere it only keeps its retained part.
 
     Raises:
-        InputError: For shapes, dtypes or devices that do not fit, negative constants, or an unknown
-            name.
+        InputError: For shapes, dtypes or devices that do not fit, negative numbers, or an unknown
+            name. The values of tensors are not looked at.
     """
     check_node_rows("activation", activation, graph)
-    check_range("retention", retention, 0.0)
-    check_range("spread", spread, 0.0)
+    check_scalar("retention", retention, activation)
+    check_scalar("spread", spread, activation)
     check_choice("reduce", reduce, REDUCE)
     if mask is not None:
-        check_node_rows("mask", mask, graph, boolean=True)
-        if mask.shape != activation.shape:
-            raise InputError(
-                f"mask must have the shape of activation {list(activation.shape)}; got "
-                f"{list(mask.shape)}. Expand it."
-            )
-    work = torch.promote_types(activation.dtype, torch.float32)
-    out = _propagate(
+        check_mask(mask, activation.shape, graph)
+    return _propagate(
         graph.indptr,
         graph.source,
         graph.target,
-        graph.weight.to(work),
+        graph.weight,
         graph.out_indptr,
         graph.out_edge,
-        activation.to(work),
-        fan_scale(graph, spread, fan).to(work),
-        retention,
+        activation,
+        fan_scale(graph, spread, fan, torch.promote_types(activation.dtype, torch.float32)),
+        as_scalar(retention, activation),
         reduce == "max",
         mask,
     )
-    return out.to(activation.dtype)
 
 
-def fan_scale(graph: Graph, spread: float, fan: Fan | Tensor) -> Tensor:  # [N]
-    """What a unit of activation at each node sends along each of its edges: spread / fan(j)."""
+def fan_scale(
+    graph: Graph,
+    spread: float | Tensor,  # or []
+    fan: Fan | Tensor,  # or [N]
+    dtype: torch.dtype = torch.float32,
+    node: Tensor | None = None,  # [n]
+) -> Tensor:  # [N], or [n]
+    """What a unit of activation at each node sends along each of its edges: spread / fan(j).
+
+    Of the nodes given only, in time that does not depend on N, or of all.
+    """
     if isinstance(fan, Tensor):
         if fan.shape != (graph.num_nodes,) or fan.device != graph.source.device:
             raise InputError(
                 f"fan must have shape [{graph.num_nodes}] on {graph.source.device}; got "
                 f"{list(fan.shape)} on {fan.device}. Give one number for each node."
             )
-        return spread / fan
-    degree = graph.out_degree.clamp(min=1)
+        return spread / (fan if node is None else fan[node]).to(dtype)
+    if node is None:
+        degree = graph.out_indptr.diff()
+    else:
+        degree = graph.out_indptr[node + 1] - graph.out_indptr[node]
+    degree = degree.clamp_(min=1).to(dtype)
     if fan == "degree":
-        return spread / degree
+        return degree.reciprocal_() * spread
     if fan == "sqrt":
-        return spread * degree.rsqrt()
+        return degree.rsqrt_() * spread
     if fan == "none":
-        return torch.full_like(degree, spread)
+        return degree.fill_(1.0) * spread
     raise InputError(
         f"fan must be 'degree', 'sqrt', 'none' or a tensor [N]; got {fan!r}. Choose one of them."
     )
@@ -113,7 +120,7 @@ def propagate_reference(
     weight: Tensor,  # [E]
     activation: Tensor,  # [B, N]
     scale: Tensor,  # [N]
-    retention: float,
+    retention: Tensor,
     maximum: bool,
     mask: Tensor | None,
 ) -> Tensor:  # [B, N]
@@ -140,24 +147,40 @@ def _cpu(
     out_edge: Tensor,
     activation: Tensor,
     scale: Tensor,
-    retention: float,
+    retention: Tensor,
     maximum: bool,
     mask: Tensor | None,
 ) -> Tensor:
+    """Turns [B, N] into panels [N, 16], which wait in the rows of `out` that they will become."""
     product = spmm_max if maximum else spmm_sum
-    activation = activation.contiguous()
-    out = torch.mul(activation, retention)
+    kind, work = activation.dtype, torch.promote_types(activation.dtype, torch.float32)
+    activation, weight, scale = activation.to(work).contiguous(), weight.to(work), scale.to(work)
+    keep = retention.item()
+    out = torch.empty_like(activation)
     for begin in range(0, activation.shape[0], _PANEL):
         panel = slice(begin, begin + _PANEL)
-        x = (activation[panel] * scale).t().contiguous()
-        received = product(indptr, source, weight, x).t()
-        if mask is not None:
-            received.masked_fill_(~mask[panel], -torch.inf if maximum else 0.0)
-        if maximum:
-            torch.maximum(out[panel], received, out=out[panel])
-        else:
-            out[panel].add_(received)
-    return out
+        own, result = activation[panel], out[panel]
+        x = result.view(own.shape[1], own.shape[0])
+        parts = _parts(*own.shape)
+        for part in parts:
+            torch.mul(own[part], scale[part[1]], out=x.t()[part])
+        arrived = product(indptr, source, weight, x).t()
+        for part in parts:
+            received = arrived[part]
+            if mask is not None:
+                received.masked_fill_(~mask[panel][part], -torch.inf if maximum else 0.0)
+            if maximum:
+                torch.maximum(own[part] * keep, received, out=result[part])
+            else:
+                torch.add(received, own[part], alpha=keep, out=result[part])
+    return out.to(kind)
+
+
+def _parts(questions: int, nodes: int) -> list[tuple[slice, slice]]:
+    """The parts of `[questions, nodes]` that are turned at once."""
+    if questions <= _NARROW:
+        return [(slice(b, b + 1), slice(None)) for b in range(questions)]
+    return [(slice(None), slice(n, n + _NODES)) for n in range(0, nodes, _NODES)]
 
 
 def _fake(
@@ -169,7 +192,7 @@ def _fake(
     out_edge: Tensor,
     activation: Tensor,
     scale: Tensor,
-    retention: float,
+    retention: Tensor,
     maximum: bool,
     mask: Tensor | None,
 ) -> Tensor:
@@ -177,21 +200,26 @@ def _fake(
 
 
 def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    *tensors, retention, maximum, mask = inputs
-    ctx.retention, ctx.maximum = retention, maximum
+    *tensors, maximum, mask = inputs
+    ctx.maximum = maximum
     ctx.save_for_backward(*tensors, mask, output if maximum else None)
 
 
 def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-    *inputs, output = ctx.saved_tensors
-    results = propagate_backward(grad.contiguous(), *inputs, output, ctx.retention)
-    grad_activation, grad_weight, grad_scale = results
+    *inputs, mask, output = ctx.saved_tensors
+    if ctx.maximum and output.dtype != torch.promote_types(output.dtype, torch.float32):
+        # Rounded to half precision, a maximum would equal none of its terms.
+        exact = [*inputs[:6], inputs[6].float(), *inputs[7:]]
+        output = _propagate(*exact, True, mask)
+    results = propagate_backward(grad, *inputs, mask, output)
+    grad_weight, grad_activation, grad_scale, grad_retention = results
     none = (None,)
-    return none * 3 + (grad_weight,) + none * 2 + (grad_activation, grad_scale) + none * 3
+    learned = (grad_activation, grad_scale, grad_retention)
+    return none * 3 + (grad_weight,) + none * 2 + learned + none * 2
 
 
 _propagate = register(
-    f"propagate({STRUCTURE}, float retention, bool maximum, Tensor? mask) -> Tensor",
+    f"propagate({ARGUMENTS}, bool maximum, Tensor? mask) -> Tensor",
     _cpu,
     launcher="propagate:launch_propagate",
     fake=_fake,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -43,19 +42,26 @@ class SparseRows:
         """Of lists of columns; where a row names a column twice the larger value counts.
 
         Raises:
-            InputError: If the shapes differ or `columns` does not hold integers.
+            InputError: If the shapes or dtypes do not fit, or a column is not below
+                `num_columns`.
         """
-        if columns.shape != values.shape or columns.dim() != 2 or columns.dtype != torch.int64:
+        check_matrix("values", values, "[B, K]")
+        if columns.shape != values.shape or columns.dtype != torch.int64:
             raise InputError(
                 f"columns must be int64 [B, K] and values [B, K]; got {columns.dtype} "
                 f"{list(columns.shape)} and {list(values.shape)}. Pad the columns with -1."
+            )
+        if columns.numel() and (last := int(columns.max())) >= num_columns:
+            raise InputError(
+                f"columns must be below {num_columns}; got {last}, which would be another row's. "
+                "Drop it."
             )
         row = torch.arange(len(columns), device=columns.device)[:, None]
         key = (row * num_columns + columns).flatten()
         there = (columns >= 0).flatten() & (values != 0).flatten()
         key, slot = torch.unique(key[there], return_inverse=True)
         least = values.new_full(key.shape, -torch.inf)
-        value = least.scatter_reduce(0, slot, values.flatten()[there], "amax")
+        value = torch.scatter_reduce(least, 0, slot, values.flatten()[there], "amax")
         return cls(key, value, (len(columns), num_columns))
 
     @classmethod
@@ -72,15 +78,15 @@ class SparseRows:
         out = self.value.new_zeros(rows * columns)
         return out.index_copy_(0, self.key, self.value).view(rows, columns)
 
-    @cached_property
+    @property
     def row(self) -> Tensor:  # [n]
         """The row of each entry."""
         return self.key // max(1, self.shape[1])
 
-    @cached_property
+    @property
     def column(self) -> Tensor:  # [n]
         """The column of each entry."""
-        return self.key - self.row * self.shape[1]
+        return self.key % max(1, self.shape[1])
 
     def select(self, mask: Tensor) -> SparseRows:  # [n] bool
         """The entries where `mask` is true."""
@@ -88,8 +94,9 @@ class SparseRows:
 
     def narrowed(self, num_columns: int) -> SparseRows:
         """The first columns only."""
-        inside = self.column < num_columns
-        key = self.row[inside] * num_columns + self.column[inside]
+        row, column = self.row, self.column
+        inside = column < num_columns
+        key = row[inside] * num_columns + column[inside]
         return SparseRows(key, self.value[inside], (self.shape[0], num_columns))
 
     def lookup(self, row: Tensor, column: Tensor) -> Tensor:

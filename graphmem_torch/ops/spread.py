@@ -9,12 +9,8 @@ from torch import Tensor
 
 from graphmem_torch.errors import InputError
 from graphmem_torch.graph import Graph
-from graphmem_torch.ops._check import (
-    check_choice,
-    check_count,
-    check_node_rows,
-    check_range,
-)
+from graphmem_torch.ops._check import check_choice, check_count, check_mask, check_node_rows
+from graphmem_torch.ops._scalar import check_scalar, needs_gradient
 from graphmem_torch.ops.firing import Rule, dense_rounds
 from graphmem_torch.ops.frontier import spread_frontier
 from graphmem_torch.ops.propagate import REDUCE, Fan, Reduce, fan_scale, propagate
@@ -34,15 +30,15 @@ def spread_activation(
     activation: Rows,  # [B, N], >= 0
     *,
     rounds: int = 3,
-    retention: float = 0.5,
-    spread: float = 0.8,
+    retention: float | Tensor = 0.5,  # or []
+    spread: float | Tensor = 0.8,  # or []
     reduce: Reduce = "sum",
     fan: Fan | Tensor = "degree",
-    inhibition: float = 0.15,
+    inhibition: float | Tensor = 0.15,  # or []
     top: int = 7,
     firing: Firing = "sigmoid",
-    gain: float = 5.0,
-    threshold: float = 0.5,
+    gain: float | Tensor = 5.0,  # or []
+    threshold: float | Tensor = 0.5,  # or []
     mask: Tensor | None = None,  # [B, N] bool
     method: Method = "auto",
 ) -> Rows:  # [B, N], as `activation` is
@@ -61,13 +57,14 @@ def spread_activation(
         spread: As for `propagate`.
         reduce: As for `propagate`.
         fan: As for `propagate`.
-        inhibition: Strength of `inhibit`; 0 leaves it out.
+        inhibition: Strength of `inhibit`; the number 0 leaves it out.
         top: Size of `inhibit`.
         firing: What a node makes of what it received; see above.
         gain: Of the sigmoid.
         threshold: Of the sigmoid.
         mask: As for `propagate`.
-        method: `dense` computes all nodes and is differentiable; `frontier` follows the edges of
+        method: `dense` computes all nodes and is differentiable, in the constants too where they
+            are tensors; `frontier` follows the edges of
             active nodes only, in time that does not depend on N but for the answer itself; `auto`
             decides by the number of active nodes and takes `dense` when a gradient is asked for.
             The results agree to rounding.
@@ -82,22 +79,26 @@ def spread_activation(
         check_node_rows("activation", activation, graph)
     check_count("rounds", rounds, 0)
     check_count("top", top)
-    for name, value in (("retention", retention), ("spread", spread), ("inhibition", inhibition)):
-        check_range(name, value, 0.0)
     check_choice("reduce", reduce, REDUCE)
     check_choice("firing", firing, get_args(Firing))
     check_choice("method", method, get_args(Method))
     sparse = isinstance(activation, SparseRows)
     start = activation.value if isinstance(activation, SparseRows) else activation
-    learned = [start, graph.weight, *([fan] if isinstance(fan, Tensor) else [])]
-    differentiable = torch.is_grad_enabled() and any(t.requires_grad for t in learned)
+    for name, value in (("retention", retention), ("spread", spread), ("inhibition", inhibition)):
+        check_scalar(name, value, start)
+    for name, value in (("gain", gain), ("threshold", threshold)):
+        check_scalar(name, value, start, low=-torch.inf)
+    constants = (retention, spread, inhibition, gain, threshold)
+    differentiable = needs_gradient(start, graph.weight, fan, *constants)
     if differentiable and (sparse or method == "frontier"):
         raise InputError(
             "a gradient needs a dense activation and method 'dense'; got "
             f"{'SparseRows' if sparse else repr(method)}. Change it."
         )
     if mask is not None:
-        check_node_rows("mask", mask, graph, boolean=True)
+        check_mask(mask, activation.shape, graph)
+    small = graph.num_nodes < _FRONTIER_FROM or (start.is_cuda and not sparse)
+    dense = method == "dense" or (method == "auto" and (differentiable or small))
     rule = Rule(inhibition, top, firing == "sigmoid", gain, threshold)
 
     def step(a: Tensor, allowed: Tensor | None) -> Tensor:
@@ -105,17 +106,16 @@ def spread_activation(
             graph, a, retention=retention, spread=spread, reduce=reduce, fan=fan, mask=allowed
         )
 
-    small = graph.num_nodes < _FRONTIER_FROM or (start.is_cuda and not sparse)
-    if method == "dense" or (method == "auto" and (differentiable or small)):
+    if dense:
         a = activation.to_dense() if isinstance(activation, SparseRows) else activation
         a = dense_rounds(lambda u: step(u, mask), a, a != 0, rounds, rule)
         return SparseRows.from_dense(a) if isinstance(activation, SparseRows) else a
     found = spread_frontier(
         graph,
         activation if isinstance(activation, SparseRows) else SparseRows.from_dense(activation),
-        fan_scale(graph, spread, fan),
+        lambda node: fan_scale(graph, spread, fan, node=node),
         rounds=rounds,
-        retention=retention,
+        retention=retention.item() if isinstance(retention, Tensor) else retention,
         maximum=reduce == "max",
         rule=rule,
         mask=mask,

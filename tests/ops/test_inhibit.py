@@ -41,35 +41,55 @@ def test_order_is_kept_and_nothing_rises(row, top):
     assert got.max() == pytest.approx(max(row))
 
 
-@pytest.mark.parametrize("top", [1, 3, 7, 70])
-def test_kernel_matches_the_reference(shape, top, generator, monkeypatch):
+@pytest.mark.parametrize(
+    ("rows", "length", "top", "dtype"),
+    [
+        (1, 1, 7, torch.float32),
+        (3, 17, 1, torch.float32),
+        (2, 17, 70, torch.float32),
+        (1, 1500, 7, torch.float32),
+        (64, 3, 2, torch.float32),
+        (65, 1, 1, torch.float64),
+        (3, 17, 7, torch.float16),
+        (2, 17, 70, torch.float16),
+        (1, 1500, 3, torch.bfloat16),
+    ],
+    ids=str,
+)
+def test_kernel_matches_the_reference(rows, length, dtype, top, generator, monkeypatch):
     """Outputs are poisoned with NaN; a row is shared by several programs where it is long."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    u = torch.rand(min(shape[0], 5), 1500 if shape[1] > 100 else shape[1], generator=generator)
-    u = torch.where(u < 0.3, 0.0, u).to(device)
+    u = torch.rand(rows, length, generator=generator)
+    u = torch.where(u < 0.3, 0.0, u).to(device, dtype)
+    strength = torch.tensor(0.15, device=device)
     empty_like, empty = torch.empty_like, torch.empty
     monkeypatch.setattr(torch, "empty_like", lambda *a, **k: empty_like(*a, **k).fill_(torch.nan))
     monkeypatch.setattr(torch, "empty", lambda *a, **k: empty(*a, **k).fill_(torch.nan))
-    got = kernel.launch_inhibit(u, 0.15, top)
-    torch.testing.assert_close(got, inhibit_reference(u, 0.15, top))
+    got = kernel.launch_inhibit(u, strength, top)
+    assert got.dtype == dtype
+    exact = inhibit_reference(u.to(torch.promote_types(dtype, torch.float32)), strength, top)
+    torch.testing.assert_close(got, exact.to(dtype))
 
 
 def test_kernel_with_ties_and_equal_rows():
     u = torch.tensor([[1.0, 1.0, 1.0, 0.5, 0.5], [0.0] * 5, [2.0] * 5])
     if torch.cuda.is_available():
         u = u.cuda()
-    torch.testing.assert_close(kernel.launch_inhibit(u, 0.15, 2), inhibit_reference(u, 0.15, 2))
+    got = kernel.launch_inhibit(u, torch.tensor(0.15, device=u.device), 2)
+    torch.testing.assert_close(got, inhibit_reference(u, 0.15, 2))
 
 
 @pytest.mark.parametrize("top", [1, 4, 20])
 def test_gradient(generator, top):
     u = torch.rand(3, 9, generator=generator, dtype=torch.float64).requires_grad_()
-    assert torch.autograd.gradcheck(lambda x: inhibit(x, strength=0.07, top=top), (u,))
+    strength = torch.tensor(0.07, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda x, s: inhibit(x, strength=s, top=top), (u, strength))
 
 
 def test_opcheck(generator):
     u = torch.rand(3, 9, generator=generator).requires_grad_()
-    torch.library.opcheck(torch.ops.graphmem.inhibit.default, (u, 0.15, 4))
+    strength = torch.tensor(0.15, requires_grad=True)
+    torch.library.opcheck(torch.ops.graphmem.inhibit.default, (u, strength, 4))
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
@@ -92,6 +112,7 @@ def test_empty():
         ({"top": 0}, "top must be an integer of at least 1; got 0"),
         ({"strength": -1.0}, "strength must be in"),
         ({"strength": float("nan")}, "strength must be in"),
+        ({"strength": torch.ones(2)}, r"strength must be a number or .* tensor \[\]"),
     ],
 )
 def test_bad_input_is_refused_by_name(change, message):
@@ -99,7 +120,21 @@ def test_bad_input_is_refused_by_name(change, message):
         inhibit(**{"u": torch.zeros(2, 3), **change})
 
 
+def test_a_second_derivative_is_refused():
+    u = torch.rand(2, 5, requires_grad=True)
+    with pytest.raises(InputError, match="inhibit_backward has no gradient"):
+        torch.autograd.grad(inhibit(u).square().sum(), u, create_graph=True)
+
+
 @pytest.mark.cuda
-def test_cuda_matches_cpu(generator):
-    u = torch.rand(9, 70_001, generator=generator)
-    torch.testing.assert_close(inhibit(u.cuda()).cpu(), inhibit(u))
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("top", [7, 100])
+def test_cuda_matches_cpu_and_runs_in_a_cuda_graph(generator, dtype, top):
+    u = torch.rand(9, 70_001, generator=generator).to(dtype)
+    there, expected = u.cuda(), inhibit(u, top=top)
+    torch.testing.assert_close(inhibit(there, top=top).cpu(), expected)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        got = inhibit(there, top=top)
+    graph.replay()
+    torch.testing.assert_close(got.cpu(), expected)

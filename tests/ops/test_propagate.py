@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from graphmem_torch.errors import InputError
 from graphmem_torch.graph import Graph
 from graphmem_torch.kernels import propagate as kernel
+from graphmem_torch.kernels import spmm as product
 from graphmem_torch.ops import propagate
 from graphmem_torch.ops.propagate import fan_scale, propagate_reference
 
@@ -79,8 +81,7 @@ def test_fan_can_be_given(random_graph):
 
 
 @REDUCE
-@pytest.mark.parametrize("masked", [False, True])
-@pytest.mark.parametrize("hub", [False, True])
+@pytest.mark.parametrize(("masked", "hub"), [(False, True), (True, False)])
 def test_kernel_matches_the_reference(
     random_graph: Callable[..., Graph],
     shape: tuple[int, int, int],
@@ -96,14 +97,33 @@ def test_kernel_matches_the_reference(
     empty_like, empty = torch.empty_like, torch.empty
     monkeypatch.setattr(torch, "empty_like", lambda *a, **k: empty_like(*a, **k).fill_(torch.nan))
     monkeypatch.setattr(torch, "empty", lambda *a, **k: empty(*a, **k).fill_(torch.nan))
-    monkeypatch.setattr(kernel, "PIECE", 16)
+    monkeypatch.setattr(product, "PIECE", 16)
     scale = fan_scale(graph, 0.8, "degree")
-    rest = (0.5, reduce == "max", mask if masked else None)
+    rest = (torch.tensor(0.5, device=device), reduce == "max", mask if masked else None)
     got = kernel.launch_propagate(*_tensors(graph), activation, scale, *rest)
     expected = propagate_reference(
         graph.source, graph.target, graph.weight, activation, scale, *rest
     )
     torch.testing.assert_close(got, expected)
+
+
+@REDUCE
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_kernel_accumulates_half_precision_in_float32(random_graph, reduce, dtype, monkeypatch):
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    graph = random_graph(20, 300, signed=True, hub=True).to(device)
+    activation, mask = (t.to(device) for t in _inputs((3, 20, 300)))
+    activation = activation.to(dtype)
+    monkeypatch.setattr(product, "PIECE", 16)
+    scale = fan_scale(graph, 0.8, "degree")
+    rest = (torch.tensor(0.5, device=device), reduce == "max", mask)
+    got = kernel.launch_propagate(*_tensors(graph), activation, scale, *rest)
+    exact = propagate_reference(
+        graph.source, graph.target, graph.weight.double(), activation.double(), scale.double(),
+        *rest,
+    )  # fmt: skip
+    assert got.dtype == dtype
+    torch.testing.assert_close(got, exact.to(dtype))
 
 
 @REDUCE
@@ -115,11 +135,48 @@ def test_gradients(random_graph, reduce, masked):
     weight = graph.weight.double().requires_grad_()
     fan = (torch.rand(6, generator=generator, dtype=torch.float64) + 0.5).requires_grad_()
     mask = torch.rand(3, 6, generator=generator) < 0.7 if masked else None
+    retention, spread = torch.tensor([0.4, 0.7], dtype=torch.float64).requires_grad_().unbind()
 
-    def run(a, w, f):
-        return propagate(graph.with_weight(w), a, reduce=reduce, fan=f, mask=mask)
+    def run(a, w, f, r, s):
+        learned = graph.with_weight(w)
+        return propagate(learned, a, retention=r, spread=s, reduce=reduce, fan=f, mask=mask)
 
-    assert torch.autograd.gradcheck(run, (activation, weight, fan))
+    assert torch.autograd.gradcheck(run, (activation, weight, fan, retention, spread))
+    named = partial(propagate, graph, reduce=reduce, fan="sqrt", mask=mask)
+    assert torch.autograd.gradcheck(lambda a, s: named(a, spread=s), (activation, spread))
+
+
+@REDUCE
+def test_gradients_in_half_precision_are_those_of_float32(random_graph, reduce):
+    """A maximum rounded to half equals none of its terms; its gradient must not vanish."""
+    graph = random_graph(9, 40)
+    activation = _inputs((3, 9, 40))[0].bfloat16().float()
+    found = []
+    for dtype in (torch.bfloat16, torch.float32):
+        a = activation.detach().to(dtype).requires_grad_()
+        retention = torch.tensor(0.3, requires_grad=True)
+        propagate(graph, a, retention=retention, reduce=reduce).sum().backward()
+        found.append((a.grad.float(), retention.grad))
+    torch.testing.assert_close(*found, rtol=2e-2, atol=1e-2)
+
+
+def test_a_second_derivative_is_refused(random_graph):
+    graph = random_graph(6, 20)
+    activation = torch.rand(2, 6, requires_grad=True)
+    out = propagate(graph, activation).square().sum()
+    with pytest.raises(InputError, match="propagate_backward has no gradient"):
+        torch.autograd.grad(out, activation, create_graph=True)
+
+
+@REDUCE
+def test_constants_may_be_tensors(random_graph, reduce):
+    graph = random_graph(9, 30)
+    activation, _ = _inputs((2, 9, 30))
+    got = propagate(
+        graph, activation, retention=torch.tensor(0.4), spread=torch.tensor(0.7), reduce=reduce
+    )
+    expected = propagate(graph, activation, retention=0.4, spread=0.7, reduce=reduce)
+    torch.testing.assert_close(got, expected)
 
 
 def test_equal_terms_of_a_maximum_share_the_gradient():
@@ -136,7 +193,8 @@ def test_opcheck(random_graph, reduce):
     tensors = list(_tensors(graph))
     tensors[3] = tensors[3].clone().requires_grad_()
     scale = fan_scale(graph, 0.8, "degree").requires_grad_()
-    args = (*tensors, activation.requires_grad_(), scale, 0.5, reduce == "max", mask)
+    retention = torch.tensor(0.5, requires_grad=True)
+    args = (*tensors, activation.requires_grad_(), scale, retention, reduce == "max", mask)
     torch.library.opcheck(torch.ops.graphmem.propagate.default, args)
 
 
@@ -187,6 +245,8 @@ def test_renumbering_the_nodes_renumbers_the_result(nodes, edges, reduce, seed):
         ({"activation": torch.zeros(2, 9, dtype=torch.int64)}, "floating point"),
         ({"retention": -0.1}, r"retention must be in \[0\.0"),
         ({"spread": float("nan")}, "spread must be in"),
+        ({"retention": torch.ones(9)}, r"retention must be a number or .* tensor \[\]"),
+        ({"spread": torch.tensor(1)}, "spread must be a number or a floating point tensor"),
         ({"reduce": "mean"}, "'sum', 'max'; got 'mean'"),
         ({"fan": "log"}, "'degree', 'sqrt', 'none'"),
         ({"fan": torch.ones(3)}, r"fan must have shape \[9\]"),
@@ -215,8 +275,17 @@ def test_no_questions_and_no_nodes(random_graph):
 
 @pytest.mark.cuda
 @REDUCE
-def test_cuda_matches_cpu(random_graph, reduce):
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_cuda_matches_cpu_and_runs_in_a_cuda_graph(random_graph, reduce, dtype):
     graph = random_graph(5000, 60_000, hub=True)
     activation, mask = _inputs((17, 5000, 0))
-    there = propagate(graph.to("cuda"), activation.cuda(), reduce=reduce, mask=mask.cuda())
-    torch.testing.assert_close(there.cpu(), propagate(graph, activation, reduce=reduce, mask=mask))
+    activation, away = activation.to(dtype), graph.to("cuda")
+    there = (activation.to("cuda"), mask.to("cuda"))
+    expected = propagate(graph, activation, reduce=reduce, mask=mask)
+    got = propagate(away, there[0], reduce=reduce, mask=there[1])
+    torch.testing.assert_close(got.cpu(), expected)
+    captured = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(captured):
+        got = propagate(away, there[0], reduce=reduce, mask=there[1])
+    captured.replay()
+    torch.testing.assert_close(got.cpu(), expected)

@@ -75,6 +75,10 @@ def test_bad_input_is_refused_by_name(random_graph):
         SparseRows.of(torch.zeros(2, 3), torch.zeros(2, 3), 4)
     with pytest.raises(InputError, match="columns must be int64"):
         SparseRows.of(torch.zeros(2, 3, dtype=torch.int64), torch.zeros(2, 2), 4)
+    with pytest.raises(InputError, match="columns must be below 4; got 4"):
+        SparseRows.of(torch.tensor([[1, 4]]), torch.ones(1, 2), 4)
+    with pytest.raises(InputError, match="values must be a floating point matrix"):
+        SparseRows.of(torch.tensor([[1]]), torch.ones(1, 1, dtype=torch.int64), 4)
     with pytest.raises(InputError, match="k must be"):
         SparseRows.from_dense(torch.zeros(2, 3)).topk(0)
     with pytest.raises(InputError, match="activation must have 9 columns"):

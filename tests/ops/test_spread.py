@@ -138,6 +138,24 @@ def test_the_frontier_goes_on_densely_when_that_is_cheaper(random_graph, monkeyp
         torch.testing.assert_close(spread_activation(graph, anchors), expected)
 
 
+@pytest.mark.parametrize("fan", ["degree", "sqrt", "none", "given"])
+@pytest.mark.parametrize("reduce", ["sum", "max"])
+def test_sparse_rows_make_nothing_of_the_size_of_the_graph(random_graph, largest, fan, reduce):
+    """Of 1 million nodes 200 have edges; 64 questions would be 64 million numbers."""
+    small = random_graph(200, 900)
+    large = Graph.from_edges(small.edge_index, small.weight, type=small.type, num_nodes=1_000_000)
+    place = torch.randint(200, (64, 5), generator=torch.Generator().manual_seed(0))
+    found = []
+    for graph in (small, large):
+        start = SparseRows.of(place, torch.full((64, 5), 0.7), graph.num_nodes)
+        divisor = torch.full((graph.num_nodes,), 3.0) if fan == "given" else fan
+        with largest() as seen:
+            found.append(spread_activation(graph, start, fan=divisor, reduce=reduce))
+    assert seen.elements < 200_000
+    torch.testing.assert_close(found[1].narrowed(200).to_dense(), found[0].to_dense())
+    assert len(found[1].key) == len(found[0].key)
+
+
 def test_no_rounds_change_nothing(random_graph):
     anchors = _anchors(2, 9, 1)
     for method in ("dense", "frontier"):
@@ -145,19 +163,69 @@ def test_no_rounds_change_nothing(random_graph):
         torch.testing.assert_close(got, anchors)
 
 
+@pytest.mark.parametrize("reduce", ["sum", "max"])
 @pytest.mark.parametrize("firing", ["sigmoid", "linear"])
-def test_gradients_flow_through_all_rounds(random_graph, firing):
+@pytest.mark.parametrize("masked", [False, True])
+def test_gradients_flow_through_all_rounds(random_graph, reduce, firing, masked):
     graph = random_graph(8, 20)
-    anchors = (_anchors(2, 8, 4).double() + 0.1).requires_grad_()
+    drawn = torch.rand(2, 8, generator=torch.Generator().manual_seed(4), dtype=torch.float64)
+    anchors = (drawn + 0.1).requires_grad_()  # all different: no kink of a maximum is met
     weight = graph.weight.double().requires_grad_()
+    fan = graph.out_degree.double().clamp(min=1).requires_grad_()
+    mask = _anchors(2, 8, 6) == 0 if masked else None
+    names = ("retention", "spread", "inhibition", "gain", "threshold")
+    start = torch.tensor([0.5, 0.8, 0.02, 5.0, 0.5], dtype=torch.float64)
+    constants = start.requires_grad_().unbind()
 
-    def run(a, w):
-        return spread_activation(graph.with_weight(w), a, firing=firing, inhibition=0.02)
+    def run(a, w, f, *values):
+        learned = dict(zip(names, values, strict=True))
+        return spread_activation(
+            graph.with_weight(w), a, reduce=reduce, firing=firing, fan=f, mask=mask, **learned
+        )
 
-    assert torch.autograd.gradcheck(run, (anchors, weight))
-    for other in ({"method": "frontier"}, {"activation": SparseRows.from_dense(anchors)}):
+    assert torch.autograd.gradcheck(run, (anchors, weight, fan, *constants))
+
+
+@pytest.mark.parametrize("name", ["activation", "fan", "retention", "inhibition", "gain"])
+def test_a_gradient_through_the_frontier_is_refused(random_graph, name):
+    graph = random_graph(8, 20)
+    value = {"activation": _anchors(2, 8, 4), "fan": torch.ones(8)}.get(name, torch.tensor(0.5))
+    inputs = {"activation": _anchors(2, 8, 4), name: value.requires_grad_()}
+    assert spread_activation(graph, **inputs).requires_grad
+    sparse = SparseRows.from_dense(inputs["activation"])
+    for other in ({"method": "frontier"}, {"activation": sparse}):
         with pytest.raises(InputError, match="a gradient needs a dense activation"):
-            spread_activation(graph, **{"activation": anchors, **other})
+            spread_activation(graph, **{**inputs, **other})
+    with torch.no_grad():
+        assert not spread_activation(graph, method="frontier", **inputs).requires_grad
+
+
+@METHODS
+def test_constants_may_be_tensors(random_graph, method, monkeypatch):
+    monkeypatch.setattr(spread, "_FRONTIER_FROM", 0)
+    graph, anchors = random_graph(23, 50), _anchors(4, 23, 5)
+    numbers = {"retention": 0.4, "spread": 0.7, "inhibition": 0.1, "gain": 4.0, "threshold": 0.3}
+    tensors = {name: torch.tensor(value) for name, value in numbers.items()}
+    got = spread_activation(graph, anchors, method=method, **tensors)
+    expected = spread_activation(graph, anchors, method=method, **numbers)
+    torch.testing.assert_close(got, expected)
+
+
+def test_inhibition_of_a_tensor_that_is_zero_is_the_same_everywhere():
+    """It is not looked at, so that it lifts what a negative edge brought to 0, as any strength."""
+    graph = Graph.from_edges(torch.tensor([[0], [1]]), torch.tensor([-1.0]), num_nodes=3)
+    found = [
+        spread_activation(
+            graph,
+            torch.tensor([[1.0, 0.0, 0.0]]),
+            rounds=1,
+            inhibition=torch.tensor(0.0),
+            firing="linear",
+            method=method,
+        )
+        for method in ("dense", "frontier")
+    ]
+    torch.testing.assert_close(*found)
 
 
 def test_the_anchors_are_left_alone(random_graph):
@@ -174,12 +242,18 @@ def test_the_anchors_are_left_alone(random_graph):
         ({"rounds": -1}, "rounds must be an integer of at least 0"),
         ({"top": 0}, "top must be"),
         ({"inhibition": -0.1}, "inhibition must be in"),
+        ({"inhibition": torch.ones(1)}, r"inhibition must be a number or .* tensor \[\]"),
+        ({"gain": float("nan")}, "gain must be in"),
         ({"firing": "step"}, "'sigmoid', 'linear'; got 'step'"),
         ({"method": "fast"}, "'auto', 'dense', 'frontier'; got 'fast'"),
         ({"reduce": "mean"}, "'sum', 'max'; got 'mean'"),
         ({"reduce": "mean", "method": "frontier"}, "'sum', 'max'; got 'mean'"),
         ({"activation": torch.zeros(2, 3)}, "9 columns"),
         ({"mask": torch.zeros(2, 9)}, "bool matrix"),
+        (
+            {"mask": torch.ones(1, 9, dtype=torch.bool), "method": "frontier"},
+            r"mask must have the shape of activation \[2, 9\]; got \[1, 9\]",
+        ),
     ],
 )
 def test_bad_input_is_refused_by_name(random_graph, change, message):

@@ -1,0 +1,210 @@
+"""Triton kernels of a sparse product: a block of rows walks its edges in step, long rows in pieces.
+
+X is read as [C, B], so that what a column of the matrix sends to all B columns of the panel is one
+contiguous segment. A program holds a tile [rows, lanes, columns]: it takes `lanes` edges of each of
+its rows at once and adds the lanes up at the end, so that several gathers are under way per row.
+
+Rows of one program walk in step, hence as long as the longest of them. Sorting the rows into bins
+of equal degree would even them out, but would also scatter what neighbouring rows write, and cost a
+sort of all rows for every product. Instead a row is cut after PIECE edges: what is beyond is
+reduced first, in pieces of at most PIECE edges that have programs of their own, and the row then
+takes in its pieces like edges. So there are two bins, whole rows and pieces, no program takes more
+than PIECE / lanes steps over edges, and a hub is spread over the device. The number of pieces is
+bounded by E / PIECE, which does not depend on data, so nothing waits for the device; sums are made
+in a fixed order, so results are reproducible.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+__all__ = ["PIECE", "WARPS", "Hubs", "Tile", "hub_totals", "launch_spmm", "row_totals", "tile_for"]
+
+PIECE = 128  # edges of a row that one program walks
+_ELEMENTS = 4096  # of a tile: 16 a thread
+WARPS = 8
+
+
+@triton.jit
+def _walk(
+    x, column, weight, scale, first, count, cols, num_cols, stride, best,
+    MAXIMUM: tl.constexpr, SCALED: tl.constexpr, LANES: tl.constexpr,
+):  # fmt: skip
+    """Reduces `count` edges of every row from `first` on into `best` [rows, LANES, columns]."""
+    for k in range(0, tl.max(count), LANES):
+        nth = k + tl.arange(0, LANES)[None, :]
+        live = nth < count[:, None]
+        at = first[:, None] + nth
+        sender = tl.load(column + at, mask=live, other=0).to(tl.int64)
+        w = tl.load(weight + at, mask=live, other=0.0).to(best.dtype)
+        inside = live[:, :, None] & (cols < num_cols)[None, None, :]
+        place = sender[:, :, None] * stride + cols[None, None, :]
+        a = tl.load(x + place, mask=inside, other=0.0).to(best.dtype)
+        if SCALED:
+            s = tl.load(scale + sender, mask=live, other=0.0).to(best.dtype)
+            a = a * s[:, :, None]
+        # The gradient of the maximum finds its edges by comparing with this very product.
+        sent = a * w[:, :, None]
+        if MAXIMUM:
+            best = tl.maximum(best, tl.where(inside, sent, float("-inf")))
+        else:
+            best += sent
+    return best
+
+
+@triton.jit
+def row_totals(
+    x, indptr, column, weight, scale, extra, partial, row, real, cols, num_cols, stride,
+    MAXIMUM: tl.constexpr, SCALED: tl.constexpr, HUBS: tl.constexpr, PIECE: tl.constexpr,
+    ROWS: tl.constexpr, LANES: tl.constexpr, COLS: tl.constexpr,
+):  # fmt: skip
+    """[ROWS, COLS]: the reduction of every row's edges, in the type of `partial`."""
+    start: tl.constexpr = float("-inf") if MAXIMUM else 0.0
+    best = tl.full([ROWS, LANES, COLS], start, partial.dtype.element_ty)
+    first = tl.load(indptr + row, mask=real, other=0)
+    last = tl.load(indptr + row + 1, mask=real, other=0)
+    count = tl.minimum(last - first, PIECE)
+    best = _walk(
+        x, column, weight, scale, first, count, cols, num_cols, stride, best,
+        MAXIMUM, SCALED, LANES,
+    )  # fmt: skip
+    if HUBS:
+        begin = tl.load(extra + row, mask=real, other=0)
+        pieces = tl.load(extra + row + 1, mask=real, other=0) - begin
+        for k in range(0, tl.max(pieces), LANES):
+            nth = k + tl.arange(0, LANES)[None, :]
+            live = nth < pieces[:, None]
+            inside = live[:, :, None] & (cols < num_cols)[None, None, :]
+            piece = (begin[:, None] + nth).to(tl.int64)
+            place = piece[:, :, None] * num_cols + cols[None, None, :]
+            part = tl.load(partial + place, mask=inside, other=start)
+            best = tl.maximum(best, part) if MAXIMUM else best + part
+    return tl.max(best, axis=1) if MAXIMUM else tl.sum(best, axis=1)
+
+
+@triton.jit
+def _hub_kernel(
+    x, indptr, column, weight, scale, extra, owner, partial,
+    num_pieces, num_cols, stride, num_rows,
+    MAXIMUM: tl.constexpr, SCALED: tl.constexpr, PIECE: tl.constexpr,
+    ROWS: tl.constexpr, LANES: tl.constexpr, COLS: tl.constexpr,
+):  # fmt: skip
+    """Reduces the p-th piece beyond its row's first into partial[p]; unowned ones are skipped."""
+    piece = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    cols = tl.program_id(1) * COLS + tl.arange(0, COLS)
+    row = tl.load(owner + piece, mask=piece < num_pieces, other=num_rows).to(tl.int64)
+    owned = row < num_rows
+    nth = piece - tl.load(extra + row, mask=owned, other=0) + 1
+    first = tl.load(indptr + row, mask=owned, other=0) + nth * PIECE
+    last = tl.load(indptr + row + 1, mask=owned, other=0)
+    count = tl.where(owned, tl.minimum(last - first, PIECE), 0)
+    start: tl.constexpr = float("-inf") if MAXIMUM else 0.0
+    best = tl.full([ROWS, LANES, COLS], start, partial.dtype.element_ty)
+    best = _walk(
+        x, column, weight, scale, first, count, cols, num_cols, stride, best,
+        MAXIMUM, SCALED, LANES,
+    )  # fmt: skip
+    total = tl.max(best, axis=1) if MAXIMUM else tl.sum(best, axis=1)
+    inside = owned[:, None] & (cols < num_cols)[None, :]
+    tl.store(partial + piece.to(tl.int64)[:, None] * num_cols + cols[None, :], total, mask=inside)
+
+
+@triton.jit
+def _spmm_kernel(
+    x, indptr, column, weight, extra, partial, out, num_rows, num_cols, stride,
+    MAXIMUM: tl.constexpr, HUBS: tl.constexpr, PIECE: tl.constexpr,
+    ROWS: tl.constexpr, LANES: tl.constexpr, COLS: tl.constexpr,
+):  # fmt: skip
+    """Writes a block of rows of the product."""
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    cols = tl.program_id(1) * COLS + tl.arange(0, COLS)
+    real = row < num_rows
+    total = row_totals(
+        x, indptr, column, weight, weight, extra, partial, row, real, cols, num_cols, stride,
+        MAXIMUM, False, HUBS, PIECE, ROWS, LANES, COLS,
+    )  # fmt: skip
+    inside = real[:, None] & (cols < num_cols)[None, :]
+    place = row.to(tl.int64)[:, None] * num_cols + cols[None, :]
+    tl.store(out + place, total.to(out.dtype.element_ty), mask=inside)
+
+
+class Tile(NamedTuple):
+    """What one program holds: `rows` x `lanes` x `columns` values."""
+
+    rows: int
+    lanes: int
+    columns: int
+
+
+def tile_for(rows: int, edges: int, columns: int) -> Tile:
+    """As many lanes as a row has edges on average, so far as the panel's width leaves room."""
+    wide = min(64, triton.next_power_of_2(columns))
+    degree = triton.next_power_of_2(max(1, triton.cdiv(edges, max(1, rows))))
+    lanes = min(degree, 32, max(4, 256 // wide))
+    return Tile(_ELEMENTS // (lanes * wide), lanes, wide)
+
+
+class Hubs(NamedTuple):
+    """The pieces of long rows: those of row i are `partial[extra[i]:extra[i + 1]]`."""
+
+    extra: Tensor  # [R + 1] int32
+    partial: Tensor  # [pieces, B] float32 or float64
+    any: bool
+
+
+def hub_totals(
+    x: Tensor,  # [C, B], rows contiguous
+    indptr: Tensor,  # [R + 1] int32
+    column: Tensor,  # [E] int32
+    weight: Tensor,  # [E]
+    scale: Tensor | None,  # [C]
+    maximum: bool,
+    tile: Tile,
+) -> Hubs:
+    """Reduces what rows have beyond their first PIECE edges; waits for no device."""
+    rows, columns = indptr.shape[0] - 1, x.shape[1]
+    pieces = column.shape[0] // PIECE
+    kind = torch.promote_types(x.dtype, torch.float32)
+    partial = torch.empty(pieces, columns, dtype=kind, device=x.device)
+    if not pieces:
+        return Hubs(indptr, partial, False)
+    beyond = (indptr.diff() - 1).clamp(min=0) // PIECE
+    extra = torch.nn.functional.pad(beyond.cumsum(0), (1, 0)).to(torch.int32)
+    ids = torch.arange(pieces, dtype=torch.int32, device=x.device)
+    owner = torch.searchsorted(extra[1:], ids, right=True, out_int32=True)
+    grid = (triton.cdiv(pieces, tile.rows), triton.cdiv(columns, tile.columns))
+    _hub_kernel[grid](
+        x, indptr, column, weight, weight if scale is None else scale, extra, owner, partial,
+        pieces, columns, x.stride(0), rows,
+        MAXIMUM=maximum, SCALED=scale is not None, PIECE=PIECE,
+        ROWS=tile.rows, LANES=tile.lanes, COLS=tile.columns, num_warps=WARPS,
+    )  # fmt: skip
+    return Hubs(extra, partial, True)
+
+
+def launch_spmm(
+    indptr: Tensor,  # [R + 1] int32
+    column: Tensor,  # [E] int32
+    weight: Tensor,  # [E]
+    x: Tensor,  # [C, B]
+    maximum: bool,
+) -> Tensor:  # [R, B]
+    """`graphmem::spmm` on CUDA."""
+    rows, columns = indptr.shape[0] - 1, x.shape[1]
+    out = torch.empty(rows, columns, dtype=x.dtype, device=x.device)
+    if out.numel() == 0:
+        return out
+    x, indptr, column, weight = (t.contiguous() for t in (x, indptr, column, weight))
+    tile = tile_for(rows, column.shape[0], columns)
+    hubs = hub_totals(x, indptr, column, weight, None, maximum, tile)
+    _spmm_kernel[triton.cdiv(rows, tile.rows), triton.cdiv(columns, tile.columns)](
+        x, indptr, column, weight, hubs.extra, hubs.partial, out, rows, columns, x.stride(0),
+        MAXIMUM=maximum, HUBS=hubs.any, PIECE=PIECE,
+        ROWS=tile.rows, LANES=tile.lanes, COLS=tile.columns, num_warps=WARPS,
+    )  # fmt: skip
+    return out
