@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from graphmem_torch.ops.inhibit import inhibit
+from graphmem_torch.ops.ivf import IVF
+from graphmem_torch.ops.knn_graph import knn_graph
 from graphmem_torch.ops.maxsim import maxsim
 from graphmem_torch.ops.pagerank import pagerank, personalized_pagerank
 from graphmem_torch.ops.propagate import propagate
-from graphmem_torch.ops.similar import knn_graph, topk_cosine
 from graphmem_torch.ops.solution import Solution
 from graphmem_torch.ops.sparse_rows import SparseRows
 from graphmem_torch.ops.spmm import spmm
 from graphmem_torch.ops.spread import spread_activation
 from graphmem_torch.ops.token_maxima import token_maxima
+from graphmem_torch.ops.topk_cosine import topk_cosine
 
 __all__ = [
+    "IVF",
     "Solution",
     "SparseRows",
     "inhibit",

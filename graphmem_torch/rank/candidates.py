@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from graphmem_torch.ops._block_topk import empty_best, merge_tile
 from graphmem_torch.rank.scope import Scope
 
 __all__ = ["merge_rows", "strong_candidates"]
@@ -42,8 +43,9 @@ def _best(values: Tensor, mask: Tensor | None, count: int, above: float) -> Tens
     """The rows [B, c] of the largest of `values` [B, A] inside the mask and above a value."""
     # A pass over B x A costs more than anything that comes after it, so none is made in vain.
     inside = values if mask is None else values.masked_fill(~mask, -torch.inf)
-    found = inside.topk(min(count, values.shape[1]), dim=1)
-    return torch.where(found.values > above, found.indices, -1)
+    best, rows = empty_best(len(values), min(count, values.shape[1]), values.device)
+    merge_tile(best, rows, inside, 0)
+    return torch.where(best > above, rows, -1)
 
 
 def merge_rows(*parts: Tensor) -> Tensor:  # [B, c] each -> [B, C]

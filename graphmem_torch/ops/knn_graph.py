@@ -1,0 +1,121 @@
+"""knn_graph: the most similar rows of every row, exactly or through an inverted file."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from graphmem_torch.errors import InputError
+from graphmem_torch.ops._check import check_choice, check_count, check_matrix
+from graphmem_torch.ops._exact_knn import exact_knn
+from graphmem_torch.ops._library import register
+from graphmem_torch.ops.ivf import IVF
+from graphmem_torch.ops.topk_cosine import best_keys
+
+__all__ = ["knn_graph"]
+
+_LARGE = 50_000  # rows from which on an inverted file pays for its building
+_RECALL = 0.96  # on the sample; above the 0.95 promised by more than the sample's error
+_SAMPLE = 512  # rows whose exact neighbours say how many lists to look into
+_FEWEST = 8  # lists
+_ROUNDING = 1e-6  # between the same inner product in two tilings
+_DENSE = 8  # looking into more than one row in 8 takes longer than half of all products
+
+
+def knn_graph(
+    x: Tensor,  # [N, d], unit rows
+    k: int,
+    *,
+    start: int = 0,
+    earlier: bool = False,
+    method: str = "auto",
+) -> tuple[Tensor, Tensor]:  # [N - start, k] int64, [N - start, k]
+    """The k rows most similar to each row from `start` on, other than itself, best first.
+
+    Where there are fewer than k others, the rest is index -1 and value minus infinity. Which of
+    equal rows is returned is not specified. Values must be finite.
+
+    Args:
+        x: Rows of unit length; half precision is multiplied in float32.
+        k: Neighbours a row.
+        start: First row to find neighbours for: linking an addition looks only at the new rows.
+        earlier: Only neighbours j < i (`mathematics.md` section 3).
+        method: "exact": all products, half of them by symmetry. "ivf": only those with the rows of
+            some lists (`IVF`), values exact; the number of lists is raised until at least 95 % of
+            the k nearest are found, measured on 512 rows or more, and where that takes so many
+            lists, or so long ones, that the exact graph is quicker, the exact one is made. "auto":
+            "ivf" for the graph of 50,000 rows or more, "exact" below, for an addition, and with
+            `earlier`: what is linked must not depend on how the rows arrived.
+
+    Returns:
+        Indices, then their inner products.
+
+    Raises:
+        InputError: If x is no matrix, k is below 1, `start` is outside 0..N, the method is not
+            known, or "ivf" is asked for with `earlier`, which it would answer poorly for early
+            rows: most of what lies near them comes later.
+    """
+    check_matrix("x", x, "[N, d]")
+    check_count("k", k)
+    check_choice("method", method, ("auto", "exact", "ivf"))
+    check_count("start", start, 0)
+    if start > x.shape[0]:
+        raise InputError(f"start must be in 0..{x.shape[0]}; got {start}. Give the first new row.")
+    if method == "ivf" and earlier:
+        raise InputError('method must be "exact" with earlier=True; got "ivf". Leave it at "auto".')
+    approximate = method == "ivf"
+    if method == "auto" and not earlier and start == 0 and x.shape[0] >= _LARGE:
+        approximate = True
+    return _knn_graph(x, k, start, earlier, approximate)
+
+
+def _run(x: Tensor, k: int, start: int, earlier: bool, approximate: bool) -> tuple[Tensor, Tensor]:
+    search = _by_lists if approximate and start < x.shape[0] else exact_knn
+    values, indices = search(x, k, start, earlier)
+    return indices, values
+
+
+def _by_lists(x: Tensor, k: int, start: int, earlier: bool) -> tuple[Tensor, Tensor]:
+    """Each row asks for one more than k, itself; rows of a list ask together."""
+    index = IVF.build(x)
+    asking = index.ids[index.ids >= start]
+    probes = _enough(index, x, asking[:: max(1, len(asking) // _SAMPLE)], k)
+    size = index.offsets.diff().double()
+    looked_into = probes * float(size.square().sum()) / len(index)  # by the average row
+    if looked_into * _DENSE > len(index):
+        return exact_knn(x, k, start, earlier)
+    values, found = index.search(x[asking], k + 1, probes)
+    values.masked_fill_(found == asking[:, None], -torch.inf)
+    values, order = values.topk(k, dim=1)
+    found = found.gather(1, order).masked_fill_(values == -torch.inf, -1)
+    place = (asking - start)[:, None].expand(-1, k)
+    return values.scatter(0, place, values), found.scatter(0, place, found)
+
+
+def _enough(index: IVF, x: Tensor, sample: Tensor, k: int) -> int:
+    """How many lists hold `_RECALL` of the k nearest of these rows; doubled until they do.
+
+    Counted by value, since any of equal rows will do; the row itself is always found.
+    """
+    exact, _ = best_keys(x[sample], x, k + 1)
+    wanted = exact.numel() - len(sample)
+    probes = _FEWEST
+    while probes < len(index.centroids):
+        found, _ = index.search(x[sample], k + 1, probes)
+        near = int((found >= exact[:, -1:] - _ROUNDING).sum()) - len(sample)
+        if near >= _RECALL * wanted:
+            break
+        probes *= 2
+    return probes
+
+
+def _fake(x: Tensor, k: int, start: int, earlier: bool, approximate: bool) -> tuple[Tensor, Tensor]:
+    shape = (x.shape[0] - start, k)
+    return x.new_empty(shape, dtype=torch.int64), x.new_empty(shape, dtype=torch.float32)
+
+
+_knn_graph = register(
+    "knn_graph(Tensor x, int k, int start, bool earlier, bool approximate) -> (Tensor, Tensor)",
+    _run,
+    fake=_fake,
+)

@@ -1,0 +1,112 @@
+"""Triton kernel of topk_cosine: the product and the running top-k in one; scores are never written.
+
+Each program multiplies a block of queries with its share of the keys, tile by tile, and keeps the
+k largest scores of every query in registers. Once they are warm almost no tile holds anything
+larger, so a tile costs its product and one comparison. A second pass over the shares' winners, k
+a share, leaves k a query, in order.
+"""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+__all__ = ["LARGEST_K", "launch_topk_cosine"]
+
+LARGEST_K = 128  # what fits in registers
+_PROGRAMS = 528  # four a multiprocessor on the largest cards
+
+
+@triton.jit
+def _topk_cosine_kernel(
+    queries, keys, out_values, out_indices,
+    num_queries, num_keys, dim, share, query_stride, key_stride,
+    K: tl.constexpr, PADDED: tl.constexpr, WIDEN: tl.constexpr,
+    BLOCK_Q: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_D: tl.constexpr,
+):  # fmt: skip
+    """out[q, share, :K] = the largest of queries[q] . keys[share * length : ...], in no order.
+
+    Where the share holds fewer, the rest is minus infinity with index -1.
+    """
+    part = tl.program_id(0)
+    row = (tl.program_id(1) * BLOCK_Q + tl.arange(0, BLOCK_Q)).to(tl.int64)
+    real = row < num_queries
+    lane = tl.arange(0, PADDED)[None, :]
+    # Lanes beyond K hold +inf, so that the smallest of `kept` is always one of the K.
+    kept = tl.where(lane < K, float("-inf"), float("inf")) + tl.zeros([BLOCK_Q, 1], tl.float32)
+    place = tl.zeros([BLOCK_Q, PADDED], tl.int32) - 1
+    start = part * share
+    stop = tl.minimum(start + share, num_keys)
+    for begin in range(start, stop, BLOCK_N):
+        column = begin + tl.arange(0, BLOCK_N)
+        scores = tl.zeros([BLOCK_Q, BLOCK_N], tl.float32)
+        for first in range(0, dim, BLOCK_D):
+            at = first + tl.arange(0, BLOCK_D)
+            q = tl.load(
+                queries + row[:, None] * query_stride + at[None, :],
+                mask=real[:, None] & (at < dim)[None, :], other=0.0,
+            )  # fmt: skip
+            x = tl.load(
+                keys + column.to(tl.int64)[None, :] * key_stride + at[:, None],
+                mask=(column < stop)[None, :] & (at < dim)[:, None], other=0.0,
+            )  # fmt: skip
+            if WIDEN:
+                scores = tl.dot(q.to(tl.float32), x.to(tl.float32), scores, input_precision="ieee")
+            else:
+                scores = tl.dot(q, x, scores)
+        scores = tl.where(real[:, None] & (column < stop)[None, :], scores, float("-inf"))
+        largest = tl.max(scores, axis=1)
+        smallest = tl.min(kept, axis=1)
+        while tl.max((largest > smallest).to(tl.int32), axis=0) > 0:
+            gains = (largest > smallest)[:, None]
+            taken = tl.argmax(scores, axis=1)
+            lost = tl.argmin(kept, axis=1)
+            swap = gains & (lane == lost[:, None])
+            kept = tl.where(swap, largest[:, None], kept)
+            place = tl.where(swap, (begin + taken)[:, None], place)
+            chosen = gains & (tl.arange(0, BLOCK_N)[None, :] == taken[:, None])
+            scores = tl.where(chosen, float("-inf"), scores)
+            largest = tl.max(scores, axis=1)
+            smallest = tl.min(kept, axis=1)
+    to = (row[:, None] * tl.num_programs(0) + part) * K + lane
+    inside = real[:, None] & (lane < K)
+    tl.store(out_values + to, kept, mask=inside)
+    tl.store(out_indices + to, place, mask=inside)
+
+
+def launch_topk_cosine(
+    queries: Tensor,  # [B, d]
+    keys: Tensor,  # [N, d]
+    k: int,  # at most LARGEST_K
+) -> tuple[Tensor, Tensor]:  # [B, min(k, N)], [B, min(k, N)] int64
+    """`graphmem::topk_cosine` on CUDA; never waits for the device.
+
+    Factors of one half precision are multiplied as they are, which is exact in float32; anything
+    else in float32.
+    """
+    k = min(k, keys.shape[0])
+    rows, dim = queries.shape
+    if rows == 0 or k == 0:
+        return queries.new_empty(rows, k).float(), queries.new_empty(rows, k, dtype=torch.int64)
+    queries, keys = queries.contiguous(), keys if keys.stride(1) == 1 else keys.contiguous()
+    half = queries.dtype == keys.dtype and keys.dtype in (torch.float16, torch.bfloat16)
+    # The interpreter computes bfloat16 wrongly.
+    widen = not half or not isinstance(_topk_cosine_kernel, triton.runtime.JITFunction)
+    block_q = min(64, max(16, triton.next_power_of_2(rows)))
+    block_n = 64 if block_q == 64 else 128
+    across = triton.cdiv(rows, block_q)
+    shares = max(1, min(_PROGRAMS // across, triton.cdiv(keys.shape[0], block_n)))
+    share = triton.cdiv(triton.cdiv(keys.shape[0], shares), block_n) * block_n
+    shares = triton.cdiv(keys.shape[0], share)
+    values = torch.empty(rows, shares, k, dtype=torch.float32, device=keys.device)
+    indices = torch.empty(rows, shares, k, dtype=torch.int32, device=keys.device)
+    _topk_cosine_kernel[(shares, across)](
+        queries, keys, values, indices,
+        rows, keys.shape[0], dim, share, queries.stride(0), keys.stride(0),
+        K=k, PADDED=triton.next_power_of_2(k), WIDEN=widen,
+        BLOCK_Q=block_q, BLOCK_N=block_n, BLOCK_D=min(64, max(16, triton.next_power_of_2(dim))),
+    )  # fmt: skip
+    best, order = values.flatten(1).topk(k, dim=1)
+    return best, indices.flatten(1).gather(1, order).long()

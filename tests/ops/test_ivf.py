@@ -1,0 +1,194 @@
+"""IVF: with every list probed it is exact; additions and removals against a new index."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from graphmem_torch.errors import InputError
+from graphmem_torch.ops import IVF, topk_cosine
+from graphmem_torch.ops._kmeans import nearest_centroid, spherical_kmeans
+
+MODULE = sys.modules["graphmem_torch.ops.ivf"]
+
+
+def _rows(count: int, seed: int, width: int = 6) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.nn.functional.normalize(torch.randn(count, width, generator=generator), dim=1)
+
+
+def _check_layout(index: IVF) -> None:
+    """Offsets span the rows and every row is in the list of its centroid."""
+    assert index.offsets[0] == 0 and index.offsets[-1] == len(index) == len(index.rows)
+    assert (index.offsets.diff() >= 0).all()
+    cosine = index.rows.float() @ index.centroids.T
+    own = cosine.gather(1, index._labels()[:, None])[:, 0]
+    torch.testing.assert_close(own, cosine.amax(1))
+
+
+@pytest.mark.parametrize(
+    "size", [(1, 1, 1, 1), (7, 7, 3, 3), (50, 1, 5, 3), (300, 20, 65, 12), (300, 299, 3, 400)]
+)
+@pytest.mark.parametrize("scores", [1, 1 << 22])
+def test_probing_every_list_is_exact(size, scores, monkeypatch):
+    monkeypatch.setattr(MODULE, "_SCORES", scores)
+    count, lists, questions, k = size
+    x, queries = _rows(count, 1), _rows(questions, 2)
+    index = IVF.build(x, lists)
+    _check_layout(index)
+    values, ids = index.search(queries, k, probes=lists)
+    found = min(k, count)
+    torch.testing.assert_close(values[:, :found], topk_cosine(queries, x, k)[0])
+    torch.testing.assert_close((queries @ x.T).gather(1, ids[:, :found]), values[:, :found])
+    assert (ids[:, found:] == -1).all() and (values[:, found:] == -torch.inf).all()
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.integers(1, 80), st.integers(1, 9), st.integers(1, 9), st.integers(0, 999))
+def test_only_the_probed_lists_are_looked_into(count, lists, probes, seed):
+    lists = min(lists, count)
+    index = IVF.build(_rows(count, seed), lists)
+    queries = _rows(4, seed + 1)
+    values, ids = index.search(queries, 5, probes=probes)
+    near = (queries @ index.centroids.T).topk(min(probes, lists)).indices
+    allowed = (index._labels()[None, None, :] == near[:, :, None]).any(1)
+    scores = (queries @ index.rows.T).masked_fill(~allowed, -torch.inf)
+    expected = torch.nn.functional.pad(scores, (0, 5), value=-torch.inf).topk(5)
+    torch.testing.assert_close(values, expected.values)
+    assert ((ids == -1) == (values == -torch.inf)).all()
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.integers(1, 60), st.integers(0, 60), st.integers(0, 999))
+def test_adding_and_removing(count, more, seed):
+    x = _rows(count + more, seed)
+    index = IVF.build(x[:count], min(count, 5)).add(x[count:])
+    assert index.next_id == count + more
+    _check_layout(index)
+    generator = torch.Generator().manual_seed(seed)
+    gone = torch.randperm(count + more, generator=generator)[: (count + more) // 3]
+    left = index.remove(gone)
+    _check_layout(left)
+    ids = torch.tensor(sorted(set(range(count + more)) - set(gone.tolist())), dtype=torch.int64)
+    order = left.ids.argsort()
+    assert torch.equal(left.ids[order], ids)
+    torch.testing.assert_close(left.rows[order], x[ids])
+    values, found = left.search(x[:3], 4, probes=5)
+    expected, _ = topk_cosine(x[:3], x[ids], 4)
+    torch.testing.assert_close(values[:, : expected.shape[1]], expected)
+    assert not set(found.flatten().tolist()) & set(gone.tolist())
+    assert left.add(x[:1]).ids.max() == count + more  # an id is never given twice
+
+
+def test_everything_removed_and_added_again():
+    x = _rows(9, 1)
+    index = IVF.build(x, 3)
+    nothing = index.remove(index.ids)
+    values, ids = nothing.search(x, 2)
+    assert len(nothing) == 0 and (ids == -1).all() and (values == -torch.inf).all()
+    values, ids = nothing.add(x).search(x, 1, probes=3)
+    assert ids[:, 0].tolist() == list(range(9, 18))
+
+
+def test_clusters_are_found_and_the_answer_depends_on_the_generator_only():
+    generator = torch.Generator().manual_seed(0)
+    topic = torch.randint(30, (3000,), generator=generator)
+    x = torch.nn.functional.normalize(_rows(30, 1, 32)[topic] + 0.3 * _rows(3000, 2, 32), dim=1)
+    index = IVF.build(x, generator=torch.Generator().manual_seed(4))
+    again = IVF.build(x, generator=torch.Generator().manual_seed(4))
+    assert torch.equal(index.centroids, again.centroids) and torch.equal(index.ids, again.ids)
+    _, exact = topk_cosine(x[:200], x, 10)
+    _, found = index.search(x[:200], 10, probes=16)
+    assert (found[:, :, None] == exact[:, None, :]).any(2).float().mean() > 0.95
+
+
+def test_kmeans_lowers_the_distance_and_fills_empty_lists():
+    x = torch.cat([_rows(1, 1).repeat(200, 1), _rows(20, 2)])
+    before = spherical_kmeans(x, 12, 0, torch.Generator().manual_seed(0))
+    after = spherical_kmeans(x, 12, 8, torch.Generator().manual_seed(0))
+    assert (x @ after.T).amax(1).sum() >= (x @ before.T).amax(1).sum() - 1e-4
+    torch.testing.assert_close(after.norm(dim=1), torch.ones(12))
+    assert (
+        nearest_centroid(x, after).unique().numel() > nearest_centroid(x, before).unique().numel()
+    )
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_is_stored_and_multiplied_in_float32(dtype):
+    x = _rows(200, 1).to(dtype)
+    index = IVF.build(x, 10).add(x[:5])
+    assert index.rows.dtype == dtype
+    values, _ = index.search(x[:4], 3, probes=10)
+    expected = topk_cosine(x[:4], torch.cat([x, x[:5]]), 3)[0]
+    torch.testing.assert_close(values, expected)
+
+
+def test_memory_is_bounded_where_one_list_holds_nearly_all(monkeypatch):
+    """Half the rows are equal: a tile of queries must not meet them all at once."""
+    x = _rows(600, 1)
+    x[:300] = x[0]
+    index = IVF.build(x, 100)
+    made = []
+    scan = MODULE.scan_lists
+    monkeypatch.setattr(MODULE, "_SCORES", 2000)
+
+    def spy(queries, rows, offsets, probe, k):
+        made.append(len(queries) * int(offsets.diff()[probe].sum(1).max()))
+        return scan(queries, rows, offsets, probe, k)
+
+    monkeypatch.setattr(MODULE, "scan_lists", spy)
+    values, _ = index.search(x, 5, probes=100)
+    torch.testing.assert_close(values, topk_cosine(x, x, 5)[0])
+    index.search(x, 5, probes=2)
+    assert max(made) <= MODULE._LONG * 2000
+
+
+@pytest.mark.usefixtures("double_by_default")
+def test_defaults_of_torch_do_not_matter():
+    x = _rows(50, 1).float()
+    with torch.device("meta"):
+        index = IVF.build(x, 3)
+        values, _ = index.search(x, 4, probes=3)
+    assert index.centroids.dtype == torch.float32
+    torch.testing.assert_close(values, (x @ x.T).topk(4).values)
+
+
+def test_no_queries():
+    values, ids = IVF.build(_rows(9, 1)).search(torch.zeros(0, 6), 2)
+    assert values.shape == ids.shape == (0, 2)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda i: IVF.build(torch.zeros(0, 6)), "x must have at least one row"),
+        (lambda i: IVF.build(_rows(4, 1), 5), "lists must be at most the 4 rows; got 5"),
+        (lambda i: IVF.build(_rows(4, 1), 0), "lists must be an integer of at least 1"),
+        (lambda i: IVF.build(_rows(4, 1), iterations=-1), "iterations must be an integer"),
+        (lambda i: i.search(_rows(2, 1, 5), 3), "6 columns"),
+        (lambda i: i.search(_rows(2, 1), 0), "k must be an integer of at least 1"),
+        (lambda i: i.search(_rows(2, 1), 1, probes=0), "probes must be an integer of at least 1"),
+        (lambda i: i.add(_rows(2, 1, 5)), "rows must have 6 columns"),
+        (lambda i: i.remove(torch.tensor([2, 11])), "1 are not, first 11"),
+        (lambda i: i.add(_rows(2, 1).requires_grad_()), "must not require a gradient"),
+        (lambda i: i.search(_rows(2, 1).requires_grad_(), 1), "must not require a gradient"),
+        (lambda i: IVF.build(_rows(2, 1).requires_grad_()), "must not require a gradient"),
+        (lambda i: i.remove(torch.tensor([0], device="meta")), "ids must be on cpu"),
+        (lambda i: i.remove(torch.tensor([0.5])), "ids must be an integer vector"),
+    ],
+)
+def test_bad_input_is_refused_by_name(call, message):
+    with pytest.raises(InputError, match=message):
+        call(IVF.build(_rows(9, 1), 2))
+
+
+@pytest.mark.cuda
+def test_cuda_matches_cpu():
+    x = _rows(3000, 1, 32)
+    index = IVF.build(x.cuda(), 40).add(x[:9].cuda())
+    values, _ = index.search(x[:65].cuda(), 5, probes=40)
+    torch.testing.assert_close(values.cpu(), topk_cosine(x[:65], torch.cat([x, x[:9]]), 5)[0])

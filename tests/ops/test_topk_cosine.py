@@ -1,0 +1,203 @@
+"""topk_cosine: running selection, fast path and kernel against a full sort."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from graphmem_torch.errors import InputError
+from graphmem_torch.kernels import topk_cosine as kernel
+from graphmem_torch.ops import topk_cosine
+from graphmem_torch.ops._block_topk import empty_best, merge_tile
+from graphmem_torch.ops.topk_cosine import best_keys, topk_cosine_reference
+
+MODULE = sys.modules["graphmem_torch.ops.topk_cosine"]
+TILE = sys.modules["graphmem_torch.ops._tile_scores"]
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def _rows(count: int, seed: int, width: int = 5) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.nn.functional.normalize(torch.randn(count, width, generator=generator), dim=1)
+
+
+@pytest.fixture(params=[7, 16_384])
+def tile(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tiles of a few keys, and the real ones."""
+    monkeypatch.setattr(MODULE, "_COLUMNS", request.param)
+    monkeypatch.setattr(MODULE, "_SCORES", 5 * request.param)
+    monkeypatch.setattr(TILE, "_PRODUCT", max(3, request.param // 16))
+
+
+def _assert_best(got: tuple[torch.Tensor, torch.Tensor], scores: torch.Tensor, k: int) -> None:
+    values, indices = got
+    torch.testing.assert_close(values, scores.sort(dim=1, descending=True).values[:, :k])
+    torch.testing.assert_close(scores.gather(1, indices), values)
+    assert all(len(set(row)) == len(row) for row in indices.tolist())
+
+
+SIZES = [
+    (0, 4, 2),
+    (1, 1, 1),
+    (1, 203, 4),
+    (3, 40, 5),
+    (4, 3000, 30),
+    (8, 61, 3),
+    (9, 62, 3),
+    (30, 9, 20),
+    (12, 100, 100),
+    (65, 1500, 2),
+]
+
+
+@pytest.mark.usefixtures("tile")
+@pytest.mark.parametrize("size", SIZES)
+def test_is_a_full_sort_cut_off(size):
+    questions, count, k = size
+    queries, keys = _rows(questions, 1), _rows(count, 2)
+    _assert_best(topk_cosine(queries, keys, k), queries @ keys.T, k)
+
+
+def test_no_keys():
+    values, indices = topk_cosine(_rows(2, 1), torch.zeros(0, 5), 3)
+    assert values.shape == indices.shape == (2, 0)
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.integers(1, 5),
+    st.lists(st.integers(1, 300), min_size=1, max_size=5),
+    st.integers(1, 12),
+    st.booleans(),
+    st.integers(0, 999),
+)
+def test_tiles_merge_to_the_top_of_all(rows, widths, k, transposed, seed):
+    """With ties: one of seven values each, and minus infinity for what is masked."""
+    generator = torch.Generator().manual_seed(seed)
+    scores = torch.randint(0, 7, (rows, sum(widths)), generator=generator).float() / 7
+    scores[torch.rand(scores.shape, generator=generator) < 0.2] = -torch.inf
+    values, indices = empty_best(rows, k, torch.device("cpu"))
+    first = 0
+    for part in scores.split(widths, dim=1):
+        part = part.T.contiguous().T if transposed else part.contiguous()
+        merge_tile(values, indices, part, first)
+        first += part.shape[1]
+    wide = torch.nn.functional.pad(scores, (0, k), value=-torch.inf)
+    torch.testing.assert_close(values, wide.sort(dim=1, descending=True).values[:, :k])
+    known = values > -torch.inf
+    assert torch.equal(scores.gather(1, indices.clamp(min=0))[known], values[known])
+    for row, kept in zip(indices.tolist(), known.tolist(), strict=True):
+        real = [index for index, keep in zip(row, kept, strict=True) if keep]
+        assert len(set(real)) == len(real)
+
+
+def test_duplicate_keys_are_all_found():
+    keys = _rows(4, 1).repeat_interleave(50, 0)
+    values, indices = topk_cosine(keys[:1], keys, 50)
+    assert sorted(indices[0].tolist()) == list(range(50))
+    torch.testing.assert_close(values, torch.ones(1, 50))
+
+
+@pytest.mark.parametrize("questions", [1, 3, 20])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_computed_in_float32(dtype, questions):
+    queries, keys = _rows(questions, 2).to(dtype), _rows(500, 1).to(dtype)
+    got = topk_cosine(queries, keys, 4)
+    assert got[0].dtype == torch.float32
+    _assert_best(got, queries.float() @ keys.float().T, 4)
+
+
+@pytest.mark.parametrize("questions", [1, 20])
+def test_rows_need_not_be_contiguous(questions):
+    queries, keys = _rows(2 * questions, 2, 10)[::2, ::2], _rows(5, 1, 300).T
+    _assert_best(topk_cosine(queries, keys, 4), queries @ keys.T, 4)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize(
+    "size", [(1, 1, 1, 3), (1, 300, 7, 17), (3, 129, 1, 64), (64, 70, 4, 5), (65, 150, 9, 80)]
+)
+def test_kernel_matches_the_reference(size, dtype, monkeypatch):
+    """Outputs are poisoned; a query's keys are shared by several programs."""
+    monkeypatch.setattr(kernel, "_PROGRAMS", 4)
+    questions, count, k, width = size
+    queries = _rows(questions, 1, width).to(DEVICE, dtype)
+    keys = _rows(count, 2, width).to(DEVICE, dtype)
+    empty = torch.empty
+
+    def poisoned(*a, dtype=None, **kw):
+        value = torch.nan if dtype in (None, torch.float32) else 7
+        return empty(*a, dtype=dtype, **kw).fill_(value)
+
+    monkeypatch.setattr(torch, "empty", poisoned)
+    got = kernel.launch_topk_cosine(queries, keys, k)
+    _assert_best(got, queries.float() @ keys.float().T, k)
+
+
+def test_kernel_with_ties_and_more_asked_than_there_are():
+    keys = _rows(3, 1, 8).repeat(5, 1).to(DEVICE)
+    queries = _rows(2, 2, 8).to(DEVICE)
+    _assert_best(kernel.launch_topk_cosine(queries, keys, 40), queries @ keys.T, 15)
+    assert kernel.launch_topk_cosine(queries, keys[:0], 4)[0].shape == (2, 0)
+
+
+def test_kernel_of_mixed_precision_and_strided_keys():
+    keys = _rows(90, 1, 40)[::2, 3:23].half().to(DEVICE)
+    queries = _rows(2, 2, 20).to(DEVICE)
+    _assert_best(kernel.launch_topk_cosine(queries, keys, 5), queries @ keys.float().T, 5)
+
+
+@pytest.mark.usefixtures("double_by_default")
+@pytest.mark.parametrize("questions", [1, 20])
+def test_the_default_dtype_does_not_matter(questions):
+    queries, keys = _rows(questions, 2).float(), _rows(50, 1).float()
+    _assert_best(topk_cosine(queries, keys, 4), queries @ keys.T, 4)
+
+
+def test_opcheck():
+    keys = _rows(9, 1)
+    torch.library.opcheck(torch.ops.graphmem.topk_cosine.default, (keys[:2], keys, 4))
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda x: topk_cosine(x, x, 0), "k must be an integer of at least 1; got 0"),
+        (lambda x: topk_cosine(x[:, :3], x, 1), "5 columns"),
+        (lambda x: topk_cosine(x[0], x, 1), r"queries must be a floating point matrix"),
+        (lambda x: topk_cosine(x, x.long(), 1), r"keys must be a floating point matrix"),
+        (lambda x: topk_cosine(x, x.to("meta"), 1), "on meta like the keys"),
+        (lambda x: topk_cosine(x, x.requires_grad_(), 1), "must not require a gradient"),
+    ],
+)
+def test_bad_input_is_refused_by_name(call, message):
+    with pytest.raises(InputError, match=message):
+        call(_rows(9, 1))
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("k", [1, 30, 128, 200])
+@pytest.mark.parametrize("questions", [1, 64, 65])
+def test_cuda_matches_cpu(questions, k):
+    queries, keys = _rows(questions, 1, 384), _rows(70_001, 2, 384)
+    values, indices = topk_cosine(queries.cuda(), keys.cuda(), k)
+    expected = topk_cosine_reference(queries, keys, k)
+    torch.testing.assert_close(values.cpu(), expected[0])
+    torch.testing.assert_close((queries @ keys.T).gather(1, indices.cpu()), values.cpu())
+    torch.testing.assert_close(best_keys(queries.cuda(), keys.cuda(), k)[0].cpu(), expected[0])
+
+
+@pytest.mark.cuda
+def test_runs_in_a_cuda_graph():
+    queries, keys = _rows(3, 1, 64).cuda(), _rows(5000, 2, 64).cuda()
+    topk_cosine(queries, keys, 5)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        values, _ = topk_cosine(queries, keys, 5)
+    queries.copy_(_rows(3, 9, 64))
+    graph.replay()
+    torch.testing.assert_close(values, (queries @ keys.T).topk(5).values)
