@@ -7,7 +7,9 @@ from torch import Tensor
 
 from graphmem_torch.errors import InputError
 from graphmem_torch.ops._library import register
-from graphmem_torch.ops._token_tiles import ROWS, UNIT, best_in_atoms, best_in_candidates
+from graphmem_torch.ops._token_inputs import check_token_inputs
+from graphmem_torch.ops._token_product import UNIT
+from graphmem_torch.ops._token_tiles import ROWS, best_in_atoms, best_in_candidates
 
 __all__ = ["token_maxima", "token_maxima_reference"]
 
@@ -23,27 +25,14 @@ def token_maxima(
     """max_t cos(q_w, t) over the tokens t of each atom; 0 for padding and for atoms without tokens.
 
     What `maxsim` sums up; kept apart where several weightings, powers or windows are made of the
-    same maxima.
+    same maxima; precision and memory as there.
 
     Raises:
-        InputError: For shapes or dtypes that do not fit.
+        InputError: As `maxsim` does.
     """
-    if query_tokens.dim() != 3 or known.shape != query_tokens.shape[:2]:
-        raise InputError(
-            f"expected query_tokens [B, Q, m] and known [B, Q]; got {list(query_tokens.shape)} and "
-            f"{list(known.shape)}. Pad the questions to one length."
-        )
-    if tokens.dtype != torch.int8 or tokens.shape[1] != query_tokens.shape[2]:
-        raise InputError(
-            f"tokens must be int8 [T, {query_tokens.shape[2]}]; got {tokens.dtype} "
-            f"{list(tokens.shape)}. "
-            "Use the projection that made the question tokens."
-        )
-    if candidates is not None and candidates.shape[:1] != query_tokens.shape[:1]:
-        raise InputError(
-            f"candidates must be [{query_tokens.shape[0]}, C]; got {list(candidates.shape)}. Pad "
-            "with -1."
-        )
+    check_token_inputs(query_tokens, "known", known, tokens, offsets, candidates)
+    if known.dtype != torch.bool:
+        raise InputError(f"known must be bool [B, Q]; got {known.dtype}. Compare or call .bool().")
     return _token_maxima(query_tokens.float(), known, tokens, offsets, candidates)
 
 
@@ -63,37 +52,28 @@ def token_maxima_reference(
     return torch.where((lengths > 0) & known[:, :, None], best, 0.0)
 
 
-def _run(
+def _cpu(
     query_tokens: Tensor,
     known: Tensor,
     tokens: Tensor,
     offsets: Tensor,
     candidates: Tensor | None,
 ) -> Tensor:
-    query_tokens = query_tokens * known[:, :, None] / UNIT
     if candidates is None:
         return _all_atoms(query_tokens, known, tokens, offsets)
-    return _candidates(query_tokens, tokens, offsets, candidates)
-
-
-def _all_atoms(query_tokens: Tensor, known: Tensor, tokens: Tensor, offsets: Tensor) -> Tensor:
-    out = torch.zeros(*known.shape, offsets.shape[0] - 1, device=tokens.device)
-    flat, rows = out.flatten(0, 1), query_tokens.flatten(0, 1)
-    for place in known.flatten().nonzero().squeeze(1).split(ROWS):
-        scores = torch.zeros(len(place), flat.shape[1], device=tokens.device)
-        for atoms, best in best_in_atoms(rows[place], tokens, offsets):
-            scores[:, atoms] = best.T
-        flat[place] = scores
+    query_tokens = query_tokens.masked_fill(~known[:, :, None], 0.0)
+    out = query_tokens.new_zeros(*known.shape, candidates.shape[1])
+    for part, place, best in best_in_candidates(query_tokens, tokens, offsets, candidates):
+        out[part].scatter_(2, place[:, None].expand_as(best), best)
     return out
 
 
-def _candidates(
-    query_tokens: Tensor, tokens: Tensor, offsets: Tensor, candidates: Tensor
-) -> Tensor:
-    shape = (*query_tokens.shape[:2], candidates.shape[1])
-    out = torch.zeros(shape, device=tokens.device)
-    for part, place, best in best_in_candidates(query_tokens, tokens, offsets, candidates):
-        out[part].scatter_(2, place[:, None].expand_as(best), best)
+def _all_atoms(query_tokens: Tensor, known: Tensor, tokens: Tensor, offsets: Tensor) -> Tensor:
+    out = query_tokens.new_zeros(*known.shape, offsets.shape[0] - 1)
+    flat, rows = out.flatten(0, 1), query_tokens.flatten(0, 1)
+    for place in known.flatten().nonzero().squeeze(1).split(ROWS):
+        for atoms, best in best_in_atoms(rows[place], tokens, offsets):
+            flat[place[:, None], atoms] = best
     return out
 
 
@@ -111,6 +91,7 @@ def _fake(
 _token_maxima = register(
     "token_maxima(Tensor query_tokens, Tensor known, Tensor tokens, Tensor offsets, Tensor? "
     "candidates) -> Tensor",
-    _run,
+    _cpu,
+    launcher="maxsim:launch_token_maxima",
     fake=_fake,
 )

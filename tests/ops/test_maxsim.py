@@ -5,12 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from graphmem_torch.errors import InputError
-from graphmem_torch.ops import maxsim
+from graphmem_torch.ops import _token_product, _token_tiles, maxsim
 from graphmem_torch.ops.maxsim import maxsim_reference
+
+TRIAL = _token_product._multiplies_int8.__wrapped__
 
 
 def _inputs(questions, words, width, lengths, seed=0):
@@ -41,16 +43,39 @@ def _plain(query, weights, tokens, offsets):
 LENGTHS = st.lists(st.integers(0, 9), max_size=25)
 
 
-@settings(deadline=None, max_examples=40)
+def _slack(query, tokens):
+    """What rounding a question token to 16 bits may change: half a step times sum |t|."""
+    if not query.numel() or not tokens.numel():
+        return 1e-6
+    reach = tokens.float().abs().sum(1).max() / 127
+    return float(query.abs().max() * reach / 64516) + 1e-5
+
+
+@pytest.fixture(params=["int8", "float32"], autouse=True)
+def product(request, monkeypatch):
+    """Both ways to multiply, wherever the tests run."""
+    native = _token_product._multiplies_int8()
+    if request.param == "int8" and not native:
+        pytest.skip("the processor does not multiply int8")
+    monkeypatch.setattr(_token_product, "_multiplies_int8", lambda: request.param == "int8")
+    return request.param
+
+
+ANY = settings(
+    deadline=None, max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+
+
+@ANY
 @given(LENGTHS, st.integers(0, 10), st.integers(0, 4), st.sampled_from([1, 8, 20]), st.integers())
 def test_all_atoms_match_the_definition(lengths, questions, words, width, seed):
     inputs = _inputs(questions, words, width, lengths, seed % 1000)
-    expected = _plain(*inputs)
-    np.testing.assert_allclose(maxsim(*inputs).numpy(), expected, rtol=1e-4, atol=1e-5)
+    expected, slack = _plain(*inputs), _slack(inputs[0], inputs[2])
+    np.testing.assert_allclose(maxsim(*inputs).numpy(), expected, rtol=1e-5, atol=slack)
     np.testing.assert_allclose(maxsim_reference(*inputs).numpy(), expected, rtol=1e-4, atol=1e-5)
 
 
-@settings(deadline=None, max_examples=40)
+@ANY
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=25), st.integers(0, 10), st.integers(0, 7))
 def test_candidates_match_all_atoms(lengths, questions, count):
     inputs = _inputs(questions, 5, 16, lengths)
@@ -61,18 +86,74 @@ def test_candidates_match_all_atoms(lengths, questions, count):
     torch.testing.assert_close(maxsim(*inputs, candidates=chosen), expected)
 
 
-def test_small_tiles_give_the_same(monkeypatch):
-    import sys
+@pytest.mark.parametrize(("questions", "words"), [(1, 1), (3, 70), (64, 5), (65, 33)])
+def test_batches_match_the_definition(questions, words):
+    inputs = _inputs(questions, words, 24, [3, 0, 40, 1, 7])
+    expected, slack = _plain(*inputs), _slack(inputs[0], inputs[2])
+    np.testing.assert_allclose(maxsim(*inputs).numpy(), expected, rtol=1e-5, atol=slack)
+    chosen = torch.arange(5).flip(0).expand(questions, 5)
+    got = maxsim(*inputs, candidates=chosen)
+    np.testing.assert_allclose(got.numpy(), expected[:, ::-1], rtol=1e-5, atol=slack)
 
-    module = sys.modules["graphmem_torch.ops._token_tiles"]
+
+def test_small_tiles_give_the_same(monkeypatch):
     lengths = [int(n) for n in np.random.default_rng(0).integers(0, 30, 200)]
-    inputs = _inputs(21, 6, 16, lengths)
-    chosen = torch.arange(200).expand(21, 200)
+    inputs = _inputs(21, 6, 16, [*lengths, 700])
+    chosen = torch.arange(201).expand(21, 201)
     before = maxsim(*inputs), maxsim(*inputs, candidates=chosen)
-    for name, value in (("_PRODUCT", 300), ("_TOKENS", 50), ("_TOGETHER", 2)):
-        monkeypatch.setattr(module, name, value)
+    monkeypatch.setattr(_token_tiles, "_PRODUCT", 500)
+    monkeypatch.setattr(_token_tiles, "_TOGETHER", 2)
     after = maxsim(*inputs), maxsim(*inputs, candidates=chosen)
     torch.testing.assert_close(after, before)
+
+
+@pytest.mark.parametrize("token", [-128, 127])
+@pytest.mark.parametrize("words", [1, 3, 70])
+@pytest.mark.parametrize("width", [8, 9, 100, 255, 256])
+def test_tokens_as_large_as_they_get_do_not_overflow(width, words, token):
+    tokens = torch.full((3, width), token, dtype=torch.int8)
+    tokens[1, ::2] = 127
+    query = torch.full((1, words, width), -1.0)
+    query[0, ::2] = 1.0
+    inputs = query, torch.ones(1, words), tokens, torch.tensor([0, 1, 3])
+    np.testing.assert_allclose(maxsim(*inputs).numpy(), _plain(*inputs), rtol=1e-5, atol=1e-3)
+
+
+def _saturated(shifted, other):
+    """As without VNNI: one factor plus 128, and pairs of products summed in 16 bits."""
+    pairs = ((shifted.int()[:, None] + 128) * other.T.int()).unflatten(2, (-1, 2)).sum(3)
+    return pairs.clamp(-(2**15), 2**15 - 1).sum(2) - 128 * other.int().sum(0)
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("_int_mm", _saturated),
+        ("_int_mm", lambda left, right: _saturated(right.T, left.T).T),
+        ("_int_mm", None),
+        ("cpu._is_vnni_supported", lambda: False),
+        ("cpu._is_vnni_supported", None),
+    ],
+    ids=[
+        "left saturates",
+        "right saturates",
+        "torch has no product",
+        "processor has none",
+        "torch cannot tell",
+    ],
+)
+def test_int8_is_not_multiplied_where(name, change, monkeypatch):
+    monkeypatch.setattr(torch.cpu, "_is_vnni_supported", lambda: True, raising=False)
+    if change:
+        monkeypatch.setattr(f"torch.{name}", change)
+    else:
+        monkeypatch.delattr(f"torch.{name}")
+    assert not TRIAL()
+
+
+def test_vectors_wider_than_the_digits_allow():
+    inputs = _inputs(2, 3, 300, [4, 1])
+    np.testing.assert_allclose(maxsim(*inputs).numpy(), _plain(*inputs), rtol=1e-4, atol=1e-5)
 
 
 def test_tokens_of_a_view_that_is_not_aligned():
@@ -81,6 +162,18 @@ def test_tokens_of_a_view_that_is_not_aligned():
     torch.testing.assert_close(
         maxsim(query, weights, shifted, offsets), maxsim(query, weights, tokens, offsets)
     )
+
+
+@pytest.mark.usefixtures("double_by_default")
+@pytest.mark.parametrize("candidates", [None, torch.tensor([[0, 1], [1, -1]])])
+def test_the_default_dtype_does_not_matter(candidates):
+    inputs = [x.float() if x.is_floating_point() else x for x in _inputs(2, 3, 16, [4, 1])]
+    expected = torch.tensor(_plain(*inputs), dtype=torch.float32)
+    if candidates is not None:
+        chosen = expected.gather(1, candidates.clamp(min=0))
+        expected = torch.where(candidates >= 0, chosen, 0.0)
+    got = maxsim(*inputs, candidates=candidates)
+    torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-4)
 
 
 def test_an_exact_match_scores_one():
@@ -106,8 +199,16 @@ def test_opcheck(candidates):
         ({"tokens": torch.zeros(5, 9, dtype=torch.int8)}, r"int8 \[T, 8\]"),
         ({"offsets": torch.zeros(3)}, "offsets must be int64"),
         ({"candidates": torch.zeros(3, 2, dtype=torch.int64)}, r"int64 \[2, C\]"),
+        ({"offsets": torch.tensor([0, 3, 6])}, r"rise from 0 to the 5 tokens; got 0\.\.6"),
+        ({"offsets": torch.tensor([0, 5, 3])}, "rise from 0 to the 5 tokens"),
+        (
+            {"offsets": torch.tensor([-1, 3, 5]), "candidates": torch.tensor([[0], [1]])},
+            r"rise from 0 to the 5 tokens; got -1\.\.5",
+        ),
         ({"candidates": torch.full((2, 1), 2)}, r"candidates must be in 0\.\.1"),
         ({"candidates": torch.full((2, 1), -2)}, r"candidates must be in 0\.\.1"),
+        ({"query_tokens": torch.zeros(2, 3, 8, requires_grad=True)}, "require a gradient"),
+        ({"offsets": torch.zeros(3, dtype=torch.int64, device="meta")}, "offsets must be on cpu"),
     ],
 )
 def test_bad_input_is_refused_by_name(change, message):
@@ -115,10 +216,3 @@ def test_bad_input_is_refused_by_name(change, message):
     arguments = {**dict(zip(names, _inputs(2, 3, 8, [3, 2]), strict=True)), **change}
     with pytest.raises(InputError, match=message):
         maxsim(**arguments)
-
-
-@pytest.mark.cuda
-def test_cuda_matches_cpu():
-    inputs = _inputs(70, 9, 64, [int(n) for n in np.random.default_rng(0).integers(0, 30, 500)])
-    there = maxsim(*(t.cuda() for t in inputs))
-    torch.testing.assert_close(there.cpu(), maxsim(*inputs), rtol=1e-3, atol=1e-3)

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graphmem_torch.errors import InputError
+from graphmem_torch.rank import _bm25_scores
 from graphmem_torch.rank.bm25 import BM25
 
 DOCUMENTS = st.lists(st.lists(st.integers(0, 6), max_size=12), max_size=12)
@@ -42,7 +43,7 @@ def _plain(
     return scores
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=30)
 @given(DOCUMENTS, QUERIES, st.sampled_from([(1.2, 0.75), (0.9, 0.4), (0.0, 0.0), (2.0, 1.0)]))
 def test_scores_match_the_formula(documents, queries, constants):
     k1, b = constants
@@ -57,7 +58,7 @@ def test_scores_match_the_formula(documents, queries, constants):
     np.testing.assert_allclose(index.score(query, weights).numpy(), expected, rtol=1e-5, atol=1e-6)
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=20)
 @given(DOCUMENTS)
 def test_the_index_is_compressed_by_term(documents):
     index = _index(documents)
@@ -77,6 +78,51 @@ def test_topk_is_ordered_and_no_longer_than_the_store():
     assert values.shape == (2, 3)
 
 
+@pytest.mark.parametrize("questions", [1, 3, 64, 65])
+@pytest.mark.parametrize("sizes", [{}, {"_LONG": 3, "_SCORES": 1500}, {"_POSTINGS": 64}])
+def test_long_runs_and_blocks_give_the_same(questions, sizes, monkeypatch):
+    """Terms of every frequency, weights, repeated terms; scores as a product of dense matrices."""
+    generator = torch.Generator().manual_seed(0)
+    documents, vocab = 500, 40
+    terms = (vocab ** torch.rand(documents * 12, generator=generator) - 1).long()
+    index = BM25.build(terms, torch.arange(documents + 1) * 12, vocab)
+    for name, value in sizes.items():
+        monkeypatch.setattr(_bm25_scores, name, value)
+    query = torch.randint(-1, vocab, (questions, 5), generator=generator)
+    weights = torch.rand(questions, 5, generator=generator)
+    term = torch.repeat_interleave(index.indptr.diff())
+    dense = torch.zeros(vocab, documents, dtype=torch.float64)
+    dense[term, index.docs.long()] = index.scores.double()
+    wanted = torch.zeros(questions, vocab + 1, dtype=torch.float64)
+    count = wanted.scatter_add(1, query + 1, torch.ones(questions, 5, dtype=torch.float64))
+    expected = (count[:, 1:] @ dense).float()
+    torch.testing.assert_close(index.score(query), expected)
+    weighted = wanted.scatter_add(1, query + 1, weights.double())[:, 1:] @ dense
+    torch.testing.assert_close(index.score(query, weights), weighted.float())
+    values, docs = index.topk(query, 7)
+    torch.testing.assert_close(values, expected.topk(7, dim=1).values)
+    torch.testing.assert_close(values, expected.gather(1, docs))
+    assert all(len(set(row)) == 7 for row in docs.tolist())
+
+
+@pytest.mark.usefixtures("double_by_default")
+def test_the_default_dtype_does_not_matter():
+    index = _index([[0], [0, 1, 1], [2]])
+    query = torch.tensor([[0, 1]])
+    plain = _plain([[0], [0, 1, 1], [2]], [0, 1], [1.0, 1.0], 1.2, 0.75)
+    expected = torch.tensor([plain], dtype=torch.float32)
+    torch.testing.assert_close(index.score(query), expected)
+    torch.testing.assert_close(index.topk(query, 3)[0], expected.sort(descending=True).values)
+
+
+def test_topk_of_nothing():
+    assert _index([]).topk(torch.tensor([[0, 1]]), 3)[1].shape == (1, 0)
+    assert _index([[1]]).topk(torch.empty(0, 2, dtype=torch.int64), 3)[0].shape == (0, 1)
+    values, docs = _index([[], [1], []]).topk(torch.tensor([[-1, -1], [5, -1]]), 3)
+    assert values.tolist() == [[0.0] * 3] * 2
+    assert [sorted(row) for row in docs.tolist()] == [[0, 1, 2]] * 2
+
+
 def test_a_term_that_comes_twice_counts_twice():
     index = _index([[0], [0, 1]])
     once, twice = index.score(torch.tensor([[1, -1], [1, 1]]))
@@ -94,6 +140,8 @@ def test_opcheck():
     query = torch.tensor([[1, -1], [1, 0]])
     arguments = (index.indptr, index.docs, index.scores, query, torch.ones(2, 2), 2)
     torch.library.opcheck(torch.ops.graphmem.bm25_score.default, arguments)
+    arguments = (index.indptr, index.docs, index.scores, query, 1, 2)
+    torch.library.opcheck(torch.ops.graphmem.bm25_topk.default, arguments)
 
 
 @pytest.mark.parametrize(
@@ -104,7 +152,10 @@ def test_opcheck():
         ({"terms": torch.zeros(2)}, "terms must be int64"),
         ({"offsets": torch.tensor([0, 1])}, "offsets must rise from 0 to 2"),
         ({"offsets": torch.tensor([0, 2, 1, 2])}, "offsets must rise"),
+        ({"offsets": torch.tensor([0, 1, 2], device="meta")}, "offsets must be on cpu"),
+        ({"vocab_size": 4.0}, "vocab_size must be an integer"),
         ({"k1": -1.0}, "k1 must be in"),
+        ({"k1": math.inf}, "k1 must be in"),
         ({"b": 1.5}, "b must be in"),
     ],
 )
@@ -122,5 +173,22 @@ def test_bad_questions_are_refused_by_name():
         index.score(torch.tensor([[9]]))
     with pytest.raises(InputError, match=r"weights must have shape \[1, 1\]"):
         index.score(torch.tensor([[0]]), torch.ones(1, 2))
+    with pytest.raises(InputError, match="below the vocabulary's 7; got 9"):
+        index.topk(torch.tensor([[9]]), 1)
+    with pytest.raises(InputError, match="query_terms must be on cpu"):
+        index.topk(torch.zeros(1, 1, dtype=torch.int64, device="meta"), 1)
+    with pytest.raises(InputError, match="weights must be on cpu"):
+        index.score(torch.tensor([[0]]), torch.ones(1, 1, device="meta"))
     with pytest.raises(InputError, match="k must be an integer of at least 1"):
         index.topk(torch.tensor([[0]]), 0)
+
+
+@pytest.mark.cuda
+def test_cuda_matches_cpu():
+    generator = torch.Generator().manual_seed(0)
+    terms = (500 ** torch.rand(30_000, generator=generator) - 1).long()
+    index = BM25.build(terms, torch.arange(3001) * 10, 500)
+    query = torch.randint(-1, 500, (65, 8), generator=generator)
+    there = index.to("cuda")
+    torch.testing.assert_close(there.score(query.cuda()).cpu(), index.score(query))
+    torch.testing.assert_close(there.topk(query.cuda(), 30)[0].cpu(), index.topk(query, 30)[0])
