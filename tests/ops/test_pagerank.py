@@ -1,8 +1,9 @@
-"""pagerank against networkx, and against the linear system it solves."""
+"""pagerank against networkx, igraph and the linear system it solves; bounds and certificates."""
 
 from __future__ import annotations
 
 import logging
+from importlib import import_module
 
 import networkx as nx
 import numpy as np
@@ -13,7 +14,10 @@ from hypothesis import strategies as st
 
 from graphmem_torch.errors import InputError
 from graphmem_torch.graph import Graph
-from graphmem_torch.ops import pagerank, personalized_pagerank
+from graphmem_torch.ops import SparseRows, pagerank, personalized_pagerank
+from graphmem_torch.ops._power_iteration import power_iteration, power_iteration_reference
+
+METHODS = pytest.mark.parametrize("method", ["power", "push"])
 
 
 def _networkx(graph: Graph) -> nx.DiGraph:
@@ -27,6 +31,32 @@ def _networkx(graph: Graph) -> nx.DiGraph:
     return drawn
 
 
+def _exact(graph: Graph, seeds: torch.Tensor, damping: float = 0.85) -> np.ndarray:
+    """The linear system, solved densely."""
+    nodes = graph.num_nodes
+    walk = np.zeros((nodes, nodes))
+    source, target = graph.source.numpy(), graph.target.numpy()
+    np.add.at(walk, (target, source), graph.weight.abs().numpy().astype(np.float64))
+    out = walk.sum(0)
+    rows = []
+    for row in seeds.numpy().astype(np.float64):
+        start = row / max(row.sum(), 1e-300)
+        moves = np.where(out > 0, walk / np.where(out > 0, out, 1), start[:, None])
+        rows.append(np.linalg.solve(np.eye(nodes) - damping * moves, (1 - damping) * start))
+    return np.array(rows)
+
+
+def _drawn(nodes: int, edges: int, seed: int) -> tuple[Graph, torch.Tensor]:
+    """A graph and three questions with few seeds, in float64."""
+    generator = torch.Generator().manual_seed(seed)
+    index = torch.randint(0, nodes, (2, edges), generator=generator)
+    graph = Graph.from_edges(index, torch.rand(edges, generator=generator), num_nodes=nodes)
+    seeds = torch.rand(3, nodes, generator=generator, dtype=torch.float64)
+    seeds[torch.rand(3, nodes, generator=generator) < 0.7] = 0.0
+    seeds[:, 0] += 0.1
+    return graph, seeds
+
+
 @pytest.mark.parametrize("damping", [0.5, 0.85, 0.99])
 @pytest.mark.parametrize("size", [(1, 0), (9, 0), (30, 25), (40, 200)])
 def test_matches_networkx(random_graph, size, damping):
@@ -35,45 +65,232 @@ def test_matches_networkx(random_graph, size, damping):
     expected = nx.pagerank(_networkx(graph), alpha=damping, tol=1e-12, max_iter=5000)
     assert found.converged
     got, expected = found.values.numpy(), [expected[i] for i in range(size[0])]
-    # A last change below tol leaves at most tol * damping / (1 - damping) to go.
     np.testing.assert_allclose(got, expected, atol=2e-6 / (1 - damping))
 
 
+@METHODS
 @pytest.mark.parametrize("questions", [1, 3, 16])
-def test_personalized_matches_networkx(random_graph, questions):
+def test_personalized_matches_networkx(random_graph, questions, method):
     graph = random_graph(30, 60)
     generator = torch.Generator().manual_seed(2)
     seeds = torch.rand(questions, 30, generator=generator)
     seeds[seeds < 0.8] = 0.0
     seeds[:, 0] = 0.1
-    found = personalized_pagerank(graph, seeds, tol=1e-7, max_iter=500)
+    found = personalized_pagerank(graph, seeds, tol=1e-7, max_iter=500, method=method)
+    assert found.converged
     for row, got in zip(seeds.tolist(), found.values.numpy(), strict=True):
         weights = {i: x for i, x in enumerate(row) if x}
         expected = nx.pagerank(_networkx(graph), personalization=weights, tol=1e-12, max_iter=5000)
         np.testing.assert_allclose(got, [expected[i] for i in range(30)], atol=2e-6)
 
 
+@METHODS
+def test_matches_igraph(random_graph, method):
+    igraph = pytest.importorskip("igraph")
+    graph = random_graph(60, 240, hub=True)
+    drawn = igraph.Graph(60, edges=graph.edge_index.T.numpy(), directed=True)
+    reset = torch.zeros(1, 60, dtype=torch.float64)
+    reset[0, [3, 7]] = torch.tensor([1.0, 2.0]).double()
+    expected = drawn.personalized_pagerank(reset=reset[0].tolist(), weights=graph.weight.tolist())
+    found = personalized_pagerank(graph, reset, tol=1e-9, max_iter=500, method=method)
+    # igraph restarts a walk that cannot go on at the seeds as well.
+    np.testing.assert_allclose(found.values[0].numpy(), expected, atol=1e-6)
+
+
 @settings(deadline=None, max_examples=30)
 @given(st.integers(1, 25), st.integers(0, 80), st.integers(0, 10**6))
 def test_it_is_a_distribution_and_solves_its_equation(nodes, edges, seed):
-    generator = torch.Generator().manual_seed(seed)
-    index = torch.randint(0, nodes, (2, edges), generator=generator)
-    graph = Graph.from_edges(index, torch.rand(edges, generator=generator), num_nodes=nodes)
-    seeds = torch.rand(3, nodes, generator=generator, dtype=torch.float64)
-    found = personalized_pagerank(graph, seeds, tol=1e-10, max_iter=500)
-    assert (found.values >= 0).all()
-    walk = np.zeros((nodes, nodes))
-    for j, i, w in zip(
-        graph.source.tolist(), graph.target.tolist(), graph.weight.tolist(), strict=True
-    ):
-        walk[i, j] += w
-    out = walk.sum(0)
-    for start, got in zip(
-        (seeds / seeds.sum(1, keepdim=True)).numpy(), found.values.numpy(), strict=True
-    ):
-        moves = np.where(out > 0, walk / np.where(out > 0, out, 1), start[:, None])
-        expected = np.linalg.solve(np.eye(nodes) - 0.85 * moves, 0.15 * start)
-        np.testing.assert_allclose(got, expected, atol=1e-7)
+    graph, seeds = _drawn(nodes, edges, seed)
+    expected = _exact(graph, seeds)
+    for method in ("power", "push"):
+        found = personalized_pagerank(graph, seeds, tol=1e-10, max_iter=500, method=method)
+        assert found.converged
+        assert (found.values >= 0).all()
+        np.testing.assert_allclose(found.values.numpy(), expected, atol=1e-7)
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.integers(2, 25), st.integers(0, 80), st.integers(0, 10**6), st.integers(1, 12))
+def test_the_residual_bounds_the_error(nodes, edges, seed, rounds):
+    graph, seeds = _drawn(nodes, edges, seed)
+    expected = _exact(graph, seeds)
+    ways = [
+        {"method": "power", "tol": 0.0, "max_iter": rounds},
+        {"method": "push", "epsilon": 0.3**rounds},
+    ]
+    for way in ways:
+        found = personalized_pagerank(graph, seeds, **way)
+        error = np.abs(found.values.numpy() - expected).sum(1)
+        assert (error <= found.residual.numpy() / 0.15 + 1e-12).all()
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.integers(2, 25), st.integers(0, 80), st.integers(0, 10**6), st.integers(1, 20))
+def test_what_is_certified_is_the_true_top(nodes, edges, seed, rounds):
+    graph, seeds = _drawn(nodes, edges, seed)
+    expected = _exact(graph, seeds)
+    k = 1 + seed % min(5, nodes)
+    background = pagerank(graph).values
+    ways = [
+        {"method": "power", "tol": 0.0, "max_iter": rounds},
+        {"method": "push", "epsilon": 0.3**rounds},
+        {"method": "push", "epsilon": 0.3**rounds, "background": background},
+    ]
+    for way in ways:
+        found = personalized_pagerank(graph, seeds, k=k, **way)
+        for row, kept, certain in zip(expected, found.indices, found.certified, strict=True):
+            inside = np.zeros(nodes, dtype=bool)
+            inside[kept[kept >= 0].numpy()] = True
+            if certain and not inside.all():
+                assert row[~inside].max() <= row[inside].min() + 1e-12
+
+
+@METHODS
+def test_rounding_of_long_sums_certifies_nothing(method):
+    """100,000 nodes send a to one hub, half of them 2.002 a to another: that one is larger."""
+    count = 100_000
+    node, half = torch.arange(count), torch.arange(count // 2)
+    hubs = torch.full((count,), count), torch.full((count // 2,), count + 1)
+    edges = torch.stack([torch.cat([node, half, node]), torch.cat([*hubs, node + count + 2])])
+    second = torch.where(node < count // 2, 0.5005, 0.0)
+    weight = torch.cat([torch.full((count,), 0.25), second[half], 0.75 - second])
+    graph = Graph.from_edges(edges, weight, num_nodes=2 * count + 2)
+    seeds = SparseRows.of(node[None], torch.ones(1, count), graph.num_nodes)
+    found = personalized_pagerank(graph, seeds, k=1, tol=1e-8, method=method, epsilon=1e-12)
+    assert found.indices.tolist() == [[count + 1]] or not found.certified.item()
+    if method == "push":
+        assert found.certified.item()
+
+
+@METHODS
+def test_the_largest_are_those_of_all(random_graph, method):
+    graph = random_graph(40, 150)
+    seeds = torch.rand(4, 40, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    whole = personalized_pagerank(graph, seeds, tol=1e-12, max_iter=500)
+    found = personalized_pagerank(
+        graph, seeds, tol=1e-12, max_iter=500, k=7, method=method, epsilon=1e-12
+    )
+    best = whole.values.topk(7)
+    torch.testing.assert_close(found.values, best.values, atol=1e-9, rtol=0)
+    assert found.indices.tolist() == best.indices.tolist()
+    assert found.certified.all()
+
+
+@METHODS
+def test_all_nodes_can_be_asked_for(random_graph, method):
+    graph = random_graph(9, 60)
+    found = personalized_pagerank(graph, torch.ones(2, 9), k=9, method=method, epsilon=1e-6)
+    assert found.indices.sort(1).values.tolist() == [list(range(9))] * 2
+    assert found.certified.all()
+
+
+@METHODS
+def test_fewer_nodes_than_asked_for_end_with_none(method):
+    graph = Graph.from_edges(torch.tensor([[0, 1], [1, 2]]), num_nodes=9)
+    seeds = torch.zeros(1, 9).index_fill_(1, torch.tensor([1]), 1.0)
+    found = personalized_pagerank(graph, seeds, k=4, method=method, epsilon=1e-6)
+    assert found.indices.tolist() == [[1, 2, -1, -1]]
+    assert found.values[0, 2:].tolist() == [0.0, 0.0]
+    assert found.values.sum() == pytest.approx(1.0, abs=1e-4)
+
+
+@METHODS
+def test_sparse_seeds_are_the_same_seeds(random_graph, method):
+    graph = random_graph(30, 90)
+    place = torch.tensor([[3, 9, -1], [-1, -1, -1], [29, 0, 5]])
+    seeds = SparseRows.of(place, torch.rand(3, 3) + 0.1, 30)
+    found = personalized_pagerank(graph, seeds, method=method)
+    same = personalized_pagerank(graph, seeds.to_dense(), method=method)
+    torch.testing.assert_close(found.values, same.values)
+    assert found.values[1].tolist() == [0.0] * 30
+
+
+@METHODS
+def test_seeds_are_left_as_they_are(random_graph, method):
+    seeds = torch.full((1, 30), 2.0)
+    personalized_pagerank(random_graph(30, 90), seeds, method=method)
+    assert (seeds == 2.0).all()
+
+
+@METHODS
+def test_nodes_without_edges_reach_the_tolerance_too(method):
+    """Each holds less than the limit of an edge, all of them together all the mass."""
+    graph = Graph.from_edges(torch.tensor([[0], [1]]), num_nodes=5000)
+    found = personalized_pagerank(graph, torch.ones(1, 5000), tol=1e-3, method=method)
+    assert found.converged
+    assert found.residual.item() <= 1e-3
+    assert found.values.sum() == pytest.approx(1.0, abs=1e-2)
+
+
+@METHODS
+def test_the_size_of_the_seeds_does_not_matter(random_graph, method):
+    graph, seeds = random_graph(9, 30), torch.zeros(1, 9)
+    seeds[0, [2, 5]] = 1.0
+    expected = personalized_pagerank(graph, seeds, method=method)
+    for size in (1e-42, 1e30):
+        found = personalized_pagerank(graph, seeds * size, method=method)
+        torch.testing.assert_close(found.values, expected.values)
+
+
+def test_a_push_allocates_nothing_of_the_size_of_the_graph(random_graph, largest):
+    small = random_graph(200, 900)
+    large = Graph.from_edges(small.edge_index, small.weight, num_nodes=1_000_000)
+    seeds = SparseRows.of(torch.arange(64)[:, None], torch.ones(64, 1), 1_000_000)
+    with largest() as seen:
+        personalized_pagerank(large, seeds, k=30)
+    assert seen.elements < 600_000
+
+
+@METHODS
+def test_no_nodes(random_graph, method):
+    found = personalized_pagerank(random_graph(0, 0), torch.zeros(2, 0), method=method)
+    assert found.values.shape == (2, 0)
+    assert found.converged
+
+
+@pytest.mark.parametrize("weight", [torch.nan, 3e38])
+def test_weights_without_a_finite_sum_are_refused(weight):
+    graph = Graph.from_edges(torch.tensor([[0, 0, 1], [1, 2, 0]]))
+    with pytest.raises(InputError, match="finite sum"):
+        pagerank(graph.with_weight(torch.full((3,), weight)))
+
+
+def test_no_questions(random_graph):
+    graph = random_graph(9, 20)
+    assert personalized_pagerank(graph, torch.zeros(0, 9)).values.shape == (0, 9)
+    found = personalized_pagerank(graph, torch.zeros(0, 9), k=2, method="push")
+    assert (found.indices.shape, found.certified.shape) == ((0, 2), (0,))
+
+
+def test_auto_pushes_where_the_graph_is_large_and_seeds_are_few(random_graph, monkeypatch):
+    monkeypatch.setattr(import_module("graphmem_torch.ops.pagerank"), "_LARGE", 100)
+    graph = random_graph(200, 900)
+    few, many = torch.zeros(1, 200), torch.ones(1, 200)
+    few[0, 5] = 1.0
+    pushed = personalized_pagerank(graph, few, k=3, method="push")
+    torch.testing.assert_close(personalized_pagerank(graph, few, k=3).values, pushed.values)
+    assert pushed.residual.item() > 1e-6
+    for seeds, k in ((few, None), (many, 3)):
+        assert personalized_pagerank(graph, seeds, k=k).residual.item() <= 1e-6
+
+
+def test_a_background_finds_the_hubs():
+    generator = torch.Generator().manual_seed(0)
+    index = torch.randint(0, 3000, (2, 24_000), generator=generator)
+    index[1, ::2] = (torch.rand(12_000, generator=generator) ** 4 * 300).long()
+    graph = Graph.from_edges(index, num_nodes=3000)
+    seeds = SparseRows.of(torch.arange(1000, 1010)[:, None], torch.ones(10, 1), 3000)
+    exact = personalized_pagerank(graph, seeds, k=20, tol=1e-8, method="power")
+    shared = []
+    for background in (None, pagerank(graph).values):
+        found = personalized_pagerank(
+            graph, seeds, k=20, method="push", epsilon=3e-3, background=background
+        )
+        same = (found.indices[:, :, None] == exact.indices[:, None, :]).any(2)
+        shared.append(same.float().mean().item())
+        error = (found.values[:, 0] - exact.values[:, 0]).abs()
+        assert (error <= found.residual / 0.15).all()
+    assert shared[1] > max(0.9, shared[0] + 0.1), shared
 
 
 def test_a_question_without_seeds_gets_zeros(random_graph):
@@ -84,41 +301,77 @@ def test_a_question_without_seeds_gets_zeros(random_graph):
     assert found.values[1].sum() == pytest.approx(1.0, abs=1e-5)
 
 
+@pytest.mark.parametrize("tol", [0.0, 1e-6])
+def test_power_matches_its_reference(random_graph, shape, tol):
+    """Measuring less often may add rounds, but never ends before the tolerance is met."""
+    graph = random_graph(*shape[1:])
+    seeds = torch.rand(shape[:2], generator=torch.Generator().manual_seed(1)).double()
+    args = (graph.indptr, graph.source, graph.weight.double(), seeds, 0.85, tol, 30)
+    values, residual, rounds = power_iteration(*args)
+    expected, remaining, least = power_iteration_reference(*args)
+    assert rounds <= 30
+    assert tol == 0 or rounds >= least
+    torch.testing.assert_close(values, expected, atol=1e-5 if tol else 1e-12, rtol=0)
+    assert (residual <= remaining + 1e-12).all()
+
+
 def test_opcheck(random_graph):
     graph = random_graph(9, 30)
     args = (graph.indptr, graph.source, graph.weight, torch.ones(2, 9), 0.85, 1e-6, 50)
     torch.library.opcheck(torch.ops.graphmem.pagerank.default, args)
 
 
-def test_stopping_early_is_said(random_graph, caplog):
+@METHODS
+def test_stopping_early_is_said(random_graph, caplog, method):
+    seeds = torch.ones(2, 30)
     with caplog.at_level(logging.WARNING):
-        found = pagerank(random_graph(30, 90), tol=1e-12, max_iter=2)
+        found = personalized_pagerank(
+            random_graph(30, 90), seeds, tol=1e-12, max_iter=2, method=method
+        )
     assert (found.converged, found.iterations) == (False, 2)
-    assert found.residual.item() > 1e-12
-    assert "raise max_iter or tol" in caplog.text
+    assert (found.residual > 1e-12).all()
+    assert "raise max_iter or" in caplog.text
 
 
-def test_edges_that_hardly_weigh_anything_lose_no_mass():
+@METHODS
+def test_edges_that_hardly_weigh_anything_lose_no_mass(method):
     # exp(-rho dt) over a year is subnormal in float32; its only edge still takes everything along.
     edges = torch.tensor([[0, 1, 2], [1, 2, 1]])
     graph = Graph.from_edges(edges, torch.tensor([1e-40, 1.0, 1e-45]), num_nodes=4)
-    found = pagerank(graph)
+    found = personalized_pagerank(graph, torch.ones(1, 4), method=method)
     assert found.converged
     drawn = nx.DiGraph(edges.T.tolist())
     drawn.add_node(3)
     equal = nx.pagerank(drawn, tol=1e-10, max_iter=1000)
-    assert found.values.tolist() == pytest.approx([equal[i] for i in range(4)], abs=1e-5)
+    assert found.values[0].tolist() == pytest.approx([equal[i] for i in range(4)], abs=1e-5)
+
+
+@pytest.mark.parametrize("damping", [0.0, 1.0])
+def test_extreme_damping(random_graph, damping):
+    graph = random_graph(9, 60)
+    seeds = torch.rand(2, 9, generator=torch.Generator().manual_seed(0))
+    found = personalized_pagerank(graph, seeds, damping=damping, k=3, max_iter=2000)
+    assert found.values.isfinite().all()
+    assert found.certified.tolist() == [damping == 0.0] * 2
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"damping": 1.5}, "damping must be in"),
+        ({"damping": 1.0, "method": "push"}, "damping must be below 1 for push"),
         ({"tol": -1.0}, "tol must be in"),
         ({"max_iter": 0}, "max_iter must be an integer"),
+        ({"k": 0}, "k must be an integer of at least 1"),
+        ({"k": 10}, "k must be at most 9"),
+        ({"method": "fast"}, "method must be one of"),
+        ({"epsilon": -0.1}, "epsilon must be in"),
+        ({"background": torch.ones(8)}, r"background must be \[9\]"),
         ({"seeds": torch.full((1, 9), -1.0)}, "finite and not negative"),
         ({"seeds": torch.full((1, 9), torch.nan)}, "finite and not negative"),
         ({"seeds": torch.zeros(9)}, r"matrix \[B, N\]"),
+        ({"seeds": SparseRows.of(torch.tensor([[1]]), -torch.ones(1, 1), 9)}, "not negative"),
+        ({"seeds": SparseRows.of(torch.tensor([[1]]), torch.ones(1, 1), 8)}, "9 columns"),
     ],
 )
 def test_bad_input_is_refused_by_name(random_graph, change, message):
@@ -131,3 +384,13 @@ def test_cuda_matches_cpu(random_graph):
     graph = random_graph(3000, 20_000)
     there = pagerank(graph.to("cuda"))
     torch.testing.assert_close(there.values.cpu(), pagerank(graph).values)
+
+
+@pytest.mark.cuda
+def test_push_on_cuda_matches_cpu(random_graph):
+    graph = random_graph(3000, 20_000, hub=True)
+    seeds = torch.zeros(65, 3000)
+    seeds[torch.arange(65), torch.arange(65) * 7] = 1.0
+    here = personalized_pagerank(graph, seeds, k=10, method="push", epsilon=1e-7)
+    there = personalized_pagerank(graph.to("cuda"), seeds.cuda(), k=10, method="push", epsilon=1e-7)
+    torch.testing.assert_close(there.values.cpu(), here.values, atol=1e-5, rtol=0)
