@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from graphmem_torch.ops.inhibit import inhibit
 from graphmem_torch.ops.ivf import IVF
+from graphmem_torch.ops.knapsack import Packing, knapsack
 from graphmem_torch.ops.knn_graph import knn_graph
 from graphmem_torch.ops.maxsim import maxsim
 from graphmem_torch.ops.pagerank import pagerank, personalized_pagerank
@@ -17,9 +18,11 @@ from graphmem_torch.ops.topk_cosine import topk_cosine
 
 __all__ = [
     "IVF",
+    "Packing",
     "Solution",
     "SparseRows",
     "inhibit",
+    "knapsack",
     "knn_graph",
     "maxsim",
     "pagerank",
