@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from graphmem_torch import ops
+    from graphmem_torch import ops, rank, spectral
     from graphmem_torch.atoms import Atom, EdgeType, Link
     from graphmem_torch.config import Config, load_config
     from graphmem_torch.errors import (
@@ -52,7 +52,9 @@ __all__ = [
     "StoreLockedError",
     "load_config",
     "ops",
+    "rank",
     "read_atoms",
+    "spectral",
 ]
 
 _MODULE = {
@@ -77,7 +79,7 @@ _MODULE = {
     "load_config": "config",
     "read_atoms": "text.read",
 }
-"""Where each public name lives; `ops` is a module itself."""
+"""Where each public name lives; `ops`, `rank` and `spectral` are packages themselves."""
 
 
 def __getattr__(name: str) -> Any:

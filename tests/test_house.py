@@ -33,6 +33,7 @@ FLOORS = {
     "ops": 2,
     "context": 3,
     "rank": 3,
+    "spectral": 3,
     "text": 3,
     "ask": 6,
     "assemble": 6,
@@ -194,7 +195,9 @@ def test_no_module_loads_what_it_does_not_need() -> None:
 
 
 def test_every_public_name_resolves() -> None:
-    assert sorted(graphmem_torch.__all__) == sorted({*graphmem_torch._MODULE, "ops"})
+    assert sorted(graphmem_torch.__all__) == sorted(
+        {*graphmem_torch._MODULE, "ops", "rank", "spectral"}
+    )
     for name in graphmem_torch.__all__:
         assert getattr(graphmem_torch, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'Grahp'"):

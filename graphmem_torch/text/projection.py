@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-import torch
 from torch import Tensor
 
-from graphmem_torch.errors import EmbedderError
+from graphmem_torch.errors import EmbedderError, InputError
+from graphmem_torch.spectral import gram_svd
 
 __all__ = ["projection_from", "reference_texts", "shipped_projection"]
 
@@ -57,18 +57,12 @@ def projection_from(vectors: Iterable[Tensor], dim: int) -> Tensor:
     Raises:
         EmbedderError: When there are fewer than `dim` vectors, or they are not finite.
     """
-    gram: Tensor | None = None
-    count = 0
-    for block in vectors:
-        part = (block.T @ block).double()
-        gram = part if gram is None else gram + part
-        count += block.shape[0]
-    if gram is None or count < dim or not bool(torch.isfinite(gram).all()):
+    try:
+        right = gram_svd(vectors, dim).right
+    except InputError as error:
         raise EmbedderError(
-            f"the token projection needs at least {dim} finite token vectors of reference text, "
-            f"got {count}; "
+            f"the token projection needs at least {dim} finite token vectors of reference text; "
             "open the embedder with token_dim=0 to go without token vectors"
-        )
-    basis = torch.linalg.eigh(gram).eigenvectors.flip(1)[:, :dim]
-    largest = basis.gather(0, basis.abs().argmax(dim=0, keepdim=True))
-    return (basis * largest.sign()).float().contiguous()
+        ) from error
+    assert right is not None
+    return right.float().contiguous()

@@ -1,0 +1,165 @@
+"""laplacian: the graph's Laplacian as an operator, signed or not, with its null vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from graphmem_torch.errors import InputError
+from graphmem_torch.graph import Graph
+from graphmem_torch.ops.spmm import spmm
+from graphmem_torch.spectral.components import number, roots_of, switching
+from graphmem_torch.spectral.null_space import NullSpace
+from graphmem_torch.spectral.operator import SymmetricOperator
+from graphmem_torch.spectral.symmetric import compress, undirected
+
+__all__ = ["Laplacian", "check_dtype", "laplacian"]
+
+
+def laplacian(
+    graph: Graph,  # N nodes
+    *,
+    signed: bool = True,
+    normalized: bool = True,
+    dtype: torch.dtype = torch.float32,
+) -> Laplacian:
+    """The Laplacian of the symmetrised graph, never formed (`mathematics.md` 2.1 and 2.2).
+
+    W takes of all edges between two nodes the one of largest |w|; D = diag(sum_j |w_ij|);
+    normalised L = I - D^-1/2 W D^-1/2 with eigenvalues in [0, 2], otherwise L = D - W. Loops do
+    not count. A node without an edge has a row of zeros and with it an eigenvalue 0 of its own,
+    as in `scipy.sparse.csgraph.laplacian`; so 0 occurs once for each balanced component (each
+    component at all when unsigned), and those null vectors are known exactly.
+
+    Args:
+        graph: Weights need no sign or direction in common.
+        signed: Contradictions (negative weights) count; otherwise W is of |w|.
+        normalized: As above.
+        dtype: float32 or float64: of the products.
+
+    Raises:
+        InputError: If the weights require a gradient or dtype is another one.
+    """
+    check_dtype(dtype)
+    low, high, weight = undirected(graph)
+    return Laplacian(
+        low,
+        high,
+        weight if signed else weight.abs(),
+        graph.num_nodes,
+        normalized=normalized,
+        dtype=dtype,
+    )
+
+
+def check_dtype(dtype: torch.dtype) -> None:
+    """Raises `InputError` unless products can be made in it."""
+    if dtype not in (torch.float32, torch.float64):
+        raise InputError(
+            f"dtype must be torch.float32 or torch.float64; got {dtype}. Choose one of them."
+        )
+
+
+class Laplacian(SymmetricOperator):
+    """A graph's Laplacian by its products; made by `laplacian`.
+
+    Attributes:
+        degree: `[N]` float64, sum_j |w_ij|.
+        low, high, weight: `[M]`, the undirected edges, `low < high`.
+        component: `[N]` int64, number of each node's component.
+        num_components: How many components there are, balanced or not.
+        normalized: Which of the two forms it is.
+    """
+
+    def __init__(
+        self,
+        low: Tensor,  # [M] int64
+        high: Tensor,  # [M] int64
+        weight: Tensor,  # [M], not 0
+        nodes: int,
+        *,
+        normalized: bool,
+        dtype: torch.dtype,
+    ) -> None:
+        self.shape, self.dtype, self.device = (nodes, nodes), dtype, low.device
+        self.low, self.high, self.weight = low, high, weight
+        self.normalized = normalized
+        # Sums and square roots in float64: weights may be subnormal, their quotients are not.
+        exact = weight.double()
+        self.degree = torch.zeros(nodes, dtype=torch.float64, device=self.device)
+        self.degree.index_add_(0, low, exact.abs()).index_add_(0, high, exact.abs())
+        self.indptr, self.column, self.edge = compress(low, high, nodes)
+        if normalized:
+            root = self.degree.clamp(min=torch.finfo(torch.float64).tiny).rsqrt()
+            exact = exact * root[low] * root[high]
+            self._diagonal = (self.degree > 0).to(dtype)
+        else:
+            self._diagonal = self.degree.to(dtype)
+        self.entry = exact.to(dtype)[self.edge]
+        self._find_null_space()
+
+    def _find_null_space(self) -> None:
+        negative = self.weight < 0
+        nodes = self.shape[0]
+        if bool(negative.any()):
+            root, sign = switching(self.low, self.high, negative, nodes)
+        else:
+            root = roots_of(self.low, self.high, nodes)
+            sign = torch.ones_like(root)
+        self.component = number(root)
+        self.num_components = int(self.component.max()) + 1 if nodes else 0
+        balanced = sign != 0
+        shape = self.degree.sqrt() if self.normalized else torch.ones_like(self.degree)
+        shape = torch.where(self.degree > 0, shape, 1.0)  # an isolated node is its own null vector
+        norm = torch.zeros(self.num_components, dtype=torch.float64, device=self.device)
+        norm.index_add_(0, self.component, shape * shape)
+        value = torch.where(balanced, sign * shape / norm.sqrt()[self.component], 0.0)
+        own = (root == torch.arange(nodes, device=self.device)) & balanced
+        label = torch.where(balanced, (own.cumsum(0) - 1)[root], -1)
+        self._null = NullSpace(label, value.to(self.dtype), int(own.sum()))
+
+    def double(self) -> Laplacian:
+        """The same in float64."""
+        return Laplacian(
+            self.low,
+            self.high,
+            self.weight,
+            self.shape[0],
+            normalized=self.normalized,
+            dtype=torch.float64,
+        )
+
+    def adjacency(self, x: Tensor) -> Tensor:  # [N, b] -> [N, b]
+        """The product with W, normalised as L is."""
+        self.check_columns(x)
+        return spmm(self.indptr, self.column, self.entry, x.contiguous())
+
+    def matmul(self, x: Tensor) -> Tensor:  # [N, b] -> [N, b]
+        """The product with the columns of `x`."""
+        return torch.addcmul(self.adjacency(x).neg_(), self._diagonal[:, None], x)
+
+    def affine(self, scale: float, shift: float) -> Callable[[Tensor], Tensor]:
+        """The product with `scale * L + shift * I`, the scale in the entries of the matrix."""
+        diagonal = (scale * self._diagonal + shift)[:, None]
+        entry = self.entry * -scale
+
+        def product(x: Tensor) -> Tensor:
+            return spmm(self.indptr, self.column, entry, x).addcmul_(diagonal, x)
+
+        return product
+
+    def diagonal(self) -> Tensor:  # [N]
+        """The diagonal entries."""
+        return self._diagonal
+
+    def bounds(self) -> tuple[float, float]:
+        """[0, 2], or twice the largest degree (Gershgorin) where it is not normalised."""
+        if self.normalized or self.shape[0] == 0:
+            return 0.0, 2.0
+        return 0.0, 2.0 * float(self.degree.max())
+
+    def null_space(self) -> NullSpace:
+        """One vector for each balanced component, by order of its smallest node."""
+        return self._null
