@@ -21,6 +21,9 @@ from graphmem_torch.text.question import asks_when, named_dates, named_speakers
 __all__ = ["atom_masks", "checked_questions", "forward_arguments", "query_batch", "to_results"]
 
 
+_EDGE_NAMES = {int(kind): kind.name.lower() for kind in EdgeType}
+
+
 def checked_questions(questions: str | Sequence[str]) -> list[str]:
     """One or several questions as a list.
 
@@ -114,21 +117,21 @@ def to_results(
 ) -> list[Result]:
     """What the index found, with the texts of the atoms and the names of edges and signals."""
     names = current.index.signal_names
-    rows, edges = found.rows.cpu(), found.paths.cpu()
-    graph = current.index.graph.to("cpu")
-    travelled = edges[edges >= 0]
-    source, target = graph.source.long(), graph.target.long()
-    nodes = torch.cat([rows[rows >= 0], source[travelled], target[travelled]]).unique()
+    graph = current.index.graph
+    rows, edges = found.rows.cpu(), found.paths
+    travelled = edges[edges >= 0].unique()
+    # Only what was travelled leaves the device, and is turned into Python numbers once.
+    ends = [end[travelled].long().cpu() for end in (graph.source, graph.target)]
+    kinds, weights = graph.type[travelled].tolist(), graph.weight[travelled].tolist()
+    nodes = torch.cat([rows[rows >= 0], *ends]).unique()
     stored = store.atoms(current.node[nodes].tolist())
     atoms = dict(zip(nodes.tolist(), stored, strict=True))
-
-    def step(edge: int) -> PathStep:
-        return PathStep(
-            atoms[int(source[edge])].id,
-            atoms[int(target[edge])].id,
-            EdgeType(int(graph.type[edge])).name.lower(),
-            round(float(graph.weight[edge]), 4),
+    steps = {
+        edge: PathStep(atoms[source].id, atoms[target].id, _EDGE_NAMES[kind], round(weight, 4))
+        for edge, source, target, kind, weight in zip(
+            travelled.tolist(), *(end.tolist() for end in ends), kinds, weights, strict=True
         )
+    }
 
     def hit(row: int, score: float, shares: list[float], path: list[int]) -> Hit:
         atom = atoms[row]
@@ -137,7 +140,7 @@ def to_results(
             text=atom.rendered,
             score=score,
             signals=dict(zip(names, shares, strict=True)),
-            path=tuple(step(edge) for edge in path if edge >= 0),
+            path=tuple(steps[edge] for edge in path if edge >= 0),
             kind=atom.kind,
             speaker=atom.speaker,
             session=atom.session,
