@@ -8,6 +8,7 @@ TORCH ?= torch==2.13.0
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+PEERS := $(VENV)/.peers
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
 
@@ -36,7 +37,12 @@ demo: $(STAMP)  ## graph memory beside a flat search, on a conversation written 
 test: $(STAMP)  ## the whole test suite
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
-bench: $(STAMP)  ## speed against the best peers; BENCH_ARGS="--json OUT -k NAME"
+$(PEERS): $(STAMP)
+	@echo "installing the peers that the benchmarks compare with (once)"
+	$(BIN)/python -m pip install --quiet --editable ".[bench]"
+	@touch $@
+
+bench: $(PEERS)  ## speed against the best peers; BENCH_ARGS="--json OUT -k NAME"
 	$(BIN)/python -m bench.perf $(BENCH_ARGS)
 
 lint: $(STAMP)  ## ruff and mypy

@@ -1,60 +1,55 @@
-"""Run the speed benchmarks and print our median, the peers' and the ratio to the best peer.
+"""Run the speed benchmarks and print the table of everybody's time and accuracy.
 
-`python -m bench.perf [--json OUT] [pytest arguments]`
+`python -m bench.perf [--json OUT] [--markdown OUT] [--smoke] [--contenders NAMES] [--device cuda]
+[pytest arguments]`
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from bench.perf.table import table
+
+_HERE = Path(__file__).parent
+
 
 def main(arguments: list[str]) -> int:
-    """Run pytest on this folder and print the table of what it measured."""
-    out: Path | None = None
-    if "--json" in arguments:
-        at = arguments.index("--json")
-        if at + 1 == len(arguments):
-            print("bench.perf: --json: expected a path after it, got nothing", file=sys.stderr)
-            return 2
-        out = Path(arguments[at + 1])
-        arguments = arguments[:at] + arguments[at + 2 :]
+    """Runs pytest on this folder, or the files of it that are named, and prints the table."""
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.perf",
+        description="All other arguments go to pytest, e.g. -k propagate, --contenders ours,scipy.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--json", type=Path, help="the report of pytest-benchmark")
+    parser.add_argument("--markdown", type=Path, help="the printed table")
+    chosen, rest = parser.parse_known_args(arguments)
     with tempfile.TemporaryDirectory() as folder:
-        report = out or Path(folder) / "bench.json"
+        report = chosen.json or Path(folder) / "bench.json"
+        report.unlink(missing_ok=True)
+        files = [argument for argument in rest if argument.split("::")[0].endswith(".py")]
         status = pytest.main(
             [
-                str(Path(__file__).parent),
+                *([] if files else [str(_HERE)]),
                 "--benchmark-only",
                 "--benchmark-quiet",
                 "--benchmark-disable-gc",
                 f"--benchmark-json={report}",
                 "-q",
-                *arguments,
+                *rest,
             ]
         )
         if report.is_file() and report.stat().st_size:
-            print(_table(json.loads(report.read_text(encoding="utf-8"))))
+            text = table(json.loads(report.read_text(encoding="utf-8")))
+            print(text)
+            if chosen.markdown:
+                chosen.markdown.write_text(text + "\n", encoding="utf-8")
     return int(status)
-
-
-def _table(report: dict[str, Any]) -> str:
-    lines = [f"{'operation':<44} {'ours ms':>9}  {'ours/best':>9}  peers ms"]
-    for entry in report["benchmarks"]:
-        ours = 1000 * entry["stats"]["median"]
-        peers = entry["extra_info"].get("peers_ms", {})
-        ratio = f"{ours / min(peers.values()):9.2f}" if peers else f"{'-':>9}"
-        shown = "  ".join(f"{name} {value:.3f}" for name, value in peers.items())
-        lines.append(f"{entry['name'].removeprefix('test_'):<44} {ours:9.3f}  {ratio}  {shown}")
-    machine = report["machine_info"]
-    lines.append(
-        f"{machine['cpu'].get('brand_raw', 'unknown CPU')}, {machine['cpu'].get('count')} CPUs"
-    )
-    return "\n".join(lines)
 
 
 if __name__ == "__main__":

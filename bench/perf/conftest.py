@@ -1,40 +1,91 @@
-"""The race of an operation against its peers."""
+"""Options of the speed benchmarks, the choice of sizes, and the fixture `race`."""
 
 from __future__ import annotations
 
-import statistics
 import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
+import torch
 
-Call = Callable[[], Any]
+from bench.perf.contest import Race, Size
+from bench.perf.machine import describe, limited
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Adds the options of a run."""
+    group = parser.getgroup("speed")
+    group.addoption("--smoke", action="store_true", help="only the tiny size of every benchmark")
+    group.addoption(
+        "--contenders", metavar="NAMES", help="only these beside ours: ours,igraph,scipy"
+    )
+    group.addoption(
+        "--device", choices=["cpu", "cuda"], default="cpu", help="which sizes: `sizes` or `cuda`"
+    )
+    group.addoption(
+        "--cpu-time",
+        action="store_true",
+        help="CPU time of the process, one thread only: for a machine that is busy",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Refuses a device that is not there."""
+    if config.getoption("--device") == "cuda" and not torch.cuda.is_available():
+        raise pytest.UsageError("--device cuda: torch sees no CUDA device; leave it out")
+
+
+def _size(item: Any) -> Size | None:
+    found = item.callspec.params.get("size") if hasattr(item, "callspec") else None
+    return found if isinstance(found, Size) else None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves out the sizes that the run is not about."""
+    smoke, device = config.getoption("--smoke"), config.getoption("--device")
+    cpu_time = config.getoption("--cpu-time")
+
+    def wanted(item: pytest.Item) -> bool:
+        size = _size(item)
+        if size is None:
+            return True
+        threads = item.callspec.params.get("race")  # type: ignore[attr-defined]
+        if threads not in size.threads or (cpu_time and threads > 1):
+            return False
+        return size.smoke if smoke else size.name != "smoke" and size.device == device
+
+    config.hook.pytest_deselected(items=[item for item in items if not wanted(item)])
+    items[:] = [item for item in items if wanted(item)]
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """One run for each number of threads, next to each other, so that inputs can be kept."""
+    if "race" not in metafunc.fixturenames:
+        return
+    found = [
+        value.threads
+        for mark in metafunc.definition.iter_markers("parametrize")
+        for value in mark.args[1]
+        if isinstance(value, Size)
+    ]
+    threads = sorted({count for counts in found for count in counts}) or [1]
+    metafunc.parametrize("race", threads, indirect=True, ids=lambda count: f"{count}t")
 
 
 @pytest.fixture
-def race(benchmark: Any) -> Callable[..., None]:
-    """`race(ours, peer=..., rounds=...)`: times ours and every peer in turn, round by round.
+def race(request: pytest.FixtureRequest, benchmark: Any) -> Any:
+    """The race of this test, at its size and number of threads; see `Race`."""
+    size = _size(request.node)
+    assert size is not None, "parametrize the benchmark with `size` from `sizes(...)`"
+    names = request.config.getoption("--contenders")
+    chosen = frozenset(name.strip() for name in names.split(",")) if names else None
+    title = (request.function.__doc__ or request.function.__name__).strip().splitlines()[0]
+    clock = time.process_time if request.config.getoption("--cpu-time") else time.perf_counter
+    with limited(request.param):
+        yield Race(benchmark, size, request.param, title, chosen, clock)
 
-    Interleaving spreads a slow moment of the machine over everybody. The medians of the peers go
-    into the report beside ours. Everybody is called once before, so that no one pays for first-time
-    work.
-    """
 
-    def run(ours: Call, *, rounds: int = 15, **peers: Call) -> None:
-        for call in (ours, *peers.values()):
-            call()
-        seconds: dict[str, list[float]] = {name: [] for name in peers}
-
-        def others() -> None:
-            for name, call in peers.items():
-                start = time.perf_counter()
-                call()
-                seconds[name].append(time.perf_counter() - start)
-
-        benchmark.pedantic(ours, setup=others, rounds=rounds, iterations=1)
-        benchmark.extra_info["peers_ms"] = {
-            name: 1000 * statistics.median(values) for name, values in seconds.items()
-        }
-
-    return run
+def pytest_benchmark_update_machine_info(machine_info: dict[str, Any]) -> None:
+    """Tells the report what it was measured on."""
+    machine_info["described"] = describe()

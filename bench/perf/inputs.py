@@ -1,15 +1,20 @@
-"""Random inputs of the shapes of `performance.md`."""
+"""Random inputs of the shapes of `performance.md`; the last ones made are kept, so change none."""
 
 from __future__ import annotations
 
+import functools
+
+import numpy as np
+import scipy.sparse as sp
 import torch
 from torch import Tensor
 
 from graphmem_torch.graph import Graph
 
-__all__ = ["memory_graph", "unit_rows"]
+__all__ = ["memory_graph", "spread_matrix", "torch_csr", "unit_rows"]
 
 
+@functools.lru_cache(maxsize=1)
 def memory_graph(nodes: int, *, degree: int = 12, seed: int = 0) -> Graph:
     """Time chain, local links and Zipf hubs: about `degree` edges a node, weights in (0, 1)."""
     generator = torch.Generator().manual_seed(seed)
@@ -24,6 +29,24 @@ def memory_graph(nodes: int, *, degree: int = 12, seed: int = 0) -> Graph:
     return Graph.from_edges(torch.stack([source, target]), weight, num_nodes=nodes)
 
 
+def spread_matrix(graph: Graph, spread: float = 0.8) -> sp.csr_matrix:  # [N, N] float32
+    """The matrix spread * W: rows are targets, weights divided by the fan of the source."""
+    source = graph.source.numpy()
+    fan = np.maximum(np.bincount(source, minlength=graph.num_nodes), 1)
+    weight = (spread * graph.weight.numpy() / fan[source]).astype(np.float32)
+    shape = (graph.num_nodes, graph.num_nodes)
+    return sp.csr_matrix((weight, source, graph.indptr.numpy()), shape=shape)
+
+
+def torch_csr(matrix: sp.csr_matrix, device: str = "cpu") -> Tensor:  # sparse [N, N]
+    """The same matrix as torch holds it."""
+    indptr, indices, data = (
+        torch.from_numpy(part).to(device) for part in (matrix.indptr, matrix.indices, matrix.data)
+    )
+    return torch.sparse_csr_tensor(indptr, indices, data, matrix.shape, check_invariants=True)
+
+
+@functools.lru_cache(maxsize=2)
 def unit_rows(count: int, width: int, *, seed: int = 0) -> Tensor:  # [count, width] float32
     """Random unit vectors."""
     generator = torch.Generator().manual_seed(seed)

@@ -1,83 +1,83 @@
-"""One step of propagation, and personalised PageRank, against scipy and torch sparse products."""
+"""One step of propagation beside the sparse products of scipy, torch and cuSPARSE."""
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
+from torch import Tensor
+from torch.nn.functional import embedding_bag
 
-from bench.perf.inputs import memory_graph
-from graphmem_torch.graph import Graph
-from graphmem_torch.ops import personalized_pagerank, propagate
-
-_NODES = 100_000
-_ROUNDS = 20
-
-
-@pytest.fixture(scope="module")
-def graph() -> Graph:
-    """100,000 nodes and about 1.2 million edges."""
-    return memory_graph(_NODES)
+from bench.perf.contest import Call, Race, Size, peer, sizes
+from bench.perf.inputs import memory_graph, spread_matrix, torch_csr
+from graphmem_torch.ops import propagate
 
 
-def _matrix(graph: Graph) -> sp.csr_matrix:
-    """Rows are targets, weights divided by the fan of the source."""
-    source = graph.source.numpy()
-    fan = np.maximum(np.bincount(source, minlength=graph.num_nodes), 1)
-    weight = (graph.weight.numpy() / fan[source]).astype(np.float32)
-    shape = (graph.num_nodes, graph.num_nodes)
-    return sp.csr_matrix((weight, source, graph.indptr.numpy()), shape=shape)
+def _by_torch(matrix: sp.csr_matrix, dense: Tensor, size: Size) -> dict[str, Call | str]:
+    """What torch has for it; the state `[N, B]` and the scaled weights are made beforehand."""
+    sparse = torch_csr(matrix, size.device)
+    indptr, source, weight = sparse.crow_indices(), sparse.col_indices(), sparse.values()
+    target = torch.repeat_interleave(indptr.diff())
+
+    def by_bags() -> Tensor:
+        sums = embedding_bag(
+            source,
+            dense,
+            indptr,
+            mode="sum",
+            per_sample_weights=weight,
+            include_last_offset=True,
+        )
+        return sums.add_(dense, alpha=0.5)
+
+    def by_gather() -> Tensor:
+        return (0.5 * dense).index_add_(0, target, dense[source] * weight[:, None])
+
+    return {
+        "torch CSR": lambda: torch.addmm(dense, sparse, dense, beta=0.5),
+        "torch embedding_bag": by_bags,
+        "torch gather + index_add": size.beyond("torch gather + index_add") or by_gather,
+    }
 
 
-@pytest.mark.parametrize("batch", [1, 16, 64])
-def test_propagate(race: Callable[..., None], graph: Graph, batch: int) -> None:
-    """U = 0.5 a + 0.8 W a, dense activation."""
-    activation = torch.rand(batch, _NODES, generator=torch.Generator().manual_seed(1))
-    matrix = _matrix(graph)
+def _by_cupy(matrix: sp.csr_matrix, dense: Tensor) -> Call | str:
+    cupy, sparse = peer("cupy"), peer("cupyx.scipy.sparse")
+    if cupy is None or sparse is None:
+        return "not installed"
+    state, rows = cupy.from_dlpack(dense), sparse.csr_matrix(matrix)
+    return lambda: torch.from_dlpack(0.5 * state + rows @ state)
+
+
+@pytest.mark.parametrize("size", sizes("propagate"), ids=str)
+def test_propagate(race: Race, size: Size) -> None:
+    """One step of propagation, dense activation."""
+    nodes, batch = size["n"], size["batch"]
+    graph = memory_graph(nodes, degree=size["e"] // nodes)
+    matrix = spread_matrix(graph)
+    activation = torch.rand(batch, nodes, generator=torch.Generator().manual_seed(1))
     columns = np.ascontiguousarray(activation.numpy().T)
-    sparse = torch.sparse_csr_tensor(
-        torch.from_numpy(matrix.indptr),
-        torch.from_numpy(matrix.indices),
-        torch.from_numpy(matrix.data),
-        check_invariants=True,
+    # Its product of a matrix and a vector is quicker than that with a matrix of one column.
+    state = columns[:, 0] if batch == 1 else columns
+    truth = 0.5 * columns.astype(np.float64) + matrix.astype(np.float64) @ columns
+    graph, activation = graph.to(size.device), activation.to(size.device)
+    dense = torch.from_numpy(columns).to(size.device)
+
+    def error(result: Tensor | np.ndarray) -> float:
+        values = np.asarray(result.cpu() if isinstance(result, Tensor) else result)
+        values = values if values.shape == truth.shape else values.T.reshape(truth.shape)
+        return float(np.abs(values - truth).max() / truth.max())
+
+    peers: dict[str, Call | str] = {"scipy CSR": lambda: 0.5 * state + matrix @ state}
+    if size.device == "cuda":
+        peers = {"CuPy CSR": _by_cupy(matrix, dense)}
+    race(
+        ours=lambda: propagate(graph, activation),
+        peers=peers | _by_torch(matrix, dense, size),
+        accuracy=error,
+        measure="relative error",
+        at_most=1e-5,
+        target=1.0,
+        # Every edge reads its source's row, an index and a weight; every node is read and written.
+        bytes_moved=graph.num_edges * (4 * batch + 8) + nodes * (8 * batch + 4),
     )
-    dense = torch.from_numpy(columns)
-
-    def ours() -> torch.Tensor:
-        return propagate(graph, activation)
-
-    def by_scipy() -> np.ndarray:
-        return 0.5 * columns + 0.8 * (matrix @ columns)
-
-    def by_torch() -> torch.Tensor:
-        return 0.5 * dense + 0.8 * (sparse @ dense)
-
-    assert np.allclose(ours().numpy().T, by_scipy(), rtol=1e-4, atol=1e-4)
-    race(ours, scipy=by_scipy, torch_csr=by_torch)
-
-
-def test_personalized_pagerank(race: Callable[..., None], graph: Graph) -> None:
-    """Sixteen questions, 20 rounds, damping 0.85."""
-    seeds = torch.zeros(16, _NODES)
-    seeds[torch.arange(16), torch.arange(16) * 5_000] = 1.0
-    source = graph.source.numpy()
-    out = np.bincount(source, weights=graph.weight.numpy(), minlength=_NODES)
-    weight = (graph.weight.numpy() / np.maximum(out, 1e-12)[source]).astype(np.float32)
-    matrix = sp.csr_matrix((weight, source, graph.indptr.numpy()), shape=(_NODES, _NODES))
-    start = np.ascontiguousarray(seeds.numpy().T)
-    dangling = (out == 0)[:, None]
-
-    def ours() -> torch.Tensor:
-        return personalized_pagerank(graph, seeds, tol=0.0, max_iter=_ROUNDS).values
-
-    def by_scipy() -> np.ndarray:
-        rank = start
-        for _ in range(_ROUNDS):
-            lost = (rank * dangling).sum(0, keepdims=True)
-            rank = 0.85 * (matrix @ rank + lost * start) + 0.15 * start
-        return rank
-
-    race(ours, rounds=5, scipy=by_scipy)

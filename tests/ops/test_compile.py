@@ -18,40 +18,67 @@ from graphmem_torch.ops import (
     spread_activation,
     topk_cosine,
 )
+from graphmem_torch.ops.spmm import spmm
 from graphmem_torch.rank.bm25 import BM25
 
 BUILD = """
 import triton
+import triton.language as tl
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
-from graphmem_torch.kernels import inhibit, propagate
+from graphmem_torch.kernels import inhibit, local_push, maxsim, propagate, spmm, topk_cosine
 
 def build(kernel, **kinds):
+    kinds = {k: kinds[k] for k in kernel.arg_names}
     constants = {k: v for k, v in kinds.items() if not isinstance(v, str)}
     signature = {k: "constexpr" if k in constants else v for k, v in kinds.items()}
     places = {(kernel.arg_names.index(k),): v for k, v in constants.items()}
     source = ASTSource(fn=kernel, signature=signature, constexprs=places)
     return "ptx" in triton.compile(source, target=GPUTarget("cuda", 90, 32)).asm
 
-edges = dict(x="*fp32", indptr="*i32", column="*i32", weight="*fp32", scale="*fp32", extra="*i32")
-for maximum in (False, True):
+for state, maximum in (("*fp32", True), ("*bf16", False)):
+    edges = dict(
+        x=state, indptr="*i32", column="*i32", weight="*fp32", extra="*i32", partial="*fp32",
+        num_rows="i32", num_cols="i32", stride="i32", PIECE=128, ROWS=16, LANES=4, COLS=64,
+        MAXIMUM=maximum,
+    )
+    assert build(spmm._spmm_kernel, **edges, out=state, HUBS=True)
     assert build(
-        propagate._propagate_hub_kernel, **edges, owner="*i32", partial="*fp32", num_pieces="i32",
-        num_cols="i32", hub_rows="i32", MAXIMUM=maximum, PIECE=512, BLOCK_P=8, BLOCK_B=64,
+        spmm._hub_kernel, **edges, scale="*fp32", owner="*i32", num_pieces="i32", SCALED=True
     )
     assert build(
-        propagate._propagate_kernel, **edges, partial="*fp32", activation="*fp32", mask="*u8",
-        out="*fp32", retention="fp32", num_rows="i32", num_cols="i32", stride_b="i32",
-        MAXIMUM=maximum, MASKED=True, HUBS=True, PIECE=512, BLOCK_N=16, BLOCK_B=64,
+        propagate._propagate_kernel, **edges, scale="*fp32", mask="*u8", retention="*fp32",
+        out=state, MASKED=True, HUBS=True,
+    )
+    assert build(
+        inhibit._top_values_kernel, u=state, out=state, length="i32", share="i32", stride="i32",
+        TOP=7, PADDED=8, BLOCK=1024, ACC=tl.float32,
+    )
+    assert build(
+        inhibit._inhibit_kernel, u=state, top_values=state, out=state, strength="*fp32",
+        length="i32", TOP=7, BLOCK=1024, ACC=tl.float32,
+    )
+
+for state, widen in (("*fp16", False), ("*bf16", False), ("*fp32", True)):
+    assert build(
+        topk_cosine._topk_cosine_kernel, queries=state, keys=state, out_values="*fp32",
+        out_indices="*i32", num_queries="i32", num_keys="i32", dim="i32", share="i32",
+        query_stride="i32", key_stride="i32", K=30, PADDED=32, WIDEN=widen, BLOCK_Q=64,
+        BLOCK_N=64, BLOCK_D=64,
     )
 assert build(
-    inhibit._top_values_kernel, u="*fp32", out="*fp32", length="i32", share="i32", stride="i32",
-    TOP=7, PADDED=8, BLOCK=1024,
+    local_push._local_push_kernel, out_indptr="*i32", out_edge="*i32", target="*i32",
+    weight="*fp32", nodes="*i64", weights="*fp64", keys="*i32", settled="*fp64", left="*fp64",
+    queue="*i32", tails="*i32", rounds="*i32", status="*i32", damping_at="*fp64", epsilon="fp32",
+    max_iter="i32", num_seeds="i32", num_nodes="i32", BITS=13, NODES=8, EDGES=16, SEEDS=128,
 )
-assert build(
-    inhibit._inhibit_kernel, u="*fp32", top_values="*fp32", out="*fp32", strength="fp32",
-    length="i32", TOP=7, BLOCK=1024,
-)
+for listed, group in ((False, 4), (True, 1)):
+    assert build(
+        maxsim._maxsim_kernel, query="*fp32", share="*fp32", tokens="*i8", offsets="*i64",
+        candidates="*i64", out="*fp32", num_questions="i32", num_words="i32", num_atoms="i32",
+        num_places="i32", width="i32", num_groups="i32", LISTED=listed, SUM=True, HELD=True,
+        UNIT=127.0, GROUP=group, WORDS=16, ATOMS=4, BLOCK_T=32, BLOCK_M=128,
+    )
 """
 
 
@@ -84,7 +111,8 @@ def test_operations_compile_without_a_break(random_graph, dynamic):
             propagate(graph, a, reduce="max", fan="sqrt", mask=a > 0.5),
             inhibit(a),
             spread_activation(graph, a),
-            spread_activation(graph, a, method="frontier", firing="linear"),
+            spread_activation(graph, a, retention=w.mean().detach(), firing="linear"),
+            spmm(graph.indptr, graph.source, graph.weight, a.T),
             maxsim(q, w, tokens, offsets),
             maxsim(q, w, tokens, offsets, candidates=place),
             lexical.score(t),
