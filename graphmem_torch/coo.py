@@ -16,6 +16,7 @@ __all__ = [
     "check_type",
     "column",
     "pointers",
+    "pyg_columns",
     "strongest_of_equal",
 ]
 
@@ -33,7 +34,7 @@ def check_edge_index(edge_index: Tensor) -> None:
             f"edge_index must have shape [2, E]; got {list(edge_index.shape)}. Stack sources over "
             "targets."
         )
-    if edge_index.is_floating_point() or edge_index.dtype in (torch.bool, torch.complex64):
+    if edge_index.is_floating_point() or edge_index.is_complex() or edge_index.dtype == torch.bool:
         raise InputError(
             f"edge_index must hold integers; got {edge_index.dtype}. Convert it with .long()."
         )
@@ -59,9 +60,11 @@ def check_num_nodes(edge_index: Tensor, num_nodes: int | None) -> int:
 
 
 def check_type(kind: Tensor | None) -> None:
-    """Raises `InputError` unless every type fits one byte."""
+    """Raises `InputError` unless every type is an integer that fits one byte."""
     if kind is None or kind.numel() == 0 or kind.dtype == torch.uint8:
         return
+    if kind.is_floating_point():
+        raise InputError(f"type must hold integers; got {kind.dtype}. Convert it with .long().")
     low, high = (int(v) for v in kind.aminmax())
     if low < 0 or high > MAX_TYPE:
         raise InputError(
@@ -96,7 +99,7 @@ def strongest_of_equal(key: Tensor, order: Tensor, weight: Tensor) -> Tensor:
     run = torch.nn.functional.pad((~repeated).to(torch.int64).cumsum(0), (1, 0))
     strength = weight.detach().abs()[order]
     runs = int(run[-1]) + 1
-    best = torch.zeros(runs, device=weight.device).scatter_reduce(0, run, strength, "amax")
+    best = strength.new_zeros(runs).scatter_reduce(0, run, strength, "amax")
     winner = torch.full((runs,), len(order), device=weight.device)
     place = torch.arange(len(order), device=weight.device)
     winner = winner.scatter_reduce(
@@ -109,3 +112,27 @@ def pointers(ids: Tensor, nodes: int) -> Tensor:
     """`[N + 1]` int32: where the run of each id starts once the ids are sorted."""
     counts = torch.bincount(ids, minlength=nodes)
     return torch.nn.functional.pad(counts.cumsum(0), (1, 0)).to(torch.int32)
+
+
+def pyg_columns(stores: list[Any]) -> tuple[Tensor | None, Tensor | None]:
+    """Weights and times of the edge types of a PyG graph; what only some of them have is filled."""
+    weights, times = [], []
+    for store in stores:
+        weight, attributes = store.get("edge_weight"), store.get("edge_attr")
+        if weight is None and attributes is not None and attributes.dim() == 1:
+            weight = attributes
+        weights.append(weight)
+        times.append(store.get("edge_time"))
+    return _joined(weights, stores, 1.0), _joined(times, stores, torch.nan)
+
+
+def _joined(values: list[Tensor | None], stores: list[Any], fill: float) -> Tensor | None:
+    if all(value is None for value in values):
+        return None
+    parts = [
+        torch.full((store.num_edges,), fill, device=store.edge_index.device)
+        if value is None
+        else value
+        for value, store in zip(values, stores, strict=True)
+    ]
+    return torch.cat(parts)

@@ -20,6 +20,7 @@ from graphmem_torch.coo import (
     check_type,
     column,
     pointers,
+    pyg_columns,
     strongest_of_equal,
 )
 from graphmem_torch.errors import InputError
@@ -78,14 +79,14 @@ class Graph:
 
         Args:
             edge_index: `[2, E]`, row 0 the sources, row 1 the targets (the convention of PyG).
-            weight: `[E]`; ones when omitted.
+            weight: `[E]`; ones when omitted. A gradient flows back to it.
             type: `[E]` in 0..255; zeros when omitted.
             time: `[E]`, seconds since the epoch, UTC.
             num_nodes: N; the largest id + 1 when omitted.
 
         Raises:
-            InputError: For a wrong shape or dtype, an id outside 0..N-1, or a weight that is not
-                finite.
+            InputError: For a wrong shape, dtype or device, an id outside 0..N-1, a type outside
+                0..255, or a weight that is not finite.
         """
         check_edge_index(edge_index)
         device, count = edge_index.device, edge_index.shape[1]
@@ -97,8 +98,8 @@ class Graph:
                 f"weight must be finite; got {float(weight[bad])} at edge {bad}. Drop or repair "
                 "that edge."
             )
-        check_type(type)
         kind = column("type", type, count, device, torch.uint8, 0)
+        check_type(type)
         when = None if time is None else column("time", time, count, device, torch.float64, 0.0)
 
         source, target = edge_index.to(torch.int64)
@@ -248,27 +249,24 @@ class Graph:
     def from_pyg(cls, data: Data | HeteroData) -> Graph:
         """From a PyG graph; of a heterogeneous one, edge type i is the i-th of `data.edge_types`.
 
-        Weights are `edge_weight`, else a one-dimensional `edge_attr`, else ones.
+        Weights are `edge_weight`, else a one-dimensional `edge_attr`, else ones; times are
+        `edge_time`, NaN in an edge type that has none.
+
+        Raises:
+            InputError: If there is no `edge_index`, or as for `from_edges`.
         """
-        hetero = hasattr(data, "edge_types")
-        flat = data.to_homogeneous() if hetero else data
-        weight = flat.get("edge_weight")
-        attributes = flat.get("edge_attr")
-        if weight is None and attributes is not None and attributes.dim() == 1:
-            weight = attributes
-        return cls.from_edges(
-            flat.edge_index,
-            weight,
-            type=flat.get("edge_type"),
-            time=flat.get("edge_time"),
-            num_nodes=flat.num_nodes,
-        )
+        flat = data.to_homogeneous() if hasattr(data, "edge_types") else data
+        if flat.edge_index is None:
+            raise InputError("data must have an edge_index; got none. Set it, [2, 0] for no edges.")
+        weight, time = pyg_columns(data.edge_stores)
+        kind, nodes = flat.get("edge_type"), flat.num_nodes
+        return cls.from_edges(flat.edge_index, weight, type=kind, time=time, num_nodes=nodes)
 
     @classmethod
     def from_networkx(cls, graph: DiGraph, *, weight: str = "weight", type: str = "type") -> Graph:
         """From a networkx graph; nodes are numbered in its order, undirected edges go both ways."""
         number = {node: i for i, node in enumerate(graph.nodes)}
-        edges = list(graph.to_directed().edges(data=True))
+        edges = list(graph.to_directed(as_view=True).edges(data=True))
         index = torch.tensor([[number[u] for u, _, _ in edges], [number[v] for _, v, _ in edges]])
         return cls.from_edges(
             index.reshape(2, -1).to(torch.int64),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,14 @@ def root() -> Path:
 def generator() -> torch.Generator:
     """Seeded randomness, new for every test."""
     return torch.Generator().manual_seed(0)
+
+
+@pytest.fixture
+def double_by_default() -> Iterator[None]:
+    """What a program sets for all of torch must not reach into an operation."""
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
 
 
 def _random_columns(atoms: int = 40, concepts: int = 6, *, seed: int = 0, **change: Any) -> Any:

@@ -87,6 +87,31 @@ def test_selecting_is_filtering(edges, random):
     assert chosen.num_nodes == graph.num_nodes
 
 
+def test_any_integers_and_layout_give_the_same_graph():
+    drawn = torch.randint(0, 7, (40, 2), generator=torch.Generator().manual_seed(0))
+    expected = _listed(Graph.from_edges(drawn.T.contiguous()))
+    for dtype in (torch.int64, torch.int32, torch.uint8):
+        assert _listed(Graph.from_edges(drawn.to(dtype).T)) == expected
+
+
+def test_a_gradient_flows_to_the_edge_that_wins():
+    weight = torch.tensor([0.5, -2.0, 1.0], dtype=torch.float64, requires_grad=True)
+    graph = Graph.from_edges(torch.tensor([[0, 0, 1], [1, 1, 0]]), weight)
+    (graph.weight * torch.tensor([3.0, 5.0])).sum().backward()
+    assert weight.grad.tolist() == [0.0, 5.0, 3.0]
+
+
+def test_another_default_dtype_changes_nothing():
+    expected = _listed(_graph([(0, 1, 0, 0.5), (0, 1, 0, 0.7)]))
+    torch.set_default_dtype(torch.float64)
+    try:
+        edges = torch.tensor([[0, 0], [1, 1]])
+        found = Graph.from_edges(edges, torch.tensor([0.5, 0.7], dtype=torch.float32))
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert _listed(found) == expected
+
+
 def test_dtypes_are_as_documented():
     graph = _graph([(0, 1, 2, 0.5)])
     assert (graph.indptr.dtype, graph.source.dtype, graph.target.dtype) == (torch.int32,) * 3
@@ -136,6 +161,21 @@ def test_pyg_and_back():
     assert sorted(_listed(flat)) == [(0, 4, 0, 1.0), (1, 2, 0, 1.0), (4, 0, 1, 1.0)]
 
 
+def test_an_edge_type_of_pyg_without_weights_or_times_gets_ones_and_unknown():
+    data = pytest.importorskip("torch_geometric.data")
+    hetero = data.HeteroData()
+    hetero["a"].num_nodes, hetero["b"].num_nodes = 2, 2
+    hetero["a", "x", "b"].edge_index = torch.tensor([[0], [1]])
+    hetero["a", "y", "b"].edge_index = torch.tensor([[1], [1]])
+    hetero["a", "y", "b"].edge_weight = torch.tensor([3])
+    hetero["a", "y", "b"].edge_time = torch.tensor([7.0], dtype=torch.float64)
+    graph = Graph.from_pyg(hetero)
+    assert _listed(graph) == [(0, 3, 0, 1.0), (1, 3, 1, 3.0)]
+    assert graph.time.isnan().tolist() == [True, False]
+    with pytest.raises(InputError, match="must have an edge_index"):
+        Graph.from_pyg(data.Data(num_nodes=3))
+
+
 def test_from_networkx():
     drawn = nx.DiGraph()
     drawn.add_edge("a", "b", weight=0.5, type=3)
@@ -143,6 +183,12 @@ def test_from_networkx():
     assert _listed(Graph.from_networkx(drawn)) == [(2, 0, 0, 1.0), (0, 1, 3, 0.5)]
     assert Graph.from_networkx(nx.path_graph(3)).num_edges == 4
     assert Graph.from_networkx(nx.DiGraph()).num_nodes == 0
+    parallel = nx.MultiGraph([("a", "b", {"weight": 0.5}), ("a", "b", {"weight": -2.0})])
+    parallel.add_edge("b", "b", weight=3.0)
+    parallel.add_node("alone")
+    found = Graph.from_networkx(parallel)
+    assert _listed(found) == [(1, 0, 0, -2.0), (0, 1, 0, -2.0), (1, 1, 0, 3.0)]
+    assert found.num_nodes == 3
 
 
 @pytest.mark.parametrize(
@@ -150,11 +196,15 @@ def test_from_networkx():
     [
         ({"edge_index": torch.zeros(3, 2, dtype=torch.int64)}, r"shape \[2, E\]; got \[3, 2\]"),
         ({"edge_index": torch.zeros(2, 2)}, "integers; got torch.float32"),
+        ({"edge_index": torch.zeros(2, 2, dtype=torch.complex128)}, "integers; got torch.complex"),
         ({"edge_index": torch.tensor([[0, 9], [1, 1]])}, r"in 0\.\.4; got 9"),
         ({"edge_index": torch.tensor([[0, -1], [1, 1]])}, r"in 0\.\.4; got -1"),
         ({"weight": torch.tensor([1.0, float("nan")])}, "finite; got nan at edge 1"),
         ({"weight": torch.tensor([1.0])}, r"shape \[2\].*got \[1\]"),
+        ({"weight": torch.ones(2, device="meta")}, "weight must be on cpu.*got meta"),
         ({"type": torch.tensor([0, 300])}, r"in 0\.\.255; got 300"),
+        ({"type": torch.tensor([0.0, 0.5])}, "type must hold integers; got torch.float32"),
+        ({"type": torch.zeros(2, dtype=torch.int64, device="meta")}, "type must be on cpu"),
         ({"time": torch.zeros(3)}, r"time must have shape \[2\]"),
         ({"num_nodes": -1}, "num_nodes must be in"),
     ],

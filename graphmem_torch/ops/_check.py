@@ -13,7 +13,14 @@ from torch import Tensor
 from graphmem_torch.errors import InputError
 from graphmem_torch.graph import Graph
 
-__all__ = ["check_choice", "check_count", "check_matrix", "check_node_rows", "check_range"]
+__all__ = [
+    "check_choice",
+    "check_count",
+    "check_mask",
+    "check_matrix",
+    "check_node_rows",
+    "check_range",
+]
 
 _FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
@@ -47,6 +54,16 @@ def check_node_rows(name: str, value: Tensor, graph: Graph, *, boolean: bool = F
         raise InputError(
             f"{name} must be on {graph.source.device} like the graph; got {value.device}. Move one "
             "of them."
+        )
+
+
+def check_mask(mask: Tensor, shape: tuple[int, ...], graph: Graph) -> None:
+    """Raises `InputError` unless `mask` is bool, on the graph's device and of this `[B, N]`."""
+    check_node_rows("mask", mask, graph, boolean=True)
+    if mask.shape != shape:
+        raise InputError(
+            f"mask must have the shape of activation {list(shape)}; got {list(mask.shape)}. Expand "
+            "it."
         )
 
 

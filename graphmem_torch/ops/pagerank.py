@@ -99,16 +99,16 @@ def personalized_pagerank(
     Returns:
         Without `k`, `values` `[B, N]`. With it, `values` `[B, k]` and `indices` `[B, k]`, best
         first, 0 and -1 where fewer nodes have one; `certified` `[B]` is true where the residual
-        proves that no other node belongs there, up to ties within the rounding of sums as long as
-        a node has edges. `push` adds up in float64; `power` in the type of the seeds, where float32
-        certifies little of what is near a hub of 10,000 edges.
+        proves that no other node belongs there; values that rounding cannot tell apart are not.
         The L1 distance of the values to the exact ones is at most `residual` `[B]` / (1 - damping),
-        and the same rounding; without a `background`, `residual` bounds the L1 norm of what is left
-        of the equation x = d P x + (1 - d) s.
+        and the rounding of sums over the edges of a node: `push` makes them in float64, `power` in
+        the type of the seeds, where float32 loses 1e-3 of a hub of 100,000 equal edges. Without a
+        `background`, `residual` bounds the L1 norm of what is left of x = d P x + (1 - d) s.
 
     Raises:
         InputError: For a shape or device that does not fit, seeds that are negative or not finite,
-            a constant out of range, or a `push` with a damping of 1.
+            a constant out of range, a `push` with a damping of 1, or for `power` weights that leave
+            a node without a finite sum.
     """
     if isinstance(seeds, SparseRows):
         check_sparse_rows("seeds", seeds, graph)

@@ -50,8 +50,9 @@ def spread_activation(
 
     Args:
         graph: Edges carry activation from `source` to `target`.
-        activation: The anchors' activation, 0 elsewhere. As `SparseRows` no matrix of B x N is
-            ever formed but where dense rounds are cheaper, and the answer is sparse too.
+        activation: The anchors' activation, 0 elsewhere. As `SparseRows` the answer is sparse too,
+            and no matrix of B x N is formed but where dense rounds are cheaper; inhibition takes B
+            times the active nodes of the question that has most.
         rounds: How often.
         retention: As for `propagate`.
         spread: As for `propagate`.

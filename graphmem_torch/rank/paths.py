@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import torch
 from torch import Tensor
 
 from graphmem_torch.graph import Graph
 from graphmem_torch.ops import SparseRows, spread_activation
+from graphmem_torch.ops.propagate import Fan, fan_scale
 
 __all__ = ["strongest_paths"]
 
@@ -20,7 +19,7 @@ def strongest_paths(
     *,
     rounds: int,
     spread: float = 0.8,
-    fan: Literal["degree", "sqrt", "none"] = "degree",
+    fan: Fan = "degree",
     mask: Tensor | None = None,  # [B, N] bool, the nodes that may be reached
 ) -> Tensor:  # [B, k, rounds] int64 edge positions from the anchor on, -1 = none
     """The chain of at most `rounds` edges of largest product, from an anchor to each row.
@@ -60,7 +59,7 @@ def strongest_paths(
 
 
 def _best_edge(
-    graph: Graph, activation: SparseRows, question: Tensor, node: Tensor, fan: str
+    graph: Graph, activation: SparseRows, question: Tensor, node: Tensor, fan: Fan
 ) -> Tensor:
     """For each (question, node), the incoming edge that brings most."""
     begin = graph.indptr[node].long()
@@ -68,9 +67,8 @@ def _best_edge(
     owner = torch.repeat_interleave(count)
     edge = (begin - count.cumsum(0) + count)[owner] + torch.arange(len(owner), device=node.device)
     sender = graph.source[edge].long()
-    degree = graph.out_degree[sender]
-    divisor = {"degree": degree, "sqrt": degree.sqrt(), "none": torch.ones_like(degree)}[fan]
-    value = activation.lookup(question[owner], sender) * graph.weight[edge] / divisor
+    sent = activation.lookup(question[owner], sender) * fan_scale(graph, 1.0, fan, node=sender)
+    value = sent * graph.weight[edge]
     top = value.new_full((len(node),), -torch.inf).scatter_reduce(0, owner, value, "amax")
     place = torch.where(value >= top[owner], edge, torch.iinfo(torch.int64).max)
     first = torch.full((len(node),), torch.iinfo(torch.int64).max, device=node.device)

@@ -105,11 +105,8 @@ def _below(goal: Tensor) -> Callable[[_Columns], Tensor]:  # [P]
 class Energy:
     """The forms b' A^+ b of the columns b, `value` `[P]`, and what each may be off, relatively.
 
-    Attributes:
-        value: `[P]`.
-        error: `[P]`, what the last 8 iterations added.
-        rounding: `[P]`, the unit of the dtype times |x|² / value: 1 / μ of it for an eigenvector.
-        iterations: The most of any column.
+    `error` `[P]` is what the last 8 iterations added, `rounding` `[P]` the unit of the dtype times
+    |x|² / value, which is 1 / μ for an eigenvector.
     """
 
     value: Tensor
@@ -133,9 +130,9 @@ def energies(
     """
     state = _Columns(operator, rhs, solve=False)
     done = state.run(max_iter, lambda s: s.gained() <= tol * s.sum)
-    tiny = torch.finfo(rhs.dtype).tiny
-    inverse = 1 / state.energy.clamp(min=tiny)
-    rounding = torch.finfo(rhs.dtype).eps * state.length * inverse
+    kind = torch.finfo(rhs.dtype)
+    inverse = 1 / state.energy.clamp(min=kind.tiny)
+    rounding = kind.eps * state.length * inverse
     return Energy(state.energy, state.error * inverse, rounding, done)
 
 
@@ -179,9 +176,8 @@ class _Columns:
         self.floor = self.rz * (_FLOOR * torch.finfo(rhs.dtype).eps) ** 2
         self.x = torch.zeros_like(rhs) if solve else None
         self.sum = rhs.new_zeros(columns)
-        self.last = rhs.new_zeros(columns)
-        # |x|², x'p and |p|² by recurrence, in the norm of the preconditioner: r is orthogonal to
-        # x and to the last p.
+        self.fresh = self.sum  # added since the last look; apart, as the sum is far larger
+        # |x|², x'p and |p|² in the norm of the preconditioner: r is orthogonal to x and the last p.
         self.xx, self.xp, self.pp = rhs.new_zeros(columns), rhs.new_zeros(columns), self.rz.clone()
 
     def precondition(self, r: Tensor) -> Tensor:
@@ -193,12 +189,16 @@ class _Columns:
         self.retire(self.rz <= self.floor)
         while self.place.numel() and done < max_iter:
             count = min(_CHECK, max_iter - done)
+            self.fresh = torch.zeros_like(self.sum)
             for _ in range(count):
                 self.step()
             done += count
             if self.null is not None:
                 self.r, self.p = self.null.project(self.r), self.null.project(self.p)
-            self.retire(reached(self) | (self.rz <= self.floor))
+            self.sum += self.fresh
+            ready, floored = reached(self), self.rz <= self.floor
+            self.error[self.place[floored]] = self.rz[floored]  # what is left, not added
+            self.retire(ready | floored)
         self.retire(torch.ones_like(self.place, dtype=torch.bool))
         return done
 
@@ -211,7 +211,7 @@ class _Columns:
         if self.x is not None:
             self.x.addcmul_(self.p, alpha)
         self.r.sub_(image.mul_(alpha))
-        self.sum += alpha * self.rz
+        self.fresh += alpha * self.rz
         z = self.precondition(self.r)
         now = (self.r * z).sum(0)
         beta = torch.where(live, now / self.rz, 0.0)
@@ -232,9 +232,7 @@ class _Columns:
 
     def gained(self) -> Tensor:
         """What the iterations since the last look added to the energy."""
-        gain = self.sum - self.last
-        self.error[self.place] = gain
-        self.last = self.sum.clone()
+        self.error[self.place] = gain = self.fresh
         return gain
 
     def retire(self, done: Tensor) -> None:
@@ -248,6 +246,6 @@ class _Columns:
             self.solution[:, self.place[out]] = self.x[:, out]
             self.x = self.x[:, kept].contiguous()
         self.r, self.p = self.r[:, kept].contiguous(), self.p[:, kept].contiguous()
-        self.rz, self.sum, self.last = self.rz[kept], self.sum[kept], self.last[kept]
+        self.rz, self.sum = self.rz[kept], self.sum[kept]
         self.xx, self.xp, self.pp = self.xx[kept], self.xp[kept], self.pp[kept]
         self.place, self.floor = self.place[kept], self.floor[kept]

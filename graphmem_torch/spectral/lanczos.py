@@ -56,7 +56,8 @@ def lanczos(
         larger than its residual, so that it cannot be told from 0 in this precision.
 
     Raises:
-        InputError: If k is not in 1..N, or another argument is out of range.
+        InputError: If k is not in 1..N, another argument is out of range, or the eigenvalues may be
+            so large or small that their squares leave the range of the dtype.
     """
     check_choice("which", which, ("smallest", "largest"))
     check_count("k", k)

@@ -31,7 +31,7 @@ def smoke(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], str
         timeout=900,
     )
     report = json.loads(out.read_text()) if out.is_file() and out.stat().st_size else {}
-    return report, done.stdout[-5000:] + done.stderr[-2000:], done.returncode
+    return report, done.stdout + done.stderr[-2000:], done.returncode
 
 
 @pytest.mark.parametrize("name", FILES)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from graphmem_torch.graph import Graph
 
@@ -29,6 +32,30 @@ def _random_graph(
 def random_graph() -> Callable[..., Graph]:
     """`random_graph(nodes, edges, seed=, signed=, hub=)`: parallel edges, loops and empty rows."""
     return _random_graph
+
+
+class _Largest(TorchDispatchMode):
+    """The most elements that any tensor made inside of it has."""
+
+    elements = 0
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        result = func(*args, **(kwargs or {}))
+        made = (x.numel() for x in tree_leaves(result) if isinstance(x, torch.Tensor))
+        self.elements = max(self.elements, *made, 0)
+        return result
+
+
+@pytest.fixture
+def largest() -> Callable[[], TorchDispatchMode]:
+    """`with largest() as seen: ...`, then `seen.elements`: no tensor made was larger."""
+    return _Largest
 
 
 SHAPES = [

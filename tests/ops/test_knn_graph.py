@@ -21,7 +21,7 @@ def _rows(count: int, seed: int, width: int = 5) -> torch.Tensor:
     return torch.nn.functional.normalize(torch.randn(count, width, generator=generator), dim=1)
 
 
-@pytest.fixture(params=[7, 2048])
+@pytest.fixture(params=[7, 1024])
 def tile(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tiles of a few rows, and the real ones."""
     monkeypatch.setattr(EXACT, "_TILE", request.param)

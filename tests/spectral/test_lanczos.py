@@ -220,6 +220,14 @@ def test_bad_input_is_refused_by_name(random_graph, change, message):
         lanczos(laplacian(random_graph(9, 20)), **{"k": 2, **change})
 
 
+def test_what_would_overflow_is_refused(random_graph):
+    graph = random_graph(NODES, 2000)
+    huge = graph.with_weight(graph.weight * 1e30)
+    with pytest.raises(InputError, match="Scale it, or take float64"):
+        lanczos(laplacian(huge, normalized=False), 3)
+    assert lanczos(laplacian(huge), 3).converged
+
+
 def test_an_empty_graph_has_no_eigenvalue():
     operator = laplacian(Graph.from_edges(torch.zeros(2, 0, dtype=torch.int64)))
     with pytest.raises(InputError, match="k must be at most 0"):
