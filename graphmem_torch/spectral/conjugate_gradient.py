@@ -159,8 +159,7 @@ class _Columns:
     def __init__(self, operator: SymmetricOperator, rhs: Tensor, *, solve: bool) -> None:
         self.operator, self.null = operator, operator.null_space()
         diagonal = operator.diagonal()
-        # A diagonal of ones and zeros preconditions nothing.
-        flat = bool(((diagonal == 1) | (diagonal == 0)).all())
+        flat = bool(((diagonal == 1) | (diagonal == 0)).all())  # it would precondition nothing
         inverse = torch.where(diagonal > 0, 1 / diagonal, 1.0)[:, None]
         self.inverse = None if flat else inverse
         columns = rhs.shape[1]

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from graphmem_torch.errors import InputError
-from graphmem_torch.ops import topk_cosine
+from graphmem_torch.ops import knn_graph, topk_cosine
 
 
 def _unit(rows: int) -> torch.Tensor:
@@ -15,12 +15,13 @@ def _unit(rows: int) -> torch.Tensor:
 
 
 def test_an_operation_without_a_gradient_refuses_inputs_that_need_one():
-    keys = _unit(20).requires_grad_()
-    with pytest.raises(InputError, match="topk_cosine has no gradient"):
-        topk_cosine(keys[:2], keys, 3)
+    rows = _unit(20).requires_grad_()
+    with pytest.raises(InputError, match="knn_graph has no gradient"):
+        knn_graph(rows, 3)
     with torch.no_grad():
-        values, rows = topk_cosine(keys[:2], keys, 3)
-    assert rows[:, 0].tolist() == [0, 1]
+        near, values = knn_graph(rows, 3)
+    nearest = (rows @ rows.T).fill_diagonal_(-2).argmax(1)
+    assert torch.equal(near[:, 0], nearest)
     assert not values.requires_grad
 
 
