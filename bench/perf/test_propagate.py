@@ -76,7 +76,7 @@ def test_propagate(race: Race, size: Size) -> None:
         peers=peers | _by_torch(matrix, dense, size),
         accuracy=error,
         measure="relative error",
-        at_most=1e-5,
+        at_most=1e-4,  # a hub of 100,000 edges adds up in float32
         target=1.0,
         # Every edge reads its source's row, an index and a weight; every node is read and written.
         bytes_moved=graph.num_edges * (4 * batch + 8) + nodes * (8 * batch + 4),

@@ -52,7 +52,7 @@ def test_spmm(race: Race, size: Size) -> None:
         peers=peers,
         accuracy=error,
         measure="relative error",
-        at_most=1e-5,
+        at_most=1e-4,  # a hub of 100,000 edges adds up in float32
         target=1.0,
         # Every edge reads a row, an index and a weight; every row is written.
         bytes_moved=len(matrix.data) * (4 * batch + 8) + nodes * (4 * batch + 4),

@@ -18,8 +18,10 @@ __all__ = [
     "check_count",
     "check_mask",
     "check_matrix",
+    "check_no_gradient",
     "check_node_rows",
     "check_range",
+    "needs_gradient",
 ]
 
 _FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
@@ -86,3 +88,19 @@ def check_range(name: str, value: float, low: float, high: float = float("inf"))
     """Raises `InputError` unless `low <= value <= high` (so NaN is refused)."""
     if not low <= value <= high:
         raise InputError(f"{name} must be in [{low}, {high}]; got {value}. Give one in that range.")
+
+
+def check_no_gradient(name: str, *values: object) -> None:
+    """Raises `InputError` if a gradient is asked for in any of the values that are tensors."""
+    if needs_gradient(*values):
+        raise InputError(
+            f"{name} has no gradient; got an input that requires one. Detach it, or call under "
+            "torch.no_grad()."
+        )
+
+
+def needs_gradient(*values: object) -> bool:
+    """Whether a gradient is asked for in any of the values that are tensors."""
+    return torch.is_grad_enabled() and any(
+        isinstance(value, Tensor) and value.requires_grad for value in values
+    )

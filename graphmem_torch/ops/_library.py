@@ -12,10 +12,9 @@ from importlib import import_module
 from typing import Any
 
 import torch
-from torch import Tensor
 from torch.library import Library
 
-from graphmem_torch.errors import InputError
+from graphmem_torch.ops._check import check_no_gradient
 
 __all__ = ["NAMESPACE", "register"]
 
@@ -70,11 +69,7 @@ def _lazy(launcher: str) -> Callable[..., Any]:
 
 def _without_gradient(name: str, operation: Any) -> Callable[..., Any]:
     def refuse_or_run(*args: Any) -> Any:
-        if torch.is_grad_enabled() and any(isinstance(a, Tensor) and a.requires_grad for a in args):
-            raise InputError(
-                f"{name} has no gradient; got an input that requires one. Detach it, or call under "
-                "torch.no_grad()."
-            )
+        check_no_gradient(name, *args)
         with torch._C._AutoDispatchBelowAutograd():
             return operation(*args)
 

@@ -8,7 +8,7 @@ from torch import Tensor
 from graphmem_torch.errors import InputError
 from graphmem_torch.ops._check import check_range
 
-__all__ = ["as_scalar", "check_scalar", "needs_gradient"]
+__all__ = ["as_scalar", "check_scalar"]
 
 
 def check_scalar(name: str, value: float | Tensor, like: Tensor, low: float = 0.0) -> None:
@@ -31,10 +31,3 @@ def as_scalar(value: float | Tensor, like: Tensor) -> Tensor:  # []
     if isinstance(value, Tensor):
         return value.to(kind)
     return torch.full((), value, dtype=kind, device=like.device)
-
-
-def needs_gradient(*values: object) -> bool:
-    """Whether a gradient is asked for in any of the values that are tensors."""
-    return torch.is_grad_enabled() and any(
-        isinstance(value, Tensor) and value.requires_grad for value in values
-    )

@@ -57,8 +57,3 @@ def check_token_inputs(
             raise InputError(
                 f"{label} must be on {tokens.device} like the tokens; got {value.device}. Move it."
             )
-        if value.requires_grad and torch.is_grad_enabled():
-            raise InputError(
-                f"{label} must not require a gradient, since there is none; got "
-                f"requires_grad=True. Call {label}.detach()."
-            )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from graphmem_torch.ops._scalar import needs_gradient
+from graphmem_torch.ops._check import needs_gradient
 from graphmem_torch.ops.inhibit import inhibit
 
 __all__ = ["Rule", "dense_rounds"]

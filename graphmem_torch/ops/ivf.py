@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from graphmem_torch.errors import InputError
-from graphmem_torch.ops._check import check_count
+from graphmem_torch.ops._check import check_count, check_no_gradient
 from graphmem_torch.ops._kmeans import nearest_centroid, spherical_kmeans
 from graphmem_torch.ops._list_scan import scan_lists
 from graphmem_torch.ops.topk_cosine import best_keys, check_pair
@@ -64,6 +64,7 @@ class IVF:
             InputError: For no rows, rows that require a gradient, or `lists` outside 1..N.
         """
         check_pair(x, x, "x")
+        check_no_gradient("IVF", x)
         count = x.shape[0]
         if count == 0:
             raise InputError("x must have at least one row; got none. Search exactly until then.")
@@ -97,6 +98,7 @@ class IVF:
             InputError: For shapes or devices that do not fit, k or probes below 1.
         """
         check_pair(queries, self.rows)
+        check_no_gradient("IVF", queries)
         check_count("k", k)
         check_count("probes", probes)
         probes = min(probes, len(self.centroids))
@@ -118,6 +120,7 @@ class IVF:
             InputError: If they do not fit the index.
         """
         check_pair(rows, self.rows, "rows")
+        check_no_gradient("IVF", rows)
         count, lists = rows.shape[0], len(self.centroids)
         label = nearest_centroid(rows, self.centroids)
         order = label.argsort(stable=True)

@@ -150,11 +150,6 @@ def _check(values: Tensor, costs: Tensor, budget: Tensor, required: Tensor | Non
             f"costs, budget and required must be on {values.device} like the values; got "
             f"{[str(tensor.device) for tensor in given]}. Move them."
         )
-    if values.requires_grad and torch.is_grad_enabled():
-        raise InputError(
-            "values must not require a gradient, a choice has none; got one that does. Call "
-            "values.detach()."
-        )
 
 
 def _run(

@@ -9,8 +9,14 @@ from torch import Tensor
 
 from graphmem_torch.errors import InputError
 from graphmem_torch.graph import Graph
-from graphmem_torch.ops._check import check_choice, check_count, check_mask, check_node_rows
-from graphmem_torch.ops._scalar import check_scalar, needs_gradient
+from graphmem_torch.ops._check import (
+    check_choice,
+    check_count,
+    check_mask,
+    check_node_rows,
+    needs_gradient,
+)
+from graphmem_torch.ops._scalar import check_scalar
 from graphmem_torch.ops.firing import Rule, dense_rounds
 from graphmem_torch.ops.frontier import spread_frontier
 from graphmem_torch.ops.propagate import REDUCE, Fan, Reduce, fan_scale, propagate

@@ -36,18 +36,13 @@ def topk_cosine(
 
 
 def check_pair(queries: Tensor, keys: Tensor, name: str = "queries") -> None:
-    """Raises `InputError` unless both are matrices of one width on one device, without gradient."""
+    """Raises `InputError` unless both are matrices of one width on one device."""
     check_matrix(name, queries, "[B, d]")
     check_matrix("keys", keys, "[N, d]")
     if queries.shape[1] != keys.shape[1] or queries.device != keys.device:
         raise InputError(
             f"{name} must have {keys.shape[1]} columns on {keys.device} like the keys; got "
             f"{list(queries.shape)} on {queries.device}. Encode both with the same embedder."
-        )
-    if torch.is_grad_enabled() and (queries.requires_grad or keys.requires_grad):
-        raise InputError(
-            f"{name} and keys must not require a gradient, a choice has none; got one that does. "
-            "Detach it, or call under torch.no_grad()."
         )
 
 

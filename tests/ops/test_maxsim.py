@@ -207,7 +207,7 @@ def test_opcheck(candidates):
         ),
         ({"candidates": torch.full((2, 1), 2)}, r"candidates must be in 0\.\.1"),
         ({"candidates": torch.full((2, 1), -2)}, r"candidates must be in 0\.\.1"),
-        ({"query_tokens": torch.zeros(2, 3, 8, requires_grad=True)}, "require a gradient"),
+        ({"query_tokens": torch.zeros(2, 3, 8, requires_grad=True)}, "has no gradient"),
         ({"offsets": torch.zeros(3, dtype=torch.int64, device="meta")}, "offsets must be on cpu"),
     ],
 )

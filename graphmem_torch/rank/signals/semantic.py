@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from graphmem_torch.ops._tile_scores import FEW, tile_scores
 from graphmem_torch.rank.scope import Scope
 from graphmem_torch.rank.signals.registry import signal
 
@@ -16,8 +17,8 @@ def _semantic(scope: Scope) -> Tensor:
     """Cosine of question and atom."""
     embeddings, query = scope.index.embeddings, scope.query.embedding
     if scope.rows is None:
-        if len(query) == 1:  # a matrix-vector product reads at the bandwidth of the memory
-            return torch.mv(embeddings.float(), query[0])[None]
+        if len(query) <= FEW and not query.is_cuda:
+            return tile_scores(query, embeddings, query.new_empty(len(query) * len(embeddings)))
         return query @ embeddings.float().T
     rows = embeddings[scope.rows.clamp(min=0)].float()
     return torch.bmm(rows, query[:, :, None]).squeeze(2)
