@@ -44,17 +44,19 @@ def spread_frontier(
     state = SparseRows(activation.key, activation.value.to(work), activation.shape)
     for done in range(rounds):
         node = state.column
-        fan = graph.out_indptr[node + 1] - graph.out_indptr[node]
+        first = graph.out_indptr.index_select(0, node)
+        fan = graph.out_indptr.index_select(0, node + 1) - first
         followed = int(fan.sum())
         if step is not None and followed * _FOLLOWED > dense_cost:
             state = _dense(state, step, rounds - done, rule, mask)
             break
         sender = torch.repeat_interleave(fan, output_size=followed)
-        first = graph.out_indptr[node] - fan.cumsum(0) + fan
-        place = first[sender] + torch.arange(followed, device=graph.device)
+        place = torch.arange(followed, device=graph.device)
+        place += (first - fan.cumsum(0) + fan).index_select(0, sender)
         edge = graph.out_edge.index_select(0, place)
-        goal = (state.key - node)[sender] + graph.target.index_select(0, edge)
-        sent = (state.value * scale(node).to(work))[sender].mul_(weight.index_select(0, edge))
+        goal = (state.key - node).index_select(0, sender).add_(graph.target.index_select(0, edge))
+        sent = (state.value * scale(node).to(work)).index_select(0, sender)
+        sent *= weight.index_select(0, edge)
         if mask is not None:
             allowed = mask[state.row[sender], goal % nodes]
             goal, sent = goal[allowed], sent[allowed]
@@ -71,11 +73,14 @@ def _received(
 ) -> SparseRows:
     """What the active nodes keep, and what arrives, by the node where it arrives."""
     kept = len(state.key)
-    ordered, order = torch.cat([state.key, goal]).sort()
+    goal = torch.cat([state.key, goal])
+    if state.shape[0] * state.shape[1] <= torch.iinfo(torch.int32).max:
+        goal = goal.to(torch.int32)  # sorted in half the time
+    ordered, order = goal.sort()
     fresh = torch.ones_like(ordered, dtype=torch.bool)
     torch.ne(ordered[1:], ordered[:-1], out=fresh[1:])
     slot = torch.empty_like(order).index_copy_(0, order, fresh.cumsum(0) - 1)
-    key = ordered[fresh]
+    key = ordered.index_select(0, fresh.nonzero().squeeze(1)).to(torch.int64)
     u = sent.new_zeros(key.shape).index_copy_(0, slot[:kept], retention * state.value)
     if maximum:
         u.scatter_reduce_(0, slot[kept:], sent, "amax")

@@ -90,7 +90,12 @@ class SparseRows:
 
     def select(self, mask: Tensor) -> SparseRows:  # [n] bool
         """The entries where `mask` is true."""
-        return SparseRows(self.key[mask], self.value[mask], self.shape)
+        kept = mask.nonzero().squeeze(1)
+        if len(kept) == len(mask):
+            return self
+        return SparseRows(
+            self.key.index_select(0, kept), self.value.index_select(0, kept), self.shape
+        )
 
     def narrowed(self, num_columns: int) -> SparseRows:
         """The first columns only."""
