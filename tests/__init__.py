@@ -1,0 +1,1 @@
+"""Tests mirror the package; `memories` is what those of `Memory` share."""

@@ -1,0 +1,207 @@
+"""A memory on disk: opened again, shared, and after mishaps."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from graphmem_torch.assemble import assemble
+from graphmem_torch.atoms import Atom
+from graphmem_torch.config import load_config
+from graphmem_torch.errors import EmbedderError, StoreError
+from graphmem_torch.memory import Added, Memory
+from graphmem_torch.results import Result
+from graphmem_torch.store import MemoryStore
+from graphmem_torch.text.hashing import HashingEmbedder
+from tests.memories import QUESTIONS, Counting, config_of, ids, opened, plain, turns
+
+
+def test_empty_store(tmp_path: Path) -> None:
+    with opened(tmp_path / "m") as memory:
+        assert memory.retrieve(["a", "b"]) == [Result(q, (), 0.0, False) for q in ("a", "b")]
+        context = memory.compile("a", budget=100)
+        assert (context.text, context.tokens, context.sources) == ("", 0, ())
+        assert memory.index.num_atoms == 0
+        assert memory.add([]) == Added(0, 0)
+    with opened(tmp_path / "m") as memory:
+        assert memory.retrieve("a")[0].known is False
+
+
+@pytest.mark.parametrize("spoil", ["keep", "delete", "damage", "stale"])
+def test_reopening(tmp_path: Path, spoil: str) -> None:
+    path = tmp_path / "m"
+    with opened(path) as memory:
+        memory.add(turns(20))
+        if spoil != "stale":
+            memory.add(turns()[20:])
+    file = path / "snapshot.safetensors"
+    assert file.exists()
+    if spoil == "delete":
+        file.unlink()
+    elif spoil == "damage":
+        file.write_bytes(file.read_bytes()[:1000])
+    elif spoil == "stale":
+        late = opened(path)
+        late.add(turns()[20:])
+        late.store.close()  # without a new snapshot
+    with opened() as whole:
+        whole.add(turns())
+        expected = plain(whole.retrieve(QUESTIONS))
+    with opened(path, mode="r") as reader:
+        assert plain(reader.retrieve(QUESTIONS)) == expected
+    with opened(path) as memory:
+        assert plain(memory.retrieve(QUESTIONS)) == expected
+        assert memory.add(turns()) == Added(0, 24)
+        assert memory.check() == [] or spoil == "damage"
+    with opened(path, mode="r") as reader:
+        assert reader.stats()["snapshot"] == "current"
+        assert reader.check() == []
+
+
+def test_another_graph_setting_is_not_read_from_the_snapshot(tmp_path: Path) -> None:
+    with opened(tmp_path / "m") as memory:
+        memory.add(turns())
+    config = config_of(**{"spread.max_edges": 1})
+    with opened(tmp_path / "m", config=config) as memory:
+        fresh = assemble(memory.store, config, memory.embedder.num_pieces).index
+        assert memory.index.graph.num_edges == fresh.graph.num_edges
+        assert int(memory.index.graph.out_degree.max()) == 1
+
+
+def test_a_reader_sees_what_a_writer_adds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "m"
+    with opened(path) as writer:
+        writer.add(turns(4))
+        with opened(path, mode="r") as reader:
+            assert len(reader.retrieve("canoe", k=50)[0].hits) == 4
+            writer.add(Atom("new", "an unheard xylophone concert", speaker="Zoe"))
+            assert ids(reader.retrieve("xylophone", k=1)[0]) == ["new"]
+            # Even between the steps of one retrieval: it goes on with the index it began with.
+            current = reader._current
+            added = iter([Atom("late", "zeppelin flight", speaker="Yan")])
+
+            def meanwhile() -> Any:
+                shown = current()
+                writer.add(list(added))
+                return shown
+
+            monkeypatch.setattr(reader, "_current", meanwhile)
+            assert "late" not in ids(reader.retrieve("Did Yan see a zeppelin?", k=50)[0])
+            assert ids(reader.retrieve("Did Yan see a zeppelin?", k=1)[0]) == ["late"]
+            with pytest.raises(StoreError):
+                reader.add("x")
+
+
+def test_another_embedder_is_refused(tmp_path: Path) -> None:
+    with opened(tmp_path / "m") as memory:
+        memory.add(turns(2))
+    for mode in ("w", "r"):
+        with pytest.raises(EmbedderError, match="embedder that filled this store"):
+            opened(tmp_path / "m", embedder=HashingEmbedder(16), mode=mode)
+    other = config_of(**{"embedder.name": "hashing:16"})
+    with (
+        Memory.open(tmp_path / "m", config=other, mode="r") as reader,
+        pytest.raises(EmbedderError, match="embedder that filled this store"),
+    ):
+        reader.retrieve("canoe")
+    with pytest.raises(StoreError):
+        opened(tmp_path / "none", mode="r")
+
+
+def test_a_text_is_encoded_once() -> None:
+    embedder = Counting()
+    with opened(embedder=embedder, config=config_of(**{"link.concepts": "none"})) as memory:
+        memory.add([Atom("a", "same words"), Atom("b", "same words"), Atom("c", "other words")])
+        memory.add([Atom("d", "other words"), Atom("e", "third words"), Atom("f", "same words")])
+        memory.add(Atom("g", "same words"))
+        assert embedder.seen == ["same words", "other words", "third words"]
+        fresh = HashingEmbedder(32).encode(
+            ["same words", "same words", "other words", "other words", "third words"]
+            + ["same words"] * 2
+        )
+        assert torch.equal(memory.store.embeddings(), fresh.pooled)
+        tokens = memory.store.tokens()
+        assert tokens is not None
+        assert torch.equal(tokens.tokens, fresh.tokens)
+        assert torch.equal(tokens.offsets, fresh.offsets)
+
+
+def test_nan_loses_nothing_that_was_acknowledged() -> None:
+    with opened(embedder=Counting()) as memory:
+        atoms = turns(16)
+        atoms[9] = replace(atoms[9], text="poison")
+        with pytest.raises(EmbedderError, match="poison"):
+            memory.add(atoms)
+        assert set(ids(memory.retrieve("canoe", k=50)[0])) == {f"a{i}" for i in range(7)}
+        assert memory.check() == []
+        atoms[9] = turns()[9]
+        assert memory.add(atoms) == Added(9, 7)
+        with pytest.raises(EmbedderError, match="poison"):
+            memory.retrieve("poison?")
+        with opened() as whole:
+            whole.add(turns(16))
+            assert plain(memory.retrieve(QUESTIONS)) == plain(whole.retrieve(QUESTIONS))
+
+
+def test_a_failed_append_leaves_a_usable_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    with opened() as memory:
+        memory.add(turns(7))
+        append, calls = MemoryStore.append, iter([False, True])
+
+        def failing(self: MemoryStore, batch: Any) -> None:
+            if next(calls, False):
+                raise StoreError("disk full")
+            append(self, batch)
+
+        monkeypatch.setattr(MemoryStore, "append", failing)
+        with pytest.raises(StoreError, match="disk full"):
+            memory.add(turns(21)[7:])
+        monkeypatch.undo()
+        assert set(ids(memory.retrieve("canoe", k=50)[0])) == {f"a{i}" for i in range(14)}
+        assert memory.add(turns()) == Added(10, 14)
+        with opened() as whole:
+            whole.add(turns())
+            assert plain(memory.retrieve(QUESTIONS)) == plain(whole.retrieve(QUESTIONS))
+
+
+def test_accesses_are_logged_by_writers(tmp_path: Path) -> None:
+    with opened(tmp_path / "m") as memory:
+        memory.add(turns(8))
+        hits = ids(memory.retrieve("canoe", k=3)[0])
+        nodes, _ = memory.store.accesses()
+        assert {a.id for a in memory.store.atoms(nodes.tolist())} == set(hits)
+    with opened(tmp_path / "m", mode="r") as reader:
+        reader.retrieve("canoe", k=3)
+        assert len(reader.store.accesses()[0]) == 3
+
+
+@pytest.mark.parametrize("part", ["graph_source", "node", "embeddings", "vocabulary"])
+def test_flipped_bits_in_a_snapshot_change_no_answer(tmp_path: Path, part: str) -> None:
+    with opened(tmp_path / "m") as memory:
+        memory.add([f"the {word} boat number {i}" for i, word in enumerate(["red", "blue"] * 8)])
+    with opened(tmp_path / "m", mode="r") as memory:
+        before = memory.retrieve("which blue boat?")
+    path = tmp_path / "m" / "snapshot.safetensors"
+    data = bytearray(path.read_bytes())
+    size = int.from_bytes(data[:8], "little")
+    start, end = json.loads(data[8 : 8 + size])[part]["data_offsets"]
+    for place in range(8 + size + start, 8 + size + end):
+        data[place] ^= 0x55
+    path.write_bytes(data)
+    with opened(tmp_path / "m", mode="r") as memory:
+        assert memory.retrieve("which blue boat?") == before
+
+
+def test_a_store_remembers_how_its_embedder_was_loaded(tmp_path: Path) -> None:
+    config = load_config(overrides={"embedder.name": "hashing:32", "embedder.token_dim": 8})
+    with Memory.open(tmp_path / "m", config=config) as memory:
+        memory.add("a small boat")
+    with Memory.open(tmp_path / "m", mode="r") as memory:
+        assert memory.retrieve("boat")[0].hits[0].text == "a small boat"
+    with Memory.open(tmp_path / "m") as memory:
+        assert memory.add("another boat").new == 1
