@@ -10,6 +10,8 @@ from typing import Any
 # No test may fetch anything; the models come as packages.
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+# The inputs of tests are small: a second thread would only wait for the first.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest
 import torch
