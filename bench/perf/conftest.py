@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Generator
 from typing import Any
 
 import pytest
@@ -89,3 +90,15 @@ def race(request: pytest.FixtureRequest, benchmark: Any) -> Any:
 def pytest_benchmark_update_machine_info(machine_info: dict[str, Any]) -> None:
     """Tells the report what it was measured on."""
     machine_info["described"] = describe()
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> Generator[None, Any, Any]:
+    """An interrupted run keeps what it has measured.
+
+    Without this the report fails on the benchmark that was being timed, which has no data.
+    """
+    measured = getattr(session.config, "_benchmarksession", None)
+    if measured is not None:
+        measured.benchmarks[:] = [one for one in measured.benchmarks if one.stats.data]
+    return (yield)
