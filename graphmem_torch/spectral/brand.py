@@ -79,4 +79,5 @@ class TruncatedSum:
         kept = kept[values[kept].argsort(descending=True)]
         self.values = values[kept]
         self.basis = torch.cat([self.basis, fresh], 1) @ weights[:, kept]
-        self._rounding += len(small) * UNIT * (self.energy.abs() + rows.square().sum())
+        # Of projection, remainder, small product and its `eigh`: each len(small) u |E|².
+        self._rounding += 4 * len(small) * UNIT * (self.energy.abs() + rows.square().sum())
