@@ -11,6 +11,7 @@ from tyro.conf import Positional, arg
 
 from graphmem_torch.commands.options import Command
 from graphmem_torch.errors import InputError
+from graphmem_torch.evaluation.request import JUDGES, Request, judge
 
 __all__ = ["Evaluate"]
 
@@ -23,17 +24,17 @@ class Evaluate(Command):
         dataset: What to measure on.
         data: The data set's file, or the folder it is in.
         json: File to write the results to.
-        evidence: File with repaired evidence ids, one JSON object a line.
+        evidence: For locomo: file with repaired evidence ids, one JSON object a line.
         preset: Name of a preset, or the path of a YAML file.
-        input: The turns only, or also the facts that ship with the data set.
-        cv: Refit whatever is fitted for each conversation on all the others.
+        input: For locomo: the turns only, or also the facts that ship with the data set.
+        cv: For locomo: refit whatever is fitted for each conversation on all the others.
         embedder: SentenceTransformer name or folder, or `hashing`; the preset's by default.
         device: `auto`, `cpu`, `cuda` or `cuda:N`.
-        seed: Of the bootstrap and of the choice of questions that are timed.
+        seed: Of the bootstrap and of whatever else is drawn.
     """
 
-    dataset: Annotated[Positional[Literal["locomo"]], arg(metavar="locomo")]
-    data: Annotated[Path, arg(metavar="FILE")]
+    dataset: Annotated[Positional[Literal[tuple(JUDGES)]], arg(metavar="|".join(JUDGES))]  # type: ignore[valid-type]
+    data: Annotated[Path, arg(metavar="PATH")]
     json: Annotated[Path, arg(metavar="OUT")]
     evidence: Annotated[Path | None, arg(metavar="FILE")] = None
     preset: Annotated[str, arg(metavar="NAME")] = "default"
@@ -50,23 +51,23 @@ class Evaluate(Command):
             raise InputError(f"expected --json to be a file to write, got the folder {self.json}")
         if not self.json.parent.is_dir():
             raise InputError(f"expected --json in a folder that exists, got {self.json}")
-        from graphmem_torch.evaluation.locomo import evaluate_locomo
-        from graphmem_torch.evaluation.table import format_table
-
-        report = evaluate_locomo(
-            self.data,
-            evidence=self.evidence,
-            preset=self.preset,
-            config=self.config,
-            input=self.input,
-            cv=self.cv,
-            device=self.device,
-            embedder=self.embedder,
-            seed=self.seed,
-            progress=True,
+        found = judge(
+            self.dataset,
+            Request(
+                data=self.data,
+                preset=self.preset,
+                config=self.config,
+                embedder=self.embedder,
+                device=self.device,
+                seed=self.seed,
+                progress=True,
+                evidence=self.evidence,
+                input=self.input,
+                cv=self.cv,
+            ),
         )
         partial = self.json.with_name(self.json.name + ".partial")
-        partial.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+        partial.write_text(json.dumps(found.report, indent=1) + "\n", encoding="utf-8")
         partial.replace(self.json)
-        print(format_table(report))
+        print(found.table)
         return 0

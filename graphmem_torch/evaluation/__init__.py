@@ -1,8 +1,4 @@
-"""Evaluations: a preset and every baseline on a labelled data set, in one run (`bench/quality`)."""
+"""Evaluations: a preset and every baseline on a labelled data set, in one run (`bench/quality`).
 
-from __future__ import annotations
-
-from graphmem_torch.evaluation.locomo import evaluate_locomo
-from graphmem_torch.evaluation.table import format_table
-
-__all__ = ["evaluate_locomo", "format_table"]
+One module a data set, with a function `judge(Request) -> Judged`; `request.JUDGES` lists them.
+"""

@@ -27,13 +27,15 @@ from graphmem_torch.evaluation.measure import code_version, latencies, peak_memo
 from graphmem_torch.evaluation.metrics import group_masks, rank_candidates
 from graphmem_torch.evaluation.questions import Conversation, read_conversations
 from graphmem_torch.evaluation.remember import RememberingEmbedder
+from graphmem_torch.evaluation.request import Judged, Request
 from graphmem_torch.evaluation.systems import BASELINES, Baseline
+from graphmem_torch.evaluation.table import format_table
 from graphmem_torch.evaluation.tally import Tally, summarise
 from graphmem_torch.memory import Memory
 from graphmem_torch.text.embed import load_embedder
 from graphmem_torch.text.encoded import Embedder
 
-__all__ = ["build_arenas", "evaluate_locomo"]
+__all__ = ["build_arenas", "evaluate_locomo", "judge"]
 
 _DEPTH = 150  # hits asked for: enough to fill 2,048 tokens with short turns
 _TIMED = 20  # questions of each conversation whose latency is measured
@@ -49,6 +51,23 @@ class _Answer:
 
 
 _System = Callable[[Sequence[str]], _Answer]
+
+
+def judge(request: Request) -> Judged:
+    """`evaluate_locomo` as `graphmem eval locomo` runs it."""
+    report = evaluate_locomo(
+        request.data,
+        evidence=request.evidence,
+        preset=request.preset,
+        config=request.config,
+        input=request.input,
+        cv=request.cv,
+        device=request.device,
+        embedder=request.embedder,
+        seed=request.seed,
+        progress=request.progress,
+    )
+    return Judged(report, format_table(report))
 
 
 def evaluate_locomo(

@@ -10,8 +10,9 @@ import pytest
 
 from graphmem_torch.config import load_config
 from graphmem_torch.errors import InputError
-from graphmem_torch.evaluation import evaluate_locomo, format_table
+from graphmem_torch.evaluation.locomo import evaluate_locomo
 from graphmem_torch.evaluation.metrics import CUTOFFS, GROUPS
+from graphmem_torch.evaluation.table import format_table
 
 BASELINES = {
     "bm25",
