@@ -7,7 +7,7 @@ import torch
 
 from bench.perf.contest import Call, Race, Size, peer, sizes
 from bench.perf.spectra import Best, decaying_rows, right_vectors
-from graphmem_torch.spectral import decompose
+from graphmem_torch.spectral import gram_svd
 
 
 @pytest.mark.parametrize("size", sizes("gram_svd"), ids=str)
@@ -29,10 +29,10 @@ def test_gram_svd(race: Race, size: Size) -> None:
             else "not installed"
         )
     race(
-        ours=lambda: decompose(x, rank, left=size["left"]),
+        ours=lambda: gram_svd(x, rank, left=size["left"]),
         peers=peers,
         floors={"product alone": lambda: x.T @ x},
         accuracy=lambda found: best.sine(right_vectors(found)),
         measure="sine of the largest angle",
-        at_most=1e-5,
+        at_most=1e-4,
     )
