@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from graphmem_torch.graph import Graph
     from graphmem_torch.index import MemoryIndex
     from graphmem_torch.memory import Memory
-    from graphmem_torch.results import Context, Hit, PathStep, Result
+    from graphmem_torch.oracle import Oracle, Verdict
+    from graphmem_torch.results import Context, Hit, PathStep, RegimeSwitch, Result
     from graphmem_torch.text.read import read_atoms
 
 __version__ = "0.1.0"
@@ -45,11 +46,14 @@ __all__ = [
     "Link",
     "Memory",
     "MemoryIndex",
+    "Oracle",
     "PathStep",
+    "RegimeSwitch",
     "Result",
     "StoreDamagedError",
     "StoreError",
     "StoreLockedError",
+    "Verdict",
     "load_config",
     "ops",
     "rank",
@@ -71,11 +75,14 @@ _MODULE = {
     "Link": "atoms",
     "Memory": "memory",
     "MemoryIndex": "index",
+    "Oracle": "oracle",
     "PathStep": "results",
+    "RegimeSwitch": "results",
     "Result": "results",
     "StoreDamagedError": "errors",
     "StoreError": "errors",
     "StoreLockedError": "errors",
+    "Verdict": "oracle",
     "load_config": "config",
     "read_atoms": "text.read",
 }

@@ -14,9 +14,11 @@ from graphmem_torch.errors import InputError
 from graphmem_torch.index import Retrieval
 from graphmem_torch.rank.query import QueryBatch
 from graphmem_torch.results import Hit, PathStep, Result
+from graphmem_torch.spectral.modes import Modes
 from graphmem_torch.store import MemoryStore
 from graphmem_torch.text.embed import Embedder, Encoded, encode_checked
 from graphmem_torch.text.question import asks_when, named_dates, named_speakers
+from graphmem_torch.text.records import nearest
 
 __all__ = ["atom_masks", "checked_questions", "forward_arguments", "query_batch", "to_results"]
 
@@ -93,8 +95,8 @@ def atom_masks(
         unknown = sorted(set(kinds) - set(current.kinds))
         if unknown:
             raise InputError(
-                f"unknown kind {unknown[0]!r}; the store has "
-                f"{', '.join(sorted(set(current.kinds) - {CONCEPT}))}"
+                f"unknown kind {unknown[0]!r}"
+                f"{nearest(unknown[0], sorted(set(current.kinds) - {CONCEPT}))}"
             )
         codes = torch.tensor([current.kinds.index(kind) for kind in kinds])
         masks["listed"] = torch.isin(index.kind.long(), codes.to(index.kind.device))[None]
@@ -133,6 +135,9 @@ def to_results(
         )
     }
 
+    modes = current.index.modes
+    labels = {} if modes is None else _labels(modes, rows[rows >= 0])
+
     def hit(row: int, score: float, shares: list[float], path: list[int]) -> Hit:
         atom = atoms[row]
         return Hit(
@@ -145,6 +150,7 @@ def to_results(
             speaker=atom.speaker,
             session=atom.session,
             time=atom.time,
+            mode=labels.get(row),
         )
 
     columns = (rows, found.scores, found.shares, edges, found.confidence)
@@ -153,6 +159,13 @@ def to_results(
         hits = tuple(hit(*each) for each in zip(*line, strict=True) if each[0] >= 0)
         results.append(Result(question, hits, sure, bool(hits) and sure >= threshold))
     return results
+
+
+def _labels(modes: Modes, rows: Tensor) -> dict[int, int]:
+    """The mode of each of these atoms."""
+    rows = rows.unique()
+    label = modes.label[rows.to(modes.label.device)]
+    return dict(zip(rows.tolist(), label.tolist(), strict=True))
 
 
 def _padded_tokens(encoded: Encoded) -> tuple[Tensor | None, Tensor | None]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -12,18 +12,21 @@ import torch
 from torch import Tensor
 
 from graphmem_torch.atoms import CONCEPT
-from graphmem_torch.columns import IndexInput
+from graphmem_torch.columns import IndexInput, modes_by
 from graphmem_torch.config import Config, config_to_dict
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.index import MemoryIndex
+from graphmem_torch.rank.routing import ROUTING_PARTS
+from graphmem_torch.spectral.modes import Modes
 from graphmem_torch.store import MemoryStore
 from graphmem_torch.store.rows import pick_tokens
 from graphmem_torch.text.question import WORD, is_question, tells_time
 from graphmem_torch.text.terms import Vocabulary
 
-__all__ = ["Assembled", "assemble", "load_assembled", "save_assembled"]
+__all__ = ["Assembled", "assemble", "load_assembled", "save_assembled", "to_rows"]
 
 _FORMAT = 2  # of what the snapshot holds
+_MODES = ("select", "count", "epsilon", "assign")  # settings by which modes are found
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,6 +57,14 @@ class Assembled:
                 words.setdefault(word, []).append(code)
         return words
 
+    @cached_property
+    def modes(self) -> Modes | None:
+        """The modes of the index, found now where it keeps none; None without atoms."""
+        kept, index = self.index.modes, self.index
+        if kept is not None or index.num_atoms == 0:
+            return kept
+        return modes_by(index.config.modes, index.embeddings, index.time)
+
 
 def assemble(store: MemoryStore, config: Config, num_pieces: int) -> Assembled:
     """Builds the index of everything in the store, at one state of it."""
@@ -73,6 +84,7 @@ def assemble(store: MemoryStore, config: Config, num_pieces: int) -> Assembled:
     vocabulary = Vocabulary()
     terms, offsets = vocabulary.encode(bodies)
     tokens = pieces = token_offsets = None
+    modes = config.modes.build
     if packed is not None:
         tokens, pieces, token_offsets = pick_tokens(packed, atoms)
     data = IndexInput(
@@ -88,12 +100,13 @@ def assemble(store: MemoryStore, config: Config, num_pieces: int) -> Assembled:
         log_words=torch.tensor([math.log1p(len(text.split())) for text in bodies]),
         is_question=_flags(is_question(text) for text in bodies),
         tells_time=_flags(tells_time(text) for text in bodies),
-        edges=_to_rows(edges, columns.node[order]),
+        edges=to_rows(edges, columns.node[order]),
         num_nodes=len(order),
         tokens=tokens,
         pieces=pieces,
         token_offsets=token_offsets,
         num_pieces=num_pieces,
+        duplicate=_first_equal(bodies, columns.speaker.codes[atoms]) if modes else None,
     )
     return Assembled(
         MemoryIndex.build(data, config),
@@ -144,14 +157,27 @@ def load_assembled(store: MemoryStore, config: Config) -> Assembled | None:
 
 def _signature(config: Config) -> str:
     """The settings that are baked into the tensors of an index."""
-    return json.dumps([_FORMAT, config_to_dict(config)["spread"]], sort_keys=True)
+    settings = config_to_dict(config)
+    own = settings["modes"]
+    # Presets without modes share a snapshot; how a question uses modes is not baked in.
+    modes = {name: own[name] for name in _MODES} if own["build"] else None
+    # So that what routing reads is kept beside them and not derived at each opening.
+    routing = sorted(ROUTING_PARTS.keys() & settings["rank"]["weights"].keys())
+    return json.dumps([_FORMAT, settings["spread"], modes, routing], sort_keys=True)
+
+
+def _first_equal(texts: Sequence[str], speaker: Tensor) -> Tensor:  # [A] -> [A] int64
+    """For each atom the first one of the same text and speaker."""
+    first: dict[tuple[str, int], int] = {}
+    keys = zip(texts, speaker.tolist(), strict=True)
+    return torch.tensor([first.setdefault(key, i) for i, key in enumerate(keys)])
 
 
 def _flags(values: Iterable[bool]) -> Tensor:
     return torch.tensor(list(values), dtype=torch.bool)
 
 
-def _to_rows(edges: EdgeBlock, node: Tensor) -> EdgeBlock:  # node [N]: number of every row
+def to_rows(edges: EdgeBlock, node: Tensor) -> EdgeBlock:  # node [N]: number of every row
     """Edges between rows instead of node numbers; edges of deleted nodes are dropped."""
     if not len(edges):
         return edges

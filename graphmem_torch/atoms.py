@@ -13,10 +13,37 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
 
-__all__ = ["CONCEPT", "DEFAULT_EDGE_WEIGHT", "Atom", "EdgeType", "Link", "text_hash"]
+__all__ = [
+    "CONCEPT",
+    "DEFAULT_EDGE_WEIGHT",
+    "KINDS",
+    "MAX_EDGE_WEIGHT",
+    "Atom",
+    "EdgeType",
+    "Link",
+    "text_hash",
+]
 
 CONCEPT = "concept"
 """Kind of the nodes that linking derives from the text; they conduct but are never hits."""
+
+KINDS: Mapping[str, str] = {
+    "turn": "what one person said in a dialogue",
+    "chunk": "a piece of a document",
+    "observation": "a fact extracted from other atoms",
+    "claim": "a statement that may be supported or contradicted",
+    "evidence": "what speaks for or against a claim",
+    "theorem": "a statement with a proof",
+    "definition": "what a word or symbol stands for",
+    "task": "something to be done",
+    "output": "what a task gave",
+    "question": "what is open",
+    CONCEPT: "a name that linking found in the text",
+}
+"""Kinds of nodes that the designs name and what they mean; any other word is a kind as well."""
+
+MAX_EDGE_WEIGHT = 1000.0
+"""Largest size of a stated weight; sums over many edges then stay finite in float32."""
 
 
 class EdgeType(IntEnum):
@@ -67,8 +94,10 @@ class Link:
 
     @property
     def strength(self) -> float:
-        """The stated weight, else the default of the type."""
-        return DEFAULT_EDGE_WEIGHT[self.type] if self.weight is None else self.weight
+        """The stated weight, else the default of the type; a contradiction is never positive."""
+        if self.weight is None:
+            return DEFAULT_EDGE_WEIGHT[self.type]
+        return -abs(self.weight) if self.type == EdgeType.CONTRADICTS else self.weight
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +107,7 @@ class Atom:
     Attributes:
         id: Unique in its store.
         text: The content, verbatim.
-        kind: `turn`, `chunk`, `observation`, `concept`, or any word of the user's.
+        kind: One of `KINDS`, or any other word of the user's.
         speaker: Who said it.
         session: The dialogue session or the document it belongs to; temporal edges stay inside it.
         time: When it was said, seconds since the epoch, UTC.

@@ -26,6 +26,7 @@ from graphmem_torch.commands.index import Index
 from graphmem_torch.commands.inspect import Check, Stats
 from graphmem_torch.commands.options import Command, print_json
 from graphmem_torch.commands.query import Query
+from graphmem_torch.commands.report import WriteReport
 from graphmem_torch.config import Config, load_config
 from graphmem_torch.errors import ConfigError, GraphMemError
 from graphmem_torch.interrupt import interrupt_as_usual, leave_at_once
@@ -38,6 +39,7 @@ _COMMANDS = {
     "context": CompileContext,
     "stats": Stats,
     "check": Check,
+    "report": WriteReport,
     "eval": Evaluate,
     "demo": Demo,
 }

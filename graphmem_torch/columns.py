@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,18 +10,35 @@ import torch
 from torch import Tensor
 
 from graphmem_torch.atoms import EdgeType
-from graphmem_torch.config import Config
+from graphmem_torch.config import Config, ModesConfig
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.graph import Graph
 from graphmem_torch.ops import pagerank
 from graphmem_torch.rank.bm25 import BM25
 from graphmem_torch.rank.conduction import conducting_graph
+from graphmem_torch.rank.routing import ROUTING_PARTS
+from graphmem_torch.spectral.mode_state import MODE_PARTS, modes_to_tensors
+from graphmem_torch.spectral.modes import Modes, find_modes
 
-__all__ = ["BM25_PARTS", "GRAPH_PARTS", "OPTIONAL_PARTS", "IndexInput", "index_tensors"]
+__all__ = [
+    "BM25_PARTS",
+    "GRAPH_PARTS",
+    "OPTIONAL_PARTS",
+    "IndexInput",
+    "index_tensors",
+    "modes_by",
+]
 
 BM25_PARTS = ("indptr", "docs", "scores", "idf")
 GRAPH_PARTS = ("indptr", "source", "target", "weight", "type", "out_indptr", "out_edge")
-OPTIONAL_PARTS = ("tokens", "token_offsets", "piece_df")
+OPTIONAL_PARTS = (
+    "tokens",
+    "token_offsets",
+    "piece_df",
+    "duplicate",
+    *itertools.chain.from_iterable(ROUTING_PARTS.values()),
+    *(f"modes_{name}" for name in MODE_PARTS),
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +59,8 @@ class IndexInput:
         num_nodes: N.
         tokens, pieces, token_offsets: Packed token vectors, or None.
         num_pieces: Size of the word-piece vocabulary.
+        duplicate: [A] int64, for each atom the first one of equal content; None where no atom is
+            taken for another. Only modes read it.
     """
 
     embeddings: Tensor
@@ -61,6 +81,7 @@ class IndexInput:
     pieces: Tensor | None = None
     token_offsets: Tensor | None = None
     num_pieces: int = 0
+    duplicate: Tensor | None = None
 
 
 def index_tensors(data: IndexInput, config: Config) -> dict[str, Tensor]:
@@ -104,7 +125,28 @@ def index_tensors(data: IndexInput, config: Config) -> dict[str, Tensor]:
         tensors["piece_df"] = _document_frequency(
             data.pieces, data.token_offsets, max(1, data.num_pieces)
         )
+    if config.modes.build and atoms:
+        modes = modes_by(config.modes, data.embeddings, data.time)
+        tensors |= {f"modes_{name}": part for name, part in modes_to_tensors(modes).items()}
+        if data.duplicate is not None:
+            tensors["duplicate"] = data.duplicate.to(torch.int32)
     return tensors
+
+
+def modes_by(settings: ModesConfig, embeddings: Tensor, time: Tensor) -> Modes:
+    """The modes of atoms [A, d] of known or unknown times [A], as the settings say.
+
+    A count above the number of atoms is no error here: a memory may be smaller than its preset.
+    """
+    count = min(settings.count, *embeddings.shape) or None
+    return find_modes(
+        embeddings,
+        select=settings.select,
+        count=count,
+        epsilon=settings.epsilon,
+        assign=settings.assign,
+        time=time,
+    )
 
 
 def _prefixed(prefix: str, bm25: BM25) -> dict[str, Tensor]:

@@ -27,8 +27,11 @@ __all__ = [
     "EmbedderConfig",
     "GateConfig",
     "LinkConfig",
+    "ModesConfig",
     "RankConfig",
+    "RegimeConfig",
     "SpreadConfig",
+    "StructureConfig",
     "config_from_dict",
     "config_to_dict",
     "load_config",
@@ -43,8 +46,18 @@ _LEAST = {
     "embedder.max_tokens": 1,
     "link.similarity_k": 0,
     "link.window": 1,
+    "link.cooccurrence": 0,
     "link.batch": 1,
     "anchors.k": 1,
+    "modes.count": 0,
+    "modes.look": 1,
+    "modes.per_mode": 1,
+    "modes.half_life_days": 0,
+    "regime.factor": 0,
+    "structure.eigenpairs": 1,
+    "structure.top": 1,
+    "structure.columns": 1,
+    "structure.resolution": 1e-9,
     "spread.rounds": 0,
     "spread.retention": 0,
     "spread.spread": 0,
@@ -86,6 +99,8 @@ class LinkConfig:
         concepts: `spacy`, `pattern`, `auto` (spaCy where installed) or `none`.
         window: Turns, the mention's own included, that a concept is tied to.
         concept_dedup: Cosine from which two concepts are one.
+        cooccurrence: Co-occurrence edges of a new atom to earlier ones of its session: those 1, 2,
+            4, 8, ... places before it (`mathematics.md` 2.1).
         batch: Atoms per acknowledged write.
     """
 
@@ -94,6 +109,7 @@ class LinkConfig:
     concepts: Literal["auto", "spacy", "pattern", "none"] = "auto"
     window: int = 5
     concept_dedup: float = 0.92
+    cooccurrence: int = 0
     batch: int = 256
 
 
@@ -187,6 +203,80 @@ class GateConfig:
 
 
 @dataclass(frozen=True)
+class ModesConfig:
+    """Spectral modes (`mathematics.md` 1.1 to 1.6).
+
+    Attributes:
+        build: Whether the index keeps modes; `Memory.modes()` finds them on demand where not.
+        select: Rule for the number of eigenpairs.
+        count: Eigenpairs, instead of the rule; 0: by the rule.
+        epsilon: Share of the energy that the rule `energy` may leave out.
+        assign: How atoms are assigned to modes.
+        retrieve: Whether the candidates of a question are the best atoms of its best modes, and no
+            others; needs `build`.
+        look: Modes that a question looks into.
+        per_mode: Atoms taken from each.
+        half_life_days: Days in which a mode without new atoms loses half of its weight; 0: never.
+        absolute: Whether a centroid opposite to the question counts as near, as published.
+    """
+
+    build: bool = False
+    select: Literal["energy", "gcv", "gap"] = "energy"
+    count: int = 0
+    epsilon: float = 0.1
+    assign: Literal["kmeans", "sign", "varimax"] = "kmeans"
+    retrieve: bool = False
+    look: int = 8
+    per_mode: int = 16
+    half_life_days: float = 0.0
+    absolute: bool = False
+
+    @property
+    def half_life(self) -> float | None:
+        """In seconds; None for no decay."""
+        return self.half_life_days * 86_400 or None
+
+
+@dataclass(frozen=True)
+class RegimeConfig:
+    """Regime switches in the stream of added atoms (`mathematics.md` 1.7).
+
+    Attributes:
+        detector: `spectral` (`spectral.RegimeDetector`), `published` (`spectral.EnergyDrift`) or
+            `none`.
+        threshold: Of `spectral`: log-odds; above 0 a switch is likelier than not.
+        hazard: Of `spectral`: probability of a switch at any atom.
+        factor: Of `published`: how many times the median drift.
+    """
+
+    detector: Literal["spectral", "published", "none"] = "spectral"
+    threshold: float = 0.0
+    hazard: float = 0.1
+    factor: float = 3.0
+
+
+@dataclass(frozen=True)
+class StructureConfig:
+    """The structure of the memory's graph (`mathematics.md` 2.4 and 2.5).
+
+    Attributes:
+        concepts: Whether concepts count as nodes; otherwise only the memories do.
+        communities: How communities are found.
+        resolution: Of `leiden`: larger values give more communities.
+        eigenpairs: How many are kept of the Laplacian's lowest ones beyond its zeros.
+        top: Bridges, suggested links and frontiers at most.
+        columns: Of the random sketches that estimate resistances in a large graph.
+    """
+
+    concepts: bool = False
+    communities: Literal["leiden", "fiedler"] = "leiden"
+    resolution: float = 1.0
+    eigenpairs: int = 20
+    top: int = 10
+    columns: int = 64
+
+
+@dataclass(frozen=True)
 class Config:
     """Everything that can be set; `name` is the preset it came from."""
 
@@ -197,6 +287,9 @@ class Config:
     spread: SpreadConfig = SpreadConfig()
     rank: RankConfig = RankConfig()
     gate: GateConfig = GateConfig()
+    modes: ModesConfig = ModesConfig()
+    structure: StructureConfig = StructureConfig()
+    regime: RegimeConfig = RegimeConfig()
 
 
 def _configs_folder() -> Path:

@@ -23,14 +23,18 @@ from graphmem_torch.config import Config
 from graphmem_torch.errors import InputError
 from graphmem_torch.graph import Graph
 from graphmem_torch.ops import SparseRows, spread_activation
-from graphmem_torch.rank.anchors import anchor_activation
+from graphmem_torch.rank.anchors import anchor_activation, anchor_relevance
 from graphmem_torch.rank.bm25 import BM25
 from graphmem_torch.rank.candidates import strong_candidates
+from graphmem_torch.rank.from_modes import mode_candidates
 from graphmem_torch.rank.gate import confidence, gate_statistics
 from graphmem_torch.rank.paths import strongest_paths
 from graphmem_torch.rank.query import QueryBatch
+from graphmem_torch.rank.routing import ROUTING_PARTS, routing_tensors
 from graphmem_torch.rank.scope import Scope
 from graphmem_torch.rank.signals import SIGNALS, check_signal_names
+from graphmem_torch.spectral.mode_state import MODE_PARTS, modes_from_tensors
+from graphmem_torch.spectral.modes import Modes
 
 __all__ = ["IndexInput", "MemoryIndex", "Retrieval"]
 
@@ -90,9 +94,16 @@ class MemoryIndex(nn.Module):
     tokens: Tensor | None
     token_offsets: Tensor | None
     piece_df: Tensor | None
+    duplicate: Tensor | None
+    direction: Tensor | None
+    component: Tensor | None
+    bridge_bonus: Tensor | None
 
     def __init__(self, tensors: Mapping[str, Tensor], config: Config) -> None:
-        """Takes the tensors that `build` made, as they are."""
+        """Takes the tensors that `build` made, as they are.
+
+        What routing signals read and is not among them is derived from the graph.
+        """
         super().__init__()
         self.config = config
         for name in OPTIONAL_PARTS:
@@ -104,6 +115,11 @@ class MemoryIndex(nn.Module):
         named = rank.weights if self.spreads or not rank.cold_weights else rank.cold_weights
         check_signal_names(named)
         self.signal_names = tuple(named)
+        lacking = [
+            name for name in named if any(p not in tensors for p in ROUTING_PARTS.get(name, ()))
+        ]
+        for name, tensor in routing_tensors(self.graph, self.num_atoms, lacking).items():
+            self.register_buffer(name, tensor)
         weights = tensors.get("weights")
         if weights is None:
             weights = torch.tensor(list(named.values()), dtype=torch.float32)
@@ -157,6 +173,12 @@ class MemoryIndex(nn.Module):
         part = {name: getattr(self, f"graph_{name}") for name in GRAPH_PARTS}
         part["weight"] = part["weight"].float()
         return Graph(**part, num_nodes=self.num_nodes)
+
+    @property
+    def modes(self) -> Modes | None:
+        """The modes of the atoms; None where the settings do not ask for them."""
+        part = {name: getattr(self, f"modes_{name}") for name in MODE_PARTS}
+        return None if part["label"] is None else modes_from_tensors(part)
 
     @property
     def spreads(self) -> bool:
@@ -229,7 +251,9 @@ class MemoryIndex(nn.Module):
         """Candidates with activation spread from the anchors; anchor rows and their activation."""
         everyone = Scope(self, query)
         scope = everyone
-        if self.num_atoms > self.config.rank.dense_limit:
+        if self.config.modes.retrieve and (modes := self.modes) is not None:
+            scope = everyone.narrowed(mode_candidates(everyone, modes, k))
+        elif self.num_atoms > self.config.rank.dense_limit:
             count = max(self.config.rank.candidates, k)
             scope = everyone.narrowed(strong_candidates(everyone, count))
         graph_signals = any(SIGNALS[name].graph for name in self.signal_names)
@@ -238,6 +262,8 @@ class MemoryIndex(nn.Module):
             return scope, none, none.float()
         strong = self._strong(scope)
         anchors, value = anchor_activation(scope, strong, self.config.anchors)
+        relevance = anchor_relevance(scope, strong, value, self.config.anchors)
+        scope.anchors = everyone.anchors = anchors, relevance
         everywhere = self.spread(anchors, value, self._conducting(query))
         activation = everywhere.narrowed(self.num_atoms)
         scope.activation = everyone.activation = activation

@@ -109,6 +109,7 @@ class Linker:
         self._rows = GrowingRows(dim)
         self._nodes: list[int] = []
         self._tails: dict[str, deque[int]] = {}
+        self._members: dict[str, list[int]] = {}
         self._concept_rows = GrowingRows(dim)
         self._concept_nodes: list[int] = []
         self._names: dict[str, int] = {}
@@ -164,7 +165,23 @@ class Linker:
             weight = DEFAULT_EDGE_WEIGHT[EdgeType.TEMPORAL]
             columns.add(before[0], node, EdgeType.TEMPORAL, weight)
         tail.appendleft(node)
+        if self._config.cooccurrence:
+            self._tie_session(self._members.setdefault(atom.session, []), node, columns)
         return before[: self._config.window - 1]
+
+    def _tie_session(self, members: list[int], node: int, columns: _Columns | None) -> None:
+        """Ties an atom to earlier ones of its session, at doubling distances.
+
+        All pairs of a session would be n² edges; these are n log n, and no two atoms of the session
+        are more than log n of them apart.
+        """
+        if columns is not None:
+            weight = DEFAULT_EDGE_WEIGHT[EdgeType.COOCCURRENCE]
+            for distance in (1 << power for power in range(self._config.cooccurrence)):
+                if distance > len(members):
+                    break
+                columns.add(members[-distance], node, EdgeType.COOCCURRENCE, weight)
+        members.append(node)
 
     def _state_edges(self, atom: Atom, node: int, columns: _Columns) -> None:
         """Edges that the input states; those to an atom that is still to come wait for it."""

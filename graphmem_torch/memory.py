@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time as clock
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -22,19 +22,37 @@ from graphmem_torch.ask import (
     to_results,
 )
 from graphmem_torch.assemble import Assembled, assemble, load_assembled, save_assembled
-from graphmem_torch.atoms import Atom
+from graphmem_torch.atoms import Atom, EdgeType
 from graphmem_torch.config import Config, load_config
 from graphmem_torch.context import compile_context
 from graphmem_torch.errors import EmbedderError, InputError
 from graphmem_torch.index import MemoryIndex
-from graphmem_torch.learn import fit_weights
+from graphmem_torch.judging import JudgedEdges, checked_pairs, judge_pairs, similar_pairs
+from graphmem_torch.learn import FitReport, fit_and_report
+from graphmem_torch.missing import MissingLink, missing_links
+from graphmem_torch.oracle import Judge, Oracle, judge_of
 from graphmem_torch.rank.gate import conformal_threshold
 from graphmem_torch.rank.query import QueryBatch
-from graphmem_torch.results import Context, Result
+from graphmem_torch.regimes import RegimeWatch
+from graphmem_torch.report import Report, write_report
+from graphmem_torch.results import (
+    Context,
+    Mode,
+    ModeAlignment,
+    ModeSummary,
+    RegimeSwitch,
+    Result,
+)
+from graphmem_torch.stated import Connected, connect_all, disconnect
 from graphmem_torch.store import MemoryStore
 from graphmem_torch.store.database import DATABASE_NAME
+from graphmem_torch.structure import Structure
+from graphmem_torch.survey import Survey, survey
 from graphmem_torch.text.embed import Embedder, load_embedder
+from graphmem_torch.text.entailment import LexicalJudge
 from graphmem_torch.text.read import document_atoms
+from graphmem_torch.text.records import parse_edge_type
+from graphmem_torch.themes import aligned, listed, summarised
 from graphmem_torch.writer import Added, Writer, as_atom
 
 __all__ = ["Added", "Memory"]
@@ -59,6 +77,8 @@ class Memory:
         self._embedder = embedder
         self._writer: Writer | None = None
         self._assembled: Assembled | None = None
+        self._survey: Survey | None = None
+        self._watch: RegimeWatch | None = None
         self._saved = False  # whether the snapshot holds what is assembled
 
     @classmethod
@@ -152,6 +172,7 @@ class Memory:
             raise InputError(f"expected atoms, texts or mappings, got {atoms!r}")
         if self._writer is None:
             self._writer = Writer(self.store, self.embedder, self.config.link)
+            self._writer.stored = self._watched
         places = {} if origins is None else origins  # it may be filled as the atoms are read
         done = Added(0, 0)
         with tqdm(desc="index", unit=" atoms", disable=None if progress else True) as bar:
@@ -172,6 +193,97 @@ class Memory:
                 time=time,
             )
         )
+
+    def connect(
+        self,
+        source: str | Iterable[Any],
+        target: str | None = None,
+        type: str | EdgeType = EdgeType.RELATED_TO,
+        weight: float | None = None,
+    ) -> Connected:
+        """Connects stored atoms: `connect("a", "b", "supports")`, or many edges at once.
+
+        On disk for good when it returns, and seen by the next question. Of the edges of one
+        (source, target, type) the strongest counts; one that is not stronger than what is stored is
+        passed over. To weaken an edge, `disconnect` it first.
+
+        Args:
+            source: Id of an atom; or an iterable of (source, target), (source, target, type),
+                (source, target, type, weight) or (source, Link), stored in one transaction.
+            target: Id of another atom.
+            type: Name of an `EdgeType`.
+            weight: Its strength, by default that of the type. Contradictions are stored negative
+                whatever its sign, for other types it must be positive.
+
+        Raises:
+            InputError: An id that is not stored, an unknown type (naming the nearest), a weight
+                that does not fit; nothing is stored then.
+            StoreError: Read-only store or full disk; likewise.
+        """
+        if isinstance(source, str):
+            return connect_all(self.store, [(source, target, type, weight)])
+        if target is not None or weight is not None or type != EdgeType.RELATED_TO:
+            raise InputError(
+                "target, type, weight: expected none beside many edges; write them into each edge"
+            )
+        return connect_all(self.store, source)
+
+    def disconnect(self, source: str, target: str, type: str | EdgeType | None = None) -> int:
+        """Deletes the edges from one atom to another, of one type or of all; how many there were.
+
+        Raises:
+            InputError: An id that is not stored, or an unknown type.
+            StoreError: Read-only store or full disk; nothing is deleted then.
+        """
+        return disconnect(self.store, source, target, type)
+
+    def judge_edges(
+        self,
+        oracle: Oracle | Judge | None = None,
+        pairs: Iterable[tuple[str, str]] | None = None,
+        *,
+        k: int = 4,
+        least: float = 0.6,
+        progress: bool = False,
+    ) -> JudgedEdges:
+        """Adds implications and contradictions between atoms, as an oracle judges them.
+
+        `mathematics.md` 2.1: an implication weighs 0.5 to 1 by the verdict's confidence, a
+        contradiction -0.5. An oracle that fails or answers nonsense costs its pairs their edges and
+        nothing else; a warning says so.
+
+        Args:
+            oracle: An object with `judge(premises, hypotheses)`, or that function; by default the
+                local rule (`text.entailment.LexicalJudge`).
+            pairs: (premise, hypothesis) ids; by default each atom with its `k` most similar earlier
+                ones, both ways round.
+            k: Of the default pairs.
+            least: Cosine from which an atom counts as similar.
+            progress: Shows a bar on stderr.
+
+        Raises:
+            InputError: An id that is not stored, or something that is no pair or no oracle.
+        """
+        from tqdm import tqdm
+
+        judge = judge_of(LexicalJudge(self.embedder) if oracle is None else oracle)
+        asked = self._similar_ids(k, least) if pairs is None else checked_pairs(pairs)
+        done = JudgedEdges()
+        with tqdm(
+            total=len(asked), desc="judge", unit=" pairs", disable=None if progress else True
+        ) as bar:
+            for done in judge_pairs(self.store, judge, asked):
+                bar.update(done.judged - bar.n)
+        return done
+
+    def _similar_ids(self, k: int, least: float) -> list[tuple[str, str]]:
+        """Ids of similar atoms, both ways round."""
+        current = self._current()
+        rows = similar_pairs(current.index.embeddings.float(), k=k, least=least).cpu()
+        atoms = self.store.atoms(current.node[rows.unique()].tolist())
+        name = dict(zip(rows.unique().tolist(), [atom.id for atom in atoms], strict=True))
+        ends = [(name[a], name[b]) for a, b in rows.T.tolist()]
+        return [pair for a, b in ends for pair in ((a, b), (b, a))]
 
     def retrieve(
         self,
@@ -235,20 +347,87 @@ class Memory:
         order = [known[hit.id][0] for hit in result.hits]
         return compile_context(result, order, budget=budget, tokenizer=tokenizer)
 
-    def fit(
-        self, questions: Sequence[str], evidence: Sequence[Sequence[str]], *, penalty: float = 1e-2
-    ) -> dict[str, float]:
-        """Learns the weights of the signals from questions whose evidence is known.
+    def modes(self) -> list[Mode]:
+        """The themes that the memories gather around, the largest first.
 
-        See `learn.fit_weights`. The memory uses them from then on; they are also returned, to
-        be kept in a preset.
+        `mathematics.md` 1.3; found now, as the settings `modes` say, where the preset's index does
+        not keep them.
+        """
+        return listed(self._current(), self.store)
+
+    def summary(
+        self, question: str | None = None, *, modes: int | None = None
+    ) -> list[ModeSummary]:
+        """A claim, a piece of evidence and a question of each mode, one sentence each.
+
+        `mathematics.md` 1.6: the smallest thing to send to a model that says what is remembered.
+
+        Args:
+            question: Only the modes that matter to it, the best first; by default all modes.
+            modes: At most so many; for a question by default as many as `modes.look` says.
 
         Raises:
-            InputError: Lengths that differ, an evidence id that is not stored, no evidence at all.
+            InputError: An empty question, or `modes` below 1.
         """
-        weights = fit_weights([(self, questions, evidence)], penalty=penalty)
-        self.use_weights(weights)
-        return weights
+        if modes is not None and (not isinstance(modes, int) or modes < 1):
+            raise InputError(f"modes must be a whole number of at least 1, got {modes!r}")
+        asked = [] if question is None else checked_questions([question])
+        current = self._current()
+        query = query_batch(asked, self.embedder, current).embedding.float() if asked else None
+        return summarised(current, self.store, query, modes)
+
+    def align_modes(
+        self, first: str = "episodic", second: str = "semantic", *, by: str = "type"
+    ) -> ModeAlignment:
+        """Which modes of one part of the memory are those of another.
+
+        See `spectral.align_modes` for what it is good for.
+
+        Args:
+            first: A value of `by`: the atoms that have it are the first part.
+            second: Another.
+            by: `type`, `kind`, `speaker` or `session`.
+
+        Raises:
+            InputError: A value that no atom has.
+        """
+        return aligned(self._current(), self.store, first, second, by)
+
+    def fit(
+        self,
+        questions: Sequence[str],
+        evidence: Sequence[Sequence[str]],
+        *,
+        penalty: float = 1e-2,
+        held_out: float = 0.0,
+        seed: int = 0,
+    ) -> FitReport:
+        """Learns the weights of the signals from questions whose evidence is known.
+
+        Routing included: `proximity` and `bridge` are signals like the others. See
+        `learn.fit_weights`. The memory uses the weights from then on.
+
+        Args:
+            questions: Never those on which figures will be reported: keep a test half back.
+            evidence: Ids of the atoms that answer each question.
+            penalty: Of the squared weights of signals of unit variance.
+            held_out: Share of the questions that is not learned from but tells what was gained.
+            seed: Of the choice of these questions and of the interval.
+
+        Returns:
+            The weight of each signal, as a mapping, to be kept in a preset; with `held_out` also
+            the recall@10 of the held-out questions before and after, and their difference with its
+            interval.
+
+        Raises:
+            InputError: Lengths that differ, an evidence id that is not stored, no evidence at all,
+                a share outside [0, 1), or too few questions to hold some back.
+        """
+        report = fit_and_report(
+            self, questions, evidence, penalty=penalty, held_out=held_out, seed=seed
+        )
+        self.use_weights(report)
+        return report
 
     def calibrate(self, questions: Sequence[str], *, refused: float = 0.05) -> float:
         """Sets the gate so that it refuses at most this share of answerable questions.
@@ -301,9 +480,72 @@ class Memory:
         wanted = torch.tensor([known[i][0] for i in ids], dtype=torch.int64)
         return order[torch.searchsorted(ordered, wanted)]
 
+    def structure(self, *, refresh: bool = False) -> Structure:
+        """Spectrum, communities, bridges, frontiers and frustration of the graph of memories.
+
+        `mathematics.md` 2. Kept until the store changes, and then brought up to date where it did.
+
+        Args:
+            refresh: Analyses everything anew, as after a regime switch.
+
+        Raises:
+            InputError: If the library for communities is not installed.
+        """
+        known = None if refresh else self._survey
+        if known is not None and known.structure.settings != self.config.structure:
+            known = None
+        self._survey = survey(self.store, self.config.structure, self.device, known)
+        return self._survey.structure
+
+    def missing_links(
+        self, k: int = 10, *, type: str | EdgeType = EdgeType.DEPENDENCY
+    ) -> list[MissingLink]:
+        """The k likeliest edges of a type that are not there, by the pattern of those that are.
+
+        Raises:
+            InputError: Fewer than 2 such edges, more than 20,000 memories, or k below 1.
+        """
+        kind = parse_edge_type(type) if isinstance(type, str) else type
+        return missing_links(self.store, k, type=kind)
+
+    def on_regime_switch(
+        self, function: Callable[[RegimeSwitch], object]
+    ) -> Callable[[RegimeSwitch], object]:
+        """Calls a function whenever what is added turns to something else; also as a decorator.
+
+        It is called by `add`, once the atoms are stored for good, and gets a `RegimeSwitch`; where
+        it raises, that is logged and the adding goes on. What the detector has learned stays in the
+        store; the first call after opening catches up with at most the last 4,096 atoms.
+
+        Returns:
+            The function.
+
+        Raises:
+            InputError: Nothing that can be called, a memory that is only read, or a preset whose
+                `regime.detector` is `none`.
+        """
+        if self.store.readonly:
+            raise InputError(
+                "on_regime_switch: expected a memory that can be added to, got one opened with "
+                "mode='r'; open it with mode='w'"
+            )
+        if self._watch is None:
+            self._watch = RegimeWatch(self.store, self.config.regime, self.embedder.dim)
+        self._watch.call(function)
+        return function
+
+    def _watched(self, atoms: Sequence[Atom], embeddings: Tensor) -> None:
+        """A batch is stored: a switch calls for a structure that is analysed anew."""
+        if self._watch is not None and self._watch.observe(atoms, embeddings):
+            self._survey = None
+
     def stats(self) -> dict[str, Any]:
         """Counts, sizes and bindings of the store."""
         return self.store.stats()
+
+    def report(self, path: str | os.PathLike[str], *, limit: int = 50_000) -> Report:
+        """Writes one self-contained HTML page about the memory; see `report.write_report`."""
+        return write_report(self, path, limit=limit)
 
     def check(self) -> list[str]:
         """Problems of the store; empty where it is sound."""
@@ -313,6 +555,8 @@ class Memory:
         """Writes a stale snapshot anew and gives the store back; a second call does nothing."""
         try:
             if not self.store.closed and not self.store.readonly and self.store.path is not None:
+                if self._watch is not None:
+                    self._watch.save()
                 self._save_snapshot()
         finally:
             self.store.close()

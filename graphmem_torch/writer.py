@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from graphmem_torch.atoms import CONCEPT, Atom, Link, text_hash
+from graphmem_torch.atoms import CONCEPT, KINDS, Atom, Link, text_hash
 from graphmem_torch.config import LinkConfig
 from graphmem_torch.errors import InputError
 from graphmem_torch.link import Linker, concept_id
@@ -24,6 +25,7 @@ __all__ = ["Added", "Writer", "as_atom"]
 
 _log = logging.getLogger(__name__)
 
+_LONGEST_KIND = 64
 _RESTORED = 4096  # atoms read at once when the linker is restored
 
 
@@ -43,9 +45,10 @@ class Writer:
     """Adds atoms to a store. Each batch is one transaction: there whole, or not at all."""
 
     def __init__(self, store: MemoryStore, embedder: Embedder, config: LinkConfig) -> None:
-        """Nothing is read before the first batch."""
+        """Nothing is read before the first batch; `stored` is told of every batch that is."""
         self._store, self._embedder, self._config = store, embedder, config
         self._linker: Linker | None = None
+        self.stored: Callable[[Sequence[Atom], Tensor], object] | None = None
 
     def batches(self, atoms: Iterable[Atom], origins: Mapping[str, str]) -> Iterator[Added]:
         """Adds the atoms; yields what each batch did once it is stored for good.
@@ -90,6 +93,8 @@ class Writer:
             )
         )
         self._linker = linker
+        if self.stored is not None:
+            self.stored(fresh, encoded.pooled)
         return Added(len(fresh), len(atoms) - len(fresh))
 
     def _unknown(self, atoms: Sequence[Atom], origins: Mapping[str, str]) -> list[Atom]:
@@ -110,6 +115,7 @@ class Writer:
                     f"{concept_id('')!r} belong to the concepts that linking makes; choose others",
                     where=where,
                 )
+            _check_kind(atom, where)
             if not atom.text.strip():
                 raise InputError(
                     f"atom {atom.id!r}: expected text, got none; leave it out", where=where
@@ -190,6 +196,17 @@ def _checked(atom: Atom) -> Atom:
             f"atom {atom.id!r}: edges: expected Link(target, type, weight), got {atom.edges!r}"
         )
     return atom
+
+
+def _check_kind(atom: Atom, where: str | None) -> None:
+    kind = atom.kind
+    named = isinstance(kind, str) and kind.isprintable() and bool(kind.strip())
+    if not named or len(kind) > _LONGEST_KIND:
+        raise InputError(
+            f"atom {atom.id!r}: kind: expected a word such as {', '.join(list(KINDS)[:5])} or one "
+            f"of your own, of at most {_LONGEST_KIND} characters in one line, got {kind!r:.80}",
+            where=where,
+        )
 
 
 def _digest(atom: Atom) -> str:

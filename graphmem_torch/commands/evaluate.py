@@ -24,7 +24,7 @@ class Evaluate(Command):
         dataset: What to measure on.
         data: The data set's file, or the folder it is in.
         json: File to write the results to.
-        evidence: For locomo: file with repaired evidence ids, one JSON object a line.
+        evidence: For locomo and modes: file with repaired evidence ids, one JSON object a line.
         preset: Name of a preset, or the path of a YAML file.
         input: For locomo: the turns only, or also the facts that ship with the data set.
         cv: For locomo: refit whatever is fitted for each conversation on all the others.

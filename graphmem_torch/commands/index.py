@@ -19,7 +19,8 @@ class Index(MemoryCommand):
     """Read files into a store; what it already holds is skipped, so a re-run resumes.
 
     Attributes:
-        files: Text, Markdown, JSON lines, LoCoMo JSON, folders of these, or `-` for standard input.
+        files: Text, Markdown, JSON lines, LoCoMo JSON, proof libraries (statements as JSON lines,
+            a table of edges beside them), blueprints, folders of these, or `-` for standard input.
         format: How to read the files, where the name does not say it.
         input: Of LoCoMo files: the turns only, or also the facts that ship with them.
     """

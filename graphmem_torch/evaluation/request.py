@@ -16,6 +16,9 @@ __all__ = ["JUDGES", "Judged", "Request", "judge"]
 
 JUDGES: Mapping[str, frozenset[str]] = {
     "locomo": frozenset({"evidence", "input", "cv"}),
+    "modes": frozenset({"evidence"}),
+    "proofs": frozenset(),
+    "regime": frozenset(),
 }
 """The data sets, one module of this package each, and the options that are theirs alone."""
 

@@ -17,15 +17,27 @@ def spherical_kmeans(
     lists: int,
     iterations: int,
     generator: torch.Generator,
+    *,
+    start: Tensor | None = None,  # [lists, d] float32, unit rows
 ) -> Tensor:  # [lists, d] float32, unit rows
     """Lloyd's iteration on a random sample, centroids brought to unit length (Dhillon and Modha).
 
     A list that lost all its rows starts again at a random one.
+
+    Args:
+        x: At least as many rows as lists.
+        lists: Centroids.
+        iterations: Of assigning and averaging.
+        generator: Draws the sample, of which the first rows are the first centroids.
+        start: The first centroids; all rows are trained on then.
     """
     where = generator.device  # not the default device, which may be another
-    chosen = torch.randperm(x.shape[0], generator=generator, device=where)[: _SAMPLE * lists]
-    sample = x[chosen.to(x.device)].float()
-    centroids = sample[:lists].clone()
+    if start is None:
+        chosen = torch.randperm(x.shape[0], generator=generator, device=where)[: _SAMPLE * lists]
+        sample = x[chosen.to(x.device)].float()
+        centroids = sample[:lists].clone()
+    else:
+        sample, centroids = x.float(), start
     for _ in range(iterations):
         label = nearest_centroid(sample, centroids)
         sums = torch.zeros_like(centroids).index_add_(0, label, sample)

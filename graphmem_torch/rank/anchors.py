@@ -8,7 +8,7 @@ from torch import Tensor
 from graphmem_torch.config import AnchorConfig
 from graphmem_torch.rank.scope import Scope
 
-__all__ = ["anchor_activation"]
+__all__ = ["anchor_activation", "anchor_relevance"]
 
 
 def anchor_activation(
@@ -33,6 +33,29 @@ def anchor_activation(
     rows = _rows(scope, place, torch.cat([by_words, by_cosine], dim=1))
     activation = torch.where(rows >= 0, cosine.gather(1, place).clamp(min=0.0), 0.0)
     return rows, activation
+
+
+def anchor_relevance(
+    scope: Scope,
+    strong: Tensor,  # [B, C] weighted strong signals
+    value: Tensor,  # [B, K] activation of the anchors
+    config: AnchorConfig,
+) -> Tensor:  # [B, K] in [0, 1], the best has 1
+    """How much each anchor stands for its question, whatever the unit of the score.
+
+    `fused`: exp((F - max F) / σ), σ the standard deviation of F over the candidates, where
+    activation is exp(F - max F): weights of another size change nothing. `dual`: the cosine
+    relative to the best one.
+    """
+    if config.source == "dual":
+        return value / value.amax(1, keepdim=True).clamp(min=torch.finfo(value.dtype).tiny)
+    there = scope.valid.expand_as(strong)
+    count = there.sum(1, keepdim=True).clamp(min=1)
+    mean = strong.where(there, 0.0).sum(1, keepdim=True) / count
+    spread = (strong - mean).where(there, 0.0).square().sum(1, keepdim=True) / count
+    # All alike: every anchor stands for the question as much as the best.
+    power = torch.where(spread > 1e-12, spread.clamp(min=1e-12).rsqrt(), 0.0)
+    return torch.where(value > 0, value.pow(power), 0.0)
 
 
 def _best(values: Tensor, scope: Scope, k: int) -> tuple[Tensor, Tensor]:

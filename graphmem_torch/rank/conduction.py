@@ -22,13 +22,14 @@ def conducting_graph(
 ) -> Graph:
     """Gains by type and direction, the decay of temporal edges, then the strongest of each node.
 
-    w = gain * |weight|, times exp(-rho |dt|) with dt in hours for temporal edges (`mathematics.md`
-    4). Contradictions conduct nothing unless a preset gives them a gain. Edges of gain 0 are left
-    out.
+    w = gain * weight, times exp(-rho |dt|) with dt in hours for temporal edges (`mathematics.md`
+    4). An edge of negative weight says that its ends conflict and conducts nothing; a contradiction
+    conducts its |weight| where a preset gives the type a gain, for those who ask what speaks
+    against something. Edges of gain 0 are left out.
     """
     gains = _per_type(config.edges)
     reverse = _per_type(config.reverse)
-    strength = weight.abs()
+    strength = torch.where(type == int(EdgeType.CONTRADICTS), weight.abs(), weight.clamp(min=0.0))
     hours = (time[source] - time[target]).abs().nan_to_num_(nan=0.0) / 3600.0
     decay = torch.exp(-config.temporal_decay * hours).to(torch.float32)
     strength = torch.where(type == int(EdgeType.TEMPORAL), strength * decay, strength)

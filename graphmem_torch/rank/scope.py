@@ -31,6 +31,8 @@ class Scope:
         query: B questions.
         rows: [B, C] int64 candidate atoms, or None for all (C = A).
         activation: [B, A] activation of the atoms once it has spread; None before.
+        anchors: Rows [B, K] int64 where it started (-1 = none) and how much each stands for the
+            question, [B, K] in [0, 1]; None before.
     """
 
     def __init__(
@@ -43,6 +45,7 @@ class Scope:
     ) -> None:
         self.index, self.query, self.rows = index, query, rows
         self.activation: SparseRows | None = None if wider is None else wider.activation
+        self.anchors: tuple[Tensor, Tensor] | None = None if wider is None else wider.anchors
         self._wider = wider
         self._memo: dict[str, Tensor] = {}
 

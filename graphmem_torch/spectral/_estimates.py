@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
 import torch
@@ -13,7 +14,7 @@ from graphmem_torch.spectral.conjugate_gradient import energies, solved_to
 from graphmem_torch.spectral.lanczos import pairs_beyond_null
 from graphmem_torch.spectral.laplacian import Laplacian
 
-__all__ = ["Found", "by_modes", "by_sketch", "panel"]
+__all__ = ["Found", "by_modes", "by_sketch", "panel", "sketched_columns"]
 
 _log = logging.getLogger(__name__)
 
@@ -67,25 +68,13 @@ def by_sketch(
     c' A L^+ A c. F F' = L is the weighted incidence and ξ are random signs on the edges (Spielman
     and Srivastava 2011, section 4, which sketches L^+ itself).
     """
-    low = torch.repeat_interleave(
-        torch.arange(operator.shape[0], device=operator.device), operator.indptr.diff().long()
-    )
-    sign = torch.where(low == operator.low[operator.edge], 1.0, -1.0).double()
-    strength = operator.weight.double()[operator.edge] / operator.degree[low]
-    incidence = (sign * strength.sqrt()).to(operator.dtype)
-    edge = operator.edge.to(torch.int32)
-    width = panel(operator.shape[0], operator.device)
-    device = operator.device if generator is None else generator.device
     known = asked.identity() + asked.adjacency()
     rest, most, settled = torch.zeros_like(known), 0, True
-    for start in range(0, columns, width):
-        shape = operator.low.shape[0], min(width, columns - start)
-        signs = torch.randint(0, 2, shape, generator=generator, device=device, dtype=torch.int8)
-        signs = signs.to(operator.device, operator.dtype).mul_(2).sub_(1)
-        noise = spmm(operator.indptr, edge, incidence, signs)
-        solved, done, reached = solved_to(operator, noise, tol=_TOL, max_iter=max_iter)
+    for solved, done, reached in sketched_columns(
+        operator, columns, generator=generator, max_iter=max_iter
+    ):
         part = operator.adjacency(solved)
-        rest += asked.squares(part, part.new_full((shape[1], 1), 1 / columns))[:, 0]
+        rest += asked.squares(part, part.new_full((part.shape[1], 1), 1 / columns))[:, 0]
         most, settled = max(most, done), settled and reached
     noise_share = (2 / columns) ** 0.5
     # Where little joins two parts of the graph, random edges hardly show it and the iteration may
@@ -103,6 +92,31 @@ def by_sketch(
         )
     values = known + rest
     return Found(values, _relative(noise_share * rest, values), most, settled)
+
+
+def sketched_columns(
+    operator: Laplacian,  # normalised, balanced
+    columns: int,
+    *,
+    generator: torch.Generator | None,
+    max_iter: int,
+) -> Iterator[tuple[Tensor, int, bool]]:  # [N, w], iterations, whether all were solved
+    """The columns L^+ F ξ of a sketch, some at a time; F and ξ as in `by_sketch`."""
+    low = torch.repeat_interleave(
+        torch.arange(operator.shape[0], device=operator.device), operator.indptr.diff().long()
+    )
+    sign = torch.where(low == operator.low[operator.edge], 1.0, -1.0).double()
+    strength = operator.weight.double()[operator.edge] / operator.degree[low]
+    incidence = (sign * strength.sqrt()).to(operator.dtype)
+    edge = operator.edge.to(torch.int32)
+    width = panel(operator.shape[0], operator.device)
+    device = operator.device if generator is None else generator.device
+    for start in range(0, columns, width):
+        shape = operator.low.shape[0], min(width, columns - start)
+        signs = torch.randint(0, 2, shape, generator=generator, device=device, dtype=torch.int8)
+        signs = signs.to(operator.device, operator.dtype).mul_(2).sub_(1)
+        noise = spmm(operator.indptr, edge, incidence, signs)
+        yield solved_to(operator, noise, tol=_TOL, max_iter=max_iter)
 
 
 def by_modes(

@@ -46,6 +46,7 @@ def lowest_pairs(
     generator: torch.Generator | None,
     max_iter: int,
     null: NullSpace | None,
+    start: Tensor | None = None,
 ) -> Pairs:
     """The `count` lowest eigenpairs of `sign * operator` outside `null`.
 
@@ -62,9 +63,10 @@ def lowest_pairs(
         generator: Of the random start.
         max_iter: Products with a block after which what there is is returned.
         null: Vectors to deflate.
+        start: `[N, m]`, in place of as many random columns.
     """
     search = _Search(operator, count, sign, tol, generator, null)
-    search.begin()
+    search.begin(start)
     while not search.finished() and search.products < max_iter and not search.stalled():
         search.restart(max_iter - search.products)
     return search.result()
@@ -116,9 +118,13 @@ class _Search:
         self.products += 1
         return self.operator.matmul(x.contiguous()).mul_(self.sign)
 
-    def begin(self) -> None:
-        """Block Lanczos from random vectors, without a filter."""
-        block = orthonormal(self.random(self.width), self.purge)
+    def begin(self, start: Tensor | None) -> None:
+        """Block Lanczos from random vectors, or the given ones first, without a filter."""
+        block = self.random(self.width)
+        if start is not None:
+            known = start[:, : self.width].to(block)
+            block = torch.cat([known, block[:, known.shape[1] :]], 1)
+        block = orthonormal(block, self.purge)
         basis, images = block, self.product(block)
         for _ in range(_STEPS - 1):
             block = self.beside(images[:, -block.shape[1] :], basis)

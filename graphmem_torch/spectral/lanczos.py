@@ -6,6 +6,7 @@ import logging
 from dataclasses import replace
 
 import torch
+from torch import Tensor
 
 from graphmem_torch.errors import InputError
 from graphmem_torch.ops._check import check_choice, check_count, check_range
@@ -100,12 +101,24 @@ def pairs_beyond_null(
     tol: float,
     generator: torch.Generator | None,
     max_iter: int,
+    start: Tensor | None = None,  # [N, m]
 ) -> Solution:  # values [count], vectors [N, count]
     """The `count` lowest pairs outside `null`, judged as by `lanczos`, without null vectors.
 
-    A graph may have as many null vectors as nodes, which must not become dense columns.
+    A graph may have as many null vectors as nodes, which must not become dense columns. `start` are
+    vectors near the wanted ones, as those of a graph that has changed a little; what is random
+    beside them still finds what they miss.
     """
-    found = _pairs(operator, count, null, sign=1.0, tol=tol, generator=generator, max_iter=max_iter)
+    found = _pairs(
+        operator,
+        count,
+        null,
+        sign=1.0,
+        tol=tol,
+        generator=generator,
+        max_iter=max_iter,
+        start=start,
+    )
     return _judged(operator, found, tol, 0, positive=True)
 
 
@@ -160,6 +173,7 @@ def _pairs(
     tol: float,
     generator: torch.Generator | None,
     max_iter: int,
+    start: Tensor | None = None,
 ) -> Pairs:
     """The `count` lowest pairs of `sign * operator` outside `null`, in the operator's own sign."""
     rows = operator.shape[0]
@@ -178,6 +192,7 @@ def _pairs(
         generator=generator,
         max_iter=max_iter,
         null=null,
+        start=start,
     )
     return replace(found, values=found.values * sign)
 

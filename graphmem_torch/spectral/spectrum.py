@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -10,7 +10,14 @@ from torch import Tensor
 from graphmem_torch.errors import InputError
 from graphmem_torch.spectral.rows import Rows
 
-__all__ = ["Spectrum", "check_rank", "left_vectors", "oriented", "reconstruction_error"]
+__all__ = [
+    "Spectrum",
+    "check_rank",
+    "left_vectors",
+    "oriented",
+    "reconstruction_error",
+    "truncated",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,6 +68,20 @@ def check_rank(rank: int, count: int, width: int) -> None:
             f"rank must be at most min(N, d) = min({count}, {width}); got {rank}. Ask for "
             f"{min(count, width)} or fewer."
         )
+
+
+def truncated(spectrum: Spectrum, rank: int) -> Spectrum:
+    """The first `rank` eigenpairs; what the others held counts as discarded."""
+    kept = spectrum.values[:rank]
+    total = spectrum.total_energy
+    return replace(
+        spectrum,
+        values=kept,
+        right=None if spectrum.right is None else spectrum.right[:, :rank].contiguous(),
+        left=None if spectrum.left is None else spectrum.left[:, :rank].contiguous(),
+        residual=spectrum.residual[:rank],
+        discarded_energy=None if total is None else max(total - float(kept.sum()), 0.0),
+    )
 
 
 def left_vectors(rows: Rows, right: Tensor, values: Tensor, count: int) -> Tensor:  # [N, K]

@@ -7,7 +7,7 @@ atom, so that the rows from a given node on are found without reading those befo
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -25,6 +25,7 @@ __all__ = [
     "read_edges",
     "read_embeddings",
     "read_tokens",
+    "thin_edges",
     "write_blocks",
 ]
 
@@ -147,6 +148,37 @@ def read_edges(database: Database, start: int) -> EdgeBlock:
         )
         parts.append((source, target, type_, weight))
     return EdgeBlock(*(torch.cat(column) for column in zip(*parts, strict=True)))
+
+
+def thin_edges(database: Database, keep: Callable[[EdgeBlock], Tensor]) -> int:
+    """Rewrite the edge blocks without the edges that `keep` [E] bool leaves out; how many they are.
+
+    Only inside `Database.write`. Blocks keep their place and, when nothing is left in them, go.
+    """
+    sql = "SELECT block, count, source, target, type, weight FROM edge_block"
+    dtypes = (torch.int64, torch.int64, torch.uint8, torch.float32)
+    gone: list[tuple[int]] = []
+    changed: list[tuple[Any, ...]] = []
+    removed = 0
+    for block, count, *blobs in database.stream(sql):
+        columns = [
+            _decode(database, blob, dtype, count) for blob, dtype in zip(blobs, dtypes, strict=True)
+        ]
+        kept = keep(EdgeBlock(*columns))
+        left = int(kept.sum())
+        removed += count - left
+        if left == 0:
+            gone.append((block,))
+        elif left < count:
+            blobs = [column[kept].contiguous().numpy().tobytes() for column in columns]
+            changed.append((left, checksum(blobs), *blobs, block))
+    database.execute_many("DELETE FROM edge_block WHERE block = ?", gone)
+    database.execute_many(
+        "UPDATE edge_block SET count = ?, checksum = ?, source = ?, target = ?, type = ?, "
+        "weight = ? WHERE block = ?",
+        changed,
+    )
+    return removed
 
 
 def checksum(blobs: Iterable[bytes]) -> int:

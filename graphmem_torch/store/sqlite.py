@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
@@ -14,10 +14,11 @@ import torch
 from torch import Tensor
 
 from graphmem_torch.atoms import Atom
+from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.errors import EmbedderError, InputError, StoreError
 from graphmem_torch.store import snapshot
 from graphmem_torch.store.batch import Batch
-from graphmem_torch.store.blocks import write_blocks
+from graphmem_torch.store.blocks import thin_edges, write_blocks
 from graphmem_torch.store.check import check_database
 from graphmem_torch.store.database import DATABASE_NAME, Database
 from graphmem_torch.store.faults import damaged
@@ -113,10 +114,7 @@ class MemoryStore(StoreReader):
             rows = [atom_to_row(start + i, atom) for i, atom in enumerate(batch.atoms)]
             self._database.execute_many(_INSERT, rows)
             write_blocks(self._database, start, batch)
-            changes = {
-                "store.generation": str(self.generation + 1),
-                "store.state": uuid.uuid4().hex,
-            }
+            changes = self._next_state()
             if batch.atoms:
                 changes["store.dim"] = str(batch.embeddings.shape[1])
             if batch.tokens is not None:
@@ -127,6 +125,24 @@ class MemoryStore(StoreReader):
             self._database.write(work)
         except sqlite3.IntegrityError as error:
             raise self._duplicate(batch.atoms, error) from error
+
+    def remove_edges(self, keep: Callable[[EdgeBlock], Tensor]) -> int:
+        """Delete the edges that `keep` leaves out, in one transaction; how many there were.
+
+        Args:
+            keep: From a block of E edges to the mask [E] bool of those that stay.
+
+        Raises:
+            StoreError: Read-only store or full disk; the store is as it was before.
+        """
+
+        def work() -> int:
+            removed = thin_edges(self._database, keep)
+            if removed:
+                self._set(self._next_state())
+            return removed
+
+        return self._database.write(work)
 
     def log_access(self, nodes: Sequence[int], when: float) -> None:
         """Remember that these atoms were retrieved at `when` (seconds since the epoch, UTC).
@@ -252,6 +268,10 @@ class MemoryStore(StoreReader):
                     )
         if changed and not self.readonly:
             self._database.write(lambda: self._set(changed))
+
+    def _next_state(self) -> dict[str, str]:
+        """What names the content after this change: no snapshot of before it fits any more."""
+        return {"store.generation": str(self.generation + 1), "store.state": uuid.uuid4().hex}
 
     def _set(self, values: Mapping[str, str]) -> None:
         sql = (

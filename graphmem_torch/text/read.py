@@ -15,6 +15,8 @@ from graphmem_torch.errors import InputError
 from graphmem_torch.text.chunk import chunk_text
 from graphmem_torch.text.locomo import LocomoSample, is_locomo, locomo_atoms, read_locomo
 from graphmem_torch.text.pieces import Tokenizer
+from graphmem_torch.text.proof_edges import is_edge_table
+from graphmem_torch.text.proofs import blueprint_atoms, library_atoms, proof_format, set_name
 from graphmem_torch.text.records import read_records
 from graphmem_torch.text.source import decode, read_bytes
 
@@ -35,9 +37,12 @@ def read_atoms(
 ) -> Iterator[Atom]:
     """The atoms of files, folders and standard input, one after another.
 
-    `.txt` and `.md` are cut into chunks; `.jsonl` has one atom a line; `.json` is LoCoMo. Folders
-    are read whole, in sorted order. What they hold besides is left out: hidden files, and with a
-    warning other suffixes, empty files, JSON that is not LoCoMo, and folders that cannot be read.
+    `.txt` and `.md` are cut into chunks; `.jsonl` has one atom a line; `.json` is LoCoMo. By their
+    content are told: statements or modules of a proof library in `.jsonl`, with their edges beside
+    them, and Lean blueprints in `.json`; of several such sets the ids begin with the set's name.
+    Folders are read whole, in sorted order. What they hold besides is left out: hidden files, and
+    with a warning other suffixes, empty files, JSON of another kind, and folders that cannot be
+    read.
 
     Ids are the same in every run. Those of chunks begin with the path of their document, relative
     to the current folder if it is inside that, else absolute, however the path was given.
@@ -59,9 +64,17 @@ def read_atoms(
     """
     if format not in (None, *_FORMATS.values()):
         raise InputError(f'format: expected "text", "jsonl" or "locomo", got {format!r}')
-    for source in list(_sources(paths, format)):
-        if source.format == "jsonl" and source.path is not None:
-            yield from _stream_records(source.path, origins)
+    sources = list(_sources(paths, format))
+    # A format that is named is taken at its word.
+    proofs = {} if format else {s.path: proof_format(s.path) for s in sources if s.path}
+    many = sum(kind is not None for kind in proofs.values()) > 1
+    for source in sources:
+        path = source.path
+        kind = None if path is None else proofs.get(path)
+        if kind is not None and path is not None:
+            yield from _proof_atoms(path, kind, f"{set_name(path)}:" if many else "", origins)
+        elif source.format == "jsonl" and path is not None:
+            yield from _stream_records(path, origins)
         else:
             yield from _read(source, tokenizer, max_tokens, locomo_input, origins)
 
@@ -139,6 +152,8 @@ def _folder(root: Path, format: str | None) -> Iterator[_Source]:
             if name.startswith("."):
                 continue
             kind = _FORMATS.get(path.suffix.lower())
+            if is_edge_table(path):
+                continue  # read with the statements it belongs to
             if kind is None or not path.is_file():
                 _log.warning("%s: left out, its suffix is none of %s", path, ", ".join(_FORMATS))
             elif path.stat().st_size == 0:
@@ -180,7 +195,7 @@ def _read(
         return
     if format == "locomo":
         if not source.named and not _holds_locomo(text):
-            _log.warning("%s: left out, its JSON is not LoCoMo", where)
+            _log.warning("%s: left out, its JSON is not LoCoMo, nor a blueprint", where)
             return
         atoms = locomo_atoms(text, where, input=locomo_input)
     else:
@@ -189,6 +204,19 @@ def _read(
         name = _document_name(source.path) if source.path else f"stdin-{text_hash(text)[:12]}"
         atoms = document_atoms(text, name=name, tokenizer=tokenizer, max_tokens=max_tokens)
     for atom in atoms:
+        if origins is not None:
+            origins[atom.id] = where
+        yield atom
+
+
+def _proof_atoms(
+    path: Path, kind: str, prefix: str, origins: dict[str, str] | None
+) -> Iterator[Atom]:
+    if kind == "library":
+        yield from library_atoms(path, prefix=prefix, origins=origins)
+        return
+    where = str(path)
+    for atom in blueprint_atoms(decode(read_bytes(path), where), where, prefix=prefix):
         if origins is not None:
             origins[atom.id] = where
         yield atom

@@ -9,16 +9,14 @@ from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any
 
-from graphmem_torch.atoms import Atom, EdgeType, Link
+from graphmem_torch.atoms import MAX_EDGE_WEIGHT, Atom, EdgeType, Link
 from graphmem_torch.errors import InputError
 from graphmem_torch.text.source import decode
 from graphmem_torch.text.times import parse_time
 
-__all__ = ["MEMORY_TYPES", "atom_from_record", "parse_edge_type", "read_records"]
+__all__ = ["MEMORY_TYPES", "atom_from_record", "nearest", "parse_edge_type", "read_records"]
 
 MEMORY_TYPES = ("semantic", "episodic", "procedural", "working")
-_MAX_WEIGHT = 1000.0
-"""Largest size of a stated weight; sums over many edges then stay finite in float32."""
 
 _FIELDS = frozenset(
     {"text", "id", "kind", "speaker", "session", "time", "event_time", "type", "meta", "edges"}
@@ -171,11 +169,11 @@ def _edge(value: object, where: str | None) -> Link:
     if weight is not None and (
         isinstance(weight, bool)
         or not isinstance(weight, (int, float))
-        or not abs(weight) <= _MAX_WEIGHT
+        or not abs(weight) <= MAX_EDGE_WEIGHT
     ):
         raise InputError(
-            f"expected an edge's weight to be a number between {-_MAX_WEIGHT:g} and "
-            f"{_MAX_WEIGHT:g}, got {weight!r:.60}",
+            f"expected an edge's weight to be a number between {-MAX_EDGE_WEIGHT:g} and "
+            f"{MAX_EDGE_WEIGHT:g}, got {weight!r:.60}",
             where=where,
         )
     name = value.get("type")

@@ -34,13 +34,13 @@ def test_gains_reverse_decay_and_cap(cap: int, generator: torch.Generator) -> No
     for s, t, kind, w in zip(
         source.tolist(), target.tolist(), kinds.tolist(), weight.tolist(), strict=True
     ):
-        value = abs(w)
+        value = max(w, 0.0)
         if kind == EdgeType.TEMPORAL:
             hours = abs(float(time[s]) - float(time[t])) / 3600
             value *= 1.0 if math.isnan(hours) else math.exp(-0.02 * hours)
         name = EdgeType(kind).name.lower()
         for a, b, gain in ((s, t, EDGES.get(name, 0.0)), (t, s, REVERSE.get(name, 0.0))):
-            if gain > 0:
+            if gain > 0 and value > 0:
                 expected[a, b, kind] = max(expected[a, b, kind], gain * value)
     leaving: dict[int, list[tuple[float, tuple[int, int, int]]]] = defaultdict(list)
     for key, value in expected.items():
@@ -63,6 +63,19 @@ def test_contradictions_conduct_only_when_asked() -> None:
     assert conducting_graph(*args, SpreadConfig(edges=EDGES, reverse=REVERSE)).num_edges == 0
     asked = conducting_graph(*args, SpreadConfig(edges={"contradicts": 0.4}))
     assert asked.weight.tolist() == pytest.approx([0.2])
+
+
+def test_negative_weights_conduct_nothing() -> None:
+    """Of any type: an edge that says "not together" must not bring its ends together."""
+    kinds = torch.tensor([int(EdgeType.SUPPORTS), int(EdgeType.SUPPORTS)], dtype=torch.uint8)
+    ends = torch.tensor([0, 1]), torch.tensor([1, 2])
+    config = SpreadConfig(edges={"supports": 0.7}, reverse={"supports": 0.7})
+    graph = conducting_graph(*ends, kinds, torch.tensor([-0.7, 0.5]), torch.zeros(3), config)
+    assert sorted(zip(graph.source.tolist(), graph.target.tolist(), strict=True)) == [
+        (1, 2),
+        (2, 1),
+    ]
+    assert graph.weight.tolist() == pytest.approx([0.35, 0.35])
 
 
 def test_no_edges() -> None:

@@ -185,7 +185,8 @@ def expected(o: Oracle, name: str, b: int, a: int) -> float:
     return values[name]()
 
 
-GRAPH = {"activation", "pagerank"}  # in test_synapse.py
+# In test_synapse.py, test_routing.py and test_memory_modes.py.
+GRAPH = {"activation", "pagerank", "proximity", "bridge", "mode"}
 
 
 @pytest.mark.parametrize("name", sorted(SIGNALS.keys() - GRAPH))

@@ -12,6 +12,8 @@ from graphmem_torch.rank.signals import (  # noqa: F401  (imported for their reg
     attributes,
     interaction,
     lexical,
+    mode,
+    routing,
     semantic,
 )
 from graphmem_torch.rank.signals.registry import SIGNALS, Signal, check_signal_names, signal

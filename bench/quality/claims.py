@@ -1,0 +1,188 @@
+"""How well the local judge tells supported from refuted claims, beside what needs no judge.
+
+`python -m bench.quality.claims --data FILE [--json OUT]`
+
+`FILE` holds JSON lines with `claim`, `label` (SUPPORTED or REFUTED) and `evidence`, a list of
+sentences (the format of COVID-Fact), or is a folder of such files.
+
+Three systems decide every claim, each by a threshold that is fitted on the claims of other
+evidence (five folds): `majority` always says the commoner label, `cosine` goes by the similarity of
+claim and evidence, `judge` by `LexicalJudge.support`. The last column is `LexicalJudge.judge` as it
+stands, which may leave a claim open. Intervals are bootstrapped over pieces of evidence.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import torch
+import tyro
+from torch import Tensor
+from tyro.conf import arg
+
+from graphmem_torch.errors import InputError
+from graphmem_torch.evaluation.bootstrap import bootstrap_interval
+from graphmem_torch.evaluation.measure import code_version
+from graphmem_torch.evaluation.remember import RememberingEmbedder
+from graphmem_torch.text.embed import load_embedder
+from graphmem_torch.text.entailment import LexicalJudge
+
+__all__ = ["main", "measure"]
+
+_FOLDS = 5
+
+
+@dataclass(frozen=True)
+class Claims:
+    """Measure the local judge on claims with evidence.
+
+    Attributes:
+        data: JSON lines, or a folder of them.
+        json: Where the report goes.
+        embedder: Name of the encoder.
+        seed: Of the folds and intervals.
+    """
+
+    data: Annotated[Path, arg(metavar="FILE")]
+    json: Annotated[Path | None, arg(metavar="OUT")] = None
+    embedder: str = "all-MiniLM-L6-v2"
+    seed: int = 0
+
+
+def main() -> int:
+    """Read the options, measure, print."""
+    options = tyro.cli(Claims, description=__doc__)
+    encoder = RememberingEmbedder(load_embedder(options.embedder, "auto", token_dim=0))
+    report = measure(_read(options.data), encoder, seed=options.seed)
+    text = json.dumps(report, indent=2)
+    if options.json is not None:
+        options.json.write_text(text + "\n", encoding="utf-8")
+    print(text)
+    return 0
+
+
+def measure(rows: Sequence[dict[str, Any]], encoder: Any, *, seed: int = 0) -> dict[str, Any]:
+    """The report on some claims, as plain values."""
+    premises = [" ".join(row["evidence"]) for row in rows]
+    hypotheses = [row["claim"] for row in rows]
+    truth = torch.tensor([row["label"] == "SUPPORTED" for row in rows])
+    names = {text: place for place, text in enumerate(dict.fromkeys(premises))}
+    group = torch.tensor([names[text] for text in premises])
+    generator = torch.Generator().manual_seed(seed)
+    fold = torch.randint(_FOLDS, (len(names),), generator=generator)[group]
+    judge = LexicalJudge(encoder)
+    with encoder.remembering():
+        support = judge.support(premises, hypotheses)
+        vectors = encoder.encode(premises).pooled, encoder.encode(hypotheses).pooled
+        verdicts = judge.judge(premises, hypotheses)
+    scores = {
+        "majority": torch.zeros(len(rows)),
+        "cosine": (vectors[0] * vectors[1]).sum(1),
+        "judge": support,
+    }
+    right = {name: _decided(score, truth, fold) == truth for name, score in scores.items()}
+    said = [verdict.label for verdict in verdicts]
+    decided = torch.tensor([label != "neutral" for label in said])
+    entailed = torch.tensor([label == "entail" for label in said])
+    own = (entailed == truth)[decided].double()
+    return {
+        "dataset": "claims",
+        "commit": code_version(),
+        "n": {"claims": len(rows), "supported": int(truth.sum()), "evidence": len(names)},
+        "systems": {
+            name: {
+                "accuracy": _interval(right[name].double(), group, generator),
+                "auroc": _auroc(score, truth),
+                "minus_majority": _interval(
+                    right[name].double() - right["majority"].double(), group, generator
+                ),
+            }
+            for name, score in scores.items()
+        },
+        "judge_minus_cosine": _interval(
+            right["judge"].double() - right["cosine"].double(), group, generator
+        ),
+        "verdicts": {
+            "decided": float(decided.double().mean()),
+            "accuracy_of_decided": _interval(own, group[decided], generator),
+            "supported_by_label": {
+                label: [
+                    sum(one == label for one in said),
+                    int(truth[torch.tensor([one == label for one in said])].sum()),
+                ]
+                for label in ("entail", "contradict", "neutral")
+            },
+        },
+        "seed": seed,
+    }
+
+
+def _decided(score: Tensor, truth: Tensor, fold: Tensor) -> Tensor:  # [n] bool
+    """Supported or not, by the threshold that is best for the claims of the other folds."""
+    out = torch.zeros_like(truth)
+    for part in range(_FOLDS):
+        own = fold == part
+        values, labels = score[~own], truth[~own]
+        order = values.argsort(descending=True)
+        # Right answers if the first i are called supported, i = 0 .. n.
+        gain = torch.cat([torch.zeros(1), torch.where(labels[order], 1.0, -1.0).cumsum(0)])
+        ordered = values[order]
+        ties = torch.cat([ordered[1:] == ordered[:-1], torch.zeros(1, dtype=torch.bool)])
+        gain[1:][ties] = -torch.inf  # equal scores are decided alike
+        count = int(gain.argmax())
+        least = float(ordered[count - 1]) if count else torch.inf
+        out[own] = score[own] >= least
+    return out
+
+
+def _auroc(score: Tensor, truth: Tensor) -> float:
+    """Share of (supported, refuted) pairs in the right order, ties half."""
+    ordered = score[~truth].sort().values
+    below = torch.searchsorted(ordered, score[truth]).double()
+    upto = torch.searchsorted(ordered, score[truth], right=True).double()
+    return float(((below + upto) / 2).mean() / max(1, len(ordered)))
+
+
+def _interval(
+    values: Tensor,  # [n]
+    group: Tensor,  # [n]
+    generator: torch.Generator,
+) -> list[float] | None:
+    """Mean over claims and 95 % interval, resampled by piece of evidence."""
+    if len(values) == 0:
+        return None
+    _, place = torch.unique(group, return_inverse=True)
+    count = torch.bincount(place).double()
+    total = torch.zeros_like(count).index_add_(0, place, values.double())
+    # A ratio of means: each piece of evidence enters with all its claims.
+    mean = float(values.mean())
+    shifted = (total - mean * count) / count.mean()
+    (found,) = bootstrap_interval(shifted[:, None], generator=generator)
+    assert found is not None
+    return [mean, mean + found[1], mean + found[2]]
+
+
+def _read(path: Path) -> list[dict[str, Any]]:
+    files = sorted(path.glob("*.jsonl")) if path.is_dir() else [path]
+    rows = []
+    for file in files:
+        for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
+            if line.strip():
+                row = json.loads(line)
+                if row.get("label") not in ("SUPPORTED", "REFUTED") or not row.get("evidence"):
+                    raise InputError(
+                        "expected claim, label (SUPPORTED or REFUTED) and evidence",
+                        where=f"{file}:{number}",
+                    )
+                rows.append(row)
+    if not rows:
+        raise InputError("expected claims as JSON lines, found none", where=str(path))
+    return rows
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,173 @@
+"""The judge: regime switches in streams of real dialogues (`evaluation.md`, Topic switches)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from tqdm import tqdm
+
+from graphmem_torch.config import Config, config_to_dict, load_config
+from graphmem_torch.evaluation.bootstrap import Interval, bootstrap_interval
+from graphmem_torch.evaluation.measure import code_version
+from graphmem_torch.evaluation.regime_run import Judgement, chosen, judged
+from graphmem_torch.evaluation.regime_scores import MEASURES
+from graphmem_torch.evaluation.regime_streams import Stream, read_streams
+from graphmem_torch.evaluation.regime_systems import System, systems_of
+from graphmem_torch.evaluation.regime_table import format_table
+from graphmem_torch.evaluation.request import Judged, Request
+from graphmem_torch.text.embed import Embedder, load_embedder
+
+__all__ = ["evaluate_regime", "judge"]
+
+
+def judge(request: Request) -> Judged:
+    """`evaluate_regime` as `graphmem eval regime` runs it."""
+    report = evaluate_regime(
+        request.data,
+        preset=request.preset,
+        config=request.config,
+        device=request.device,
+        embedder=request.embedder,
+        seed=request.seed,
+        progress=request.progress,
+    )
+    return Judged(report, format_table(report))
+
+
+def evaluate_regime(
+    data: str | Path,
+    *,
+    preset: str = "default",
+    config: Config | None = None,
+    device: str = "auto",
+    embedder: Embedder | str | None = None,
+    seed: int = 0,
+    resamples: int = 2000,
+    progress: bool = False,
+) -> dict[str, Any]:
+    """Run the preset's detector and every baseline on each topics file of a folder.
+
+    Every second stream of a file is the development half of the others, and the other way round:
+    thresholds are chosen there, and a detector that learns without labels reads it. See
+    `regime_systems` for the systems and `regime_run.Judgement` for the three thresholds of each.
+
+    Args:
+        data: Topics file, or a folder with some.
+        preset: Name of a preset or path of a YAML file.
+        config: Settings to use instead of the preset's, which then only gives the name.
+        device: Of the encoder.
+        embedder: Instead of the configuration's.
+        seed: Of the bootstrap and of the order of the dialogues.
+        resamples: Bootstrap resamples, of streams.
+        progress: Show a bar on stderr.
+
+    Returns:
+        The report as plain JSON values; see `bench/quality/README.md`.
+
+    Raises:
+        InputError: If the data cannot be used.
+        ConfigError: If there is no such preset.
+    """
+    config = load_config(preset) if config is None else config
+    encoder = load_embedder(
+        config.embedder.name if embedder is None else embedder, device, token_dim=0
+    )
+    sets = read_streams(Path(data), encoder, seed=seed)
+    systems = systems_of(config)
+    found: dict[str, dict[str, Judgement]] = {name: {} for name in sets}
+    work = [(name, system) for name in sets for system in systems]
+    for name, system in tqdm(work, desc="detectors", disable=not progress):
+        others = [stream for other in sets if other != name for stream in sets[other]]
+        if others or not systems[system].abroad:
+            found[name][system] = _halves(systems[system], sets[name], others)
+    return {
+        "dataset": "regime",
+        "preset": config.name,
+        "commit": code_version(),
+        "n": {name: _size(streams) for name, streams in sets.items()},
+        "systems": {
+            name: _summary(found[name], systems, config.name, seed=seed, resamples=resamples)
+            for name in sets
+        },
+        "config": config_to_dict(config),
+        "seed": seed,
+    }
+
+
+def _halves(system: System, streams: Sequence[Stream], others: Sequence[Stream]) -> Judgement:
+    """Each half judged with the other one as its development half, together again."""
+    parts = []
+    for first in (0, 1):
+        develop, test = streams[1 - first :: 2], streams[first::2]
+        threshold = chosen(system, others if system.abroad else develop)
+        parts.append(judged(system, threshold, develop, test))
+    places = torch.cat([torch.arange(first, len(streams), 2) for first in (0, 1)]).argsort()
+    return Judgement(
+        threshold=torch.stack([part.threshold for part in parts]),
+        best=torch.cat([part.best for part in parts])[places],
+        sparing=torch.cat([part.sparing for part in parts])[places],
+        lag=torch.cat([part.lag for part in parts]),
+        length=torch.cat([part.length for part in parts]),
+        quiet=torch.cat([part.quiet for part in parts])[places],
+    )
+
+
+def _summary(
+    found: Mapping[str, Judgement],
+    systems: Mapping[str, System],
+    subject: str,
+    *,
+    seed: int,
+    resamples: int,
+) -> dict[str, Any]:
+    own = found[subject].best
+    summary = {}
+    for name, part in found.items():
+        best, sparing, gain = (
+            _intervals(values, seed, resamples)
+            for values in (part.best, part.sparing, own - part.best)
+        )
+        summary[name] = {
+            **{measure: best[measure][0] for measure in MEASURES},
+            "look_ahead": systems[name].look_ahead,
+            "thresholds": part.threshold.tolist(),
+            "sparing": {measure: sparing[measure][0] for measure in MEASURES},
+            "lag": _lag(part),
+            "ci": {
+                **{measure: list(best[measure][1:]) for measure in MEASURES},
+                "sparing": {measure: list(sparing[measure][1:]) for measure in MEASURES},
+                "difference": {measure: list(gain[measure]) for measure in MEASURES},
+            },
+        }
+    return summary
+
+
+def _lag(part: Judgement) -> dict[str, float | None]:
+    """Of the switches found before the next one; `charged` counts a missed one as its segment."""
+    hit = part.lag.isfinite()
+    some, there = bool(hit.any()), len(part.lag) > 0
+    return {
+        "found": float(hit.double().mean()) if there else None,
+        "mean": float(part.lag[hit].mean()) if some else None,
+        "median": float(part.lag[hit].quantile(0.5)) if some else None,
+        "charged_mean": float(torch.where(hit, part.lag, part.length).mean()) if there else None,
+        "false_per_100": float(part.quiet[:, MEASURES.index("false_per_100")].mean()),
+    }
+
+
+def _intervals(values: Tensor, seed: int, resamples: int) -> dict[str, Interval]:
+    made = torch.Generator().manual_seed(seed)
+    found = bootstrap_interval(values, generator=made, resamples=resamples)
+    return {name: part for name, part in zip(MEASURES, found, strict=True) if part is not None}
+
+
+def _size(streams: Sequence[Stream]) -> dict[str, int]:
+    return {
+        "streams": len(streams),
+        "steps": sum(len(stream.switch) for stream in streams),
+        "switches": sum(int(stream.switch.sum()) for stream in streams),
+    }

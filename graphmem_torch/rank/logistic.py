@@ -1,0 +1,89 @@
+"""Weighted logistic regression: probabilities from signals, fitted in seconds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from graphmem_torch.errors import InputError
+
+__all__ = ["Logistic", "fit_logistic"]
+
+
+@dataclass(frozen=True, eq=False)
+class Logistic:
+    """log odds = signals @ weights + bias.
+
+    Attributes:
+        weights: `[F]`.
+        bias: Log odds where every signal is 0.
+    """
+
+    weights: Tensor
+    bias: float
+
+    def log_odds(self, signals: Tensor) -> Tensor:  # [..., F] -> [...]
+        """Log odds of each row of signals."""
+        return signals @ self.weights + self.bias
+
+    def probability(self, signals: Tensor) -> Tensor:  # [..., F] -> [...]
+        """Probability of each row of signals."""
+        return self.log_odds(signals).sigmoid()
+
+
+def fit_logistic(
+    signals: Tensor,  # [n, F]
+    positive: Tensor,  # [n] bool
+    weight: Tensor | None = None,  # [n], > 0
+    *,
+    penalty: float = 1e-3,
+    steps: int = 100,
+) -> Logistic:
+    """Maximum likelihood of a logistic model whose rows count `weight` times.
+
+    Minimises the weighted log loss for each unit of positive weight, plus penalty * |w|² on
+    signals of unit variance; convex, solved by L-BFGS. Rows that were sampled are weighted by the
+    inverse of the share that was drawn, so the probabilities are those of the whole.
+
+    Raises:
+        InputError: Shapes that do not fit, or only one class.
+    """
+    if signals.dim() != 2 or positive.shape != signals.shape[:1]:
+        raise InputError(
+            f"signals and positive must be [n, F] and [n]; got {list(signals.shape)} and "
+            f"{list(positive.shape)}. Give one label for each row."
+        )
+    if bool(positive.all()) or not bool(positive.any()):
+        raise InputError(
+            "expected both positive and negative rows to fit a logistic model, got one kind"
+        )
+    x = signals.float()
+    share = torch.ones_like(x[:, 0]) if weight is None else weight.float()
+    total, positives = share.sum(), share[positive].sum()
+    mean = (share[:, None] * x).sum(0) / total
+    spread = ((share[:, None] * (x - mean).square()).sum(0) / total).sqrt()
+    scale = torch.where(spread > 1e-6, spread, torch.inf)  # a constant signal gets weight 0
+    z, y, share = (x - mean) / scale, positive.float(), share / positives
+    weights = z.new_zeros(z.shape[1] + 1)
+    weights[-1] = torch.log(positives / (total - positives))
+    weights.requires_grad_(True)
+    optimiser = torch.optim.LBFGS(
+        [weights], lr=1, max_iter=steps, history_size=20, line_search_fn="strong_wolfe"
+    )
+
+    def closure() -> Tensor:
+        optimiser.zero_grad()
+        loss = torch.nn.functional.binary_cross_entropy_with_logits(
+            z @ weights[:-1] + weights[-1], y, weight=share, reduction="sum"
+        )
+        loss = loss + penalty * weights[:-1].square().sum()
+        loss.backward()
+        return loss
+
+    with torch.enable_grad():
+        optimiser.step(closure)
+    fitted = weights.detach()
+    slope = fitted[:-1] / scale
+    return Logistic(slope, float(fitted[-1] - slope @ mean))

@@ -1,0 +1,102 @@
+"""What routing reads of the graph: computed once for an index, gathered for each question."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from importlib.util import find_spec
+
+import torch
+from torch import Tensor
+
+from graphmem_torch.graph import Graph
+from graphmem_torch.spectral.bridges import bridge_scores
+from graphmem_torch.spectral.communities import communities
+from graphmem_torch.spectral.resistance_embedding import resistance_embedding
+from graphmem_torch.spectral.symmetric import undirected
+
+__all__ = ["ROUTING_PARTS", "bridge_bonus", "resistance_directions", "routing_tensors"]
+
+ROUTING_PARTS = {
+    "proximity": ("direction", "component"),
+    "bridge": ("bridge_bonus",),
+}
+"""Buffers of the index by the signal that reads them; only a preset that uses it has them."""
+
+_COLUMNS = 64
+_LEAST = 1e-6  # of the largest weight: a decayed edge below it carries nothing, and hides the rest
+
+
+def routing_tensors(graph: Graph, atoms: int, signals: Iterable[str]) -> dict[str, Tensor]:
+    """The buffers that the named signals read, for the first `atoms` nodes of the graph."""
+    named = set(signals)
+    tensors: dict[str, Tensor] = {}
+    if not named & ROUTING_PARTS.keys():
+        return {}
+    graph = _carrying(graph)
+    if "proximity" in named:
+        direction, component = resistance_directions(graph, atoms)
+        tensors.update(direction=direction, component=component)
+    if "bridge" in named:
+        tensors["bridge_bonus"] = bridge_bonus(graph)[:atoms].contiguous()
+    return tensors
+
+
+def resistance_directions(
+    graph: Graph,
+    atoms: int,
+    *,
+    columns: int = _COLUMNS,
+) -> tuple[Tensor, Tensor]:  # [A, c], [A] int32
+    """Unit vectors whose cosine says how near two atoms are electrically, and their components.
+
+    Effective resistance itself says little: in a large graph it is 1/d_i + 1/d_j whatever the pair
+    (von Luxburg et al. 2014). What remains is a squared distance of points; seen from their
+    centre, the cosine of two of them is their pseudo-inverse kernel without the local part,
+    relative to the sizes (the cosine of Fouss et al. 2007), so that neither poorly nor richly
+    connected atoms are preferred.
+    """
+    found = resistance_embedding(graph, columns)
+    points, component = found.far[:atoms], found.component[:atoms]
+    count = int(component.max()) + 1 if atoms else 0
+    size = torch.bincount(component, minlength=count).clamp(min=1)[:, None]
+    centre = points.new_zeros(count, columns).index_add_(0, component, points) / size
+    seen = points - centre[component]
+    length = seen.norm(dim=1, keepdim=True)
+    # A component of one atom, or of atoms that hang together alike, has no direction.
+    least = 1e-4 * points.norm(dim=1, keepdim=True)
+    direction = torch.where(length > least, seen / length.clamp(min=1e-30), 0.0)
+    return direction.contiguous(), component.to(torch.int32)
+
+
+def bridge_bonus(graph: Graph) -> Tensor:  # [N] float32 in [0, 1]
+    """How much a node's edges into other communities hold the graph together.
+
+    The seed's bonus goes to the nodes where the Fiedler vector changes sign. Here it is the share
+    of the edges between communities that do not score more than the node's best one
+    (`mathematics.md` 2.5): 1 for the ends of the strongest bridge, 0 for nodes without an edge to
+    another community.
+    """
+    low, high, _ = undirected(graph)
+    bonus = torch.zeros(graph.num_nodes, device=graph.device)
+    if low.numel() == 0:
+        return bonus
+    # Leiden comes from a library; both find parts that hang together.
+    label = communities(graph, "leiden" if find_spec("graspologic_native") else "fiedler")
+    across = label[low] != label[high]
+    if not bool(across.any()):
+        return bonus
+    pairs = torch.stack([low[across], high[across]])
+    score = bridge_scores(graph, pairs, columns=_COLUMNS).score
+    ordered = score.sort().values
+    share = (torch.searchsorted(ordered, score, right=True) / len(score)).float()
+    for ends in pairs:
+        bonus = bonus.scatter_reduce(0, ends, share, "amax")
+    return bonus
+
+
+def _carrying(graph: Graph) -> Graph:
+    """Without the edges that are nothing beside the others."""
+    if graph.num_edges == 0:
+        return graph
+    strength = graph.weight.abs()
+    return graph.select(strength > _LEAST * strength.max())

@@ -1,0 +1,7 @@
+"""The report: one self-contained HTML page about a memory; see `write_report`."""
+
+from __future__ import annotations
+
+from graphmem_torch.report.write import Report, write_report
+
+__all__ = ["Report", "write_report"]

@@ -1,0 +1,161 @@
+"""Drawing: the graph as the page draws it, of bounded size; what is left out is told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from graphmem_torch.atoms import CONCEPT
+from graphmem_torch.graph import Graph
+from graphmem_torch.report.edges import edges_of, packed, types_of
+from graphmem_torch.report.facts import Facts
+from graphmem_torch.report.markup import clipped
+from graphmem_torch.spectral.layout import Layout, layout
+
+__all__ = ["Drawing", "draw"]
+
+_TEXT = 5_000_000  # characters of all texts
+_SHORTEST, _LONGEST = 60, 1200  # characters of one text
+_LABEL = 60
+_IDS = 30_000  # nodes up to which ids are sent
+_NONE = 65535
+
+
+@dataclass(frozen=True, eq=False)
+class Drawing:
+    """The graph of a page.
+
+    Attributes:
+        data: As JSON.
+        place: [N] int64, number of each node in the drawing, -1 = not drawn.
+        notes: What is left out, in sentences.
+    """
+
+    data: dict[str, Any]
+    place: Tensor
+    notes: list[str]
+
+
+def draw(facts: Facts, *, limit: int) -> Drawing:
+    """Chooses nodes and edges, places them and packs them for the page.
+
+    Args:
+        facts: Of the memory.
+        limit: Nodes that are drawn at most; the best linked ones are.
+    """
+    nodes, notes = _chosen(facts, limit)
+    place = torch.full((facts.num_nodes,), -1, dtype=torch.int64)
+    place[nodes] = torch.arange(len(nodes))
+    if not len(nodes):
+        return Drawing({"nodes": 0}, place, notes)
+    source, target = place[facts.graph.source.long()], place[facts.graph.target.long()]
+    kept = (source >= 0) & (target >= 0) & (source != target)
+    graph = Graph.from_edges(
+        torch.stack([source[kept], target[kept]]),
+        facts.graph.weight[kept],
+        type=facts.graph.type[kept],
+        num_nodes=len(nodes),
+    )
+    label = facts.label[nodes]
+    placed = layout(graph, label, generator=torch.Generator().manual_seed(0))
+    edges, bundles, told = edges_of(graph, label)
+    notes += told
+    length = max(_SHORTEST, min(_LONGEST, _TEXT // len(nodes)))
+    texts = [clipped(facts.texts[i], length) for i in nodes.tolist()]
+    cut = sum(text.endswith("…") for text in texts)
+    if cut:
+        said = "1 text is" if cut == 1 else f"{cut:,} texts are"
+        notes.append(f"{said} cut to {length:,} characters.")
+    low, high = placed.position.amin(0) - 2, placed.position.amax(0) + 2
+    side = float((high - low).max())
+    corner = (low + high - side) / 2
+    quantised = ((placed.position - corner) / side * 65535).round().clamp(0, 65535)
+    data: dict[str, Any] = {
+        "nodes": len(nodes),
+        "box": [round(float(corner[0]), 3), round(float(corner[1]), 3), round(side, 3)],
+        "position": packed(quantised, np.uint16),
+        "community": packed(label.clamp(max=_NONE), np.uint16),
+        "communities": _communities(facts, placed, label),
+        "kinds": facts.kinds[:256],
+        "kind": packed(facts.kind[nodes].clamp(max=255), np.uint8),
+        "size": packed(_importance(graph), np.uint8),
+        "edges": edges,
+        "edge_types": types_of(graph),
+        "bundles": bundles,
+        **_texts(texts),
+        **_marked(facts, place),
+    }
+    if len(nodes) <= _IDS:
+        data["ids"] = [facts.ids[i] for i in nodes.tolist()]
+    if len(facts.sessions) < _NONE and facts.sessions:
+        codes = facts.session[nodes]
+        data["sessions"] = [*facts.sessions, ""]
+        data["session"] = packed(torch.where(codes < 0, len(facts.sessions), codes), np.uint16)
+    if not bool(facts.time[nodes].isnan().all()):
+        data["time"] = packed(facts.time[nodes], np.float64)
+    if facts.modes is not None:
+        mode = torch.full((facts.num_nodes,), _NONE, dtype=torch.int64)
+        mode[facts.atom] = facts.modes.label.long()
+        data["mode"] = packed(mode[nodes], np.uint16)
+    return Drawing(data, place, notes)
+
+
+def _chosen(facts: Facts, limit: int) -> tuple[Tensor, list[str]]:
+    """Nodes to draw, ascending, and what is told of the others."""
+    notes = []
+    concepts = facts.stats["kinds"].get(CONCEPT, 0)
+    if concepts and CONCEPT not in {facts.kinds[k] for k in facts.kind.unique().tolist()}:
+        notes.append(
+            f"The {concepts:,} concepts that tie memories together are not drawn; "
+            "--config.structure.concepts true makes them nodes."
+        )
+    if facts.num_nodes <= limit:
+        return torch.arange(facts.num_nodes), notes
+    notes.append(
+        f"{limit:,} of {facts.num_nodes:,} nodes are drawn: a sample, the best linked ones. "
+        "The tables and charts below are about all of them."
+    )
+    value = facts.graph.in_degree + facts.graph.out_degree
+    value[facts.structure.bridges.pairs.flatten()] = torch.inf
+    value[facts.structure.frontiers.node] = torch.inf
+    nodes = torch.argsort(value, descending=True, stable=True)[:limit]
+    return nodes.sort().values, notes
+
+
+def _importance(graph: Graph) -> Tensor:  # [N] 0..255
+    """The root of the degree by the largest."""
+    degree = (graph.in_degree + graph.out_degree).sqrt()
+    return (degree / degree.max().clamp(min=1) * 255).round()
+
+
+def _communities(facts: Facts, placed: Layout, label: Tensor) -> list[dict[str, Any]]:
+    sizes = torch.bincount(label, minlength=len(placed.radius)).tolist()
+    return [
+        {"name": name, "size": size, "x": round(x, 2), "y": round(y, 2), "r": round(r, 2)}
+        for name, size, (x, y), r in zip(
+            facts.names, sizes, placed.centre.tolist(), placed.radius.tolist(), strict=False
+        )
+    ]
+
+
+def _texts(texts: list[str]) -> dict[str, Any]:
+    """The texts; where some are equal, each once."""
+    known = {text: i for i, text in enumerate(dict.fromkeys(texts))}
+    if len(known) == len(texts):
+        return {"texts": texts}
+    numbers = torch.tensor([known[text] for text in texts])
+    return {"texts": list(known), "text_of": packed(numbers, np.uint32)}
+
+
+def _marked(facts: Facts, place: Tensor) -> dict[str, Any]:
+    """Bridges and frontiers by their numbers in the drawing."""
+    ends = place[facts.structure.bridges.pairs].T.tolist()
+    nodes = place[facts.structure.frontiers.node].tolist()
+    return {
+        "bridges": [pair for pair in ends if min(pair) >= 0],
+        "frontiers": [node for node in nodes if node >= 0],
+    }

@@ -1,0 +1,172 @@
+"""Facts: everything that a report tells, gathered from a memory at one moment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from graphmem_torch.atoms import CONCEPT
+from graphmem_torch.graph import Graph
+from graphmem_torch.regimes import detector_of
+from graphmem_torch.report.naming import characteristic_words
+from graphmem_torch.spectral import Modes, Spectrum, decompose, find_modes
+from graphmem_torch.spectral.detector import Steps
+from graphmem_torch.spectral.symmetric import undirected
+from graphmem_torch.structure import Structure
+
+if TYPE_CHECKING:
+    from graphmem_torch.memory import Memory
+
+__all__ = ["Facts", "gather"]
+
+
+@dataclass(frozen=True, eq=False)
+class Facts:
+    """What is known of a memory, for the N nodes of its structure; A of them are no concepts.
+
+    Attributes:
+        name: Of the store.
+        preset: Of the memory.
+        stats: `Memory.stats()`.
+        ids, texts: [N], in the order of storing.
+        kind, session: [N] codes, -1 = none, and the names behind them.
+        kinds, sessions: These names.
+        time: [N] float64 seconds since the epoch UTC, NaN = unknown.
+        atom: [A] int64, the nodes that are no concepts.
+        structure: Of the graph.
+        label: [N] int64, its communities by size: 0 is the largest.
+        speakers: Words of the speakers' names, which stand before the texts.
+        names: Of the communities: the words that set each apart, the most telling first.
+        spectrum: Of the atoms' kernel, all of it; None where no atom has a vector.
+        modes: Of the atoms; likewise.
+        regime: What the detector says of the atoms in the order of storing; likewise, and
+            where the settings want no detector.
+        threshold: Of its statistic.
+        detector: Name of the detector, as in the settings.
+    """
+
+    name: str
+    preset: str
+    stats: dict[str, Any]
+    ids: list[str]
+    texts: list[str]
+    kind: Tensor
+    kinds: list[str]
+    session: Tensor
+    sessions: list[str]
+    time: Tensor
+    atom: Tensor
+    structure: Structure
+    label: Tensor
+    speakers: frozenset[str]
+    names: list[str]
+    spectrum: Spectrum | None
+    modes: Modes | None
+    regime: Steps | None
+    threshold: float
+    detector: str
+
+    @property
+    def num_nodes(self) -> int:
+        """N."""
+        return len(self.ids)
+
+    @property
+    def graph(self) -> Graph:
+        """The structure's."""
+        return self.structure.graph
+
+    @property
+    def sizes(self) -> Tensor:  # [K] int64
+        """Nodes of each community."""
+        return torch.bincount(self.label)
+
+    def inside(self) -> tuple[Tensor, Tensor]:  # [K] int64, [K] int64
+        """Links inside each community, and the node of each that has the strongest of them."""
+        low, high, weight = undirected(self.graph)
+        own = self.label[low] == self.label[high]
+        low, high, weight = low[own], high[own], weight[own].double().abs()
+        strength = weight.new_zeros(self.num_nodes)
+        strength.index_add_(0, low, weight).index_add_(0, high, weight)
+        order = torch.argsort(strength, descending=True, stable=True)
+        order = order[torch.argsort(self.label[order], stable=True)]
+        links = torch.bincount(self.label[low], minlength=len(self.sizes))
+        return links, order[self.sizes.cumsum(0) - self.sizes]
+
+
+def gather(memory: Memory) -> Facts:
+    """Reads the store and computes what is shown; nothing is written."""
+    store = memory.store
+    with store.reading():
+        structure = _on_cpu(memory.structure())
+        stats = memory.stats()
+        columns = store.columns()
+        every = store.ids()
+        texts = list(store.texts())
+        embeddings = store.embeddings()
+    known = {name: row for row, name in enumerate(every)}
+    ids = list(structure.names or ())
+    row = torch.tensor([known[name] for name in ids], dtype=torch.int64)
+    texts = [texts[i] for i in row.tolist()]
+    kind, time = columns.kind.codes[row].long(), columns.time[row]
+    kinds = columns.kind.names
+    concept = kinds.index(CONCEPT) if CONCEPT in kinds else -1
+    atom = (kind != concept).nonzero().squeeze(1)
+    label = _by_size(structure.community.long())
+    speakers = frozenset(w for name in columns.speaker.names for w in name.lower().split())
+    vectors = embeddings[row[atom]]
+    told = len(vectors) > 0 and bool(vectors.any())
+    watched = memory.config.regime
+    detector = detector_of(watched, vectors.shape[1]) if told else None
+    settings = memory.config.modes
+    return Facts(
+        name=store.path.name if store.path is not None else "a memory without a folder",
+        preset=memory.config.name,
+        stats=stats,
+        ids=ids,
+        texts=texts,
+        kind=kind,
+        kinds=kinds,
+        session=columns.session.codes[row].long(),
+        sessions=columns.session.names,
+        time=time,
+        atom=atom,
+        structure=structure,
+        label=label,
+        speakers=speakers,
+        names=characteristic_words(texts, label, ignore=speakers),
+        spectrum=decompose(vectors, min(vectors.shape), method="gram") if told else None,
+        modes=find_modes(
+            vectors,
+            select=settings.select,
+            count=settings.count or None,
+            epsilon=settings.epsilon,
+            assign=settings.assign,
+            time=time[atom],
+        )
+        if told
+        else None,
+        regime=detector.update(vectors) if detector is not None else None,
+        threshold=float(detector.threshold) if detector is not None else 0.0,
+        detector=watched.detector,
+    )
+
+
+def _on_cpu(value: Any) -> Any:
+    """A tensor, or a dataclass with all tensors inside, wherever they were computed."""
+    if isinstance(value, Tensor):
+        return value.cpu()
+    if is_dataclass(value) and not isinstance(value, type):
+        return replace(value, **{f.name: _on_cpu(getattr(value, f.name)) for f in fields(value)})
+    return value
+
+
+def _by_size(label: Tensor) -> Tensor:  # [N] -> [N]
+    """The same communities, numbered from the largest on."""
+    order = torch.argsort(torch.bincount(label), descending=True, stable=True)
+    rank = torch.empty_like(order)
+    rank[order] = torch.arange(len(order))
+    return rank[label]

@@ -1,0 +1,152 @@
+"""write_report: a memory as one page that needs no network."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from graphmem_torch.atoms import CONCEPT
+from graphmem_torch.errors import InputError
+from graphmem_torch.report.drawing import Drawing, draw
+from graphmem_torch.report.facts import Facts, gather
+from graphmem_torch.report.markup import escaped, number, script_json
+from graphmem_torch.report.panels import PANELS
+from graphmem_torch.report.panels.panel import paragraph
+
+if TYPE_CHECKING:
+    from graphmem_torch.memory import Memory
+
+__all__ = ["Report", "write_report"]
+
+_SLOT = re.compile(r"\{\{(\w+)\}\}")
+
+
+@dataclass(frozen=True)
+class Report:
+    """What was written.
+
+    Attributes:
+        path: The file.
+        bytes: Its size.
+        nodes, edges: Of the store.
+        drawn_nodes, drawn_edges: On the page.
+        communities: How many there are.
+        modes: Likewise.
+        alarms: Regime switches that the detector tells.
+    """
+
+    path: str
+    bytes: int
+    nodes: int
+    edges: int
+    drawn_nodes: int
+    drawn_edges: int
+    communities: int
+    modes: int
+    alarms: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """As plain JSON values."""
+        return asdict(self)
+
+
+def write_report(memory: Memory, path: str | os.PathLike[str], *, limit: int = 50_000) -> Report:
+    """Writes the report of a memory.
+
+    Args:
+        memory: Open for reading or writing; it is not changed.
+        path: File to write, replaced as a whole.
+        limit: Nodes that are drawn at most; of more, the best linked are, and the page says so.
+
+    Raises:
+        InputError: A path that is a folder or lies in none, or a limit below 1.
+        OSError: The file cannot be written.
+    """
+    target = Path(path)
+    if target.is_dir():
+        raise InputError(f"path: expected a file to write, got the folder {target}; name a file")
+    if not target.parent.is_dir():
+        raise InputError(f"path: expected a file in a folder that exists, got {target}")
+    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= 200_000:
+        raise InputError(f"limit: expected a number of nodes from 1 to 200,000, got {limit!r}")
+    facts = gather(memory)
+    drawing = draw(facts, limit=limit)
+    page = _page(facts, drawing)
+    partial = target.with_name(target.name + ".partial")
+    partial.write_text(page, encoding="utf-8", newline="\n")
+    partial.replace(target)
+    return Report(
+        path=str(target),
+        bytes=target.stat().st_size,
+        nodes=facts.num_nodes,
+        edges=facts.graph.num_edges,
+        drawn_nodes=drawing.data["nodes"],
+        drawn_edges=drawing.data["edges"]["count"] if drawing.data["nodes"] else 0,
+        communities=len(facts.sizes),
+        modes=len(facts.modes) if facts.modes is not None else 0,
+        alarms=int(facts.regime.alarm.sum()) if facts.regime is not None else 0,
+    )
+
+
+def _page(facts: Facts, drawing: Drawing) -> str:
+    from graphmem_torch import __version__
+
+    now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    tiles = {
+        "memories": len(facts.atom),
+        "concepts": facts.stats["kinds"].get(CONCEPT, 0),
+        "edges": facts.graph.num_edges,
+        "communities": len(facts.sizes),
+        "modes": len(facts.modes) if facts.modes is not None else 0,
+        "alarms": int(facts.regime.alarm.sum()) if facts.regime is not None else 0,
+    }
+    panels = [build(facts, drawing) for build in PANELS]
+    return _filled(
+        "page.html",
+        title=escaped(f"{facts.name}: graphmem report"),
+        css=_asset("page.css"),
+        heading=escaped(facts.name),
+        subtitle=escaped(f"What this memory holds and how it hangs together · {now}"),
+        tiles="".join(
+            f"<div><dt>{name}</dt><dd>{number(count)}</dd></div>" for name, count in tiles.items()
+        ),
+        graph=_graph(facts, drawing),
+        panels="\n".join(panel.html(f"panel{i}") for i, panel in enumerate(panels)),
+        footer=escaped(f"Written by graphmem {__version__}, {now}. This page loads nothing."),
+        data=script_json(drawing.data),
+        js=_asset("page.js"),
+    )
+
+
+def _graph(facts: Facts, drawing: Drawing) -> str:
+    if not drawing.data["nodes"]:
+        said = paragraph(
+            "The store is empty: there is no graph to draw yet. `graphmem index` fills it."
+        )
+        return f"<section><h2>The graph</h2>{said.text}</section>"
+    label = (
+        f"Picture of the graph: {drawing.data['nodes']:,} memories as dots in "
+        f"{len(facts.sizes):,} communities; the tables below list what matters in it"
+    )
+    notes = list(drawing.notes)
+    if not facts.graph.num_edges:
+        notes.insert(0, "The memories have no edges yet: each of them stands alone.")
+    return _filled(
+        "graph.html",
+        label=escaped(label),
+        notes=paragraph(" ".join(notes)).text if notes else "",
+    )
+
+
+def _filled(name: str, **values: str) -> str:
+    """A template with its slots filled; what is filled in is not looked at again."""
+    return _SLOT.sub(lambda slot: values[slot[1]], _asset(name))
+
+
+def _asset(name: str) -> str:
+    return (files("graphmem_torch.report") / "page" / name).read_text(encoding="utf-8")

@@ -1,0 +1,203 @@
+"""layout: places in the plane for the nodes of a graph whose communities are to be seen.
+
+Communities are discs of an area in proportion to their nodes, packed without overlap, near where
+they are linked (`_packing`); inside its disc a node is drawn to its neighbours and pushed away from
+where it is crowded. The pressure comes from a grid: a step costs O(N + E + cells).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from graphmem_torch.errors import InputError
+from graphmem_torch.graph import Graph
+from graphmem_torch.ops._check import check_count
+from graphmem_torch.spectral._packing import pack_discs
+from graphmem_torch.spectral.symmetric import undirected
+
+__all__ = ["Layout", "layout"]
+
+_ROOM = 1.35  # area of a disc by the area its nodes need at unit distance
+_OUTSIDE = 0.1  # pull of an edge between two communities by that of one inside
+_DIFFUSION = 30  # rounds that bring linked nodes together before the forces begin
+_CALM = 0.6  # density up to which nothing pushes
+_CELL = 0.5  # side of a grid cell by the distance of nodes
+_MOST_CELLS = 1024  # along one side of the grid
+
+
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """Places in the plane; the unit is the mean distance of neighbouring nodes.
+
+    Attributes:
+        position: [N, 2] float32; the middle of everything is the origin.
+        centre: [K, 2] float32, of each community's disc.
+        radius: [K] float32.
+    """
+
+    position: Tensor
+    centre: Tensor
+    radius: Tensor
+
+
+def layout(
+    graph: Graph,  # N nodes, E edges
+    label: Tensor,  # [N] integers in 0..K-1: each node's community
+    *,
+    iterations: int = 100,
+    generator: torch.Generator | None = None,
+) -> Layout:
+    """Places the nodes of a graph in the plane, community by community.
+
+    The start inside a disc is a diffusion of random places along the edges (power iterations with
+    I - L/2, the smooth end of the Laplacian's spectrum; Koren 2003); then come `iterations` steps
+    of attraction along edges and pressure, the gradient of the nodes' density, blurred ever less
+    (force-directed placement as in Fruchterman and Reingold 1991, the far field on a mesh).
+
+    Args:
+        graph: Directions and signs are ignored.
+        label: Communities; a number without nodes gets a disc without area.
+        iterations: Steps of the forces, at least 1.
+        generator: Of the random start; the global one when omitted.
+
+    Raises:
+        InputError: For labels of the wrong shape or kind, or no iterations.
+    """
+    check_count("iterations", iterations)
+    nodes = graph.num_nodes
+    if label.shape != (nodes,) or label.is_floating_point() or bool((label < 0).any()):
+        raise InputError(
+            f"label must be integers of shape [{nodes}], at least 0; got {label.dtype} "
+            f"{list(label.shape)}. Give every node the number of its community."
+        )
+    label = label.long()
+    low, high, weight = undirected(graph)
+    weight = weight.abs()
+    size = torch.bincount(label)
+    radius = (size * (_ROOM / math.pi)).sqrt()
+    centre = pack_discs(radius, label[low], label[high], weight, generator=generator)
+    if not nodes:
+        return Layout(centre.new_zeros(0, 2), centre, radius)
+    pull = _Pull(low, high, weight, label)
+    own = centre[label]
+    reach = (radius[label] - 0.5).clamp(min=0.0)
+    place = own + _filled(_diffused(pull, label, size, generator), label, size) * reach[:, None]
+    for step in range(iterations):
+        left = 1 - step / iterations
+        # Blurred ever less: first whole regions move, in the end single nodes keep their distance.
+        push = _pressure(place, blur=0.7 + 2.5 * left * left)
+        noise = torch.randn(nodes, 2, generator=generator).to(place)  # parts what has one place
+        inner = place - own + 0.3 * left * pull(place) + 1.2 * push + 0.1 * left * noise
+        inner = inner - _mean(inner, label, size)
+        if step % 5 == 0:
+            even = _filled(inner, label, size) * reach[:, None]
+            inner = inner + left * (even - inner)
+        place = own + _inside(inner, reach)
+    return Layout(place, centre, radius)
+
+
+class _Pull:
+    """The mean vector from a node to its neighbours; long ones and those outside count less."""
+
+    def __init__(self, low: Tensor, high: Tensor, weight: Tensor, label: Tensor) -> None:
+        self.source, self.target = torch.cat([low, high]), torch.cat([high, low])
+        outside = label[self.source] != label[self.target]
+        self.weight = weight.repeat(2) * torch.where(outside, _OUTSIDE, 1.0)
+        degree = self.weight.new_zeros(len(label)).index_add_(0, self.source, self.weight)
+        self.weight = self.weight / degree[self.source]
+
+    def __call__(self, place: Tensor, longest: float = 6.0) -> Tensor:  # [N, 2] -> [N, 2]
+        step = place[self.target] - place[self.source]
+        step *= (self.weight / (1 + step.norm(dim=1) / longest))[:, None]
+        return torch.zeros_like(place).index_add_(0, self.source, step)
+
+
+def _diffused(
+    pull: _Pull, label: Tensor, size: Tensor, generator: torch.Generator | None
+) -> Tensor:  # [N, 2]
+    """Random places in each community, smoothed along its edges and spread out again."""
+    nodes = len(label)
+    place = torch.randn(nodes, 2, generator=generator).to(label.device)
+    inner = label[pull.source] == label[pull.target]
+    source, target, weight = pull.source[inner], pull.target[inner], pull.weight[inner, None]
+    share = torch.zeros(nodes, 1, device=label.device).index_add_(0, source, weight)
+    for _ in range(_DIFFUSION):
+        mean = torch.zeros_like(place).index_add_(0, source, weight * place[target])
+        place = 0.5 * place + 0.5 * (mean + (1 - share) * place)
+        place = _whitened(place, label, size)
+    return place
+
+
+def _filled(place: Tensor, label: Tensor, size: Tensor) -> Tensor:  # [N, 2] in the unit disc
+    """Each node at a distance that its rank in its community gives: the disc is filled evenly."""
+    distance = place.norm(dim=1)
+    order = torch.argsort(label.double() * 2 + distance / (distance + 1))
+    first = (size.cumsum(0) - size)[label[order]]
+    rank = torch.empty_like(distance)
+    rank[order] = (torch.arange(len(label), device=label.device) - first + 0.5) / size[label[order]]
+    return place * (rank.sqrt() / distance.clamp(min=1e-12))[:, None]
+
+
+def _mean(value: Tensor, label: Tensor, size: Tensor) -> Tensor:  # [N, c] -> [N, c]
+    """The mean of each node's community."""
+    total = value.new_zeros(len(size), value.shape[1]).index_add_(0, label, value)
+    return (total / size.clamp(min=1)[:, None])[label]
+
+
+def _whitened(place: Tensor, label: Tensor, size: Tensor) -> Tensor:
+    """Centred, the second axis orthogonal to the first, both of unit variance, by community."""
+    x, y = (place - _mean(place, label, size)).split(1, dim=1)
+    x = x * _mean(x * x, label, size).clamp(min=1e-12).rsqrt()
+    y = y - _mean(x * y, label, size) * x
+    y = y * _mean(y * y, label, size).clamp(min=1e-12).rsqrt()
+    return torch.cat([x, y], 1)
+
+
+def _pressure(place: Tensor, *, blur: float) -> Tensor:  # [N, 2] -> [N, 2]
+    """The way down the nodes' density, which is 1 where nodes have unit distance.
+
+    Args:
+        place: [N, 2].
+        blur: Standard deviation of the kernel that makes a density of the nodes.
+    """
+    low = place.amin(0) - 2
+    extent = float((place.amax(0) - low).max()) + 2
+    cells = min(_MOST_CELLS, math.ceil(extent / _CELL) + 1)
+    cell = extent / (cells - 1)
+    at = (place - low) / cell
+    corner = at.floor().long().clamp(0, cells - 2)
+    share = at - corner
+    x, y = share.unbind(1)
+    density = torch.zeros(cells * cells, device=place.device)
+    flat = corner[:, 1] * cells + corner[:, 0]
+    corners = ((0, (1 - x) * (1 - y)), (1, x * (1 - y)), (cells, (1 - x) * y), (cells + 1, x * y))
+    for offset, part in corners:
+        density.index_add_(0, flat + offset, part)
+    # Not finer than the grid can carry.
+    width = max(blur / cell, 0.8)
+    field = _blurred(density.view(1, 1, cells, cells), width)[0, 0] / cell**2
+    # What is not crowded does not push, or all would end at the rim.
+    field = (field - _CALM).clamp(min=0)
+    down_y, down_x = torch.gradient(field, spacing=cell)
+    slope = -torch.stack([down_x.reshape(-1), down_y.reshape(-1)], 1)
+    push = sum(part[:, None] * slope[flat + offset] for offset, part in corners)
+    assert isinstance(push, Tensor)
+    push = push * blur
+    return push / (1 + push.norm(dim=1, keepdim=True))
+
+
+def _blurred(image: Tensor, width: float) -> Tensor:  # [1, 1, G, G]
+    half = math.ceil(3 * width)
+    kernel = torch.exp(-0.5 * (torch.arange(-half, half + 1, device=image.device) / width) ** 2)
+    kernel = (kernel / kernel.sum()).view(1, 1, 1, -1)
+    image = torch.nn.functional.conv2d(image, kernel, padding=(0, half))
+    return torch.nn.functional.conv2d(image, kernel.mT, padding=(half, 0))
+
+
+def _inside(vector: Tensor, reach: Tensor) -> Tensor:  # [N, 2], [N] -> [N, 2]
+    """Cut to the length `reach`."""
+    return vector * (reach / vector.norm(dim=1).clamp(min=1e-12)).clamp(max=1.0)[:, None]

@@ -1,0 +1,195 @@
+"""suggest_links: absent edges whose coming would draw the graph together the most."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from graphmem_torch.errors import InputError
+from graphmem_torch.graph import Graph
+from graphmem_torch.ops._check import check_count, check_range
+from graphmem_torch.spectral._estimates import panel
+from graphmem_torch.spectral._pseudo_inverse import SMALL, pseudo_inverse
+from graphmem_torch.spectral._resistance_change import centred, sketched_rows
+from graphmem_torch.spectral.bridges import Bridges, check_labels
+from graphmem_torch.spectral.conjugate_gradient import solved_to
+from graphmem_torch.spectral.laplacian import Laplacian, laplacian
+
+__all__ = ["suggest_links"]
+
+
+def suggest_links(
+    graph: Graph,  # N nodes
+    label: Tensor | None = None,  # [N] integers
+    top: int = 10,
+    *,
+    weight: float = 1.0,
+    candidates: int = 128,
+    columns: int = 64,
+    tol: float = 1e-10,
+    max_iter: int = 2000,
+    generator: torch.Generator | None = None,
+) -> Bridges:
+    """Pairs of nodes whose joining lowers the total effective resistance the most, one by one.
+
+    Each one is the best after those before it were added: the fall is n w ‖L⁺b‖² / (1 + wR) with
+    the L⁺ of the graph as it is by then, updated in rank one (Sherman and Morrison 1950; greedy as
+    in Ghosh, Boyd and Saberi 2008, section 6), so that no two of them mend the same gap. The sum of
+    the scores is the whole fall.
+
+    Up to 1,024 nodes every pair is looked at. In a larger graph those of some candidates are: the
+    nodes of largest ‖L⁺e_i‖, the ones farthest from the first of them, and the first ones of the
+    largest communities, by a sketch; their own columns of L⁺ are then solved exactly.
+
+    Args:
+        graph: Signs and directions are ignored. Pairs lie inside one component: to join two
+            components lowers the total from infinity, whichever nodes are taken.
+        label: Communities; only pairs of two of them are suggested.
+        top: How many at most.
+        weight: Of the edges that are supposed.
+        candidates: Nodes of which all pairs are looked at, where the graph is large.
+        columns: Of the sketch.
+        tol: Relative error asked of the resistances.
+        max_iter: Of conjugate gradients.
+        generator: Of the sketch.
+
+    Returns:
+        In the order of adding, `score` the fall that each one brings beyond those before.
+
+    Raises:
+        InputError: If labels do not fit, or a constant is out of range.
+    """
+    for name, value in (("top", top), ("columns", columns), ("max_iter", max_iter)):
+        check_count(name, value)
+    check_count("candidates", candidates, 2)
+    check_range("tol", tol, 0.0)
+    if not 0 < weight < float("inf"):
+        raise InputError(f"weight must be above 0 and finite; got {weight}. Try 1.0.")
+    if label is not None:
+        check_labels(label, graph)
+    settled = True
+    if graph.num_nodes <= SMALL:
+        exact = laplacian(graph, signed=False, normalized=False, dtype=torch.float64)
+        node = (exact.degree > 0).nonzero().squeeze(1)
+        inverse, _ = pseudo_inverse(exact, 1e-6)
+        potential, operator = inverse[:, node], exact
+    else:
+        operator = laplacian(graph, signed=False)
+        node = _candidates(operator, label, candidates, columns, max_iter, generator)
+        potential, settled = _columns(operator.double(), node, tol, max_iter)
+    allowed = _absent(operator, node, label)
+    return _greedy(potential, node, allowed, operator, weight, top, settled)
+
+
+def _candidates(
+    operator: Laplacian,
+    label: Tensor | None,
+    count: int,
+    columns: int,
+    max_iter: int,
+    generator: torch.Generator | None,
+) -> Tensor:  # [c] int64, ascending
+    rows, _, _ = sketched_rows(operator, columns, generator=generator, max_iter=max_iter)
+    size = torch.bincount(operator.component)[operator.component]
+    remote = rows.square().sum(1) * size
+    order = torch.argsort(remote, descending=True)
+    taken = [order[: -(-count // 2)]]
+    first = order[0]
+    apart = (rows - rows[first]).square().sum(1)
+    apart = torch.where(operator.component == operator.component[first], apart, -1.0)
+    taken.append(torch.argsort(apart, descending=True)[: -(-count // 4)])
+    if label is not None:
+        owner = torch.unique(label, return_inverse=True)[1]
+        groups = torch.bincount(owner)
+        best = remote.new_zeros(len(groups)).scatter_reduce(0, owner, remote, "amax")
+        leading = order[(remote == best[owner])[order]]
+        leading = leading[torch.argsort(groups[owner[leading]], descending=True, stable=True)]
+        taken.append(leading[: -(-count // 4)])
+    node = torch.unique(torch.cat(taken))
+    return node[operator.degree[node] > 0]
+
+
+def _columns(
+    operator: Laplacian,  # normalised, float64
+    node: Tensor,
+    tol: float,
+    max_iter: int,
+) -> tuple[Tensor, bool]:  # [N, c]
+    """L⁺ e_i of some nodes, L = D - W."""
+    root = operator.degree.clamp(min=torch.finfo(torch.float64).tiny).rsqrt()[:, None]
+    out = root.new_empty(operator.shape[0], len(node))
+    width, settled = panel(operator.shape[0], operator.device), True
+    for start in range(0, len(node), width):
+        some = node[start : start + width]
+        unit = root.new_zeros(operator.shape[0], len(some))
+        unit[some, torch.arange(len(some), device=some.device)] = 1
+        sides = centred(unit, operator.component) * root
+        size = sides.norm(dim=0)
+        solved, _, reached = solved_to(operator, sides / size, tol=tol, max_iter=max_iter)
+        out[:, start : start + width] = centred(solved * size * root, operator.component)
+        settled = settled and reached
+    return out, settled
+
+
+def _absent(operator: Laplacian, node: Tensor, label: Tensor | None) -> Tensor:  # [c, c] bool
+    """Pairs i < j of the nodes that are no edge, of one component and of two communities."""
+    count = len(node)
+    part = operator.component[node]
+    allowed = (part[:, None] == part).triu(1)
+    if label is not None:
+        allowed &= label[node][:, None] != label[node]
+    place = torch.full((operator.shape[0],), -1, dtype=torch.int64, device=node.device)
+    place[node] = torch.arange(count, device=node.device)
+    low, high = place[operator.low], place[operator.high]
+    inside = (low >= 0) & (high >= 0)
+    allowed[low[inside], high[inside]] = False  # `node` ascends, so low < high here too
+    return allowed
+
+
+def _greedy(
+    potential: Tensor,  # [N, c] columns of L⁺
+    node: Tensor,
+    allowed: Tensor,
+    operator: Laplacian,
+    weight: float,
+    top: int,
+    settled: bool,
+) -> Bridges:
+    count = len(node)
+    size = torch.bincount(operator.component)[operator.component[node]].double()
+    reach, gram = potential[node], potential.T @ potential
+    chosen: list[Tensor] = []
+    scores: list[Tensor] = []
+    for _ in range(min(top, int(allowed.sum()))):
+        resistance = _distances(reach)
+        square = _distances(gram).clamp(min=0)
+        score = size[:, None] * weight * square / (1 + weight * resistance)
+        score = torch.where(allowed, score, -1.0)
+        at = score.argmax()
+        i, j = at // count, at % count
+        chosen.append(torch.stack([node[i], node[j]]))
+        scores.append(score[i, j])
+        allowed[i, j] = False
+        # L⁺ loses g gᵀ w / (1 + wR), g = L⁺ b.
+        factor = weight / (1 + weight * resistance[i, j])
+        step, image, length = reach[:, i] - reach[:, j], gram[:, i] - gram[:, j], square[i, j]
+        outer = torch.outer(step, image)
+        gram = gram - factor * (outer + outer.T) + factor**2 * length * torch.outer(step, step)
+        reach = reach - factor * torch.outer(step, step)
+    pairs = torch.stack(chosen, 1) if chosen else node.new_empty(2, 0)
+    found = pairs.shape[1]
+    score = torch.stack(scores) if scores else potential.new_empty(0)
+    return Bridges(
+        pairs,
+        score,
+        torch.zeros(found, dtype=torch.int64, device=node.device),
+        torch.full((found,), weight, device=node.device),
+        torch.zeros(found, dtype=torch.bool, device=node.device),
+        torch.zeros_like(score),
+        settled,
+    )
+
+
+def _distances(matrix: Tensor) -> Tensor:  # [c, c] -> [c, c]
+    diagonal = matrix.diagonal()
+    return diagonal[:, None] + diagonal - 2 * matrix

@@ -1,0 +1,80 @@
+"""Communities and centralities of a changed graph, found anew only where it changed."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from graphmem_torch.ops.solution import Solution
+from graphmem_torch.spectral.centrality import centrality
+from graphmem_torch.spectral.changes import Changes
+from graphmem_torch.spectral.communities import communities
+from graphmem_torch.spectral.components import components
+from graphmem_torch.spectral.leiden import connected_parts
+from graphmem_torch.spectral.symmetric import undirected
+
+__all__ = ["centrality_after", "communities_after"]
+
+_MOST = 0.5  # share of the nodes in changed communities from which all are found anew
+
+
+def communities_after(
+    changes: Changes,
+    label: Tensor,  # [N] of the old nodes
+    method: str,
+    *,
+    resolution: float = 1.0,
+) -> Tensor:  # [N'] int32
+    """Communities anew where edges or nodes came or went, the others as they were.
+
+    The changed communities are taken apart together, as a graph of their own. Modularity weighs
+    chance by the weight of the whole graph, so there the resolution is their share of it.
+
+    Args:
+        changes: From the old graph to the new one.
+        label: Old communities, numbered from 0.
+        method: As for `communities`.
+        resolution: As for `communities`.
+    """
+    graph = changes.graph
+    count = int(label.max()) + 1 if label.numel() else 0
+    carried = changes.carried(label, -1).long()
+    changed = torch.zeros(count + 1, dtype=torch.bool, device=label.device)
+    changed[carried[changes.touched]] = True
+    region = changed[carried] | (carried < 0)
+    if float(region.float().mean()) > _MOST:
+        return communities(graph, method, resolution=resolution)
+    part, node = changes.induced(region)
+    share = float(part.weight.abs().sum() / graph.weight.abs().sum()) if part.num_edges else 1.0
+    fresh = communities(part, method, resolution=resolution * share)
+    carried[node] = fresh.long() + count
+    low, high, _ = undirected(graph)
+    return connected_parts(carried, low, high)
+
+
+def centrality_after(
+    changes: Changes,
+    values: Tensor,  # [N] of the old nodes
+    error: Tensor,  # [N] relative
+    *,
+    columns: int,
+    generator: torch.Generator | None = None,
+) -> Solution:  # values [N'], residual [N']
+    """Centralities anew in components that changed: they depend on nothing outside.
+
+    Args:
+        changes: From the old graph to the new one.
+        values: Old centralities.
+        error: And their errors.
+        columns: As for `centrality`.
+        generator: As for `centrality`.
+    """
+    label = components(changes.graph)
+    changed = torch.zeros(changes.graph.num_nodes, dtype=torch.bool, device=label.device)
+    changed[label[changes.touched]] = True
+    part, node = changes.induced(changed[label])
+    found = centrality(part, columns=columns, generator=generator)
+    carried, carried_error = changes.carried(values, 0.0), changes.carried(error, 0.0)
+    carried[node] = found.values.to(carried.dtype)
+    carried_error[node] = found.residual.to(carried_error.dtype)
+    return Solution(carried, None, carried_error, found.iterations, found.converged)

@@ -1,0 +1,206 @@
+"""What a memory is about: its modes as plain records, one sentence each for claim and question."""
+
+from __future__ import annotations
+
+import math
+import re
+
+import torch
+from torch import Tensor
+
+from graphmem_torch.assemble import Assembled
+from graphmem_torch.columns import modes_by
+from graphmem_torch.errors import InputError
+from graphmem_torch.results import Mode, ModeAlignment, ModePair, ModeSummary, Statement
+from graphmem_torch.spectral._segments import segment_best
+from graphmem_torch.spectral.alignment import align_modes
+from graphmem_torch.spectral.mode_search import select_modes
+from graphmem_torch.spectral.modes import Modes
+from graphmem_torch.store import MemoryStore
+
+__all__ = ["aligned", "listed", "summarised"]
+
+# What a kind says about the part its atoms play in a summary; of other kinds the form decides.
+_CLAIMS = ("claim", "theorem", "definition", "observation", "output")
+_EVIDENCE = ("evidence",)
+_QUESTIONS = ("question", "task")
+
+_STATED = 4.0  # more than two cosines can differ by: what is said to be one comes first
+_SPARE = 3  # candidates a part, in case the first says the same as another part
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=\S)")
+_WORDS = 4  # of a sentence that says something by itself
+
+
+def listed(current: Assembled, store: MemoryStore) -> list[Mode]:
+    """The modes of a memory, the largest first; none where there are no atoms."""
+    modes = current.modes
+    return [] if modes is None else _records(modes, current, store, None)
+
+
+def _records(
+    modes: Modes, current: Assembled, store: MemoryStore, rows: Tensor | None
+) -> list[Mode]:
+    """Modes as values; `rows` are the atoms that they were found in, None for all."""
+    typical = modes.representative.cpu()
+    found = typical if rows is None else torch.where(typical >= 0, rows[typical.clamp(min=0)], -1)
+    said = _statements(found, current, store)
+    columns = (modes.size, modes.variance, modes.latest, modes.energy)
+    figures = zip(*(column.tolist() for column in columns), strict=True)
+    return [
+        Mode(
+            number=number,
+            size=size,
+            variance=variance,
+            latest=None if math.isnan(latest) else latest,
+            energy=energy,
+            typical=tuple(said[row] for row in line if row >= 0),
+        )
+        for number, ((size, variance, latest, energy), line) in enumerate(
+            zip(figures, found.tolist(), strict=True)
+        )
+    ]
+
+
+def _statements(rows: Tensor, current: Assembled, store: MemoryStore) -> dict[int, Statement]:
+    """Ids and texts of the atoms in these rows."""
+    wanted = rows[rows >= 0].unique().cpu()
+    atoms = store.atoms(current.node[wanted].tolist())
+    pairs = zip(wanted.tolist(), atoms, strict=True)
+    return {row: Statement(atom.id, atom.rendered) for row, atom in pairs}
+
+
+def summarised(
+    current: Assembled,
+    store: MemoryStore,
+    query: Tensor | None,  # [1, d]
+    count: int | None,
+) -> list[ModeSummary]:
+    """The sufficient statistic of each mode (`mathematics.md` 1.6): at most three sentences.
+
+    Of the atoms that can play a part the one of largest projection on the centroid does. A kind
+    that says so comes first (a claim, an observation; evidence; a question, a task); else every
+    statement may be claim or evidence, and what ends by asking is a question.
+
+    Args:
+        current: The index.
+        store: With its texts.
+        query: A question: only its best modes, the best first. None: all, the largest first.
+        count: At most so many modes.
+    """
+    modes = current.modes
+    if modes is None:
+        return []
+    if query is None:
+        chosen = torch.arange(len(modes))[:count]
+        weight: list[float | None] = [None] * len(chosen)
+    else:
+        own = current.index.config.modes
+        wanted = own.look if count is None else count
+        best, value = select_modes(
+            modes, query, wanted, half_life=own.half_life, absolute=own.absolute
+        )
+        chosen, weight = best[0].cpu(), value[0].tolist()
+    parts = torch.stack(_parts(modes, current)).cpu()[:, chosen]  # [3, C, _SPARE]
+    said = _statements(parts, current, store)
+    size, variance = modes.size.tolist(), modes.variance.tolist()
+    summaries = []
+    for place, number in enumerate(chosen.tolist()):
+        taken: set[str] = set()
+        sentences = []
+        for part, asks in zip(parts[:, place].tolist(), (False, False, True), strict=True):
+            options = [said[row] for row in part if row >= 0]
+            picked = next((s for s in options if s.text not in taken), None)
+            taken.update({picked.text} if picked else ())
+            sentences.append(picked and Statement(picked.id, _sentence(picked.text, asks)))
+        claim, evidence, question = sentences
+        summaries.append(
+            ModeSummary(
+                number, size[number], variance[number], claim, evidence, question, weight[place]
+            )
+        )
+    return summaries
+
+
+def _parts(modes: Modes, current: Assembled) -> list[Tensor]:  # 3 of [M, _SPARE]
+    """Rows for the claim, the evidence and the question of each mode, best first, -1 = none."""
+    index = current.index
+    label = modes.label.long()
+    axis = torch.nn.functional.normalize(modes.centroid.float(), dim=1)
+    value = torch.cat(
+        [
+            (rows.float() * axis[own]).sum(1)
+            for rows, own in zip(index.embeddings.split(8192), label.split(8192), strict=True)
+        ]
+    )
+    claim, evidence, question = (
+        _of_kinds(current, names) for names in (_CLAIMS, _EVIDENCE, _QUESTIONS)
+    )
+    free = ~(claim | evidence | question)
+    asks = index.is_question > 0.5
+    never = torch.full_like(value, -torch.inf)
+    neutral = torch.where(free & ~asks, value, never)
+    values = (
+        torch.where(claim, value + _STATED, neutral),
+        torch.where(evidence, value + _STATED, torch.where(claim, value - _STATED, neutral)),
+        torch.where(question, value + _STATED, torch.where(free & asks, value, never)),
+    )
+    size = modes.size.long()
+    found = [segment_best(each, label, size, _SPARE) for each in values]
+    return [
+        torch.where((rows >= 0) & (each[rows.clamp(min=0)] > -torch.inf), rows, -1)
+        for rows, each in zip(found, values, strict=True)
+    ]
+
+
+def _of_kinds(current: Assembled, names: tuple[str, ...]) -> Tensor:  # [A] bool
+    kind = current.index.kind.long()
+    codes = [code for code, name in enumerate(current.kinds) if name in names]
+    return torch.isin(kind, torch.tensor(codes, dtype=torch.int64, device=kind.device))
+
+
+def _sentence(text: str, asks: bool) -> str:
+    """One sentence of a text: its last question, or its first statement that is not a scrap."""
+    sentences = _SENTENCE_END.split(text.strip())
+    fitting = [s for s in sentences if s.endswith("?") == asks] or sentences
+    if asks:
+        return fitting[-1]
+    return next((s for s in fitting if len(s.split()) >= _WORDS), fitting[0])
+
+
+def aligned(
+    current: Assembled, store: MemoryStore, first: str, second: str, by: str
+) -> ModeAlignment:
+    """Modes of two parts of a memory, matched; see `spectral.align_modes`.
+
+    Raises:
+        InputError: An attribute that does not divide a memory, or a part without atoms.
+    """
+    if by not in ("kind", "type", "speaker", "session"):
+        raise InputError(f"by: expected kind, type, speaker or session, got {by!r}")
+    columns = store.columns()
+    coded = getattr(columns, by)
+    atoms = current.node[: current.index.num_atoms]
+    codes = coded.codes.long()[torch.searchsorted(columns.node, atoms)]
+    found = []
+    for name in (first, second):
+        code = coded.names.index(name) if name in coded.names else -2
+        rows = (codes == code).nonzero().squeeze(1)
+        if not len(rows):
+            there = sorted({coded.names[c] for c in codes.unique().tolist() if c >= 0})
+            raise InputError(
+                f"expected a {by} that atoms have ({', '.join(there) or 'none has any'}), "
+                f"got {name!r}"
+            )
+        embeddings = current.index.embeddings
+        own = rows.to(embeddings.device)
+        modes = modes_by(current.index.config.modes, embeddings[own], current.index.time[own])
+        found.append((modes, _records(modes, current, store, rows)))
+    (one, firsts), (other, seconds) = found
+    match = align_modes(one, other)
+    pairs = zip(match.first.tolist(), match.second.tolist(), match.similarity.tolist(), strict=True)
+    return ModeAlignment(
+        angles=tuple(match.angles.rad2deg().tolist()),
+        pairs=tuple(ModePair(firsts[a], seconds[b], cosine) for a, b, cosine in pairs),
+        only_first=tuple(firsts[a] for a in match.only_first.tolist()),
+        only_second=tuple(seconds[b] for b in match.only_second.tolist()),
+    )

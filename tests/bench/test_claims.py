@@ -1,0 +1,56 @@
+"""The measurement of the local judge, on claims whose answers are known."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from bench.quality.claims import _auroc, _decided, _read, measure
+from graphmem_torch.errors import InputError
+from graphmem_torch.evaluation.remember import RememberingEmbedder
+from graphmem_torch.text.hashing import HashingEmbedder
+
+
+def test_report_on_claims_that_the_rule_can_tell() -> None:
+    rows = []
+    for i in range(40):
+        evidence = [f"The harbour of town{i} has {i + 3} red boats."]
+        rows.append(
+            {"claim": f"The harbour of town{i} has {i + 3} red boats", "label": "SUPPORTED"}
+        )
+        rows.append({"claim": f"The harbour of town{i} has no red boats", "label": "REFUTED"})
+        rows.append({"claim": f"The harbour of town{i} has {i + 4} red boats", "label": "REFUTED"})
+        for row in rows[-3:]:
+            row["evidence"] = evidence  # type: ignore[assignment]
+    report = measure(rows, RememberingEmbedder(HashingEmbedder(128)))
+    assert report["n"] == {"claims": 120, "supported": 40, "evidence": 40}
+    systems = report["systems"]
+    assert systems["majority"]["accuracy"][0] == pytest.approx(2 / 3)
+    assert systems["majority"]["auroc"] == pytest.approx(0.5)
+    assert systems["judge"]["accuracy"][0] > 0.95 and systems["judge"]["auroc"] == 1.0
+    assert report["verdicts"]["supported_by_label"]["entail"] == [40, 40]
+    assert report["verdicts"]["accuracy_of_decided"][0] == 1.0
+    json.dumps(report)
+
+
+def test_thresholds_come_from_the_other_folds() -> None:
+    fold = torch.tensor([0, 0, 1, 1, 2, 2])
+    score = torch.tensor([0.9, 0.1, 0.8, 0.2, 0.7, 0.3])
+    truth = torch.tensor([True, False, True, False, False, True])
+    # Learned from folds 1 and 2, fold 0 is decided above 0.8; from 0 and 1, fold 2 above 0.8.
+    assert _decided(score, truth, fold)[[0, 1, 4, 5]].tolist() == [True, False, False, False]
+    pairs = [(s > r) + (s == r) / 2 for s in score[truth] for r in score[~truth]]
+    assert _auroc(score, truth) == pytest.approx(float(sum(pairs)) / len(pairs))
+
+
+def test_unusable_files(tmp_path: Path) -> None:
+    file = tmp_path / "claims.jsonl"
+    file.write_text("")
+    with pytest.raises(InputError, match="found none"):
+        _read(tmp_path)
+    file.write_text('{"claim": "x", "label": "MAYBE", "evidence": ["y"]}\n')
+    with pytest.raises(InputError, match=r"claims\.jsonl:1"):
+        _read(file)

@@ -1,0 +1,280 @@
+"""Routing: the two signals against dense pseudo-inverses, and weights judged on held-out data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import networkx
+import numpy as np
+import pytest
+import torch
+
+from graphmem_torch.atoms import EdgeType
+from graphmem_torch.columns import IndexInput
+from graphmem_torch.config import Config, load_config
+from graphmem_torch.edges import EdgeBlock
+from graphmem_torch.errors import InputError
+from graphmem_torch.graph import Graph
+from graphmem_torch.index import MemoryIndex
+from graphmem_torch.rank.anchors import anchor_relevance
+from graphmem_torch.rank.query import QueryBatch
+from graphmem_torch.rank.routing import bridge_bonus, resistance_directions, routing_tensors
+from graphmem_torch.rank.scope import Scope
+from graphmem_torch.spectral.resistance_embedding import resistance_embedding
+from tests.memories import opened
+from tests.test_memory_learning import planted
+
+ATOMS, COUNT = 40, 5
+WEIGHTS = {"semantic": 0.5, "proximity": 0.3, "bridge": 0.2}
+
+
+def config_with(weights: dict[str, float], **overrides: Any) -> Config:
+    config = load_config("default", {"link.concepts": "none", **overrides})
+    return replace(config, rank=replace(config.rank, weights=weights))
+
+
+def adjacency(graph: Graph) -> np.ndarray:
+    w = np.zeros((graph.num_nodes, graph.num_nodes))
+    for s, t, v in zip(
+        graph.source.tolist(), graph.target.tolist(), graph.weight.tolist(), strict=True
+    ):
+        w[s, t] = w[t, s] = max(w[s, t], abs(v))
+    np.fill_diagonal(w, 0)
+    return w
+
+
+def kernel(graph: Graph, atoms: int) -> np.ndarray:
+    """Cosines of the points that remain of the resistances when the local part is taken away."""
+    w = adjacency(graph)
+    d = w.sum(1)
+    inverse = np.linalg.pinv(np.diag(d) - w, hermitian=True)
+    own = np.diag(inverse)
+    near = np.divide(1, d, out=np.zeros_like(d), where=d > 0)
+    total = own[:, None] + own[None] - 2 * inverse
+    far = total - near[:, None] - near[None] + 2 * w * np.outer(near, near)
+    far = far[:atoms, :atoms]
+    np.fill_diagonal(far, 0)
+    centred = np.eye(atoms) - 1 / atoms
+    gram = -0.5 * centred @ far @ centred
+    size = np.sqrt(np.diag(gram))
+    return gram / np.outer(size, size)
+
+
+def random_graph(generator: torch.Generator, nodes: int = 30, edges: int = 90) -> Graph:
+    ends = torch.randint(0, nodes, (2, edges), generator=generator)
+    ring = torch.stack([torch.arange(nodes), torch.arange(1, nodes + 1) % nodes])
+    weight = torch.rand(edges + nodes, generator=generator) + 0.1
+    weight[::7] *= -1
+    return Graph.from_edges(torch.cat([ends, ring], dim=1), weight, num_nodes=nodes)
+
+
+def test_embedding_has_the_resistances_as_distances(generator: torch.Generator) -> None:
+    graph = random_graph(generator)
+    found = resistance_embedding(graph, 4096, generator=generator)
+    w = adjacency(graph)
+    inverse = np.linalg.pinv(np.diag(w.sum(1)) - w, hermitian=True)
+    own = np.diag(inverse)
+    low, high = torch.triu_indices(30, 30, 1)
+    weight = torch.from_numpy(w)[low, high].float()
+    truth = torch.from_numpy(own[:, None] + own[None] - 2 * inverse)[low, high].float()
+    torch.testing.assert_close(found.of_edges(low, high, weight), truth, rtol=0.03, atol=0.0)
+    again = resistance_embedding(graph, 8)
+    assert torch.equal(again.far, resistance_embedding(graph, 8).far), "the same every time"
+    assert again.far.shape == (30, 8)
+    with pytest.raises(InputError, match="columns"):
+        resistance_embedding(graph, 0)
+
+
+def test_directions_are_the_cosines_of_the_far_part(generator: torch.Generator) -> None:
+    graph = random_graph(generator)
+    direction, component = resistance_directions(graph, 24, columns=8192)
+    assert direction.shape == (24, 8192) and component.tolist() == [0] * 24
+    got = (direction @ direction.T).numpy()
+    np.testing.assert_allclose(got, kernel(graph, 24), atol=0.06)
+
+
+def test_odd_graphs_have_no_directions() -> None:
+    none = torch.empty(2, 0, dtype=torch.int64)
+    for nodes in (0, 1, 3):
+        graph = Graph.from_edges(none, num_nodes=nodes)
+        direction, component = resistance_directions(graph, nodes)
+        assert not direction.any() and component.tolist() == list(range(nodes))
+        assert bridge_bonus(graph).tolist() == [0.0] * nodes
+    pair = Graph.from_edges(torch.tensor([[0], [1]]), num_nodes=3)
+    direction, component = resistance_directions(pair, 3)
+    assert torch.isfinite(direction).all() and component.tolist() == [0, 0, 1]
+    assert routing_tensors(pair, 3, ["semantic"]) == {}
+    assert routing_tensors(pair, 3, ["proximity"]).keys() == {"direction", "component"}
+
+
+def test_bridge_is_for_ends_of_edges_between_communities() -> None:
+    """Three cliques in a row: the ends of the two joints have it, nobody else."""
+    graph = networkx.disjoint_union_all([networkx.complete_graph(6)] * 3)
+    graph.add_edge(5, 6)
+    graph.add_edge(11, 12, weight=1.0)
+    graph.add_edge(10, 13, weight=1.0)
+    bonus = bridge_bonus(Graph.from_networkx(graph.to_directed()))
+    assert bonus.nonzero().squeeze(1).tolist() == [5, 6, 10, 11, 12, 13]
+    assert bonus[5] == bonus[6] == 1.0, "without it the graph falls apart"
+    assert bool((bonus[[10, 11, 12, 13]] < 1).all())
+    whole = bridge_bonus(Graph.from_networkx(networkx.complete_graph(8).to_directed()))
+    assert not whole.any()
+
+
+def index_of(
+    columns: Callable[..., IndexInput], weights: dict[str, float], **overrides: Any
+) -> MemoryIndex:
+    return MemoryIndex.build(columns(ATOMS), config_with(weights, **overrides))
+
+
+def query_of(questions: Callable[..., dict[str, Any]]) -> QueryBatch:
+    asked = questions(COUNT)
+    embedding = asked.pop("query_embeddings")
+    return QueryBatch(embedding, **{k.removeprefix("query_"): v for k, v in asked.items()})
+
+
+def test_proximity_is_the_nearest_anchor_by_relevance(
+    random_columns: Callable[..., IndexInput], random_questions: Callable[..., dict[str, Any]]
+) -> None:
+    index = index_of(random_columns, WEIGHTS, **{"anchors.k": 3})
+    scope, anchors, _ = index._scope(query_of(random_questions), 5)
+    got, bridge = scope.memo("proximity"), scope.memo("bridge")
+    strong = 0.5 * scope.memo("semantic")
+    cosine = index.direction @ index.direction.T
+    for b in range(COUNT):
+        order = strong[b].sort(descending=True)
+        assert anchors[b].tolist() == order.indices[:3].tolist()
+        deviation = float(strong[b].std(correction=0))
+        for a in range(ATOMS):
+            near = [
+                max(0.0, float(cosine[i, a])) * np.exp((v - float(order.values[0])) / deviation)
+                for i, v in zip(order.indices[:3].tolist(), order.values[:3].tolist(), strict=True)
+            ]
+            assert float(got[b, a]) == pytest.approx(max(near), abs=1e-4)
+        assert got[b, anchors[b, 0]] == pytest.approx(1.0, abs=1e-5)
+    assert float(got.min()) >= 0 and float(got.max()) <= 1
+    assert torch.equal(bridge, index.bridge_bonus[None].expand(COUNT, -1))
+    padded = torch.cat([torch.full((COUNT, 3), -1), torch.arange(ATOMS).expand(COUNT, -1)], dim=1)
+    narrow = scope.narrowed(padded)
+    narrow._wider = None
+    torch.testing.assert_close(narrow.memo("proximity")[:, 3:], got)
+    assert not narrow.memo("proximity")[:, :3].any()
+    torch.testing.assert_close(narrow.memo("bridge")[:, 3:], bridge)
+
+
+def test_candidates_and_masks(
+    random_columns: Callable[..., IndexInput], random_questions: Callable[..., dict[str, Any]]
+) -> None:
+    """What is not allowed is no anchor; few candidates give the values that all of them give."""
+    allowed = torch.arange(ATOMS)[None] % 3 > 0
+    query = replace(query_of(random_questions), allowed=allowed)
+    dense = index_of(random_columns, WEIGHTS)
+    large = index_of(random_columns, WEIGHTS, **{"rank.dense_limit": 1, "rank.candidates": 60})
+    every, anchors, _ = dense._scope(query, 5)
+    assert bool(allowed[0][anchors[anchors >= 0]].all())
+    some, _, _ = large._scope(query, 5)
+    assert some.rows is not None
+    rows = some.rows.clamp(min=0)
+    known = some.rows >= 0
+    for name in ("proximity", "bridge"):
+        values = every.memo(name).gather(1, rows)
+        torch.testing.assert_close(some.memo(name)[known], values[known])
+    found = dense(**{"query_embeddings": query.embedding, "allowed": allowed}, k=30)
+    assert bool(allowed[0][found.rows[found.rows >= 0]].all())
+
+
+def test_another_component_is_not_near(
+    random_columns: Callable[..., IndexInput],
+) -> None:
+    """Two rings without an edge between them: nothing of the one is near an anchor in the other."""
+    ring = torch.arange(20)
+    source = torch.cat([ring, ring + 20])
+    target = torch.cat([(ring + 1) % 20, (ring + 1) % 20 + 20])
+    edges = EdgeBlock.of(source, target, EdgeType.SIMILARITY, 1.0)
+    data = random_columns(ATOMS, 0, edges=edges, num_nodes=ATOMS)
+    index = MemoryIndex.build(data, config_with(WEIGHTS, **{"anchors.k": 1}))
+    scope, anchors, _ = index._scope(QueryBatch(data.embeddings[:30:10]), 5)
+    assert anchors.tolist() == [[0], [10], [20]]
+    near = scope.memo("proximity") > 0
+    side = torch.arange(ATOMS) >= 20
+    assert not near[0][side].any() and not near[1][side].any() and not near[2][~side].any()
+    assert bool(near[0][[1, 19]].all() and near[2][[21, 39]].all())
+
+
+def test_only_who_asks_pays_and_moves_and_halves(
+    random_columns: Callable[..., IndexInput], random_questions: Callable[..., dict[str, Any]]
+) -> None:
+    plain = index_of(random_columns, {"semantic": 1.0, "activation": 1.0})
+    assert plain.direction is None and plain.bridge_bonus is None
+    state = {k: v for k, v in plain.state_dict().items() if k != "weights"}
+    assert not state.keys() & {"direction", "component", "bridge_bonus"}
+    late = MemoryIndex(state, config_with(WEIGHTS))
+    early = index_of(random_columns, WEIGHTS)
+    assert torch.equal(late.direction, early.direction)
+    assert torch.equal(late.bridge_bonus, early.bridge_bonus)
+    assert {"direction", "component", "bridge_bonus"} <= early.state_dict().keys()
+    asked = random_questions(COUNT)
+    full = early(**asked, k=10)
+    half = MemoryIndex(early.half().state_dict(), early.config)(**asked, k=10)
+    assert (full.rows == half.rows).float().mean() > 0.8
+
+
+def test_relevance_does_not_depend_on_the_unit(generator: torch.Generator) -> None:
+    config = load_config("default").anchors
+    index = type("Index", (), {"num_atoms": 12})()
+    scope = Scope(index, QueryBatch(torch.zeros(2, 4)))
+    strong = torch.randn(2, 12, generator=generator)
+    got = []
+    for unit in (1.0, 20.0):
+        best = (unit * strong).topk(4, dim=1).values
+        value = torch.exp(best - best[:, :1])
+        got.append(anchor_relevance(scope, unit * strong, value, config))
+    torch.testing.assert_close(got[0], got[1], rtol=1e-3, atol=1e-6)
+    flat = anchor_relevance(scope, torch.ones(2, 12), torch.ones(2, 4), config)
+    assert torch.equal(flat, torch.ones(2, 4))
+    dual = replace(config, source="dual")
+    cosine = torch.tensor([[0.8, 0.4], [0.0, 0.0]])
+    expected = torch.tensor([[1.0, 0.5], [0.0, 0.0]])
+    torch.testing.assert_close(anchor_relevance(scope, strong, cosine, dual), expected)
+
+
+def test_snapshot_keeps_what_routing_reads(tmp_path: Path) -> None:
+    atoms, questions, _ = planted()
+    with opened(tmp_path / "m", config=config_with(WEIGHTS)) as memory:
+        memory.add(atoms)
+        before = memory.index.direction
+        first = [hit.id for hit in memory.retrieve(questions[0])[0].hits]
+    with opened(tmp_path / "m", config=config_with(WEIGHTS)) as memory:
+        assert memory._saved is False and memory.index is not None
+        assert memory._saved is True, "opened from the snapshot"
+        assert torch.equal(memory.index.direction, before)
+        assert [hit.id for hit in memory.retrieve(questions[0])[0].hits] == first
+
+
+def test_fit_reports_on_questions_it_has_not_seen() -> None:
+    """The answer is the turn after the one that shares the words: the graph finds it."""
+    atoms, questions, evidence = planted()
+    start = {"semantic": 0.5, "proximity": 0.0, "bridge": 0.0, "length": 5.0}
+    links = {"link.similarity_k": 0, "anchors.k": 1}
+    with opened(config=config_with(start, **links)) as memory:
+        memory.add(atoms)
+        asked = [*questions, questions[0]]
+        report = memory.fit(asked, [*evidence, evidence[0]], held_out=0.3, seed=3)
+        assert report.keys() == start.keys() and memory.config.rank.weights == report
+        assert report["proximity"] > 0
+        held = report.held_out
+        assert held is not None and held.questions in (18, 19)
+        assert held.after > held.before
+        mean, low, high = held.difference
+        assert mean == pytest.approx(held.after - held.before) and low <= mean <= high
+        again = memory.fit(questions, evidence)
+        assert again.held_out is None and again.keys() == start.keys()
+        for share, message in ((1.0, "share"), (-0.1, "share"), (0.001, "hold some")):
+            with pytest.raises(InputError, match=message):
+                memory.fit(questions, evidence, held_out=share)
+        with pytest.raises(InputError, match="2 questions and 1 lists"):
+            memory.fit(questions[:2], evidence[:1], held_out=0.5)
+        assert memory.config.rank.weights == again, "what failed changed nothing"

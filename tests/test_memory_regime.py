@@ -1,0 +1,138 @@
+"""Memory.on_regime_switch: who is called, when, and what survives."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from graphmem_torch.atoms import Atom
+from graphmem_torch.errors import InputError
+from graphmem_torch.results import RegimeSwitch
+from tests.memories import config_of, opened
+
+TOPICS = ["canoe harbour sail rudder", "violin cello bow concert", "comet telescope orbit planet"]
+
+
+def talk(segments: int, length: int = 6, start: int = 0) -> list[Atom]:
+    """Turns that stay with the words of a topic for `length` turns."""
+    return [
+        Atom(
+            id=f"t{i}",
+            text=f"the {TOPICS[(i // length) % 3]} of {i}",
+            session=f"s{i // 50}",
+            time=1.7e9 + 60.0 * i,
+        )
+        for i in range(start, start + segments * length)
+    ]
+
+
+def test_switches_are_told_after_the_atoms_are_stored() -> None:
+    with opened() as memory:
+        told: list[RegimeSwitch] = []
+
+        @memory.on_regime_switch
+        def note(switch: RegimeSwitch) -> None:
+            assert switch.atom in memory.store.known([switch.atom])
+            told.append(switch)
+
+        assert callable(note)
+        atoms = talk(30)
+        memory.add(atoms)
+        # The detector has to learn first; from then on it finds them.
+        late = [switch for switch in told if int(switch.atom[1:]) >= 90]
+        assert len(late) >= 8
+        for switch in told:
+            number = int(switch.atom[1:])
+            assert switch.session == f"s{number // 50}" and switch.time == 1.7e9 + 60.0 * number
+            assert switch.statistic > switch.threshold
+            assert number - 1 <= switch.position <= number
+        assert sum(int(s.atom[1:]) % 6 <= 1 for s in late) >= 0.8 * len(late)
+        # What is known already is not read again.
+        count = len(told)
+        memory.add(atoms)
+        assert len(told) == count
+
+
+def test_a_callback_that_raises_loses_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    with opened() as memory:
+        told = []
+
+        def bad(switch: RegimeSwitch) -> None:
+            raise RuntimeError("no room")
+
+        memory.on_regime_switch(bad)
+        memory.on_regime_switch(told.append)
+        with caplog.at_level(logging.ERROR):
+            done = memory.add(talk(30))
+        assert done.new == 180 and len(memory.rows_of([f"t{i}" for i in range(180)])) == 180
+        assert told and "no room" in caplog.text and repr(told[0].atom) in caplog.text
+
+
+def test_the_state_survives_reopening(tmp_path: Path) -> None:
+    whole, parts = [], []
+    with opened(tmp_path / "whole") as memory:
+        memory.on_regime_switch(whole.append)
+        memory.add(talk(40))
+    path = tmp_path / "parts"
+    with opened(path) as memory:
+        memory.on_regime_switch(parts.append)
+        memory.add(talk(20))
+    with opened(path) as memory:  # nobody listens: the detector catches up later
+        memory.add(talk(5, start=120))
+    with opened(path) as memory:
+        memory.on_regime_switch(parts.append)
+        memory.add(talk(15, start=150))
+    missed = {switch.atom for switch in whole} - {switch.atom for switch in parts}
+    assert all(120 <= int(atom[1:]) < 150 for atom in missed)
+    heard = [switch for switch in whole if switch.atom not in missed]
+    assert [switch.atom for switch in parts] == [switch.atom for switch in heard]
+    assert [switch.position for switch in parts] == [switch.position for switch in heard]
+    statistic = pytest.approx([switch.statistic for switch in heard], abs=1e-3)
+    assert [switch.statistic for switch in parts] == statistic
+
+
+def test_other_settings_start_from_the_stored_atoms(tmp_path: Path) -> None:
+    with opened(tmp_path) as memory:
+        memory.on_regime_switch(print)
+        memory.add(talk(20))
+    changed = config_of(**{"regime.detector": "published"})
+    told: list[RegimeSwitch] = []
+    with opened(tmp_path, config=changed) as memory:
+        memory.on_regime_switch(told.append)
+        memory.add(talk(10, start=120))
+    assert all(switch.threshold == 3.0 and switch.position >= 119 for switch in told)
+
+
+def test_a_switch_has_the_structure_analysed_anew() -> None:
+    with opened() as memory:
+        memory.add(talk(20))
+        before = memory.structure()
+        told: list[RegimeSwitch] = []
+        memory.on_regime_switch(told.append)
+        memory.add(talk(10, start=120))
+        assert told
+        assert memory._survey is None
+        assert memory.structure() is not before
+
+
+def test_bad_requests(tmp_path: Path) -> None:
+    with opened(tmp_path) as memory:
+        memory.add(talk(1))
+        with pytest.raises(InputError, match="can be called"):
+            memory.on_regime_switch(None)  # type: ignore[arg-type]
+    with opened(tmp_path, mode="r") as memory, pytest.raises(InputError, match="mode='w'"):
+        memory.on_regime_switch(print)
+    silent = config_of(**{"regime.detector": "none"})
+    with opened(config=silent) as memory, pytest.raises(InputError, match="'none'"):
+        memory.on_regime_switch(print)
+
+
+def test_short_streams_raise_no_alarm() -> None:
+    with opened() as memory:
+        told: list[RegimeSwitch] = []
+        memory.on_regime_switch(told.append)
+        memory.add([])
+        memory.add(talk(1, length=3))
+        assert told == []
