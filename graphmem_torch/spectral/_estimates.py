@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from functools import partial
 from typing import NamedTuple, Protocol
 
 import torch
@@ -13,6 +14,7 @@ from graphmem_torch.ops.spmm import spmm
 from graphmem_torch.spectral.conjugate_gradient import energies, solved_to
 from graphmem_torch.spectral.lanczos import pairs_beyond_null
 from graphmem_torch.spectral.laplacian import Laplacian
+from graphmem_torch.spectral.workspace import Workspace
 
 __all__ = ["Found", "by_modes", "by_sketch", "panel", "sketched_columns"]
 
@@ -60,6 +62,7 @@ def by_sketch(
     *,
     generator: torch.Generator | None,
     max_iter: int,
+    workspace: Workspace | None = None,
 ) -> Found:
     """Random projection; the error is one standard deviation.
 
@@ -71,7 +74,7 @@ def by_sketch(
     known = asked.identity() + asked.adjacency()
     rest, most, settled = torch.zeros_like(known), 0, True
     for solved, done, reached in sketched_columns(
-        operator, columns, generator=generator, max_iter=max_iter
+        operator, columns, generator=generator, max_iter=max_iter, workspace=workspace
     ):
         part = operator.adjacency(solved)
         rest += asked.squares(part, part.new_full((part.shape[1], 1), 1 / columns))[:, 0]
@@ -100,8 +103,12 @@ def sketched_columns(
     *,
     generator: torch.Generator | None,
     max_iter: int,
+    workspace: Workspace | None = None,
 ) -> Iterator[tuple[Tensor, int, bool]]:  # [N, w], iterations, whether all were solved
-    """The columns L^+ F ξ of a sketch, some at a time; F and ξ as in `by_sketch`."""
+    """The columns L^+ F ξ of a sketch, some at a time; F and ξ as in `by_sketch`.
+
+    A workspace has signs of its own and keeps the columns.
+    """
     low = torch.repeat_interleave(
         torch.arange(operator.shape[0], device=operator.device), operator.indptr.diff().long()
     )
@@ -112,7 +119,20 @@ def sketched_columns(
     width = panel(operator.shape[0], operator.device)
     device = operator.device if generator is None else generator.device
     for start in range(0, columns, width):
-        shape = operator.low.shape[0], min(width, columns - start)
+        count = min(width, columns - start)
+        if workspace is not None:
+            key = -1 - torch.arange(start, start + count, device=operator.device)[None]
+            draw = partial(workspace.edge_signs, start, count)
+            yield workspace.solved(
+                "edges",
+                key,
+                operator,
+                lambda draw=draw: spmm(operator.indptr, edge, incidence, draw()),
+                tol=_TOL,
+                max_iter=max_iter,
+            )
+            continue
+        shape = operator.low.shape[0], count
         signs = torch.randint(0, 2, shape, generator=generator, device=device, dtype=torch.int8)
         signs = signs.to(operator.device, operator.dtype).mul_(2).sub_(1)
         noise = spmm(operator.indptr, edge, incidence, signs)

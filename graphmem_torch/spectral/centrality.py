@@ -11,6 +11,7 @@ from graphmem_torch.ops.solution import Solution
 from graphmem_torch.spectral._estimates import Found, by_modes, by_sketch
 from graphmem_torch.spectral._pseudo_inverse import SMALL, pseudo_inverse
 from graphmem_torch.spectral.laplacian import Laplacian, check_dtype, laplacian
+from graphmem_torch.spectral.workspace import Workspace
 
 __all__ = ["centrality"]
 
@@ -25,6 +26,7 @@ def centrality(
     modes: int = 20,
     generator: torch.Generator | None = None,
     dtype: torch.dtype = torch.float32,
+    workspace: Workspace | None = None,
 ) -> Solution:  # values [N]
     """Spectral centrality c_i = sum over μ_k > 0 of φ_k(i)² / μ_k, the diagonal of L^+.
 
@@ -43,6 +45,7 @@ def centrality(
         modes: Eigenpairs of "truncated", beside the zeros.
         generator: Of the sketch and the eigensolver.
         dtype: float32 or float64, of the products.
+        workspace: Of the graph; its sketch is then used, in float32.
 
     Returns:
         `residual` `[N]` estimates the relative error, as for `effective_resistance`.
@@ -57,7 +60,11 @@ def centrality(
     check_dtype(dtype)
     if method == "auto":
         method = "exact" if graph.num_nodes <= SMALL else "sketch"
-    operator = laplacian(graph, signed=False, dtype=torch.float64 if method == "exact" else dtype)
+    if method == "sketch" and workspace is not None:
+        operator = workspace.operator
+    else:
+        kind = torch.float64 if method == "exact" else dtype
+        operator = laplacian(graph, signed=False, dtype=kind)
     if method == "exact":
         inverse, error = pseudo_inverse(operator, tol)
         values = inverse.diagonal().clone()
@@ -65,7 +72,12 @@ def centrality(
         found = Found(values, errors, 0, error <= tol)
     elif method == "sketch":
         found = by_sketch(
-            operator, _Nodes(operator), columns, generator=generator, max_iter=max_iter
+            operator,
+            _Nodes(operator),
+            columns,
+            generator=generator,
+            max_iter=max_iter,
+            workspace=workspace,
         )
     else:
         found = by_modes(

@@ -142,15 +142,22 @@ def solved_to(
     *,
     tol: float,
     max_iter: int,
+    start: Tensor | None = None,  # [N, P]
 ) -> tuple[Tensor, int, bool]:  # [N, P], iterations, whether all columns got there
     """A^+ b, until 8 iterations add no more than `tol` to b' A^+ b.
 
     That is e'Ae of the error e, so any form c'e is within its root times that of c' A^+ c: what
-    depends on the smallest eigenvalues is as exact as the rest, which no residual promises.
+    depends on the smallest eigenvalues is as exact as the rest, which no residual promises. From a
+    near `start` only what is missing has to be found, of as small an energy.
     """
+    null = operator.null_space()
+    if start is not None:
+        start = start if null is None else null.project(start)
+        rhs = rhs - operator.matmul(start)
     state = _Columns(operator, rhs, solve=True)
     done = state.run(max_iter, lambda s: s.gained() <= tol)
-    return state.solved(), done, bool((state.error <= tol).all())
+    found = state.solved() if start is None else start + state.solved()
+    return found, done, bool((state.error <= tol).all())
 
 
 class _Columns:

@@ -1,0 +1,170 @@
+"""Workspace: what the analyses of one graph share, and what they solved as a start for the next."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from graphmem_torch.graph import Graph
+from graphmem_torch.spectral._cut_edges import cut_edges
+from graphmem_torch.spectral.changes import Changes
+from graphmem_torch.spectral.conjugate_gradient import solved_to
+from graphmem_torch.spectral.laplacian import Laplacian, laplacian
+
+__all__ = ["Potentials", "Workspace"]
+
+_WORD = 16  # signs of one hash
+
+
+@dataclass(frozen=True, eq=False)
+class Potentials:
+    """Columns x = L⁺ b of a graph of N nodes, L = D - W on |w|, up to what null vectors add.
+
+    Attributes:
+        salt: `[N]` int64, random; the signs of sketches are hashes of it, so that a node or an edge
+            that stays has the same signs in the next graph.
+        parts: By kind, pieces of keys `[k, q]` int64 and columns `[N, q]` float32. A key holds the
+            nodes of b, or -1 minus the number of a sketch's column.
+    """
+
+    salt: Tensor
+    parts: dict[str, list[tuple[Tensor, Tensor]]] = field(default_factory=dict)
+
+    def after(self, changes: Changes, kind: str) -> tuple[Tensor, Tensor] | None:
+        """All columns of a kind, keys and rows by the new numbers, without those of lost nodes."""
+        if kind not in self.parts:
+            return None
+        key, column = (torch.cat(part, 1) for part in zip(*self.parts[kind], strict=True))
+        now = torch.full_like(self.salt, -1)
+        old = changes.kept >= 0
+        now[changes.kept[old]] = old.nonzero().squeeze(1)
+        lost = (key >= 0) & (now[key.clamp(min=0)] < 0)
+        there = ~lost.any(0)
+        key = torch.where(key >= 0, now[key.clamp(min=0)], key)[:, there]
+        return key, changes.carried(column[:, there], 0.0)
+
+
+class Workspace:
+    """The Laplacian of |w|, its cut edges and its solved columns, each made once.
+
+    A column that was solved of the graph before is where its iteration starts; it goes on to the
+    same tolerance, so what comes of it is as exact as from nothing. Kept are `4 N` bytes a column.
+
+    Attributes:
+        graph: Of N nodes.
+        potentials: What was solved so far.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        *,
+        generator: torch.Generator,
+        before: Potentials | None = None,
+        changes: Changes | None = None,
+    ) -> None:
+        self.graph = graph
+        salt = torch.randint(
+            -(2**63), 2**63 - 1, (graph.num_nodes,), generator=generator, device=generator.device
+        ).to(graph.device)
+        self._before, self._changes = before, changes
+        if before is not None and changes is not None:
+            salt = torch.where(changes.kept < 0, salt, changes.carried(before.salt, 0))
+        self.potentials = Potentials(salt)
+        self._starts: dict[str, tuple[Tensor, Tensor] | None] = {}
+
+    @cached_property
+    def operator(self) -> Laplacian:
+        """Normalised, float32."""
+        return laplacian(self.graph, signed=False)
+
+    @cached_property
+    def exact(self) -> Laplacian:
+        """The same in float64."""
+        return self.operator.double()
+
+    @cached_property
+    def cut(self) -> Tensor:  # [M]
+        """As by `cut_edges`, of `operator.low` and `operator.high`."""
+        return cut_edges(self.operator.low, self.operator.high, self.operator.component)
+
+    def node_signs(self, start: int, count: int) -> Tensor:  # [N, count] float32
+        """Random signs of the nodes in some columns of a sketch; `start` a multiple of 16."""
+        return _signs(self.potentials.salt, start, count)
+
+    def edge_signs(self, start: int, count: int) -> Tensor:  # [M, count] float32
+        """Random signs of the edges, as for nodes."""
+        salt = self.potentials.salt
+        return _signs(salt[self.operator.low] + salt[self.operator.high], start, count)
+
+    def solved(
+        self,
+        kind: str,
+        key: Tensor,  # [k, q] int64
+        operator: Laplacian,
+        sides: Callable[[], Tensor],  # -> [N, q]
+        *,
+        scale: Tensor | float = 1.0,  # [q]
+        tol: float,
+        max_iter: int,
+    ) -> tuple[Tensor, int, bool]:  # [N, q], iterations, whether all columns got there
+        """As `solved_to`, from the columns of the same keys of the graph before.
+
+        Args:
+            kind: Name of what b is made of the key by.
+            key: Of each column.
+            operator: `operator` or `exact`; what was solved by the former is not solved twice.
+            sides: D^-1/2 b / scale.
+            scale: What the sides were divided by.
+            tol: As for `solved_to`.
+            max_iter: As for `solved_to`.
+        """
+        root = operator.degree.sqrt()[:, None]
+        known = self.potentials.parts.setdefault(kind, [])
+        if operator.dtype == torch.float32:
+            for other, column in known:
+                if torch.equal(other, key):
+                    return (column * (root / scale)).to(operator.dtype), 0, True
+        start = self._start(kind, key)
+        if start is not None:
+            start = (start * (root / scale)).to(operator.dtype)
+        found, most, settled = solved_to(
+            operator, sides(), tol=tol, max_iter=max_iter, start=start
+        )
+        back = torch.where(root > 0, scale / root, 0.0)
+        if settled:
+            known.append((key, (found * back).float()))
+        return found, most, settled
+
+    def _start(self, kind: str, key: Tensor) -> Tensor | None:  # [N, q]
+        if self._before is None or self._changes is None:
+            return None
+        if kind not in self._starts:
+            self._starts[kind] = self._before.after(self._changes, kind)
+        old = self._starts[kind]
+        if old is None or old[0].shape[1] == 0:
+            return None
+        same = (key[:, :, None] == old[0][:, None, :]).all(0)  # [q, q'], both some hundreds
+        at, known = same.int().argmax(1), same.any(1)
+        return torch.where(known, old[1][:, at], 0.0) if bool(known.any()) else None
+
+
+def _signs(salt: Tensor, start: int, count: int) -> Tensor:  # [n] int64 -> [n, count] float32
+    """Bits of the hashes splitmix64 of salt and word (Steele, Lea and Flood 2014) as signs."""
+    word = torch.arange(start // _WORD, -(-(start + count) // _WORD), device=salt.device)
+    mixed = salt[:, None] + (word + 1) * -0x61C8864680B583EB
+    for shift, factor in ((30, -0x40A7B892E31B1A47), (27, -0x6B2FB644ECCEEE15)):
+        mixed = (mixed ^ _shifted(mixed, shift)) * factor
+    bits = (mixed ^ _shifted(mixed, 31)).to(torch.int16)
+    place = torch.arange(_WORD, dtype=torch.int16, device=salt.device)
+    signs = ((bits[:, :, None] >> place) & 1).flatten(1)[:, :count]
+    return signs.float().mul_(2).sub_(1)
+
+
+def _shifted(x: Tensor, by: int) -> Tensor:
+    """A right shift that lets zeros in."""
+    return (x >> by) & ((1 << (64 - by)) - 1)
