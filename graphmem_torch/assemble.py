@@ -12,11 +12,13 @@ import torch
 from torch import Tensor
 
 from graphmem_torch.atoms import CONCEPT
-from graphmem_torch.columns import IndexInput, modes_by
+from graphmem_torch.columns import IndexInput
 from graphmem_torch.config import Config, config_to_dict
 from graphmem_torch.edges import EdgeBlock
+from graphmem_torch.following import ModeFollower
 from graphmem_torch.index import MemoryIndex
 from graphmem_torch.rank.routing import ROUTING_PARTS
+from graphmem_torch.spectral.mode_state import MODE_PARTS, modes_from_tensors
 from graphmem_torch.spectral.modes import Modes
 from graphmem_torch.store import MemoryStore
 from graphmem_torch.store.rows import pick_tokens
@@ -25,7 +27,7 @@ from graphmem_torch.text.terms import Vocabulary
 
 __all__ = ["Assembled", "assemble", "load_assembled", "save_assembled", "to_rows"]
 
-_FORMAT = 2  # of what the snapshot holds
+_FORMAT = 3  # of what the snapshot holds
 _MODES = ("select", "count", "epsilon", "assign")  # settings by which modes are found
 
 
@@ -39,6 +41,7 @@ class Assembled:
         node: [N] int64 node number of every row.
         vocabulary: Terms of the lexical index.
         kinds, speakers: Names behind the codes.
+        follower: What takes the modes along from state to state.
     """
 
     index: MemoryIndex
@@ -47,6 +50,7 @@ class Assembled:
     vocabulary: Vocabulary
     kinds: list[str]
     speakers: list[str]
+    follower: ModeFollower
 
     @cached_property
     def speaker_words(self) -> dict[str, list[int]]:
@@ -59,15 +63,22 @@ class Assembled:
 
     @cached_property
     def modes(self) -> Modes | None:
-        """The modes of the index, found now where it keeps none; None without atoms."""
+        """The modes of the index, followed or found where it keeps none; None without atoms."""
         kept, index = self.index.modes, self.index
         if kept is not None or index.num_atoms == 0:
             return kept
-        return modes_by(index.config.modes, index.embeddings, index.time)
+        node = self.node[: index.num_atoms]
+        return self.follower.modes(index.config.modes, index.embeddings, index.time, node)
 
 
-def assemble(store: MemoryStore, config: Config, num_pieces: int) -> Assembled:
-    """Builds the index of everything in the store, at one state of it."""
+def assemble(
+    store: MemoryStore, config: Config, num_pieces: int, follower: ModeFollower | None = None
+) -> Assembled:
+    """Builds the index of everything in the store, at one state of it.
+
+    The follower knows the modes of an earlier state; without one they are found anew.
+    """
+    follower = ModeFollower() if follower is None else follower
     with store.reading():
         state = store.state
         columns = store.columns()
@@ -83,12 +94,17 @@ def assemble(store: MemoryStore, config: Config, num_pieces: int) -> Assembled:
     bodies = [texts[i] for i in atoms.tolist()]
     vocabulary = Vocabulary()
     terms, offsets = vocabulary.encode(bodies)
-    tokens = pieces = token_offsets = None
-    modes = config.modes.build
+    own, time = embeddings[atoms], columns.time[atoms]
+    tokens = pieces = token_offsets = modes = duplicate = None
+    if config.modes.build and len(atoms):
+        if follower.blank:
+            _recall(store, config, follower, own, time)
+        modes = follower.modes(config.modes, own, time, columns.node[atoms])
+        duplicate = _first_equal(bodies, columns.speaker.codes[atoms])
     if packed is not None:
         tokens, pieces, token_offsets = pick_tokens(packed, atoms)
     data = IndexInput(
-        embeddings=embeddings[atoms],
+        embeddings=own,
         terms=terms,
         term_offsets=offsets,
         vocab_size=max(1, len(vocabulary)),
@@ -96,7 +112,7 @@ def assemble(store: MemoryStore, config: Config, num_pieces: int) -> Assembled:
         speaker=columns.speaker.codes[atoms].long(),
         num_speakers=len(columns.speaker.names),
         session=columns.session.codes[atoms].long(),
-        time=columns.time[atoms],
+        time=time,
         log_words=torch.tensor([math.log1p(len(text.split())) for text in bodies]),
         is_question=_flags(is_question(text) for text in bodies),
         tells_time=_flags(tells_time(text) for text in bodies),
@@ -106,7 +122,8 @@ def assemble(store: MemoryStore, config: Config, num_pieces: int) -> Assembled:
         pieces=pieces,
         token_offsets=token_offsets,
         num_pieces=num_pieces,
-        duplicate=_first_equal(bodies, columns.speaker.codes[atoms]) if modes else None,
+        duplicate=duplicate,
+        modes=modes,
     )
     return Assembled(
         MemoryIndex.build(data, config),
@@ -115,6 +132,7 @@ def assemble(store: MemoryStore, config: Config, num_pieces: int) -> Assembled:
         vocabulary,
         columns.kind.names,
         columns.speaker.names,
+        follower,
     )
 
 
@@ -130,12 +148,18 @@ def save_assembled(store: MemoryStore, assembled: Assembled) -> None:
         "kinds": json.dumps(assembled.kinds),
         "speakers": json.dumps(assembled.speakers),
         "terms": str(len(assembled.vocabulary)),
+        "share": repr(assembled.follower.share),
     }
     store.save_snapshot(tensors, meta, state=assembled.state)
 
 
-def load_assembled(store: MemoryStore, config: Config) -> Assembled | None:
-    """The snapshot as an index; None where it is missing, stale, damaged or set up otherwise."""
+def load_assembled(
+    store: MemoryStore, config: Config, follower: ModeFollower | None = None
+) -> Assembled | None:
+    """The snapshot as an index; None where it is missing, stale, damaged or set up otherwise.
+
+    The follower goes on from its modes.
+    """
     state = store.state
     # Verified whole: a flipped bit would be a wrong answer or a crash. 350 MB take 0.2 s.
     kept = store.load_snapshot(verify=True)
@@ -145,14 +169,40 @@ def load_assembled(store: MemoryStore, config: Config) -> Assembled | None:
     node = tensors.pop("node")
     words = tensors.pop("vocabulary").numpy().tobytes()
     vocabulary = Vocabulary.from_bytes(words) if int(meta["terms"]) else Vocabulary()
+    index = MemoryIndex(tensors, config)
+    follower = ModeFollower() if follower is None else follower
+    if (modes := index.modes) is not None:
+        share = float(meta["share"])
+        follower.take(modes, config.modes, node[: index.num_atoms], share)
     return Assembled(
-        MemoryIndex(tensors, config),
+        index,
         state,
         node,
         vocabulary,
         json.loads(meta["kinds"]),
         json.loads(meta["speakers"]),
+        follower,
     )
+
+
+def _recall(
+    store: MemoryStore,
+    config: Config,
+    follower: ModeFollower,
+    embeddings: Tensor,  # [A, d]
+    time: Tensor,  # [A] float64
+) -> None:
+    """Has the follower go on from a stale snapshot, if it is of the first ones of these atoms."""
+    kept = store.load_snapshot(verify=True, stale=True)
+    if kept is None or kept[1].get("built") != _signature(config):
+        return
+    tensors, meta = kept
+    count = len(tensors["embeddings"])
+    # A store that was put back from a backup gives the numbers of atoms to others.
+    same = torch.equal(tensors["embeddings"], embeddings[:count])
+    if count and same and torch.equal(tensors["time_bits"], time[:count].view(torch.int64)):
+        modes = modes_from_tensors({name: tensors[f"modes_{name}"] for name in MODE_PARTS})
+        follower.take(modes, config.modes, tensors["node"][:count], float(meta["share"]))
 
 
 def _signature(config: Config) -> str:

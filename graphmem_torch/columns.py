@@ -61,6 +61,7 @@ class IndexInput:
         num_pieces: Size of the word-piece vocabulary.
         duplicate: [A] int64, for each atom the first one of equal content; None where no atom is
             taken for another. Only modes read it.
+        modes: Of the atoms, where they are known; else they are found if the settings ask for them.
     """
 
     embeddings: Tensor
@@ -82,6 +83,7 @@ class IndexInput:
     token_offsets: Tensor | None = None
     num_pieces: int = 0
     duplicate: Tensor | None = None
+    modes: Modes | None = None
 
 
 def index_tensors(data: IndexInput, config: Config) -> dict[str, Tensor]:
@@ -126,15 +128,20 @@ def index_tensors(data: IndexInput, config: Config) -> dict[str, Tensor]:
             data.pieces, data.token_offsets, max(1, data.num_pieces)
         )
     if config.modes.build and atoms:
-        modes = modes_by(config.modes, data.embeddings, data.time)
+        modes = data.modes or modes_by(config.modes, data.embeddings, data.time)
         tensors |= {f"modes_{name}": part for name, part in modes_to_tensors(modes).items()}
         if data.duplicate is not None:
             tensors["duplicate"] = data.duplicate.to(torch.int32)
     return tensors
 
 
-def modes_by(settings: ModesConfig, embeddings: Tensor, time: Tensor) -> Modes:
-    """The modes of atoms [A, d] of known or unknown times [A], as the settings say.
+def modes_by(
+    settings: ModesConfig,
+    embeddings: Tensor,  # [A, d]
+    time: Tensor | None = None,  # [A] float64, NaN = unknown
+    generator: torch.Generator | None = None,
+) -> Modes:
+    """The modes of atoms, as the settings say.
 
     A count above the number of atoms is no error here: a memory may be smaller than its preset.
     """
@@ -146,6 +153,7 @@ def modes_by(settings: ModesConfig, embeddings: Tensor, time: Tensor) -> Modes:
         epsilon=settings.epsilon,
         assign=settings.assign,
         time=time,
+        generator=generator,
     )
 
 

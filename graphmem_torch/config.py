@@ -53,6 +53,7 @@ _LEAST = {
     "modes.look": 1,
     "modes.per_mode": 1,
     "modes.half_life_days": 0,
+    "modes.drift": 0,
     "regime.factor": 0,
     "structure.eigenpairs": 1,
     "structure.top": 1,
@@ -212,6 +213,8 @@ class ModesConfig:
         count: Eigenpairs, instead of the rule; 0: by the rule.
         epsilon: Share of the energy that the rule `energy` may leave out.
         assign: How atoms are assigned to modes.
+        drift: Share of the energy by which modes that follow added atoms may fall behind before
+            they are found anew (`spectral.ModeTracker`); 0: after every change.
         retrieve: Whether the candidates of a question are the best atoms of its best modes, and no
             others; needs `build`.
         look: Modes that a question looks into.
@@ -225,6 +228,7 @@ class ModesConfig:
     count: int = 0
     epsilon: float = 0.1
     assign: Literal["kmeans", "sign", "varimax"] = "kmeans"
+    drift: float = 0.05
     retrieve: bool = False
     look: int = 8
     per_mode: int = 16

@@ -97,6 +97,8 @@ def checked_pairs(pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
     Raises:
         InputError: Something that is no pair of two different ids.
     """
+    if not isinstance(pairs, Iterable):
+        raise InputError(f"pairs: expected pairs (premise, hypothesis) of ids, got {pairs!r:.80}")
     found: dict[tuple[str, str], None] = {}
     for pair in pairs:
         whole = isinstance(pair, (tuple, list)) and len(pair) == 2

@@ -71,7 +71,7 @@ def fit_and_report(
         InputError: As `Memory.fit` says.
     """
     _check_lengths(questions, evidence)
-    if not 0.0 <= held_out < 1.0:
+    if not isinstance(held_out, (int, float)) or not 0.0 <= held_out < 1.0:
         raise InputError(f"held_out must be a share in [0, 1), got {held_out!r}")
     if held_out == 0.0:
         return FitReport(fit_weights([(memory, questions, evidence)], penalty=penalty))
@@ -121,7 +121,7 @@ def _recall(
         with torch.inference_mode():
             rows = memory.index(**forward_arguments(query), k=_DEPTH).rows.cpu()
         for line, ids in zip(rows, evidence[part], strict=True):
-            gold = memory.rows_of(list(dict.fromkeys(ids)))
+            gold = _evidence_rows(memory, ids)
             found = torch.isin(gold, line).double()
             values.append(found.mean() if len(gold) else torch.tensor(torch.nan).double())
     return torch.stack(values) if values else torch.empty(0, dtype=torch.float64)
@@ -176,13 +176,29 @@ def _batches(
             signals = signals.masked_fill(~scope.valid[:, :, None], -torch.inf)
         gold = torch.zeros(len(query), index.num_atoms, dtype=torch.bool)
         for line, ids in zip(gold, evidence[part], strict=True):
-            line[memory.rows_of(list(ids))] = True
+            line[_evidence_rows(memory, ids)] = True
         if rows is not None:
             gold = gold.gather(1, rows.clamp(min=0).cpu()) & (rows >= 0).cpu()
         yield signals.cpu().clone(), gold
 
 
+def _evidence_rows(memory: Memory, ids: Sequence[str]) -> Tensor:  # [n] int64
+    """Rows of a question's evidence, each once; concepts are never hits and so no evidence."""
+    wanted = list(dict.fromkeys(ids))
+    rows = memory.rows_of(wanted)
+    concepts = (rows >= memory.index.num_atoms).nonzero().flatten().tolist()
+    if concepts:
+        raise InputError(
+            f"evidence: expected ids of memories, got {wanted[concepts[0]]!r}, a concept, which "
+            "is never a hit; name the memories that mention it"
+        )
+    return rows
+
+
 def _check_lengths(questions: Sequence[str], evidence: Sequence[Sequence[str]]) -> None:
+    for name, value in (("questions", questions), *(("evidence", ids) for ids in evidence)):
+        if isinstance(value, str):
+            raise InputError(f"{name}: expected a list of texts, got the text {value!r:.80}")
     if len(questions) != len(evidence):
         raise InputError(
             f"expected evidence for each question, got {len(questions)} questions and "

@@ -26,6 +26,7 @@ from graphmem_torch.atoms import Atom, EdgeType
 from graphmem_torch.config import Config, load_config
 from graphmem_torch.context import compile_context
 from graphmem_torch.errors import EmbedderError, InputError
+from graphmem_torch.following import ModeFollower
 from graphmem_torch.index import MemoryIndex
 from graphmem_torch.judging import JudgedEdges, checked_pairs, judge_pairs, similar_pairs
 from graphmem_torch.learn import FitReport, fit_and_report
@@ -79,6 +80,7 @@ class Memory:
         self._assembled: Assembled | None = None
         self._survey: Survey | None = None
         self._watch: RegimeWatch | None = None
+        self._follower = ModeFollower()
         self._saved = False  # whether the snapshot holds what is assembled
 
     @classmethod
@@ -350,8 +352,9 @@ class Memory:
     def modes(self) -> list[Mode]:
         """The themes that the memories gather around, the largest first.
 
-        `mathematics.md` 1.3; found now, as the settings `modes` say, where the preset's index does
-        not keep them.
+        `mathematics.md` 1.3, as the settings `modes` say, whether the preset's index keeps them or
+        not. Modes follow what is added, and are found anew where they have drifted by `modes.drift`
+        or a regime has switched (1.8).
         """
         return listed(self._current(), self.store)
 
@@ -531,17 +534,29 @@ class Memory:
             )
         if self._watch is None:
             self._watch = RegimeWatch(self.store, self.config.regime, self.embedder.dim)
+            self._watch.call(self._switched)
         self._watch.call(function)
         return function
 
     def _watched(self, atoms: Sequence[Atom], embeddings: Tensor) -> None:
-        """A batch is stored: a switch calls for a structure that is analysed anew."""
-        if self._watch is not None and self._watch.observe(atoms, embeddings):
-            self._survey = None
+        """A batch is stored."""
+        if self._watch is not None:
+            self._watch.observe(atoms, embeddings)
+
+    def _switched(self, switch: RegimeSwitch) -> None:
+        """The first to be called: the others find communities and modes that are fresh."""
+        self._survey = None
+        self._follower.renew()
 
     def stats(self) -> dict[str, Any]:
-        """Counts, sizes and bindings of the store."""
-        return self.store.stats()
+        """Counts, sizes and bindings of the store.
+
+        `modes_found` and `modes_followed` say how often this object has found modes in full, and
+        how often it only counted new atoms in.
+        """
+        follower = self._follower
+        counts = {"modes_found": follower.found, "modes_followed": follower.followed}
+        return self.store.stats() | counts
 
     def report(self, path: str | os.PathLike[str], *, limit: int = 50_000) -> Report:
         """Writes one self-contained HTML page about the memory; see `report.write_report`."""
@@ -587,11 +602,12 @@ class Memory:
     def _current(self) -> Assembled:
         """The index of the store's present state."""
         if self._assembled is None or self._assembled.state != self.store.state:
-            fresh = load_assembled(self.store, self.config)
+            fresh = load_assembled(self.store, self.config, self._follower)
             self._saved = fresh is not None
             if fresh is None:
                 packed = self.store.token_dim is not None
-                fresh = assemble(self.store, self.config, self.embedder.num_pieces if packed else 0)
+                pieces = self.embedder.num_pieces if packed else 0
+                fresh = assemble(self.store, self.config, pieces, self._follower)
             fresh.index.to(self.device)
             self._assembled = fresh
         return self._assembled

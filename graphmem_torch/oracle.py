@@ -7,9 +7,10 @@ another, it asks whatever has a `judge`: `text.entailment.LexicalJudge` by defau
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import islice
+from numbers import Real
 from typing import Any, Literal, Protocol, cast
 
 from graphmem_torch.errors import InputError
@@ -71,7 +72,8 @@ def ask_judge(
     Verdicts may come as `Verdict`, as (label, confidence) or as a bare label.
     """
     try:
-        answers = list(judge(premises, hypotheses))
+        # One more than expected, so that an endless answer ends and is seen to be wrong.
+        answers = list(islice(judge(premises, hypotheses), len(premises) + 1))
     except Exception as error:
         _log.warning(
             "The oracle failed on %d pairs (%s: %s); they get no edges, ask again later",
@@ -82,8 +84,8 @@ def ask_judge(
         return [None] * len(premises)
     if len(answers) != len(premises):
         _log.warning(
-            "The oracle gave %d verdicts for %d pairs, so none can be trusted; they get no edges",
-            len(answers),
+            "The oracle gave %s verdicts for %d pairs, so none can be trusted; they get no edges",
+            len(answers) if len(answers) < len(premises) else f"over {len(premises)}",
             len(premises),
         )
         return [None] * len(premises)
@@ -110,7 +112,8 @@ def _verdict(answer: object) -> Verdict | None:
         label, confidence = answer
     if not isinstance(label, str) or label not in _LABELS:
         return None
-    number = isinstance(confidence, (int, float)) and not isinstance(confidence, bool)
-    if not number or not math.isfinite(confidence) or not 0.0 <= confidence <= 1.0:
+    # numpy's numbers are Real; NaN is in no range.
+    number = isinstance(confidence, Real) and not isinstance(confidence, bool)
+    if not number or not 0.0 <= cast(float, confidence) <= 1.0:
         return None
-    return Verdict(cast(Label, label), float(confidence))
+    return Verdict(cast(Label, str(label)), float(cast(float, confidence)))

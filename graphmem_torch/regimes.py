@@ -139,5 +139,8 @@ class RegimeWatch:
         value = json.loads(kept)
         if value["settings"] != asdict(self._config) | {"dim": self._dim}:
             return 0
-        self._detector.load_state_dict(load(base64.b85decode(value["state"])))
+        try:
+            self._detector.load_state_dict(load(base64.b85decode(value["state"])))
+        except InputError:  # of another version of the detector: it learns from the atoms again
+            return 0
         return int(value["next"])

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import torch
@@ -18,6 +18,7 @@ from graphmem_torch.text.records import parse_edge_type
 
 __all__ = ["Connected", "StatedEdge", "connect_all", "disconnect", "nodes_of", "stated_edge"]
 
+_LEAST = torch.finfo(torch.float32).tiny  # a smaller weight would be stored as 0
 _FORM = "(source, target), (source, target, type), (source, target, type, weight) or (source, Link)"
 
 
@@ -72,8 +73,8 @@ def _edge_type(value: object) -> EdgeType:
 def _check_weight(weight: Any, kind: EdgeType) -> None:
     if weight is None:
         return
-    number = isinstance(weight, (int, float)) and not isinstance(weight, bool)
-    if not number or not math.isfinite(weight) or not 0 < abs(weight) <= MAX_EDGE_WEIGHT:
+    number = isinstance(weight, (int, float, Real)) and not isinstance(weight, bool)
+    if not number or not _LEAST <= abs(weight) <= MAX_EDGE_WEIGHT:
         raise InputError(
             f"weight: expected a finite number, not 0 and at most {MAX_EDGE_WEIGHT:g} in size, got "
             f"{weight!r:.60}; leave it out for the default of the type"
@@ -99,6 +100,8 @@ def connect_all(store: MemoryStore, values: Iterable[Any]) -> Connected:
         InputError: As for `stated_edge`, or an id that is not stored.
         StoreError: Read-only store or full disk; nothing is stored then.
     """
+    if not isinstance(values, Iterable):
+        raise InputError(f"edges: expected {_FORM}, or an iterable of these, got {values!r:.80}")
     edges = [v if isinstance(v, StatedEdge) else stated_edge(v) for v in values]
     if not edges:
         return Connected(0, 0)
@@ -138,6 +141,9 @@ def nodes_of(store: MemoryStore, ids: Sequence[str]) -> dict[str, int]:
     Raises:
         InputError: An id that is not stored.
     """
+    wrong = next((name for name in ids if not isinstance(name, str)), None)
+    if wrong is not None:
+        raise InputError(f"expected ids of atoms as text, got {wrong!r:.80}")
     known = store.known(list(dict.fromkeys(ids)))
     missing = next((name for name in ids if name not in known), None)
     if missing is not None:
@@ -150,8 +156,13 @@ def nodes_of(store: MemoryStore, ids: Sequence[str]) -> dict[str, int]:
 
 def _stronger(asked: EdgeBlock, stored: EdgeBlock) -> EdgeBlock:
     """The strongest of each (source, target, type) asked for, where none as strong is stored."""
+    ends = (asked.source, asked.target, stored.source, stored.target)
+    nodes = 1 + int(torch.cat(ends).max())
+    asking = torch.zeros(nodes, dtype=torch.bool)
+    asking[asked.source] = True
+    near = asking[stored.source]  # no other edge can be one of those asked for
+    stored = EdgeBlock(*(c[near] for c in _columns(stored)))
     both = EdgeBlock.cat([stored, asked])
-    nodes = int(torch.maximum(both.source.max(), both.target.max())) + 1
     key = (both.source * nodes + both.target) * 256 + both.type
     _, group = torch.unique(key, return_inverse=True)
     strength = both.weight.abs()
@@ -162,4 +173,8 @@ def _stronger(asked: EdgeBlock, stored: EdgeBlock) -> EdgeBlock:
         0, group, torch.where(strength == best[group], place, len(both)), "amin"
     )
     chosen = first[first >= len(stored)].sort().values - len(stored)
-    return EdgeBlock(*(c[chosen] for c in (asked.source, asked.target, asked.type, asked.weight)))
+    return EdgeBlock(*(c[chosen] for c in _columns(asked)))
+
+
+def _columns(edges: EdgeBlock) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    return edges.source, edges.target, edges.type, edges.weight

@@ -45,6 +45,7 @@ FLOORS = {
     "themes": 6,
     "writer": 6,
     "columns": 4,
+    "following": 4,
     "index": 4,
     "link": 4,
     "listing": 4,

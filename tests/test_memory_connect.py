@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import math
 from collections.abc import Sequence
@@ -332,3 +333,33 @@ def test_removed_edges_leave_sound_blocks() -> None:
         assert memory.check() == []
         assert memory.store.remove_edges(lambda edges: edges.source < 0) == 25
         assert len(memory.store.edges()) == 0 and memory.check() == []
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    with small() as memory:
+        memory.connect("c0", "c1", "supports", np.float32(0.5))
+        memory.judge_edges(lambda p, h: [("entail", np.float32(0.5))], [("c1", "c2")])
+        weights = {("c0", "c1", "supports", 0.5), ("c1", "c2", "implication", 0.75)}
+        assert stated(memory) == weights
+
+
+@pytest.mark.parametrize("weight", [1e-50, -1e-50, 1e-40])
+def test_a_weight_that_would_be_stored_as_nothing_is_refused(weight: float) -> None:
+    with small() as memory, pytest.raises(InputError, match="weight"):
+        memory.connect("c0", "c1", "contradicts", weight)
+
+
+def test_what_is_no_edge_and_no_id_is_said_so() -> None:
+    with small() as memory:
+        with pytest.raises(InputError, match="edges: expected"):
+            memory.connect(5)  # type: ignore[arg-type]
+        with pytest.raises(InputError, match="ids of atoms as text"):
+            memory.disconnect(["c0"], "c1")  # type: ignore[arg-type]
+        with pytest.raises(InputError, match="pairs: expected"):
+            memory.judge_edges(pairs=3)  # type: ignore[arg-type]
+
+
+def test_an_endless_answer_ends() -> None:
+    with small() as memory:
+        done = memory.judge_edges(lambda p, h: itertools.repeat("entail"), [("c0", "c1")])
+        assert done.failed == 1 and done.new == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -10,7 +11,7 @@ from graphmem_torch.atoms import Atom
 from graphmem_torch.config import load_config
 from graphmem_torch.errors import InputError
 from graphmem_torch.memory import Memory
-from tests.memories import WORDS, ids, opened
+from tests.memories import WORDS, ids, opened, turns
 
 
 def planted() -> tuple[list[Atom], list[str], list[list[str]]]:
@@ -61,3 +62,22 @@ def test_calibrated_gate_refuses_no_more_than_it_may() -> None:
         sure = sorted(result.confidence for result in memory.retrieve(questions))
         assert threshold == pytest.approx(sure[3])  # floor(0.1 * 40) = 4th smallest
         assert sum(not result.known for result in memory.retrieve(questions)) <= 4
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"evidence": [["concept:says story 0"]]}, "a concept"),
+        ({"evidence": ["a"]}, "list of texts"),
+        ({"questions": "?"}, "list of texts"),
+        ({"held_out": "half"}, "held_out"),
+        ({"penalty": float("nan")}, "penalty"),
+        ({"penalty": -1.0}, "penalty"),
+    ],
+)
+def test_fit_says_what_is_wrong(change: dict[str, Any], message: str) -> None:
+    asked = {"questions": ["Which boats?"], "evidence": [["a0"]], **change}
+    with opened() as memory:
+        memory.add(turns())
+        with pytest.raises(InputError, match=message):
+            memory.fit(**asked)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 
+import graphmem_torch.columns as columns_module
 from graphmem_torch.atoms import Atom
 from graphmem_torch.config import Config, load_config
 from graphmem_torch.errors import InputError
@@ -114,6 +115,27 @@ def test_hits_come_from_the_best_modes() -> None:
         assert sorted(Counter(hit.mode for hit in hits).values()) == [1, 1]
         # As many atoms of a mode as the hits asked for need.
         assert len(memory.retrieve("canoe paddle river rapids", k=14)[0].hits) == 14
+
+
+def test_fewer_modes_than_are_looked_into_still_give_k_hits() -> None:
+    few = spectral(**{"modes.look": 99, "modes.per_mode": 1})
+    with filled(by_cosine(few), themed()) as memory:
+        assert len(memory.retrieve("canoe paddle river rapids", k=9)[0].hits) == 9
+        # Tables are as long as there are atoms, not as long as k.
+        assert len(memory.retrieve("canoe paddle river rapids", k=10**12)[0].hits) == 27
+
+
+def test_modes_are_found_once_however_often_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    found, find = [], columns_module.find_modes
+    monkeypatch.setattr(
+        columns_module, "find_modes", lambda *x, **how: found.append(1) or find(*x, **how)
+    )
+    for config in (spectral(), config_of(**{"modes.count": 3})):
+        found.clear()
+        with filled(config, themed()) as memory:
+            for _ in range(2):
+                memory.modes(), memory.summary(), memory.retrieve("canoe")
+            assert len(found) == 1
 
 
 def test_all_modes_give_what_all_candidates_give() -> None:

@@ -113,8 +113,33 @@ def test_a_switch_has_the_structure_analysed_anew() -> None:
         memory.on_regime_switch(told.append)
         memory.add(talk(10, start=120))
         assert told
-        assert memory._survey is None
         assert memory.structure() is not before
+
+
+def test_a_state_of_another_version_is_learned_again(tmp_path: Path) -> None:
+    with opened(tmp_path) as memory:
+        memory.on_regime_switch(print)
+        memory.add(talk(20))
+        memory._watch._detector.state.pop("axis")
+    told: list[RegimeSwitch] = []
+    with opened(tmp_path) as memory:
+        memory.on_regime_switch(told.append)
+        memory.add(talk(10, start=120))
+    assert told
+
+
+def test_a_callback_may_add(tmp_path: Path) -> None:
+    with opened() as memory:
+        summaries: list[str] = []
+
+        @memory.on_regime_switch
+        def summarise(switch: RegimeSwitch) -> None:
+            if len(summaries) < 3:
+                summaries.append(f"summary before {switch.atom}")
+                memory.add(Atom(id=f"m{len(summaries)}", text=summaries[-1]))
+
+        assert memory.add(talk(30)).new == 180
+        assert len(summaries) == 3 and len(memory.rows_of(["m1", "m2", "m3", "t179"])) == 4
 
 
 def test_bad_requests(tmp_path: Path) -> None:

@@ -213,6 +213,18 @@ def test_odd_graphs(edges: list[tuple[int, int]], weights: list[float], nodes: i
     assert refreshed.num_components == 4
 
 
+def test_edges_whose_weight_becomes_zero_are_gone() -> None:
+    """The changed nodes may then have no weight at all between them."""
+    index = torch.tensor([[0, 1, 0, 3, 4, 3, 6, 7, 6, 9], [1, 2, 2, 4, 5, 5, 7, 8, 8, 10]])
+    weight = torch.ones(10)
+    before = structure_of(Graph.from_edges(index, weight), SETTINGS)
+    weight[9] = 0
+    after = before.refreshed(Graph.from_edges(index, weight))
+    assert after.community.tolist() == [0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 4]
+    weight = torch.zeros(10)
+    assert after.refreshed(Graph.from_edges(index, weight)).num_communities == 11
+
+
 def test_names_must_fit() -> None:
     with pytest.raises(InputError, match="names"):
         structure_of(_graph(), names=["a"])

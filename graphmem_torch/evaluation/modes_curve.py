@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
+from graphmem_torch.columns import modes_by
 from graphmem_torch.config import ModesConfig
 from graphmem_torch.evaluation.bootstrap import bootstrap_interval
 from graphmem_torch.evaluation.metrics import CUTOFFS
@@ -29,7 +30,6 @@ from graphmem_torch.evaluation.modes_grid import (
     depths,
     index_bytes,
     partition,
-    preset_partition,
 )
 from graphmem_torch.evaluation.modes_point import EXACT, Field, Point, figures, joined, measured
 from graphmem_torch.evaluation.modes_search import by_modes, by_typical, flat
@@ -168,7 +168,8 @@ def _preset(
     """What the settings of a preset reach."""
     parts, counts = [], []
     for field in fields:
-        modes = preset_partition(field.vectors, preset, seed=seed)
+        generator = torch.Generator().manual_seed(seed)
+        modes = modes_by(preset, field.vectors, generator=generator)
         (found,) = by_modes(
             modes, field.vectors, field.queries, searched=preset.look, taken=[preset.per_mode]
         )

@@ -10,7 +10,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphmem_torch.config import ModesConfig
 from graphmem_torch.errors import InputError
 from graphmem_torch.spectral import Modes, find_modes
 
@@ -23,7 +22,6 @@ __all__ = [
     "depths",
     "index_bytes",
     "partition",
-    "preset_partition",
 ]
 
 ASSIGNMENTS: tuple[str, ...] = ("kmeans", "sign", "varimax")
@@ -85,18 +83,6 @@ def partition(
         arguments = {"count": max(1, min(arguments["count"], *x.shape))}
     generator = torch.Generator().manual_seed(seed)
     return find_modes(x, assign=assign, generator=generator, **arguments)
-
-
-def preset_partition(x: Tensor, preset: ModesConfig, *, seed: int = 0) -> Modes:  # x [N, d]
-    """The modes of some rows by the settings of a preset."""
-    return find_modes(
-        x,
-        select=preset.select,
-        count=min(preset.count, *x.shape) or None,
-        epsilon=preset.epsilon,
-        assign=preset.assign,
-        generator=torch.Generator().manual_seed(seed),
-    )
 
 
 def depths(modes: int) -> list[int]:

@@ -25,6 +25,7 @@ __all__ = ["judge_bridges", "measure_pairs"]
 _SHARE = 0.1  # of the dependencies that are removed in a draw
 _TOP = (10, 100)
 _FALL = 100  # pairs whose effect on the total resistance is computed
+_NOTHING = "nothing_added"
 _MEASURES = ("found", "recall@10", "recall@100", "reciprocal_rank")
 
 
@@ -39,12 +40,14 @@ def judge_bridges(
         was used among all that its user could use: recall at 10 and 100, mean reciprocal rank. Of
         the first draw, what adding as many pairs as were removed repairs (`chains`; the subject's
         `chains_likely` adds only those it holds for more likely than not), and the fall of the
-        total effective resistance by the first 100 (`resistance`). `ci.difference` is the
-        subject's measure minus each other's, resampled over removed dependencies in pairs.
+        total effective resistance by the first 100 (`resistance`); `nothing_added`: the chains
+        without any pair. `ci.difference` is the subject's measure minus each other's, resampled
+        over removed dependencies in pairs.
     """
     each: dict[str, list[Tensor]] = {}
     top: dict[str, list[list[float]]] = {}
     repaired: dict[str, Any] = {}
+    chains: dict[str, dict[str, float]] = {}
     for draw in range(draws):
         chance = torch.Generator().manual_seed(seed + draw)
         count = proofs.graph.num_edges
@@ -61,9 +64,8 @@ def judge_bridges(
         if draw == 0:
             falls = resistance_fall(left, {n: p[:, :_FALL] for n, p in suggested.items()})
             likely = suggested[subject][:, : found["likely"]]
-            chains = chain_repair(
-                proofs.graph, left, suggested | {f"{subject}_likely": likely}, chance
-            )
+            others = {f"{subject}_likely": likely, _NOTHING: likely[:, :0]}
+            chains = chain_repair(proofs.graph, left, suggested | others, chance)
             repaired = {
                 name: {"chains": chains[name], "resistance": falls[name]} for name in suggested
             }
@@ -83,6 +85,7 @@ def judge_bridges(
         "candidates": _count_candidates(proofs),
         "removed": max(1, int(_SHARE * proofs.graph.num_edges)),
         "draws": draws,
+        _NOTHING: chains[_NOTHING],
         "systems": figures,
         "ci": {"difference": _differences(values, subject, seed, resamples)},
     }

@@ -17,7 +17,7 @@ from torch import Tensor
 from graphmem_torch.evaluation.bootstrap import bootstrap_interval
 from graphmem_torch.evaluation.proofs_sets import ProofSet
 from graphmem_torch.graph import Graph
-from graphmem_torch.ops import personalized_pagerank
+from graphmem_torch.ops import knapsack, personalized_pagerank
 from graphmem_torch.rank.premises import ChainModel, fit_chains
 from graphmem_torch.spectral.adjacency import adjacency, reach, sparse_product
 
@@ -31,7 +31,6 @@ DEPTHS = {"direct": 1, "two": 2, "all": None}
 """How far a chain goes: what the proof uses itself, what that uses, everything."""
 _OWN = "own_size"  # a context of as many statements as the chain has
 _SEEDS = 5
-_FAR = 1e6
 
 
 @dataclass(frozen=True)
@@ -88,22 +87,27 @@ def completeness(
     score: Tensor,  # [B, N]; -inf: never taken
     gold: Tensor,  # [B, N] bool
     costs: Tensor,  # [N] tokens
-    dense: Tensor | None = None,  # [B, N] the score for contexts counted in tokens
+    values: Tensor | None = None,  # [B, N] what each is worth in a context counted in tokens
 ) -> Tensor:  # [B, len(ATOMS) + 1 + len(TOKENS)] float64, NaN without gold
     """Share of the gold in the context: by statements, at the gold's own size, by tokens.
 
-    A context of tokens is the longest beginning of the ranking that stays within them.
+    A context of tokens is the longest beginning of the ranking that stays within them; where
+    `values` are given, the set that is worth most (`ops.knapsack`).
     """
     size = gold.sum(1, keepdim=True)
     order = score.sort(dim=1, descending=True, stable=True).indices
     hits = (gold & (score > -torch.inf)).gather(1, order).cumsum(1)
     columns = [hits[:, min(k, hits.shape[1]) - 1] for k in ATOMS]
     columns.append(hits.gather(1, size.clamp(min=1) - 1).squeeze(1))
-    ranked = score if dense is None else dense
-    order = ranked.sort(dim=1, descending=True, stable=True).indices
-    hits = (gold & (ranked > -torch.inf)).gather(1, order)
-    spent = costs[order].cumsum(1)
-    columns += [(hits & (spent <= budget)).sum(1) for budget in TOKENS]
+    if values is None:
+        taken = (gold & (score > -torch.inf)).gather(1, order)
+        spent = costs[order].cumsum(1)
+        columns += [(taken & (spent <= budget)).sum(1) for budget in TOKENS]
+    else:
+        price = costs.expand(values.shape)
+        for budget in TOKENS:
+            chosen = knapsack(values, price, torch.full((len(values),), budget)).mask
+            columns.append((chosen & gold).sum(1))
     return (torch.stack(columns, 1) / size.clamp(min=1)).double().masked_fill(size == 0, torch.nan)
 
 
@@ -147,12 +151,13 @@ def _baselines(
     top = cosine.topk(min(_SEEDS, graph.num_nodes), dim=1)
     seeds = torch.zeros_like(cosine).scatter_(1, top.indices, top.values.clamp(min=1e-6))
     walk = personalized_pagerank(graph, seeds.masked_fill(~task.allowed, 0.0)).values
+    last = near[near < torch.inf].max() + 1
     return {
         "cosine": cosine,
         "bm25": lexical,
-        # Equally far statements, and those not reached, by cosine.
-        "bfs": -near.clamp(max=_FAR) + 0.1 * task.relevance[0],
-        "ppr": walk,
+        # Equally far statements, and after them those that are not reached, by cosine.
+        "bfs": 0.1 * task.relevance[0] - near.clamp(max=last),
+        "ppr": torch.where(walk > 0, walk, task.relevance[0] - 2),
         "popular": popular,
         "popular_per_token": popular / costs.clamp(min=1),
     }
@@ -204,13 +209,11 @@ def _judged(
     values = {
         name: completeness(held(score), task.gold, proofs.costs) for name, score in plain.items()
     }
-    values[subject] = completeness(
-        held(odds), task.gold, proofs.costs, held(odds / proofs.costs.clamp(min=1))
-    )
-    best = task.gold.float()
-    ceiling = completeness(
-        held(best), task.gold, proofs.costs, held(best / proofs.costs.clamp(min=1))
-    )
+    worth = odds.masked_fill(~task.allowed, 0.0)
+    values[subject] = completeness(held(odds), task.gold, proofs.costs, worth)
+    # Of what is worth the same the shortest first: no set of that size holds more.
+    best = task.gold / proofs.costs.clamp(min=1)
+    ceiling = completeness(held(best), task.gold, proofs.costs)
     return {
         "ceiling": dict(zip(names, ceiling.nanmean(0).tolist(), strict=True)),
         "gold_mean": float(task.gold.sum(1).double().mean()),

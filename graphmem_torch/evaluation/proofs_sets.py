@@ -16,7 +16,8 @@ from graphmem_torch.graph import Graph
 from graphmem_torch.rank.bm25 import BM25
 from graphmem_torch.text.encoded import Embedder, encode_checked
 from graphmem_torch.text.hashing import HashingEmbedder
-from graphmem_torch.text.proofs import proof_format, read_proofs, set_name
+from graphmem_torch.text.proof_edges import set_names
+from graphmem_torch.text.proofs import proof_format, read_proofs
 from graphmem_torch.text.tokens import count_tokens
 
 __all__ = ["ProofSet", "make_set", "read_sets"]
@@ -67,7 +68,7 @@ def read_sets(data: Path, embedder: Embedder) -> Iterator[ProofSet]:
     """The proof sets of a folder (or the one of a file), in order of their names.
 
     Raises:
-        InputError: None is there, or one cannot be read.
+        InputError: None is there, two have the same name, or one cannot be read.
     """
     files = [data] if data.is_file() else sorted(data.iterdir()) if data.is_dir() else []
     files = [path for path in files if path.is_file() and proof_format(path)]
@@ -76,8 +77,8 @@ def read_sets(data: Path, embedder: Embedder) -> Iterator[ProofSet]:
             "expected proof sets: *_nodes.jsonl with *_edges.tsv beside them, or blueprint *.json",
             where=str(data),
         )
-    for path in files:
-        yield make_set(set_name(path), read_proofs(path), embedder)
+    for path, name in set_names(files).items():
+        yield make_set(name, read_proofs(path), embedder)
 
 
 def make_set(name: str, atoms: Sequence[Atom], embedder: Embedder) -> ProofSet:

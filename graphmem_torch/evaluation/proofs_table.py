@@ -49,6 +49,8 @@ def _bridges(bridges: Mapping[str, Any], subject: str) -> list[str]:
         f"{subject} minus, found",
     ]
     rows = [["system", *title]]
+    plain = _percent(bridges["nothing_added"]["f1"])
+    rows.append(["(nothing added)", *([""] * len(_BRIDGES)), plain, "", ""])
     for name, figures in bridges["systems"].items():
         rows.append(
             [

@@ -26,8 +26,10 @@ def fit_listwise(
     -inf in every signal.
 
     Raises:
-        InputError: No question has evidence.
+        InputError: No question has evidence, or a penalty that is negative or not finite.
     """
+    if not 0.0 <= penalty < torch.inf:
+        raise InputError(f"penalty must be a finite number, at least 0, got {penalty!r}")
     kept = [(x[g.any(1)], g[g.any(1)]) for x, g in batches]
     kept = [(x, g) for x, g in kept if len(x)]
     if not kept:

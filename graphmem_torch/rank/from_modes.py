@@ -23,6 +23,8 @@ def mode_candidates(scope: Scope, modes: Modes, k: int) -> Tensor:  # [B, C] int
         k: Hits wanted.
     """
     index, query, own = scope.index, scope.query, scope.index.config.modes
+    look = min(own.look, len(modes))
+    per_mode = min(max(own.per_mode, -(-k // look)), index.num_atoms)
     masks = [query.allowed]
     if query.listed is not None:  # what may be a hit must not be crowded out by what may not
         masks.append(query.listed if query.allowed is None else query.allowed & query.listed)
@@ -32,8 +34,8 @@ def mode_candidates(scope: Scope, modes: Modes, k: int) -> Tensor:  # [B, C] int
             modes,
             index.embeddings,
             query.embedding,
-            modes_k=own.look,
-            per_mode=max(own.per_mode, -(-k // own.look)),
+            modes_k=look,
+            per_mode=per_mode,
             half_life=own.half_life,
             absolute=own.absolute,
             duplicate=duplicate,

@@ -48,13 +48,21 @@ def fit_logistic(
     inverse of the share that was drawn, so the probabilities are those of the whole.
 
     Raises:
-        InputError: Shapes that do not fit, or only one class.
+        InputError: Shapes that do not fit, signals that are not finite, weights that are not above
+            0, or only one class.
     """
     if signals.dim() != 2 or positive.shape != signals.shape[:1]:
         raise InputError(
             f"signals and positive must be [n, F] and [n]; got {list(signals.shape)} and "
             f"{list(positive.shape)}. Give one label for each row."
         )
+    if weight is not None and (weight.shape != positive.shape or not bool((weight > 0).all())):
+        raise InputError(
+            f"weight must be [{positive.shape[0]}], each above 0; got {list(weight.shape)} or one "
+            "that is not. Leave out rows that do not count."
+        )
+    if not bool(signals.isfinite().all()):
+        raise InputError("signals must be finite; got NaN or infinity. Leave out such rows.")
     if bool(positive.all()) or not bool(positive.any()):
         raise InputError(
             "expected both positive and negative rows to fit a logistic model, got one kind"

@@ -24,10 +24,16 @@ ROUTING_PARTS = {
 
 _COLUMNS = 64
 _LEAST = 1e-6  # of the largest weight: a decayed edge below it carries nothing, and hides the rest
+_EQUAL = 1e-6  # relative difference of scores that is none
 
 
 def routing_tensors(graph: Graph, atoms: int, signals: Iterable[str]) -> dict[str, Tensor]:
-    """The buffers that the named signals read, for the first `atoms` nodes of the graph."""
+    """The buffers that the named signals read, for the first `atoms` nodes of the graph.
+
+    What is drawn at random is drawn row by row, with the same seed every time: the same rows give
+    the same buffers, but a memory stored in another order gives others, as far as two sketches of
+    `_COLUMNS` columns, or two runs of Leiden, differ.
+    """
     named = set(signals)
     tensors: dict[str, Tensor] = {}
     if not named & ROUTING_PARTS.keys():
@@ -88,7 +94,9 @@ def bridge_bonus(graph: Graph) -> Tensor:  # [N] float32 in [0, 1]
     pairs = torch.stack([low[across], high[across]])
     score = bridge_scores(graph, pairs, columns=_COLUMNS).score
     ordered = score.sort().values
-    share = (torch.searchsorted(ordered, score, right=True) / len(score)).float()
+    # Edges that are alike score alike but for rounding, which must not rank them.
+    above = torch.searchsorted(ordered, score * (1 + _EQUAL), right=True)
+    share = (above / len(score)).float()
     for ends in pairs:
         bonus = bonus.scatter_reduce(0, ends, share, "amax")
     return bonus

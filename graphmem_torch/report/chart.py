@@ -13,6 +13,7 @@ __all__ = ["Chart", "Mark", "Series"]
 
 _WIDTH, _HEIGHT = 560.0, 270.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 62.0, 14.0, 12.0, 46.0
+_FULL_MARKS, _SHORT_MARK = 20, 16.0  # marks drawn to the ground; length of the others
 _HOVERED = 400  # points that tell their values when pointed at
 _ids = count()
 
@@ -200,8 +201,10 @@ class _Frame:
     def mark(self, mark: Mark) -> list[str]:
         """A vertical line."""
         at = self._x(mark.x)
+        # Many of them across the whole height would be a fence before what they mark.
+        end = _HEIGHT - _BOTTOM if len(self.chart.marks) <= _FULL_MARKS else _TOP + _SHORT_MARK
         return [
-            f'<path class="mark tone{mark.tone}" d="M{at:.1f} {_TOP}V{_HEIGHT - _BOTTOM}">'
+            f'<path class="mark tone{mark.tone}" d="M{at:.1f} {_TOP}V{end}">'
             f"<title>{escaped(mark.note)}</title></path>"
         ]
 

@@ -9,10 +9,11 @@ import torch
 from torch import Tensor
 
 from graphmem_torch.atoms import CONCEPT
+from graphmem_torch.columns import modes_by
 from graphmem_torch.graph import Graph
 from graphmem_torch.regimes import detector_of
 from graphmem_torch.report.naming import characteristic_words
-from graphmem_torch.spectral import Modes, Spectrum, decompose, find_modes
+from graphmem_torch.spectral import Modes, Spectrum, decompose
 from graphmem_torch.spectral.detector import Steps
 from graphmem_torch.spectral.symmetric import undirected
 from graphmem_torch.structure import Structure
@@ -121,7 +122,6 @@ def gather(memory: Memory) -> Facts:
     told = len(vectors) > 0 and bool(vectors.any())
     watched = memory.config.regime
     detector = detector_of(watched, vectors.shape[1]) if told else None
-    settings = memory.config.modes
     return Facts(
         name=store.path.name if store.path is not None else "a memory without a folder",
         preset=memory.config.name,
@@ -139,16 +139,7 @@ def gather(memory: Memory) -> Facts:
         speakers=speakers,
         names=characteristic_words(texts, label, ignore=speakers),
         spectrum=decompose(vectors, min(vectors.shape), method="gram") if told else None,
-        modes=find_modes(
-            vectors,
-            select=settings.select,
-            count=settings.count or None,
-            epsilon=settings.epsilon,
-            assign=settings.assign,
-            time=time[atom],
-        )
-        if told
-        else None,
+        modes=modes_by(memory.config.modes, vectors, time[atom]) if told else None,
         regime=detector.update(vectors) if detector is not None else None,
         threshold=float(detector.threshold) if detector is not None else 0.0,
         detector=watched.detector,

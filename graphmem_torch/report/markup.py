@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -11,6 +12,8 @@ from html import escape
 from typing import Any
 
 __all__ = ["Html", "clipped", "escaped", "number", "script_json", "table", "when"]
+
+_UNPRINTABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 @dataclass(frozen=True)
@@ -56,7 +59,10 @@ def when(time: float | None) -> str:
     """A time as `2024-02-04 18:46`, UTC; a dash for none."""
     if time is None or math.isnan(time):
         return "–"
-    return datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%d %H:%M")
+    try:
+        return datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%d %H:%M")
+    except (OverflowError, OSError, ValueError):  # beyond the years that a calendar has
+        return f"{time:.3g} s"
 
 
 def table(
@@ -82,5 +88,5 @@ def table(
 
 
 def _encodable(text: str) -> str:
-    """Lone surrogates, which UTF-8 cannot hold, as the replacement character."""
-    return text.encode("utf-8", "replace").decode("utf-8") if not text.isascii() else text
+    """What no page may hold, lone surrogates and control characters, as a replacement character."""
+    return _UNPRINTABLE.sub("\ufffd", text)

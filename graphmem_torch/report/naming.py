@@ -27,9 +27,10 @@ def characteristic_words(
 ) -> list[str]:  # [K]
     """Up to `count` words of each group, joined by commas; empty where there are none.
 
-    Class-based TF-IDF (Grootendorst 2022, arXiv 2203.05794, eq. 2): the share of a group's texts
-    that have the word, by the logarithm of how rare it is in all; a word that only one text has
-    names no group of several.
+    Class-based TF-IDF (Grootendorst 2022, arXiv 2203.05794, eq. 2) against the other groups: the
+    share of a group's texts that have the word, by the logarithm of how many times that is the
+    share of the others' texts (of how rare it is, where there are no others). So a word that all
+    use names none, and neither does a word of one text a group of several.
 
     Args:
         texts: Read up to their 600th character.
@@ -55,8 +56,12 @@ def characteristic_words(
     size = torch.bincount(label, minlength=groups).double()
     owner, column_of = key // len(names), key % len(names)
     everywhere = torch.tensor([total[name] for name in names], dtype=torch.float64)
-    score = seen / size[owner] * torch.log1p(len(texts) / everywhere[column_of])
-    score = torch.where((seen < 2) & (size[owner] > 3), -1.0, score)
+    share, everywhere, own = seen / size[owner], everywhere[column_of], size[owner]
+    # Smoothed by one text that has the word as often as any.
+    elsewhere = (everywhere - seen + everywhere / len(texts)) / (len(texts) - own + 1)
+    alone = own == len(texts)
+    telling = torch.where(alone, torch.log1p(own / everywhere), (share / elsewhere).log())
+    score = torch.where((seen < 2) & (own > 3), -1.0, share * telling)
     order = torch.argsort(score, descending=True, stable=True)
     order = order[torch.argsort(owner[order], stable=True)]
     order = order[score[order] > 0]

@@ -77,12 +77,11 @@ def write_report(memory: Memory, path: str | os.PathLike[str], *, limit: int = 5
     facts = gather(memory)
     drawing = draw(facts, limit=limit)
     page = _page(facts, drawing)
-    partial = target.with_name(target.name + ".partial")
-    partial.write_text(page, encoding="utf-8", newline="\n")
-    partial.replace(target)
+    content = page.encode("utf-8")
+    _write(target, content)
     return Report(
         path=str(target),
-        bytes=target.stat().st_size,
+        bytes=len(content),
         nodes=facts.num_nodes,
         edges=facts.graph.num_edges,
         drawn_nodes=drawing.data["nodes"],
@@ -91,6 +90,20 @@ def write_report(memory: Memory, path: str | os.PathLike[str], *, limit: int = 5
         modes=len(facts.modes) if facts.modes is not None else 0,
         alarms=int(facts.regime.alarm.sum()) if facts.regime is not None else 0,
     )
+
+
+def _write(target: Path, content: bytes) -> None:
+    """Replaces a file as a whole or not at all; pipes and devices are written to."""
+    place = Path(os.path.realpath(target))  # a link stays one
+    if place.exists() and not place.is_file():
+        place.write_bytes(content)
+        return
+    partial = place.with_name(f".{place.name[:200]}.{os.getpid()}.partial")
+    try:
+        partial.write_bytes(content)
+        partial.replace(place)
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 def _page(facts: Facts, drawing: Drawing) -> str:

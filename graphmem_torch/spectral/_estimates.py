@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import NamedTuple, Protocol
 
@@ -11,12 +11,12 @@ import torch
 from torch import Tensor
 
 from graphmem_torch.ops.spmm import spmm
-from graphmem_torch.spectral.conjugate_gradient import energies, solved_to
+from graphmem_torch.spectral.conjugate_gradient import energies, panel, solved_to
 from graphmem_torch.spectral.lanczos import pairs_beyond_null
 from graphmem_torch.spectral.laplacian import Laplacian
 from graphmem_torch.spectral.workspace import Workspace
 
-__all__ = ["Found", "by_modes", "by_sketch", "panel", "sketched_columns"]
+__all__ = ["Found", "by_modes", "by_sketch", "sketched_columns"]
 
 _log = logging.getLogger(__name__)
 
@@ -47,12 +47,6 @@ class Found(NamedTuple):
     error: Tensor
     iterations: int
     converged: bool
-
-
-def panel(nodes: int, device: torch.device) -> int:
-    """Columns at a time: what stays in the last cache, or is enough for a GPU."""
-    room = 1 << (26 if device.type == "cuda" else 21)
-    return min(max(room // max(nodes, 1) // 16 * 16, 32), 512)
 
 
 def by_sketch(
@@ -123,20 +117,20 @@ def sketched_columns(
         if workspace is not None:
             key = -1 - torch.arange(start, start + count, device=operator.device)[None]
             draw = partial(workspace.edge_signs, start, count)
-            yield workspace.solved(
-                "edges",
-                key,
-                operator,
-                lambda draw=draw: spmm(operator.indptr, edge, incidence, draw()),
-                tol=_TOL,
-                max_iter=max_iter,
-            )
+            sides = partial(_noise, operator, edge, incidence, draw)
+            yield workspace.solved("edges", key, operator, sides, tol=_TOL, max_iter=max_iter)
             continue
         shape = operator.low.shape[0], count
         signs = torch.randint(0, 2, shape, generator=generator, device=device, dtype=torch.int8)
         signs = signs.to(operator.device, operator.dtype).mul_(2).sub_(1)
         noise = spmm(operator.indptr, edge, incidence, signs)
         yield solved_to(operator, noise, tol=_TOL, max_iter=max_iter)
+
+
+def _noise(
+    operator: Laplacian, edge: Tensor, incidence: Tensor, draw: Callable[[], Tensor]
+) -> Tensor:  # [N, w]
+    return spmm(operator.indptr, edge, incidence, draw())
 
 
 def by_modes(

@@ -11,7 +11,6 @@ from torch import Tensor
 from graphmem_torch.errors import InputError
 from graphmem_torch.graph import Graph
 from graphmem_torch.ops._check import check_choice, check_count, check_range
-from graphmem_torch.spectral._cut_edges import cut_edges
 from graphmem_torch.spectral._pairs import check_pairs
 from graphmem_torch.spectral._pseudo_inverse import SMALL
 from graphmem_torch.spectral._resistance_change import (
@@ -20,8 +19,9 @@ from graphmem_torch.spectral._resistance_change import (
     sketched_forms,
     solved_forms,
 )
-from graphmem_torch.spectral.laplacian import Laplacian, laplacian
+from graphmem_torch.spectral.laplacian import Laplacian
 from graphmem_torch.spectral.symmetric import undirected
+from graphmem_torch.spectral.workspace import Workspace
 
 __all__ = ["Bridges", "bridge_scores", "bridges"]
 
@@ -83,6 +83,7 @@ def bridge_scores(
     max_iter: int = 2000,
     columns: int = 128,
     generator: torch.Generator | None = None,
+    workspace: Workspace | None = None,
 ) -> Bridges:
     """How the total effective resistance changes with an edge (`mathematics.md` 2.5).
 
@@ -106,6 +107,7 @@ def bridge_scores(
         max_iter: Of conjugate gradients.
         columns: Of the sketch.
         generator: Of the sketch.
+        workspace: Of the graph, which keeps what is solved.
 
     Returns:
         The pairs as they came; from a node to itself the score is 0.
@@ -125,14 +127,14 @@ def bridge_scores(
     if method == "auto":
         few = "cg" if ends.shape[1] <= _MANY else "sketch"
         method = "exact" if graph.num_nodes <= SMALL else few
-    dtype = torch.float32 if method == "sketch" else torch.float64
-    operator = laplacian(graph, signed=False, dtype=dtype)
+    own = workspace or Workspace(graph, generator=generator)
+    operator = own.operator if method == "sketch" else own.exact
     if method == "exact":
         forms = exact_forms(graph, ends, max(tol, 1e-6))
     elif method == "cg":
-        forms = solved_forms(operator, ends, tol, max_iter)
+        forms = solved_forms(operator, ends, tol, max_iter, workspace)
     else:
-        forms = sketched_forms(operator, ends, columns, generator=generator, max_iter=max_iter)
+        forms = sketched_forms(own, ends, columns, max_iter)
     if not forms.converged:
         _log.warning(
             "Bridge scores by %r are less exact than asked for after %d iterations: raise max_iter "
@@ -140,8 +142,7 @@ def bridge_scores(
             method,
             forms.iterations,
         )
-    side = cut_edges(low, high, operator.component)
-    return _assembled(operator, strength, ends, forms, side, weight)
+    return _assembled(operator, strength, ends, forms, own.cut, weight)
 
 
 def bridges(
@@ -153,6 +154,7 @@ def bridges(
     max_iter: int = 2000,
     columns: int = 64,
     generator: torch.Generator | None = None,
+    workspace: Workspace | None = None,
 ) -> Bridges:
     """The existing edges between communities that the graph would miss the most, best first.
 
@@ -168,29 +170,30 @@ def bridges(
         max_iter: As for `bridge_scores`.
         columns: Of the sketch.
         generator: Of the sketch.
+        workspace: Of the graph, which keeps what is solved.
 
     Raises:
         InputError: If the labels do not fit the graph or a constant is out of range.
     """
     check_count("top", top)
     check_labels(label, graph)
-    low, high, _ = undirected(graph)
+    workspace = workspace or Workspace(graph, generator=generator)
+    low, high = workspace.operator.low, workspace.operator.high
     crossing = (label[low] != label[high]).nonzero().squeeze(1)
     ends = torch.stack([low[crossing], high[crossing]])
     if graph.num_nodes > SMALL:
-        operator = laplacian(graph, signed=False)
-        side = cut_edges(low, high, operator.component)[crossing]
+        side = workspace.cut[crossing]
         cut = side > 0
         if int(cut.sum()) >= top:  # nothing finite can be among the best
             best = torch.argsort(side, descending=True, stable=True)[:top]
             ends = ends[:, best]
         elif ends.shape[1] > _MANY:
             rough = bridge_scores(
-                graph, ends, "sketch", columns=columns, generator=generator, max_iter=max_iter
+                graph, ends, "sketch", columns=columns, max_iter=max_iter, workspace=workspace
             )
             ends = ends[:, rough.order()[: max(_SPARE * top, _LEAST)]]
     method = "exact" if graph.num_nodes <= SMALL else "cg"
-    found = bridge_scores(graph, ends, method, tol=tol, max_iter=max_iter)
+    found = bridge_scores(graph, ends, method, tol=tol, max_iter=max_iter, workspace=workspace)
     return found.take(found.order()[:top])
 
 

@@ -14,7 +14,7 @@ from graphmem_torch.ops._check import check_count, check_range
 from graphmem_torch.ops.solution import Solution
 from graphmem_torch.spectral.operator import SymmetricOperator
 
-__all__ = ["Energy", "conjugate_gradient", "energies", "solved_to"]
+__all__ = ["Energy", "conjugate_gradient", "energies", "panel", "solved_to"]
 
 _log = logging.getLogger(__name__)
 
@@ -136,6 +136,12 @@ def energies(
     return Energy(state.energy, state.error * inverse, rounding, done)
 
 
+def panel(nodes: int, device: torch.device) -> int:
+    """Columns at a time: what stays in the last cache, or is enough for a GPU."""
+    room = 1 << (26 if device.type == "cuda" else 21)
+    return min(max(room // max(nodes, 1) // 16 * 16, 32), 512)
+
+
 def solved_to(
     operator: SymmetricOperator,
     rhs: Tensor,  # [N, P]
@@ -143,18 +149,21 @@ def solved_to(
     tol: float,
     max_iter: int,
     start: Tensor | None = None,  # [N, P]
+    least: float = 0.0,
 ) -> tuple[Tensor, int, bool]:  # [N, P], iterations, whether all columns got there
     """A^+ b, until 8 iterations add no more than `tol` to b' A^+ b.
 
     That is e'Ae of the error e, so any form c'e is within its root times that of c' A^+ c: what
     depends on the smallest eigenvalues is as exact as the rest, which no residual promises. From a
-    near `start` only what is missing has to be found, of as small an energy.
+    near `start` only what is missing has to be found; where no eigenvalue but 0 is below `least`,
+    its energy is at most ‖b - A start‖² / least, and a column that this shows to be done is left.
     """
     null = operator.null_space()
     if start is not None:
         start = start if null is None else null.project(start)
         rhs = rhs - operator.matmul(start)
     state = _Columns(operator, rhs, solve=True)
+    state.retire(state.r.square().sum(0) <= tol * least)
     done = state.run(max_iter, lambda s: s.gained() <= tol)
     found = state.solved() if start is None else start + state.solved()
     return found, done, bool((state.error <= tol).all())

@@ -154,7 +154,9 @@ class Detector(ABC):
             InputError: If the state is of another kind of detector or other sizes.
         """
         width = {v.shape[-1] for k, v in state.items() if k in self._wide()}
-        if "count" not in state or state["streak"].shape != (self.streams,) or width - {self.dim}:
+        # A detector that has read nothing may keep no rows.
+        lacking = self.state.keys() - state.keys() - {"rows"}
+        if lacking or state["streak"].shape != (self.streams,) or width - {self.dim}:
             raise InputError(
                 f"state must be that of a {type(self).__name__} of {self.streams} streams of width "
                 f"{self.dim}; got the names {sorted(state)} and widths {sorted(width)}. Make the "

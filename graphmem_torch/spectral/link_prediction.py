@@ -85,8 +85,8 @@ def fit_links(
         generator: Of the draws.
 
     Raises:
-        InputError: A graph too small or too large, a share out of range, or views, an order or
-            places that do not fit the nodes.
+        InputError: A graph too small, too large or complete, a share out of range, views or places
+            that are not finite or do not fit the nodes, or an order that does not fit the edges.
     """
     check_range("share", share, 1e-6, 0.5)
     if graph.num_edges < 2:
@@ -97,6 +97,11 @@ def fit_links(
         raise InputError(
             f"order must be [{graph.num_nodes}]; got {list(order.shape)}. Give each node's place."
         )
+    if order is not None and not bool((order[graph.source] > order[graph.target]).all()):
+        raise InputError(
+            "order must fall along every edge; got an edge that leads to a node of the same or "
+            "larger order. Leave the order out."
+        )
     hidden = max(1, int(share * graph.num_edges))
     rows = []
     for _ in range(min(_DRAWS, -(-_WANTED // hidden))):
@@ -106,6 +111,11 @@ def fit_links(
         reduced = LinkSignals(graph.select(keep), views, place=place)
         rows.append(_examples(reduced, graph.edge_index[:, ~keep], order, generator))
     signals, positive, weight = (torch.cat(column) for column in zip(*rows, strict=True))
+    if bool(positive.all()):
+        raise InputError(
+            f"graph must lack some edge; got all that {graph.num_nodes} nodes may have. Ask of a "
+            "graph in which something may be missing."
+        )
     full = LinkSignals(graph, views, place=place)
     return LinkModel(full, fit_logistic(signals, positive, weight), order)
 

@@ -53,7 +53,7 @@ class LinkSignals:
             neighbours: Most similar nodes whose edges count.
 
         Raises:
-            InputError: Too many nodes, or a view or places that do not fit them.
+            InputError: Too many nodes, or a view or places that do not fit them or are not finite.
         """
         for view in views:
             if view.dim() != 2 or view.shape[0] != graph.num_nodes:
@@ -65,6 +65,11 @@ class LinkSignals:
             raise InputError(
                 f"place must be [{graph.num_nodes}]; got {list(place.shape)}. Give each node's."
             )
+        for name, given in (*(("views", view) for view in views), ("place", place)):
+            if given is not None and not bool(given.isfinite().all()):
+                raise InputError(
+                    f"{name} must be finite; got NaN or infinity. Leave such nodes out."
+                )
         self.num_nodes = graph.num_nodes
         self._place = None if place is None else place.float()
         self.dense = adjacency(graph)
@@ -76,7 +81,7 @@ class LinkSignals:
         # Two nodes are alike by the targets they share, rare ones first.
         idf = ((self.num_nodes + 1) / (self._in + 1)).log().sqrt()
         shared = torch.nn.functional.normalize(self.dense * idf, dim=1)
-        self._peers = [nearest_nodes(shared, neighbours)]
+        self._peers = [nearest_nodes(shared, neighbours, sparse=True)]
         self._peers += [nearest_nodes(view, neighbours) for view in self._views]
         self.count = 3 + 2 * (2 + len(self._peers)) + len(self._views) + 2 * (place is not None)
 
@@ -108,13 +113,20 @@ class LinkSignals:
 def nearest_nodes(
     x: Tensor,  # [N, d], unit rows
     k: int,
+    *,
+    sparse: bool = False,
 ) -> tuple[Tensor, Tensor]:  # [N, k] int64, [N, k]
-    """The k nodes nearest to each node but itself, and shares that fall steeply with cosine."""
+    """The k nodes nearest to each node but itself, and shares that fall steeply with cosine.
+
+    `sparse` says that `x` is mostly zeros: the time is then that of what is not.
+    """
     nodes = x.shape[0]
     k = min(k, nodes - 1)
+    across = x.T.contiguous() if sparse else x.T
     column, value = [], []
     for first in range(0, nodes, _TILE):
-        cosine = x[first : first + _TILE] @ x.T
+        rows = x[first : first + _TILE]
+        cosine = sparse_product(rows, across) if sparse else rows @ across
         cosine.diagonal(first).fill_(-torch.inf)
         best = cosine.topk(k, dim=1)
         column.append(best.indices)

@@ -8,12 +8,12 @@ from torch import Tensor
 from graphmem_torch.errors import InputError
 from graphmem_torch.graph import Graph
 from graphmem_torch.ops._check import check_count, check_range
-from graphmem_torch.spectral._estimates import panel
 from graphmem_torch.spectral._pseudo_inverse import SMALL, pseudo_inverse
 from graphmem_torch.spectral._resistance_change import centred, sketched_rows
 from graphmem_torch.spectral.bridges import Bridges, check_labels
-from graphmem_torch.spectral.conjugate_gradient import solved_to
+from graphmem_torch.spectral.conjugate_gradient import panel
 from graphmem_torch.spectral.laplacian import Laplacian, laplacian
+from graphmem_torch.spectral.workspace import Workspace
 
 __all__ = ["suggest_links"]
 
@@ -29,6 +29,7 @@ def suggest_links(
     tol: float = 1e-10,
     max_iter: int = 2000,
     generator: torch.Generator | None = None,
+    workspace: Workspace | None = None,
 ) -> Bridges:
     """Pairs of nodes whose joining lowers the total effective resistance the most, one by one.
 
@@ -52,6 +53,7 @@ def suggest_links(
         tol: Relative error asked of the resistances.
         max_iter: Of conjugate gradients.
         generator: Of the sketch.
+        workspace: Of the graph, which keeps what is solved.
 
     Returns:
         In the order of adding, `score` the fall that each one brings beyond those before.
@@ -74,22 +76,19 @@ def suggest_links(
         inverse, _ = pseudo_inverse(exact, 1e-6)
         potential, operator = inverse[:, node], exact
     else:
-        operator = laplacian(graph, signed=False)
-        node = _candidates(operator, label, candidates, columns, max_iter, generator)
-        potential, settled = _columns(operator.double(), node, tol, max_iter)
+        workspace = workspace or Workspace(graph, generator=generator)
+        operator = workspace.exact
+        node = _candidates(workspace, label, candidates, columns, max_iter)
+        potential, settled = _columns(workspace, node, tol, max_iter)
     allowed = _absent(operator, node, label)
     return _greedy(potential, node, allowed, operator, weight, top, settled)
 
 
 def _candidates(
-    operator: Laplacian,
-    label: Tensor | None,
-    count: int,
-    columns: int,
-    max_iter: int,
-    generator: torch.Generator | None,
+    workspace: Workspace, label: Tensor | None, count: int, columns: int, max_iter: int
 ) -> Tensor:  # [c] int64, ascending
-    rows, _, _ = sketched_rows(operator, columns, generator=generator, max_iter=max_iter)
+    operator = workspace.operator
+    rows, _, _ = sketched_rows(workspace, columns, max_iter)
     size = torch.bincount(operator.component)[operator.component]
     remote = rows.square().sum(1) * size
     order = torch.argsort(remote, descending=True)
@@ -110,12 +109,10 @@ def _candidates(
 
 
 def _columns(
-    operator: Laplacian,  # normalised, float64
-    node: Tensor,
-    tol: float,
-    max_iter: int,
+    workspace: Workspace, node: Tensor, tol: float, max_iter: int
 ) -> tuple[Tensor, bool]:  # [N, c]
     """L⁺ e_i of some nodes, L = D - W."""
+    operator = workspace.exact
     root = operator.degree.clamp(min=torch.finfo(torch.float64).tiny).rsqrt()[:, None]
     out = root.new_empty(operator.shape[0], len(node))
     width, settled = panel(operator.shape[0], operator.device), True
@@ -125,7 +122,15 @@ def _columns(
         unit[some, torch.arange(len(some), device=some.device)] = 1
         sides = centred(unit, operator.component) * root
         size = sides.norm(dim=0)
-        solved, _, reached = solved_to(operator, sides / size, tol=tol, max_iter=max_iter)
+        solved, _, reached = workspace.solved(
+            "columns",
+            some[None],
+            operator,
+            (sides / size).clone,
+            scale=size,
+            tol=tol,
+            max_iter=max_iter,
+        )
         out[:, start : start + width] = centred(solved * size * root, operator.component)
         settled = settled and reached
     return out, settled

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from graphmem_torch.errors import InputError
 from graphmem_torch.ops._check import check_count, check_no_gradient
+from graphmem_torch.ops._list_scan import scan_each_list
 from graphmem_torch.ops.topk_cosine import check_pair
-from graphmem_torch.spectral._segment_topk import segment_topk
 from graphmem_torch.spectral.modes import Modes
 
 __all__ = ["ModeHits", "atoms_read", "mode_weights", "search_modes", "select_modes"]
@@ -51,7 +51,12 @@ def mode_weights(
     Raises:
         InputError: For queries that do not fit, or a half-life that is not positive.
     """
-    cosine = _cosine(modes, queries)
+    return _weigh(modes, _cosine(modes, queries), now, half_life, absolute)
+
+
+def _weigh(
+    modes: Modes, cosine: Tensor, now: float | None, half_life: float | None, absolute: bool
+) -> Tensor:  # [B, M]
     near = cosine.abs() if absolute else cosine.clamp(min=0)
     return near * (_decay(modes.latest, now, half_life) / (1 + modes.variance.double())).float()
 
@@ -89,8 +94,9 @@ def select_modes(
     Those of weight 0, away from the question, follow in the order of their cosines.
     """
     check_count("modes_k", modes_k)
-    weight = mode_weights(modes, queries, now=now, half_life=half_life, absolute=absolute)
-    rank = torch.where(weight > 0, weight, _cosine(modes, queries).clamp(max=0))
+    cosine = _cosine(modes, queries)
+    weight = _weigh(modes, cosine, now, half_life, absolute)
+    rank = torch.where(weight > 0, weight, cosine.clamp(max=0))
     chosen = rank.topk(min(modes_k, len(modes)), dim=1).indices
     return chosen, weight.gather(1, chosen)
 
@@ -117,7 +123,8 @@ def search_modes(
 
     `mathematics.md` section 1.5. Besides M centroids a question reads the atoms of its modes and no
     others (`atoms_read` of what `select_modes` chose), so that the work does not grow with N but
-    with the sizes of the modes. All questions go at once, tile by tile.
+    with the sizes of the modes. Questions that look into the same mode share one gather of its
+    rows and one product.
 
     Args:
         modes: Of these embeddings.
@@ -128,8 +135,8 @@ def search_modes(
         now: As for `mode_weights`.
         half_life: As for `mode_weights`.
         absolute: As for `mode_weights`.
-        duplicate: For each atom the first one of equal content, itself where there is none before
-            (`first_equal`): of equal atoms only one is a hit.
+        duplicate: For each atom the first one of equal content, itself where there is none before:
+            of equal atoms only one is a hit.
         allowed: Atoms that may be hits.
 
     Raises:
@@ -149,17 +156,19 @@ def search_modes(
     )
     unit = torch.nn.functional.normalize(queries.float(), dim=1)
     kept = _kept(duplicate, allowed, (len(queries), count))
-    rows, scores = segment_topk(
-        unit, embeddings, modes.order, modes.offsets, chosen, per_mode, kept=kept
+    taken = min(per_mode, int(modes.size.max()))
+    scores, rows = scan_each_list(
+        unit, embeddings, modes.order, modes.offsets, chosen, taken, kept=kept
     )
-    wide = torch.nn.functional.pad
-    missing = (modes_k - chosen.shape[1]) * per_mode
-    scores, place = wide(scores.flatten(1), (0, missing), value=-torch.inf).sort(
-        dim=1, descending=True, stable=True
+    scores, place = scores.flatten(1).sort(dim=1, descending=True, stable=True)
+    rows = rows.flatten(1).gather(1, place)
+    mode = chosen.gather(1, place // taken).masked_fill(rows < 0, -1)
+    wide, missing = torch.nn.functional.pad, modes_k * per_mode - rows.shape[1]
+    return ModeHits(
+        wide(rows, (0, missing), value=-1),
+        wide(scores, (0, missing), value=-torch.inf),
+        wide(mode, (0, missing), value=-1),
     )
-    rows = wide(rows.flatten(1), (0, missing), value=-1).gather(1, place)
-    mode = wide(chosen.repeat_interleave(per_mode, 1), (0, missing), value=-1).gather(1, place)
-    return ModeHits(rows, scores, mode.masked_fill(rows < 0, -1))
 
 
 def _kept(

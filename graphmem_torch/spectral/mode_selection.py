@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
 from graphmem_torch.errors import InputError
-from graphmem_torch.ops._check import check_choice, check_range
+from graphmem_torch.ops._check import check_choice
 
-__all__ = ["numerical_rank", "predicted_counts", "select_count", "spectral_exponent"]
+__all__ = [
+    "check_epsilon",
+    "numerical_rank",
+    "predicted_counts",
+    "select_count",
+    "spectral_exponent",
+]
 
 SELECTIONS = ("energy", "gcv", "gap")
 
@@ -62,11 +70,7 @@ def select_count(
             f"values must be eigenvalues [r], at least one; got {list(values.shape)}. Decompose "
             "rows that are not all zero."
         )
-    if not 0 < epsilon < 1:
-        raise InputError(
-            f"epsilon must be between 0 and 1, both excluded; got {epsilon}. It is the share of "
-            "the energy to leave out."
-        )
+    check_epsilon(epsilon)
     values = values.double()
     if select == "energy":
         # Half a rounding of the sum must not cost one more mode.
@@ -86,6 +90,15 @@ def select_count(
     freedom = (1 - count / shape[0]) * (1 - count / shape[1])
     score = torch.where(inside, left_out / freedom.square(), torch.inf)
     return int(score.argmin()) + 1
+
+
+def check_epsilon(epsilon: float) -> None:
+    """Raises `InputError` unless it is a number in (0, 1)."""
+    if not isinstance(epsilon, int | float) or not 0 < epsilon < 1:
+        raise InputError(
+            f"epsilon must be between 0 and 1, both excluded; got {epsilon!r}. It is the share of "
+            "the energy to leave out."
+        )
 
 
 def spectral_exponent(values: Tensor) -> float:
@@ -119,9 +132,15 @@ def predicted_counts(exponent: float, epsilon: float) -> tuple[float, float]:
         exponent: s, as of `spectral_exponent`.
         epsilon: In (0, 1).
     """
-    check_range("epsilon", epsilon, 0.0, 1.0)
+    check_epsilon(epsilon)
     if exponent != exponent:
         return float("nan"), float("nan")
-    of_tail = epsilon ** (-1 / (exponent - 1)) if exponent > 1 else float("inf")
-    of_one = epsilon ** (-1 / exponent) if exponent > 0 else float("inf")
-    return of_tail, of_one
+    return _power(epsilon, exponent - 1), _power(epsilon, exponent)
+
+
+def _power(epsilon: float, falling: float) -> float:
+    """ε^(-1 / falling), infinite where it is too large for a number or nothing falls."""
+    try:
+        return math.exp(-math.log(epsilon) / falling) if falling > 0 else math.inf
+    except OverflowError:
+        return math.inf

@@ -18,6 +18,7 @@ from graphmem_torch.spectral.streaming import StreamingSpectrum
 __all__ = ["ModeTracker"]
 
 _TYPICAL = 3  # atoms that show what a mode is about, as in `find_modes`
+_TILE = 4096  # rows that are compared with all centroids at once
 
 
 class ModeTracker:
@@ -35,6 +36,8 @@ class ModeTracker:
         x: These rows [N, d].
         time: [N] float64, seconds since the epoch, NaN where unknown; as given to `find_modes`.
         tol: Drift that is put up with.
+        share: `centroid_error` when the modes were last found in full, as a share of the energy;
+            by default `modes` are as they were found.
         find: `find_modes` with the settings that gave `modes`, on rows and their times.
         source: Returns the rows present, in order, those added last at the end.
 
@@ -52,6 +55,7 @@ class ModeTracker:
         *,
         time: Tensor | None = None,  # [N] float64
         tol: float = 0.05,
+        share: float | None = None,
         find: Callable[[Tensor, Tensor], Modes],
         source: Callable[[], Tensor] | None = None,
     ) -> None:
@@ -59,6 +63,8 @@ class ModeTracker:
         self.tol, self.recomputes = tol, 0
         self._find, self._source = find, source
         self._begin(modes, x, _times(time, len(x)))
+        if share is not None:
+            self._fresh_share = share
 
     def _begin(self, modes: Modes, x: Tensor, time: Tensor) -> None:
         check_block(x, modes.centroid.shape[1])
@@ -102,15 +108,17 @@ class ModeTracker:
         times = _times(time, len(rows))
         if not bool(rows.isfinite().all()):
             raise InputError("rows must be finite; got NaN or infinity. Check the encoder.")
-        exact = rows.double()
         centroid = self._sums / self._size.clamp(min=1)[:, None]
-        distance = centroid.square().sum(1) - 2 * exact @ centroid.T
-        label = distance.masked_fill(self._size == 0, torch.inf).argmin(1)
-        self._count_in(exact, label, 1)
-        self._size = self._size + torch.bincount(label, minlength=len(self._size))
         unit = torch.nn.functional.normalize(centroid, dim=1)
-        self._near = torch.cat([self._near, (exact * unit[label]).sum(1)])
-        self._label = torch.cat([self._label, label])
+        length = centroid.square().sum(1).masked_fill(self._size == 0, torch.inf)
+        labels, near = [self._label], [self._near]
+        for tile in rows.double().split(_TILE):
+            labels.append((length - 2 * tile @ centroid.T).argmin(1))
+            near.append((tile * unit[labels[-1]]).sum(1))
+        label = torch.cat(labels[1:])
+        self._count_in(rows.double(), label, 1)
+        self._size = self._size + torch.bincount(label, minlength=len(self._size))
+        self._label, self._near = torch.cat(labels), torch.cat(near)
         self._time = torch.cat([self._time, times])
         self._settle()
         return label
@@ -218,7 +226,7 @@ class ModeTracker:
         """The modes of the rows present, numbered by falling size; none is empty.
 
         `representative` goes by the projections on the centroids as they were when each row came,
-        and `measured_error` by running sums instead of row by row.
+        `measured_error` by running sums instead of row by row, and `exponent` by the K eigenvalues.
         """
         full = (self._size > 0).nonzero().flatten()
         falling = full[self._size[full].argsort(descending=True, stable=True)]

@@ -15,6 +15,7 @@ from graphmem_torch.spectral.assignment import ASSIGNMENTS, assign_modes
 from graphmem_torch.spectral.decompose import decompose
 from graphmem_torch.spectral.gram_svd import gram_svd
 from graphmem_torch.spectral.mode_selection import (
+    check_epsilon,
     numerical_rank,
     predicted_counts,
     select_count,
@@ -114,6 +115,7 @@ def find_modes(
             gradient, or an argument is out of range.
     """
     _check(x, time)
+    check_epsilon(epsilon)
     if count is not None:
         check_count("count", count)
     check_choice("assign", assign, ASSIGNMENTS)
@@ -163,6 +165,11 @@ def modes_of(
         InputError: As `find_modes` does.
     """
     _check(x, time)
+    if label.shape != x.shape[:1] or label.is_floating_point():
+        raise InputError(
+            f"label must be integers [{len(x)}], one for each row; got {label.dtype} "
+            f"{list(label.shape)}."
+        )
     _, label, size = label.unique(return_inverse=True, return_counts=True)
     falling = size.argsort(descending=True, stable=True)
     label = falling.argsort()[label]
@@ -206,6 +213,8 @@ def _check(x: Tensor, time: Tensor | None) -> None:
     check_block(x, None)
     if len(x) == 0:
         raise InputError("x must have at least one row; got none. Add atoms first.")
+    if time is not None and not isinstance(time, Tensor):
+        raise InputError(f"time must be a tensor [{len(x)}]; got {type(time).__name__}.")
     if time is not None and (time.shape != x.shape[:1] or time.dtype != torch.float64):
         raise InputError(
             f"time must be float64 [{len(x)}], a time for each row; got {time.dtype} "

@@ -20,6 +20,7 @@ __all__ = ["LaggedMoments", "SlowModes", "opening_axis", "slow_modes"]
 _LAGS = 2  # neighbours that are compared: 1 and 2 steps apart
 _RIDGE = 0.5  # of the mean variance, added to every axis: keeps those of hardly any out
 _AXES = 128  # P: eigenvectors of C among which the slow modes are looked for
+_NOISE = 1e-6  # of the rows' energy: what float32 products leave of a variance that is 0
 _TILE = 4096  # rows multiplied at once
 
 
@@ -120,7 +121,9 @@ def slow_modes(moments: LaggedMoments, rank: int) -> SlowModes:
     tiny = torch.finfo(torch.float32).tiny
     values, vectors = torch.linalg.eigh(same)
     ridge = _RIDGE * values.mean().clamp(min=0) + tiny
-    values, vectors = values[-_AXES:].clamp(min=0), vectors[:, -_AXES:]
+    values, vectors = values[-_AXES:], vectors[:, -_AXES:]
+    noise = _NOISE * moments.same.trace() / moments.terms[0].clamp(min=1)
+    values = torch.where(values > noise, values, 0.0)
     whiten = vectors * (values + ridge).rsqrt()
     inner = whiten.T @ lagged @ whiten
     share = values / (values + ridge)

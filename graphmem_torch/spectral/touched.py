@@ -6,12 +6,13 @@ import torch
 from torch import Tensor
 
 from graphmem_torch.ops.solution import Solution
+from graphmem_torch.spectral._pseudo_inverse import SMALL
 from graphmem_torch.spectral.centrality import centrality
 from graphmem_torch.spectral.changes import Changes
 from graphmem_torch.spectral.communities import communities
-from graphmem_torch.spectral.components import components
 from graphmem_torch.spectral.leiden import connected_parts
 from graphmem_torch.spectral.symmetric import undirected
+from graphmem_torch.spectral.workspace import Workspace
 
 __all__ = ["centrality_after", "communities_after"]
 
@@ -45,10 +46,12 @@ def communities_after(
     if float(region.float().mean()) > _MOST:
         return communities(graph, method, resolution=resolution)
     part, node = changes.induced(region)
-    share = float(part.weight.abs().sum() / graph.weight.abs().sum()) if part.num_edges else 1.0
-    fresh = communities(part, method, resolution=resolution * share)
+    low, high, weight = undirected(graph)
+    strength = weight.double().abs()
+    share = float(strength[region[low] & region[high]].sum() / strength.sum())
+    # Without a weight there (NaN where there is none at all) every node is its own community.
+    fresh = communities(part, method, resolution=resolution * share if share > 0 else 1.0)
     carried[node] = fresh.long() + count
-    low, high, _ = undirected(graph)
     return connected_parts(carried, low, high)
 
 
@@ -58,23 +61,30 @@ def centrality_after(
     error: Tensor,  # [N] relative
     *,
     columns: int,
-    generator: torch.Generator | None = None,
+    workspace: Workspace,
 ) -> Solution:  # values [N'], residual [N']
     """Centralities anew in components that changed: they depend on nothing outside.
+
+    In a large graph all are estimated again, from the old sketch, and those components keep theirs.
 
     Args:
         changes: From the old graph to the new one.
         values: Old centralities.
         error: And their errors.
         columns: As for `centrality`.
-        generator: As for `centrality`.
+        workspace: Of the new graph, begun from the old one.
     """
-    label = components(changes.graph)
+    label = workspace.operator.component
     changed = torch.zeros(changes.graph.num_nodes, dtype=torch.bool, device=label.device)
     changed[label[changes.touched]] = True
-    part, node = changes.induced(changed[label])
-    found = centrality(part, columns=columns, generator=generator)
+    inside = changed[label]
     carried, carried_error = changes.carried(values, 0.0), changes.carried(error, 0.0)
-    carried[node] = found.values.to(carried.dtype)
-    carried_error[node] = found.residual.to(carried_error.dtype)
+    if changes.graph.num_nodes > SMALL:
+        found = centrality(changes.graph, "sketch", columns=columns, workspace=workspace)
+        fresh, fresh_error = found.values[inside], found.residual[inside]
+    else:
+        found = centrality(changes.induced(inside)[0], "exact")
+        fresh, fresh_error = found.values, found.residual
+    carried[inside] = fresh.to(carried.dtype)
+    carried_error[inside] = fresh_error.to(carried_error.dtype)
     return Solution(carried, None, carried_error, found.iterations, found.converged)

@@ -12,12 +12,14 @@ from torch import Tensor
 from graphmem_torch.graph import Graph
 from graphmem_torch.spectral._cut_edges import cut_edges
 from graphmem_torch.spectral.changes import Changes
-from graphmem_torch.spectral.conjugate_gradient import solved_to
+from graphmem_torch.spectral.conjugate_gradient import panel, solved_to
 from graphmem_torch.spectral.laplacian import Laplacian, laplacian
 
 __all__ = ["Potentials", "Workspace"]
 
 _WORD = 16  # signs of one hash
+_TOUCHED = 256  # nodes up to which what changed is solved for by itself,
+_ROUGH, _ROUNDS = 1e-4, 200  # to this energy, in so many iterations: what is left is small twice
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,11 +29,13 @@ class Potentials:
     Attributes:
         salt: `[N]` int64, random; the signs of sketches are hashes of it, so that a node or an edge
             that stays has the same signs in the next graph.
+        unit: Degree that the columns have as their unit, so that they stay in float32's range.
         parts: By kind, pieces of keys `[k, q]` int64 and columns `[N, q]` float32. A key holds the
             nodes of b, or -1 minus the number of a sketch's column.
     """
 
     salt: Tensor
+    unit: float = 1.0
     parts: dict[str, list[tuple[Tensor, Tensor]]] = field(default_factory=dict)
 
     def after(self, changes: Changes, kind: str) -> tuple[Tensor, Tensor] | None:
@@ -45,7 +49,9 @@ class Potentials:
         lost = (key >= 0) & (now[key.clamp(min=0)] < 0)
         there = ~lost.any(0)
         key = torch.where(key >= 0, now[key.clamp(min=0)], key)[:, there]
-        return key, changes.carried(column[:, there], 0.0)
+        column = changes.carried(column[:, there], 0.0)
+        # b of a pair is positive at its smaller number, which may be the other end by now.
+        return key.sort(0).values, torch.where(key[0] > key[-1], -column, column)
 
 
 class Workspace:
@@ -57,25 +63,29 @@ class Workspace:
     Attributes:
         graph: Of N nodes.
         potentials: What was solved so far.
+        least: A lower bound of the eigenvalues beyond the zeros, where one is known.
     """
 
     def __init__(
         self,
         graph: Graph,
         *,
-        generator: torch.Generator,
+        generator: torch.Generator | None,
         before: Potentials | None = None,
         changes: Changes | None = None,
     ) -> None:
         self.graph = graph
-        salt = torch.randint(
-            -(2**63), 2**63 - 1, (graph.num_nodes,), generator=generator, device=generator.device
-        ).to(graph.device)
+        place = graph.device if generator is None else generator.device
+        salt = torch.empty(graph.num_nodes, dtype=torch.int64, device=place)
+        salt = salt.random_(-(2**63), None, generator=generator).to(graph.device)
         self._before, self._changes = before, changes
         if before is not None and changes is not None:
             salt = torch.where(changes.kept < 0, salt, changes.carried(before.salt, 0))
-        self.potentials = Potentials(salt)
+        mean = self.operator.degree.sum() / max(int((self.operator.degree > 0).sum()), 1)
+        self.potentials = Potentials(salt, float(mean) or 1.0)
         self._starts: dict[str, tuple[Tensor, Tensor] | None] = {}
+        self._columns: Tensor | None = None
+        self.least = 0.0
 
     @cached_property
     def operator(self) -> Laplacian:
@@ -118,27 +128,31 @@ class Workspace:
             kind: Name of what b is made of the key by.
             key: Of each column.
             operator: `operator` or `exact`; what was solved by the former is not solved twice.
-            sides: D^-1/2 b / scale.
+            sides: Makes D^-1/2 b / scale, where it is needed.
             scale: What the sides were divided by.
             tol: As for `solved_to`.
             max_iter: As for `solved_to`.
         """
-        root = operator.degree.sqrt()[:, None]
+        here = self._factor(operator, self.potentials.unit, scale)
         known = self.potentials.parts.setdefault(kind, [])
         if operator.dtype == torch.float32:
             for other, column in known:
                 if torch.equal(other, key):
-                    return (column * (root / scale)).to(operator.dtype), 0, True
-        start = self._start(kind, key)
-        if start is not None:
-            start = (start * (root / scale)).to(operator.dtype)
+                    return (column * here).to(operator.dtype), 0, True
+        rhs, start = sides(), self._start(kind, key)
+        if start is not None and self._before is not None:
+            start = start * self._factor(operator, self._before.unit, scale)
+            start = self._mended(start.to(operator.dtype), operator, rhs)
         found, most, settled = solved_to(
-            operator, sides(), tol=tol, max_iter=max_iter, start=start
+            operator, rhs, tol=tol, max_iter=max_iter, start=start, least=self.least
         )
-        back = torch.where(root > 0, scale / root, 0.0)
         if settled:
-            known.append((key, (found * back).float()))
+            known.append((key, torch.where(here > 0, found / here, 0.0).float()))
         return found, most, settled
+
+    def _factor(self, operator: Laplacian, unit: float, scale: Tensor | float) -> Tensor:
+        """Of columns as they are kept, to become solutions for the sides; `[N, q]` or `[N, 1]`."""
+        return (operator.degree / unit).sqrt()[:, None] / (scale * unit**0.5)
 
     def _start(self, kind: str, key: Tensor) -> Tensor | None:  # [N, q]
         if self._before is None or self._changes is None:
@@ -151,6 +165,30 @@ class Workspace:
         same = (key[:, :, None] == old[0][:, None, :]).all(0)  # [q, q'], both some hundreds
         at, known = same.int().argmax(1), same.any(1)
         return torch.where(known, old[1][:, at], 0.0) if bool(known.any()) else None
+
+    def _mended(self, start: Tensor, operator: Laplacian, rhs: Tensor) -> Tensor:  # [N, q]
+        """The start with what it misses because of the touched nodes.
+
+        Its residual lies in them, so that one column for each of them mends any number of others
+        (Sherman and Morrison 1950, with the inverse of the new operator).
+        """
+        assert self._changes is not None
+        touched = self._changes.touched.nonzero().squeeze(1)
+        if not 0 < len(touched) <= _TOUCHED:
+            return start
+        start = operator.null_space().project(start)
+        rest = (rhs - operator.matmul(start))[touched]
+        return start + (self._around(touched) @ rest.float()).to(start.dtype)
+
+    def _around(self, touched: Tensor) -> Tensor:  # [N, t] float32
+        if self._columns is None:
+            parts = []
+            for some in touched.split(panel(self.graph.num_nodes, touched.device)):
+                unit = torch.zeros(self.graph.num_nodes, len(some), device=touched.device)
+                unit[some, torch.arange(len(some), device=touched.device)] = 1
+                parts.append(solved_to(self.operator, unit, tol=_ROUGH, max_iter=_ROUNDS)[0])
+            self._columns = torch.cat(parts, 1)
+        return self._columns
 
 
 def _signs(salt: Tensor, start: int, count: int) -> Tensor:  # [n] int64 -> [n, count] float32

@@ -94,7 +94,7 @@ def save_snapshot(
 
 
 def load_snapshot(
-    folder: str | Path, generation: int | str, *, verify: bool = False
+    folder: str | Path, generation: int | str, *, verify: bool = False, stale: bool = False
 ) -> tuple[dict[str, Tensor], dict[str, str]] | None:
     """Map the snapshot into memory when it fits the store.
 
@@ -103,12 +103,15 @@ def load_snapshot(
         generation: As in `save_snapshot`.
         verify: Also read everything and compare the checksum; without it a damaged header or a
             truncated file is found, flipped bits in the data are not.
+        stale: Also take one made from another state, even of another life of the store: the caller
+            finds out what of it still holds.
 
     Returns:
         The tensors and the meta strings, or None (the reason is logged) when there is nothing
         usable.
     """
-    tensors, meta, found = _read(Path(folder) / SNAPSHOT_NAME, str(generation), verify=verify)
+    state = None if stale else str(generation)
+    tensors, meta, found = _read(Path(folder) / SNAPSHOT_NAME, state, verify=verify)
     if found == "current":
         return tensors, meta
     # A missing or stale one is everyday life: every write makes it stale.
@@ -122,7 +125,9 @@ def snapshot_state(folder: str | Path, generation: int | str, *, verify: bool = 
     return _read(Path(folder) / SNAPSHOT_NAME, str(generation), verify=verify)[2]
 
 
-def _read(path: Path, state: str, *, verify: bool) -> tuple[dict[str, Tensor], dict[str, str], str]:
+def _read(
+    path: Path, state: str | None, *, verify: bool
+) -> tuple[dict[str, Tensor], dict[str, str], str]:
     from safetensors import SafetensorError, safe_open
 
     if not path.exists():
@@ -133,7 +138,7 @@ def _read(path: Path, state: str, *, verify: bool) -> tuple[dict[str, Tensor], d
             format_, made_from = (stamped.get(_PREFIX + key) for key in ("format", "state"))
             if format_ != _FORMAT:
                 return {}, {}, f"stale (format {format_}, this graphmem_torch reads {_FORMAT})"
-            if made_from != state:
+            if state is not None and made_from != state:
                 return {}, {}, f"stale (made from state {made_from}, the store is at {state})"
             # safe_open maps the file; these tensors are views of the mapping.
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118

@@ -182,19 +182,20 @@ class MemoryStore(StoreReader):
             snapshot.save_snapshot(self.path, tensors, meta, stamp)
 
     def load_snapshot(
-        self, *, verify: bool = False
+        self, *, verify: bool = False, stale: bool = False
     ) -> tuple[dict[str, Tensor], dict[str, str]] | None:
         """The snapshot, memory-mapped, if it was made from exactly this state.
 
         Args:
             verify: As in `snapshot.load_snapshot`.
+            stale: Likewise.
 
         Returns:
             Tensors and strings as saved; None, and a log message that says why, if there is none.
         """
         if self.path is None:
             return None
-        return snapshot.load_snapshot(self.path, self.state, verify=verify)
+        return snapshot.load_snapshot(self.path, self.state, verify=verify, stale=stale)
 
     def check(self) -> list[str]:
         """Read everything and compare it with itself.

@@ -138,7 +138,7 @@ def _sentence(text: str) -> _Sentence:
     numbers: dict[str, set[str]] = {}
     for value, unit in _NUMBER.findall(lowered):
         plain = value.replace(",", "")
-        if plain.isdigit() and int(plain) in _YEARS and len(plain) == 4 and unit != "%":
+        if len(plain) == 4 and plain.isdigit() and int(plain) in _YEARS and unit != "%":
             numbers.setdefault("year", set()).add(plain)
         elif unit:
             numbers.setdefault(_stem(unit), set()).add(plain)

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import graphlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from graphmem_torch.errors import InputError
 from graphmem_torch.text.source import decode
 
-__all__ = ["check_acyclic", "edges_beside", "is_edge_table", "read_edge_table", "set_name"]
+__all__ = [
+    "check_acyclic",
+    "edges_beside",
+    "is_edge_table",
+    "read_edge_table",
+    "set_name",
+    "set_names",
+]
 
 _log = logging.getLogger(__name__)
 
@@ -19,8 +26,27 @@ Uses = dict[int, dict[int, int]]
 
 
 def set_name(path: Path) -> str:
-    """Name of the set a file belongs to: `nf` of `nf_nodes.jsonl`, `pfr` of `pfr.json`."""
-    return path.stem.rpartition("_")[0] or path.stem
+    """Name of the set a file belongs to: `nf` of `nf_nodes.jsonl`, `a_plan` of `a_plan.json`."""
+    # Only statements have a table beside them that shares the first part of their name.
+    shared = path.stem.rpartition("_")[0] if path.suffix.lower() == ".jsonl" else ""
+    return shared or path.stem
+
+
+def set_names(paths: Sequence[Path]) -> dict[Path, str]:
+    """Names of several sets by their files, none twice.
+
+    Raises:
+        InputError: Files whose sets would have the same name.
+    """
+    owner: dict[str, Path] = {}
+    for path in paths:
+        other = owner.setdefault(set_name(path), path)
+        if other.resolve() != path.resolve():
+            raise InputError(
+                f"the set {set_name(path)!r} is also that of {other}; rename one of the files",
+                where=str(path),
+            )
+    return {path: set_name(path) for path in paths}
 
 
 def is_edge_table(path: Path) -> bool:

@@ -23,7 +23,7 @@ from graphmem_torch.text.proof_edges import (
 )
 from graphmem_torch.text.source import decode, read_bytes
 
-__all__ = ["blueprint_atoms", "library_atoms", "proof_format", "read_proofs", "set_name"]
+__all__ = ["blueprint_atoms", "library_atoms", "proof_format", "read_proofs"]
 
 _NOTES = re.compile(
     r"\s*\((?:Contributed|Revised|Proof|New usage|Shortened|Moved|Proposed|Type)\b[^()]*"
@@ -126,9 +126,10 @@ def blueprint_atoms(text: str, where: str, *, prefix: str = "") -> Iterator[Atom
     number: dict[str, int] = {}
     for place, node in enumerate(data["nodes"]):
         label = node["label"]
-        if not isinstance(label, str) or not label.strip() or label in number:
-            again = "a second time" if label in number else "no label"
-            raise InputError(f"node {place}: got {label!r:.60}, {again}", where=where)
+        if not isinstance(label, str) or not label.strip():
+            raise InputError(f"node {place}: expected a label, got {label!r:.60}", where=where)
+        if label in number:
+            raise InputError(f"node {place}: label {label!r} comes a second time", where=where)
         number[label] = place
     uses = _blueprint_uses(data["edges"], number, where)
     labels = list(number)
@@ -166,7 +167,7 @@ def _blueprint_uses(
 
 def _is_proof_record(record: object) -> bool:
     """Whether one parsed JSON line is a statement of a proof database or a module of a library."""
-    if not isinstance(record, Mapping) or "text" in record or not isinstance(record.get("id"), int):
+    if not isinstance(record, Mapping) or "text" in record or type(record.get("id")) is not int:
         return False
     return {"label", "statement"} <= record.keys() or "module" in record
 

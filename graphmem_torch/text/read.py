@@ -15,8 +15,8 @@ from graphmem_torch.errors import InputError
 from graphmem_torch.text.chunk import chunk_text
 from graphmem_torch.text.locomo import LocomoSample, is_locomo, locomo_atoms, read_locomo
 from graphmem_torch.text.pieces import Tokenizer
-from graphmem_torch.text.proof_edges import is_edge_table
-from graphmem_torch.text.proofs import blueprint_atoms, library_atoms, proof_format, set_name
+from graphmem_torch.text.proof_edges import is_edge_table, set_names
+from graphmem_torch.text.proofs import blueprint_atoms, library_atoms, proof_format
 from graphmem_torch.text.records import read_records
 from graphmem_torch.text.source import decode, read_bytes
 
@@ -67,12 +67,12 @@ def read_atoms(
     sources = list(_sources(paths, format))
     # A format that is named is taken at its word.
     proofs = {} if format else {s.path: proof_format(s.path) for s in sources if s.path}
-    many = sum(kind is not None for kind in proofs.values()) > 1
+    sets = set_names([path for path, kind in proofs.items() if kind])
     for source in sources:
         path = source.path
         kind = None if path is None else proofs.get(path)
         if kind is not None and path is not None:
-            yield from _proof_atoms(path, kind, f"{set_name(path)}:" if many else "", origins)
+            yield from _proof_atoms(path, kind, f"{sets[path]}:" if len(sets) > 1 else "", origins)
         elif source.format == "jsonl" and path is not None:
             yield from _stream_records(path, origins)
         else:

@@ -14,11 +14,20 @@ import torch
 from graphmem_torch.errors import InputError
 from graphmem_torch.evaluation.proofs import judge
 from graphmem_torch.evaluation.proofs_bridges import measure_pairs
-from graphmem_torch.evaluation.proofs_chains import ATOMS, TOKENS, completeness, hops_from
+from graphmem_torch.evaluation.proofs_chains import (
+    ATOMS,
+    TOKENS,
+    _baselines,
+    _Task,
+    _without,
+    completeness,
+    hops_from,
+)
 from graphmem_torch.evaluation.proofs_mend import chain_repair, resistance_fall
 from graphmem_torch.evaluation.proofs_pairs import PAIR_BASELINES, betweenness
 from graphmem_torch.evaluation.request import Request
 from graphmem_torch.graph import Graph
+from graphmem_torch.spectral.adjacency import reach
 
 
 def _dag(nodes: int, edges: int, seed: int) -> Graph:
@@ -125,8 +134,12 @@ def test_completeness_by_hand() -> None:
     found = completeness(score, gold, costs)[0].tolist()
     assert found[: len(ATOMS) + 1] == pytest.approx([2 / 3] * (len(ATOMS) + 1))
     assert found[len(ATOMS) + 1 :] == pytest.approx([1 / 3, 2 / 3, 2 / 3])
-    cheap = completeness(score, gold, costs, torch.tensor([[1.0, 2.0, 3.0, -torch.inf]]))
-    assert cheap[0, -len(TOKENS)] == pytest.approx(1 / 3)
+    # Of 512 tokens the last three hold more than the first alone, and the first and the last too.
+    worth = completeness(score, gold, costs, torch.tensor([[0.5, 0.4, 0.2, 0.0]]))
+    assert worth[0, -len(TOKENS)] == pytest.approx(1 / 3)
+    assert completeness(score, gold, costs, torch.tensor([[0.5, 0.1, 0.1, 0.1]]))[0, -3] == (
+        pytest.approx(2 / 3)
+    )
     assert completeness(score, torch.zeros_like(gold), costs).isnan().all()
 
 
@@ -138,6 +151,18 @@ def test_hops_are_networkxs() -> None:
     for i in range(20):
         expected = nx.single_source_shortest_path_length(other, i)
         assert {j: d for j, d in enumerate(found[i].tolist()) if d < math.inf} == expected
+
+
+def test_what_a_walk_does_not_reach_is_ranked_by_cosine() -> None:
+    # 0 is the best hit and uses 1; nothing leads to 2, 3 and 4, which are ever nearer.
+    graph = Graph.from_edges(torch.tensor([[0], [1]]), num_nodes=5)
+    likeness = torch.tensor([[0.9, 0.0, 0.11, 0.12, 0.13]])
+    task = _Task(likeness.expand(2, 1, 5), torch.ones(1, 5, dtype=torch.bool), torch.zeros(1, 5))
+    whole, costs = reach(graph), torch.ones(5, dtype=torch.int64)
+    found = _baselines(graph, task, whole, costs)
+    assert found["bfs"].argsort(descending=True).tolist() == [[0, 1, 4, 3, 2]]
+    walk = found["ppr"].argsort(descending=True)[0].tolist()
+    assert walk[0] == 0 and walk.index(4) < walk.index(3) < walk.index(2)
 
 
 def _folder(path: Path) -> Path:
@@ -178,6 +203,8 @@ def test_judge_runs_on_every_set_of_a_folder(tmp_path: Path) -> None:
     assert bridges["candidates"] == 60 * 59 // 2 - one["size"]["dependencies"]
     for figures in bridges["systems"].values():
         assert 0 <= figures["found"] <= 1 and 0 <= figures["resistance"]["fall"] <= 1
+    nothing = bridges["nothing_added"]
+    assert nothing["completeness"] == nothing["before"] and nothing["precision"] == 1.0
     mean, low, high = bridges["ci"]["difference"]["random"]["recall@10"]
     assert low <= mean <= high
     settings = one["chains"]["settings"]
@@ -191,9 +218,6 @@ def test_judge_runs_on_every_set_of_a_folder(tmp_path: Path) -> None:
 
 def test_a_new_theorem_is_judged_without_itself(tmp_path: Path) -> None:
     """What rests on a theorem is neither candidate nor voter when it is asked for as new."""
-    from graphmem_torch.evaluation.proofs_chains import _without
-    from graphmem_torch.spectral.adjacency import reach
-
     graph = _dag(15, 30, 7)
     other = nx.DiGraph(graph.edge_index.T.tolist())
     other.add_nodes_from(range(15))

@@ -96,6 +96,24 @@ def test_directions_are_the_cosines_of_the_far_part(generator: torch.Generator) 
     np.testing.assert_allclose(got, kernel(graph, 24), atol=0.06)
 
 
+def test_another_order_of_rows_changes_only_what_is_drawn(generator: torch.Generator) -> None:
+    """Cosines agree within the errors of two sketches, and bonuses where communities are plain."""
+    graph = random_graph(generator)
+    cliques = networkx.disjoint_union_all([networkx.complete_graph(6)] * 3)
+    cliques.add_edges_from([(5, 6), (11, 12), (10, 13)])
+    for one in (graph, Graph.from_networkx(cliques.to_directed())):
+        row = torch.randperm(one.num_nodes, generator=generator)  # old row -> new row
+        ends = torch.stack([row[one.source.long()], row[one.target.long()]])
+        other = Graph.from_edges(ends, one.weight, num_nodes=one.num_nodes)
+        if one is graph:
+            first, second = (resistance_directions(g, 30, columns=8192)[0] for g in (one, other))
+            torch.testing.assert_close(
+                (second @ second.T)[row][:, row], first @ first.T, atol=0.09, rtol=0
+            )
+        else:
+            assert torch.equal(bridge_bonus(other)[row], bridge_bonus(one))
+
+
 def test_odd_graphs_have_no_directions() -> None:
     none = torch.empty(2, 0, dtype=torch.int64)
     for nodes in (0, 1, 3):

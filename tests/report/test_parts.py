@@ -25,8 +25,16 @@ def test_script_json_is_the_same_json_without_markup() -> None:
 
 
 def test_what_utf8_cannot_hold_is_replaced() -> None:
-    assert json.loads(script_json("a\ud800b")) == "a?b"
-    assert escaped("a\ud800<") == "a?&lt;"
+    assert json.loads(script_json("a\ud800b")) == "a\ufffdb"
+    assert escaped("a\ud800<") == "a\ufffd&lt;"
+
+
+def test_control_characters_are_replaced() -> None:
+    assert escaped("a\x00\x1b\x9f\tb\n") == "a\ufffd\ufffd\ufffd\tb\n"
+
+
+def test_a_time_beyond_the_calendar_is_told_in_seconds() -> None:
+    assert when(1e18) == "1e+18 s" and when(0.0) == "1970-01-01 00:00"
 
 
 def test_script_json_refuses_what_json_has_no_word_for() -> None:
@@ -109,6 +117,26 @@ def test_names_are_the_words_that_set_a_group_apart() -> None:
         texts, torch.tensor([0] * 4 + [1] * 4), count=1, ignore={"canoe"}
     )
     assert ignored[0] != "canoe"
+
+
+def test_a_word_that_all_groups_use_names_none() -> None:
+    # The novel's verb is in most texts of both groups, more often in the first.
+    texts = ["he said canoe"] * 4 + ["she said"] * 4 + ["Ada said violin"] * 3 + ["violin"] * 3
+    label = torch.tensor([0] * 8 + [1] * 6)
+    assert characteristic_words(texts, label, count=1) == ["canoe", "violin"]
+
+
+def test_many_marks_do_not_hide_the_line() -> None:
+    line = Series("s", [0.0, 99.0], [0.0, 1.0])
+    few, many = (
+        Chart("t", "x", "y", [line], [Mark(float(i), "n") for i in range(n)]).html().text
+        for n in (3, 80)
+    )
+    low, high = (
+        {float(v) for v in re.findall(r'class="mark tone2" d="M[\d.]+ [\d.]+V([\d.]+)"', text)}
+        for text in (few, many)
+    )
+    assert max(high) < 0.25 * min(low)
 
 
 def test_groups_without_words_have_no_name() -> None:

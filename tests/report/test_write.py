@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -138,6 +140,43 @@ def test_the_memory_is_not_changed(tmp_path: Path) -> None:
         assert memory.store.state == before
     assert Path(report.path).stat().st_size == report.bytes
     assert [p.name for p in tmp_path.iterdir() if p.suffix == ".partial"] == []
+
+
+def test_a_link_stays_one_and_a_failure_leaves_the_old_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, link = tmp_path / "old.html", tmp_path / "link.html"
+    old.write_text("old")
+    link.symlink_to(old)
+    with opened() as memory:
+        memory.add(turns(6))
+        with monkeypatch.context() as patch:
+            patch.setattr(Path, "replace", _fails)
+            with pytest.raises(OSError, match="No space"):
+                memory.report(link)
+        assert old.read_text() == "old"
+        assert sorted(p.name for p in tmp_path.iterdir()) == ["link.html", "old.html"]
+        memory.report(link)
+    assert link.is_symlink() and old.read_text().startswith("<!DOCTYPE")
+
+
+def test_a_device_is_written_to_and_not_replaced(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDWR | os.O_NONBLOCK)  # holds the pipe open at both ends
+    try:
+        fcntl.fcntl(reader, fcntl.F_SETPIPE_SZ, 1 << 20)
+        with opened() as memory:
+            memory.add(turns(3))
+            memory.report(pipe)
+        assert pipe.is_fifo()
+        assert os.read(reader, 15) == b"<!DOCTYPE html>"
+    finally:
+        os.close(reader)
+
+
+def _fails(*_: object) -> None:
+    raise OSError(28, "No space left on device")
 
 
 def test_the_same_memory_gives_the_same_picture(tmp_path: Path) -> None:

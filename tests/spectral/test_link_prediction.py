@@ -109,6 +109,9 @@ def test_nearest_leave_out_the_node_itself() -> None:
     column, share = nearest_nodes(x, 5)
     assert column[:, 0].tolist() == [1, 0, 1]
     torch.testing.assert_close(share.sum(1), torch.ones(3))
+    again, same = nearest_nodes(x, 5, sparse=True)
+    assert torch.equal(again, column)
+    torch.testing.assert_close(same, share)
     assert steep_shares(torch.zeros(2, 3)).tolist() == [[0.0] * 3] * 2
 
 
@@ -117,7 +120,10 @@ def test_nearest_leave_out_the_node_itself() -> None:
     [
         ({"share": 0.9}, "share"),
         ({"order": torch.arange(3)}, "order"),
+        ({"order": -torch.arange(80)}, "fall along every edge"),
         ({"views": [torch.zeros(3, 2)]}, "views"),
+        ({"views": [torch.full((80, 2), torch.nan)]}, "views must be finite"),
+        ({"place": torch.full((80,), torch.inf)}, "place must be finite"),
     ],
 )
 def test_bad_input(change: dict[str, object], message: str) -> None:
@@ -132,3 +138,6 @@ def test_too_few_edges() -> None:
     graph, _ = _pattern()
     with pytest.raises(InputError, match="k"):
         predict_links(graph, k=0)
+    full = Graph.from_edges(torch.tensor([[1, 2, 2], [0, 0, 1]]))
+    with pytest.raises(InputError, match="lack some edge"):
+        predict_links(full, order=torch.arange(3))

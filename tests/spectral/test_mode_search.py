@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-import graphmem_torch.spectral._segment_topk as segment_module
+import graphmem_torch.ops._list_scan as scan_module
 from graphmem_torch.errors import InputError
 from graphmem_torch.spectral.mode_search import (
     atoms_read,
@@ -87,8 +87,8 @@ def test_against_the_definition(
     numbers: int | None,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    if numbers is not None:  # one item a tile
-        monkeypatch.setattr(segment_module, "_NUMBERS", {"cpu": numbers})
+    if numbers is not None:  # one question and one row a tile
+        monkeypatch.setattr(scan_module, "_NUMBERS", numbers)
     asked = questions(batch)
     found = search_modes(modes, x, asked, modes_k=modes_k, per_mode=per_mode)
     assert found.rows.shape == (batch, modes_k * per_mode)

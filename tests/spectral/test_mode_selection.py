@@ -77,6 +77,7 @@ def test_predictions() -> None:
     assert predicted_counts(1.0, 0.1)[0] == math.inf
     assert predicted_counts(-0.1, 0.1) == (math.inf, math.inf)
     assert all(math.isnan(value) for value in predicted_counts(math.nan, 0.1))
+    assert predicted_counts(1.1, 1e-300) == (math.inf, pytest.approx(1e-300 ** (-1 / 1.1)))
     assert math.isnan(spectral_exponent(torch.tensor([1.0, 0.5])))
     assert math.isnan(spectral_exponent(torch.tensor([1.0, 0.5, 0.0, 0.0])))
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from graphmem_torch.errors import InputError
-from graphmem_torch.spectral import Modes, ModeTracker, find_modes
+from graphmem_torch.spectral import Modes, ModeTracker, find_modes, mode_tracking
 
 
 def rows_of(count: int, seed: int = 0, groups: int = 5, dim: int = 16) -> Tensor:
@@ -132,6 +132,31 @@ def test_drift_is_what_it_says() -> None:
     )
     assert tracker.drift == pytest.approx(max(lost, grown), abs=1e-6)
     assert tracker.drift > 0.05
+
+
+def test_drift_goes_on_from_the_last_full_pass() -> None:
+    x, time = rows_of(60), times_of(60)
+    first = tracker_of(x, time, tol=1.0)
+    share = first.centroid_error / float(x.double().square().sum(1).mean())
+    g = torch.Generator().manual_seed(2)
+    strange = torch.nn.functional.normalize(torch.randn(60, 16, generator=g), dim=1)
+    first.add(strange)
+    both, never = torch.cat([x, strange]), torch.full((60,), math.nan).double()
+    again = {"time": torch.cat([time, never]), "tol": 1.0, "find": found_in}
+    assert ModeTracker(first.modes(), both, **again).drift < 1e-6
+    kept = ModeTracker(first.modes(), both, share=share, **again).drift
+    grown = first.centroid_error / float(both.double().square().sum(1).mean()) - share
+    assert kept == pytest.approx(grown, abs=1e-6) and kept > 0.05
+
+
+def test_many_rows_at_once_join_as_one_by_one_would_choose(monkeypatch) -> None:
+    monkeypatch.setattr(mode_tracking, "_TILE", 7)
+    x, time = rows_of(60), times_of(60)
+    tracker = tracker_of(x, time, tol=1.0)
+    centroid, new = tracker.modes().centroid.double(), rows_of(45, seed=5)
+    label = tracker.add(new)
+    assert torch.equal(label, torch.cdist(new.double(), centroid).argmin(1))
+    check(tracker.modes(), torch.cat([x, new]), torch.cat([time, torch.full((45,), math.nan)]))
 
 
 def test_beyond_the_tolerance_modes_are_found_anew() -> None:

@@ -101,6 +101,13 @@ def test_labels_of_ones_own() -> None:
         assert len(label[modes.label == k].unique()) == 1
 
 
+@pytest.mark.parametrize("label", [torch.zeros(3, dtype=torch.int64), torch.zeros(90)])
+def test_labels_that_do_not_fit(label: Tensor) -> None:
+    x = rows()
+    with pytest.raises(InputError, match="label"):
+        modes_of(x, label, gram_svd(x, 3))
+
+
 def test_more_modes_than_rank(caplog: pytest.LogCaptureFixture) -> None:
     flat = rows(50, 3)
     x = torch.nn.functional.pad(flat, (0, 7))
@@ -206,6 +213,10 @@ def _exact(modes: Modes) -> list[Any]:
         ({"select": "elbow"}, "select"),
         ({"assign": "leiden"}, "assign"),
         ({"epsilon": 0.0}, "epsilon"),
+        ({"epsilon": 0.0, "count": 3}, "epsilon"),
+        ({"epsilon": 1.0, "count": 3}, "epsilon"),
+        ({"epsilon": "a"}, "epsilon"),
+        ({"time": [0.0] * 90}, "time"),
         ({"time": torch.zeros(90)}, "time"),
         ({"time": torch.zeros(3, dtype=torch.float64)}, "time"),
     ],

@@ -264,5 +264,24 @@ def test_bad_settings(make) -> None:
         make()
 
 
+@pytest.mark.parametrize("make", MAKERS)
+def test_a_stream_that_stands_still_raises_no_alarm(make) -> None:
+    row = torch.nn.functional.normalize(stream(1, 1), dim=1)
+    for scale in (1.0, 1e-6, 1e6):
+        assert not make().update(scale * row.expand(300, -1)).alarm.any()
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_a_state_that_lacks_a_part_is_refused(make) -> None:
+    detector = make()
+    detector.update(stream(3, 5))
+    whole = detector.state_dict()
+    for name in make().state_dict():
+        with pytest.raises(InputError, match="Make the"):
+            make().load_state_dict({k: v for k, v in whole.items() if k not in (name, "rows")})
+    with pytest.raises(InputError, match="Make the"):
+        make().load_state_dict({})
+
+
 def test_detectors_are_detectors() -> None:
     assert all(isinstance(make(), Detector) for make in MAKERS)

@@ -101,3 +101,9 @@ def test_cues(premise: str, hypothesis: str, share: float, cues: tuple[str, ...]
 )
 def test_what_an_oracle_may_answer(answers: object, good: list[Verdict | None]) -> None:
     assert ask_judge(lambda p, h: answers, ["premise"], ["hypothesis"]) == good
+
+
+def test_a_number_of_any_length_is_read() -> None:
+    long = "9" * 5000  # longer than Python turns into an int
+    _, found = conflicts(Claim.read(f"It has {long} boats"), Claim.read("It has 3 boats"))
+    assert found == ("number",)

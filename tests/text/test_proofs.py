@@ -199,6 +199,27 @@ def test_broken_blueprints(tmp_path: Path, edges: list[list[str]], message: str)
         _read(path)
 
 
+@pytest.mark.parametrize("label", [None, " ", ["a"], 3])
+def test_a_node_without_a_label(tmp_path: Path, label: object) -> None:
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps({"nodes": [{"label": label}], "edges": []}), encoding="utf-8")
+    with pytest.raises(InputError, match="node 0: expected a label"):
+        _read(path)
+
+
+def test_two_sets_of_one_name_are_refused_not_merged(tmp_path: Path) -> None:
+    paths = [tmp_path / name / "plan.json" for name in "xy"]
+    for path in paths:
+        path.parent.mkdir()
+        path.write_text(json.dumps(BLUEPRINT), encoding="utf-8")
+    with pytest.raises(InputError, match="the set 'plan' is also that of"):
+        _read(tmp_path)
+    # A plan shares no first part of its name with a table.
+    plan = paths[0].rename(tmp_path / "tiny_plan.json")
+    atoms = _read(_library(tmp_path), plan)
+    assert {"tiny:syl", "tiny_plan:b"} <= {atom.id for atom in atoms}
+
+
 def test_two_tables_are_ambiguous(tmp_path: Path) -> None:
     path = _library(tmp_path)
     (tmp_path / "tiny_edges.tsv").rename(tmp_path / "tiny_a_edges.tsv")

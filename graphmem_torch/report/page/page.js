@@ -296,7 +296,7 @@ const draw = () => {
 
 // ---- what is chosen --------------------------------------------------------------------------
 const element = (tag, words, cls) => { const e = document.createElement(tag); if (words !== undefined) e.textContent = words; if (cls) e.className = cls; return e; };
-const day = i => time && time[i] === time[i] ? new Date(time[i] * 1000).toISOString().slice(0, 16).replace("T", " ") + " UTC" : "";
+const day = i => time && Math.abs(time[i]) < 8.64e12 ? new Date(time[i] * 1000).toISOString().slice(0, 16).replace("T", " ") + " UTC" : "";
 const communityName = c => data.communities[c] && data.communities[c].name ? data.communities[c].name : `${c + 1}`;
 const metaOf = i => [data.kinds[kind[i]], data.sessions ? data.sessions[u16s[i]] : "", day(i)].filter(Boolean).join(" · ");
 const u16s = data.session ? u16(data.session) : null;

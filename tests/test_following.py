@@ -1,0 +1,188 @@
+"""Modes that follow `Memory.add`, against modes found afresh and figures computed row by row."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from graphmem_torch.atoms import Atom
+from graphmem_torch.config import Config, load_config
+from graphmem_torch.following import ModeFollower
+from graphmem_torch.memory import Memory
+from graphmem_torch.results import RegimeSwitch
+from graphmem_torch.spectral import Modes, find_modes
+from tests.memories import config_of, opened
+
+TOPICS = ["canoe harbour sail", "violin cello bow", "comet telescope orbit", "oven flour dough"]
+
+
+def notes(count: int, start: int = 0) -> list[Atom]:
+    return [
+        Atom(f"n{i}", f"{TOPICS[i % 4]} number {i % 9}", time=None if i % 5 == 0 else 1e9 + i)
+        for i in range(start, start + count)
+    ]
+
+
+def strange(count: int) -> list[Atom]:
+    names = ["kiln", "glaze", "wheel", "clay", "goal", "pitch", "referee", "whistle"]
+    return [Atom(f"x{i}", f"{names[i % 8]} {names[3 * i % 8]} {i}") for i in range(count)]
+
+
+def settings(preset: str, **change: object) -> Config:
+    own = {"link.concepts": "pattern", "link.batch": 50, "modes.count": 4, **change}
+    return load_config("spectral", own) if preset == "spectral" else config_of(**own)
+
+
+def counters(memory: Memory) -> tuple[int, int]:
+    stats = memory.stats()
+    return stats["modes_found"], stats["modes_followed"]
+
+
+def current(memory: Memory) -> Modes:
+    found = memory._current().modes
+    assert found is not None
+    return found
+
+
+def check(modes: Modes, x: Tensor, time: Tensor) -> None:
+    """Size, centroid, variance, latest time and eigenvalues, in numpy, row by row."""
+    data, label = x.double().numpy(), modes.label.numpy()
+    error = 0.0
+    for k in range(len(modes)):
+        own = label == k
+        mean = data[own].mean(0)
+        spread = ((data[own] - mean) ** 2).sum(1)
+        error += spread.sum()
+        assert int(modes.size[k]) == own.sum() > 0
+        np.testing.assert_allclose(modes.centroid[k], mean, atol=1e-5)
+        assert float(modes.variance[k]) == pytest.approx(spread.mean(), abs=1e-5)
+        known = time.numpy()[own]
+        assert float(modes.latest[k]) == known[~np.isnan(known)].max()
+    assert modes.centroid_error == pytest.approx(error / len(data), abs=1e-6)
+    gram = np.linalg.eigvalsh(data.T @ data / len(data))[::-1]
+    np.testing.assert_allclose(modes.spectrum.values, gram[: len(modes.spectrum.values)], atol=1e-6)
+
+
+@pytest.mark.parametrize("preset", ["spectral", "default"])
+def test_modes_follow_many_small_adds(preset: str) -> None:
+    with opened(config=settings(preset)) as memory:
+        memory.add(notes(60))
+        memory.modes()
+        assert counters(memory) == (1, 0)
+        for turn in range(20):
+            memory.add(notes(5, start=60 + 5 * turn))
+            assert sum(mode.size for mode in memory.modes()) == 65 + 5 * turn
+        assert counters(memory) == (1, 20)
+        memory.modes()
+        assert counters(memory) == (1, 20)
+        x, time = memory.index.embeddings, memory.index.time
+        followed, fresh = current(memory), find_modes(x, count=4, time=time)
+        check(followed, x, time)
+        energy = float(x.double().square().sum(1).mean())
+        assert followed.centroid_error - fresh.centroid_error <= 0.05 * energy
+        same = set(zip(followed.label.tolist(), fresh.label.tolist(), strict=True))
+        assert len(same) == len(fresh) == len(followed)  # the same partition
+        listed = memory.modes()
+        assert [mode.size for mode in listed] == followed.size.tolist()
+        assert all(len(mode.typical) == 3 for mode in listed)
+
+
+def test_modes_are_found_anew_where_they_drifted() -> None:
+    with opened(config=settings("spectral")) as memory:
+        memory.add(notes(40))
+        memory.modes()
+        memory.add(strange(80))
+        x, time = memory.index.embeddings, memory.index.time
+        assert counters(memory) == (2, 0)
+        fresh = find_modes(x, count=4, time=time)
+        assert torch.equal(current(memory).label, fresh.label)
+        # From then on these are followed.
+        memory.add(strange(81))
+        assert len(current(memory).label) == 121 and counters(memory) == (2, 1)
+
+
+def test_without_a_tolerance_modes_are_always_found_anew() -> None:
+    with opened(config=settings("spectral", **{"modes.drift": 0})) as memory:
+        for turn in range(4):
+            memory.add(notes(10, start=10 * turn))
+            memory.modes()
+        assert counters(memory) == (4, 0)
+
+
+def test_other_settings_are_not_followed() -> None:
+    with opened(config=settings("default")) as memory:
+        memory.add(notes(40))
+        assert len(memory.modes()) == 4
+        memory.config = settings("default", **{"modes.count": 2})
+        memory.add(notes(4, start=40))
+        assert len(memory.modes()) == 2 and counters(memory) == (2, 0)
+
+
+def test_what_was_put_back_from_a_backup_is_not_followed() -> None:
+    g = torch.Generator().manual_seed(0)
+    x = torch.nn.functional.normalize(torch.randn(30, 8, generator=g), dim=1)
+    time, node = torch.full((30,), torch.nan).double(), torch.arange(30)
+    follower, own = ModeFollower(), settings("default").modes
+    follower.modes(own, x[:20], time[:20], node[:20])
+    other = follower.modes(own, x[10:], time[10:], node[10:])  # the first ten are gone
+    assert follower.found == 2 and torch.equal(other.label, find_modes(x[10:], count=4).label)
+    fewer = follower.modes(own, x[10:15], time[10:15], node[10:15])
+    assert follower.found == 3 and len(fewer.label) == 5
+
+
+def test_a_stale_snapshot_is_followed(tmp_path: Path) -> None:
+    with opened(tmp_path, config=settings("spectral")) as memory:
+        memory.add(notes(60))
+    with opened(tmp_path, config=settings("spectral")) as memory:
+        memory.add(notes(10, start=60))
+        check(current(memory), memory.index.embeddings, memory.index.time)
+        assert counters(memory) == (0, 1)
+        share = memory._follower.share
+    # The drift goes on from where it was, however often the memory is opened.
+    with opened(tmp_path, config=settings("spectral")) as memory:
+        assert len(memory.modes()) == 4 and counters(memory) == (0, 0)
+        memory.add(notes(10, start=70))
+        memory.modes()
+        assert counters(memory) == (0, 1) and memory._follower.share == share
+
+
+def test_a_snapshot_of_other_rows_or_settings_is_not_followed(tmp_path: Path) -> None:
+    for name, atoms in (("one", notes(60)), ("two", strange(60))):
+        with opened(tmp_path / name, config=settings("spectral")) as memory:
+            memory.add(atoms)
+    snapshot = "snapshot.safetensors"
+    (tmp_path / "one" / snapshot).write_bytes((tmp_path / "two" / snapshot).read_bytes())
+    with opened(tmp_path / "one", config=settings("spectral")) as memory:
+        memory.modes()
+        assert counters(memory) == (1, 0)
+    with opened(tmp_path / "two", config=settings("spectral", **{"modes.count": 3})) as memory:
+        memory.add(notes(5))
+        assert len(memory.modes()) == 3 and counters(memory) == (1, 0)
+
+
+def test_a_switch_has_modes_and_communities_found_anew_before_others_are_told() -> None:
+    segments = [Atom(f"t{i}", f"the {TOPICS[(i // 6) % 3]} of {i}") for i in range(190)]
+    with opened(config=settings("default", **{"link.batch": 7})) as memory:
+        seen: list[tuple[int, int, int]] = []
+
+        def note(switch: RegimeSwitch) -> None:
+            atoms = sum(mode.size for mode in memory.modes())
+            structure = memory.structure()
+            assert structure is not before
+            seen.append((atoms, len(structure.community), counters(memory)[0]))
+
+        memory.add(segments[:150])
+        before = memory.structure()
+        memory.modes()
+        assert counters(memory) == (1, 0)
+        memory.on_regime_switch(note)
+        memory.add(segments[150:])
+        assert seen
+        # All that was stored by then, and found anew once a batch with switches.
+        assert all(atoms == nodes > 150 for atoms, nodes, _ in seen)
+        batches = sorted({atoms for atoms, _, _ in seen})
+        assert [found - 2 for _, _, found in seen] == [batches.index(atoms) for atoms, _, _ in seen]
