@@ -114,6 +114,6 @@ def _verdict(answer: object) -> Verdict | None:
         return None
     # numpy's numbers are Real; NaN is in no range.
     number = isinstance(confidence, Real) and not isinstance(confidence, bool)
-    if not number or not 0.0 <= cast(float, confidence) <= 1.0:
+    if not number or not 0.0 <= confidence <= 1.0:
         return None
-    return Verdict(cast(Label, str(label)), float(cast(float, confidence)))
+    return Verdict(cast(Label, str(label)), float(confidence))

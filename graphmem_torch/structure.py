@@ -204,7 +204,10 @@ def _analysed(
     changes: Changes | None,
 ) -> Structure:
     workspace = Workspace(
-        graph, generator=generator, before=before and before.potentials, changes=changes
+        graph,
+        generator=generator,
+        before=None if before is None else before.potentials,
+        changes=changes,
     )
     operator = workspace.operator
     null = operator.null_space()

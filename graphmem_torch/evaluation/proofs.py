@@ -1,7 +1,8 @@
 """The judge of proof graphs: bridges found again, premise chains (`evaluation.md`, Proof graphs).
 
 Every proof set of the folder is judged by itself. What is learned is learned from the rest of the
-same graph, never from what is asked.
+same graph: nothing from removed dependencies, and from a theorem that is asked for only that it is
+among the neighbours of others.
 """
 
 from __future__ import annotations

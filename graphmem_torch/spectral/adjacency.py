@@ -77,10 +77,11 @@ def reach(graph: Graph, hops: int | None = None) -> Tensor:  # [N, N] float32
 def _levels(graph: Graph) -> Tensor | None:  # [N] int64
     """Length of the longest path that leaves each node; None where there is a circle."""
     source, target = graph.source.long(), graph.target.long()
-    level = torch.zeros(graph.num_nodes, dtype=torch.int64, device=graph.device)
-    for _ in range(graph.num_nodes + 1):
-        longer = level.scatter_reduce(0, source, level[target] + 1, "amax")
-        if torch.equal(longer, level):
-            return level
-        level = longer
-    return None
+    waiting = torch.bincount(source, minlength=graph.num_nodes)  # targets without a level
+    level = torch.full_like(waiting, -1)
+    depth = 0
+    while bool((ready := (waiting == 0) & (level < 0)).any()):
+        level[ready] = depth
+        waiting -= torch.bincount(source[ready[target]], minlength=graph.num_nodes)
+        depth += 1
+    return level if bool((level >= 0).all()) else None

@@ -30,12 +30,14 @@ def linear_autoencoder(graph: Graph, *, penalty: float = 10.0) -> Tensor:  # [N,
     """
     check_range("penalty", penalty, 1e-6)
     dense = adjacency(graph)
+    found = torch.zeros_like(dense)
+    used = (graph.in_degree > 0).nonzero().squeeze(1)  # to and from the others B is 0
     # Row v of AᵀA sums the rows of A of all u with an edge to v: the incoming rows of the graph.
-    gram = spmm(graph.indptr, graph.source, _once(graph), dense)
+    gram = spmm(graph.indptr, graph.source, _once(graph), dense.index_select(1, used))[used]
     gram.diagonal().add_(penalty)
     inverse = torch.cholesky_inverse(torch.linalg.cholesky(gram))
     diagonal = inverse.diagonal().clone()
-    found = inverse.div_(-diagonal)
+    found[used[:, None], used] = inverse.div_(-diagonal)
     found.fill_diagonal_(0.0)
     return found
 
