@@ -20,7 +20,7 @@ __all__ = ["LaggedMoments", "SlowModes", "opening_axis", "slow_modes"]
 _LAGS = 2  # neighbours that are compared: 1 and 2 steps apart
 _RIDGE = 0.5  # of the mean variance, added to every axis: keeps those of hardly any out
 _AXES = 128  # P: eigenvectors of C among which the slow modes are looked for
-_NOISE = 0.0  # of the rows' energy: what float32 products leave of a variance that is 0
+_NOISE = 1e-6  # of the rows' energy: what float32 products leave of a variance that is 0
 _TILE = 4096  # rows multiplied at once
 
 
