@@ -11,8 +11,8 @@ from torch import Tensor
 
 from graphmem_torch.atoms import Atom
 from graphmem_torch.config import Config, load_config
-from graphmem_torch.following import ModeFollower
 from graphmem_torch.memory import Memory
+from graphmem_torch.memory.following import ModeFollower
 from graphmem_torch.results import RegimeSwitch
 from graphmem_torch.spectral import Modes, find_modes
 from tests.memories import config_of, opened

@@ -18,8 +18,8 @@ from graphmem_torch.atoms import KINDS, Atom, EdgeType, Link
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.errors import InputError, StoreError
 from graphmem_torch.graph import Graph
-from graphmem_torch.judging import similar_pairs
 from graphmem_torch.memory import Memory
+from graphmem_torch.memory.judging import similar_pairs
 from graphmem_torch.oracle import Verdict
 from graphmem_torch.spectral import laplacian
 from tests.memories import config_of, ids, opened, turns

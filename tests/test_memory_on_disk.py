@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 import torch
 
-from graphmem_torch.assemble import assemble
 from graphmem_torch.atoms import Atom
 from graphmem_torch.config import load_config
 from graphmem_torch.errors import EmbedderError, StoreError
 from graphmem_torch.memory import Added, Memory
+from graphmem_torch.memory.assemble import assemble
 from graphmem_torch.results import Result
 from graphmem_torch.store import MemoryStore
 from graphmem_torch.text.hashing import HashingEmbedder

@@ -12,7 +12,7 @@ from torch import Tensor
 from graphmem_torch.config import Config
 from graphmem_torch.evaluation.arena import Arena
 from graphmem_torch.evaluation.tally import ADVERSARIAL
-from graphmem_torch.learn import fit_weights
+from graphmem_torch.memory.fitting import fit_weights
 from graphmem_torch.rank.fit import fit_gate
 from graphmem_torch.rank.gate import gate_statistics
 

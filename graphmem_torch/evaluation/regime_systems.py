@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from graphmem_torch.config import Config
-from graphmem_torch.regimes import detector_of
+from graphmem_torch.memory.regimes import detector_of
 from graphmem_torch.spectral import CosineDrift, EnergyDrift, MeanCusum
 from graphmem_torch.spectral.detector import Detector
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from graphmem_torch.atoms import CONCEPT
 from graphmem_torch.columns import modes_by
 from graphmem_torch.graph import Graph
-from graphmem_torch.regimes import detector_of
+from graphmem_torch.memory.regimes import detector_of
 from graphmem_torch.report.naming import characteristic_words
 from graphmem_torch.spectral import Modes, Spectrum, decompose
 from graphmem_torch.spectral.detector import Steps

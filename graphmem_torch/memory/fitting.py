@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from graphmem_torch.ask import forward_arguments
 from graphmem_torch.errors import InputError
 from graphmem_torch.evaluation.bootstrap import Interval, bootstrap_interval
+from graphmem_torch.memory.ask import forward_arguments
 from graphmem_torch.rank.fit import fit_listwise
 
 if TYPE_CHECKING:
-    from graphmem_torch.memory import Memory
+    from graphmem_torch.memory.learned import LearnedMemory
 
 __all__ = ["FitReport", "HeldOut", "fit_and_report", "fit_weights"]
 
@@ -54,7 +54,7 @@ class FitReport(dict[str, float]):
 
 
 def fit_and_report(
-    memory: Memory,
+    memory: LearnedMemory,
     questions: Sequence[str],
     evidence: Sequence[Sequence[str]],
     *,
@@ -111,7 +111,7 @@ def fit_and_report(
 
 
 def _recall(
-    memory: Memory, questions: Sequence[str], evidence: Sequence[Sequence[str]]
+    memory: LearnedMemory, questions: Sequence[str], evidence: Sequence[Sequence[str]]
 ) -> Tensor:  # [n] float64
     """Share of each question's evidence among its first hits; NaN where it has none."""
     values = []
@@ -128,7 +128,7 @@ def _recall(
 
 
 def fit_weights(
-    sources: Sequence[tuple[Memory, Sequence[str], Sequence[Sequence[str]]]],
+    sources: Sequence[tuple[LearnedMemory, Sequence[str], Sequence[Sequence[str]]]],
     *,
     penalty: float = 1e-2,
 ) -> dict[str, float]:
@@ -163,7 +163,7 @@ def fit_weights(
 
 
 def _batches(
-    memory: Memory, questions: Sequence[str], evidence: Sequence[Sequence[str]]
+    memory: LearnedMemory, questions: Sequence[str], evidence: Sequence[Sequence[str]]
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Signals [B, C, F] and evidence [B, C] of a tile of questions after the other."""
     _check_lengths(questions, evidence)
@@ -182,7 +182,7 @@ def _batches(
         yield signals.cpu().clone(), gold
 
 
-def _evidence_rows(memory: Memory, ids: Sequence[str]) -> Tensor:  # [n] int64
+def _evidence_rows(memory: LearnedMemory, ids: Sequence[str]) -> Tensor:  # [n] int64
     """Rows of a question's evidence, each once; concepts are never hits and so no evidence."""
     wanted = list(dict.fromkeys(ids))
     rows = memory.rows_of(wanted)

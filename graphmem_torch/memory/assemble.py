@@ -15,8 +15,8 @@ from graphmem_torch.atoms import CONCEPT
 from graphmem_torch.columns import IndexInput
 from graphmem_torch.config import Config, config_to_dict
 from graphmem_torch.edges import EdgeBlock
-from graphmem_torch.following import ModeFollower
 from graphmem_torch.index import MemoryIndex
+from graphmem_torch.memory.following import ModeFollower
 from graphmem_torch.rank.routing import ROUTING_PARTS
 from graphmem_torch.spectral.mode_state import MODE_PARTS, modes_from_tensors
 from graphmem_torch.spectral.modes import Modes

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from graphmem_torch.assemble import to_rows
 from graphmem_torch.atoms import CONCEPT
 from graphmem_torch.config import StructureConfig
 from graphmem_torch.graph import Graph
+from graphmem_torch.memory.assemble import to_rows
 from graphmem_torch.store import MemoryStore
 from graphmem_torch.structure import Structure, structure_of
 

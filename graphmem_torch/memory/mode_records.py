@@ -8,9 +8,9 @@ import re
 import torch
 from torch import Tensor
 
-from graphmem_torch.assemble import Assembled
 from graphmem_torch.columns import modes_by
 from graphmem_torch.errors import InputError
+from graphmem_torch.memory.assemble import Assembled
 from graphmem_torch.results import Mode, ModeAlignment, ModePair, ModeSummary, Statement
 from graphmem_torch.spectral._segments import segment_best
 from graphmem_torch.spectral.alignment import align_modes

@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphmem_torch.assemble import Assembled
 from graphmem_torch.atoms import CONCEPT, EdgeType
 from graphmem_torch.errors import InputError
 from graphmem_torch.index import Retrieval
+from graphmem_torch.memory.assemble import Assembled
 from graphmem_torch.rank.query import QueryBatch
 from graphmem_torch.results import Hit, PathStep, Result
 from graphmem_torch.spectral.modes import Modes

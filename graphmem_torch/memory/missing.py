@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import torch
 
-from graphmem_torch.assemble import to_rows
 from graphmem_torch.atoms import CONCEPT, EdgeType
 from graphmem_torch.errors import InputError
 from graphmem_torch.graph import Graph
+from graphmem_torch.memory.assemble import to_rows
 from graphmem_torch.spectral.link_prediction import predict_links
 from graphmem_torch.store import MemoryStore
 

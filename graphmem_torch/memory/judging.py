@@ -10,9 +10,9 @@ from torch import Tensor
 
 from graphmem_torch.atoms import DEFAULT_EDGE_WEIGHT, EdgeType, Link
 from graphmem_torch.errors import InputError
+from graphmem_torch.memory.stated import Connected, StatedEdge, connect_all, nodes_of
 from graphmem_torch.ops import knn_graph
 from graphmem_torch.oracle import Judge, Verdict, ask_judge
-from graphmem_torch.stated import Connected, StatedEdge, connect_all, nodes_of
 from graphmem_torch.store import MemoryStore
 
 __all__ = ["JudgedEdges", "checked_pairs", "judge_pairs", "similar_pairs", "verdict_edge"]

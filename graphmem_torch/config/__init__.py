@@ -1,0 +1,46 @@
+"""Configuration: a tree of frozen dataclasses, read strictly from YAML.
+
+A preset is a file `configs/<name>.yaml`; its values override the defaults below, and overrides
+given in code or on the command line override the preset. An unknown key is an error that names
+the nearest known one.
+"""
+
+from __future__ import annotations
+
+from graphmem_torch.config.presets import (
+    config_from_dict,
+    config_to_dict,
+    load_config,
+    preset_names,
+    preset_path,
+)
+from graphmem_torch.config.settings import (
+    AnchorConfig,
+    Config,
+    EmbedderConfig,
+    GateConfig,
+    LinkConfig,
+    ModesConfig,
+    RankConfig,
+    RegimeConfig,
+    SpreadConfig,
+    StructureConfig,
+)
+
+__all__ = [
+    "AnchorConfig",
+    "Config",
+    "EmbedderConfig",
+    "GateConfig",
+    "LinkConfig",
+    "ModesConfig",
+    "RankConfig",
+    "RegimeConfig",
+    "SpreadConfig",
+    "StructureConfig",
+    "config_from_dict",
+    "config_to_dict",
+    "load_config",
+    "preset_names",
+    "preset_path",
+]
