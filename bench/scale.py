@@ -28,11 +28,10 @@ import tyro
 from tyro.conf import arg
 
 from graphmem_torch import link
-from graphmem_torch import memory as memory_module
 from graphmem_torch.atoms import Atom
 from graphmem_torch.config import load_config
 from graphmem_torch.evaluation.measure import code_version, peak_memory, percentiles
-from graphmem_torch.memory import Memory
+from graphmem_torch.memory import Memory, core
 from graphmem_torch.store import MemoryStore
 from graphmem_torch.text.concepts import PatternConcepts, SpacyConcepts
 from graphmem_torch.text.embed import load_embedder
@@ -131,8 +130,8 @@ def _measure(options: Scale, folder: Path) -> dict[str, Any]:
     clock.watch(PatternConcepts, "extract", "concepts")
     clock.watch(link, "knn_graph", "similarity")
     clock.watch(MemoryStore, "append", "store")
-    clock.watch(memory_module, "assemble", "index")
-    clock.watch(memory_module, "save_assembled", "snapshot")
+    clock.watch(core, "assemble", "index")
+    clock.watch(core, "save_assembled", "snapshot")
     config = load_config(options.preset, {"link.concepts": options.concepts})
     inner = load_embedder(options.embedder, options.device, token_dim=config.embedder.token_dim)
     embedder = TimedEmbedder(inner, clock)
@@ -166,7 +165,7 @@ def _measure(options: Scale, folder: Path) -> dict[str, Any]:
             start = time.perf_counter()
             memory.retrieve(asked[:1])
             first_seconds = time.perf_counter() - start
-            clock.watch(memory_module, "query_batch", "question")
+            clock.watch(core, "query_batch", "question")
             clock.watch(memory.index, "forward", "rank")
             batches = {str(size): _latency(memory, clock, asked, size) for size in (1, 64)}
     return {

@@ -34,9 +34,7 @@ from graphmem_torch.memory.regimes import RegimeWatch
 from graphmem_torch.memory.survey import Survey
 from graphmem_torch.memory.writer import Writer
 from graphmem_torch.rank.query import QueryBatch
-from graphmem_torch.results import (
-    Result,
-)
+from graphmem_torch.results import Result
 from graphmem_torch.store import MemoryStore
 from graphmem_torch.text.embed import Embedder, load_embedder
 

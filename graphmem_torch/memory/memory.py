@@ -13,9 +13,7 @@ from graphmem_torch.memory.learned import LearnedMemory
 from graphmem_torch.memory.linked import LinkedMemory
 from graphmem_torch.memory.themed import ThemedMemory
 from graphmem_torch.memory.writer import Added, Writer, as_atom
-from graphmem_torch.results import (
-    Context,
-)
+from graphmem_torch.results import Context
 from graphmem_torch.text.read import document_atoms
 
 if TYPE_CHECKING:
