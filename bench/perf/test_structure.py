@@ -128,10 +128,8 @@ def test_cut_edges(race: Race, size: Size) -> None:
     low, high, _ = undirected(graph.to(size.device))
     label = components(graph.to(size.device))
     by_igraph, by_networkx = _igraph(graph, pairs), _networkx(graph, pairs, weight, size)
-    truth = np.zeros(len(pairs), dtype=bool)
     peers: dict[str, Call | str] = {"igraph": "not installed"}
     if by_igraph is not None:
-        truth[by_igraph.bridges()] = True
         peers["igraph"] = by_igraph.bridges
     peers["networkx"] = size.beyond("networkx") or "not installed"
     if by_networkx is not None:
@@ -139,6 +137,11 @@ def test_cut_edges(race: Race, size: Size) -> None:
         peers["networkx"] = lambda: [
             number[min(edge), max(edge)] for edge in peer("networkx").bridges(by_networkx)
         ]
+    oracle = next((call for call in peers.values() if callable(call)), None)
+    if oracle is None:
+        pytest.skip("neither igraph nor a small enough graph for networkx to tell the truth")
+    truth = np.zeros(len(pairs), dtype=bool)
+    truth[oracle()] = True
 
     def wrong(result: Any) -> float:
         if isinstance(result, torch.Tensor):
