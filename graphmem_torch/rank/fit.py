@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from graphmem_torch.errors import InputError
+from graphmem_torch.rank.logistic import minimise_log_loss
 
 __all__ = ["fit_gate", "fit_listwise"]
 
@@ -83,20 +84,6 @@ def fit_gate(
     mean, scale = statistics.mean(0), statistics.std(0).clamp(min=1e-6)
     x, y = (statistics - mean) / scale, answerable.float()
     balance = torch.where(answerable, 0.5 / y.sum(), 0.5 / (1 - y).sum())
-    weights = torch.zeros(statistics.shape[1] + 1, requires_grad=True)
-    optimiser = torch.optim.LBFGS([weights], lr=1, max_iter=steps, line_search_fn="strong_wolfe")
-
-    def closure() -> Tensor:
-        optimiser.zero_grad()
-        loss = torch.nn.functional.binary_cross_entropy_with_logits(
-            x @ weights[:-1] + weights[-1], y, weight=balance, reduction="sum"
-        )
-        loss = loss + penalty * weights[:-1].square().sum()
-        loss.backward()
-        return loss
-
-    with torch.enable_grad():
-        optimiser.step(closure)
-    fitted = weights.detach()
+    fitted = minimise_log_loss(x, y, balance, penalty=penalty, steps=steps)
     slope = fitted[:-1] / scale
     return slope, float(fitted[-1] - slope @ mean)

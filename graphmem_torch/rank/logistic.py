@@ -9,7 +9,7 @@ from torch import Tensor
 
 from graphmem_torch.errors import InputError
 
-__all__ = ["Logistic", "fit_logistic"]
+__all__ = ["Logistic", "fit_logistic", "minimise_log_loss"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,17 +74,31 @@ def fit_logistic(
     spread = ((share[:, None] * (x - mean).square()).sum(0) / total).sqrt()
     scale = torch.where(spread > 1e-6, spread, torch.inf)  # a constant signal gets weight 0
     z, y, share = (x - mean) / scale, positive.float(), share / positives
-    weights = z.new_zeros(z.shape[1] + 1)
-    weights[-1] = torch.log(positives / (total - positives))
+    odds = torch.log(positives / (total - positives))
+    fitted = minimise_log_loss(z, y, share, penalty=penalty, steps=steps, bias=float(odds))
+    slope = fitted[:-1] / scale
+    return Logistic(slope, float(fitted[-1] - slope @ mean))
+
+
+def minimise_log_loss(
+    x: Tensor,  # [n, F]
+    y: Tensor,  # [n], 0 or 1
+    weight: Tensor,  # [n]
+    *,
+    penalty: float,
+    steps: int,
+    bias: float = 0.0,
+) -> Tensor:  # [F + 1], the bias last
+    """Where sum of weight * log loss + penalty * |w|² is least, from w = 0 and `bias` on."""
+    weights = x.new_zeros(x.shape[1] + 1)
+    weights[-1] = bias
     weights.requires_grad_(True)
-    optimiser = torch.optim.LBFGS(
-        [weights], lr=1, max_iter=steps, history_size=20, line_search_fn="strong_wolfe"
-    )
+    optimiser = torch.optim.LBFGS([weights], lr=1, max_iter=steps, line_search_fn="strong_wolfe")
 
     def closure() -> Tensor:
         optimiser.zero_grad()
         loss = torch.nn.functional.binary_cross_entropy_with_logits(
-            z @ weights[:-1] + weights[-1], y, weight=share, reduction="sum"
+            x @ weights[:-1] + weights[-1], y, weight=weight, reduction="sum"
         )
         loss = loss + penalty * weights[:-1].square().sum()
         loss.backward()
@@ -92,6 +106,4 @@ def fit_logistic(
 
     with torch.enable_grad():
         optimiser.step(closure)
-    fitted = weights.detach()
-    slope = fitted[:-1] / scale
-    return Logistic(slope, float(fitted[-1] - slope @ mean))
+    return weights.detach()
