@@ -193,8 +193,8 @@ def _noted(store: Path) -> set[str]:
 
 
 def _kill(process: BaseProcess, outcome: Outcome) -> None:
-    if process.is_alive() and process.pid is not None:
-        os.kill(process.pid, signal.SIGKILL)
+    # Not `os.kill`: the writer may end in this very moment, and `kill` takes that in its stride.
+    process.kill()
     process.join()
     if process.exitcode == -signal.SIGKILL:
         outcome.killed += 1
