@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import random
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -35,7 +32,7 @@ from graphmem_torch.memory import Memory
 from graphmem_torch.text.embed import load_embedder
 from graphmem_torch.text.encoded import Embedder
 
-__all__ = ["build_arenas", "evaluate_locomo", "judge"]
+__all__ = ["build_arenas", "judge"]
 
 _DEPTH = 150  # hits asked for: enough to fill 2,048 tokens with short turns
 _TIMED = 20  # questions of each conversation whose latency is measured
@@ -53,73 +50,30 @@ class _Answer:
 _System = Callable[[Sequence[str]], _Answer]
 
 
-def judge(request: Request) -> Judged:
-    """`evaluate_locomo` as `graphmem eval locomo` runs it."""
-    report = evaluate_locomo(
-        request.data,
-        evidence=request.evidence,
-        preset=request.preset,
-        config=request.config,
-        input=request.input,
-        cv=request.cv,
-        device=request.device,
-        embedder=request.embedder,
-        seed=request.seed,
-        progress=request.progress,
-    )
-    return Judged(report, format_table(report))
+def judge(request: Request, *, resamples: int = 2000) -> Judged:
+    """Run a preset and every baseline on a LoCoMo file, or on the one in a folder.
 
-
-def evaluate_locomo(
-    data: str | Path,
-    *,
-    evidence: str | Path | None = None,
-    preset: str = "default",
-    config: Config | None = None,
-    input: Literal["raw", "observations"] = "raw",
-    cv: bool = False,
-    device: str = "auto",
-    embedder: Embedder | str | None = None,
-    seed: int = 0,
-    resamples: int = 2000,
-    progress: bool = False,
-) -> dict[str, Any]:
-    """Run a preset and every baseline on a LoCoMo file.
-
-    Args:
-        data: LoCoMo file, or a folder with one.
-        evidence: Repaired evidence, JSON lines; without it the file's own is repaired.
-        preset: Name of a preset or path of a YAML file.
-        config: Settings to use instead of the preset's, which then only gives the name.
-        input: `raw` (turns) or `observations` (turns and the facts of the file).
-        cv: Fit what is fitted (the weights of `default` and of `linear`) anew for each
-            conversation on the others.
-        device: `auto`, `cpu`, `cuda`.
-        embedder: Instead of the configuration's.
-        seed: Of the bootstrap and of the questions whose latency is measured.
-        resamples: Bootstrap resamples.
-        progress: Show a bar on stderr.
+    Without repaired evidence (JSON lines) the file's own is repaired. With `cv` what is fitted (the
+    weights of `default` and of `linear`) is fitted anew for each conversation on the others.
 
     Returns:
-        The report as plain JSON values; see `bench/quality/README.md`.
+        The report (see `bench/quality/README.md`) and its table.
 
     Raises:
         InputError: if the data cannot be used, or `cv` is asked for with a single conversation.
         ConfigError: if there is no such preset.
     """
-    if input not in ("raw", "observations"):
-        raise InputError(f"input: expected raw or observations, got {input!r}")
-    config = load_config(preset) if config is None else config
-    conversations = read_conversations(data, evidence=evidence, input=input)
-    if cv and len(conversations) < 2:
+    config, device, progress = request.settings, request.device, request.progress
+    conversations = read_conversations(request.data, evidence=request.evidence, input=request.input)
+    if request.cv and len(conversations) < 2:
         raise InputError(
             f"cv: expected at least 2 conversations to leave one out, got {len(conversations)}; "
             "leave out --cv",
-            where=str(data),
+            where=str(request.data),
         )
     encoder = RememberingEmbedder(
         load_embedder(
-            config.embedder.name if embedder is None else embedder,
+            config.embedder.name if request.embedder is None else request.embedder,
             device,
             token_dim=config.embedder.token_dim,
         )
@@ -135,10 +89,10 @@ def evaluate_locomo(
         ground, ground_seconds = build_arenas(conversations, shared, encoder, device, progress)
 
     tallies: dict[str, Tally] = {}
-    chance = random.Random(seed)
+    chance = request.chance
     for number, arena in enumerate(tqdm(own, desc="questions", disable=not progress)):
         weights = _shipped_linear()
-        if cv:
+        if request.cv:
             rest = [i for i in range(len(own)) if i != number]
             with encoder.remembering():
                 if is_fitted(config):
@@ -163,18 +117,19 @@ def evaluate_locomo(
             tally.seconds += latencies(call, timed)
 
     categories = torch.cat([arena.categories for arena in own])
-    return {
+    report = {
         "dataset": "locomo",
-        "input": input,
+        "input": request.input,
         "preset": config.name,
         "commit": code_version(),
         "n": {group: int(mask.sum()) for group, mask in group_masks(categories).items()},
         "systems": summarise(
-            tallies, categories, subject=config.name, seed=seed, resamples=resamples
+            tallies, categories, subject=config.name, seed=request.seed, resamples=resamples
         ),
-        "config": config_to_dict(config) | {"eval": {"cv": cv, "conversations": len(own)}},
-        "seed": seed,
+        "config": config_to_dict(config) | {"eval": {"cv": request.cv, "conversations": len(own)}},
+        "seed": request.seed,
     }
+    return Judged(report, format_table(report))
 
 
 def build_arenas(

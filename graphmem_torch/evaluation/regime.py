@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from graphmem_torch.config import Config, config_to_dict, load_config
+from graphmem_torch.config import config_to_dict
 from graphmem_torch.evaluation.bootstrap import Interval, bootstrap_interval
 from graphmem_torch.evaluation.measure import code_version
 from graphmem_torch.evaluation.regime_run import Judgement, chosen, judged
@@ -19,83 +18,54 @@ from graphmem_torch.evaluation.regime_streams import Stream, read_streams
 from graphmem_torch.evaluation.regime_systems import System, systems_of
 from graphmem_torch.evaluation.regime_table import format_table
 from graphmem_torch.evaluation.request import Judged, Request
-from graphmem_torch.text.embed import Embedder, load_embedder
+from graphmem_torch.text.embed import load_embedder
 
-__all__ = ["evaluate_regime", "judge"]
-
-
-def judge(request: Request) -> Judged:
-    """`evaluate_regime` as `graphmem eval regime` runs it."""
-    report = evaluate_regime(
-        request.data,
-        preset=request.preset,
-        config=request.config,
-        device=request.device,
-        embedder=request.embedder,
-        seed=request.seed,
-        progress=request.progress,
-    )
-    return Judged(report, format_table(report))
+__all__ = ["judge"]
 
 
-def evaluate_regime(
-    data: str | Path,
-    *,
-    preset: str = "default",
-    config: Config | None = None,
-    device: str = "auto",
-    embedder: Embedder | str | None = None,
-    seed: int = 0,
-    resamples: int = 2000,
-    progress: bool = False,
-) -> dict[str, Any]:
-    """Run the preset's detector and every baseline on each topics file of a folder.
+def judge(request: Request, *, resamples: int = 2000) -> Judged:
+    """Run the preset's detector and every baseline on each topics file of a folder, or on one file.
 
     Every second stream of a file is the development half of the others, and the other way round:
     thresholds are chosen there, and a detector that learns without labels reads it. See
     `regime_systems` for the systems and `regime_run.Judgement` for the three thresholds of each.
 
-    Args:
-        data: Topics file, or a folder with some.
-        preset: Name of a preset or path of a YAML file.
-        config: Settings to use instead of the preset's, which then only gives the name.
-        device: Of the encoder.
-        embedder: Instead of the configuration's.
-        seed: Of the bootstrap and of the order of the dialogues.
-        resamples: Bootstrap resamples, of streams.
-        progress: Show a bar on stderr.
-
     Returns:
-        The report as plain JSON values; see `bench/quality/README.md`.
+        The report (see `bench/quality/README.md`) and its table.
 
     Raises:
         InputError: If the data cannot be used.
         ConfigError: If there is no such preset.
     """
-    config = load_config(preset) if config is None else config
+    config = request.settings
     encoder = load_embedder(
-        config.embedder.name if embedder is None else embedder, device, token_dim=0
+        config.embedder.name if request.embedder is None else request.embedder,
+        request.device,
+        token_dim=0,
     )
-    sets = read_streams(Path(data), encoder, seed=seed)
+    sets = read_streams(request.data, encoder, seed=request.seed)
     systems = systems_of(config)
     found: dict[str, dict[str, Judgement]] = {name: {} for name in sets}
     work = [(name, system) for name in sets for system in systems]
-    for name, system in tqdm(work, desc="detectors", disable=not progress):
+    for name, system in tqdm(work, desc="detectors", disable=not request.progress):
         others = [stream for other in sets if other != name for stream in sets[other]]
         if others or not systems[system].abroad:
             found[name][system] = _halves(systems[system], sets[name], others)
-    return {
+    report = {
         "dataset": "regime",
         "preset": config.name,
         "commit": code_version(),
         "n": {name: _size(streams) for name, streams in sets.items()},
         "systems": {
-            name: _summary(found[name], systems, config.name, seed=seed, resamples=resamples)
+            name: _summary(
+                found[name], systems, config.name, seed=request.seed, resamples=resamples
+            )
             for name in sets
         },
         "config": config_to_dict(config),
-        "seed": seed,
+        "seed": request.seed,
     }
+    return Judged(report, format_table(report))
 
 
 def _halves(system: System, streams: Sequence[Stream], others: Sequence[Stream]) -> Judgement:

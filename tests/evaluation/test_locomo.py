@@ -10,8 +10,9 @@ import pytest
 
 from graphmem_torch.config import load_config
 from graphmem_torch.errors import InputError
-from graphmem_torch.evaluation.locomo import evaluate_locomo
+from graphmem_torch.evaluation.locomo import judge
 from graphmem_torch.evaluation.metrics import CUTOFFS, GROUPS
+from graphmem_torch.evaluation.request import Request
 from graphmem_torch.evaluation.table import format_table
 
 BASELINES = {
@@ -30,8 +31,8 @@ BASELINES = {
 
 def _report(locomo: Path, **options: Any) -> dict[str, Any]:
     config = load_config(options.get("preset", "default"), {"link.concepts": "pattern"})
-    settings = {"embedder": "hashing:64", "device": "cpu", "resamples": 50, "config": config}
-    return evaluate_locomo(locomo, **(settings | options))
+    settings = {"embedder": "hashing:64", "device": "cpu", "config": config}
+    return judge(Request(data=locomo, **(settings | options)), resamples=50).report
 
 
 @pytest.mark.parametrize("input", ["raw", "observations"])
@@ -102,5 +103,5 @@ def test_another_preset_meets_the_same_baselines(locomo: Path) -> None:
 
 
 def test_an_unknown_input(locomo: Path) -> None:
-    with pytest.raises(InputError, match="raw or observations"):
+    with pytest.raises(InputError, match='"raw" or "observations"'):
         _report(locomo, input="facts")

@@ -13,7 +13,6 @@ import torch
 
 from graphmem_torch.config import load_config
 from graphmem_torch.errors import InputError
-from graphmem_torch.evaluation.regime import evaluate_regime
 from graphmem_torch.evaluation.regime_scores import lags, matched, measures, segment_errors
 from graphmem_torch.evaluation.regime_streams import read_streams
 from graphmem_torch.evaluation.request import Request, judge
@@ -156,15 +155,15 @@ def test_report(topics: Path) -> None:
             low, high = figures["ci"]["f1"]
             assert low - 1e-9 <= figures["f1"] <= high + 1e-9
         assert systems["default"]["ci"]["difference"]["f1"] == [0, 0, 0]
-    again = evaluate_regime(topics, embedder=HashingEmbedder(48), seed=1)
-    assert again["systems"] == report["systems"]
+    again = judge("regime", Request(data=topics, embedder=HashingEmbedder(48), seed=1))
+    assert again.report["systems"] == report["systems"]
     assert "default" in found.table and "windows_ahead" in found.table
 
 
 def test_the_preset_chooses_the_detector(topics: Path) -> None:
     config = load_config("default", {"regime.detector": "published", "name": "mine"})
-    report = evaluate_regime(topics / "two.json", config=config, embedder=HashingEmbedder(16))
-    systems = report["systems"]["two"]
+    request = Request(data=topics / "two.json", config=config, embedder=HashingEmbedder(16))
+    systems = judge("regime", request).report["systems"]["two"]
     assert systems["mine"]["f1"] == systems["published"]["f1"]
     assert "cold" not in systems and "foreign" not in systems
 
