@@ -18,6 +18,7 @@ __all__ = [
     "DEFAULT_EDGE_WEIGHT",
     "KINDS",
     "MAX_EDGE_WEIGHT",
+    "MEMORY_TYPES",
     "Atom",
     "EdgeType",
     "Link",
@@ -41,6 +42,9 @@ KINDS: Mapping[str, str] = {
     CONCEPT: "a name that linking found in the text",
 }
 """Kinds of nodes that the designs name and what they mean; any other word is a kind as well."""
+
+MEMORY_TYPES = ("semantic", "episodic", "procedural", "working")
+"""Types of memory (`mathematics.md` 6): what is so, what happened, what to do, what is at hand."""
 
 MAX_EDGE_WEIGHT = 1000.0
 """Largest size of a stated weight; sums over many edges then stay finite in float32."""

@@ -11,6 +11,7 @@ __all__ = [
     "EmbedderError",
     "GraphMemError",
     "InputError",
+    "OracleError",
     "StoreDamagedError",
     "StoreError",
     "StoreLockedError",
@@ -35,6 +36,10 @@ class ConfigError(GraphMemError, ValueError):
 
 class EmbedderError(GraphMemError, ValueError):
     """An embedder that cannot be loaded, gives unusable vectors, or is not the store's own."""
+
+
+class OracleError(GraphMemError):
+    """A language model gave no usable answer; the message says why and what to do."""
 
 
 class StoreError(GraphMemError):

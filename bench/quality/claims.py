@@ -9,13 +9,16 @@ Three systems decide every claim, each by a threshold that is fitted on the clai
 evidence (five folds): `majority` always says the commoner label, `cosine` goes by the similarity of
 claim and evidence, `judge` by `LexicalJudge.support`. The last column is `LexicalJudge.judge` as it
 stands, which may leave a claim open. Intervals are bootstrapped over pieces of evidence.
+
+With `--model NAME --base-url URL` a language model on an OpenAI-compatible server is measured as
+well, by the sign and the confidence of its verdicts, and by these as they stand.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -28,6 +31,7 @@ from graphmem_torch.errors import InputError
 from graphmem_torch.evaluation.bootstrap import bootstrap_interval
 from graphmem_torch.evaluation.measure import code_version
 from graphmem_torch.evaluation.remember import RememberingEmbedder
+from graphmem_torch.oracle import OpenAIClient, OpenAIOracle, Verdict
 from graphmem_torch.text.embed import load_embedder
 from graphmem_torch.text.entailment import LexicalJudge
 
@@ -44,12 +48,20 @@ class Claims:
         data: JSON lines, or a folder of them.
         json: Where the report goes.
         embedder: Name of the encoder.
-        seed: Of the folds and intervals.
+        limit: Claims to measure on, drawn by the seed; all of them by default.
+        model: Name of a language model to measure as well.
+        base_url: Its server, such as http://127.0.0.1:8080/v1.
+        cache: SQLite file that keeps the model's answers.
+        seed: Of the draw, the folds and the intervals.
     """
 
     data: Annotated[Path, arg(metavar="FILE")]
     json: Annotated[Path | None, arg(metavar="OUT")] = None
     embedder: str = "all-MiniLM-L6-v2"
+    limit: int | None = None
+    model: str | None = None
+    base_url: str | None = None
+    cache: Path | None = None
     seed: int = 0
 
 
@@ -57,7 +69,14 @@ def main() -> int:
     """Read the options, measure, print."""
     options = tyro.cli(Claims, description=__doc__)
     encoder = RememberingEmbedder(load_embedder(options.embedder, "auto", token_dim=0))
-    report = measure(_read(options.data), encoder, seed=options.seed)
+    rows = _drawn(_read(options.data), options.limit, options.seed)
+    oracle = None
+    if options.model is not None:
+        client = OpenAIClient(
+            options.model, base_url=options.base_url, timeout=600.0, cache=options.cache
+        )
+        oracle = OpenAIOracle(client)
+    report = measure(rows, encoder, seed=options.seed, oracle=oracle)
     text = json.dumps(report, indent=2)
     if options.json is not None:
         options.json.write_text(text + "\n", encoding="utf-8")
@@ -65,7 +84,13 @@ def main() -> int:
     return 0
 
 
-def measure(rows: Sequence[dict[str, Any]], encoder: Any, *, seed: int = 0) -> dict[str, Any]:
+def measure(
+    rows: Sequence[dict[str, Any]],
+    encoder: Any,
+    *,
+    seed: int = 0,
+    oracle: OpenAIOracle | None = None,
+) -> dict[str, Any]:
     """The report on some claims, as plain values."""
     premises = [" ".join(row["evidence"]) for row in rows]
     hypotheses = [row["claim"] for row in rows]
@@ -84,11 +109,11 @@ def measure(rows: Sequence[dict[str, Any]], encoder: Any, *, seed: int = 0) -> d
         "cosine": (vectors[0] * vectors[1]).sum(1),
         "judge": support,
     }
+    given: dict[str, Sequence[Verdict | None]] = {"verdicts": verdicts}
+    if oracle is not None:
+        given["verdicts_of_model"] = found = oracle.judge(premises, hypotheses)
+        scores["model"] = torch.tensor([_signed(verdict) for verdict in found])
     right = {name: _decided(score, truth, fold) == truth for name, score in scores.items()}
-    said = [verdict.label for verdict in verdicts]
-    decided = torch.tensor([label != "neutral" for label in said])
-    entailed = torch.tensor([label == "entail" for label in said])
-    own = (entailed == truth)[decided].double()
     return {
         "dataset": "claims",
         "commit": code_version(),
@@ -106,19 +131,56 @@ def measure(rows: Sequence[dict[str, Any]], encoder: Any, *, seed: int = 0) -> d
         "judge_minus_cosine": _interval(
             right["judge"].double() - right["cosine"].double(), group, generator
         ),
-        "verdicts": {
-            "decided": float(decided.double().mean()),
-            "accuracy_of_decided": _interval(own, group[decided], generator),
-            "supported_by_label": {
-                label: [
-                    sum(one == label for one in said),
-                    int(truth[torch.tensor([one == label for one in said])].sum()),
-                ]
-                for label in ("entail", "contradict", "neutral")
-            },
-        },
+        **{name: _as_said(found, truth, group, generator) for name, found in given.items()},
+        **(
+            {}
+            if oracle is None
+            else {"model": oracle.client.model, "usage": asdict(oracle.client.usage)}
+        ),
         "seed": seed,
     }
+
+
+def _signed(verdict: Verdict | None) -> float:
+    """The confidence of an entailment, minus that of a contradiction, 0 for anything else."""
+    if verdict is None or verdict.label == "neutral":
+        return 0.0
+    return verdict.confidence if verdict.label == "entail" else -verdict.confidence
+
+
+def _as_said(
+    verdicts: Sequence[Verdict | None],
+    truth: Tensor,  # [n] bool
+    group: Tensor,  # [n]
+    generator: torch.Generator,
+) -> dict[str, Any]:
+    """What verdicts are worth as they stand; one that is missing decides nothing."""
+    said = ["lost" if verdict is None else verdict.label for verdict in verdicts]
+    entailed = torch.tensor([label == "entail" for label in said])
+    decided = entailed | torch.tensor([label == "contradict" for label in said])
+    own = (entailed == truth)[decided].double()
+    return {
+        "decided": float(decided.double().mean()),
+        "lost": said.count("lost"),
+        "accuracy_of_decided": _interval(own, group[decided], generator),
+        "supported_by_label": {
+            label: [
+                said.count(label),
+                int(truth[torch.tensor([one == label for one in said])].sum()),
+            ]
+            for label in ("entail", "contradict", "neutral")
+        },
+    }
+
+
+def _drawn(rows: list[dict[str, Any]], limit: int | None, seed: int) -> list[dict[str, Any]]:
+    """So many rows, drawn by the seed, in their order."""
+    if limit is None or limit >= len(rows):
+        return rows
+    if limit < 1:
+        raise InputError(f"limit: expected at least 1 claim, got {limit}")
+    order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(seed))
+    return [rows[place] for place in order[:limit].sort().values.tolist()]
 
 
 def _decided(score: Tensor, truth: Tensor, fold: Tensor) -> Tensor:  # [n] bool

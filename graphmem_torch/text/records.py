@@ -9,14 +9,12 @@ from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any
 
-from graphmem_torch.atoms import MAX_EDGE_WEIGHT, Atom, EdgeType, Link
+from graphmem_torch.atoms import MAX_EDGE_WEIGHT, MEMORY_TYPES, Atom, EdgeType, Link
 from graphmem_torch.errors import InputError
 from graphmem_torch.text.source import decode
 from graphmem_torch.text.times import parse_time
 
-__all__ = ["MEMORY_TYPES", "atom_from_record", "nearest", "parse_edge_type", "read_records"]
-
-MEMORY_TYPES = ("semantic", "episodic", "procedural", "working")
+__all__ = ["atom_from_record", "nearest", "parse_edge_type", "read_records"]
 
 _FIELDS = frozenset(
     {"text", "id", "kind", "speaker", "session", "time", "event_time", "type", "meta", "edges"}

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 
-from bench.quality.claims import _auroc, _decided, _read, measure
+from bench.quality.claims import _auroc, _decided, _drawn, _read, measure
 from graphmem_torch.errors import InputError
 from graphmem_torch.evaluation.remember import RememberingEmbedder
+from graphmem_torch.oracle import Usage, Verdict
 from graphmem_torch.text.hashing import HashingEmbedder
 
 
@@ -34,6 +37,42 @@ def test_report_on_claims_that_the_rule_can_tell() -> None:
     assert report["verdicts"]["supported_by_label"]["entail"] == [40, 40]
     assert report["verdicts"]["accuracy_of_decided"][0] == 1.0
     json.dumps(report)
+
+
+def test_a_language_model_beside_it() -> None:
+    labels = ["SUPPORTED", "REFUTED"] * 40
+    rows = [
+        {"claim": f"claim {i}", "evidence": [f"page {i // 2}"], "label": label}
+        for i, label in enumerate(labels)
+    ]
+
+    class Knows:
+        """Right wherever it answers, which is three times in four."""
+
+        client = SimpleNamespace(model="m", usage=Usage(calls=80, failures=20))
+
+        def judge(self, premises: Any, hypotheses: Any) -> list[Verdict | None]:
+            said = [("contradict", "entail")[label == "SUPPORTED"] for label in labels]
+            return [None if i % 4 == 3 else Verdict(said[i], 0.9) for i in range(80)]  # type: ignore
+
+    encoder = RememberingEmbedder(HashingEmbedder(32))
+    report = measure(rows, encoder, oracle=Knows())  # type: ignore[arg-type]
+    found = report["verdicts_of_model"]
+    assert (found["decided"], found["lost"], found["accuracy_of_decided"][0]) == (0.75, 20, 1.0)
+    assert found["supported_by_label"] == {
+        "entail": [40, 40],
+        "contradict": [20, 0],
+        "neutral": [0, 0],
+    }
+    assert report["systems"]["model"]["auroc"] == 1.0
+    assert report["usage"]["calls"] == 80 and report["model"] == "m"
+    json.dumps(report)
+    assert "model" not in measure(rows, encoder)["systems"]
+    drawn = _drawn(rows, 10, 3)
+    assert len(drawn) == 10 and [row for row in rows if row in drawn] == drawn
+    assert _drawn(rows, 10, 3) == drawn != _drawn(rows, 10, 4)
+    with pytest.raises(InputError, match="limit: expected"):
+        _drawn(rows, 0, 3)
 
 
 def test_thresholds_come_from_the_other_folds() -> None:

@@ -1,0 +1,288 @@
+"""Client of any server that speaks OpenAI's chat completions: OpenAI, llama.cpp, vLLM, Ollama, ...
+
+The `openai` package does the talking (`pip install 'graphmem-torch[openai]'`); waiting, asking
+again, counting and caching are ours, so that useless answers are treated like lost ones.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import threading
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import CancelledError
+from pathlib import Path
+from typing import Any
+
+from graphmem_torch.errors import InputError, OracleError
+from graphmem_torch.oracle.asking import Asker, Usage
+from graphmem_torch.oracle.background import BackgroundLoop
+from graphmem_torch.oracle.cache import AnswerCache
+from graphmem_torch.oracle.patience import Patience
+from graphmem_torch.oracle.question import Question, as_list, messages_of
+from graphmem_torch.oracle.sending import Sender
+
+__all__ = ["OpenAIClient"]
+
+_log = logging.getLogger(__name__)
+
+_opening = threading.RLock()  # no two threads open a client, and none closes what another opens
+os.register_at_fork(
+    before=_opening.acquire, after_in_parent=_opening.release, after_in_child=_opening.release
+)
+
+
+class OpenAIClient:
+    """Asks a language model, patiently and no more than once.
+
+    Requests time out as a whole, are repeated after 408, 409, 425, 429, 5xx, lost connections and
+    useless answers, wait as long as Retry-After says, and never run more than `concurrency` at
+    once. A server that has lost five questions in a row is asked no more in that batch, and gets
+    one attempt a question until it answers again. Usable in a `with`; safe to call from threads,
+    from notebooks, and after a fork.
+
+    Args:
+        model: Name of the model, as the server knows it.
+        base_url: Such as "http://127.0.0.1:8080/v1"; by default OPENAI_BASE_URL, else OpenAI.
+        api_key: By default OPENAI_API_KEY; a server of your own may need none.
+        timeout: Seconds for one attempt, from the request to the last byte of its answer.
+        retries: Attempts after the first.
+        concurrency: Most requests at once. What a slow server queues waits on its timeout: give it
+            fewer at once, or more time.
+        backoff: Seconds before the first retry; each further one waits twice as long.
+        longest: Most seconds between two attempts. A server that asks for more is not waited for.
+        max_tokens: Most tokens of an answer where the question names no number; None: the server's.
+        options: Further fields of each request ({"seed": 7, "temperature": 0.3}); None leaves one
+            out. The temperature is 0 by default, where the model allows it.
+        cache: SQLite file that keeps answers by the hash of model, server, messages and options;
+            None keeps them in memory, False keeps none.
+
+    Raises:
+        InputError: An argument that does not fit, no key for OpenAI, or no package `openai`.
+    """
+
+    _asker: Asker
+    _end: Callable[[], object]
+    _loop: BackgroundLoop
+    _process: int
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        timeout: float = 60.0,
+        retries: int = 4,
+        concurrency: int = 8,
+        backoff: float = 0.5,
+        longest: float = 60.0,
+        max_tokens: int | None = 512,
+        options: Mapping[str, Any] | None = None,
+        cache: str | Path | bool | None = None,
+    ) -> None:
+        if not isinstance(model, str) or not model:
+            raise InputError(f"model: expected the name of a model, got {model!r}")
+        _check_count("concurrency", concurrency)
+        if cache is True or not isinstance(cache, (str, Path, bool, type(None))):
+            raise InputError(
+                f"cache: expected the name of a file, None (in memory) or False, got {cache!r}"
+            )
+        self.model = model
+        self.base_url = _checked_url(base_url or os.environ.get("OPENAI_BASE_URL") or None)
+        self.patience = Patience(timeout, retries, backoff, longest)
+        self.concurrency = concurrency
+        self.max_tokens = _check_count("max_tokens", max_tokens)
+        self.options = _checked_options(options or {})
+        self._cache, self._api_key = cache, api_key
+        self._start(Usage())
+
+    def __repr__(self) -> str:
+        return f"OpenAIClient({self.model!r}, base_url={self.base_url!r})"
+
+    def __enter__(self) -> OpenAIClient:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __call__(self, prompt: str | Sequence[Mapping[str, str]]) -> str:
+        """The answer to a prompt: a client is a function from text to text."""
+        return self.complete(prompt)
+
+    @property
+    def usage(self) -> Usage:
+        """Calls, retries, cached answers, failures and tokens so far."""
+        return self._asker.usage
+
+    def complete(
+        self,
+        prompt: str | Sequence[Mapping[str, str]],
+        *,
+        system: str | None = None,
+        max_tokens: int | None = None,
+    ) -> str:
+        """The model's answer to a prompt, or to chat messages {role, content}.
+
+        Args:
+            prompt: Text of a user's message, or messages in OpenAI's shape.
+            system: Goes before it as the system's message.
+            max_tokens: Most tokens of the answer; by default the client's.
+
+        Raises:
+            InputError: A prompt that is empty or neither text nor messages.
+            OracleError: No usable answer after every attempt; the message says why.
+        """
+        (found,) = self._run([self._question(prompt, system, max_tokens)])
+        if isinstance(found, OracleError):
+            raise found
+        return str(found)
+
+    def complete_all(
+        self,
+        prompts: Sequence[str | Sequence[Mapping[str, str]]],
+        *,
+        system: str | None = None,
+        max_tokens: int | None = None,
+    ) -> list[str | None]:
+        """The answers to many prompts, as many at once as allowed; None, with a warning, if lost.
+
+        Raises:
+            InputError: A single prompt, or one that is empty or neither text nor messages.
+        """
+        listed = as_list("prompts", prompts)
+        return self.ask_all([self._question(prompt, system, max_tokens) for prompt in listed])
+
+    def attempt_all(
+        self, prompts: Sequence[str | Sequence[Mapping[str, str]]]
+    ) -> list[str | OracleError]:
+        """As `complete_all`, without a warning: the error that says why in the place of a lost one.
+
+        Raises:
+            InputError: A single prompt, or one that is empty or neither text nor messages.
+        """
+        listed = as_list("prompts", prompts)
+        return self._run([self._question(prompt, None, None) for prompt in listed])
+
+    def ask_all(self, questions: Sequence[Question]) -> list[Any]:
+        """What each question read from its answer; None, with one warning, where it was lost."""
+        found = self._run(questions)
+        lost = [answer for answer in found if isinstance(answer, OracleError)]
+        if lost:
+            _log.warning(
+                "No usable answer to %d of %d questions, the first of them: %s",
+                len(lost),
+                len(found),
+                lost[0],
+            )
+        return [None if isinstance(answer, OracleError) else answer for answer in found]
+
+    def close(self) -> None:
+        """Ends the connections and closes the cache; a later question opens them again."""
+        with _opening:
+            if self._process == os.getpid():
+                self._end()
+            self._process = -1
+
+    def _question(
+        self,
+        prompt: str | Sequence[Mapping[str, str]],
+        system: str | None,
+        max_tokens: int | None,
+    ) -> Question:
+        limit = self.max_tokens if max_tokens is None else _check_count("max_tokens", max_tokens)
+        return Question(messages_of(prompt, system), lambda text: text.strip() or None, limit)
+
+    def _run(self, questions: Sequence[Question]) -> list[Any]:
+        """Answers, and an OracleError in the place of each that did not come."""
+        if not questions:
+            return []
+        with _opening:
+            if self._process != os.getpid():
+                # Closed, or a fork, to which neither thread nor connections have come along.
+                self._start(self.usage)
+            found = self._loop.submit(self._asker.ask_all(questions))
+        try:
+            return found.result()
+        except CancelledError:
+            raise OracleError(f"{self.model} was closed before it had answered") from None
+        except BaseException:
+            found.cancel()
+            raise
+
+    def _start(self, usage: Usage) -> None:
+        """Connections, cache and the thread that uses them; `usage` counts on."""
+        try:
+            from openai import AsyncOpenAI
+        except ImportError as error:
+            raise InputError(
+                f"openai: the package `openai` cannot be imported ({error}); "
+                "pip install 'graphmem-torch[openai]'"
+            ) from error
+        key = _checked_key(self._api_key or os.environ.get("OPENAI_API_KEY") or "")
+        if not key and self.base_url is None:
+            raise InputError(
+                "api_key: expected a key for OpenAI, got none; set OPENAI_API_KEY, or name the "
+                "base_url of a server of your own, such as http://127.0.0.1:8080/v1"
+            )
+        cache = None if self._cache is False else AnswerCache(self._cache or None)
+        api = AsyncOpenAI(
+            api_key=key or "none",
+            base_url=self.base_url,
+            timeout=self.patience.timeout,
+            max_retries=0,
+        )
+        self._asker = Asker(
+            Sender(api, self.model, self.options),
+            name=f"{self.model} at {api.base_url}",
+            asked_of=(self.model, str(api.base_url), self.options),
+            patience=self.patience,
+            concurrency=self.concurrency,
+            cache=cache,
+            usage=usage,
+        )
+        self._loop, self._process = BackgroundLoop(), os.getpid()
+        self._end = weakref.finalize(self, _close, self._process, self._loop, api, cache)
+
+
+def _checked_url(url: str | None) -> str | None:
+    if url is not None and not (isinstance(url, str) and url.startswith(("http://", "https://"))):
+        raise InputError(
+            f"base_url: expected an address such as http://127.0.0.1:8080/v1, got {url!r:.120}"
+        )
+    return url
+
+
+def _checked_key(key: str) -> str:
+    """The key without the line end of the file it was read from; no message ever shows it."""
+    if not isinstance(key, str) or not (key.isascii() and key.strip().isprintable()):
+        raise InputError("api_key: expected ASCII text, got something else; copy it anew")
+    return key.strip()
+
+
+def _checked_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        json.dumps(options, allow_nan=False)
+        return dict(options)
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"options: expected fields of a request that JSON can hold, got {options!r:.120} "
+            f"({error})"
+        ) from error
+
+
+def _check_count(name: str, value: int | None) -> int | None:
+    whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1
+    if not whole and not (value is None and name == "max_tokens"):
+        raise InputError(f"{name}: expected a whole number of at least 1, got {value!r}")
+    return value
+
+
+def _close(process: int, loop: BackgroundLoop, api: Any, cache: AnswerCache | None) -> None:
+    if process != os.getpid():
+        return  # a fork has the objects, but not the thread that would close them
+    loop.close(api.close())
+    if cache is not None:
+        cache.close()

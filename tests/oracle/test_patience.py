@@ -1,0 +1,84 @@
+"""What failures mean, and how long they are waited out."""
+
+from __future__ import annotations
+
+import email.utils
+import time
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from graphmem_torch.oracle.patience import Patience, trouble_of
+
+
+class Status(Exception):
+    """An error with a status, as `openai` raises it."""
+
+    def __init__(self, status: int, code: str | None = None, **headers: str) -> None:
+        super().__init__("said")
+        self.status_code, self.code = status, code
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        self.response = SimpleNamespace(headers=named)
+
+
+def told(**headers: str) -> Any:
+    return trouble_of(Status(429, **headers), Patience())
+
+
+def test_pauses_double_and_end() -> None:
+    patience = Patience(backoff=1.0, longest=10.0)
+    for attempt, grown in ((1, 1.0), (2, 2.0), (3, 4.0), (4, 8.0), (5, 10.0), (5000, 10.0)):
+        pauses = [patience.pause(attempt, None) for _ in range(50)]
+        assert 0.5 * grown <= min(pauses) <= max(pauses) <= grown
+        assert len(set(pauses)) > 1, "chance, lest all clients come back together"
+    assert 7.0 <= patience.pause(1, 7.0) <= 7.5
+    assert Patience(backoff=0.0).pause(9, None) == 0.0
+
+
+@pytest.mark.parametrize("status", [408, 409, 425, 429, 500, 502, 503, 504, 529])
+def test_busy(status: int) -> None:
+    trouble = trouble_of(Status(status), Patience())
+    assert trouble.again and not trouble.closed and not trouble.refused
+    assert trouble.why == f"HTTP {status}: said"
+
+
+@pytest.mark.parametrize(
+    ("status", "closed", "refused"),
+    [
+        (400, False, True),
+        (401, True, False),
+        (403, True, False),
+        (404, True, False),
+        (413, False, False),
+        (422, False, True),
+        (501, False, True),
+    ],
+)
+def test_for_good(status: int, closed: bool, refused: bool) -> None:
+    trouble = trouble_of(Status(status), Patience())
+    assert (trouble.again, trouble.closed, trouble.refused) == (False, closed, refused)
+
+
+def test_retry_after_in_seconds_as_a_date_and_as_nonsense() -> None:
+    assert told(retry_after="3").told == 3.0
+    assert told(retry_after="0.25").told == 0.25
+    assert told(retry_after="-4").told == 0.0
+    date = email.utils.formatdate(time.time() + 30, usegmt=True)
+    assert 25.0 < told(retry_after=date).told <= 31.0
+    assert told(retry_after=email.utils.formatdate(0)).told == 0.0
+    for nonsense in ("soon", "", "nan", "Mon, 99 Foo 2020"):
+        assert told(retry_after=nonsense).told is None
+    for long in ("61", "1e9", "inf"):
+        trouble = told(retry_after=long)
+        assert trouble.closed and not trouble.again and "more than the 60 s" in trouble.why
+
+
+def test_no_status() -> None:
+    assert trouble_of(TimeoutError(), Patience(timeout=2.0)).why == "no answer within 2 s"
+    error = ValueError("no\n  JSON")
+    trouble = trouble_of(error, Patience())
+    assert trouble.again and trouble.why == "ValueError: no JSON"
+    error.__cause__ = OSError("no such host")
+    assert trouble_of(error, Patience()).why == "ValueError: no JSON (no such host)"
+    assert trouble_of(Status(429, code="insufficient_quota"), Patience()).closed
