@@ -99,6 +99,8 @@ def search(
         rows: Which to look at.
         limit: Sets a row may make at one level; a row with more is given up.
     """
+    if not rows.numel():
+        return rows
     parts = rows.split(max(1, _SETS // limit))
     return torch.cat([_prove(relaxation, incumbent, part, limit) for part in parts])
 

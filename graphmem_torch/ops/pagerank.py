@@ -23,7 +23,8 @@ _log = logging.getLogger(__name__)
 
 Method = Literal["auto", "power", "push"]
 
-_LARGE = 10_000  # nodes from which a push for the largest k is faster than whole rounds
+_LARGE = 10_000  # nodes below which whole rounds are always faster than a push
+_DEAR = 6_000  # a push for the largest k takes as long as rounds over k times as many edges
 _FEW = 100  # and at most one node in this many may be a seed
 _SHARPNESS = 3e-3  # epsilon * k where only k values are asked for; see bench/perf
 _SMALLEST_TABLE = 1024  # a kernel inserts up to 128 nodes before it looks whether there is room
@@ -89,7 +90,7 @@ def personalized_pagerank(
         damping: Probability of following an edge.
         tol: For `power`, and for `push` without `k`: the largest residual.
         k: Return the k largest values of each question instead of all.
-        method: `auto` pushes when `k` is given, the graph is large and the seeds are few.
+        method: `auto` pushes when `k` is given, the graph is large for it and the seeds are few.
         max_iter: The iteration ends after so many rounds all the same, with a warning.
         epsilon: For `push`: what a node may hold for each edge that leaves it. None means
             `tol` / (E + N), which reaches `tol`, or with `k` 0.003 / k.
@@ -141,7 +142,7 @@ def personalized_pagerank(
             "seeds must be finite and not negative; got others. Clamp or repair them first."
         )
     if method == "auto":
-        method = "push" if k is not None and _is_local(graph, seeds, damping) else "power"
+        method = "push" if k is not None and _is_local(graph, seeds, damping, k) else "power"
     if method == "power":
         return _by_power(graph, seeds, damping, tol, k, max_iter)
     if damping == 1.0:
@@ -149,8 +150,9 @@ def personalized_pagerank(
     return _by_push(graph, seeds, damping, tol, k, max_iter, epsilon, background)
 
 
-def _is_local(graph: Graph, seeds: Tensor | SparseRows, damping: float) -> bool:
-    if graph.num_nodes < _LARGE or damping == 1.0:
+def _is_local(graph: Graph, seeds: Tensor | SparseRows, damping: float, k: int) -> bool:
+    size = graph.num_nodes + graph.num_edges
+    if graph.num_nodes < _LARGE or size < _DEAR * k or damping == 1.0:
         return False
     given = len(seeds.key) if isinstance(seeds, SparseRows) else int(seeds.count_nonzero())
     return given * _FEW <= seeds.shape[0] * seeds.shape[1]

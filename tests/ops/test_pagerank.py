@@ -263,14 +263,16 @@ def test_no_questions(random_graph):
 
 
 def test_auto_pushes_where_the_graph_is_large_and_seeds_are_few(random_graph, monkeypatch):
-    monkeypatch.setattr(import_module("graphmem_torch.ops.pagerank"), "_LARGE", 100)
+    module = import_module("graphmem_torch.ops.pagerank")
+    monkeypatch.setattr(module, "_LARGE", 100)
+    monkeypatch.setattr(module, "_DEAR", 300)
     graph = random_graph(200, 900)
     few, many = torch.zeros(1, 200), torch.ones(1, 200)
     few[0, 5] = 1.0
     pushed = personalized_pagerank(graph, few, k=3, method="push")
     torch.testing.assert_close(personalized_pagerank(graph, few, k=3).values, pushed.values)
     assert pushed.residual.item() > 1e-6
-    for seeds, k in ((few, None), (many, 3)):
+    for seeds, k in ((few, None), (many, 3), (few, 4)):
         assert personalized_pagerank(graph, seeds, k=k).residual.item() <= 1e-6
 
 
