@@ -7,13 +7,13 @@ import difflib
 import math
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from graphmem_torch.atoms import EdgeType
+from graphmem_torch.atoms import MEMORY_TYPES, EdgeType
 from graphmem_torch.config.settings import Config
 from graphmem_torch.errors import ConfigError
 
@@ -35,6 +35,17 @@ _LEAST = {
     "modes.half_life_days": 0,
     "modes.drift": 0,
     "regime.factor": 0,
+    "context.pool": 1,
+    "context.work": 0,
+    "context.summary": 1e-9,
+    "context.temperature": 1e-3,
+    "walk.damping": 0,
+    "walk.kept": 1,
+    "decay.initial": 0,
+    "decay.centrality": 0,
+    "segment.hops": 0,
+    "segment.discount": 1e-9,
+    "segment.seeds": 1,
     "structure.eigenpairs": 1,
     "structure.top": 1,
     "structure.columns": 1,
@@ -51,6 +62,8 @@ _LEAST = {
     "rank.dense_limit": 0,
     "rank.candidates": 1,
 }
+
+_MOST = {"context.summary": 1, "segment.discount": 1, "walk.damping": 0.999}
 
 
 def _configs_folder() -> Path:
@@ -171,12 +184,21 @@ def _convert(kind: Any, value: Any, name: str) -> Any:
             raise ConfigError(f"expected {name} to map names to numbers, got {value!r}")
         if name in ("spread.edges", "spread.reverse"):
             _check_edge_types(value, name)
+        if name == "decay.half_life":
+            _check_half_lives(value, name)
         return {str(k): _convert(float, v, f"{name}.{k}") for k, v in value.items()}
+    if origin is tuple:
+        if not isinstance(value, (list, tuple)):
+            raise ConfigError(f"expected {name} to be a list of edge types, got {value!r}")
+        _check_edge_types(value, name)
+        return tuple(value)
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if number and not math.isfinite(value):
         raise ConfigError(f"expected {name} to be a finite number, got {value!r}")
     if number and value < _LEAST.get(name, -math.inf):
         raise ConfigError(f"expected {name} to be at least {_LEAST[name]}, got {value!r}")
+    if number and value > _MOST.get(name, math.inf):
+        raise ConfigError(f"expected {name} to be at most {_MOST[name]}, got {value!r}")
     if kind is float and number:
         return float(value)
     if kind is int and number and float(value).is_integer():
@@ -186,10 +208,20 @@ def _convert(kind: Any, value: Any, name: str) -> Any:
     raise ConfigError(f"expected {name} to be {kind.__name__}, got {value!r}")
 
 
-def _check_edge_types(value: Mapping[str, Any], name: str) -> None:
-    known = [t.name.lower() for t in EdgeType]
+def _check_edge_types(value: Iterable[Any], name: str) -> None:
+    _check_names(value, [t.name.lower() for t in EdgeType], "edge type", name)
+
+
+def _check_half_lives(value: Mapping[str, Any], name: str) -> None:
+    _check_names(value, list(MEMORY_TYPES), "memory type", name)
+    for kind, hours in value.items():
+        if isinstance(hours, (int, float)) and hours < 0:
+            raise ConfigError(f"expected {name}.{kind} to be at least 0 hours, got {hours!r}")
+
+
+def _check_names(value: Iterable[Any], known: list[str], what: str, name: str) -> None:
     for key in value:
         if key not in known:
             hint = difflib.get_close_matches(str(key), known, n=1)
             meant = f"; did you mean {hint[0]!r}?" if hint else ""
-            raise ConfigError(f"unknown edge type {key!r} in {name}{meant}")
+            raise ConfigError(f"unknown {what} {key!r} in {name}{meant}")

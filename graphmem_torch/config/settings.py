@@ -9,14 +9,18 @@ from typing import Literal
 __all__ = [
     "AnchorConfig",
     "Config",
+    "ContextConfig",
+    "DecayConfig",
     "EmbedderConfig",
     "GateConfig",
     "LinkConfig",
     "ModesConfig",
     "RankConfig",
     "RegimeConfig",
+    "SegmentConfig",
     "SpreadConfig",
     "StructureConfig",
+    "WalkConfig",
 ]
 
 
@@ -29,12 +33,15 @@ class EmbedderConfig:
             embedder.
         token_dim: Dimensions a token vector is projected to; 0 keeps no token vectors (no
             interaction signal).
-        max_tokens: Encoder pieces per chunk of a document.
+        max_tokens: Tokens of a chunk of a document, at most.
+        chunk_tokenizer: Name of the tokenizer that counts them; see `text.tokens.get_tokenizer`.
+            Empty: the encoder's own.
     """
 
     name: str = "all-MiniLM-L6-v2"
     token_dim: int = 128
     max_tokens: int = 254
+    chunk_tokenizer: str = ""
 
 
 @dataclass(frozen=True)
@@ -67,11 +74,12 @@ class AnchorConfig:
 
     Attributes:
         source: `fused`: the best by the weighted strong signals, at exp(F - max F); `dual`: the
-            union of the best by BM25 and by cosine, each at its cosine (SYNAPSE).
+            union of the best by BM25 and by cosine, each at its cosine (SYNAPSE); `semantic`: the
+            best by cosine, each at its cosine (ContextOS).
         k: Anchors a question (for `dual`, of each trigger).
     """
 
-    source: Literal["fused", "dual"] = "fused"
+    source: Literal["fused", "dual", "semantic"] = "fused"
     k: int = 10
 
 
@@ -189,6 +197,108 @@ class ModesConfig:
 
 
 @dataclass(frozen=True)
+class SegmentConfig:
+    """Traversal of the segment graph (`mathematics.md` 3).
+
+    The edges are those that `spread.edges` and `spread.reverse` let through, at most
+    `spread.max_edges` from a node; k of section 3 is `link.similarity_k`, C is
+    `embedder.max_tokens`, m is `rank.k`.
+
+    Attributes:
+        retrieve: Whether the candidates of a question are what is reached from its seed, and no
+            others.
+        hops: L, edges from a seed at most.
+        discount: What a hop takes off the similarity: it is multiplied by discount^hops; in (0, 1].
+        seeds: Most similar atoms from which a question sets out; one as published.
+    """
+
+    retrieve: bool = False
+    hops: int = 2
+    discount: float = 0.9
+    seeds: int = 1
+
+
+@dataclass(frozen=True)
+class WalkConfig:
+    """The walk of personalised PageRank from the anchors (`mathematics.md` 6).
+
+    It takes the edges that `spread.edges` and `spread.reverse` let through.
+
+    Attributes:
+        damping: Probability of following an edge; at most 0.999.
+        kept: In a large graph only so many nodes of a question are ranked, the others have 0.
+    """
+
+    damping: float = 0.85
+    kept: int = 64
+
+
+@dataclass(frozen=True)
+class DecayConfig:
+    """How memories fade (`mathematics.md` 6): S(t) = S_0 e^{-lambda t} + beta C(n).
+
+    t is the time since the last access; a memory that was never used counts from its own time, or
+    from when it was stored where it has none. Pinned memories do not fade.
+
+    Attributes:
+        half_life: Hours in which a memory of a type falls to one half; 0, and a type that is not
+            named: never. By default those of the published factors per hour, 0.9995 for `semantic`
+            (57.7 days) and 0.90 for `episodic` (6.6 hours); `working` is ours.
+        initial: S_0.
+        centrality: beta; C(n) is the PageRank of the memory relative to the largest of any.
+        classify: What finds the type of a memory that states none: `rules`
+            (`text.memory_type`), or `none`, and it does not fade.
+        now: What is now, for a question that does not say: the `clock`, or the time of the `latest`
+            memory, for a record of the past.
+    """
+
+    half_life: Mapping[str, float] = field(
+        default_factory=lambda: {"semantic": 1385.9475, "episodic": 6.5788, "working": 1.0}
+    )
+    initial: float = 1.0
+    centrality: float = 0.1
+    classify: Literal["rules", "none"] = "none"
+    now: Literal["clock", "latest"] = "clock"
+
+
+@dataclass(frozen=True)
+class ContextConfig:
+    """How a context is compiled (`mathematics.md` 6).
+
+    Attributes:
+        tokenizer: Name of the tokenizer that counts; see `text.tokens.get_counter`.
+        format: How memories are written.
+        order: How they are ordered.
+        template: The prompt, with the fields `{context}` and `{question}`; empty: the format's own.
+        pool: Memories to choose from at most, for a question.
+        redundancy: Cosine from which two memories are near-duplicates, which lose value once one is
+            in; above 1: none are.
+        value: What the score of a memory says that it is worth; see `context.values_from_scores`.
+        temperature: Of the value `share`: above 1 trusts the scores less.
+        summary: Share of its tokens that a memory keeps, as the sentences that speak to the
+            question (`context.extract`), where `shorten` says nothing else; 1: all of them.
+        requires: Types of edges along which a memory brings what it needs: along a dependency its
+            target, along a cause or an implication its source.
+        order_edges: Types of edges that say what comes first, in the same sense.
+        work: Sub-problems that a choice may be split into where the first one is not proven to be
+            the best; 0 takes it as it is, with its bound.
+    """
+
+    tokenizer: str = "cl100k_base"
+    format: Literal["text", "markdown", "openai", "anthropic", "json"] = "text"
+    order: Literal["relevance", "time", "topological"] = "time"
+    template: str = ""
+    pool: int = 4096
+    redundancy: float = 0.95
+    value: Literal["share", "rank", "score"] = "rank"
+    temperature: float = 1.5
+    summary: float = 1.0
+    requires: tuple[str, ...] = ()
+    order_edges: tuple[str, ...] = ("dependency", "causes", "precedes", "implication")
+    work: int = 64
+
+
+@dataclass(frozen=True)
 class RegimeConfig:
     """Regime switches in the stream of added atoms (`mathematics.md` 1.7).
 
@@ -239,5 +349,9 @@ class Config:
     rank: RankConfig = RankConfig()
     gate: GateConfig = GateConfig()
     modes: ModesConfig = ModesConfig()
+    segment: SegmentConfig = SegmentConfig()
     structure: StructureConfig = StructureConfig()
     regime: RegimeConfig = RegimeConfig()
+    context: ContextConfig = ContextConfig()
+    walk: WalkConfig = WalkConfig()
+    decay: DecayConfig = DecayConfig()

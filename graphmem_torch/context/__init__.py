@@ -2,8 +2,26 @@
 
 from __future__ import annotations
 
-from graphmem_torch.context.compile import compile_context
-from graphmem_torch.context.render import render, render_entry
-from graphmem_torch.context.select import select_by_density
+from graphmem_torch.context.arrange import ORDERS
+from graphmem_torch.context.formats import FORMATS, load_format
+from graphmem_torch.context.order import topological_order
+from graphmem_torch.context.render import render
+from graphmem_torch.context.select import Overlap, Selection, select
+from graphmem_torch.context.shorten import Shorten
+from graphmem_torch.context.summarise import Summaries
+from graphmem_torch.context.value import ValueKind, values_from_scores
 
-__all__ = ["compile_context", "render", "render_entry", "select_by_density"]
+__all__ = [
+    "FORMATS",
+    "ORDERS",
+    "Overlap",
+    "Selection",
+    "Shorten",
+    "Summaries",
+    "ValueKind",
+    "load_format",
+    "render",
+    "select",
+    "topological_order",
+    "values_from_scores",
+]

@@ -1,55 +1,204 @@
-"""Compiling: from ranked memories to a context that fits a token budget."""
+"""Compiling: from pools of memories to prompts that fit their budgets."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
-from graphmem_torch.context.render import SEPARATOR, render, render_entry
-from graphmem_torch.context.select import select_by_density
-from graphmem_torch.results import Context, Result
-from graphmem_torch.text.tokens import get_counter
+from graphmem_torch.atoms import Atom
+from graphmem_torch.context.arrange import arrange, edges_among
+from graphmem_torch.context.choose import Choice
+from graphmem_torch.context.formats import Format, Prompt
+from graphmem_torch.context.ledger import Ledger
+from graphmem_torch.context.pool import Pool
+from graphmem_torch.context.relations import Relations
+from graphmem_torch.context.render import render
+from graphmem_torch.errors import InputError
 
-__all__ = ["compile_context"]
+__all__ = ["Compiled", "Compiler"]
+
+_SLACK = 0.01  # of a budget: what is worth another choice, where entries merge into fewer tokens
+_GROWTHS = 3  # such choices
+_TOKENS = 1 << 40  # more than any budget that means something
 
 
-def compile_context(
-    result: Result, order: Sequence[int], *, budget: int, tokenizer: str
-) -> Context:
-    """The hits of most value per token that fit together, with their sources.
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """One prompt.
 
-    The value of a hit is its score above the worst hit's.
-
-    Args:
-        result: The memories to choose from.
-        order: For each hit, its place in the context.
-        budget: Tokens of the whole rendered context.
-        tokenizer: Name of the tokenizer that counts.
-
-    Raises:
-        InputError: A negative budget, or an unknown tokenizer.
+    Attributes:
+        prompt: As it is sent.
+        tokens: How long it is.
+        chosen: Atom rows, in their order.
+        value, upper_bound: Of the choice; see `Selection`.
     """
-    count = get_counter(tokenizer)
-    entries = [render_entry(hit) for hit in result.hits]
-    costs = torch.tensor([count(entry + SEPARATOR) for entry in entries], dtype=torch.int64)
-    scores = torch.tensor([hit.score for hit in result.hits])
-    values = scores - scores.min() if len(scores) else scores
-    chosen = select_by_density(values, costs, budget).nonzero().squeeze(1).tolist()
-    chosen.sort(key=order.__getitem__)
-    # Tokens merge across a seam, so the parts do not add up exactly: the whole has the last word.
-    while chosen and count(render([entries[i] for i in chosen])) > budget:
-        chosen.remove(min(chosen, key=lambda i: float(values[i] / costs[i])))
-    text = render([entries[i] for i in chosen])
-    kept = set(chosen)
-    return Context(
-        question=result.question,
-        text=text,
-        tokens=count(text),
-        budget=budget,
-        tokenizer=tokenizer,
-        sources=tuple(result.hits[i].id for i in chosen),
-        omitted=tuple(hit.id for i, hit in enumerate(result.hits) if i not in kept),
-        confidence=result.confidence,
-        known=result.known,
-    )
+
+    prompt: Prompt
+    tokens: int
+    chosen: tuple[int, ...]
+    value: float
+    upper_bound: float
+
+    @property
+    def exact(self) -> bool:
+        """Whether no choice is better, but for rounding."""
+        return self.value >= self.upper_bound - 1e-9 * abs(self.upper_bound)
+
+
+@dataclass(frozen=True, eq=False)
+class Compiler:
+    """How the pools of questions become prompts.
+
+    Attributes:
+        layout: How memories and prompts are written.
+        tokenizer: Name of the tokenizer that counts.
+        order: See `arrange`.
+        ledger: What entries cost; it knows every memory of the pools.
+        node: [A] int64 node number of every atom row.
+        time: [A] float64 seconds since the epoch UTC, NaN = unknown.
+        before: What comes before what, for the order.
+        fetch: Reads the memories of nodes.
+        texts: What is written of a memory instead of its text, by question and atom row.
+    """
+
+    layout: Format
+    tokenizer: str
+    order: str
+    ledger: Ledger
+    node: Tensor
+    time: Tensor
+    before: Relations
+    fetch: Callable[[Sequence[int]], Sequence[Atom]]
+    texts: Mapping[tuple[int, int], str]
+
+    def compile(
+        self, pool: Pool, choice: Choice, questions: Sequence[str], budgets: Sequence[int]
+    ) -> list[list[Compiled]]:  # B x W
+        """The best prompt for each of B questions and each of W budgets.
+
+        Entries are chosen by their own costs beside that of the prompt without them. Where the
+        whole comes out longer, because tokens or headers do not add up, the choice is made again
+        with as much less; where it comes out much shorter, with as much more.
+
+        Args:
+            pool: The memories of each question.
+            choice: Their selection problems.
+            questions: As asked.
+            budgets: Tokens of the whole prompt.
+
+        Raises:
+            InputError: A budget below what the prompt takes with no memories but the pinned ones.
+        """
+        count = len(questions)
+        limit = torch.tensor([min(budget, _TOKENS) for budget in budgets] * count)
+        question = torch.arange(count).repeat_interleave(len(budgets))
+        writing = _Writing(self, pool, questions)
+        every = torch.arange(count)
+        bare = writing.write(every, torch.zeros_like(choice.pinned))
+        least = writing.write(every, choice.pinned) if bool(choice.pinned.any()) else bare
+        self._check(budgets, least)
+        frame = torch.tensor([tokens for _, tokens, _ in bare])[question]
+        room = torch.maximum(limit - frame, choice.least[question])
+
+        found = choice.choose(question, room)
+        done = writing.write(question, found.mask)
+        length = torch.tensor([tokens for _, tokens, _ in done])
+        value, bound, cost = found.value, found.upper_bound, found.cost
+        settled = length > limit
+        open_, step = settled.nonzero().squeeze(1), 1
+        while len(open_):
+            # The steps double, so that few are needed however wrong the costs are.
+            asked = question[open_]
+            smaller = cost[open_] - step * (length - limit)[open_]
+            again = choice.choose(asked, torch.maximum(smaller, choice.least[asked]))
+            written = writing.write(asked, again.mask)
+            for at, prompt in zip(open_.tolist(), written, strict=True):
+                done[at] = prompt
+            length[open_] = torch.tensor([tokens for _, tokens, _ in written])
+            value[open_], cost[open_] = again.value, again.cost
+            open_, step = open_[length[open_] > limit[open_]], 2 * step
+        for _ in range(_GROWTHS):
+            spare = cost - (length - frame)
+            worthwhile = torch.minimum(spare, limit - length) > (_SLACK * limit).clamp(min=2)
+            more = (worthwhile & ~settled).nonzero().squeeze(1)
+            if not len(more):
+                break
+            larger = choice.choose(question[more], room[more] + spare[more])
+            written = writing.write(question[more], larger.mask)
+            longer = torch.tensor([tokens for _, tokens, _ in written])
+            kept = (longer <= limit[more]) & (larger.value > value[more])
+            settled[more[~kept]] = True
+            for at in kept.nonzero().squeeze(1).tolist():
+                done[more[at]] = written[at]
+            taken = more[kept]
+            length[taken], cost[taken] = longer[kept], larger.cost[kept]
+            value[taken], bound[taken] = larger.value[kept], larger.upper_bound[kept]
+        compiled = [
+            Compiled(*parts, worth, most)
+            for parts, worth, most in zip(done, value.tolist(), bound.tolist(), strict=True)
+        ]
+        width = len(budgets)
+        return [compiled[b * width : (b + 1) * width] for b in range(count)]
+
+    def _check(self, budgets: Sequence[int], least: Sequence[_Written]) -> None:
+        for _, tokens, chosen in least:
+            if tokens > min(budgets, default=tokens):
+                what = (
+                    f"the {len(chosen)} pinned memories, what they need and the prompt around them"
+                    if chosen
+                    else "the prompt without any memory"
+                )
+                advice = "unpin some" if chosen else "shorten the template or the question"
+                raise InputError(
+                    f"budget: expected at least the {tokens} tokens ({self.tokenizer}) of {what}, "
+                    f"got {min(budgets)}; raise it or {advice}"
+                )
+
+
+_Written = tuple[Prompt, int, tuple[int, ...]]
+
+
+class _Writing:
+    """Writes chosen items; reads every memory once."""
+
+    def __init__(self, compiler: Compiler, pool: Pool, questions: Sequence[str]) -> None:
+        self._by, self._pool, self._questions = compiler, pool, questions
+        self._atoms: dict[int, Atom] = {}
+
+    def write(self, question: Tensor, mask: Tensor) -> list[_Written]:  # [R], [R, n]
+        """The prompt of each choice, its tokens, and the atom rows in their order."""
+        chosen = []
+        for b, inside in zip(question.tolist(), mask, strict=True):
+            at = inside.nonzero().squeeze(1)
+            rows = self._pool.rows[b, at]
+            if len(rows) > 1:
+                rows = rows[self._order(rows, self._pool.place[b, at])]
+            chosen.append(rows.tolist())
+        fresh = sorted({row for rows in chosen for row in rows} - self._atoms.keys())
+        if fresh:
+            read = self._by.fetch(self._by.node[torch.tensor(fresh)].tolist())
+            self._atoms |= zip(fresh, read, strict=True)
+        return [self._one(b, rows) for b, rows in zip(question.tolist(), chosen, strict=True)]
+
+    def _order(self, rows: Tensor, place: Tensor) -> Tensor:
+        by = self._by
+        return arrange(
+            by.order,
+            place=place,
+            time=by.time[rows],
+            stored=by.node[rows],
+            edges=edges_among(rows, by.before),
+        )
+
+    def _one(self, question: int, rows: list[int]) -> _Written:
+        by, atoms = self._by, [self._atoms[row] for row in rows]
+        texts = [
+            by.texts.get((question, row), atom.rendered)
+            for row, atom in zip(rows, atoms, strict=True)
+        ]
+        context = render(by.layout, atoms, texts, inline=by.ledger.inline)
+        prompt = by.layout.prompt(context, self._questions[question])
+        return prompt, prompt.tokens(by.tokenizer), tuple(rows)

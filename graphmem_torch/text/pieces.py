@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol, runtime_checkable
 
-__all__ = ["FastTokenizer", "Tokenizer", "WordTokenizer"]
+__all__ = ["EncodingTokenizer", "FastTokenizer", "Tokenizer", "WordTokenizer"]
 
 
 @runtime_checkable
@@ -48,3 +49,29 @@ class FastTokenizer:
             verbose=False,
         )
         return list(encoding["offset_mapping"])
+
+
+class EncodingTokenizer:
+    """An encoding of OpenAI, in `tiktoken`'s interface.
+
+    Bytes of one character that are several tokens share its span.
+    """
+
+    def __init__(self, encoding: Any, parts: Callable[[str], Iterable[str]]) -> None:
+        """Args: the encoding, and what cuts a text into parts that it can take."""
+        self._encoding, self._parts = encoding, parts
+
+    def spans(self, text: str) -> list[tuple[int, int]]:
+        """See `Tokenizer.spans`."""
+        found: list[tuple[int, int]] = []
+        base = 0
+        for part in self._parts(text):
+            tokens = self._encoding.encode_ordinary(part)
+            _, starts = self._encoding.decode_with_offsets(tokens)
+            ends = [*starts[1:], len(part)]
+            found.extend(
+                (base + start, base + max(end, start + 1))
+                for start, end in zip(starts, ends, strict=False)
+            )
+            base += len(part)
+        return found

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from graphmem_torch.errors import InputError
+from graphmem_torch.text.pieces import EncodingTokenizer, FastTokenizer, Tokenizer
 
-__all__ = ["count_tokens", "get_counter"]
+__all__ = ["count_messages", "count_tokens", "get_counter", "get_tokenizer"]
 
 # Characters. bpe_openai refuses texts of a million, and single words of more than 200,000 tokens; a
 # character is at most four.
 _PART = 50_000
+# Of a chat as OpenAI counts it (cookbook, "How to count tokens with tiktoken"): what frames a
+# message, and what primes the reply.
+_MESSAGE, _REPLY = 3, 3
 
 
 def count_tokens(texts: Sequence[str], tokenizer: str = "cl100k_base") -> list[int]:
@@ -22,12 +27,35 @@ def count_tokens(texts: Sequence[str], tokenizer: str = "cl100k_base") -> list[i
     return [counter(text) for text in texts]
 
 
+def count_messages(messages: Sequence[Mapping[str, str]], tokenizer: str = "cl100k_base") -> int:
+    """Tokens of a chat up to where the reply begins, the framing of its messages included.
+
+    A Hugging Face tokenizer with a chat template counts what the template writes. Elsewhere it is
+    what OpenAI documents for its models: 3 tokens a message besides its role and its content, and 3
+    for the reply. (Anthropic documents no tokenizer; for its models both are estimates.)
+
+    Args:
+        messages: Mappings with `role` and `content`.
+        tokenizer: As in `get_counter`.
+    """
+    counter = get_counter(tokenizer)
+    loaded: Any = None if tokenizer in _encodings() else _transformer(tokenizer)
+    if getattr(loaded, "chat_template", None):
+        chat = [dict(message) for message in messages]
+        written = loaded.apply_chat_template(chat, tokenize=False, add_generation_prompt=True)
+        return counter(written)
+    return _REPLY + sum(
+        _MESSAGE + counter(message["role"]) + counter(message["content"]) for message in messages
+    )
+
+
 @lru_cache(maxsize=8)
 def get_counter(name: str = "cl100k_base") -> Callable[[str], int]:
     """A function that counts the tokens of a text.
 
-    An encoding counts a text of more than 50,000 characters in parts, cut at white space where
-    there is some: the sum is then an upper bound, a token or so a cut above the count of the whole.
+    An encoding counts a text of more than 50,000 characters in parts, cut between words, where that
+    changes nothing; only inside a word of such a length the sum is an upper bound, a token or so a
+    cut above the count of the whole.
 
     Args:
         name: An encoding of OpenAI ("cl100k_base", "o200k_base", ...), or the folder or hub name of
@@ -36,52 +64,91 @@ def get_counter(name: str = "cl100k_base") -> Callable[[str], int]:
     Raises:
         InputError: Neither; lists the encodings.
     """
+    if name in _encodings():
+        import bpe_openai
+
+        encoding = bpe_openai.get_encoding(name)
+        # "Ordinary": what looks like a special token is counted as the text it is.
+        return lambda text: sum(len(encoding.encode_ordinary(part)) for part in _parts(text))
+    tokenizer = _transformer(name)
+    return lambda text: len(
+        tokenizer(text, add_special_tokens=False, truncation=False, verbose=False)["input_ids"]
+    )
+
+
+@lru_cache(maxsize=8)
+def get_tokenizer(name: str) -> Tokenizer:
+    """The same tokenizer as chunking sees it.
+
+    Args:
+        name: As in `get_counter`.
+
+    Raises:
+        InputError: An unknown name, or a tokenizer that does not tell where its tokens lie.
+    """
+    if name in _encodings():
+        import bpe_openai
+
+        return EncodingTokenizer(bpe_openai.get_encoding(name), _parts)
+    loaded = _transformer(name)
+    if not getattr(loaded, "is_fast", False):
+        raise InputError(
+            f"tokenizer {name!r}: expected a fast one (tokenizer.json), which tells where in a "
+            f"text its tokens lie, got {type(loaded).__name__}; choose another to chunk by"
+        )
+    return FastTokenizer(loaded)
+
+
+@lru_cache(maxsize=1)
+def _encodings() -> tuple[str, ...]:
+    """Names of the encodings that are installed."""
     try:
         import bpe_openai
     except ImportError:
-        encodings: list[str] = []
-    else:
-        encodings = list(bpe_openai.list_encoding_names())
-        if name in encodings:
-            encoding = bpe_openai.get_encoding(name)
-            # "Ordinary": what looks like a special token is counted as the text it is.
-            return lambda text: sum(len(encoding.encode_ordinary(part)) for part in _parts(text))
-    return _hugging_face(name, encodings)
+        return ()
+    return tuple(bpe_openai.list_encoding_names())
 
 
 def _parts(text: str) -> Iterator[str]:
     """The text in parts of at most `_PART` characters."""
     start = 0
     while len(text) - start > _PART:
-        end = start + _PART
-        # In front of the white space: encodings count it as part of the word behind it.
-        space = max(text.rfind(" ", start + 1, end), text.rfind("\n", start + 1, end))
-        cut = space if space > 0 else end
+        cut = _cut(text, start + 1, start + _PART)
         yield text[start:cut]
         start = cut
     yield text[start:]
 
 
-def _hugging_face(name: str, encodings: Sequence[str]) -> Callable[[str], int]:
+def _cut(text: str, start: int, end: int) -> int:
+    """The last place between them in front of a single blank, else of other white space, else end.
+
+    Encodings count a blank as part of the word behind it, whatever the word in front of it is.
+    """
+    space = text.rfind(" ", start, end)
+    while space > 0:
+        if not text[space - 1].isspace() and not text[space + 1].isspace():
+            return space
+        space = text.rfind(" ", start, space)
+    space = max(text.rfind(" ", start, end), text.rfind("\n", start, end))
+    return space if space > 0 else end
+
+
+@lru_cache(maxsize=8)
+def _transformer(name: str) -> Any:
+    """A tokenizer that transformers can load."""
     reason = ""
     # A bare word is a misspelt encoding far more often than one of the few hub names without an
     # owner.
-    if Path(name).exists() or "/" in name:
+    if isinstance(name, str) and (Path(name).exists() or "/" in name):
         try:
             from transformers import AutoTokenizer
 
-            tokenizer = AutoTokenizer.from_pretrained(name)
+            return AutoTokenizer.from_pretrained(name)
         except (OSError, ValueError, KeyError, ImportError) as error:
             reason = f" ({(str(error).strip() or type(error).__name__).splitlines()[0][:160]})"
-        else:
-            return lambda text: len(
-                tokenizer(text, add_special_tokens=False, truncation=False, verbose=False)[
-                    "input_ids"
-                ]
-            )
-    close = get_close_matches(name, encodings, n=1, cutoff=0.5)
+    close = get_close_matches(str(name), _encodings(), n=1, cutoff=0.5)
     meant = f"; did you mean {close[0]!r}?" if close else ";"
-    known = ", ".join(encodings) or "none, pip install bpe-openai"
+    known = ", ".join(_encodings()) or "none, pip install bpe-openai"
     raise InputError(
         f"expected a tokenizer, got {name!r}{reason}{meant} encodings: {known}; or the folder or "
         "owner/name of a "

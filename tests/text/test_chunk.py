@@ -1,12 +1,18 @@
 from __future__ import annotations
 
+from itertools import pairwise
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+from transformers import PreTrainedTokenizerFast
 
 from graphmem_torch.errors import InputError
 from graphmem_torch.text import Embedder, chunk_text
 from graphmem_torch.text.pieces import WordTokenizer
+from graphmem_torch.text.tokens import get_tokenizer
 
 WORDS = WordTokenizer()
 
@@ -83,3 +89,46 @@ def test_a_million_characters_without_a_space(minilm: Embedder) -> None:
     slices = chunk_text(text, WORDS)
     assert "".join(text[start:end] for start, end in slices) == text
     assert len(slices) == -(-1_000_000 // 16 // 254)
+
+
+@pytest.mark.parametrize("name", ["cl100k_base", "o200k_base"])
+def test_chunks_of_an_encoding(name: str) -> None:
+    bpe = pytest.importorskip("bpe_openai")
+    tokenizer, encoding = get_tokenizer(name), bpe.get_encoding(name)
+    text = "Naïve 漢字 😀👋🏽 lighthouse-keepers aren't <|endoftext|>; e\u0301t\u0301.\n\n" * 40
+    spans = tokenizer.spans(text)
+    assert len(spans) == len(encoding.encode_ordinary(text))
+    covered = [i for start, end in spans for i in range(start, end)]
+    assert set(covered) == set(range(len(text)))
+    for most in (1, 7, 30):
+        check(text, chunk_text(text, tokenizer, most), spans, max(most, 9))
+    cut = chunk_text(text, tokenizer, 30)
+    assert max(len(encoding.encode_ordinary(text[start:end])) for start, end in cut) <= 30
+
+
+def test_a_text_longer_than_an_encoding_takes() -> None:
+    pytest.importorskip("bpe_openai")
+    text = "one two three, " * 80_000
+    spans = get_tokenizer("cl100k_base").spans(text)
+    assert spans[0][0] == 0 and spans[-1][1] == len(text)
+    assert all(one[1] == two[0] for one, two in pairwise(spans))
+
+
+@pytest.mark.parametrize("byte_level", [True, False])
+def test_chunks_of_a_hugging_face_tokenizer(byte_level: bool, tmp_path: Path) -> None:
+    text = "The keeper of Körkarlen's light — 漢字 — slept. He woke!\n" * 12
+    made = Tokenizer(models.BPE())
+    made.pre_tokenizer = pre_tokenizers.ByteLevel() if byte_level else pre_tokenizers.Whitespace()
+    made.train_from_iterator([text], trainers.BpeTrainer(vocab_size=120, show_progress=False))
+    PreTrainedTokenizerFast(tokenizer_object=made).save_pretrained(tmp_path)
+    tokenizer = get_tokenizer(str(tmp_path))
+    spans = tokenizer.spans(text)
+    assert spans == [tuple(each) for each in made.encode(text, add_special_tokens=False).offsets]
+    cut = chunk_text(text, tokenizer, 20)
+    assert "".join(text[start:end] for start, end in cut) == text
+    assert len(cut) >= len(spans) / 20
+
+
+def test_a_tokenizer_to_chunk_by_that_there_is_not() -> None:
+    with pytest.raises(InputError, match=r"did you mean 'cl100k_base'"):
+        get_tokenizer("cl100k")

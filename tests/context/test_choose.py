@@ -1,0 +1,110 @@
+"""Choosing with headers, pins, needs and near-duplicates at once, against every subset."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+
+from graphmem_torch.atoms import EdgeType
+from graphmem_torch.context.choose import Choice
+from graphmem_torch.context.pool import gather_pool
+from graphmem_torch.context.relations import Relations
+from graphmem_torch.edges import EdgeBlock
+
+ATOMS, PRICES = 9, torch.tensor([2, 4, 6])
+
+
+class Instance:
+    """One question over nine atoms, drawn by a seed, and what each choice of them is worth."""
+
+    def __init__(self, seed: int, *, needs: int, alike: bool, pins: int, work: int = 64) -> None:
+        g = torch.Generator().manual_seed(seed)
+        kinds = torch.randint(0, 4 if alike else ATOMS, (ATOMS,), generator=g)
+        base = torch.eye(ATOMS)[kinds if alike else torch.arange(ATOMS)]
+        noise = 0.05 * torch.randn(ATOMS, ATOMS, generator=g)
+        self.vectors = torch.nn.functional.normalize(base + noise, dim=1)
+        edges = torch.randint(0, ATOMS, (2, needs), generator=g)
+        self.needs = [(a, b) for a, b in edges.T.tolist() if a != b]
+        block = EdgeBlock.of(edges[0], edges[1], int(EdgeType.DEPENDENCY), 1.0)
+        self.pinned = torch.randperm(ATOMS, generator=g)[:pins]
+        rows = torch.randperm(ATOMS, generator=g)[None]
+        values = torch.rand(1, ATOMS, generator=g, dtype=torch.float64)
+        self.pool = gather_pool(
+            rows,
+            values,
+            atoms=ATOMS,
+            pinned=self.pinned,
+            needs=Relations.of(block, ("dependency",), ATOMS),
+        )
+        self.costs = torch.randint(1, 12, (1, ATOMS), generator=g)
+        self.groups = torch.randint(0, 3, (1, ATOMS), generator=g)
+        self.choice = Choice.of(
+            self.pool,
+            self.costs,
+            self.groups,
+            PRICES,
+            embeddings=self.vectors,
+            redundancy=0.9,
+            work=work,
+        )
+
+    def cost(self, mask: torch.Tensor) -> int:
+        groups = self.groups[0]
+        used = set(groups[mask].tolist()) if bool((groups > 0).any()) else set()
+        return int(self.costs[0][mask].sum()) + sum(int(PRICES[group]) for group in used)
+
+    def allowed(self, mask: torch.Tensor) -> bool:
+        chosen = set(self.pool.rows[0][mask].tolist())
+        whole = all(b in chosen for a, b in self.needs if a in chosen)
+        return whole and set(self.pinned.tolist()) <= chosen
+
+    def worth(self, mask: torch.Tensor) -> float:
+        """Each item's value, less its share with the best better one: decided, valuable, early."""
+        rows, values = self.pool.rows[0], self.pool.values[0]
+        decided = self.choice.pinned[0]
+        places = mask.nonzero().flatten().tolist()
+        ranked = sorted(places, key=lambda i: (-int(decided[i]), -float(values[i]), i))
+        total = 0.0
+        for at, item in enumerate(ranked):
+            cosine = self.vectors[rows[ranked[:at]]] @ self.vectors[rows[item]]
+            share = ((cosine - 0.9) / 0.1).clamp(0.0, 1.0)
+            lost = float(share.max()) if at else 0.0
+            total += float(values[item]) * (1 - lost)
+        return total
+
+    def optimum(self, room: int) -> float:
+        masks = map(torch.tensor, itertools.product((False, True), repeat=ATOMS))
+        fitting = (mask for mask in masks if self.cost(mask) <= room and self.allowed(mask))
+        return max((self.worth(mask) for mask in fitting), default=0.0)
+
+
+@pytest.mark.parametrize(
+    ("needs", "alike", "pins"),
+    [(0, False, 0), (0, False, 2), (0, True, 0), (5, False, 1), (5, True, 1)],
+)
+def test_choices_are_the_best_of_all(needs: int, alike: bool, pins: int) -> None:
+    for seed in range(6):
+        made = Instance(seed, needs=needs, alike=alike, pins=pins)
+        least = int(made.choice.least)
+        assert least == made.cost(made.choice.pinned[0])
+        room = torch.tensor([least, least + 9, least + 25])
+        found = made.choice.choose(torch.zeros(3, dtype=torch.int64), room)
+        for at in range(3):
+            mask = found.mask[at]
+            assert made.allowed(mask)
+            assert made.cost(mask) <= int(room[at])
+            assert float(found.value[at]) == pytest.approx(made.worth(mask), abs=1e-5)
+            best = made.optimum(int(room[at]))
+            assert float(found.upper_bound[at]) >= best - 1e-5
+            if bool(found.exact[at]):
+                assert float(found.value[at]) == pytest.approx(best, abs=1e-5)
+
+
+def test_without_work_the_bound_still_holds() -> None:
+    for seed in range(6):
+        quick = Instance(seed, needs=0, alike=False, pins=0, work=0)
+        found = quick.choice.choose(torch.tensor([0]), torch.tensor([30]))
+        best = quick.optimum(30)
+        assert float(found.value) <= best + 1e-9 <= float(found.upper_bound) + 2e-9

@@ -1,0 +1,101 @@
+"""What a context may be made of: retrieved, pinned, needed."""
+
+from __future__ import annotations
+
+import networkx as nx
+import torch
+
+from graphmem_torch.atoms import EdgeType
+from graphmem_torch.context.pool import Pool, gather_pool
+from graphmem_torch.context.relations import Relations
+from graphmem_torch.edges import EdgeBlock
+
+
+def needing(edges: torch.Tensor, atoms: int) -> Relations:
+    block = EdgeBlock.of(edges[0], edges[1], int(EdgeType.DEPENDENCY), 1.0)
+    return Relations.of(block, ("dependency",), atoms)
+
+
+def named(pool: Pool, question: int) -> set[int]:
+    return {row for row in pool.rows[question].tolist() if row >= 0}
+
+
+def required(pool: Pool, question: int) -> set[tuple[int, int]]:
+    row, item, need = pool.requires[:, pool.requires[0] == question]
+    ends = (pool.rows[row, end].tolist() for end in (item, need))
+    return set(zip(*ends, strict=True))
+
+
+def test_needs_are_followed_to_their_ends() -> None:
+    g = torch.Generator().manual_seed(2)
+    for _ in range(30):
+        edges = torch.randint(0, 25, (2, 20), generator=g)
+        rows = torch.stack([torch.randperm(25, generator=g)[:4] for _ in range(3)])
+        rows[0, 2:] = -1
+        rows[2] = -1
+        pinned = torch.tensor([24, 3])
+        values = torch.rand(3, 4, generator=g, dtype=torch.float64)
+        pool = gather_pool(rows, values, atoms=25, pinned=pinned, needs=needing(edges, 25))
+        graph = nx.DiGraph([(a, b) for a, b in edges.T.tolist() if a != b])
+        graph.add_nodes_from(range(25))
+        for question in range(3):
+            start = {row for row in rows[question].tolist() if row >= 0} | {24, 3}
+            closure = start.union(*(nx.descendants(graph, row) for row in start))
+            assert named(pool, question) == closure
+            assert required(pool, question) == set(graph.subgraph(closure).edges)
+            found = pool.rows[question]
+            assert sorted(found[pool.pinned[question]].tolist()) == [3, 24]
+            assert pool.values[question, :4].tolist() == [
+                value if row >= 0 else 0.0
+                for row, value in zip(rows[question].tolist(), values[question], strict=True)
+            ]
+            assert float(pool.values[question, 4:].sum()) == 0
+        assert not bool(pool.barred.any())
+
+
+def test_what_is_needed_stands_before_what_needs_it() -> None:
+    edges = torch.tensor([[1, 4, 2], [4, 5, 6]])
+    rows = torch.tensor([[0, 1, 2]])
+    pool = gather_pool(rows, torch.ones(1, 3), atoms=7, needs=needing(edges, 7))
+    order = pool.rows[0, pool.place[0].argsort()].tolist()
+    assert order == [0, 5, 4, 1, 6, 2]
+
+
+def test_nothing_is_needed_or_pinned_that_is_not_there_for_the_question() -> None:
+    edges = torch.tensor([[0, 1], [1, 2]])
+    rows = torch.tensor([[0], [0]])
+    allowed = torch.tensor([[True, True, False, True], [True, False, True, False]])
+    pool = gather_pool(
+        rows,
+        torch.ones(2, 1),
+        atoms=4,
+        pinned=torch.tensor([3]),
+        needs=needing(edges, 4),
+        allowed=allowed,
+    )
+    assert [named(pool, 0), named(pool, 1)] == [{0, 1, 3}, {0}]
+    alike = gather_pool(rows, torch.ones(2, 1), atoms=4, needs=None, allowed=allowed[:1])
+    assert named(alike, 1) == {0}
+
+
+def test_an_item_that_needs_too_much_is_barred() -> None:
+    chain = torch.stack([torch.arange(1, 30), torch.arange(2, 31)])
+    rows = torch.tensor([[0, 1]])
+    pool = gather_pool(rows, torch.ones(1, 2), atoms=31, needs=needing(chain, 31), limit=5)
+    assert pool.rows.shape[1] <= 2 + 5
+    barred = pool.rows[0, pool.barred[0]].tolist()
+    assert len(barred) == 1
+    # Whatever leads there is barred with it, by what it requires.
+    assert nx.has_path(nx.DiGraph([*required(pool, 0), (1, 1)]), 1, barred[0])
+
+
+def test_no_questions_no_atoms() -> None:
+    empty = gather_pool(torch.zeros(0, 3).long(), torch.zeros(0, 3), atoms=5)
+    assert empty.rows.shape == (0, 3)
+    none = gather_pool(
+        torch.zeros(2, 0).long(), torch.zeros(2, 0), atoms=0, pinned=torch.zeros(0).long()
+    )
+    assert none.rows.shape == (2, 0)
+    padding = gather_pool(torch.full((1, 2), -1), torch.ones(1, 2), atoms=5)
+    assert padding.rows.tolist() == [[-1, -1]]
+    assert float(padding.values.sum()) == 0
