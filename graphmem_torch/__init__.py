@@ -14,11 +14,14 @@ if TYPE_CHECKING:
     from graphmem_torch import ops, rank, spectral
     from graphmem_torch.atoms import Atom, EdgeType, Link
     from graphmem_torch.config import Config, load_config
+    from graphmem_torch.context.hugging_face import HuggingFaceSummariser
+    from graphmem_torch.context.summarise import Summaries
     from graphmem_torch.errors import (
         ConfigError,
         EmbedderError,
         GraphMemError,
         InputError,
+        OracleError,
         StoreDamagedError,
         StoreError,
         StoreLockedError,
@@ -26,13 +29,14 @@ if TYPE_CHECKING:
     from graphmem_torch.graph import Graph
     from graphmem_torch.index import MemoryIndex
     from graphmem_torch.memory import Memory
-    from graphmem_torch.oracle import Oracle, Verdict
-    from graphmem_torch.results import Context, Hit, PathStep, RegimeSwitch, Result
+    from graphmem_torch.oracle import OpenAIClient, OpenAIOracle, Oracle, Verdict
+    from graphmem_torch.results import Answer, Context, Hit, PathStep, RegimeSwitch, Result
     from graphmem_torch.text.read import read_atoms
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Answer",
     "Atom",
     "Config",
     "ConfigError",
@@ -42,17 +46,22 @@ __all__ = [
     "Graph",
     "GraphMemError",
     "Hit",
+    "HuggingFaceSummariser",
     "InputError",
     "Link",
     "Memory",
     "MemoryIndex",
+    "OpenAIClient",
+    "OpenAIOracle",
     "Oracle",
+    "OracleError",
     "PathStep",
     "RegimeSwitch",
     "Result",
     "StoreDamagedError",
     "StoreError",
     "StoreLockedError",
+    "Summaries",
     "Verdict",
     "load_config",
     "ops",
@@ -62,6 +71,7 @@ __all__ = [
 ]
 
 _MODULE = {
+    "Answer": "results",
     "Atom": "atoms",
     "Config": "config",
     "ConfigError": "errors",
@@ -71,17 +81,22 @@ _MODULE = {
     "Graph": "graph",
     "GraphMemError": "errors",
     "Hit": "results",
+    "HuggingFaceSummariser": "context.hugging_face",
     "InputError": "errors",
     "Link": "atoms",
     "Memory": "memory",
     "MemoryIndex": "index",
+    "OpenAIClient": "oracle",
+    "OpenAIOracle": "oracle",
     "Oracle": "oracle",
+    "OracleError": "errors",
     "PathStep": "results",
     "RegimeSwitch": "results",
     "Result": "results",
     "StoreDamagedError": "errors",
     "StoreError": "errors",
     "StoreLockedError": "errors",
+    "Summaries": "context.summarise",
     "Verdict": "oracle",
     "load_config": "config",
     "read_atoms": "text.read",

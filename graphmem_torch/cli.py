@@ -19,6 +19,7 @@ import tyro
 from tyro.conf import subcommand
 
 from graphmem_torch import __version__
+from graphmem_torch.commands.answer import AnswerQuestion
 from graphmem_torch.commands.context import CompileContext
 from graphmem_torch.commands.demo import Demo
 from graphmem_torch.commands.evaluate import Evaluate
@@ -37,6 +38,7 @@ _COMMANDS = {
     "index": Index,
     "query": Query,
     "context": CompileContext,
+    "answer": AnswerQuestion,
     "stats": Stats,
     "check": Check,
     "report": WriteReport,

@@ -98,7 +98,7 @@ def demonstrate(
         None, preset=preset, config=config, embedder=embedder, device=device
     ) as memory:
         with as_file(files("graphmem_torch") / "demo_data" / "conversation.jsonl") as path:
-            atoms = list(read_atoms([path], tokenizer=memory.embedder.tokenizer))
+            atoms = list(read_atoms([path], tokenizer=memory.chunker))
         memory.add(atoms)
         seconds = time.perf_counter() - start
 

@@ -29,17 +29,24 @@ from graphmem_torch.rank.candidates import strong_candidates
 from graphmem_torch.rank.from_modes import mode_candidates
 from graphmem_torch.rank.gate import confidence, gate_statistics
 from graphmem_torch.rank.paths import strongest_paths
-from graphmem_torch.rank.query import QueryBatch
+from graphmem_torch.rank.query import SHARED_ROWS, QueryBatch
 from graphmem_torch.rank.routing import ROUTING_PARTS, routing_tensors
 from graphmem_torch.rank.scope import Scope
+from graphmem_torch.rank.segment import (
+    hop_discount,
+    segment_candidates,
+    segment_seeds,
+    unweighted,
+)
 from graphmem_torch.rank.signals import SIGNALS, check_signal_names
+from graphmem_torch.rank.walk import WALK_SIGNALS, walk_from
 from graphmem_torch.spectral.mode_state import MODE_PARTS, modes_from_tensors
 from graphmem_torch.spectral.modes import Modes
 
 __all__ = ["IndexInput", "MemoryIndex", "Retrieval"]
 
 _TILE = 1 << 23  # floats of the largest temporary of a tile of questions: 32 MB
-_ACTIVATED = 32  # atoms that only activation brought, added to the candidates of a large store
+_ACTIVATED = 32  # atoms that only the graph brought, added to the candidates of a large store
 
 
 class Retrieval(NamedTuple):
@@ -199,6 +206,7 @@ class MemoryIndex(nn.Module):
         asks_when: Tensor | None = None,  # [B] bool
         allowed: Tensor | None = None,  # [B or 1, A] bool
         listed: Tensor | None = None,  # [B or 1, A] bool
+        retention: Tensor | None = None,  # [B or 1, A], in [0, 1]
         k: int | None = None,
         paths: bool = False,
     ) -> Retrieval:
@@ -221,6 +229,7 @@ class MemoryIndex(nn.Module):
             asks_when,
             allowed,
             listed,
+            retention,
         )
         self._check(query)
         count = self.config.rank.k if k is None else k
@@ -251,28 +260,74 @@ class MemoryIndex(nn.Module):
         """Candidates with activation spread from the anchors; anchor rows and their activation."""
         everyone = Scope(self, query)
         scope = everyone
-        if self.config.modes.retrieve and (modes := self.modes) is not None:
+        none = torch.full((len(query), 0), -1, dtype=torch.int64, device=query.embedding.device)
+        start = none, none.float()
+        if self._traverses:
+            start = self._traverse(everyone)
+        if everyone.reach is not None and self.config.segment.retrieve:
+            scope = everyone.narrowed(segment_candidates(everyone, everyone.reach, k))
+        elif self.config.modes.retrieve and (modes := self.modes) is not None:
             scope = everyone.narrowed(mode_candidates(everyone, modes, k))
         elif self.num_atoms > self.config.rank.dense_limit:
             count = max(self.config.rank.candidates, k)
             scope = everyone.narrowed(strong_candidates(everyone, count))
-        graph_signals = any(SIGNALS[name].graph for name in self.signal_names)
-        if not graph_signals or not self.spreads or scope.shape[1] == 0:
-            none = torch.full((len(query), 0), -1, dtype=torch.int64, device=query.embedding.device)
-            return scope, none, none.float()
+            if everyone.reach is not None:
+                scope = scope.extended(segment_candidates(everyone, everyone.reach, _ACTIVATED))
+        if not self._activates or scope.shape[1] == 0:
+            return scope, *start
         strong = self._strong(scope)
         anchors, value = anchor_activation(scope, strong, self.config.anchors)
         relevance = anchor_relevance(scope, strong, value, self.config.anchors)
         scope.anchors = everyone.anchors = anchors, relevance
-        everywhere = self.spread(anchors, value, self._conducting(query))
-        activation = everywhere.narrowed(self.num_atoms)
-        scope.activation = everyone.activation = activation
-        if scope.rows is not None:
+        extra = []  # what the graph brings to the candidates of a large store
+        if self._walks:
+            there = self._conducting(query)
+            walk = walk_from(self.graph, anchors, relevance, self.config.walk, there)
+            scope.walk = everyone.walk = walk = walk.narrowed(self.num_atoms)
+            extra.append(walk)
+        if self._spreads_from_anchors:
+            everywhere = self.spread(anchors, value, self._conducting(query))
+            activation = everywhere.narrowed(self.num_atoms)
+            scope.activation = everyone.activation = activation
             if query.allowed is not None:
                 there = query.allowed.expand(len(query), -1)
                 activation = activation.select(there[activation.row, activation.column])
-            scope = scope.extended(activation.topk(_ACTIVATED)[1])
+            extra.append(activation)
+        if scope.rows is not None:
+            for found in extra:
+                scope = scope.extended(found.topk(_ACTIVATED)[1])
         return scope, anchors, value
+
+    @property
+    def _traverses(self) -> bool:
+        """Whether a question walks from its seeds."""
+        return self.config.segment.retrieve or "traversal" in self.signal_names
+
+    @property
+    def _activates(self) -> bool:
+        """Whether a signal reads what spreads from the anchors, and there is a graph for it."""
+        read = any(SIGNALS[name].graph for name in self.signal_names if name != "traversal")
+        return read and self.spreads
+
+    @property
+    def _walks(self) -> bool:
+        """Whether a signal reads where a walk from the anchors is."""
+        return not WALK_SIGNALS.isdisjoint(self.signal_names)
+
+    @property
+    def _spreads_from_anchors(self) -> bool:
+        """Whether activation is of use; beside a walk only where a signal or the gate reads it."""
+        reads = {*self.signal_names, *self.config.gate.weights}
+        return "activation" in reads or not self._walks
+
+    def _traverse(self, everyone: Scope) -> tuple[Tensor, Tensor]:  # [B, s] rows, cosine
+        """Walks from the seeds of each question, which it returns."""
+        own = self.config.segment
+        seeds, cosine = segment_seeds(everyone, own.seeds)
+        mask = self._conducting(everyone.query)
+        reach = hop_discount(self.graph, seeds, hops=own.hops, discount=own.discount, mask=mask)
+        everyone.reach = reach.narrowed(self.num_atoms)
+        return seeds, cosine
 
     def _conducting(self, query: QueryBatch) -> Tensor | None:  # [B, N] bool
         """The nodes that activation may reach: concepts, and atoms there are for the question."""
@@ -311,8 +366,8 @@ class MemoryIndex(nn.Module):
         """The hybrid score of the signals that need no graph."""
         names = [name for name in self.signal_names if not SIGNALS[name].graph]
         places = [i for i, name in enumerate(self.signal_names) if not SIGNALS[name].graph]
-        weights = self.weights.float()[torch.tensor(places, device=self.weights.device)]
-        return scope.signals(names) @ weights
+        chosen = torch.tensor(places, dtype=torch.int64, device=self.weights.device)
+        return scope.signals(names) @ self.weights.float()[chosen]
 
     def _rank(self, query: QueryBatch, k: int, paths: bool) -> Retrieval:
         scope, anchors, value = self._scope(query, k)
@@ -341,14 +396,15 @@ class MemoryIndex(nn.Module):
     ) -> Tensor:
         if not wanted or anchors.shape[1] == 0:
             return rows.new_zeros(*rows.shape, 0)
-        s = self.config.spread
+        s, own = self.config.spread, self.config.segment
+        walked = self._traverses and not self._activates  # the anchors are seeds then
         return strongest_paths(
-            self.graph,
+            unweighted(self.graph) if walked else self.graph,
             SparseRows.of(anchors, value, self.num_nodes),
             rows,
-            rounds=s.rounds,
-            spread=s.spread,
-            fan=s.fan,
+            rounds=own.hops if walked else s.rounds,
+            spread=own.discount if walked else s.spread,
+            fan="none" if walked else s.fan,
             mask=self._conducting(query),
         )
 
@@ -376,6 +432,7 @@ class MemoryIndex(nn.Module):
             "asks_when": (query.asks_when, (b,)),
             "allowed": (query.allowed, (b, self.num_atoms)),
             "listed": (query.listed, (b, self.num_atoms)),
+            "retention": (query.retention, (b, self.num_atoms)),
         }
         for name, (tensor, shape) in expected.items():
             if tensor is None:
@@ -384,7 +441,7 @@ class MemoryIndex(nn.Module):
             fits = len(got) == len(shape) and all(
                 n in (None, m) for n, m in zip(shape, got, strict=True)
             )
-            if not fits and not (name in ("allowed", "listed") and got == (1, shape[1])):
+            if not fits and not (name in SHARED_ROWS and got == (1, shape[1])):
                 wanted = ", ".join("?" if n is None else str(n) for n in shape)
                 raise InputError(
                     f"{name} must be [{wanted}], got {list(got)}; give one row a question, made "

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict, dataclass
 from typing import Any
 
 __all__ = [
+    "Answer",
     "Context",
     "Hit",
     "Mode",
@@ -103,13 +105,19 @@ class Context:
 
     Attributes:
         question: As asked.
-        text: The rendered context.
-        tokens: Tokens of `text`, counted by `tokenizer`; never above `budget`.
+        text: The rendered prompt; of a chat, what its messages say.
+        tokens: Tokens of the whole prompt, the framing of messages included, counted by
+            `tokenizer`; never above `budget`.
         budget: Tokens allowed.
         tokenizer: Name of the tokenizer that counted.
-        sources: Ids of the atoms in the context, in their order.
+        sources: Ids of the atoms in the context, in their order: the first is cited as 1.
         omitted: Ids of retrieved atoms that did not fit, best first.
         confidence, known: As in `Result`.
+        messages: Of a chat, mappings with `role` and `content`.
+        system: Of a chat for Anthropic: what it takes beside the messages.
+        value: What the chosen memories are worth together (`context.values_from_scores`).
+        upper_bound: No choice within the budget is worth more.
+        exact: Whether the choice is proven to be the best.
     """
 
     question: str
@@ -121,10 +129,61 @@ class Context:
     omitted: tuple[str, ...]
     confidence: float
     known: bool
+    messages: tuple[dict[str, str], ...] = ()
+    system: str | None = None
+    value: float = 0.0
+    upper_bound: float = 0.0
+    exact: bool = True
+
+    @property
+    def gap(self) -> float:
+        """Value that a better choice could have more at most; 0 where exact."""
+        return self.upper_bound - self.value
+
+    @property
+    def citations(self) -> dict[int, str]:
+        """The id that each number in the context stands for."""
+        return dict(enumerate(self.sources, start=1))
+
+    def cited(self, answer: str) -> tuple[str, ...]:
+        """Ids that an answer cites, as `[3]` or `[1, 3]`, each once, in its order.
+
+        Numbers that the context does not have are passed over.
+        """
+        groups = re.findall(r"\[(\d+(?:\s*[,;]\s*\d+)*)\]", answer)
+        numbers = [int(n) for group in groups for n in re.findall(r"\d+", group)]
+        known = self.citations
+        return tuple(dict.fromkeys(known[n] for n in numbers if n in known))
 
     def as_dict(self) -> dict[str, Any]:
         """As plain JSON values."""
         return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a language model says, and from what.
+
+    Attributes:
+        question: As asked.
+        text: The answer; None where there is none.
+        context: The prompt that was sent.
+        error: Why there is no answer; None where there is one.
+    """
+
+    question: str
+    text: str | None
+    context: Context
+    error: str | None = None
+
+    @property
+    def cited(self) -> tuple[str, ...]:
+        """Ids of the memories that the answer cites by their numbers."""
+        return () if self.text is None else self.context.cited(self.text)
+
+    def as_dict(self) -> dict[str, Any]:
+        """As plain JSON values."""
+        return asdict(self) | {"cited": list(self.cited)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,6 +57,7 @@ FLOORS = {
 HEAVY = [
     "datasets",
     "networkx",
+    "openai",
     "scipy",
     "sentence_transformers",
     "sklearn",

@@ -263,3 +263,12 @@ def test_edges_to_atoms_that_never_come_are_named(caplog: pytest.LogCaptureFixtu
         caplog.clear()
         memory.add(Atom("ghost", "here it is"))
         assert caplog.text == ""
+
+
+def test_a_preset_of_graph_signals_alone() -> None:
+    synapse = load_config("synapse", {"link.concepts": "pattern"})
+    rank = replace(synapse.rank, weights={"activation": 1.0}, cold_weights={})
+    with opened(config=replace(synapse, rank=rank)) as memory:
+        memory.add(turns())
+        (result,) = memory.retrieve("canoe comet")
+        assert result.hits and set(result.hits[0].signals) == {"activation"}

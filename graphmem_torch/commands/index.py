@@ -45,7 +45,7 @@ class Index(MemoryCommand):
         with self.open_memory("w") as memory:
             atoms = read_atoms(
                 self.files,
-                tokenizer=memory.embedder.tokenizer,
+                tokenizer=memory.chunker,
                 max_tokens=memory.config.embedder.max_tokens,
                 format=self.format,
                 locomo_input=self.input,

@@ -73,11 +73,15 @@ def result_lines(result: Result) -> list[str]:
 
 
 def context_note(context: Context) -> str:
-    """One line about a context: how full, how sure."""
+    """One line about a context: how full, how well chosen, how sure."""
+    if context.exact:
+        best = "the best choice"
+    else:
+        best = f"within {context.gap / context.value if context.value else 1.0:.1%} of the best"
     note = (
         f"{context.tokens} of {context.budget} tokens ({context.tokenizer}), "
         f"{len(context.sources)} sources, {len(context.omitted)} left out, "
-        f"confidence {context.confidence:.2f}"
+        f"{best}, confidence {context.confidence:.2f}"
     )
     return note if context.known else note + ": no record of this"
 

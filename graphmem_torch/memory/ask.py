@@ -72,6 +72,7 @@ def forward_arguments(query: QueryBatch) -> dict[str, Any]:
         "asks_when": query.asks_when,
         "allowed": query.allowed,
         "listed": query.listed,
+        "retention": query.retention,
     }
 
 

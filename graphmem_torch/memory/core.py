@@ -30,13 +30,17 @@ from graphmem_torch.memory.encoder import (
     usable_device,
 )
 from graphmem_torch.memory.following import ModeFollower
+from graphmem_torch.memory.life import LifeState
 from graphmem_torch.memory.regimes import RegimeWatch
 from graphmem_torch.memory.survey import Survey
 from graphmem_torch.memory.writer import Writer
 from graphmem_torch.rank.query import QueryBatch
+from graphmem_torch.rank.signals.life import LIFE_SIGNALS
 from graphmem_torch.results import Result
 from graphmem_torch.store import MemoryStore
 from graphmem_torch.text.embed import Embedder, load_embedder
+from graphmem_torch.text.pieces import Tokenizer
+from graphmem_torch.text.tokens import get_tokenizer
 
 __all__ = ["MemoryCore"]
 
@@ -57,6 +61,7 @@ class MemoryCore:
         self._survey: Survey | None = None
         self._watch: RegimeWatch | None = None
         self._follower = ModeFollower()
+        self._life = LifeState(store, config.decay)
         self._saved = False  # whether the snapshot holds what is assembled
 
     @classmethod
@@ -115,6 +120,16 @@ class MemoryCore:
         return self._embedder
 
     @property
+    def chunker(self) -> Tokenizer:
+        """What counts the tokens of a chunk of a document.
+
+        Raises:
+            InputError: The settings name an unknown tokenizer.
+        """
+        named = self.config.embedder.chunk_tokenizer
+        return get_tokenizer(named) if named else self.embedder.tokenizer
+
+    @property
     def index(self) -> MemoryIndex:
         """The index of everything that is stored now; rebuilt where the store has changed."""
         return self._current().index
@@ -136,7 +151,7 @@ class MemoryCore:
             kinds: Only hits of these kinds; other atoms still lead to them.
             between: Only atoms whose time is in this span, seconds since the epoch UTC, both ends
                 included.
-            as_of: Only atoms whose time is known and not later.
+            as_of: Only atoms whose time is known and not later; decay is reckoned from then.
 
         Raises:
             InputError: An empty question, an unknown kind, k below 1.
@@ -149,8 +164,7 @@ class MemoryCore:
             return []
         if current.index.num_atoms == 0:
             return [Result(question, (), 0.0, False) for question in asked]
-        query = query_batch(asked, self.embedder, current)
-        query = replace(query, **atom_masks(current, kinds, between, as_of))
+        query = self._asked(current, asked, kinds=kinds, between=between, as_of=as_of)
         with torch.inference_mode():
             found = current.index(**forward_arguments(query), k=k, paths=True)
         results = to_results(asked, current, found, self.store, self.config.gate.threshold)
@@ -161,7 +175,25 @@ class MemoryCore:
 
     def query(self, questions: Sequence[str]) -> QueryBatch:
         """Questions as the tensors that the index reads, on its device."""
-        return query_batch(questions, self.embedder, self._current())
+        return self._asked(self._current(), questions)
+
+    def _asked(
+        self,
+        current: Assembled,
+        questions: Sequence[str],
+        *,
+        kinds: Sequence[str] | None = None,
+        between: tuple[float, float] | None = None,
+        as_of: float | None = None,
+    ) -> QueryBatch:
+        """Questions, what they may see, and how strong it is for them, as tensors."""
+        query = query_batch(questions, self.embedder, current)
+        masks = atom_masks(current, kinds, between, as_of)
+        if not LIFE_SIGNALS.isdisjoint(current.index.signal_names):
+            node = current.node[: current.index.num_atoms]
+            retention = self._life.retention(node, as_of)
+            masks["retention"] = retention[None].to(query.embedding.device)
+        return replace(query, **masks)
 
     def rows_of(self, ids: Sequence[str]) -> Tensor:  # [n] int64
         """Index rows of stored atoms.

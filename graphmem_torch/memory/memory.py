@@ -7,13 +7,13 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from graphmem_torch.atoms import Atom
-from graphmem_torch.context import compile_context
 from graphmem_torch.errors import InputError
+from graphmem_torch.memory.answering import AnsweringMemory
 from graphmem_torch.memory.learned import LearnedMemory
 from graphmem_torch.memory.linked import LinkedMemory
 from graphmem_torch.memory.themed import ThemedMemory
+from graphmem_torch.memory.typed import TypedMemory
 from graphmem_torch.memory.writer import Added, Writer, as_atom
-from graphmem_torch.results import Context
 from graphmem_torch.text.read import document_atoms
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["Memory"]
 
 
-class Memory(LinkedMemory, ThemedMemory, LearnedMemory):
+class Memory(LinkedMemory, ThemedMemory, LearnedMemory, TypedMemory, AnsweringMemory):
     """Long-term memory: `add` atoms, `retrieve` for a batch of questions, `compile` a context.
 
     What `add` has returned for is on disk for good. Retrieval sees everything that was added before
@@ -76,33 +76,11 @@ class Memory(LinkedMemory, ThemedMemory, LearnedMemory):
             document_atoms(
                 text,
                 name=name,
-                tokenizer=self.embedder.tokenizer,
+                tokenizer=self.chunker,
                 max_tokens=self.config.embedder.max_tokens,
                 time=time,
             )
         )
-
-    def compile(
-        self, question: str, *, budget: int, k: int | None = None, tokenizer: str = "cl100k_base"
-    ) -> Context:
-        """The memories that fit a token budget, with their sources, in the order of storing.
-
-        Args:
-            question: One question.
-            budget: Tokens of the whole rendered context.
-            k: Memories to choose from; by default as many as could fit.
-            tokenizer: Name of the tokenizer that counts.
-
-        Raises:
-            InputError: An empty question, a negative budget, an unknown tokenizer.
-        """
-        if not isinstance(budget, int) or budget < 0:
-            raise InputError(f"budget must be a whole number of tokens, at least 0, got {budget!r}")
-        pool = max(self.config.rank.k, budget // 16) if k is None else k
-        result = self.retrieve([question], k=pool)[0]
-        known = self.store.known([hit.id for hit in result.hits])
-        order = [known[hit.id][0] for hit in result.hits]
-        return compile_context(result, order, budget=budget, tokenizer=tokenizer)
 
     def report(self, path: str | os.PathLike[str], *, limit: int = 50_000) -> Report:
         """Writes one self-contained HTML page about the memory; see `report.write_report`."""

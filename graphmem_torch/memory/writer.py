@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphmem_torch.atoms import CONCEPT, KINDS, Atom, Link, text_hash
+from graphmem_torch.atoms import CONCEPT, KINDS, MEMORY_TYPES, Atom, Link, text_hash
 from graphmem_torch.config import LinkConfig
 from graphmem_torch.errors import InputError
 from graphmem_torch.link import Linker, concept_id
@@ -19,7 +19,7 @@ from graphmem_torch.store import Batch, MemoryStore, TokenRows
 from graphmem_torch.store.rows import join_tokens, pick_tokens
 from graphmem_torch.text.concepts import load_concepts
 from graphmem_torch.text.embed import Embedder, Encoded, encode_checked
-from graphmem_torch.text.records import atom_from_record
+from graphmem_torch.text.records import atom_from_record, nearest
 
 __all__ = ["Added", "Writer", "as_atom"]
 
@@ -191,6 +191,9 @@ def _checked(atom: Atom) -> Atom:
             raise InputError(
                 f"atom {atom.id!r}: {name}: expected a string, got {getattr(atom, name)!r}"
             )
+    if atom.type is not None and atom.type not in MEMORY_TYPES:
+        hint = nearest(str(atom.type), MEMORY_TYPES)
+        raise InputError(f"atom {atom.id!r}: type: got {atom.type!r}, no memory type{hint}")
     if not all(isinstance(link, Link) for link in atom.edges):
         raise InputError(
             f"atom {atom.id!r}: edges: expected Link(target, type, weight), got {atom.edges!r}"

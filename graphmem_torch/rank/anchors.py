@@ -20,17 +20,21 @@ def anchor_activation(
 
     `fused`: the k best by the strong signals, each at exp(F - max F) (`mathematics.md` 8.4).
     `dual`: the k best by BM25 and the k best by cosine, each at max(cosine, 0) (SYNAPSE,
-    `mathematics.md` 4); an atom that no question term touches is no lexical anchor.
+    `mathematics.md` 4); an atom that no question term touches is no lexical anchor. `semantic`: the
+    k best by cosine (ContextOS, `mathematics.md` 6).
     """
     if config.source == "fused":
         values, place = _best(strong, scope, config.k)
         activation = torch.exp(values - values[:, :1])
         return _rows(scope, place, values), torch.where(values > -torch.inf, activation, 0.0)
-    cosine, lexical = scope.memo("semantic"), scope.memo("lexical")
-    by_words, place_words = _best(torch.where(lexical > 0, lexical, -torch.inf), scope, config.k)
-    by_cosine, place_cosine = _best(cosine, scope, config.k)
-    place = torch.cat([place_words, place_cosine], dim=1)
-    rows = _rows(scope, place, torch.cat([by_words, by_cosine], dim=1))
+    cosine = scope.memo("semantic")
+    values, place = _best(cosine, scope, config.k)
+    if config.source == "dual":
+        lexical = scope.memo("lexical")
+        touched = torch.where(lexical > 0, lexical, -torch.inf)
+        by_words, place_words = _best(touched, scope, config.k)
+        values, place = torch.cat([by_words, values], 1), torch.cat([place_words, place], 1)
+    rows = _rows(scope, place, values)
     activation = torch.where(rows >= 0, cosine.gather(1, place).clamp(min=0.0), 0.0)
     return rows, activation
 
@@ -44,10 +48,10 @@ def anchor_relevance(
     """How much each anchor stands for its question, whatever the unit of the score.
 
     `fused`: exp((F - max F) / σ), σ the standard deviation of F over the candidates, where
-    activation is exp(F - max F): weights of another size change nothing. `dual`: the cosine
-    relative to the best one.
+    activation is exp(F - max F): weights of another size change nothing. `dual`, `semantic`: the
+    cosine relative to the best one.
     """
-    if config.source == "dual":
+    if config.source != "fused":
         return value / value.amax(1, keepdim=True).clamp(min=torch.finfo(value.dtype).tiny)
     there = scope.valid.expand_as(strong)
     count = there.sum(1, keepdim=True).clamp(min=1)

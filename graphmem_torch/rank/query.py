@@ -7,7 +7,10 @@ from dataclasses import dataclass, fields, replace
 import torch
 from torch import Tensor
 
-__all__ = ["QueryBatch"]
+__all__ = ["SHARED_ROWS", "QueryBatch"]
+
+SHARED_ROWS = ("allowed", "listed", "retention")
+"""Fields of which one row may stand for all questions."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,6 +28,8 @@ class QueryBatch:
         allowed: [B or 1, A] bool, the atoms there are for the question: the others are neither hits
             nor anchors.
         listed: [B or 1, A] bool, the atoms that may be hits; the others still lead to them.
+        retention: [B or 1, A] float32 in [0, 1], what is left of the strength that each atom had
+            when it was last used; None: all of it.
     """
 
     embedding: Tensor
@@ -37,6 +42,7 @@ class QueryBatch:
     asks_when: Tensor | None = None
     allowed: Tensor | None = None
     listed: Tensor | None = None
+    retention: Tensor | None = None
 
     def __len__(self) -> int:
         """B."""
@@ -53,6 +59,6 @@ class QueryBatch:
         for name in (f.name for f in fields(self)):
             value = getattr(self, name)
             if value is not None:
-                shared = name in ("allowed", "listed") and value.shape[0] == 1
+                shared = name in SHARED_ROWS and value.shape[0] == 1
                 taken[name] = value if shared else value[part]
         return QueryBatch(**taken)

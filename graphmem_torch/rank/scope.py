@@ -33,6 +33,8 @@ class Scope:
         activation: [B, A] activation of the atoms once it has spread; None before.
         anchors: Rows [B, K] int64 where it started (-1 = none) and how much each stands for the
             question, [B, K] in [0, 1]; None before.
+        walk: [B, A] personalised PageRank of the atoms, from the anchors; None before.
+        reach: [B, A] discount^hops of the atoms that traversal reaches; None before.
     """
 
     def __init__(
@@ -46,6 +48,8 @@ class Scope:
         self.index, self.query, self.rows = index, query, rows
         self.activation: SparseRows | None = None if wider is None else wider.activation
         self.anchors: tuple[Tensor, Tensor] | None = None if wider is None else wider.anchors
+        self.walk: SparseRows | None = None if wider is None else wider.walk
+        self.reach: SparseRows | None = None if wider is None else wider.reach
         self._wider = wider
         self._memo: dict[str, Tensor] = {}
 
@@ -67,8 +71,9 @@ class Scope:
         fresh = extra.masked_fill(self.rows.gather(1, place) == extra, -1)
         both = torch.cat([self.rows, fresh], dim=1).sort(dim=1)
         wider = Scope(self.index, self.query, both.values, wider=self._wider)
-        if self.matches is not None:
-            matches = torch.cat([self.matches, self._best_matches(fresh)], dim=2)
+        known = self.__dict__.get("matches")  # a preset that does not read them never makes them
+        if known is not None:
+            matches = torch.cat([known, self._best_matches(fresh)], dim=2)
             order = both.indices[:, None].expand_as(matches)
             wider.matches = matches.gather(2, order)
         return wider

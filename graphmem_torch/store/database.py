@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 from graphmem_torch.errors import StoreError
 from graphmem_torch.store.faults import damaged, store_error
-from graphmem_torch.store.schema import check_version, create_tables
+from graphmem_torch.store.schema import add_missing_tables, check_version, create_tables
 
 __all__ = ["DATABASE_NAME", "Database", "sync_folder"]
 
@@ -75,6 +75,8 @@ class Database:
         connection = _connect_to_read(path) if self.readonly else _connect(_uri(path, "rw"))
         try:
             check_version(connection, self.place)
+            if not self.readonly:
+                add_missing_tables(connection)
             connection.execute("PRAGMA synchronous = FULL")
             connection.execute(f"PRAGMA wal_autocheckpoint = {_WAL_PAGES}")
         except BaseException:

@@ -7,7 +7,6 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from graphmem_torch.atoms import Atom
@@ -21,6 +20,7 @@ from graphmem_torch.store.blocks import (
 )
 from graphmem_torch.store.database import Database
 from graphmem_torch.store.faults import damaged
+from graphmem_torch.store.life import Life
 from graphmem_torch.store.records import ATOM_COLUMNS, Columns, atom_from_row, columns_from_rows
 from graphmem_torch.store.rows import Rows, pick_tokens, read_rows
 
@@ -46,6 +46,7 @@ class StoreReader:
         """Use `MemoryStore.open`."""
         self._database = database
         self.path = path
+        self.life = Life(database)
 
     @property
     def readonly(self) -> bool:
@@ -199,13 +200,8 @@ class StoreReader:
 
     def accesses(self) -> tuple[Tensor, Tensor]:  # [A] int64 node numbers, [A] float64 seconds
         """The access log, oldest first: one entry for every node of every `log_access`."""
-        rows = self._database.query("SELECT time, nodes FROM access ORDER BY entry")
-        data = bytearray().join(row[1] for row in rows)
-        # frombuffer refuses an empty buffer.
-        nodes = torch.frombuffer(data or bytearray(8), dtype=torch.int64)[: len(data) // 8]
-        times = torch.tensor([row[0] for row in rows], dtype=torch.float64)
-        counts = torch.tensor([len(row[1]) // 8 for row in rows], dtype=torch.int64)
-        return nodes, times.repeat_interleave(counts)
+        nodes, times, _ = self.life.accesses()
+        return nodes, times
 
     def meta_get(self, key: str) -> str | None:
         """A string that `MemoryStore.meta_set` kept, or None."""

@@ -16,7 +16,7 @@ import uuid
 
 from graphmem_torch.errors import StoreError
 
-__all__ = ["SCHEMA_VERSION", "check_version", "create_tables"]
+__all__ = ["SCHEMA_VERSION", "add_missing_tables", "check_version", "create_tables"]
 
 SCHEMA_VERSION = 1
 """Version that this code writes; `check_version` says which it reads."""
@@ -81,6 +81,25 @@ CREATE TABLE access (
 );
 """
 
+_LATER = {
+    "pin": "CREATE TABLE pin (node INTEGER PRIMARY KEY, pinned INTEGER NOT NULL)",
+    "found_type": """
+CREATE TABLE found_type (
+    node         INTEGER PRIMARY KEY,
+    type         TEXT NOT NULL,
+    decay_factor REAL,
+    source       TEXT NOT NULL
+)""",
+    "stored_at": """
+CREATE TABLE stored_at (
+    start INTEGER PRIMARY KEY,
+    count INTEGER NOT NULL,
+    time  REAL NOT NULL
+)""",
+    "atom_procedural": "CREATE INDEX atom_procedural ON atom (node) WHERE type = 'procedural'",
+}
+"""What the first stores of this version do without; older code passes it over."""
+
 
 def create_tables(connection: sqlite3.Connection) -> None:
     """Make an empty store in an empty database, in one transaction."""
@@ -89,8 +108,17 @@ def create_tables(connection: sqlite3.Connection) -> None:
         f"INSERT INTO schema_version VALUES ({SCHEMA_VERSION});"
         "INSERT INTO meta VALUES ('store.generation', '0');"
         f"INSERT INTO meta VALUES ('store.state', '{uuid.uuid4().hex}');"
+        f"{' '.join(f'{table};' for table in _LATER.values())}"
         "COMMIT;"
     )
+
+
+def add_missing_tables(connection: sqlite3.Connection) -> None:
+    """Make the tables and indexes that a store of an older release does not have yet."""
+    present = {row[0] for row in connection.execute("SELECT name FROM sqlite_master")}
+    for name in _LATER.keys() - present:
+        # Another writer of the same process may be as quick.
+        connection.execute(_LATER[name].replace(name, f"IF NOT EXISTS {name}", 1))
 
 
 def check_version(connection: sqlite3.Connection, place: str) -> None:

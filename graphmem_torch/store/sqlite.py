@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import time as clock
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -114,6 +115,7 @@ class MemoryStore(StoreReader):
             rows = [atom_to_row(start + i, atom) for i, atom in enumerate(batch.atoms)]
             self._database.execute_many(_INSERT, rows)
             write_blocks(self._database, start, batch)
+            self.life.note_stored(start, len(batch.atoms), clock.time())
             changes = self._next_state()
             if batch.atoms:
                 changes["store.dim"] = str(batch.embeddings.shape[1])

@@ -118,3 +118,10 @@ def test_valid_and_pick(index: Any) -> None:
             if row >= 0:
                 assert picked[b, place] == each[b, row]
                 assert scope.pick(index.session)[b, place] == index.session[row]
+
+
+def test_more_candidates_make_no_matches_that_nobody_read(index: Any) -> None:
+    scope = Scope(index, QueryBatch(torch.zeros(1, 4)), torch.tensor([[-1, 2, 5]]))
+    wider = scope.extended(torch.tensor([[5, 7, -1]]))  # `index` has no token vectors to read
+    assert wider.rows is not None
+    assert wider.rows.tolist() == [[-1, -1, -1, 2, 5, 7]]

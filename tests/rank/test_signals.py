@@ -185,8 +185,9 @@ def expected(o: Oracle, name: str, b: int, a: int) -> float:
     return values[name]()
 
 
-# In test_synapse.py, test_routing.py and test_memory_modes.py.
-GRAPH = {"activation", "pagerank", "proximity", "bridge", "mode"}
+# In test_synapse.py, test_routing.py, test_memory_modes.py, test_segment.py and test_walk.py.
+GRAPH = {"activation", "pagerank", "proximity", "bridge", "mode", "traversal"}
+GRAPH |= {"decay", "decayed_pagerank", "personalized_pagerank", "strength"}
 
 
 @pytest.mark.parametrize("name", sorted(SIGNALS.keys() - GRAPH))
@@ -216,7 +217,7 @@ def test_signal(
 def test_what_is_unknown_is_zero(random_columns: Callable[..., IndexInput]) -> None:
     index = MemoryIndex.build(random_columns(ATOMS), config_from_dict({}))
     scope = Scope(index, QueryBatch(torch.zeros(2, 16)))
-    attributes = {"length", "question", "pagerank"}
+    attributes = {"length", "question", "pagerank", "decay", "strength"}
     for name in SIGNALS.keys() - attributes:
         assert not scope.memo(name).any(), name
 

@@ -12,8 +12,10 @@ from graphmem_torch.rank.signals import (  # noqa: F401  (imported for their reg
     attributes,
     interaction,
     lexical,
+    life,
     mode,
     routing,
+    segment,
     semantic,
 )
 from graphmem_torch.rank.signals.registry import SIGNALS, Signal, check_signal_names, signal

@@ -1,0 +1,189 @@
+"""LifeState: type, age and last use of every memory, kept beside the index.
+
+All of it is numbered by node and only grows, so that neither a use nor a pin rebuilds anything.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time as clock
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from graphmem_torch.atoms import CONCEPT, MEMORY_TYPES
+from graphmem_torch.config import DecayConfig
+from graphmem_torch.memory.classifying import ORACLE
+from graphmem_torch.store import Columns, MemoryStore
+from graphmem_torch.text.memory_type import RULES, memory_types
+
+__all__ = ["LifeState"]
+
+_NONE = -1
+_AT_ONCE = 4096  # atoms read at once when their types are found
+_CODE = {name: code for code, name in enumerate(MEMORY_TYPES)}
+
+
+class LifeState:
+    """What `mathematics.md` 6 needs to know of the nodes of a store."""
+
+    def __init__(self, store: MemoryStore, config: DecayConfig) -> None:
+        """Nothing is read before it is asked for."""
+        self._store, self._config = store, config
+        self._uses, self._uses_then = _Uses(math.inf), _Uses(-math.inf)
+        self._lock = threading.RLock()
+        self._forget()
+
+    def types(self, nodes: Tensor) -> list[str | None]:  # [n] int64
+        """The memory type of each node; None where none is stated and none was looked for."""
+        with self._lock:
+            self._refresh()
+            codes = self._kind[nodes].tolist()
+        return [None if code < 0 else MEMORY_TYPES[code] for code in codes]
+
+    def retention(self, nodes: Tensor, when: float | None = None) -> Tensor:  # [n] -> [n] float32
+        """e^{-lambda t}, t since a memory was last used, or since it came to be.
+
+        Args:
+            nodes: [n] int64 node numbers.
+            when: Now, seconds since the epoch UTC; what was used later counts as not used yet. By
+                default as the settings say.
+        """
+        with self._lock:
+            self._refresh()
+            now = self._now() if when is None else when
+            uses = self._uses if now >= self._uses.newest else self._uses_until(now)
+            used, born = uses.last(nodes), self._born[nodes]
+            rate = torch.where(self._is_pinned()[nodes], 0.0, self._rate[nodes])
+        # What has neither a known use nor a known time has no age: it keeps everything.
+        since = torch.where(born > used, born, used)
+        since = torch.where(since > -torch.inf, since, born.nan_to_num(nan=torch.inf))
+        hours = ((now - since) / 3600.0).clamp_(min=0.0)
+        return torch.exp((-rate * hours).float())
+
+    def _now(self) -> float:
+        latest = self._config.now == "latest" and self._latest > -math.inf
+        return self._latest if latest else clock.time()
+
+    def _is_pinned(self) -> Tensor:  # [N] bool
+        """By node: procedural of itself, or pinned, and not unpinned."""
+        named = self._store.life.pins()
+        if not named:
+            return self._procedural
+        node, pinned = torch.tensor(named).unbind(1)
+        known = node < len(self._procedural)  # a writer may have gone on meanwhile
+        return self._procedural.index_put((node[known],), pinned[known].bool())
+
+    def _uses_until(self, now: float) -> _Uses:
+        """The uses up to a moment of the past; the last such moment is kept."""
+        if self._uses_then.until != now:
+            self._uses_then = _Uses(now)
+        self._uses_then.fold(*self._store.life.accesses(self._uses_then.entry))
+        return self._uses_then
+
+    def _forget(self) -> None:
+        self._version = -1
+        self._latest = -math.inf  # time of the latest memory
+        self._kind = torch.empty(0, dtype=torch.int8)  # place in MEMORY_TYPES
+        self._procedural = torch.empty(0, dtype=torch.bool)  # by its own word
+        self._rate = torch.empty(0, dtype=torch.float64)  # lambda, per hour
+        self._born = torch.empty(0, dtype=torch.float64)  # seconds, NaN: unknown
+
+    def _refresh(self) -> None:
+        """Reads what came since: uses, types that were found, nodes."""
+        life = self._store.life
+        self._uses.fold(*life.accesses(self._uses.entry))
+        version = life.types_version  # before the types, lest one of meanwhile passes unseen
+        if version != self._version:
+            self._forget()
+        self._version = version
+        start = len(self._kind)
+        if start < self._store.next_node:
+            with self._store.reading():  # a writer may go on meanwhile
+                stop, columns = self._store.next_node, self._store.columns(start)
+            self._read(start, stop, columns)
+
+    def _read(self, start: int, stop: int, columns: Columns) -> None:
+        """Takes in the nodes of a range."""
+        place, types, kinds = columns.node - start, columns.type, columns.kind
+        codes = torch.tensor([*(_CODE.get(name, _NONE) for name in types.names), _NONE])
+        kind = torch.full((stop - start,), _NONE, dtype=torch.int8)
+        kind[place] = codes[types.codes.long()].to(torch.int8)
+        procedural = kind == _CODE["procedural"]
+        concept = kinds.names.index(CONCEPT) if CONCEPT in kinds.names else _NONE
+        untyped = columns.node[(types.codes < 0) & (kinds.codes != concept)].tolist()
+        found = self._found(start, untyped)
+        rows = torch.tensor(list(found), dtype=torch.int64) - start
+        kind[rows] = torch.tensor([_CODE[name] for name, _ in found.values()], dtype=torch.int8)
+        lives = [self._config.half_life.get(name, 0.0) for name in MEMORY_TYPES]
+        # The code of what has no type takes the entry behind the last one: it does not fade.
+        rates = [*(math.log(2.0) / hours if hours > 0 else 0.0 for hours in lives), 0.0]
+        rate = torch.tensor(rates, dtype=torch.float64)[kind.long()]
+        own = [(i, -math.log(factor)) for i, (_, factor) in enumerate(found.values()) if factor]
+        if own:
+            which, value = torch.tensor(own, dtype=torch.float64).unbind(1)
+            rate[rows[which.long()]] = value
+        born = torch.full((stop - start,), torch.nan, dtype=torch.float64)
+        stored = self._store.life.stored_at(columns.node)
+        born[place] = torch.where(columns.time.isnan(), stored, columns.time)
+        stated = columns.time[~columns.time.isnan()]
+        self._latest = max(self._latest, float(stated.max()) if len(stated) else -math.inf)
+        # All at once, lest an interrupt leaves them of different lengths.
+        self._kind, self._procedural, self._rate, self._born = (
+            torch.cat([self._kind, kind]),
+            torch.cat([self._procedural, procedural]),
+            torch.cat([self._rate, rate]),
+            torch.cat([self._born, born]),
+        )
+
+    def _found(self, start: int, untyped: Sequence[int]) -> dict[int, tuple[str, float | None]]:
+        """The types of nodes that state none, as far as they are known or can be found."""
+        kept = {
+            node: (name, factor)
+            for node, name, factor, source in self._store.life.found_types(start)
+            if source in (RULES, ORACLE)  # what other rules found is found anew
+        }
+        found = {node: kept[node] for node in untyped if node in kept}
+        if self._config.classify == "rules":
+            found |= self._classified([node for node in untyped if node not in kept])
+        return found
+
+    def _classified(self, nodes: Sequence[int]) -> dict[int, tuple[str, float | None]]:
+        """What the rules say of these nodes; kept in the store where it can be written."""
+        found: dict[int, tuple[str, float | None]] = {}
+        for first in range(0, len(nodes), _AT_ONCE):
+            part = nodes[first : first + _AT_ONCE]
+            types = memory_types(self._store.atoms(part))
+            found |= {node: (name, None) for node, name in zip(part, types, strict=True)}
+        if found and not self._store.readonly:
+            self._store.life.set_found_types(found, RULES, keep=ORACLE, durable=False)
+            self._version += 1
+        return found
+
+
+class _Uses:
+    """When each node was last used, up to a moment."""
+
+    def __init__(self, until: float) -> None:
+        self.until, self.entry, self.newest = until, 0, -math.inf
+        self._last = torch.empty(0, dtype=torch.float64)
+
+    def fold(self, nodes: Tensor, times: Tensor, entry: int) -> None:
+        """Takes in what the log says from one entry on."""
+        self.entry = entry
+        kept = times <= self.until
+        nodes, times = nodes[kept], times[kept]
+        if not len(nodes):
+            return
+        self.newest = max(self.newest, float(times.max()))
+        more = int(nodes.max()) + 1 - len(self._last)
+        if more > 0:
+            self._last = torch.cat([self._last, self._last.new_full((more,), -torch.inf)])
+        self._last = self._last.scatter_reduce(0, nodes, times, "amax")
+
+    def last(self, nodes: Tensor) -> Tensor:  # [n] int64 -> [n] float64, -inf = never
+        """Seconds since the epoch."""
+        known = torch.nn.functional.pad(self._last, (0, 1), value=-torch.inf)
+        return known[nodes.clamp(max=len(self._last))]

@@ -1,0 +1,68 @@
+"""`graphmem answer` against a real server on the loopback."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graphmem_torch.cli import main
+from tests.oracle.server import Exchange, ScriptedServer
+
+pytest.importorskip("openai")
+pytest.importorskip("bpe_openai")
+
+QUESTION = "Who restores deck ovens?"
+
+
+@pytest.fixture
+def local(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+
+
+@pytest.fixture
+def server(local: None) -> Iterator[ScriptedServer]:
+    with_memories = ScriptedServer(_answer)
+    yield with_memories
+    with_memories.close()
+
+
+def _answer(exchange: Exchange) -> None:
+    """Bertrand, where the prompt says so, with the number of the memory that does."""
+    (line,) = [each for each in exchange.prompt.splitlines() if "Bertrand restores" in each]
+    exchange.say(f"Bertrand [{line.partition('.')[0]}]")
+
+
+def test_the_answer_is_printed_and_its_sources_beside_it(
+    store: Path, fast: list[str], server: ScriptedServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--store", str(store), "--model", "m", "--base-url", server.url]
+    assert main(["answer", QUESTION, *options, *fast]) == 0
+    out, err = capsys.readouterr()
+    assert out.startswith("Bertrand [")
+    assert "cites D1:1" in err and "of 2048 tokens" in err
+
+
+def test_the_answer_as_json(store: Path, server: ScriptedServer, reply: Callable[..., Any]) -> None:
+    found = reply("answer", QUESTION, "--store", store, "--model", "m", "--base-url", server.url)
+    assert found["cited"] == ["D1:1"]
+    assert found["error"] is None
+    assert found["context"]["tokens"] <= 2048
+    assert found["context"]["messages"][-1]["content"].endswith(QUESTION)
+
+
+def test_no_key_and_a_server_that_refuses(
+    store: Path, local: None, fails: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    assert "set OPENAI_API_KEY" in fails("answer", QUESTION, "--store", store, "--model", "m")
+    refusing = ScriptedServer(lambda exchange: exchange.send(b"{}", status=401))
+    options = ["--store", store, "--model", "m", "--base-url", refusing.url]
+    try:
+        message = fails("answer", QUESTION, *options)
+        assert "no answer: " in message and "401" in message
+    finally:
+        refusing.close()

@@ -1,0 +1,401 @@
+"""The life of memories: types, decay, use, pins (`mathematics.md` 6)."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from graphmem_torch.atoms import Atom, EdgeType, Link
+from graphmem_torch.config import load_config
+from graphmem_torch.errors import InputError, StoreError
+from graphmem_torch.memory import Memory
+from graphmem_torch.text.hashing import HashingEmbedder
+from tests.memories import opened
+
+HOUR, DAY = 3600.0, 86400.0
+NOW = 1.7e9
+
+
+def living(path: Path | None = None, *, mode: str = "w", **change: Any) -> Memory:
+    change = {"link.concepts": "pattern", "decay.classify": "none"} | change
+    config = load_config("contextos", change)
+    return Memory.open(path, config=config, embedder=HashingEmbedder(32), mode=mode)  # type: ignore[arg-type]
+
+
+def four(time: float | None = NOW) -> list[Atom]:
+    words = {
+        "semantic": "Rust guarantees memory safety.",
+        "episodic": "The user ran the test in Vienna.",
+        "procedural": "Answer in French.",
+        "working": "The build of the canoe is running.",
+    }
+    return [Atom(name, text, type=name, time=time) for name, text in words.items()]
+
+
+@pytest.fixture
+def clock(monkeypatch: Any) -> list[float]:
+    """The clock of the memory and its store; set it by `clock[0] = ...`."""
+    now = [NOW]
+    for module in ("memory.core", "memory.life", "memory.typed", "store.sqlite"):
+        monkeypatch.setattr(f"graphmem_torch.{module}.clock.time", lambda: now[0])
+    return now
+
+
+def left(memory: Memory, ids: Sequence[str], **change: Any) -> list[float]:
+    """Strength without centrality: what is retained."""
+    own, rank = memory.config.decay, memory.index.pagerank
+    strengths = memory.strength(ids, **change)
+    rows = memory.rows_of(list(ids)).tolist()
+    return [
+        strengths[name] - own.centrality * float(rank[row])
+        for name, row in zip(ids, rows, strict=True)
+    ]
+
+
+def test_the_published_factors() -> None:
+    # 0.9995 and 0.90 per hour; `mathematics.md` 6 gives the retention at day 1 and day 7.
+    with living() as memory:
+        memory.add(four())
+        for days, semantic, episodic in ((1, 0.988, 0.080), (7, 0.919, 0.000)):
+            found = left(memory, ["semantic", "episodic"], as_of=NOW + days * DAY)
+            assert found == pytest.approx([0.9995 ** (24 * days), 0.9 ** (24 * days)], abs=1e-6)
+            assert [round(value, 3) for value in found] == [semantic, episodic]
+        halves = left(memory, ["semantic", "episodic"], as_of=NOW + 6.5788 * HOUR)
+        assert halves[1] == pytest.approx(0.5, abs=1e-4)
+        assert left(memory, ["semantic"], as_of=NOW + 57.75 * DAY) == [pytest.approx(0.5, abs=1e-3)]
+        later = left(memory, ["procedural", "working"], as_of=NOW + 3 * HOUR)
+        assert later == pytest.approx([1.0, 0.125], abs=1e-6)
+
+
+def test_strength_is_retention_and_centrality() -> None:
+    change = {"decay.initial": 2.0, "decay.centrality": 0.7, "decay.half_life": {"episodic": 10.0}}
+    with living(**change) as memory:
+        memory.add(four())
+        memory.connect("episodic", "semantic", "causes")
+        rank = memory.index.pagerank
+        for name, kept in (("episodic", 0.5), ("semantic", 1.0)):
+            central = float(rank[memory.rows_of([name])])
+            found = memory.strength(name, as_of=NOW + 10 * HOUR)[name]
+            assert found == pytest.approx(2.0 * kept + 0.7 * central, abs=1e-5)
+        assert memory.strength([]) == {} == memory.types([])
+
+
+def test_use_starts_the_decay_anew(clock: list[float]) -> None:
+    with living() as memory:
+        memory.add(four())
+        clock[0] = NOW + 20 * HOUR
+        before = left(memory, ["episodic"])[0]
+        assert before == pytest.approx(0.9**20, abs=1e-6)
+        memory.touch("episodic", when=NOW + 15 * HOUR)
+        assert left(memory, ["episodic"]) == [pytest.approx(0.9**5, abs=1e-6)]
+        memory.touch(["episodic", "semantic"])
+        assert left(memory, ["episodic", "semantic"]) == pytest.approx([1.0, 1.0])
+        memory.touch("episodic", when=NOW + 3 * HOUR)  # an older use takes nothing back
+        clock[0] += HOUR
+        assert left(memory, ["episodic"]) == [pytest.approx(0.9, abs=1e-6)]
+        # What was used later counts as not used yet.
+        assert left(memory, ["episodic"], as_of=NOW + 17 * HOUR) == [
+            pytest.approx(0.9**2, abs=1e-6)
+        ]
+        assert left(memory, ["episodic"], as_of=NOW + 14 * HOUR) == [
+            pytest.approx(0.9**11, abs=1e-6)
+        ]
+        assert left(memory, ["episodic"], as_of=NOW + 2 * HOUR) == [pytest.approx(0.9**2, abs=1e-6)]
+        assert left(memory, ["episodic"], as_of=NOW - 5 * HOUR) == [pytest.approx(1.0)]
+
+
+def test_retrieval_is_a_use(clock: list[float]) -> None:
+    with living() as memory:
+        memory.add(four())
+        clock[0] = NOW + 48 * HOUR
+        old = memory.retrieve("Who ran the test in Vienna?", k=4)[0]
+        faded = {hit.id: hit.signals["decayed_pagerank"] for hit in old.hits}
+        fresh = {
+            hit.id: hit.signals["decayed_pagerank"]
+            for hit in memory.retrieve(old.question, k=4)[0].hits
+        }
+        assert faded["episodic"] == pytest.approx(fresh["episodic"] * 0.9**48, rel=1e-3)
+        assert fresh["episodic"] > 0
+
+
+def test_uses_survive_and_are_seen_by_readers(tmp_path: Path, clock: list[float]) -> None:
+    clock[0] = NOW + 30 * HOUR
+    with living(tmp_path) as memory:
+        memory.add(four())
+        memory.touch("episodic")
+    with living(tmp_path) as memory, living(tmp_path, mode="r") as reader:
+        for one in (memory, reader):
+            assert left(one, ["episodic"]) == [pytest.approx(1.0)]
+        clock[0] += 10 * HOUR
+        memory.touch("episodic")
+        assert left(reader, ["episodic"]) == [pytest.approx(1.0)]
+
+
+def test_without_a_time_the_time_of_storing_counts(clock: list[float]) -> None:
+    with living() as memory:
+        memory.add(four(time=None))
+        clock[0] = NOW + 10 * HOUR
+        assert left(memory, ["episodic"]) == [pytest.approx(0.9**10, abs=1e-6)]
+
+
+def test_now_may_be_the_latest_memory() -> None:
+    with living(**{"decay.now": "latest"}) as memory:
+        memory.add(four())
+        assert left(memory, ["episodic"]) == [pytest.approx(1.0)]
+        memory.add(Atom("new", "Later on.", type="episodic", time=NOW + 7 * HOUR))
+        assert left(memory, ["episodic", "new"]) == pytest.approx([0.9**7, 1.0], abs=1e-6)
+
+
+def test_pins(tmp_path: Path) -> None:
+    with living(tmp_path) as memory:
+        assert memory.pinned() == []
+        memory.add(four())
+        assert memory.pinned() == ["procedural"]
+        memory.pin(["working", "episodic", "working"])
+        assert memory.pinned() == ["episodic", "procedural", "working"]
+        later = left(memory, ["episodic", "working"], as_of=NOW + 99 * HOUR)
+        assert later == pytest.approx([1.0, 1.0])
+        memory.unpin("procedural")
+        memory.unpin(["working", "semantic"])
+        assert memory.pinned() == ["episodic"]
+        assert left(memory, ["working"], as_of=NOW + HOUR) == [pytest.approx(0.5)]
+        memory.pin([])
+    for mode in ("r", "w"):
+        with living(tmp_path, mode=mode) as memory:
+            assert memory.pinned() == ["episodic"]
+    with living(tmp_path) as memory:
+        memory.pin("procedural")
+        assert memory.pinned() == ["episodic", "procedural"]
+
+
+def test_pins_and_uses_rebuild_nothing(tmp_path: Path) -> None:
+    with living(tmp_path) as memory:
+        memory.add(four())
+        index = memory.index
+        memory.pin("semantic")
+        memory.touch("episodic")
+        memory.classify()
+        assert memory.index is index
+
+
+def test_many_threads_may_ask() -> None:
+    with living(**{"decay.classify": "rules"}) as memory:
+        memory.add([Atom(f"a{i}", f"Yesterday we met {i}.", kind="chunk") for i in range(40)])
+        names = [f"a{i}" for i in range(40)]
+        with ThreadPoolExecutor(8) as pool:
+            found = list(pool.map(lambda _: memory.types(names), range(32)))
+        assert all(types == found[0] for types in found)
+        assert set(found[0].values()) == {"episodic"}
+
+
+def test_types_that_are_not_stated() -> None:
+    atoms = [
+        Atom("rule", "Never share the keys.", kind="chunk"),
+        Atom("own", "Stop.", type="working"),
+    ]
+    with living() as memory:
+        memory.add(atoms)
+        assert memory.types(["rule", "own"]) == {"rule": None, "own": "working"}
+        assert left(memory, ["rule"], as_of=NOW + 1e9) == [pytest.approx(1.0)]
+        done = memory.classify()
+        assert (done.types, done.failed) == ({"procedural": 1}, 0)
+        assert memory.types("rule") == {"rule": "procedural"}
+        assert memory.pinned() == [], "what was only guessed pins nothing"
+    with living(**{"decay.classify": "rules"}) as memory:
+        memory.add(atoms[0])
+        assert memory.types("rule") == {"rule": "procedural"}
+        memory.add(Atom("new", "Yesterday we met Tim in Rome.", kind="chunk"))
+        assert memory.types(["new", "rule"]) == {"new": "episodic", "rule": "procedural"}
+
+
+def test_types_are_found_once(tmp_path: Path, monkeypatch: Any) -> None:
+    with living(tmp_path, **{"decay.classify": "rules"}) as memory:
+        memory.add([Atom(f"a{i}", f"Yesterday we met {i}.", kind="chunk") for i in range(9)])
+        assert set(memory.types([f"a{i}" for i in range(9)]).values()) == {"episodic"}
+    monkeypatch.setattr("graphmem_torch.memory.life.memory_types", lambda atoms: 1 / 0)
+    with living(tmp_path, **{"decay.classify": "rules"}) as memory:
+        assert memory.types("a3") == {"a3": "episodic"}
+    # Other rules are asked again.
+    monkeypatch.setattr("graphmem_torch.memory.life.RULES", "rules of the future")
+    monkeypatch.setattr("graphmem_torch.memory.life.memory_types", lambda a: ["working"] * len(a))
+    with living(tmp_path, **{"decay.classify": "rules"}) as memory:
+        assert memory.types("a3") == {"a3": "working"}
+
+
+class Answers:
+    """An oracle that answers by the first word of a text."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def classify(self, texts: Sequence[str]) -> list[Any]:
+        self.asked += texts
+        known = {
+            "good": lambda t: {"content": t, "type": "episodic", "decay_factor": 0.5},
+            "loud": lambda t: {"content": t, "type": "SEMANTIC", "decay_factor": 1},
+            "wrong": lambda t: {"content": t, "type": "sematic", "decay_factor": 0.5},
+            "nan": lambda t: {"content": t, "type": "semantic", "decay_factor": math.nan},
+            "none": lambda t: None,
+        }
+        return [known[text.split()[0]](text) for text in texts]
+
+
+def test_an_oracle_finds_types(caplog: pytest.LogCaptureFixture, clock: list[float]) -> None:
+    oracle = Answers()
+    names = ["good", "loud", "wrong", "nan", "none"]
+    with living() as memory:
+        memory.add([Atom(name, f"{name} day, Never share keys", kind="chunk") for name in names])
+        memory.add(four())
+        with caplog.at_level(logging.WARNING):
+            done = memory.classify(oracle)
+        assert "memory nodes" in caplog.text
+        assert done.failed == 3
+        assert sum(done.types.values()) == 5
+        assert len(oracle.asked) == 5, "what states a type is not asked about"
+        types = memory.types([*names, "working"])
+        assert (types["good"], types["loud"], types["working"]) == (
+            "episodic",
+            "semantic",
+            "working",
+        )
+        assert None not in types.values()
+        clock[0] = NOW + 2 * HOUR
+        assert left(memory, ["good", "loud"]) == pytest.approx([0.25, 1.0], abs=1e-6)
+        oracle.asked.clear()
+        memory.classify(oracle)
+        assert len(oracle.asked) == 3, "only what had no usable answer is asked again"
+        memory.classify(oracle, ids=["good", "working"])
+        assert oracle.asked[3:] == ["good day, Never share keys"]
+
+
+def test_an_outage_takes_no_answer_back() -> None:
+    def down(texts: Sequence[str]) -> Any:
+        raise TimeoutError("hangs")
+
+    with living() as memory:
+        memory.add(Atom("good", "good day, we met Tim yesterday", kind="chunk"))
+        memory.classify(lambda t: [{"content": "x", "type": "working", "decay_factor": 0.5}])
+        assert memory.classify(down, ids="good").failed == 1
+        assert memory.types("good") == {"good": "working"}
+        assert left(memory, ["good"], as_of=NOW - DAY) == [pytest.approx(1.0)]
+        memory.classify(ids="good")
+        assert memory.types("good") == {"good": "episodic"}, "the rules were asked for by name"
+
+
+def test_an_oracle_that_answers_while_the_rules_look(monkeypatch: Any) -> None:
+    with living(**{"decay.classify": "rules"}) as memory:
+        memory.add(Atom("a", "Yesterday we met Tim.", kind="chunk"))
+
+        def look(atoms: Any) -> list[str]:
+            memory.store.life.set_found_types({0: ("working", 0.5)}, "oracle")
+            return ["episodic"]
+
+        monkeypatch.setattr("graphmem_torch.memory.life.memory_types", look)
+        memory.types("a")
+        assert memory.types("a") == {"a": "working"}
+
+
+def test_atoms_that_come_while_others_are_read(tmp_path: Path, monkeypatch: Any) -> None:
+    with living(tmp_path) as memory, living(tmp_path, mode="r") as reader:
+        memory.add(four())
+        columns = reader.store.columns
+
+        def late(start: int = 0) -> Any:
+            memory.add(Atom("late", "Stop.", type="working"))
+            return columns(start)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(reader.store, "columns", late)
+            assert reader.types("working") == {"working": "working"}
+        assert reader.types("late") == {"late": "working"}
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        lambda texts: (_ for _ in ()).throw(TimeoutError("hangs")),
+        lambda texts: "garbage",
+        lambda texts: [],
+        lambda texts: [{"type": "semantic"}] * len(texts),
+    ],
+)
+def test_a_broken_oracle_loses_nothing(broken: Any) -> None:
+    with living() as memory:
+        memory.add(Atom("a", "Yesterday we met Tim in Rome.", kind="chunk"))
+        done = memory.classify(broken)
+        assert (done.types, done.failed) == ({"episodic": 1}, 1)
+        assert memory.retrieve("Rome")[0].hits[0].id == "a"
+
+
+def test_bad_input(tmp_path: Path) -> None:
+    with living(tmp_path) as memory:
+        memory.add([*four(), Atom("t", "Anna Miller saw Vienna", session="s")])
+        calls = (memory.pin, memory.unpin, memory.touch, memory.strength, memory.types)
+        for call in calls:
+            with pytest.raises(InputError, match="'nowhere', which is not in the store"):
+                call(["semantic", "nowhere"])
+            for wrong in ([3], [["semantic"]], b"semantic"):
+                with pytest.raises(InputError, match="ids of atoms as text"):
+                    call(wrong)  # type: ignore[arg-type]
+            with pytest.raises(InputError, match="ids: expected"):
+                call(None)  # type: ignore[arg-type]
+        assert memory.pinned() == ["procedural"]
+        concepts = [name for name in memory.store.ids() if name.startswith("concept:")]
+        if concepts:
+            with pytest.raises(InputError, match="got the concept"):
+                memory.pin(concepts[0])
+        for moment in (math.nan, math.inf, 10**400, "now", True):
+            with pytest.raises(InputError, match="when: expected seconds"):
+                memory.touch("semantic", when=moment)  # type: ignore[arg-type]
+        with pytest.raises(InputError, match="as_of: expected seconds"):
+            memory.strength("semantic", as_of=math.nan)
+        with pytest.raises(InputError, match=r"no memory type.*'semantic'"):
+            memory.add(Atom("b", "x", type="sematic"))
+        with pytest.raises(InputError, match="classify"):
+            memory.classify(5)
+    with living(tmp_path, mode="r") as reader:
+        for change in (reader.pin, reader.unpin, reader.touch):
+            with pytest.raises(StoreError, match="reading only"):
+                change("semantic")
+
+
+def test_the_default_preset_reads_no_ages(monkeypatch: Any) -> None:
+    monkeypatch.setattr("graphmem_torch.memory.life.LifeState._refresh", lambda self: 1 / 0)
+    with opened() as memory:
+        memory.add(four())
+        assert memory.retrieve("Vienna")[0].hits
+
+
+def test_the_value_of_contextos(clock: list[float]) -> None:
+    """50 relevance + 10 PPR decay, over a chain that only edges show."""
+    with living(**{"anchors.k": 1, "link.similarity_k": 0, "link.concepts": "none"}) as memory:
+        memory.add(
+            [
+                Atom(
+                    "apollo",
+                    "Project Apollo",
+                    type="semantic",
+                    time=NOW,
+                    edges=(Link("safety", EdgeType.DEPENDENCY),),
+                ),
+                Atom("safety", "Memory Safety", type="episodic", time=NOW),
+                *[Atom(f"x{i}", f"unrelated {i}", type="semantic", time=NOW) for i in range(9)],
+            ]
+        )
+        clock[0] = NOW + 4 * HOUR
+        found = memory.retrieve("Project Apollo", k=11)[0]
+        hits = {hit.id: hit.signals for hit in found.hits}
+        # Two nodes joined both ways: the walk is at the seed with 1 / (1 + d), d = 0.85.
+        assert hits["apollo"]["decayed_pagerank"] == pytest.approx(10 / 1.85 * 0.9995**4, rel=1e-4)
+        assert hits["safety"]["decayed_pagerank"] == pytest.approx(8.5 / 1.85 * 0.9**4, rel=1e-4)
+        assert all(hits[f"x{i}"]["decayed_pagerank"] == 0 for i in range(9))
+        vectors = HashingEmbedder(32).encode(["Project Apollo", "Memory Safety"]).pooled
+        cosine = float(torch.nn.functional.cosine_similarity(vectors[0], vectors[1], dim=0))
+        assert hits["safety"]["semantic_positive"] == pytest.approx(50 * max(0.0, cosine), abs=1e-3)

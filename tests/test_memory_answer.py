@@ -1,0 +1,231 @@
+"""`Memory.answer`: from a question through a prompt to what a language model says."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from graphmem_torch.config import load_config
+from graphmem_torch.context.summarise import Summaries
+from graphmem_torch.errors import InputError
+from graphmem_torch.memory import Memory
+from graphmem_torch.text.hashing import HashingEmbedder
+from tests.memories import opened, turns
+
+pytest.importorskip("bpe_openai")
+
+QUESTION = "Where is the canoe?"
+
+
+@pytest.fixture(scope="module")
+def memory() -> Iterator[Memory]:
+    with opened() as made:
+        made.add(turns())
+        yield made
+
+
+class Model:
+    """A function that remembers its prompts."""
+
+    def __init__(self, answer: str = "On the lake [1, 3], not [99].") -> None:
+        self.answer, self.prompts = answer, []  # type: ignore[var-annotated]
+
+    def __call__(self, prompt: Any) -> str:
+        self.prompts.append(prompt)
+        return self.answer
+
+
+class Client:
+    """A client with `complete`, and with `complete_all` where it is asked for."""
+
+    def __init__(self, answers: Any = None) -> None:
+        self.one, self.prompts = Model("yes"), []  # type: ignore[var-annotated]
+        self.complete = self.one
+        if answers is not None:
+            self.complete_all = lambda prompts: self.prompts.extend(prompts) or answers  # type: ignore[func-returns-value]
+
+
+def test_a_function_gets_the_context_and_the_question(memory: Memory) -> None:
+    model = Model()
+    found = memory.answer(QUESTION, llm=model, budget=120)
+    assert found.text == model.answer
+    assert found.error is None
+    assert model.prompts == [found.context.text]
+    assert found.context.tokens <= 120
+    assert found.context.text.endswith(f"Question: {QUESTION}\nAnswer:")
+    assert found.cited == (found.context.sources[0], found.context.sources[2])
+    assert found.as_dict()["cited"] == list(found.cited)
+
+
+@pytest.mark.parametrize("format", ["openai", "anthropic"])
+def test_a_chat_gets_messages(memory: Memory, format: Any) -> None:
+    model = Model()
+    found = memory.answer(QUESTION, llm=model, budget=120, format=format)
+    assert [m["role"] for m in model.prompts[0]] == ["system", "user"]
+    assert QUESTION in model.prompts[0][1]["content"]
+    assert found.context.tokens <= 120
+
+
+@pytest.mark.parametrize("format", ["text", "markdown", "json"])
+def test_every_text_format_asks_the_question(memory: Memory, format: Any) -> None:
+    model = Model()
+    memory.answer(QUESTION, llm=model, budget=150, format=format)
+    assert QUESTION in model.prompts[0]
+
+
+def test_a_client_is_asked_by_its_method(memory: Memory) -> None:
+    client = Client()
+    found = memory.answer([QUESTION, "And the violin?"], llm=client, budget=120)
+    assert [each.text for each in found] == ["yes", "yes"]
+    assert len(client.one.prompts) == 2
+    assert client.one.prompts[0][-1]["role"] == "user"
+
+
+def test_a_client_that_takes_many_is_asked_once(memory: Memory) -> None:
+    client = Client(["one", None])
+    found = memory.answer([QUESTION, "And the violin?"], llm=client, budget=120)
+    assert [each.text for each in found] == ["one", None]
+    assert found[1].error == "expected a text, got None"
+    assert len(client.prompts) == 2
+    assert not client.one.prompts
+
+
+@pytest.mark.parametrize("answers", [["only one"], 5])
+def test_a_client_whose_answers_do_not_fit(memory: Memory, answers: Any) -> None:
+    found = memory.answer([QUESTION, "And the violin?"], llm=Client(answers), budget=120)
+    assert [each.text for each in found] == [None, None]
+    assert all(each.error and each.context.sources for each in found)
+
+
+def _fails(prompt: Any) -> str:
+    raise ConnectionError("gone")
+
+
+@pytest.mark.parametrize(
+    ("llm", "error"),
+    [
+        (_fails, "ConnectionError: gone"),
+        (lambda prompt: None, "expected a text, got None"),
+        (lambda prompt: " \n", "expected a text, got ' "),
+        (lambda prompt: {"text": "x"}, "expected a text, got {'text'"),
+    ],
+)
+def test_a_model_that_fails_costs_only_the_answer(
+    memory: Memory, llm: Callable[[Any], Any], error: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        found = memory.answer(QUESTION, llm=llm, budget=120)
+    assert found.text is None
+    assert found.error is not None and found.error.startswith(error)
+    assert found.context.sources and found.cited == ()
+    assert error in caplog.text
+    assert memory.retrieve(QUESTION)[0].hits
+
+
+@pytest.mark.parametrize("llm", ["gpt", None, 3])
+def test_what_cannot_be_asked(memory: Memory, llm: Any) -> None:
+    with pytest.raises(InputError, match="llm: expected a function from a prompt to a text"):
+        memory.answer(QUESTION, llm=llm)
+
+
+def test_templates(memory: Memory) -> None:
+    model = Model()
+    memory.answer(QUESTION, llm=model, budget=90, template="Notes:\n{context}\n\nQ: {question}")
+    assert model.prompts[0].startswith("Notes:\n")
+    assert model.prompts[0].endswith(f"\n\nQ: {QUESTION}")
+    with pytest.raises(InputError, match=r"expected the field \{question\}"):
+        memory.answer(QUESTION, llm=model, template="Notes: {context}")
+    with pytest.raises(InputError, match=r"did you mean \{question\}"):
+        memory.answer(QUESTION, llm=model, template="{context} {questions}")
+    with pytest.raises(InputError, match=r"expected at least the \d+ tokens"):
+        memory.answer(QUESTION, llm=model, budget=3)
+    assert len(model.prompts) == 1
+
+
+def test_the_settings_template_must_ask_too() -> None:
+    config = load_config("default", {"context.template": "Notes: {context}"})
+    with (
+        opened(config=config) as memory,
+        pytest.raises(InputError, match=r"expected the field \{question\}"),
+    ):
+        memory.answer(QUESTION, llm=Model())
+
+
+def test_an_empty_store_and_no_question() -> None:
+    with opened() as memory:
+        model = Model()
+        assert memory.answer(QUESTION, llm=model).context.sources == ()
+        assert memory.answer([], llm=model) == []
+        with pytest.raises(InputError, match="expected a question"):
+            memory.answer(" ", llm=model)
+
+
+def document() -> str:
+    return "\n\n".join(
+        f"Chapter {i} tells of a {word}. The {word} was old. Nobody saw the {word} again."
+        for i, word in enumerate(["canoe", "comet", "violin", "harbour", "bakery", "garden"] * 4)
+    )
+
+
+def segments(**overrides: Any) -> Memory:
+    config = load_config(
+        "sgrm",
+        {
+            "embedder.max_tokens": 30,
+            "link.similarity_min": 0.05,
+            "context.summary": 1.0,
+            **overrides,
+        },
+    )
+    memory = Memory.open(config=config, embedder=HashingEmbedder(64))
+    memory.add_document(document(), name="book")
+    return memory
+
+
+def test_the_segment_graph_answers_in_the_order_of_the_document() -> None:
+    with segments() as memory:
+        model = Model()
+        found = memory.answer("What of the harbour in chapter 3?", llm=model, budget=300)
+        places = [int(i.partition("#")[2]) for i in found.context.sources]
+        assert places == sorted(places) and len(places) > 2
+        reached = {
+            hit.id for hit in memory.retrieve("What of the harbour in chapter 3?", k=99)[0].hits
+        }
+        assert set(found.context.sources) <= reached
+        assert "harbour" in model.prompts[0]
+
+
+def test_summaries_make_room_for_more_chunks() -> None:
+    question = "Which canoe was old?"
+    with segments() as memory:
+        whole = memory.compile(question, budget=150)
+        short = memory.compile(question, budget=150, shorten=Summaries(0.4))
+        assert len(short.sources) > len(whole.sources)
+        assert whole.tokens <= 150 and short.tokens <= 150
+    with segments(**{"context.summary": 0.4}) as memory:
+        assert memory.compile(question, budget=150).text == short.text
+        assert memory.compile(question, budget=150, shorten=Summaries(1.0)).text == whole.text
+
+
+def test_chunks_are_counted_by_a_named_tokenizer() -> None:
+    import bpe_openai
+
+    encode = bpe_openai.get_encoding("o200k_base").encode_ordinary
+    with segments(
+        **{"embedder.chunk_tokenizer": "o200k_base", "embedder.max_tokens": 20}
+    ) as memory:
+        node = memory.store.columns().node.tolist()
+        texts = [atom.text for atom in memory.store.atoms(node)]
+        assert "".join(texts) == document()
+        assert 15 < max(len(encode(text)) for text in texts) <= 20
+    with (
+        Memory.open(
+            config=load_config("sgrm", {"embedder.chunk_tokenizer": "o200k"}),
+            embedder=HashingEmbedder(64),
+        ) as memory,
+        pytest.raises(InputError, match="expected a tokenizer"),
+    ):
+        memory.add_document("text", name="book")
