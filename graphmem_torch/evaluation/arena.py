@@ -47,8 +47,14 @@ class Arena:
         age_hours: [N] from each atom's time to the latest; 0 where unknown.
     """
 
-    def __init__(self, conversation: Conversation, memory: Memory) -> None:
-        """Look up what the baselines need in the memory's store."""
+    def __init__(self, conversation: Conversation, memory: Memory, *, kind: str = TURN) -> None:
+        """Look up what the baselines need in the memory's store.
+
+        Args:
+            conversation: What is asked.
+            memory: Filled with its atoms.
+            kind: Of the atoms that are candidates, instead of the turns.
+        """
         self.memory = memory
         columns = memory.store.columns()
         kinds = columns.kind.values()
@@ -63,7 +69,7 @@ class Arena:
         self.graph = _graph(memory.store.edges(), columns.node[order])
         self.age_hours = _age_hours(columns.time[order])
 
-        rows = [i for i, atom in enumerate(atoms) if atom.kind == TURN]
+        rows = [i for i, atom in enumerate(atoms) if atom.kind == kind]
         self.turns = torch.tensor(rows, dtype=torch.int64)
         self.ids = [atoms[i].id for i in rows]
         self.session = columns.session.codes[order][self.turns]

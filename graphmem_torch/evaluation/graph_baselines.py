@@ -7,6 +7,7 @@ from torch import Tensor
 
 from graphmem_torch.graph import Graph
 from graphmem_torch.ops import personalized_pagerank
+from graphmem_torch.rank.segment import discounted, hop_discount
 
 __all__ = ["concept_seeds", "contextos_score", "hipporag_score", "segment_traversal", "undirected"]
 
@@ -72,23 +73,9 @@ def segment_traversal(
     discount: float = 0.9,
 ) -> Tensor:  # [B, N], -inf where the seed does not reach
     """Hop-discounted similarity around the most similar node (`mathematics.md` 3)."""
-    batch, count = similarity.shape
-    adjacency = torch.sparse_coo_tensor(
-        graph.edge_index.flip(0),
-        torch.ones(graph.num_edges),
-        (count, count),
-        check_invariants=False,
-    ).coalesce()
-    reached = torch.zeros(batch, count, dtype=torch.bool)
-    reached.scatter_(1, similarity.argmax(1, keepdim=True), True)
-    distance = torch.where(reached, 0.0, torch.inf)
-    for hop in range(1, hops + 1):
-        step = (adjacency @ reached.T.float()).T > 0
-        distance = torch.where(step & ~reached, float(hop), distance)
-        reached = reached | step
-    # A negative cosine must not gain by distance, so only the positive part is discounted.
-    decayed = similarity.clamp(min=0.0) * discount**distance + similarity.clamp(max=0.0)
-    return decayed.masked_fill(~reached | (similarity == -torch.inf), -torch.inf)
+    seed = similarity.argmax(1, keepdim=True)
+    reach = hop_discount(graph, seed, hops=hops, discount=discount).to_dense()
+    return discounted(similarity, reach).masked_fill(reach == 0, -torch.inf)
 
 
 def contextos_score(

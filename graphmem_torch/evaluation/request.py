@@ -15,7 +15,9 @@ from graphmem_torch.errors import InputError
 __all__ = ["JUDGES", "Judged", "Request", "judge"]
 
 JUDGES: Mapping[str, frozenset[str]] = {
+    "context": frozenset(),
     "locomo": frozenset({"evidence", "input", "cv"}),
+    "longdoc": frozenset(),
     "modes": frozenset({"evidence"}),
     "proofs": frozenset(),
     "regime": frozenset(),

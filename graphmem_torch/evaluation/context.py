@@ -1,0 +1,68 @@
+"""The judge of contexts: needles, two hops, decay, gold per token (`evaluation.md`, Context)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from graphmem_torch.config import Config, config_to_dict
+from graphmem_torch.evaluation.context_decay import judge_decay
+from graphmem_torch.evaluation.context_gold import judge_gold
+from graphmem_torch.evaluation.context_hops import judge_hops
+from graphmem_torch.evaluation.context_needles import judge_needles, read_essays
+from graphmem_torch.evaluation.context_noise import judge_noise, random_facts
+from graphmem_torch.evaluation.context_pools import read_gold_sets
+from graphmem_torch.evaluation.context_table import format_context
+from graphmem_torch.evaluation.measure import code_version
+from graphmem_torch.evaluation.remember import RememberingEmbedder
+from graphmem_torch.evaluation.request import Judged, Request
+from graphmem_torch.text.embed import load_embedder
+
+__all__ = ["judge"]
+
+
+def judge(request: Request) -> Judged:
+    """Everything on the data root `request.data`: conversations, passages, essays.
+
+    Raises:
+        InputError: No conversations and no passages, or no essays.
+    """
+    root = Path(request.data)
+    config = _of_the_past(request.settings)
+    device = request.device
+    embedder = RememberingEmbedder(
+        load_embedder(
+            config.embedder.name if request.embedder is None else request.embedder,
+            device,
+            token_dim=config.embedder.token_dim,
+        )
+    )
+    sets, essays = read_gold_sets(root), read_essays(root)
+    shared: dict[str, Any] = {"device": device, "seed": request.seed}
+    with embedder.remembering():
+        facts = random_facts(sets, essays)
+        two_hop = judge_hops(facts, config, embedder, **shared)
+        shared["progress"] = request.progress
+        noise = judge_noise(facts, config, embedder, **shared)
+        gold = {one.name: judge_gold(one, config, embedder, **shared) for one in sets}
+        needles = judge_needles(essays, config, embedder, **shared)
+    report = {
+        "dataset": "context",
+        "preset": config.name,
+        "commit": code_version(),
+        "n": {name: found["n"] for name, found in gold.items()} | {"chains": two_hop["n"]},
+        "gold": gold,
+        "two_hop": two_hop,
+        "needles": needles,
+        "noise": noise,
+        "decay": judge_decay(config),
+        "config": config_to_dict(config),
+        "seed": request.seed,
+    }
+    return Judged(report, format_context(report))
+
+
+def _of_the_past(config: Config) -> Config:
+    """Decay counts from the latest memory: the records were made years ago."""
+    return replace(config, decay=replace(config.decay, now="latest"))

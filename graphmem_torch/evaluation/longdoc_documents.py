@@ -1,0 +1,216 @@
+"""Long documents whose evidence is known: joined passages, and joined texts with sentences cut out.
+
+Of passages the gold is given. They are joined in a random order, so that what answers a question
+lies far apart and only likeness can connect it; around the gold of a document's questions come the
+passages next to it in the file, where a set keeps those that were meant to mislead.
+
+Of plain texts nothing is given, so two sentences, one from each half of a text, are cut out and
+asked for together (the inverse cloze task of Lee et al. 2019, arXiv 1906.00300, at two places):
+the gold is what stood around them. Such a question needs local and long-range context, as section 6
+of Segment-Graph Retrieval Memory recommends.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from graphmem_torch.errors import InputError
+from graphmem_torch.evaluation.passages import PassageQuestion, PassageSet, read_passage_sets
+from graphmem_torch.text.source import decode, read_bytes
+
+__all__ = [
+    "Asked",
+    "Collection",
+    "Document",
+    "join_passages",
+    "join_texts",
+    "read_collections",
+    "sentences",
+]
+
+_PASSAGES = 200  # of a document: some 25,000 tokens, more than ten windows of 2,048
+_QUESTIONS = 8  # of a document at least, where the set has many more passages than that
+_CHARACTERS = 120_000  # of a document joined from texts, about as long
+_DOCUMENTS = 10  # of a collection at most: each is encoded once for every chunk size
+_PAIRS = 3  # questions a text is cut for, at most
+_WORDS = range(8, 41)  # of a sentence that is cut out
+_SENTENCE = re.compile(r"\S.{0,1000}?[.!?][\"'”’)\]]*(?=\s+[^a-z\s]|\s*\Z)", re.DOTALL)
+_SEPARATOR = "\n\n"
+
+Span = tuple[int, int]
+"""Start and end, in characters of the document."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A question about a document.
+
+    Attributes:
+        text: As asked.
+        gold: Where its evidence stands.
+        answers: Accepted answers; empty where none is known.
+    """
+
+    text: str
+    gold: tuple[Span, ...]
+    answers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One long document and its questions."""
+
+    name: str
+    text: str
+    questions: tuple[Asked, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Collection:
+    """Documents made from one source: `kind` says whether `passages` or `texts`."""
+
+    name: str
+    kind: str
+    documents: tuple[Document, ...]
+
+
+def sentences(text: str) -> list[str]:
+    """The sentences of a text; what has no end is none."""
+    return _SENTENCE.findall(text)
+
+
+def read_collections(data: Path, seed: int) -> list[Collection]:
+    """What the folder (or the one text file) holds: every passage set, and the texts together.
+
+    Raises:
+        InputError: Neither is there, or one cannot be read or asked about.
+    """
+    if not data.exists():
+        raise InputError("no such file or folder", where=str(data))
+    sets = read_passage_sets(data) if data.is_dir() else []
+    files = [data]
+    if data.is_dir():
+        files = sorted(data.rglob("*.txt")) or ([] if sets else sorted(data.rglob("*.md")))
+    found = [join_passages(each, random.Random(seed)) for each in sets]
+    if files:
+        texts = [decode(read_bytes(file), str(file)) for file in files if file.stat().st_size]
+        joined = join_texts(data.stem, texts, random.Random(seed))
+        found += [joined] if joined.documents else []
+    if not found:
+        raise InputError(
+            "expected *_corpus.jsonl with *_queries.jsonl beside them, or texts (*.txt, *.md) of "
+            "at least ten sentences; found neither",
+            where=str(data),
+        )
+    return found
+
+
+def join_passages(source: PassageSet, chance: random.Random) -> Collection:
+    """The passages of a set as long documents, each question asked of one of them."""
+    enough = -(-len(source.passages) // _PASSAGES)
+    count = min(enough, max(1, len(source.questions) // _QUESTIONS), _DOCUMENTS)
+    questions = list(source.questions)
+    chance.shuffle(questions)
+    documents = [
+        _joined(f"{source.name}-{number}", source, questions[number::count], chance)
+        for number in range(count)
+    ]
+    return Collection(source.name, "passages", tuple(d for d in documents if d.questions))
+
+
+def _joined(
+    name: str, source: PassageSet, questions: Sequence[PassageQuestion], chance: random.Random
+) -> Document:
+    gold = {place for question in questions for place in question.gold}
+    near = sorted(range(len(source.passages)), key=lambda i: (_distance(i, gold), i))
+    kept = near[: max(_PASSAGES, len(gold))]
+    chance.shuffle(kept)
+    parts, spans, at = [], {}, 0
+    for place in kept:
+        parts.append(source.passages[place].whole)
+        spans[place] = (at, at + len(parts[-1]))
+        at += len(parts[-1]) + len(_SEPARATOR)
+    asked = tuple(
+        Asked(q.text, tuple(spans[place] for place in q.gold), q.answers) for q in questions
+    )
+    return Document(name, _SEPARATOR.join(parts), asked)
+
+
+def _distance(place: int, gold: set[int]) -> int:
+    return min((abs(place - g) for g in gold), default=0)
+
+
+def join_texts(name: str, texts: Sequence[str], chance: random.Random) -> Collection:
+    """Texts as long documents; of each some sentences are cut out and asked for in pairs."""
+    order = [text[:_CHARACTERS] for text in texts]
+    chance.shuffle(order)
+    documents: list[Document] = []
+    parts: list[str] = []
+    asked: list[Asked] = []
+    at = 0
+    for text in order:
+        rest, questions = _cut(text, chance)
+        parts.append(rest)
+        asked += [_moved(question, at) for question in questions]
+        at += len(rest) + len(_SEPARATOR)
+        if at >= _CHARACTERS:
+            documents.append(_closed(name, documents, parts, asked))
+            parts, asked, at = [], [], 0
+        if len(documents) == _DOCUMENTS:
+            break
+    if parts:
+        documents.append(_closed(name, documents, parts, asked))
+    return Collection(name, "texts", tuple(d for d in documents if d.questions))
+
+
+def _closed(
+    name: str, before: Sequence[Document], parts: Sequence[str], asked: Sequence[Asked]
+) -> Document:
+    return Document(f"{name}-{len(before)}", _SEPARATOR.join(parts), tuple(asked))
+
+
+def _moved(question: Asked, by: int) -> Asked:
+    return Asked(question.text, tuple((start + by, end + by) for start, end in question.gold))
+
+
+def _cut(text: str, chance: random.Random) -> tuple[str, list[Asked]]:
+    """A text without some of its sentences, and a question for each pair of them.
+
+    No two neighbours are cut out, so that what stood around a sentence is still there.
+    """
+    spans = [match.span() for match in _SENTENCE.finditer(text)]
+    middle = len(spans) // 2
+    fitting = [i for i in range(1, len(spans) - 1) if len(text[slice(*spans[i])].split()) in _WORDS]
+    halves = [_apart([i for i in fitting if i < middle], chance)]
+    halves.append(_apart([i for i in fitting if i > middle], chance))
+    pairs = list(zip(*halves, strict=False))
+    removed = {i for pair in pairs for i in pair}
+    kept, place, shorter, last = [], {}, 0, 0
+    for i, (start, end) in enumerate(spans):
+        if i in removed:
+            kept.append(text[last:start])
+            shorter, last = shorter + end - start, end
+        else:
+            place[i] = (start - shorter, end - shorter)
+    rest = "".join([*kept, text[last:]])
+    questions = [
+        Asked(
+            " ".join(" ".join(text[slice(*spans[i])].split()) for i in pair),
+            tuple((place[i - 1][0], place[i + 1][1]) for i in pair),
+        )
+        for pair in pairs
+    ]
+    return rest, questions
+
+
+def _apart(places: Sequence[int], chance: random.Random) -> list[int]:
+    """Some of the places, no two of them next to or next but one to each other."""
+    drawn: list[int] = []
+    for i in chance.sample(list(places), len(places)):
+        if len(drawn) < _PAIRS and all(abs(i - j) > 2 for j in drawn):
+            drawn.append(i)
+    return drawn

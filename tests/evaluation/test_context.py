@@ -1,0 +1,110 @@
+"""The judge of contexts: a whole run on a small data root."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from graphmem_torch.config import load_config
+from graphmem_torch.errors import InputError
+from graphmem_torch.evaluation import context_hops, context_noise
+from graphmem_torch.evaluation.context import judge
+from graphmem_torch.evaluation.context_curves import CURVE
+from graphmem_torch.evaluation.context_pools import read_gold_sets
+from graphmem_torch.evaluation.context_systems import SYSTEMS, entry_costs
+from graphmem_torch.evaluation.metrics import rank_candidates
+from graphmem_torch.evaluation.request import Request
+from graphmem_torch.evaluation.request import judge as judge_named
+from graphmem_torch.evaluation.systems import BASELINES
+from graphmem_torch.text.embed import load_embedder
+from graphmem_torch.text.tokens import count_tokens
+
+_TITLES = ("Bergamo", "Corsica", "Iseo", "Pippo", "Cello", "Tulip", "Comet", "Harbour")
+
+
+@pytest.fixture
+def root(tmp_path: Path, locomo: Path) -> Path:
+    """Two conversations, eight passages with two questions, two essays."""
+    locomo.parent.rename(tmp_path / "locomo")
+    multihop, text = tmp_path / "multihop", tmp_path / "text"
+    multihop.mkdir()
+    text.mkdir()
+    corpus = [
+        {
+            "id": i,
+            "title": title,
+            "text": f"{title} was first written about by {_TITLES[(i + 1) % 8]} in year {i}. "
+            "Nothing else is known about it, but this sentence is long enough to matter.",
+        }
+        for i, title in enumerate(_TITLES)
+    ]
+    asked = [
+        {"question": "Who wrote first about Bergamo, and who about them?", "gold_ids": [0, 1]},
+        {"question": "Which year is told of the Comet?", "gold_ids": [6]},
+    ]
+    for name, rows in (("small_corpus", corpus), ("small_queries", asked)):
+        lines = "".join(json.dumps(row) + "\n" for row in rows)
+        (multihop / f"{name}.jsonl").write_text(lines, encoding="utf-8")
+    for name in ("one", "two"):
+        body = " ".join(f"The essay {name} says sentence number {i} of many." for i in range(40))
+        (text / f"{name}.txt").write_text(body, encoding="utf-8")
+    return tmp_path
+
+
+@pytest.mark.parametrize("preset", ["default", "contextos"])
+def test_a_whole_run(root: Path, preset: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(context_hops, "_MEMORIES", 1)
+    monkeypatch.setattr(context_noise, "NOISE", (5, 10_000))
+    config = load_config(preset)
+    config = replace(config, link=replace(config.link, concepts="pattern"))
+    found = judge(Request(data=root, preset=preset, config=config, embedder="hashing"))
+    report = found.report
+    json.dumps(report, allow_nan=False)
+    assert report["dataset"] == "context"
+    assert report["preset"] == preset
+    assert set(report["gold"]) == {"locomo", "small"}
+    assert report["n"]["small"] == {"all": 2}
+    for group in report["gold"]["small"]["groups"].values():
+        assert set(group) == {preset, *SYSTEMS}
+        for system in group.values():
+            recall = [system["recall"][str(b)] for b in CURVE]
+            # Eight passages of about 35 tokens are less than 4,096 tokens.
+            assert recall[-1] == 1.0
+            assert all(0 <= share <= 1 for share in recall)
+    assert set(report["two_hop"]) == {"n", "stated", "found"}
+    needles = report["needles"]
+    assert needles["lengths"][-1] == sum(needles["lengths"])
+    assert len(needles["kinds"]["literal"]["cells"]["200"][0]) == 11
+    assert set(report["noise"]["noise"]) == {"5"}
+    assert report["noise"]["noise"]["5"]["policy"] == 1.0
+    assert report["decay"]["semantic"]["1"] == pytest.approx(0.9995**24, abs=1e-4)
+    assert report["decay"]["episodic"]["1"] == pytest.approx(0.9**24, abs=1e-4)
+    assert report["decay"]["procedural"]["7"] == 1.0
+    for title in ("small, all", "locomo, 1-4", "needles in a context", "distractors", "day 7"):
+        assert title in found.table
+
+
+def test_costs_of_a_ranking_are_those_of_the_prompt(root: Path) -> None:
+    config = load_config("default")
+    config = replace(config, link=replace(config.link, concepts="pattern"))
+    sizes = {}
+    for gold in read_gold_sets(root):
+        for arena in gold.arenas(config, load_embedder("hashing"), "cpu"):
+            sizes[gold.name] = len(arena.ids)
+            ranking = rank_candidates(BASELINES["dense"](arena, arena.questions[:2]))
+            costs = entry_costs(arena, ranking)
+            # With room for everything the compiler writes all of it.
+            whole = arena.memory.compile(arena.questions[:2], budget=10**6, k=len(arena.ids))
+            for row, context in enumerate(whole):
+                assert len(context.sources) == len(arena.ids)
+                assert abs(int(costs[row].sum()) - context.tokens) <= 2
+                assert count_tokens([context.text], config.context.tokenizer) == [context.tokens]
+    assert sizes == {"locomo": 12, "small": len(_TITLES)}
+
+
+def test_no_data(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="passages"):
+        judge_named("context", Request(data=tmp_path, embedder="hashing"))

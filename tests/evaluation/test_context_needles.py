@@ -1,0 +1,92 @@
+"""Needles: where they are placed, and how chains and arms are made."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from graphmem_torch.errors import InputError
+from graphmem_torch.evaluation.context_facts import LITERAL, PARAPHRASED, Needle, make_chains
+from graphmem_torch.evaluation.context_hops import ARMS, arm_weights
+from graphmem_torch.evaluation.context_needles import Essay, place_needles, read_essays
+
+
+def _essay(name: str, count: int) -> Essay:
+    return Essay(name, tuple(f"{name} {i}." for i in range(count)), (4,) * count)
+
+
+def test_needles_stand_at_their_depths() -> None:
+    needles = [Needle(f"N{i}.", "?") for i in range(3)]
+    placed = place_needles([_essay("a", 5), _essay("b", 5)], 1000, [0.0, 0.5, 1.0], needles)
+    assert placed == [
+        ("a", "N0. a 0. a 1. a 2. a 3. a 4."),
+        ("b", "N1. b 0. b 1. b 2. b 3. b 4. N2."),
+    ]
+
+
+def test_text_is_cut_at_the_length() -> None:
+    placed = place_needles([_essay("a", 5), _essay("b", 5)], 27, [1.0], [Needle("N.", "?")])
+    assert placed == [("a", "a 0. a 1. a 2. a 3. a 4."), ("b", "b 0. N.")]
+    shortest = place_needles([_essay("a", 5)], 1, [0.0], [Needle("N.", "?")])
+    assert shortest == [("a", "N. a 0.")]
+
+
+def test_depths_are_in_order_for_any_length() -> None:
+    depths = [i / 10 for i in range(11)]
+    needles = [Needle(f"<{i}>", "?") for i in range(11)]
+    for length in (10, 50, 77, 400):
+        texts = place_needles([_essay("a", 30), _essay("b", 70)], length, depths, needles)
+        whole = " ".join(text for _, text in texts)
+        places = [whole.index(f"<{i}>") for i in range(11)]
+        assert all(before < after for before, after in pairwise(places))
+
+
+def test_essays_are_read_by_sentences(tmp_path: Path) -> None:
+    (tmp_path / "text").mkdir()
+    (tmp_path / "text" / "b.txt").write_text("One. Two!\nThree?", encoding="utf-8")
+    essays = read_essays(tmp_path)
+    assert [essay.name for essay in essays] == ["b"]
+    assert essays[0].sentences == ("One.", "Two!", "Three?")
+    assert all(count > 0 for count in essays[0].tokens)
+
+
+def test_no_essays(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="text files"):
+        read_essays(tmp_path)
+
+
+def test_there_is_a_needle_for_every_depth() -> None:
+    assert len(LITERAL) == len(PARAPHRASED)
+    assert len({needle.text for needle in LITERAL + PARAPHRASED}) == 2 * len(LITERAL)
+
+
+def test_a_question_names_the_first_fact_and_not_the_second() -> None:
+    chains = make_chains(50, seed=1)
+    assert chains == make_chains(50, seed=1)
+    assert chains != make_chains(50, seed=2)
+    bridges = set()
+    for chain in chains:
+        first, second, asked = (
+            {word.strip(".?,'s") for word in text.split() if word[0].isupper()}
+            for text in (chain.first, chain.second, chain.question)
+        )
+        bridge = (first & second) - asked
+        assert len(bridge) == 1, chain
+        bridges |= bridge
+        assert first & asked
+    assert len(bridges) == 50
+
+
+def test_arms_split_the_weights() -> None:
+    weights = {"semantic_positive": 50.0, "decayed_pagerank": 10.0}
+    arms = {arm: arm_weights(weights, arm) for arm in ARMS}
+    assert arms == {
+        "vector only": {"semantic_positive": 50.0, "decayed_pagerank": 0.0},
+        "graph only": {"semantic_positive": 0.0, "decayed_pagerank": 10.0},
+        "unseeded graph": {"semantic_positive": 0.0, "decayed_pagerank": 0.0, "pagerank": 1.0},
+        "hybrid": weights,
+        "graph x 10": {"semantic_positive": 50.0, "decayed_pagerank": 100.0},
+    }
+    assert arm_weights({"semantic": 1.0}, "graph only") is None
