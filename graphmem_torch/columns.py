@@ -16,6 +16,7 @@ from graphmem_torch.graph import Graph
 from graphmem_torch.ops import pagerank
 from graphmem_torch.rank.bm25 import BM25
 from graphmem_torch.rank.conduction import conducting_graph
+from graphmem_torch.rank.hop_tensors import HOP_PARTS, HopParts, hop_parts
 from graphmem_torch.rank.routing import ROUTING_PARTS
 from graphmem_torch.spectral.mode_state import MODE_PARTS, modes_to_tensors
 from graphmem_torch.spectral.modes import Modes, find_modes
@@ -38,6 +39,7 @@ OPTIONAL_PARTS = (
     "duplicate",
     *itertools.chain.from_iterable(ROUTING_PARTS.values()),
     *(f"modes_{name}" for name in MODE_PARTS),
+    *HOP_PARTS,
 )
 
 
@@ -62,6 +64,9 @@ class IndexInput:
         duplicate: [A] int64, for each atom the first one of equal content; None where no atom is
             taken for another. Only modes read it.
         modes: Of the atoms, where they are known; else they are found if the settings ask for them.
+        title: [A] int64, how many of its first terms are an atom's title, -1 = none; None where no
+            atom has one.
+        name_terms, name_offsets: int64 and [K + 1] int64, the terms of the names of the concepts.
     """
 
     embeddings: Tensor
@@ -84,6 +89,9 @@ class IndexInput:
     num_pieces: int = 0
     duplicate: Tensor | None = None
     modes: Modes | None = None
+    title: Tensor | None = None
+    name_terms: Tensor | None = None
+    name_offsets: Tensor | None = None
 
 
 def index_tensors(data: IndexInput, config: Config) -> dict[str, Tensor]:
@@ -132,6 +140,9 @@ def index_tensors(data: IndexInput, config: Config) -> dict[str, Tensor]:
         tensors |= {f"modes_{name}": part for name, part in modes_to_tensors(modes).items()}
         if data.duplicate is not None:
             tensors["duplicate"] = data.duplicate.to(torch.int32)
+    alone = (previous < 0) & (following < 0) & (data.speaker < 0)
+    if (hops := _hops(data, alone)) is not None:
+        tensors |= {name: getattr(hops, name.removeprefix("hop_")) for name in HOP_PARTS}
     return tensors
 
 
@@ -154,6 +165,27 @@ def modes_by(
         assign=settings.assign,
         time=time,
         generator=generator,
+    )
+
+
+def _hops(data: IndexInput, alone: Tensor) -> HopParts | None:  # alone [A] bool
+    """What hops read, where there are documents: atoms with a title that stand alone."""
+    if data.title is None or not bool((title := data.title.where(alone, -1)).ge(0).any()):
+        return None
+    atoms, edges = len(title), data.edges
+    concepts = data.num_nodes - atoms
+    about = edges.type == int(EdgeType.ABSTRACTION)
+    about &= (edges.source < atoms) & (edges.target >= atoms)
+    names, offsets = data.name_terms, data.name_offsets
+    if names is None or offsets is None:
+        names, offsets = title.new_empty(0), title.new_zeros(concepts + 1)
+    return hop_parts(
+        data.terms,
+        data.term_offsets,
+        title,
+        (edges.source[about], edges.target[about] - atoms),
+        names,
+        offsets,
     )
 
 

@@ -28,6 +28,8 @@ from graphmem_torch.rank.bm25 import BM25
 from graphmem_torch.rank.candidates import strong_candidates
 from graphmem_torch.rank.from_modes import mode_candidates
 from graphmem_torch.rank.gate import confidence, gate_statistics
+from graphmem_torch.rank.hop_tensors import HOP_PARTS, HopParts
+from graphmem_torch.rank.hops import entity_hop, named_keys, title_hop
 from graphmem_torch.rank.paths import strongest_paths
 from graphmem_torch.rank.query import SHARED_ROWS, QueryBatch
 from graphmem_torch.rank.routing import ROUTING_PARTS, routing_tensors
@@ -39,6 +41,7 @@ from graphmem_torch.rank.segment import (
     unweighted,
 )
 from graphmem_torch.rank.signals import SIGNALS, check_signal_names
+from graphmem_torch.rank.signals.hop import DOCUMENT_SIGNALS, HOP_SIGNALS
 from graphmem_torch.rank.walk import WALK_SIGNALS, walk_from
 from graphmem_torch.spectral.mode_state import MODE_PARTS, modes_from_tensors
 from graphmem_torch.spectral.modes import Modes
@@ -105,6 +108,7 @@ class MemoryIndex(nn.Module):
     direction: Tensor | None
     component: Tensor | None
     bridge_bonus: Tensor | None
+    hop_document: Tensor | None
 
     def __init__(self, tensors: Mapping[str, Tensor], config: Config) -> None:
         """Takes the tensors that `build` made, as they are.
@@ -121,6 +125,8 @@ class MemoryIndex(nn.Module):
         rank = config.rank
         named = rank.weights if self.spreads or not rank.cold_weights else rank.cold_weights
         check_signal_names(named)
+        if self.hop_document is None:
+            named = {name: named[name] for name in named if name not in DOCUMENT_SIGNALS}
         self.signal_names = tuple(named)
         lacking = [
             name for name in named if any(p not in tensors for p in ROUTING_PARTS.get(name, ()))
@@ -273,19 +279,22 @@ class MemoryIndex(nn.Module):
             scope = everyone.narrowed(strong_candidates(everyone, count))
             if everyone.reach is not None:
                 scope = scope.extended(segment_candidates(everyone, everyone.reach, _ACTIVATED))
-        if not self._activates or scope.shape[1] == 0:
+        if not (self._activates or self._hops) or scope.shape[1] == 0:
             return scope, *start
         strong = self._strong(scope)
         anchors, value = anchor_activation(scope, strong, self.config.anchors)
         relevance = anchor_relevance(scope, strong, value, self.config.anchors)
         scope.anchors = everyone.anchors = anchors, relevance
-        extra = []  # what the graph brings to the candidates of a large store
-        if self._walks:
+        extra: list[SparseRows] = []  # what the graph brings to the candidates of a large store
+        if self._hops:
+            scope.hops = everyone.hops = self._hop(query, anchors, value)
+            extra += scope.hops
+        if self._activates and self._walks:
             there = self._conducting(query)
             walk = walk_from(self.graph, anchors, relevance, self.config.walk, there)
             scope.walk = everyone.walk = walk = walk.narrowed(self.num_atoms)
             extra.append(walk)
-        if self._spreads_from_anchors:
+        if self._activates and self._spreads_from_anchors:
             everywhere = self.spread(anchors, value, self._conducting(query))
             activation = everywhere.narrowed(self.num_atoms)
             scope.activation = everyone.activation = activation
@@ -306,8 +315,26 @@ class MemoryIndex(nn.Module):
     @property
     def _activates(self) -> bool:
         """Whether a signal reads what spreads from the anchors, and there is a graph for it."""
-        read = any(SIGNALS[name].graph for name in self.signal_names if name != "traversal")
+        own = {"traversal", *HOP_SIGNALS}  # these go their own ways
+        read = any(SIGNALS[name].graph for name in self.signal_names if name not in own)
         return read and self.spreads
+
+    @property
+    def _hops(self) -> bool:
+        """Whether a signal reads where hops lead, and there are documents to lead to."""
+        return not HOP_SIGNALS.isdisjoint(self.signal_names)
+
+    def _hop(
+        self, query: QueryBatch, anchors: Tensor, value: Tensor
+    ) -> tuple[SparseRows, SparseRows]:  # [B, A] each
+        """Where title mentions and shared entities lead from the anchors."""
+        parts = HopParts(*(getattr(self, name) for name in HOP_PARTS))
+        named = named_keys(query.terms)
+        found = [hop(parts, anchors, value, named) for hop in (title_hop, entity_hop)]
+        if query.allowed is not None:
+            there = query.allowed.expand(len(query), -1)
+            found = [one.select(there[one.row, one.column]) for one in found]
+        return found[0], found[1]
 
     @property
     def _walks(self) -> bool:

@@ -25,7 +25,7 @@ __all__ = [
     "linear_scores",
 ]
 
-GRAPH_SIGNALS = frozenset({"activation", "pagerank"})
+GRAPH_SIGNALS = frozenset({"activation", "entity_hop", "pagerank", "title_hop"})
 """What `linear` does without. Facts that were derived from a turn speak for it in `linear` too."""
 
 

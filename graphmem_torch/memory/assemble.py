@@ -24,10 +24,11 @@ from graphmem_torch.store import MemoryStore
 from graphmem_torch.store.rows import pick_tokens
 from graphmem_torch.text.question import WORD, is_question, tells_time
 from graphmem_torch.text.terms import Vocabulary
+from graphmem_torch.text.titles import title_terms
 
 __all__ = ["Assembled", "assemble", "load_assembled", "save_assembled", "to_rows"]
 
-_FORMAT = 3  # of what the snapshot holds
+_FORMAT = 4  # of what the snapshot holds
 _MODES = ("select", "count", "epsilon", "assign")  # settings by which modes are found
 
 
@@ -94,6 +95,11 @@ def assemble(
     bodies = [texts[i] for i in atoms.tolist()]
     vocabulary = Vocabulary()
     terms, offsets = vocabulary.encode(bodies)
+    title = torch.tensor([title_terms(text) for text in bodies], dtype=torch.int64)
+    names = None
+    if bool((title >= 0).any()):
+        concepts = (~is_atom).nonzero().squeeze(1).tolist()
+        names = vocabulary.encode([texts[i] for i in concepts], grow=False)
     own, time = embeddings[atoms], columns.time[atoms]
     tokens = pieces = token_offsets = modes = duplicate = None
     if config.modes.build and len(atoms):
@@ -124,6 +130,9 @@ def assemble(
         num_pieces=num_pieces,
         duplicate=duplicate,
         modes=modes,
+        title=title,
+        name_terms=None if names is None else names[0],
+        name_offsets=None if names is None else names[1],
     )
     return Assembled(
         MemoryIndex.build(data, config),

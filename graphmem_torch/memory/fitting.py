@@ -147,6 +147,7 @@ def fit_weights(
     Raises:
         InputError: Lengths that differ, an evidence id that is not stored, no evidence at all.
     """
+    _check_alike([memory for memory, _, _ in sources])
     before = [memory.config.rank.weights for memory, _, _ in sources]
     weights: dict[str, float] = {}
     try:
@@ -193,6 +194,14 @@ def _evidence_rows(memory: LearnedMemory, ids: Sequence[str]) -> Tensor:  # [n] 
             "is never a hit; name the memories that mention it"
         )
     return rows
+
+
+def _check_alike(memories: Sequence[LearnedMemory]) -> None:
+    if len({memory.index.signal_names for memory in memories}) > 1:
+        raise InputError(
+            "expected memories of the same signals, got some with documents (titles) and some "
+            "without; fit them apart"
+        )
 
 
 def _check_lengths(questions: Sequence[str], evidence: Sequence[Sequence[str]]) -> None:

@@ -35,6 +35,7 @@ class Scope:
             question, [B, K] in [0, 1]; None before.
         walk: [B, A] personalised PageRank of the atoms, from the anchors; None before.
         reach: [B, A] discount^hops of the atoms that traversal reaches; None before.
+        hops: [B, A] what title mentions and shared entities lead to, each; None before.
     """
 
     def __init__(
@@ -50,6 +51,7 @@ class Scope:
         self.anchors: tuple[Tensor, Tensor] | None = None if wider is None else wider.anchors
         self.walk: SparseRows | None = None if wider is None else wider.walk
         self.reach: SparseRows | None = None if wider is None else wider.reach
+        self.hops: tuple[SparseRows, SparseRows] | None = None if wider is None else wider.hops
         self._wider = wider
         self._memo: dict[str, Tensor] = {}
 

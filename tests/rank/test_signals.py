@@ -185,9 +185,12 @@ def expected(o: Oracle, name: str, b: int, a: int) -> float:
     return values[name]()
 
 
-# In test_synapse.py, test_routing.py, test_memory_modes.py, test_segment.py and test_walk.py.
+# In test_synapse.py, test_routing.py, test_memory_modes.py, test_segment.py, test_walk.py and
+# test_hops.py.
 GRAPH = {"activation", "pagerank", "proximity", "bridge", "mode", "traversal"}
 GRAPH |= {"decay", "decayed_pagerank", "personalized_pagerank", "strength"}
+GRAPH |= {"document_semantic", "document_lexical", "document_interaction"}
+GRAPH |= {"title_hop", "entity_hop"}
 
 
 @pytest.mark.parametrize("name", sorted(SIGNALS.keys() - GRAPH))

@@ -10,6 +10,7 @@ from __future__ import annotations
 from graphmem_torch.rank.signals import (  # noqa: F401  (imported for their registrations)
     activation,
     attributes,
+    hop,
     interaction,
     lexical,
     life,

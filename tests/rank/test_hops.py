@@ -1,0 +1,211 @@
+"""Hops along title mentions and shared entities, against loops over questions and memories."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from graphmem_torch.atoms import Atom
+from graphmem_torch.config import load_config
+from graphmem_torch.index import IndexInput, MemoryIndex
+from graphmem_torch.memory import Memory
+from graphmem_torch.rank.hop_tensors import hop_parts
+from graphmem_torch.rank.hops import entity_hop, named_keys, title_hop
+from graphmem_torch.rank.signals.hop import DOCUMENT_SIGNALS
+
+Words = list[tuple[int, ...]]
+
+
+class Case:
+    """A random memory as plain lists; words come from few, so that titles are often mentioned."""
+
+    def __init__(self, seed: int, *, atoms: int = 40, concepts: int = 30, words: int = 60) -> None:
+        g = torch.Generator().manual_seed(seed)
+
+        def draw(high: int, count: int) -> tuple[int, ...]:
+            return tuple(torch.randint(0, high, (count,), generator=g).tolist())
+
+        lengths = draw(14, atoms)
+        self.texts: Words = [draw(words, n) for n in lengths]
+        self.title = [
+            min(size - 1, length) for size, length in zip(draw(5, atoms), lengths, strict=True)
+        ]
+        for atom, other in enumerate(draw(atoms, atoms)):  # every atom mentions a title, if any
+            self.texts[atom] += self.texts[other][: max(0, self.title[other])]
+        self.names: Words = [draw(words, n) for n in draw(3, concepts)]
+        self.about = set(zip(draw(atoms, 60), draw(concepts, 60), strict=True))
+        # The first questions name much of the memory, the others nothing or little.
+        much = sum([*self.names[:15], *self.texts[:12]], ())
+        self.questions: Words = [much, (), draw(words, 9), draw(words, 1)]
+        self.anchors = torch.randint(-1, atoms, (4, 3), generator=g)
+        self.value = torch.rand(4, 3, generator=g)
+
+    def found(self, hop: Callable[..., object], *, named: bool = True) -> Tensor:
+        terms, offsets = _packed(self.texts)
+        twice = sorted(self.about) * 2  # an edge may be there more than once
+        pairs = torch.tensor(twice, dtype=torch.int64).reshape(-1, 2)
+        about = pairs[:, 0], pairs[:, 1]
+        parts = hop_parts(
+            terms,
+            offsets,
+            torch.tensor(self.title),
+            about,
+            *_packed(self.names),
+        )
+        width = max(map(len, self.questions))
+        asked = torch.full((len(self.questions), width), -1)
+        for row, words in zip(asked, self.questions, strict=True):
+            row[: len(words)] = torch.tensor(words)
+        keys = named_keys(asked) if named else None
+        return hop(parts, self.anchors, self.value, keys).to_dense()  # type: ignore[attr-defined]
+
+    def by_title(self) -> Tensor:
+        atoms = len(self.texts)
+        title = [
+            text[:n] if n > 0 else None for text, n in zip(self.texts, self.title, strict=True)
+        ]
+        holders = {t: [i for i, other in enumerate(title) if other == t] for t in title if t}
+        told = {t: {p for p in range(atoms) if _within(t, self.texts[p])} for t in holders}
+        usable = [t for t in holders if len(told[t]) <= 2 and len(holders[t]) <= 8]
+        out = torch.zeros(len(self.questions), atoms)
+        for b, question in enumerate(self.questions):
+            for p, w in zip(self.anchors[b].tolist(), self.value[b].tolist(), strict=True):
+                if p < 0:
+                    continue
+                inside = [t for t in usable if p in told[t] and title[p] != t]
+                for t in inside:
+                    if not _within(t, question):
+                        for q in holders[t]:
+                            out[b, q] = max(float(out[b, q]), w / math.sqrt(len(inside)))
+        return out
+
+    def by_entity(self) -> Tensor:
+        atoms = len(self.texts)
+        df = {c: len({a for a, other in self.about if other == c}) for _, c in self.about}
+        x = torch.zeros(atoms, len(self.names), dtype=torch.float64)
+        for a, c in self.about:
+            if 2 <= df[c] <= 2:
+                x[a, c] = math.log(atoms / df[c])
+        x = torch.nn.functional.normalize(x, dim=1)
+        out = torch.zeros(len(self.questions), atoms)
+        for b, question in enumerate(self.questions):
+            own = [c for c, name in enumerate(self.names) if name and _within(name, question)]
+            for p, w in zip(self.anchors[b].tolist(), self.value[b].tolist(), strict=True):
+                rest = x[p].clone()
+                rest[own] = 0
+                for c in range(atoms):
+                    if p >= 0 and c != p and self.title[c] >= 0:
+                        reached = w * math.sqrt(float(rest @ x[c]))
+                        out[b, c] = max(float(out[b, c]), reached)
+        return out
+
+
+def _packed(texts: Words) -> tuple[Tensor, Tensor]:
+    flat = torch.tensor([word for text in texts for word in text], dtype=torch.int64)
+    counts = torch.tensor([len(text) for text in texts], dtype=torch.int64)
+    return flat, torch.nn.functional.pad(counts.cumsum(0), (1, 0))
+
+
+def _within(name: tuple[int, ...], text: tuple[int, ...]) -> bool:
+    return any(text[i : i + len(name)] == name for i in range(len(text) - len(name) + 1))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_title_hop_is_the_loop_over_mentions(seed: int) -> None:
+    case = Case(seed)
+    torch.testing.assert_close(case.found(title_hop), case.by_title())
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_entity_hop_is_the_loop_over_entities(seed: int) -> None:
+    case = Case(seed)
+    torch.testing.assert_close(case.found(entity_hop), case.by_entity())
+
+
+def test_the_loops_have_something_to_find() -> None:
+    cases = [Case(seed) for seed in range(12)]
+    assert sum(int((c.by_title() > 0).sum()) for c in cases) > 10
+    assert sum(int((c.by_entity() > 0).sum()) for c in cases) > 10
+    # And the questions hide some of it.
+    assert any((c.found(title_hop, named=False) > c.by_title() + 1e-6).any() for c in cases)
+    assert any((c.found(entity_hop, named=False) > c.by_entity() + 1e-6).any() for c in cases)
+
+
+@pytest.mark.parametrize("hop", [title_hop, entity_hop])
+def test_nothing_to_go_from_or_to(hop: Callable[..., object]) -> None:
+    case = Case(0)
+    case.anchors = torch.full((4, 3), -1)
+    assert not case.found(hop).any()
+    case = Case(0)
+    case.title = [-1] * len(case.title)
+    assert not case.found(hop).any()
+    case = Case(0, concepts=1)
+    case.names, case.about = [], set()
+    assert case.found(hop).shape == (4, 40)
+
+
+def test_index_without_documents_ranks_as_without_their_signals(
+    random_columns: Callable[..., IndexInput], random_questions: Callable[..., dict[str, Tensor]]
+) -> None:
+    config = load_config("default")
+    index = MemoryIndex.build(random_columns(atoms=50), config)
+    assert DOCUMENT_SIGNALS.isdisjoint(index.signal_names)
+    assert set(config.rank.weights) > DOCUMENT_SIGNALS
+    assert index.hop_document is None
+
+
+PASSAGES = [
+    Atom("film", "Silent Harbour\nA film of 1962, directed by Orla Venn and shot in Malta."),
+    Atom("person", "Orla Venn\nShe was born in the town of Quillfort."),
+    Atom("town", "Quillfort\nThe town lies on the river Brack."),
+    *(Atom(f"other{i}", f"Subject {i}\nNothing that matters, number {i}.") for i in range(20)),
+]
+
+
+def test_a_mention_leads_to_the_document() -> None:
+    with Memory.open(None, embedder="hashing:64", device="cpu") as memory:
+        memory.add(PASSAGES)
+        question = "Where was the director of the film Silent Harbour born?"
+        hits = {hit.id: hit for hit in memory.retrieve(question, k=23)[0].hits}
+        assert hits["person"].signals["title_hop"] > 0
+        # The question names it: no bridge is needed.
+        named = {hit.id: hit for hit in memory.retrieve(f"{question} Orla Venn", k=23)[0].hits}
+        assert named["person"].signals["title_hop"] == 0
+        atoms = memory.index.num_atoms
+        assert int(memory.index.hop_document.sum()) == atoms == len(PASSAGES)
+
+
+def test_signals_of_documents_are_0_for_other_memories() -> None:
+    with Memory.open(None, embedder="hashing:64", device="cpu") as memory:
+        memory.add([*PASSAGES, Atom("turn", "I saw Silent Harbour by Orla Venn.", speaker="Ann")])
+        index = memory.index
+        _, signals, _ = index.features(memory.query(["Where is Silent Harbour shot?"]))
+        turn = memory.rows_of(["turn"])
+        documents = torch.ones(index.num_atoms, dtype=torch.bool).index_fill(0, turn, False)
+        value = dict(zip(index.signal_names, signals[0].unbind(1), strict=True))
+        for name in ("semantic", "lexical", "interaction"):
+            assert value[name][turn] != 0 or name == "interaction"
+            expected = value[name].where(documents, 0.0)
+            torch.testing.assert_close(value[f"document_{name}"], expected)
+        assert not value["title_hop"][turn] and not value["entity_hop"][turn]
+
+
+def test_documents_of_several_chunks_and_turns_are_none() -> None:
+    with Memory.open(None, embedder="hashing:64", device="cpu") as memory:
+        memory.add([Atom(f"d#{i}", f"Heading {i}\nText {i}.", session="d") for i in range(3)])
+        memory.add([Atom("turn", "My list\nof things", speaker="Ann")])
+        assert memory.index.hop_document is None
+
+
+def test_snapshot_keeps_the_hops(tmp_path: object) -> None:
+    def asked(atoms: list[Atom]) -> list[tuple[str, float]]:
+        with Memory.open(str(tmp_path), embedder="hashing:64", device="cpu") as memory:
+            memory.add(atoms)
+            found = memory.retrieve("Where was the director of Silent Harbour born?", k=9)[0]
+            return [(hit.id, hit.score) for hit in found.hits]
+
+    assert asked(PASSAGES) == asked([])
