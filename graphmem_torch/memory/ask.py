@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
+from numbers import Real
 from typing import Any
 
 import torch
@@ -20,7 +22,14 @@ from graphmem_torch.text.embed import Embedder, Encoded, encode_checked
 from graphmem_torch.text.question import asks_when, named_dates, named_speakers
 from graphmem_torch.text.records import nearest
 
-__all__ = ["atom_masks", "checked_questions", "forward_arguments", "query_batch", "to_results"]
+__all__ = [
+    "atom_masks",
+    "checked_questions",
+    "forward_arguments",
+    "moment",
+    "query_batch",
+    "to_results",
+]
 
 
 _EDGE_NAMES = {int(kind): kind.name.lower() for kind in EdgeType}
@@ -88,7 +97,7 @@ def atom_masks(
     still leads to the turns it was derived from.
 
     Raises:
-        InputError: An unknown kind, or a span that ends before it begins.
+        InputError: An unknown kind, a moment that is none, or a span that ends before it begins.
     """
     index, masks = current.index, {}
     if kinds is not None:
@@ -101,7 +110,8 @@ def atom_masks(
             )
         codes = torch.tensor([current.kinds.index(kind) for kind in kinds])
         masks["listed"] = torch.isin(index.kind.long(), codes.to(index.kind.device))[None]
-    if between is not None and between[0] > between[1]:
+    as_of = None if as_of is None else moment("as_of", as_of)
+    if between is not None and not between[0] <= between[1]:
         raise InputError(f"between: expected a start before the end, got {between}")
     if between is not None or as_of is not None:
         start, end = between or (-torch.inf, torch.inf)
@@ -109,6 +119,16 @@ def atom_masks(
         # An unknown time is NaN, which is in no span.
         masks["allowed"] = ((index.time >= start) & (index.time <= last))[None]
     return masks
+
+
+def moment(name: str, value: float) -> float:
+    """A moment as seconds since the epoch UTC; InputError for what is none."""
+    number = isinstance(value, Real) and not isinstance(value, bool)
+    if not number or not abs(value) <= sys.float_info.max:
+        raise InputError(
+            f"{name}: expected seconds since the epoch, got {value!r:.60}; leave it out"
+        )
+    return float(value)
 
 
 def to_results(

@@ -60,6 +60,7 @@ def classify_nodes(
         StoreError: Read-only store or full disk; what earlier calls gave is kept.
     """
     for start in range(0, len(nodes), ASKED):
+        store.expect_writable()
         part = list(nodes[start : start + ASKED])
         atoms = store.atoms(part)
         answers = (

@@ -58,6 +58,7 @@ def judge_pairs(
     node = nodes_of(store, [end for pair in pairs for end in pair])
     done = JudgedEdges()
     for start in range(0, len(pairs), _ASKED):
+        store.expect_writable()
         part = pairs[start : start + _ASKED]
         ends = [node[end] for pair in part for end in pair]
         texts = [atom.rendered for atom in store.atoms(ends)]

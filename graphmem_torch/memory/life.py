@@ -156,10 +156,11 @@ class LifeState:
         for first in range(0, len(nodes), _AT_ONCE):
             part = nodes[first : first + _AT_ONCE]
             types = memory_types(self._store.atoms(part))
-            found |= {node: (name, None) for node, name in zip(part, types, strict=True)}
-        if found and not self._store.readonly:
-            self._store.life.set_found_types(found, RULES, keep=ORACLE, durable=False)
-            self._version += 1
+            fresh = {node: (name, None) for node, name in zip(part, types, strict=True)}
+            if not self._store.readonly:
+                self._store.life.set_found_types(fresh, RULES, keep=ORACLE, durable=False)
+                self._version += 1
+            found |= fresh
         return found
 
 

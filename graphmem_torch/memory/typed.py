@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 import time as clock
 from collections.abc import Iterable, Sequence
-from numbers import Real
 from typing import Any
 
 import torch
 
 from graphmem_torch.errors import InputError
 from graphmem_torch.link import concept_id
+from graphmem_torch.memory.ask import moment
 from graphmem_torch.memory.classifying import Classified, classify_nodes, open_nodes
 from graphmem_torch.memory.core import MemoryCore
 from graphmem_torch.memory.stated import nodes_of
@@ -63,7 +62,7 @@ class TypedMemory(MemoryCore):
             InputError: An id that is not stored, or a time that is not finite.
             StoreError: Read-only store or full disk.
         """
-        now = clock.time() if when is None else _moment("when", when)
+        now = clock.time() if when is None else moment("when", when)
         nodes = self._named(ids)[1]
         if nodes:
             self.store.log_access(nodes, now)
@@ -93,7 +92,7 @@ class TypedMemory(MemoryCore):
         Raises:
             InputError: An id that is not stored, or a moment that is not finite.
         """
-        now = None if as_of is None else _moment("as_of", as_of)
+        now = None if as_of is None else moment("as_of", as_of)
         named, nodes = self._named(ids)
         if not named:
             return {}
@@ -155,12 +154,3 @@ class TypedMemory(MemoryCore):
         if concept is not None:
             raise InputError(f"expected ids of memories, got the concept {concept!r}; leave it out")
         return named, [found[name] for name in named]
-
-
-def _moment(name: str, value: float) -> float:
-    number = isinstance(value, Real) and not isinstance(value, bool)
-    if not number or not abs(value) <= sys.float_info.max:
-        raise InputError(
-            f"{name}: expected seconds since the epoch, got {value!r:.60}; leave it out"
-        )
-    return float(value)

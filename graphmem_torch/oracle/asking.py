@@ -185,7 +185,8 @@ class Asker:
 
     def _given_up(self, trouble: Trouble, batch: _Batch) -> OracleError:
         message = f"{self._name} gave no usable answer: {trouble.why}"
-        self._lost += 1
+        # A server that refuses a question is there.
+        self._lost = self._lost + 1 if trouble.again else 0
         if trouble.closed or self._lost >= _LOST:
             batch.closed = f"{message}; so it was asked no more"
         return OracleError(message)

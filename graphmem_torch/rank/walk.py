@@ -31,7 +31,7 @@ def walk_from(
     has no edges: nothing is reached through it.
     """
     seeds = SparseRows.of(anchors, share, graph.num_nodes)
-    if mask is None:
+    if mask is None or len(mask) == 0:
         return _walked(graph, seeds, config)
     # Questions asked of one moment share a graph; there are few moments in a batch.
     shared = mask[:1] if mask.stride(0) == 0 else mask

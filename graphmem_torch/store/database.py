@@ -117,10 +117,7 @@ class Database:
             StoreError: The database is read-only, or the transaction failed; nothing has changed.
         """
         with self._lock:
-            if self.readonly:
-                raise StoreError(
-                    f"{self.place}: the store is open for reading only. Open it with mode='w'"
-                )
+            self.expect_writable()
             if self._pinned:
                 raise StoreError(
                     f"{self.place}: expected no write inside `reading()`. Write after its block"
@@ -143,6 +140,13 @@ class Database:
                 if not durable:
                     self._connection.execute("PRAGMA synchronous = FULL")
             return result
+
+    def expect_writable(self) -> None:
+        """Raises StoreError where the database was opened to be read."""
+        if self.readonly:
+            raise StoreError(
+                f"{self.place}: the store is open for reading only. Open it with mode='w'"
+            )
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[None]:

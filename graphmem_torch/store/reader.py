@@ -53,6 +53,10 @@ class StoreReader:
         """Whether the store was opened with mode "r"."""
         return self._database.readonly
 
+    def expect_writable(self) -> None:
+        """Raises StoreError where the store was opened with mode "r", before work is in vain."""
+        self._database.expect_writable()
+
     @property
     def generation(self) -> int:
         """Number of batches acknowledged so far; access log and meta strings do not count."""

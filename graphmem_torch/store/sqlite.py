@@ -16,7 +16,7 @@ from torch import Tensor
 
 from graphmem_torch.atoms import Atom
 from graphmem_torch.edges import EdgeBlock
-from graphmem_torch.errors import EmbedderError, InputError, StoreError
+from graphmem_torch.errors import EmbedderError, InputError
 from graphmem_torch.store import snapshot
 from graphmem_torch.store.batch import Batch
 from graphmem_torch.store.blocks import thin_edges, write_blocks
@@ -175,10 +175,7 @@ class MemoryStore(StoreReader):
             StoreError: The store is read-only or the disk is full; store and old snapshot are
                 untouched.
         """
-        if self.readonly:
-            raise StoreError(
-                f"{self.path}: the store is open for reading only. Open it with mode='w' to write"
-            )
+        self.expect_writable()
         if self.path is not None:
             stamp = self.state if state is None else state
             snapshot.save_snapshot(self.path, tensors, meta, stamp)

@@ -75,7 +75,11 @@ def test_the_published_factors() -> None:
 
 
 def test_strength_is_retention_and_centrality() -> None:
-    change = {"decay.initial": 2.0, "decay.centrality": 0.7, "decay.half_life": {"episodic": 10.0}}
+    change = {
+        "decay.initial": 2.0,
+        "decay.centrality": 0.7,
+        "decay.half_life": {"episodic": 10.0, "semantic": 0},
+    }
     with living(**change) as memory:
         memory.add(four())
         memory.connect("episodic", "semantic", "causes")
@@ -229,6 +233,25 @@ def test_types_are_found_once(tmp_path: Path, monkeypatch: Any) -> None:
         assert memory.types("a3") == {"a3": "working"}
 
 
+def test_an_interrupt_keeps_the_types_that_were_found(monkeypatch: Any) -> None:
+    asked: list[int] = []
+
+    def interrupted(atoms: list[Atom]) -> list[str]:
+        asked.append(len(atoms))
+        if len(asked) == 3:
+            raise KeyboardInterrupt
+        return ["working"] * len(atoms)
+
+    monkeypatch.setattr("graphmem_torch.memory.life._AT_ONCE", 2)
+    monkeypatch.setattr("graphmem_torch.memory.life.memory_types", interrupted)
+    with living(**{"decay.classify": "rules"}) as memory:
+        memory.add([Atom(f"a{i}", f"Text {i}", kind="chunk") for i in range(5)])
+        with pytest.raises(KeyboardInterrupt):
+            memory.types("a0")
+        assert set(memory.types([f"a{i}" for i in range(5)]).values()) == {"working"}
+        assert asked == [2, 2, 1, 1], "only what was left is looked at again"
+
+
 class Answers:
     """An oracle that answers by the first word of a text."""
 
@@ -348,9 +371,8 @@ def test_bad_input(tmp_path: Path) -> None:
                 call(None)  # type: ignore[arg-type]
         assert memory.pinned() == ["procedural"]
         concepts = [name for name in memory.store.ids() if name.startswith("concept:")]
-        if concepts:
-            with pytest.raises(InputError, match="got the concept"):
-                memory.pin(concepts[0])
+        with pytest.raises(InputError, match="got the concept"):
+            memory.pin(concepts[0])
         for moment in (math.nan, math.inf, 10**400, "now", True):
             with pytest.raises(InputError, match="when: expected seconds"):
                 memory.touch("semantic", when=moment)  # type: ignore[arg-type]
@@ -364,6 +386,16 @@ def test_bad_input(tmp_path: Path) -> None:
         for change in (reader.pin, reader.unpin, reader.touch):
             with pytest.raises(StoreError, match="reading only"):
                 change("semantic")
+
+        asked: list[Any] = []
+        pairs = [("semantic", "episodic")]
+        for ask in (
+            lambda: reader.classify(asked.append),
+            lambda: reader.judge_edges(lambda *texts: asked.append(texts), pairs),
+        ):
+            with pytest.raises(StoreError, match="reading only"):
+                ask()
+        assert asked == [], "nobody is asked for what cannot be kept"
 
 
 def test_the_default_preset_reads_no_ages(monkeypatch: Any) -> None:

@@ -148,7 +148,7 @@ def test_no_use_in_asking_again(serve: Serve, act: Act, caplog: pytest.LogCaptur
 
 def test_a_question_that_is_refused_loses_only_itself(serve: Serve) -> None:
     def picky(exchange: Exchange) -> None:
-        if exchange.prompt == "long":
+        if exchange.prompt.startswith("long"):
             exchange.fail(400, code="context_length_exceeded")
         else:
             echo(exchange)
@@ -156,6 +156,8 @@ def test_a_question_that_is_refused_loses_only_itself(serve: Serve) -> None:
     server, client = serve(picky, concurrency=1)
     assert client.complete_all(["a", "long", "b"]) == ["<a>", None, "<b>"]
     assert len(server.requests) == 3, "a malformed question is not repeated"
+    found = client.complete_all([*(f"long {i}" for i in range(9)), "c"])
+    assert found == [None] * 9 + ["<c>"], "whoever refuses is there"
 
 
 def test_a_server_that_is_gone_is_asked_less(serve: Serve) -> None:

@@ -101,6 +101,8 @@ def test_a_large_graph_ranks_only_what_is_near(gone: set[int]) -> None:
 def test_no_anchors() -> None:
     none = torch.full((2, 0), -1, dtype=torch.int64)
     assert len(walk_from(ring(30), none, none.float(), WalkConfig()).key) == 0
+    mask = torch.ones(2, 30, dtype=torch.bool)
+    assert walk_from(ring(30), none[:0], none[:0].float(), WalkConfig(), mask[:0]).shape == (0, 30)
     missing = torch.full((2, 3), -1, dtype=torch.int64)
     assert len(walk_from(ring(30), missing, torch.ones(2, 3), WalkConfig()).key) == 0
 
@@ -186,6 +188,8 @@ def test_the_preset() -> None:
     ):
         with pytest.raises(ConfigError):
             load_config("contextos", wrong)
+    lives = load_config("contextos", {"decay.half_life.episodic": 24}).decay.half_life
+    assert lives == {**config.decay.half_life, "episodic": 24.0}, "the others still fade"
     with pytest.raises(ConfigError, match=r"did you mean 'episodic'"):
         load_config("contextos", {"decay.half_life": {"episodc": 1}})
     with pytest.raises(ConfigError, match="at least 0 hours"):
