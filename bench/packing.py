@@ -58,13 +58,13 @@ def instances(kind: str, count: int, n: int, seed: int) -> tuple[Tensor, Tensor]
     if kind == "memories":
         spread = torch.randn(count, n, generator=generator, dtype=torch.float64)
         costs = (24 * (0.6 * spread).exp()).round().clamp(min=3).long()
-        return (1e6 / (1 + noise.argsort(1).argsort(1))).round(), costs
+        return (1e6 / (1 + noise.argsort(1).argsort(1).double())).round(), costs
     costs = torch.randint(5, 81, (count, n), generator=generator)
     if kind == "random":
         return (noise * 1e6).round(), costs
     if kind == "weakly correlated":
         return (1e4 * costs * (0.9 + 0.2 * noise)).round(), costs
-    return (costs + (10.0 if kind == "strongly correlated" else 0.0)), costs
+    return costs.double() + (10.0 if kind == "strongly correlated" else 0.0), costs
 
 
 def run(options: Packing) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from graphmem_torch.config import Config, config_to_dict
+from graphmem_torch.errors import InputError
 from graphmem_torch.evaluation.context_decay import judge_decay
 from graphmem_torch.evaluation.context_gold import judge_gold
 from graphmem_torch.evaluation.context_hops import judge_hops
@@ -25,10 +26,20 @@ __all__ = ["judge"]
 def judge(request: Request) -> Judged:
     """Everything on the data root `request.data`: conversations, passages, essays.
 
+    What there is no data for is left out: gold without conversations and passages, needles without
+    essays.
+
     Raises:
-        InputError: No conversations and no passages, or no essays.
+        InputError: None of them is there, or a file cannot be used.
     """
     root = Path(request.data)
+    sets, essays = read_gold_sets(root), read_essays(root)
+    if not sets and not essays:
+        raise InputError(
+            "expected a folder locomo, passages (NAME_corpus.jsonl with NAME_queries.jsonl) or "
+            "text files (*.txt), got none of them",
+            where=str(root),
+        )
     config = _of_the_past(request.settings)
     device = request.device
     embedder = RememberingEmbedder(
@@ -38,7 +49,6 @@ def judge(request: Request) -> Judged:
             token_dim=config.embedder.token_dim,
         )
     )
-    sets, essays = read_gold_sets(root), read_essays(root)
     shared: dict[str, Any] = {"device": device, "seed": request.seed}
     with embedder.remembering():
         facts = random_facts(sets, essays)
@@ -46,7 +56,7 @@ def judge(request: Request) -> Judged:
         shared["progress"] = request.progress
         noise = judge_noise(facts, config, embedder, **shared)
         gold = {one.name: judge_gold(one, config, embedder, **shared) for one in sets}
-        needles = judge_needles(essays, config, embedder, **shared)
+        needles = judge_needles(essays, config, embedder, **shared) if essays else None
     report = {
         "dataset": "context",
         "preset": config.name,

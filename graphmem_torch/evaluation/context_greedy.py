@@ -2,10 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
-__all__ = ["fill_by_density", "prefix"]
+from graphmem_torch.atoms import Atom
+from graphmem_torch.evaluation.metrics import rank_candidates
+from graphmem_torch.memory import Memory
+from graphmem_torch.text.tokens import count_tokens
+
+__all__ = ["fill_by_density", "line_costs", "nearest_that_fit", "prefix", "skipping"]
+
+
+def line_costs(atoms: Sequence[Atom], tokenizer: str) -> Tensor:  # [N] int64
+    """Tokens of each atom as a line of its own, the line feed included."""
+    return torch.tensor(count_tokens([atom.rendered for atom in atoms], tokenizer)) + 1
+
+
+def nearest_that_fit(
+    memory: Memory, atoms: Sequence[Atom], questions: Sequence[str], budgets: Sequence[int]
+) -> Tensor:  # [B, K, N] bool
+    """Plain vector search: the atoms of largest cosine, a line each, up to the first too many.
+
+    Args:
+        memory: Holds the atoms; its tokenizer counts.
+        atoms: N candidates.
+        questions: B.
+        budgets: K, in tokens.
+    """
+    rows = memory.rows_of([atom.id for atom in atoms])
+    cosine = memory.query(questions).embedding @ memory.index.embeddings[rows].float().T
+    ranking = rank_candidates(cosine.cpu())
+    costs = line_costs(atoms, memory.config.context.tokenizer)
+    return prefix(ranking, costs[ranking], torch.tensor(budgets), len(atoms))
 
 
 def prefix(
@@ -18,10 +48,26 @@ def prefix(
     there = ranking >= 0
     spent = costs.masked_fill(~there, 0).cumsum(1)
     fits = there[:, None] & (spent[:, None] <= budgets[:, None])  # [B, K, L]
+    return _of_candidates(fits, ranking, num_candidates)
+
+
+def skipping(
+    ranking: Tensor,  # [B, L] candidates, best first, -1 = nothing there
+    costs: Tensor,  # [B, L] tokens of each, where it stands in the ranking
+    budgets: Tensor,  # [K] tokens
+    num_candidates: int,
+) -> Tensor:  # [B, K, N] bool
+    """Top-k that passes over what does not fit and goes on: the stronger truncation."""
+    beyond = costs.masked_fill(ranking < 0, int(budgets.max()) + 1)
+    taken = torch.stack([_fill(beyond, int(budget)) for budget in budgets], dim=1)
+    return _of_candidates(taken, ranking, num_candidates)
+
+
+def _of_candidates(taken: Tensor, ranking: Tensor, count: int) -> Tensor:  # [B, K, L] -> [B, K, N]
     # The last column takes what is not there.
-    chosen = torch.zeros(*fits.shape[:2], num_candidates + 1, dtype=torch.bool)
-    slots = ranking.masked_fill(~there, num_candidates)[:, None].expand_as(fits)
-    return chosen.scatter_(2, slots, fits)[:, :, :-1]
+    chosen = torch.zeros(*taken.shape[:2], count + 1, dtype=torch.bool)
+    slots = ranking.masked_fill(ranking < 0, count)[:, None].expand_as(taken)
+    return chosen.scatter_(2, slots, taken)[:, :, :-1]
 
 
 def fill_by_density(

@@ -42,7 +42,6 @@ DEPTHS: tuple[int, ...] = (2, 5, 10)
 
 _MEMORIES = 10
 _CHAINS = 5  # of a memory, one of each pattern
-_ALIKE = 15  # facts of the form of each second fact that nothing leads to
 _RANDOM = 100  # and facts about anything
 
 
@@ -158,7 +157,7 @@ def _atoms(chains: Sequence[Chain], own: range, stated: bool) -> Iterator[Atom]:
         edges = (Link(f"{i}b", EdgeType.RELATED_TO),) if stated else ()
         yield Atom(id=f"{i}a", text=chains[i].first, kind="fact", edges=edges)
         yield Atom(id=f"{i}b", text=chains[i].second, kind="fact")
-        # The patterns take turns.
-        alike = [j for j in range(i % _CHAINS, len(chains), _CHAINS) if j != i]
-        for j in alike[:_ALIKE]:
-            yield Atom(id=f"{j}b", text=chains[j].second, kind="fact")
+        # The patterns take turns, so these have the form of this chain.
+        for j in range(i % _CHAINS, len(chains), _CHAINS):
+            if j != i:
+                yield Atom(id=f"{j}b", text=chains[j].second, kind="fact")

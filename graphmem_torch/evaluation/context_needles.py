@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import random
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
+import torch
+from torch import Tensor
 from tqdm import tqdm
 
+from graphmem_torch.atoms import Atom
 from graphmem_torch.config import Config
-from graphmem_torch.errors import InputError
+from graphmem_torch.context.formats import load_format
+from graphmem_torch.evaluation.bootstrap import bootstrap_interval
 from graphmem_torch.evaluation.context_facts import LITERAL, PARAPHRASED, Needle
+from graphmem_torch.evaluation.context_greedy import nearest_that_fit
+from graphmem_torch.evaluation.context_whole import kept_whole
+from graphmem_torch.evaluation.sentences import split_at_marks
 from graphmem_torch.memory import Memory
 from graphmem_torch.text.embed import Embedder
 from graphmem_torch.text.source import decode, read_bytes
@@ -28,7 +34,6 @@ BUDGETS: tuple[int, ...] = (200, 512)
 _SHORTEST = 2000  # tokens; each length is twice the one before, the last is all there is
 _CHUNK = 96  # encoder pieces: two chunks fit the smallest budget
 _ROTATIONS = 2  # placements of the literal needles, so that each cell asks for two of them
-_SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,18 +49,14 @@ def read_essays(root: Path) -> list[Essay]:
     """The text files under `text` of a data root, else all of its text files, in order of paths.
 
     Raises:
-        InputError: There are none, or an empty one.
+        InputError: One that is empty or no text.
     """
     folder = root / "text" if (root / "text").is_dir() else root
     essays = []
     for path in sorted(folder.rglob("*.txt")):
         text = decode(read_bytes(path), str(path)).strip()
-        sentences = tuple(_SENTENCE_END.split(text))
+        sentences = tuple(split_at_marks(text))
         essays.append(Essay(path.stem, sentences, tuple(count_tokens(sentences))))
-    if not essays:
-        raise InputError(
-            "expected text files (*.txt) to hide needles in, got none", where=str(root)
-        )
     return essays
 
 
@@ -71,7 +72,7 @@ def judge_needles(
     """Share of needles that are in the context, for each kind, budget, length and depth.
 
     All needles of a kind are in one text, each at another depth, so each is a distractor of the
-    others; the placements rotate.
+    others; the placements rotate. `vector` is what plain vector search keeps of the same chunks.
     """
     config = _in_small_chunks(config)
     depths = [i / (len(LITERAL) - 1) for i in range(len(LITERAL))]
@@ -80,32 +81,46 @@ def judge_needles(
     report: dict[str, Any] = {"lengths": lengths, "depths": depths, "kinds": {}}
     plans = (("literal", LITERAL, _ROTATIONS), ("paraphrased", PARAPHRASED, 1))
     for kind, needles, rotations in plans:
-        found = {b: [[0] * len(depths) for _ in lengths] for b in BUDGETS}
+        shifts = [turn * (len(needles) // rotations) for turn in range(rotations)]
+        found = torch.zeros(2, len(BUDGETS), len(lengths), rotations, len(depths)).double()
         runs = [(row, turn) for row in range(len(lengths)) for turn in range(rotations)]
         for row, turn in tqdm(runs, desc=f"{kind} needles", disable=not progress):
             text = _shuffled(essays, seed + turn)
-            shift = turn * (len(needles) // rotations)
-            turned = [*needles[shift:], *needles[:shift]]
-            for budget, hits in _run(text, lengths[row], depths, turned, config, embedder, device):
-                for place, hit in enumerate(hits):
-                    found[budget][row][place] += hit
-        report["kinds"][kind] = {
-            "trials": rotations,
-            "cells": {
-                str(b): [[hits / rotations for hits in row] for row in grid]
-                for b, grid in found.items()
-            },
-            "share": {
-                str(b): sum(map(sum, grid)) / (rotations * len(lengths) * len(depths))
-                for b, grid in found.items()
-            },
-            "full": {
-                str(b): sum(hits == rotations for row in grid for hits in row)
-                for b, grid in found.items()
-            },
-            "of": len(lengths) * len(depths),
-        }
+            turned = [*needles[shifts[turn] :], *needles[: shifts[turn]]]
+            placed = place_needles(text, lengths[row], depths, turned)
+            found[:, :, row, turn] = _run(placed, turned, config, embedder, device).double()
+        report["kinds"][kind] = _figures(found, shifts, seed)
     return report
+
+
+def _figures(found: Tensor, shifts: Sequence[int], seed: int) -> dict[str, Any]:
+    """Cells, means and intervals of outcomes `[2, K, lengths, turns, depths]`: ours and vector."""
+    turns = [found[..., turn, :].roll(shift, -1) for turn, shift in enumerate(shifts)]
+    needle = torch.stack(turns).mean((0, 3))  # [2, K, needles]
+    # A needle is the same at every length, so it is needles that are drawn again.
+    rows = torch.cat([needle[0], needle[1], needle[0] - needle[1]]).T
+    ends = bootstrap_interval(rows, generator=torch.Generator().manual_seed(seed))
+    ours, theirs, more = (
+        dict(zip(map(str, BUDGETS), ends[i * len(BUDGETS) :], strict=False)) for i in range(3)
+    )
+    return {
+        "trials": len(shifts),
+        "of": found.shape[2] * found.shape[4],
+        **_grid(found[0]),
+        "ci": ours,
+        "vector": {**_grid(found[1]), "ci": theirs},
+        "difference": more,
+    }
+
+
+def _grid(found: Tensor) -> dict[str, dict[str, Any]]:  # [K, lengths, turns, depths]
+    """By budget: each cell, the share of all, and how many cells hold all of their needles."""
+    each = list(zip(map(str, BUDGETS), found, strict=True))
+    return {
+        "cells": {budget: one.mean(1).tolist() for budget, one in each},
+        "share": {budget: float(one.mean()) for budget, one in each},
+        "full": {budget: int(one.all(dim=1).sum()) for budget, one in each},
+    }
 
 
 def place_needles(
@@ -136,34 +151,44 @@ def place_needles(
 
 
 def _run(
-    essays: Sequence[Essay],
-    length: int,
-    depths: Sequence[float],
+    texts: Sequence[tuple[str, str]],
     needles: Sequence[Needle],
     config: Config,
     embedder: Embedder,
     device: str,
-) -> Iterator[tuple[int, list[bool]]]:
-    """For each budget, which needles the contexts of their questions hold."""
+) -> Tensor:  # [2, K, needles] bool
+    """Whether the context of each needle's question holds it, at each budget: ours and vector."""
+    asked = [needle.question for needle in needles]
     with Memory.open(None, config=config, embedder=embedder, device=device) as memory:
-        for name, text in place_needles(essays, length, depths, needles):
+        for name, text in texts:
             memory.add_document(text, name=name)
-        contexts = memory.compile([one.question for one in needles], budget=list(BUDGETS))
-        for place, budget in enumerate(BUDGETS):
-            yield (
-                budget,
-                [
-                    _holds(memory, own[place].sources, needle.text)
-                    for own, needle in zip(contexts, needles, strict=True)
-                ],
-            )
+        columns = memory.store.columns()
+        kinds = zip(columns.node.tolist(), columns.kind.values(), strict=True)
+        chunks = memory.store.atoms(sorted(node for node, kind in kinds if kind == "chunk"))
+        layout = load_format(config.context.format)
+        ours = [
+            [kept_whole(context, chunks, layout) for context in curve]
+            for curve in memory.compile(asked, budget=list(BUDGETS))
+        ]
+        nearest = nearest_that_fit(memory, chunks, asked, BUDGETS)
+    near = [
+        [{chunks[i].id for i in row.nonzero().flatten().tolist()} for row in rows]
+        for rows in nearest
+    ]
+    held = [
+        [
+            [_holds(chunks, kept, needle.text) for kept in curve]
+            for curve, needle in zip(curves, needles, strict=True)
+        ]
+        for curves in (ours, near)
+    ]
+    return torch.tensor(held).transpose(1, 2)
 
 
-def _holds(memory: Memory, sources: Sequence[str], needle: str) -> bool:
-    """Whether a sentence is in these chunks, the two halves of a cut one in their order."""
-    known = memory.store.known(list(sources))
-    chunks = memory.store.atoms(sorted(known[name][0] for name in sources))
-    return " ".join(needle.split()) in " ".join(" ".join(one.text for one in chunks).split())
+def _holds(chunks: Sequence[Atom], kept: set[str], needle: str) -> bool:
+    """Whether a sentence is in the chunks kept, the two halves of a cut one in their order."""
+    text = " ".join(chunk.text for chunk in chunks if chunk.id in kept)
+    return " ".join(needle.split()) in " ".join(text.split())
 
 
 def _lengths(whole: int) -> Iterator[int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Any
 
@@ -12,14 +12,16 @@ from tqdm import tqdm
 
 from graphmem_torch.atoms import Atom
 from graphmem_torch.config import Config
-from graphmem_torch.evaluation.context_facts import LITERAL
-from graphmem_torch.evaluation.context_greedy import prefix
+from graphmem_torch.context.formats import load_format
+from graphmem_torch.evaluation.bootstrap import bootstrap_interval
+from graphmem_torch.evaluation.context_facts import LITERAL, Needle
+from graphmem_torch.evaluation.context_greedy import nearest_that_fit
 from graphmem_torch.evaluation.context_needles import Essay
 from graphmem_torch.evaluation.context_pools import GoldSet
-from graphmem_torch.evaluation.metrics import rank_candidates
+from graphmem_torch.evaluation.context_whole import kept_whole
+from graphmem_torch.evaluation.sentences import split_at_marks
 from graphmem_torch.memory import Memory
 from graphmem_torch.text.embed import Embedder
-from graphmem_torch.text.tokens import count_tokens
 
 __all__ = ["NOISE", "judge_noise", "random_facts"]
 
@@ -30,20 +32,31 @@ _BUDGET = 200  # tokens of the whole context
 _POLICY = "Never read a password out to a caller."
 _FACTS = 4000  # sentences that random facts are drawn from
 _WORDS = range(6, 31)  # of a fact
+_KEPT = ("needle", "policy", "vector")
 
 
 def random_facts(sets: Sequence[GoldSet], essays: Sequence[Essay]) -> list[str]:
     """First sentences of passages, else sentences of the essays; of a usual length, each once."""
     passages = (
-        atom.text.partition("\n")[2].partition(". ")[0] + "."
+        split_at_marks(_body(atom.text))[0]
         for one in sets
         if not one.conversational
         for conversation in one.conversations
         for atom in conversation.atoms
     )
-    sentences = list(islice(passages, _FACTS))
-    sentences = sentences or [text for essay in essays for text in essay.sentences][:_FACTS]
-    return sorted({text for text in sentences if len(text.split()) in _WORDS})
+    facts = _usual(passages)
+    return sorted(facts or _usual(text for essay in essays for text in essay.sentences))
+
+
+def _usual(sentences: Iterable[str]) -> set[str]:
+    fitting = (" ".join(text.split()) for text in sentences if len(text.split()) in _WORDS)
+    return set(islice(fitting, _FACTS))
+
+
+def _body(passage: str) -> str:
+    """A passage without the line of its title, if it has one."""
+    title, _, text = passage.strip().partition("\n")
+    return text.strip() or title
 
 
 def judge_noise(
@@ -60,42 +73,46 @@ def judge_noise(
     `vector` is how often the needle is among the nearest by cosine that fit, a line each.
 
     Args:
-        facts: What the distractors are drawn from.
+        facts: What the distractors are drawn from; levels of more than there are are left out.
         config: Settings of the memories.
         embedder: Encodes.
         device: Where the indices live.
-        seed: Of the facts.
+        seed: Of the facts and the intervals.
         progress: Show a bar.
     """
     report: dict[str, Any] = {"budget": _BUDGET, "trials": len(LITERAL), "noise": {}}
     levels = [level for level in NOISE if level <= len(facts)]
     for level in tqdm(levels, desc="distractors", disable=not progress):
-        needles = policies = nearest = 0
+        rows = []
         for turn, needle in enumerate(LITERAL):
-            drawn = random.Random(1000 * seed + turn).sample(facts, level)
-            drawn.insert(random.Random(turn).randrange(level + 1), needle.text)
+            chance = random.Random(1000 * seed + turn)
+            drawn = chance.sample(facts, level)
+            drawn.insert(chance.randrange(level + 1), needle.text)
             atoms = [Atom(str(i), text, kind="fact") for i, text in enumerate(drawn)]
             policy = Atom("policy", _POLICY, kind="rule", type="procedural")
             with Memory.open(None, config=config, embedder=embedder, device=device) as memory:
-                memory.add([policy, *atoms])
-                text = memory.compile(needle.question, budget=_BUDGET).text
-                nearest += needle.text in _nearest(memory, [policy, *atoms], needle.question)
-            needles += needle.text in text
-            policies += _POLICY in text
+                rows.append(_trial(memory, [policy, *atoms], needle))
+        kept = torch.tensor(rows, dtype=torch.float64)  # [T, 3]
+        kept = torch.cat([kept, kept[:, :1] - kept[:, 2:]], dim=1)
+        ends = bootstrap_interval(kept, generator=torch.Generator().manual_seed(seed))
+        *shares, _ = kept.mean(0).tolist()
+        *own, difference = ends
         report["noise"][str(level)] = {
-            "needle": needles / len(LITERAL),
-            "policy": policies / len(LITERAL),
-            "vector": nearest / len(LITERAL),
+            **dict(zip(_KEPT, shares, strict=True)),
+            "ci": dict(zip(_KEPT, own, strict=True)),
+            "difference": difference,
         }
     return report
 
 
-def _nearest(memory: Memory, atoms: Sequence[Atom], question: str) -> set[str]:
-    """Texts of the atoms of largest cosine up to the first that does not fit."""
-    rows = memory.rows_of([atom.id for atom in atoms])
-    texts = [atom.text for atom in atoms]
-    cosine = memory.query([question]).embedding @ memory.index.embeddings[rows].float().T
-    ranking = rank_candidates(cosine.cpu())
-    costs = torch.tensor(count_tokens(texts))[ranking] + 1
-    kept = prefix(ranking, costs, torch.tensor([_BUDGET]), len(atoms))[0, 0]
-    return {texts[i] for i in kept.nonzero().flatten().tolist()}
+def _trial(memory: Memory, atoms: Sequence[Atom], needle: Needle) -> list[bool]:
+    """Whether the needle and the policy are kept, and whether plain vector search finds the needle.
+
+    The first of the atoms is the policy.
+    """
+    memory.add(atoms)
+    hidden = next(i for i, atom in enumerate(atoms) if atom.text == needle.text)
+    context = memory.compile(needle.question, budget=_BUDGET)
+    kept = kept_whole(context, [atoms[0], atoms[hidden]], load_format(memory.config.context.format))
+    nearest = nearest_that_fit(memory, atoms, [needle.question], [_BUDGET])[0, 0]
+    return [atoms[hidden].id in kept, atoms[0].id in kept, bool(nearest[hidden])]

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from graphmem_torch.atoms import Atom
 from graphmem_torch.config import Config
-from graphmem_torch.errors import InputError
 from graphmem_torch.evaluation.arena import TURN, Arena
 from graphmem_torch.evaluation.passages import PassageSet, read_passage_sets
 from graphmem_torch.evaluation.questions import Conversation, Question, read_conversations
@@ -50,26 +49,21 @@ class GoldSet:
 def read_gold_sets(root: Path) -> list[GoldSet]:
     """Every set under a data root: LoCoMo under `locomo`, passages wherever they are.
 
-    Questions without gold are left out.
+    Questions without gold are left out, and conversations without questions.
 
     Raises:
-        InputError: A file that cannot be used, or nothing of the kind.
+        InputError: A file that cannot be used.
     """
     sets = []
     locomo = root / "locomo"
     if locomo.is_dir():
         evidence = sorted(locomo.glob("*evidence*.jsonl"))
         found = read_conversations(locomo, evidence=evidence[0] if len(evidence) == 1 else None)
-        sets.append(GoldSet("locomo", tuple(_answerable(one) for one in found)))
+        asked = [one for one in map(_answerable, found) if one.questions]
+        sets += [GoldSet("locomo", tuple(asked))] if asked else []
     sets += [
         GoldSet(one.name, (passage_conversation(one),), _PASSAGE) for one in read_passage_sets(root)
     ]
-    if not sets:
-        raise InputError(
-            "expected a folder locomo, or passages (NAME_corpus.jsonl with NAME_queries.jsonl), "
-            "got neither",
-            where=str(root),
-        )
     return sets
 
 

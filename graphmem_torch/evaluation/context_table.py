@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from graphmem_torch.evaluation.cells import aligned, mean_range
 from graphmem_torch.evaluation.context_curves import CURVE
 from graphmem_torch.evaluation.tally import BUDGETS
 
@@ -41,7 +42,7 @@ def _gold(report: Mapping[str, Any]) -> Iterable[str]:
             yield (
                 f"gold kept in contexts of so many tokens, %, {found['n'][group]} questions; the "
                 f"tokens with which {report['preset']} has their recall, as a share of theirs\n"
-                + _aligned(rows)
+                + _lines(rows)
             )
 
 
@@ -60,48 +61,48 @@ def _hops(report: Mapping[str, Any]) -> Iterable[str]:
         if "two_hop" in found
     }
     for name, arms in tables.items():
-        columns = list(next(iter(arms.values())))
+        columns = list(next(iter(arms.values()), {}))
         rows = [[f"two hops: {name}", *columns]]
         rows += [
-            [arm, *(_interval(figures[column]) for column in columns)]
+            [arm, *(mean_range(figures[column]) for column in columns)]
             for arm, figures in arms.items()
         ]
-        yield _aligned(rows)
-
-
-def _interval(value: Sequence[float] | None) -> str:
-    if value is None:
-        return "-"
-    mean, low, high = (100 * v for v in value)
-    return f"{mean:.0f} [{low:.0f}, {high:.0f}]"
+        yield _lines(rows)
 
 
 def _needles(report: Mapping[str, Any]) -> Iterable[str]:
-    found = report.get("needles", {"kinds": {}})
+    found = report.get("needles")
+    if not found:
+        return
     for kind, grid in found["kinds"].items():
         for budget, cells in grid["cells"].items():
-            rows = [["tokens \\ depth", *(f"{100 * depth:.0f}%" for depth in found["depths"])]]
+            depths = (f"{100 * depth:.0f}%" for depth in found["depths"])
+            rows = [["tokens \\ depth", *depths, "all", "by cosine alone"]]
             rows += [
-                [str(length), *(f"{100 * share:.0f}" for share in row)]
-                for length, row in zip(found["lengths"], cells, strict=True)
+                [str(length), *_shares(row), *_shares([_mean(row), _mean(nearest)])]
+                for length, row, nearest in zip(
+                    found["lengths"], cells, grid["vector"]["cells"][budget], strict=True
+                )
             ]
             yield (
                 f"{kind} needles in a context of {budget} tokens: {grid['full'][budget]} of "
-                f"{grid['of']} cells full, {100 * grid['share'][budget]:.1f} % of needles, "
-                f"{grid['trials']} in a cell\n" + _aligned(rows)
+                f"{grid['of']} cells full (by cosine alone {grid['vector']['full'][budget]}), "
+                f"{mean_range(grid['ci'][budget])} % of needles, by cosine alone "
+                f"{mean_range(grid['vector']['ci'][budget])}, {grid['trials']} in a cell\n"
+                + _lines(rows)
             )
 
 
 def _noise(report: Mapping[str, Any]) -> Iterable[str]:
     found = report.get("noise")
-    if found:
+    if found and found["noise"]:
         names = ("needle", "policy", "vector")
         rows = [["distractors", "needle kept %", "policy kept %", "needle by cosine alone %"]]
         rows += [
-            [level, *(f"{100 * shares[name]:.0f}" for name in names)]
+            [level, *(mean_range(shares["ci"][name]) for name in names)]
             for level, shares in found["noise"].items()
         ]
-        yield f"one needle, {found['budget']} tokens, {found['trials']} trials\n" + _aligned(rows)
+        yield f"one needle, {found['budget']} tokens, {found['trials']} trials\n" + _lines(rows)
 
 
 def _decay(report: Mapping[str, Any]) -> Iterable[str]:
@@ -110,15 +111,16 @@ def _decay(report: Mapping[str, Any]) -> Iterable[str]:
         days = list(next(iter(found.values())))
         rows = [["strength kept", *(f"day {day}" for day in days)]]
         rows += [[kind, *(f"{kept[day]:.3f}" for day in days)] for kind, kept in found.items()]
-        yield _aligned(rows)
+        yield _lines(rows)
 
 
-def _aligned(rows: Sequence[Sequence[str]]) -> str:
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    return "\n".join(
-        "  ".join(
-            cell.ljust(width) if i == 0 else cell.rjust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    )
+def _shares(values: Iterable[float]) -> list[str]:
+    return [f"{100 * value:.0f}" for value in values]
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
+
+
+def _lines(rows: Sequence[Sequence[str]]) -> str:
+    return "\n".join(aligned(rows))

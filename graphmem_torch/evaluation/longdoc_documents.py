@@ -13,13 +13,13 @@ of Segment-Graph Retrieval Memory recommends.
 from __future__ import annotations
 
 import random
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from graphmem_torch.errors import InputError
 from graphmem_torch.evaluation.passages import PassageQuestion, PassageSet, read_passage_sets
+from graphmem_torch.evaluation.sentences import sentence_spans
 from graphmem_torch.text.source import decode, read_bytes
 
 __all__ = [
@@ -29,7 +29,6 @@ __all__ = [
     "join_passages",
     "join_texts",
     "read_collections",
-    "sentences",
 ]
 
 _PASSAGES = 200  # of a document: some 25,000 tokens, more than ten windows of 2,048
@@ -38,7 +37,6 @@ _CHARACTERS = 120_000  # of a document joined from texts, about as long
 _DOCUMENTS = 10  # of a collection at most: each is encoded once for every chunk size
 _PAIRS = 3  # questions a text is cut for, at most
 _WORDS = range(8, 41)  # of a sentence that is cut out
-_SENTENCE = re.compile(r"\S.{0,1000}?[.!?][\"'”’)\]]*(?=\s+[^a-z\s]|\s*\Z)", re.DOTALL)
 _SEPARATOR = "\n\n"
 
 Span = tuple[int, int]
@@ -78,11 +76,6 @@ class Collection:
     documents: tuple[Document, ...]
 
 
-def sentences(text: str) -> list[str]:
-    """The sentences of a text; what has no end is none."""
-    return _SENTENCE.findall(text)
-
-
 def read_collections(data: Path, seed: int) -> list[Collection]:
     """What the folder (or the one text file) holds: every passage set, and the texts together.
 
@@ -98,7 +91,9 @@ def read_collections(data: Path, seed: int) -> list[Collection]:
     found = [join_passages(each, random.Random(seed)) for each in sets]
     if files:
         texts = [decode(read_bytes(file), str(file)) for file in files if file.stat().st_size]
-        joined = join_texts(data.stem, texts, random.Random(seed))
+        name = data.resolve().stem
+        name = f"{name} texts" if name in {each.name for each in found} else name
+        joined = join_texts(name, texts, random.Random(seed))
         found += [joined] if joined.documents else []
     if not found:
         raise InputError(
@@ -182,7 +177,7 @@ def _cut(text: str, chance: random.Random) -> tuple[str, list[Asked]]:
 
     No two neighbours are cut out, so that what stood around a sentence is still there.
     """
-    spans = [match.span() for match in _SENTENCE.finditer(text)]
+    spans = sentence_spans(text)
     middle = len(spans) // 2
     fitting = [i for i in range(1, len(spans) - 1) if len(text[slice(*spans[i])].split()) in _WORDS]
     halves = [_apart([i for i in fitting if i < middle], chance)]

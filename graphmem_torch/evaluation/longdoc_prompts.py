@@ -12,7 +12,8 @@ from graphmem_torch.context.shorten import Shorten
 from graphmem_torch.context.summarise import Summaries
 from graphmem_torch.evaluation.answers import holds_answer
 from graphmem_torch.evaluation.longdoc_chunks import TOKENS, Chunked, told_answers
-from graphmem_torch.evaluation.longdoc_documents import Asked, Document, sentences
+from graphmem_torch.evaluation.longdoc_documents import Asked, Document
+from graphmem_torch.evaluation.sentences import split_at_marks
 from graphmem_torch.results import Context
 
 __all__ = ["SUMMARIES", "judge_prompts", "lead", "summaries_of"]
@@ -71,7 +72,7 @@ def _held(context: Context, document: Document, asked: Asked) -> list[float]:
     wanted = [
         " ".join(sentence.split())
         for start, end in asked.gold
-        for sentence in sentences(document.text[start:end])
+        for sentence in split_at_marks(document.text[start:end].strip())
     ]
     kept = sum(sentence in text for sentence in wanted) / max(1, len(wanted))
     return [

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import lzma
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -15,6 +14,7 @@ from torch import Tensor
 from graphmem_torch.atoms import CONCEPT, Atom
 from graphmem_torch.errors import InputError
 from graphmem_torch.evaluation.request import Request
+from graphmem_torch.evaluation.sentences import split_at_marks
 from graphmem_torch.memory import Memory
 from graphmem_torch.store.database import DATABASE_NAME
 from graphmem_torch.text.encoded import Embedder
@@ -26,7 +26,6 @@ __all__ = ["ENCODED", "Source", "has_conversations", "open_source", "sentences"]
 ENCODED = 10_256
 """Texts that are encoded; for more, index them and give the store."""
 
-_SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
 _WORDS = range(5, 31)  # of a sentence that is asked for
 _HEAD = 65_536  # characters of a JSON file that tell what it is
 
@@ -88,7 +87,7 @@ def sentences(texts: list[str], rows: Tensor) -> tuple[list[str], Tensor]:  # [n
     """
     found, origin = [], []
     for row in rows.tolist():
-        parts = _SENTENCE_END.split(texts[row])
+        parts = split_at_marks(texts[row])
         fitting = [part for part in parts[1:] if len(part.split()) in _WORDS]
         if len(parts) >= 3 and fitting:
             found.append(fitting[0])

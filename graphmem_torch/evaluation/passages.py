@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,21 +62,27 @@ def read_passage_sets(folder: Path) -> list[PassageSet]:
     corpus) and, where known, `answer` (a text or several).
 
     Returns:
-        In order of their paths; none where the folder has no such pair.
+        In order of their paths, named NAME, or by their path below the folder where two have one
+        NAME; none where the folder has no such pair.
 
     Raises:
         InputError: A line that is not what it should be, with file and line; a gold id that the
             corpus lacks.
     """
-    found = []
-    for queries in sorted(folder.rglob(f"*{_QUERIES}")):
-        corpus = queries.with_name(queries.name.removesuffix(_QUERIES) + _CORPUS)
-        if corpus.is_file():
-            found.append(_read_set(corpus, queries))
-    return found
+    paths = [
+        path.with_name(path.name.removesuffix(_QUERIES))
+        for path in sorted(folder.rglob(f"*{_QUERIES}"))
+    ]
+    paths = [path for path in paths if path.with_name(path.name + _CORPUS).is_file()]
+    times = Counter(path.name for path in paths)
+    return [
+        _read_set(path, path.name if times[path.name] == 1 else str(path.relative_to(folder)))
+        for path in paths
+    ]
 
 
-def _read_set(corpus: Path, queries: Path) -> PassageSet:
+def _read_set(path: Path, name: str) -> PassageSet:
+    corpus, queries = path.with_name(path.name + _CORPUS), path.with_name(path.name + _QUERIES)
     place: dict[Any, int] = {}
     passages: list[Passage] = []
     for row, where in _rows(corpus, ("id", "text")):
@@ -98,7 +105,6 @@ def _read_set(corpus: Path, queries: Path) -> PassageSet:
         questions.append(
             PassageQuestion(str(row["question"]), gold, tuple(str(a) for a in answers))
         )
-    name = corpus.name.removesuffix(_CORPUS)
     return PassageSet(name, tuple(passages), tuple(questions))
 
 

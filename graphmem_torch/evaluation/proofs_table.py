@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
+
+from graphmem_torch.evaluation.cells import aligned, gain, percent
 
 __all__ = ["format_proofs"]
 
@@ -49,52 +51,30 @@ def _bridges(bridges: Mapping[str, Any], subject: str) -> list[str]:
         f"{subject} minus, found",
     ]
     rows = [["system", *title]]
-    plain = _percent(bridges["nothing_added"]["f1"])
+    plain = percent(bridges["nothing_added"]["f1"])
     rows.append(["(nothing added)", *([""] * len(_BRIDGES)), plain, "", ""])
     for name, figures in bridges["systems"].items():
         rows.append(
             [
                 name,
-                *(_percent(figures[key]) for _, key in _BRIDGES),
-                _percent(figures["chains"]["f1"]),
+                *(percent(figures[key]) for _, key in _BRIDGES),
+                percent(figures["chains"]["f1"]),
                 f"-{100 * figures['resistance']['fall']:.2f}%",
-                _interval(bridges["ci"]["difference"].get(name, {}).get("found")),
+                gain(bridges["ci"]["difference"].get(name, {}).get("found")),
             ]
         )
-    return _aligned(rows)
+    return aligned(rows)
 
 
 def _chains(judged: Mapping[str, Any], subject: str) -> list[str]:
     rows = [["system", *_CHAINS, f"{subject} minus, own_size"]]
-    rows.append(["(ceiling)", *(_percent(judged["ceiling"][key]) for key in _CHAINS), ""])
+    rows.append(["(ceiling)", *(percent(judged["ceiling"][key]) for key in _CHAINS), ""])
     for name, figures in judged["systems"].items():
         rows.append(
             [
                 name,
-                *(_percent(figures[key]) for key in _CHAINS),
-                _interval(judged["ci"]["difference"].get(name, {}).get("own_size")),
+                *(percent(figures[key]) for key in _CHAINS),
+                gain(judged["ci"]["difference"].get(name, {}).get("own_size")),
             ]
         )
-    return _aligned(rows)
-
-
-def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    return [
-        "  ".join(
-            cell.ljust(width) if i == 0 else cell.rjust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
-
-
-def _percent(value: float | None) -> str:
-    return "-" if value is None or value != value else f"{100 * value:.1f}"
-
-
-def _interval(value: Sequence[float] | None) -> str:
-    if value is None:
-        return ""
-    mean, low, high = (100 * v for v in value)
-    return f"{mean:+.1f} [{low:+.1f}, {high:+.1f}]"
+    return aligned(rows)

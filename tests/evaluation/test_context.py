@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from graphmem_torch.atoms import Atom
 from graphmem_torch.config import load_config
+from graphmem_torch.context.formats import FORMATS, load_format
 from graphmem_torch.errors import InputError
 from graphmem_torch.evaluation import context_hops, context_noise
 from graphmem_torch.evaluation.context import judge
 from graphmem_torch.evaluation.context_curves import CURVE
+from graphmem_torch.evaluation.context_greedy import nearest_that_fit
 from graphmem_torch.evaluation.context_pools import read_gold_sets
 from graphmem_torch.evaluation.context_systems import SYSTEMS, entry_costs
+from graphmem_torch.evaluation.context_whole import kept_whole
 from graphmem_torch.evaluation.metrics import rank_candidates
 from graphmem_torch.evaluation.request import Request
 from graphmem_torch.evaluation.request import judge as judge_named
 from graphmem_torch.evaluation.systems import BASELINES
+from graphmem_torch.memory import Memory
 from graphmem_torch.text.embed import load_embedder
 from graphmem_torch.text.tokens import count_tokens
 
@@ -108,3 +114,82 @@ def test_costs_of_a_ranking_are_those_of_the_prompt(root: Path) -> None:
 def test_no_data(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="passages"):
         judge_named("context", Request(data=tmp_path, embedder="hashing"))
+
+
+def test_parts_without_data_are_left_out(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(context_hops, "_MEMORIES", 1)
+    monkeypatch.setattr(context_noise, "NOISE", (5,))
+    shutil.rmtree(root / "text")
+    shutil.rmtree(root / "locomo")
+    config = load_config("default", {"link.concepts": "none"})
+    found = judge(Request(data=root, config=config, embedder="hashing"))
+    json.dumps(found.report, allow_nan=False)
+    assert found.report["needles"] is None and set(found.report["gold"]) == {"small"}
+    assert "needles in a context" not in found.table and "distractors" in found.table
+
+
+def test_a_conversation_whose_questions_have_no_gold_is_left_out(root: Path) -> None:
+    (path,) = (root / "locomo").glob("*.json")
+    samples = json.loads(path.read_text())
+    for question in samples[0]["qa"]:
+        question["evidence"] = []
+    path.write_text(json.dumps(samples))
+    names = [one.name for one in read_gold_sets(root)[0].conversations]
+    assert names == [samples[1]["sample_id"]]
+    for sample in samples[1:]:
+        sample["qa"] = [dict(question, evidence=[]) for question in sample["qa"]]
+    path.write_text(json.dumps(samples))
+    assert [one.name for one in read_gold_sets(root)] == ["small"]
+
+
+def test_sets_of_one_name_are_told_apart(root: Path) -> None:
+    shutil.copytree(root / "multihop", root / "more")
+    names = [one.name for one in read_gold_sets(root)]
+    assert names == ["locomo", "more/small", "multihop/small"]
+
+
+@pytest.mark.parametrize("layout", FORMATS)
+def test_only_what_stands_whole_in_the_prompt_is_kept(layout: str) -> None:
+    text = 'Two "lines",\nof which one is quoted.'
+    atoms = [Atom("a", text, kind="fact", session="s"), Atom("b", "Another fact.", kind="fact")]
+    config = load_config("default", {"link.concepts": "none", "context.format": layout})
+    with Memory.open(None, config=config, embedder="hashing", device="cpu") as memory:
+        memory.add(atoms)
+        whole = memory.compile("Which lines?", budget=500)
+        cut = memory.compile("Which lines?", budget=500, shorten=lambda _, texts: ["Two"] * 2)
+    written = load_format(layout)
+    assert kept_whole(whole, atoms, written) == {"a", "b"} == set(cut.sources)
+    assert kept_whole(cut, atoms, written) == set()
+    assert kept_whole(replace(whole, budget=whole.tokens - 1), atoms, written) == set()
+    assert kept_whole(replace(whole, sources=("b",)), atoms, written) == {"b"}
+
+
+def test_vector_search_alone_is_a_prefix_of_the_cosines() -> None:
+    atoms = [Atom(str(i), f"The boat number {i} is made of wood {i}.") for i in range(9)]
+    config = load_config("default", {"link.concepts": "none"})
+    with Memory.open(None, config=config, embedder="hashing", device="cpu") as memory:
+        memory.add(atoms)
+        (found,) = nearest_that_fit(memory, atoms, ["What is boat 4 made of?"], [0, 40, 10**6])
+        vectors = memory.embedder.encode(["What is boat 4 made of?", *(a.text for a in atoms)])
+    cosine = vectors.pooled[1:] @ vectors.pooled[0]
+    order, left, expected = cosine.argsort(descending=True, stable=True).tolist(), 40, set()
+    for i in order:
+        left -= count_tokens([atoms[i].text + "\n"])[0]
+        if left < 0:
+            break
+        expected.add(i)
+    assert [set(row.nonzero().flatten().tolist()) for row in found] == [
+        set(),
+        expected,
+        set(range(9)),
+    ]
+
+
+def test_facts_of_passages_without_titles(tmp_path: Path) -> None:
+    rows = [{"id": i, "text": f"Fact {i} is told in six words. More."} for i in range(3)]
+    lines = "".join(json.dumps(row) + "\n" for row in rows)
+    (tmp_path / "x_corpus.jsonl").write_text(lines, encoding="utf-8")
+    asked = json.dumps({"question": "Which?", "gold_ids": [1]})
+    (tmp_path / "x_queries.jsonl").write_text(asked, encoding="utf-8")
+    facts = context_noise.random_facts(read_gold_sets(tmp_path), [])
+    assert facts == [f"Fact {i} is told in six words." for i in range(3)]

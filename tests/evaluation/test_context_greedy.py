@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from graphmem_torch.evaluation.context_greedy import fill_by_density, prefix
+from graphmem_torch.evaluation.context_greedy import fill_by_density, prefix, skipping
 
 
 def _greedy(values: list[float], costs: list[int], budget: int) -> set[int]:
@@ -40,6 +40,14 @@ def test_a_prefix_stops_at_the_first_that_does_not_fit() -> None:
     chosen = prefix(ranking, costs, torch.tensor([4, 6, 14, 15]), 4)
     kept = [[set(chosen[b, k].nonzero().flatten().tolist()) for k in range(4)] for b in range(2)]
     assert kept == [[set(), {2}, {0, 2}, {0, 1, 2}], [{3}, {3}, {3}, {3}]]
+
+
+def test_skipping_goes_on_behind_what_does_not_fit() -> None:
+    ranking = torch.tensor([[2, 0, 1, -1], [3, -1, -1, -1]])
+    costs = torch.tensor([[5, 9, 1, 0], [4, 0, 0, 0]])
+    chosen = skipping(ranking, costs, torch.tensor([0, 4, 6, 15]), 4)
+    kept = [[set(chosen[b, k].nonzero().flatten().tolist()) for k in range(4)] for b in range(2)]
+    assert kept == [[set(), {1}, {1, 2}, {0, 1, 2}], [set(), {3}, {3}, {3}]]
 
 
 def test_a_prefix_of_nothing() -> None:

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
+import torch
 
+from graphmem_torch.config import load_config
 from graphmem_torch.errors import InputError
 from graphmem_torch.evaluation.context_facts import LITERAL, PARAPHRASED, Needle, make_chains
 from graphmem_torch.evaluation.context_hops import ARMS, arm_weights
-from graphmem_torch.evaluation.context_needles import Essay, place_needles, read_essays
+from graphmem_torch.evaluation.context_needles import (
+    BUDGETS,
+    Essay,
+    _figures,
+    _run,
+    place_needles,
+    read_essays,
+)
+from graphmem_torch.text.embed import load_embedder
 
 
 def _essay(name: str, count: int) -> Essay:
@@ -52,9 +63,37 @@ def test_essays_are_read_by_sentences(tmp_path: Path) -> None:
     assert all(count > 0 for count in essays[0].tokens)
 
 
-def test_no_essays(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="text files"):
+def test_an_empty_essay_is_told_and_none_are_none(tmp_path: Path) -> None:
+    assert read_essays(tmp_path) == []
+    (tmp_path / "empty.txt").write_text(" \n", encoding="utf-8")
+    with pytest.raises(InputError, match="empty"):
         read_essays(tmp_path)
+
+
+def test_a_needle_that_is_not_there_is_not_found() -> None:
+    config = load_config("default", {"link.concepts": "none", "embedder.max_tokens": 24})
+    hidden = [Needle("The bell of Kestrel is made of tin.", "What is the bell of Kestrel made of?")]
+    texts = place_needles([_essay("a", 400)], 2000, [0.5], hidden)
+    found = _run(texts, hidden, config, load_embedder("hashing"), "cpu")
+    assert found.tolist() == [[[True]] * len(BUDGETS)] * 2
+    absent = [replace(hidden[0], text="The bell of Kestrel is made of brass.")]
+    assert not bool(_run(texts, absent, config, load_embedder("hashing"), "cpu").any())
+
+
+def test_figures_of_needles_by_hand() -> None:
+    found = torch.ones(2, len(BUDGETS), 3, 2, 4).double()
+    # At 200 tokens vector search misses needle 1 everywhere: at depth 1, and turned by 2 at 3.
+    found[1, 0, :, 0, 1] = found[1, 0, :, 1, 3] = 0
+    figures = _figures(found, [0, 2], seed=0)
+    assert figures["share"] == {"200": 1.0, "512": 1.0}
+    assert figures["full"]["200"] == figures["of"] == 12
+    assert figures["vector"]["share"]["200"] == pytest.approx(0.75)
+    assert figures["vector"]["cells"]["200"] == [[1.0, 0.5, 1.0, 0.5]] * 3
+    assert figures["vector"]["full"]["200"] == 6
+    mean, low, high = figures["difference"]["200"]
+    # One needle of four: drawn again it may be there never or in half of the draws and more.
+    assert mean == pytest.approx(0.25) and low == 0.0 and high >= 0.5
+    assert figures["difference"]["512"] == (0.0, 0.0, 0.0)
 
 
 def test_there_is_a_needle_for_every_depth() -> None:

@@ -27,13 +27,13 @@ from graphmem_torch.evaluation.longdoc_documents import (
     join_passages,
     join_texts,
     read_collections,
-    sentences,
 )
 from graphmem_torch.evaluation.longdoc_edge import GivenEmbedder, judge_unlike
 from graphmem_torch.evaluation.longdoc_prompts import judge_prompts, lead
 from graphmem_torch.evaluation.longdoc_systems import retrieved, varied, window
 from graphmem_torch.evaluation.passages import read_passage_sets
 from graphmem_torch.evaluation.request import Request
+from graphmem_torch.evaluation.sentences import split_at_marks
 from graphmem_torch.text.hashing import HashingEmbedder
 
 _PEOPLE = ["Ada", "Bruno", "Clara", "Dario", "Edda", "Fabio", "Gerda", "Hugo"]
@@ -98,6 +98,13 @@ def test_passages_are_joined_with_their_places(tmp_path: Path) -> None:
         assert document.text.count(passage.whole) == 1
 
 
+def test_texts_in_a_folder_named_like_a_set_have_a_name_of_their_own(tmp_path: Path) -> None:
+    data = _write(tmp_path / "tiny")
+    text = " ".join(f"Sentence {i} of this text is about {i} boats in it." for i in range(30))
+    (data / "essay.txt").write_text(text, encoding="utf-8")
+    assert [each.name for each in read_collections(data, 0)] == ["tiny", "tiny texts"]
+
+
 def test_texts_lose_what_is_asked_for() -> None:
     text = " ".join(
         f"This is the sentence with the number {i} and it has quite a few words." for i in range(40)
@@ -105,10 +112,10 @@ def test_texts_lose_what_is_asked_for() -> None:
     (document,) = join_texts("t", [text, "Short. One."], random.Random(0)).documents
     assert len(document.questions) == 3
     for question in document.questions:
-        for asked, (start, end) in zip(sentences(question.text), question.gold, strict=True):
+        for asked, (start, end) in zip(split_at_marks(question.text), question.gold, strict=True):
             assert asked not in document.text
             number = int(asked.split("number ")[1].split()[0])
-            before, after = sentences(document.text[start:end])
+            before, after = split_at_marks(document.text[start:end])
             assert f"number {number - 1} " in before and f"number {number + 1} " in after
     assert "number 0 " in document.text and "Short. One." in document.text
 
