@@ -116,8 +116,9 @@ class Context:
         messages: Of a chat, mappings with `role` and `content`.
         system: Of a chat for Anthropic: what it takes beside the messages.
         value: What the chosen memories are worth together (`context.values_from_scores`).
-        upper_bound: No choice within the budget is worth more.
-        exact: Whether the choice is proven to be the best.
+        upper_bound: No choice of `omitted` and chosen memories within the budget is worth more, by
+            what each entry costs alone; text that merges across entries may be a token or so off.
+        exact: Whether the choice is proven to be the best, in the same sense.
     """
 
     question: str
@@ -150,7 +151,8 @@ class Context:
 
         Numbers that the context does not have are passed over.
         """
-        groups = re.findall(r"\[(\d+(?:\s*[,;]\s*\d+)*)\]", answer)
+        # Nine digits at most: Python refuses to read thousands of them.
+        groups = re.findall(r"\[(\d{1,9}(?:\s*[,;]\s*\d{1,9})*)\]", answer)
         numbers = [int(n) for group in groups for n in re.findall(r"\d+", group)]
         known = self.citations
         return tuple(dict.fromkeys(known[n] for n in numbers if n in known))

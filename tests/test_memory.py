@@ -156,6 +156,11 @@ def test_filters() -> None:
             found(kinds=["nte"])
         with pytest.raises(InputError, match="between"):
             found(between=(2.0, 1.0))
+        with pytest.raises(InputError, match="between"):
+            found(between=(float("nan"), 1.0))
+        for wrong in (float("nan"), float("inf"), "2024-01-01"):
+            with pytest.raises(InputError, match="as_of: expected seconds"):
+                found(as_of=wrong)
 
 
 def test_rows_belong_to_ids() -> None:

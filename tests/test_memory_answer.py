@@ -145,6 +145,18 @@ def test_templates(memory: Memory) -> None:
     assert len(model.prompts) == 1
 
 
+def test_a_system_message_alone_leaves_the_question_to_the_format(memory: Memory) -> None:
+    found = memory.answer(QUESTION, llm=Model(), format="openai", template={"system": "Be brief."})
+    assert [m["role"] for m in found.context.messages] == ["system", "user"]
+    assert found.context.messages[1]["content"].endswith(QUESTION)
+
+
+@pytest.mark.parametrize("wrong", [{"template": 5}, {"template": ["{context}"]}, {"budget": [9]}])
+def test_arguments_of_another_kind(memory: Memory, wrong: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match=next(iter(wrong))):
+        memory.answer(QUESTION, llm=Model(), **wrong)
+
+
 def test_the_settings_template_must_ask_too() -> None:
     config = load_config("default", {"context.template": "Notes: {context}"})
     with (

@@ -308,3 +308,4 @@ def test_citations() -> None:
         assert context.citations[1] == first
         assert context.cited("As said [2], and [1, 2; 99] [x] [].") == (second, first)
         assert context.cited("nothing 1") == ()
+        assert context.cited("[" + "9" * 5000 + "] [1]") == (first,)

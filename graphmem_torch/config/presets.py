@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from graphmem_torch.atoms import MEMORY_TYPES, EdgeType
-from graphmem_torch.config.settings import Config
+from graphmem_torch.config.settings import Config, DecayConfig
 from graphmem_torch.errors import ConfigError
 
 __all__ = ["config_from_dict", "config_to_dict", "load_config", "preset_names", "preset_path"]
@@ -37,6 +37,7 @@ _LEAST = {
     "regime.factor": 0,
     "context.pool": 1,
     "context.work": 0,
+    "context.gap": 0,
     "context.summary": 1e-9,
     "context.temperature": 1e-3,
     "walk.damping": 0,
@@ -186,6 +187,7 @@ def _convert(kind: Any, value: Any, name: str) -> Any:
             _check_edge_types(value, name)
         if name == "decay.half_life":
             _check_half_lives(value, name)
+            value = {**DecayConfig().half_life, **value}
         return {str(k): _convert(float, v, f"{name}.{k}") for k, v in value.items()}
     if origin is tuple:
         if not isinstance(value, (list, tuple)):

@@ -243,7 +243,8 @@ class DecayConfig:
     Attributes:
         half_life: Hours in which a memory of a type falls to one half; 0, and a type that is not
             named: never. By default those of the published factors per hour, 0.9995 for `semantic`
-            (57.7 days) and 0.90 for `episodic` (6.6 hours); `working` is ours.
+            (57.7 days) and 0.90 for `episodic` (6.6 hours); `working` is ours. A preset or an
+            override changes those it names.
         initial: S_0.
         centrality: beta; C(n) is the PageRank of the memory relative to the largest of any.
         classify: What finds the type of a memory that states none: `rules`
@@ -282,6 +283,8 @@ class ContextConfig:
         order_edges: Types of edges that say what comes first, in the same sense.
         work: Sub-problems that a choice may be split into where the first one is not proven to be
             the best; 0 takes it as it is, with its bound.
+        gap: Share of the value that a choice may be proven to be short of the best at most: no
+            better one is looked for then; 0 looks on as far as `work` goes.
     """
 
     tokenizer: str = "cl100k_base"
@@ -296,6 +299,7 @@ class ContextConfig:
     requires: tuple[str, ...] = ()
     order_edges: tuple[str, ...] = ("dependency", "causes", "precedes", "implication")
     work: int = 64
+    gap: float = 1e-4
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,8 @@ __all__ = ["Relaxed", "relax", "relax_at"]
 
 _PUSHES = 4  # rounds in which surplus is handed to what it needs
 _PAID = 1e-9  # of a price: what is short of less is paid for
-_PARTS = (0.1, 0.3, 0.5, 0.7, 0.85, 1.0, 1.5, 3.0)  # of the room, to be filled at a first price
+# Of the room, to be filled at a first price; the last is without end: a token then costs nothing.
+_PARTS = (0.1, 0.3, 0.5, 0.7, 0.85, 1.0, 1.5, 3.0, 1e18)
 
 
 @dataclass(frozen=True, eq=False)

@@ -50,8 +50,6 @@ def edges_among(rows: Tensor, relations: Relations) -> Tensor:  # [n] -> [2, E]
     """The relations between these atoms, as places of what comes before and after."""
     if not len(relations):
         return rows.new_zeros(2, 0)
-    if not len(relations):
-        return rows.new_zeros(2, 0)
     after, first = relations.before(rows)
     ordered, place = rows.sort()
     at = torch.searchsorted(ordered, first).clamp(max=max(len(rows) - 1, 0))

@@ -14,11 +14,10 @@ from graphmem_torch.context.grouped import select_grouped
 from graphmem_torch.context.headers import with_headers
 from graphmem_torch.context.pool import Pool
 from graphmem_torch.context.select import Overlap, Selection, select
+from graphmem_torch.errors import InputError
 
 __all__ = ["Choice"]
 
-_ROUNDS = 8  # of looking for near-duplicates in what was chosen without those found so far
-_TOKENS = 1 << 40  # more than any budget that means something
 _SEARCHED = 2048  # items of a question from which a small certified gap costs too much to close
 _ROUNDING = 1e-12
 
@@ -29,13 +28,14 @@ class Choice:
 
     Attributes:
         pool: The items.
-        costs: [B, n] int64 tokens of their entries.
+        costs: [B, n] int64 tokens of their entries; of a barred one more than all the others.
         header: [B, n] int64 place of the header that an item shares, -1 = none.
         prices: [B, h] int64 tokens of the headers.
         pinned: [B, n] bool, the pinned items with what they need.
         embeddings: [A, d] unit rows.
         redundancy: Cosine from which two items are near-duplicates; above 1: none are.
         work: Sub-problems that a choice may be split into where it is not the best at once.
+        gap: Share of its value that a choice may be short of the best without further search.
     """
 
     pool: Pool
@@ -46,6 +46,7 @@ class Choice:
     embeddings: Tensor
     redundancy: float
     work: int
+    gap: float
 
     @classmethod
     def of(
@@ -58,6 +59,7 @@ class Choice:
         embeddings: Tensor,
         redundancy: float,
         work: int = 64,
+        gap: float = 0.0,
     ) -> Choice:
         """The problems of pools.
 
@@ -69,6 +71,10 @@ class Choice:
             embeddings: See `Choice`.
             redundancy: See `Choice`.
             work: See `Choice`.
+            gap: See `Choice`.
+
+        Raises:
+            InputError: A pinned item needs more than the pool lists.
         """
         pinned = pool.pinned
         if pool.requires.shape[1] and bool(pinned.any()):
@@ -76,8 +82,15 @@ class Choice:
             width = pinned.shape[1]
             flat = reachable(pinned.flatten(), row * width + item, row * width + need)
             pinned = flat.view(pinned.shape)
-        headed = with_headers(costs, groups, header_costs)
-        return cls(pool, *headed, pinned, embeddings, redundancy, work)
+        if bool((pinned & pool.barred).any()):
+            raise InputError(
+                "context.pool: expected room for all that the pinned memories need, got needs that "
+                "go on beyond it; raise it, or unpin some"
+            )
+        costs, header, prices = with_headers(costs, groups, header_costs)
+        beyond = (costs.sum(1) + prices.sum(1) + 1)[:, None]
+        costs = torch.where(pool.barred, beyond, costs)
+        return cls(pool, costs, header, prices, pinned, embeddings, redundancy, work, gap)
 
     @cached_property
     def least(self) -> Tensor:  # [B]
@@ -92,29 +105,31 @@ class Choice:
         """The best items of each question for so many tokens; masks are [R, n].
 
         Near-duplicates are looked for only in what is chosen: a choice without any is the best
-        whatever other pairs there are. Where there are some, it is made again knowing them.
+        whatever other pairs there are. Where there are some, it is made again knowing them, until
+        there are none that it did not know: every time knows more pairs than the one before.
 
         Args:
             question: Number of each question; it may be there for several budgets.
             room: Tokens for entries and headers.
         """
+        whole = torch.where(self.pool.barred, 0, self.costs).sum(1) + self.prices.sum(1)
+        room = torch.minimum(room, whole[question])
         found = self._select(question, room, None)
         if self.redundancy > 1:
             return found
         again = torch.arange(len(question))
         none = torch.zeros(0, dtype=torch.int64)
         pairs = Overlap(none, none, none, none.double())
-        for _ in range(_ROUNDS):
+        while True:
             rows, chosen = self.pool.rows[question[again]], found.mask[again]
             fresh = near_duplicates(rows, chosen, self.embeddings, self.redundancy)
             fresh = Overlap(again[fresh.row], fresh.item, fresh.other, fresh.share)
             pairs, again = _united(pairs, fresh, self.costs.shape[1])
             if not len(again):
-                break
+                return found
             better = self._select(question[again], room[again], _of_rows(pairs, again))
             for name in ("mask", "value", "cost", "upper_bound", "exact"):
                 getattr(found, name)[again] = getattr(better, name)
-        return found
 
     def _select(self, question: Tensor, room: Tensor, overlap: Overlap | None) -> Selection:
         """As `choose`, with the near-duplicates that are known."""
@@ -127,8 +142,10 @@ class Choice:
                 self.prices[question],
                 room,
                 self.pinned[question],
+                gap=self.gap,
             )
-            open_ = (~found.exact).nonzero().squeeze(1)
+            open_ = (found.gap > self.gap * found.value + _ROUNDING * found.upper_bound).nonzero()
+            open_ = open_.squeeze(1)
             if len(open_) and self.work and count <= _SEARCHED:
                 searched = self._search(question[open_], room[open_], None)
                 found = _better(found, open_, searched)
@@ -141,13 +158,11 @@ class Choice:
         """By the general solver, for which headers are items that entries need."""
         header, prices = self.header[question], self.prices[question]
         count, more = self.costs.shape[1], prices.shape[1]
-        beyond = min(int(room.max()) + 1, _TOKENS // (count + more))
-        costs = self.costs[question].masked_fill(self.pool.barred[question], beyond)
         row, item = (header >= 0).nonzero(as_tuple=True)
         under = torch.stack([row, item, count + header[row, item]])
         return select(
             torch.nn.functional.pad(self.pool.values[question], (0, more)),
-            torch.cat([costs, prices], dim=1),
+            torch.cat([self.costs[question], prices], dim=1),
             room,
             pinned=torch.nn.functional.pad(self.pinned[question], (0, more)),
             requires=torch.cat([self._requires(question), under], dim=1),

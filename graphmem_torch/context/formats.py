@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -20,6 +21,10 @@ _CHAT = {
     "system": "Answer from the numbered memories and cite their numbers, like [2].",
     "user": "{context}\n\n{question}",
 }
+
+
+# Where a line that is not empty begins, but for the first.
+_LINE = re.compile(r"(?<=[\n\v\f\r\x85\u2028\u2029])(?=[^\n\v\f\r\x85\u2028\u2029])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +57,8 @@ class Format:
         name: What it is called.
         templates: The prompt, by role.
         header: A header, with `{}` for its label.
-        indent: What lines of a memory behind its first begin with.
+        indent: What lines of a memory behind its first begin with, so that none of them reads as a
+            header or as another entry.
         chat: Whether the prompt is messages.
         aside: Whether a system message stands beside the messages.
     """
@@ -60,7 +66,7 @@ class Format:
     name: str
     templates: Mapping[str, Template]
     header: str = "{}:\n"
-    indent: str = ""
+    indent: str = " "
     chat: bool = False
     aside: bool = False
     grouped = True
@@ -74,7 +80,7 @@ class Format:
             text: What is written of it.
             label: When and where it was said, where no header says so.
         """
-        body = _trimmed(text).replace("\n", f"\n{self.indent}")
+        body = _LINE.sub(self.indent, _trimmed(text))
         return f"{number}. ({label}) {body}\n" if label else f"{number}. {body}\n"
 
     def headed(self, label: str) -> str:

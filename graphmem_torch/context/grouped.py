@@ -29,6 +29,8 @@ def select_grouped(
     prices: Tensor,  # [B, h] int64 tokens of each header
     room: Tensor,  # [B] int64 tokens, enough for the pinned items
     pinned: Tensor,  # [B, n] bool
+    *,
+    gap: float = 0.0,
 ) -> Selection:  # of items, then headers
     """The most valuable items that fit together with the headers they stand under.
 
@@ -37,11 +39,13 @@ def select_grouped(
     are worth beyond their price, less the price of its header, and taking those above 0 bounds
     everything (Geoffrion 1974). Every other set of headers falls short of the bound by what its
     groups are off, so that few are left to try, those that could still be better than the best one
-    known. `exact` says that none is left.
+    known. `exact` says that none is left; where a choice is proven to be short of the best by no
+    more than the share `gap` of its value, none is tried.
 
     The same problem as `select` solves with headers as required items, for a tenth of the time.
     """
     count, number = len(room), prices.shape[1]
+    gap = gap if number else 0.0  # a plain knapsack costs little
     slot = torch.where(header < 0, number, header)
     forced = torch.zeros(count, number + 1, dtype=torch.int64).scatter_add(1, slot, pinned.long())
     forced = forced > 0
@@ -62,11 +66,11 @@ def select_grouped(
     off = torch.where(forced, torch.inf, surplus.abs())[:, :number]
     base = (surplus > 0) | forced
     for few, sets in _TRIED:
-        open_ = bound > value + _ROUNDING * bound
+        open_ = bound > value + (_ROUNDING * bound + gap * value)
         if not bool(open_.any()):
             break
-        gap = torch.where(open_, full - value, 0.0)
-        row, opened, left = _doubted(off, base, gap, few, sets)
+        short = torch.where(open_, full - value, 0.0)
+        row, opened, left = _doubted(off, base, short, few, sets)
         found, masks, most = problem.solved(row, opened)
         better = torch.full_like(value, -torch.inf).scatter_reduce(0, row, found, "amax")
         at = (found == better[row]) & (found > value[row])
@@ -76,7 +80,8 @@ def select_grouped(
         value = torch.maximum(value, better)
         # Of the sets that were tried the bound is what was found, of the others what they are off.
         tried = torch.full_like(bound, -torch.inf).scatter_reduce(0, row, most, "amax")
-        bound = torch.minimum(bound, torch.maximum(torch.maximum(value, tried), full - left))
+        most = torch.maximum(torch.maximum(value, tried), full - left)
+        bound = torch.where(open_, torch.minimum(bound, most), bound)
     exact = bound <= value + _ROUNDING * bound
 
     mask |= pinned
@@ -111,6 +116,8 @@ class _Problem:
 
     def guessed(self, opened: Tensor) -> tuple[Tensor, Tensor]:
         """Value and mask of a good choice of each row under headers [B, h + 1] that fit."""
+        if not self._worth.numel():
+            return self._worth.sum(1), self._worth > 0
         left = self._free - torch.where(opened, self._price, 0).sum(1)
         inside = opened.gather(1, self._slot)
         fixed = ~inside | (self._worth <= 0) | (self._costs > left[:, None])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 import numpy as np
 
@@ -29,6 +30,7 @@ def label_of(atom: Atom) -> str | None:
     return name if day is None else f"{name}, {day}"
 
 
+@lru_cache(maxsize=8192)
 def day_of(time: float | None) -> str | None:
     """A time as `8 May 2023`, UTC; None where it is unknown.
 

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, overload
 
-from graphmem_torch.context.template import Template
+from graphmem_torch.context.formats import load_format
 from graphmem_torch.errors import InputError
 from graphmem_torch.memory.compiling import CompilingMemory, FormatName
 from graphmem_torch.results import Answer, Context
@@ -90,7 +90,9 @@ class AnsweringMemory(CompilingMemory):
         template = self.config.context.template or None if template is None else template
         if not template and format not in _CHATS:
             template = _PROMPT
-        _check_asks(template)
+        _check_asks(format, template)
+        if not isinstance(budget, int):
+            raise InputError(f"budget: expected one whole number of tokens, got {budget!r}")
         asked = [question] if isinstance(question, str) else list(question)
         contexts = self.compile(asked, budget=budget, format=format, template=template, **options)
         prompts = [_prompt(context) for context in contexts]
@@ -144,12 +146,9 @@ def _read(answer: object) -> _Said:
     return None, f"expected a text, got {answer!r:.80}"
 
 
-def _check_asks(template: str | Mapping[str, str] | None) -> None:
+def _check_asks(format: FormatName, template: str | Mapping[str, str] | None) -> None:
     """Refuses a template that does not ask the question."""
-    if not template:
-        return
-    texts = [template] if isinstance(template, str) else list(template.values())
-    if not any(Template.parse(text).count("question") for text in texts):
+    if not any(text.count("question") for text in load_format(format, template).templates.values()):
         raise InputError(
             "template: expected the field {question}, for a model is to answer it, got "
             f"{template!r:.80}"

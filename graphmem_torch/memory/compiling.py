@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time as clock
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Literal, TypedDict, Unpack, overload
 
 import torch
+from torch import Tensor
 
 from graphmem_torch.config import ContextConfig
 from graphmem_torch.context.arrange import check_order
@@ -164,7 +165,7 @@ class CompilingMemory(MemoryCore):
         allowed = None if query.allowed is None else query.allowed.cpu()
         pool = self._desk.pool(current, rows, values, allowed, settings)
         curves = self._desk.compile(current, pool, layout, settings, questions, budgets, shorten)
-        names = self._desk.names(current, pool, layout, settings)
+        names = self._desk.names(current, layout, settings)
         used = sorted({row for curve in curves for made in curve for row in made.chosen})
         if used and not self.store.readonly:
             self.store.log_access(current.node[used].tolist(), clock.time())
@@ -175,7 +176,7 @@ class CompilingMemory(MemoryCore):
                 for made, budget in zip(curve, budgets, strict=True)
             ]
             for question, curve, listed, sure in zip(
-                questions, curves, rows.tolist(), found.confidence.tolist(), strict=True
+                questions, curves, rows, found.confidence.tolist(), strict=True
             )
         ]
 
@@ -189,29 +190,38 @@ def _context(
     made: Compiled,
     budget: int,
     tokenizer: str,
-    listed: Sequence[int],
-    names: Mapping[int, str],
+    listed: Tensor,  # [k] int64, -1 = none
+    names: Callable[[Tensor], tuple[str, ...]],
     confidence: float,
     threshold: float,
 ) -> Context:
     """What was compiled, with ids instead of rows."""
-    kept = set(made.chosen)
+    chosen, listed = torch.tensor(made.chosen, dtype=torch.int64), listed[listed >= 0]
     return Context(
         question=question,
         text=made.prompt.text,
         tokens=made.tokens,
         budget=budget,
         tokenizer=tokenizer,
-        sources=tuple(names[row] for row in made.chosen),
-        omitted=tuple(names[row] for row in listed if row >= 0 and row not in kept),
+        sources=names(chosen),
+        omitted=names(_left(listed, chosen)),
         confidence=confidence,
-        known=any(row >= 0 for row in listed) and confidence >= threshold,
+        known=len(listed) > 0 and confidence >= threshold,
         messages=made.prompt.messages,
         system=made.prompt.system,
         value=made.value,
         upper_bound=made.upper_bound,
         exact=made.exact,
     )
+
+
+def _left(listed: Tensor, chosen: Tensor) -> Tensor:  # [k], [n] -> [k - n or more]
+    """The rows that are not among the chosen ones."""
+    if not len(chosen):
+        return listed
+    ordered = chosen.sort().values
+    at = torch.searchsorted(ordered, listed).clamp(max=len(ordered) - 1)
+    return listed[ordered[at] != listed]
 
 
 def _checked_budgets(budget: int | Sequence[int]) -> list[int]:

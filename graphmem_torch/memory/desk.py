@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 
+from graphmem_torch.atoms import Atom
 from graphmem_torch.config import ContextConfig
 from graphmem_torch.context.choose import Choice
 from graphmem_torch.context.compile import Compiled, Compiler
@@ -21,6 +22,8 @@ from graphmem_torch.store import MemoryStore
 
 __all__ = ["Desk"]
 
+_KEPT = 8192  # memories that are kept as read
+
 
 class Desk:
     """Keeps what does not change from question to question."""
@@ -30,6 +33,7 @@ class Desk:
         self._store = store
         self._ledgers: dict[tuple[str, str, bool], Ledger] = {}
         self._relations: dict[tuple[str, ...], Relations] = {}
+        self._atoms: dict[int, Atom] = {}  # by node, whose number never means anything else
         self._state: str | None = None
         self._pins: tuple[object, Tensor] | None = None
 
@@ -96,28 +100,37 @@ class Desk:
             node=current.node,
             time=index.time.cpu(),
             before=self.relations(current, before),
-            fetch=self._store.atoms,
+            fetch=self._fetched,
             texts=texts,
         )
-        choice = Choice.of(
-            pool,
-            costs,
-            groups,
-            ledger.header_costs,
-            embeddings=index.embeddings,
-            redundancy=settings.redundancy,
-            work=settings.work,
-        )
-        return compiler.compile(pool, choice, questions, budgets)
+        with torch.inference_mode():
+            choice = Choice.of(
+                pool,
+                costs,
+                groups,
+                ledger.header_costs,
+                embeddings=index.embeddings,
+                redundancy=settings.redundancy,
+                work=settings.work,
+                gap=settings.gap,
+            )
+            return compiler.compile(pool, choice, questions, budgets)
 
     def names(
-        self, current: Assembled, pool: Pool, layout: Format, settings: ContextConfig
-    ) -> dict[int, str]:
-        """The ids of the rows of a pool that was compiled so."""
-        rows = pool.rows[pool.rows >= 0].unique()
-        ids = self._ledger(layout, settings).ids
-        nodes = current.node[rows].tolist()
-        return dict(zip(rows.tolist(), map(ids.__getitem__, nodes), strict=True))
+        self, current: Assembled, layout: Format, settings: ContextConfig
+    ) -> Callable[[Tensor], tuple[str, ...]]:
+        """What gives the ids of rows [n] of pools that were compiled so."""
+        known = self._ledger(layout, settings).ids
+        return lambda rows: tuple(map(known.__getitem__, current.node[rows].tolist()))
+
+    def _fetched(self, nodes: Sequence[int]) -> list[Atom]:
+        """The memories of nodes; what is written again and again is read once."""
+        fresh = [node for node in nodes if node not in self._atoms]
+        if len(self._atoms) + len(fresh) > _KEPT:
+            self._atoms, fresh = {}, list(nodes)
+        if fresh:
+            self._atoms |= zip(fresh, self._store.atoms(fresh), strict=True)
+        return [self._atoms[node] for node in nodes]
 
     def _pinned(self, current: Assembled) -> Tensor:  # [P] int64
         """Rows of the pinned memories; looked up anew when the store or the pins have changed."""

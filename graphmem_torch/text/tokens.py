@@ -42,7 +42,13 @@ def count_messages(messages: Sequence[Mapping[str, str]], tokenizer: str = "cl10
     loaded: Any = None if tokenizer in _encodings() else _transformer(tokenizer)
     if getattr(loaded, "chat_template", None):
         chat = [dict(message) for message in messages]
-        written = loaded.apply_chat_template(chat, tokenize=False, add_generation_prompt=True)
+        try:
+            written = loaded.apply_chat_template(chat, tokenize=False, add_generation_prompt=True)
+        except Exception as error:  # a template raises what it likes
+            raise InputError(
+                f"tokenizer {tokenizer!r}: its chat template refuses the messages ({error}); where "
+                'it knows no system message, leave it out: template={"system": ""}'
+            ) from error
         return counter(written)
     return _REPLY + sum(
         _MESSAGE + counter(message["role"]) + counter(message["content"]) for message in messages
@@ -65,9 +71,7 @@ def get_counter(name: str = "cl100k_base") -> Callable[[str], int]:
         InputError: Neither; lists the encodings.
     """
     if name in _encodings():
-        import bpe_openai
-
-        encoding = bpe_openai.get_encoding(name)
+        encoding = _encoding(name)
         # "Ordinary": what looks like a special token is counted as the text it is.
         return lambda text: sum(len(encoding.encode_ordinary(part)) for part in _parts(text))
     tokenizer = _transformer(name)
@@ -87,9 +91,7 @@ def get_tokenizer(name: str) -> Tokenizer:
         InputError: An unknown name, or a tokenizer that does not tell where its tokens lie.
     """
     if name in _encodings():
-        import bpe_openai
-
-        return EncodingTokenizer(bpe_openai.get_encoding(name), _parts)
+        return EncodingTokenizer(_encoding(name), _parts)
     loaded = _transformer(name)
     if not getattr(loaded, "is_fast", False):
         raise InputError(
@@ -107,6 +109,18 @@ def _encodings() -> tuple[str, ...]:
     except ImportError:
         return ()
     return tuple(bpe_openai.list_encoding_names())
+
+
+def _encoding(name: str) -> Any:
+    """An encoding that is installed; the oldest ones come with `tiktoken` and from the network."""
+    import bpe_openai
+
+    try:
+        return bpe_openai.get_encoding(name)
+    except (RuntimeError, OSError) as error:
+        raise InputError(
+            f"tokenizer {name!r}: cannot load it ({error}); choose cl100k_base or o200k_base"
+        ) from error
 
 
 def _parts(text: str) -> Iterator[str]:

@@ -12,6 +12,7 @@ from graphmem_torch.context.choose import Choice
 from graphmem_torch.context.pool import gather_pool
 from graphmem_torch.context.relations import Relations
 from graphmem_torch.edges import EdgeBlock
+from graphmem_torch.errors import InputError
 
 ATOMS, PRICES = 9, torch.tensor([2, 4, 6])
 
@@ -108,3 +109,58 @@ def test_without_work_the_bound_still_holds() -> None:
         found = quick.choice.choose(torch.tensor([0]), torch.tensor([30]))
         best = quick.optimum(30)
         assert float(found.value) <= best + 1e-9 <= float(found.upper_bound) + 2e-9
+
+
+def test_copies_beyond_what_was_chosen_do_not_crowd_out_the_rest() -> None:
+    """Fifty copies of the best memory and four others: one copy and all the others come."""
+    vectors = torch.eye(5)[torch.tensor([0] * 50 + [1, 2, 3, 4])]
+    rows = torch.arange(54)[None]
+    values = torch.tensor([[0.02] * 50 + [0.01] * 4], dtype=torch.float64)
+    choice = Choice.of(
+        gather_pool(rows, values, atoms=54),
+        torch.full((1, 54), 7),
+        torch.zeros(1, 54, dtype=torch.int64),
+        PRICES,
+        embeddings=vectors,
+        redundancy=0.95,
+    )
+    found = choice.choose(torch.zeros(3, dtype=torch.int64), torch.tensor([36, 80, 1 << 40]))
+    assert found.mask[:, 50:].all() and found.mask[:, :50].sum(1).tolist() == [1, 1, 1]
+    assert found.value.tolist() == pytest.approx([0.06] * 3)
+    assert found.exact.all()
+
+
+@pytest.mark.parametrize("room", [30, 1 << 40])
+@pytest.mark.parametrize("known", [1, 2])
+def test_what_needs_more_than_the_pool_lists_stays_out(room: int, known: int) -> None:
+    """A chain of five from atom 0, of which the pool may list too few; atom 6 needs nothing."""
+    block = EdgeBlock.of(torch.arange(5), torch.arange(1, 6), int(EdgeType.DEPENDENCY), 1.0)
+    needs = Relations.of(block, ("dependency",), ATOMS)
+    pool = gather_pool(
+        torch.tensor([[0, 6]]),
+        torch.tensor([[0.9, 0.1]], dtype=torch.float64),
+        atoms=ATOMS,
+        needs=needs,
+        limit=known,
+    )
+    costs = torch.ones_like(pool.rows)
+    choice = Choice.of(
+        pool, costs, torch.zeros_like(costs), PRICES, embeddings=torch.eye(ATOMS), redundancy=2.0
+    )
+    found = choice.choose(torch.tensor([0]), torch.tensor([room]))
+    assert pool.rows[found.mask].tolist() == [6]
+
+
+def test_a_pinned_item_that_needs_more_than_the_pool_lists_is_an_error() -> None:
+    block = EdgeBlock.of(torch.arange(5), torch.arange(1, 6), int(EdgeType.DEPENDENCY), 1.0)
+    pool = gather_pool(
+        torch.tensor([[6]]),
+        torch.ones(1, 1, dtype=torch.float64),
+        atoms=ATOMS,
+        pinned=torch.tensor([0]),
+        needs=Relations.of(block, ("dependency",), ATOMS),
+        limit=2,
+    )
+    costs = torch.ones_like(pool.rows)
+    with pytest.raises(InputError, match=r"context\.pool.*pinned memories need"):
+        Choice.of(pool, costs, costs * 0, PRICES, embeddings=torch.eye(ATOMS), redundancy=2.0)

