@@ -13,6 +13,7 @@ from graphmem_torch.context._closure import closure_of, reachable
 from graphmem_torch.context._instance import Instance, padded
 from graphmem_torch.ops import knapsack
 from graphmem_torch.ops._check import check_count
+from graphmem_torch.ops.knapsack import Packing
 
 __all__ = ["Overlap", "Selection", "select"]
 
@@ -34,27 +35,8 @@ class Overlap:
 
 
 @dataclass(frozen=True, eq=False)
-class Selection:
-    """What `select` chose for each of B questions.
-
-    Attributes:
-        mask: The chosen items, `[B, n]` bool.
-        value: Their value, less what near-duplicates lose, `[B]` float64.
-        cost: Their cost, `[B]` int64 tokens, never above the budget.
-        upper_bound: No selection is worth more, `[B]` float64; equals `value` where exact.
-        exact: Whether the selection is proven to be the best, `[B]` bool.
-    """
-
-    mask: Tensor
-    value: Tensor
-    cost: Tensor
-    upper_bound: Tensor
-    exact: Tensor
-
-    @property
-    def gap(self) -> Tensor:  # [B]
-        """Value that a better selection could have more at most; 0 where exact."""
-        return self.upper_bound - self.value
+class Selection(Packing):
+    """What `select` chose for each of B questions; its value is less what near-duplicates lose."""
 
 
 def select(

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from graphmem_torch.evaluation.cells import aligned, gain
+
 __all__ = ["format_modes"]
 
 
@@ -32,10 +34,10 @@ def _curves(report: Mapping[str, Any]) -> str:
             rows.append([f"  only {kept}", "", "", *_point(point)])
     chosen, left = curves["recommended"], curves["left_out"]
     lines = [
-        _table(rows),
+        *aligned(rows),
         "Of each number of modes searched the best number of atoms taken is shown.",
         f"Recommended ({curves['rule']}): {_setting(chosen)}: recall@10 "
-        f"{_percent(chosen['recall']['10'])}, {_interval(chosen['difference'])} against flat, "
+        f"{_percent(chosen['recall']['10'])}, {gain(chosen['difference'])} against flat, "
         f"{_percent(chosen['share'])} % of the vectors read",
         "  ms a question (flat / modes): "
         + ", ".join(
@@ -48,13 +50,13 @@ def _curves(report: Mapping[str, Any]) -> str:
         lines.append(
             f"  as {report['preset']} has it ({own['count']:.0f} modes by {own['assign']}, "
             f"{own['modes']} searched, {own['atoms']} atoms of each): recall@10 "
-            f"{_percent(own['recall']['10'])}, {_interval(own['difference'])} against flat, "
+            f"{_percent(own['recall']['10'])}, {gain(own['difference'])} against flat, "
             f"{_percent(own['share'])} % read"
         )
     if left is not None:
         lines.append(
             f"  chosen for each conversation on the others: {_percent(left['recall'])}, "
-            f"{_interval(left['difference'])} against flat, {_percent(left['share'])} % read"
+            f"{gain(left['difference'])} against flat, {_percent(left['share'])} % read"
         )
     return "\n".join(lines)
 
@@ -73,13 +75,13 @@ def _systems(report: Mapping[str, Any]) -> str:
                 *(_percent(figures[title]) for title in titles),
                 f"{figures['tokens@10']:.0f}",
                 cost,
-                "" if name == subject else _interval(difference),
+                "" if name == subject else gain(difference),
             ]
         )
     counts = report["n"]
     return "\n".join(
         [
-            _table(rows),
+            *aligned(rows),
             f"{counts['questions']} questions of categories 1-4 in {counts['conversations']} "
             "conversations. Equal precision: tokens until as much gold is found as in the ten "
             "best of flat, and how many times fewer than flat's.",
@@ -110,7 +112,7 @@ def _size(part: Mapping[str, Any]) -> str:
     return "\n".join(
         [
             f"{part['rows']:,} vectors of {part['width']} dimensions",
-            _table(rows),
+            *aligned(rows),
             "Agreement: share of the exact ten best, for texts that are not indexed. Smaller: "
             "centroids alone / with statistics / with all atoms, times.",
         ]
@@ -154,21 +156,3 @@ def _setting(setting: Mapping[str, Any]) -> str:
 
 def _percent(value: float) -> str:
     return f"{100 * value:.1f}"
-
-
-def _interval(value: Sequence[float] | None) -> str:
-    if value is None:
-        return "-"
-    mean, low, high = (100 * v for v in value)
-    return f"{mean:+.1f} [{low:+.1f}, {high:+.1f}]"
-
-
-def _table(rows: Sequence[Sequence[str]]) -> str:
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    return "\n".join(
-        "  ".join(
-            cell.ljust(width) if i == 0 else cell.rjust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    )
