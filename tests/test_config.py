@@ -37,7 +37,8 @@ def test_every_shipped_preset_says_what_its_file_says(shipped: list[Path]) -> No
         assert config.name == path.stem
         assert config == load_config(str(path))
         written = yaml.safe_load(path.read_text())
-        whole = json.loads(json.dumps(config_to_dict(config)))
+        whole = config_to_dict(config)
+        assert json.loads(json.dumps(whole)) == whole
         for section, values in written.items():
             if isinstance(values, dict):
                 assert {key: whole[section][key] for key in values} == values

@@ -126,7 +126,14 @@ def config_from_dict(data: Mapping[str, Any]) -> Config:
 
 def config_to_dict(config: Config) -> dict[str, Any]:
     """The configuration as nested plain values; `config_from_dict` reads it back."""
-    return dataclasses.asdict(config)
+    return {name: _plain(value) for name, value in dataclasses.asdict(config).items()}
+
+
+def _plain(value: Any) -> Any:
+    """The value with lists for tuples, as JSON and YAML give them back."""
+    if isinstance(value, dict):
+        return {key: _plain(inner) for key, inner in value.items()}
+    return [_plain(inner) for inner in value] if isinstance(value, tuple) else value
 
 
 def _assign(data: dict[str, Any], path: list[str], value: Any) -> None:

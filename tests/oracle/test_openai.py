@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -234,6 +234,15 @@ def test_without_a_cache_and_without_what_was_useless(serve: Serve) -> None:
     assert client("a") == "x", "a useless answer is not kept"
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """What a shell runs in the background ignores SIGINT."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupted_batch_keeps_what_it_has(serve: Serve) -> None:
     def interrupt(exchange: Exchange) -> None:
         os.kill(os.getpid(), signal.SIGINT)
