@@ -29,7 +29,7 @@ EDGES = {"temporal": 1.0, "similarity": 1.0}
 
 
 def settings(**overrides: Any) -> Config:
-    return load_config("sgrm", {"segment.hops": 2, **overrides})
+    return load_config("sgrm", {"segment.hops": 2, "segment.discount": 0.9, **overrides})
 
 
 def distances(edges: Tensor, seeds: list[int], hops: int, allowed: Tensor) -> Tensor:
