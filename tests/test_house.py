@@ -264,7 +264,14 @@ def test_kernels_from_an_editable_install(tmp_path: Path) -> None:
     # A .pth file counts only in a site directory; this makes the unpacked wheel one.
     (pth,) = unpacked.glob("*.pth")
     assert pth.read_text().split() == [str(ROOT)]
-    code = f"import site; site.addsitedir({str(unpacked)!r})\n{WHERE}"
+    # It comes first: the environment may hold an editable install of another checkout.
+    code = (
+        "import site, sys\n"
+        "known = set(sys.path)\n"
+        f"site.addsitedir({str(unpacked)!r})\n"
+        "sys.path.sort(key=known.__contains__)\n"
+        f"{WHERE}"
+    )
     found = json.loads(_python(code, cwd=tmp_path))
     assert Path(found["file"]).is_relative_to(ROOT / PACKAGE)
     assert found["kernels"] == KERNELS
