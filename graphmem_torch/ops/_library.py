@@ -8,6 +8,7 @@ microseconds a call where `custom_op` costs 45, and `triton_op` fails on a machi
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from importlib import import_module
 from typing import Any
 
@@ -16,7 +17,7 @@ from torch.library import Library
 
 from graphmem_torch.ops._check import check_no_gradient
 
-__all__ = ["NAMESPACE", "register"]
+__all__ = ["NAMESPACE", "on_device_of_input", "register"]
 
 NAMESPACE = "graphmem"
 _library = Library(NAMESPACE, "DEF")
@@ -46,7 +47,7 @@ def register(
     name = schema.split("(", 1)[0]
     _library.define(schema)
     _library.impl(name, run, "CPU")
-    _library.impl(name, _lazy(launcher) if launcher else run, "CUDA")
+    _library.impl(name, on_device_of_input(_lazy(launcher) if launcher else run), "CUDA")
     torch.library.register_fake(f"{NAMESPACE}::{name}", fake, lib=_library)
     operation = getattr(getattr(torch.ops, NAMESPACE), name).default
     if backward is None:
@@ -56,6 +57,28 @@ def register(
             f"{NAMESPACE}::{name}", backward, setup_context=setup_context, lib=_library
         )
     return operation
+
+
+def on_device_of_input(
+    run: Callable[..., Any],
+    *,
+    current: Callable[[], int] = torch.cuda.current_device,
+    guard: Callable[[torch.device], AbstractContextManager[Any]] = torch.cuda.device,
+) -> Callable[..., Any]:
+    """`run` with the device of its first tensor as the current one.
+
+    Triton launches on the current device, whatever the device of the tensors: there it would read
+    memory that is not its own.
+    """
+
+    def guarded(*args: Any) -> Any:
+        device = next(x.device for x in args if isinstance(x, torch.Tensor))
+        if device.index == current():
+            return run(*args)
+        with guard(device):
+            return run(*args)
+
+    return guarded
 
 
 def _lazy(launcher: str) -> Callable[..., Any]:

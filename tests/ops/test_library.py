@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from graphmem_torch.errors import InputError
 from graphmem_torch.ops import knn_graph, topk_cosine
+from graphmem_torch.ops._library import on_device_of_input
 
 
 def _unit(rows: int) -> torch.Tensor:
@@ -33,3 +37,23 @@ def test_an_operation_without_a_gradient_can_be_compiled():
         return topk_cosine(queries * 1.0, keys, 3)[0] * 2
 
     torch.testing.assert_close(doubled(keys[:2]), topk_cosine(keys[:2], keys, 3)[0] * 2)
+
+
+@pytest.mark.parametrize(("current", "entered"), [(0, ["cuda:1", "left"]), (1, [])])
+def test_a_launcher_runs_with_the_device_of_its_tensors_current(current, entered):
+    seen = []
+
+    @contextmanager
+    def guard(device):
+        seen.append(str(device))
+        yield
+        seen.append("left")
+
+    def launch(number, x):
+        assert seen == entered[:1]
+        return number * x
+
+    run = on_device_of_input(launch, current=lambda: current, guard=guard)
+    with FakeTensorMode():
+        assert run(2, torch.ones(3, device="cuda:1")).device == torch.device("cuda:1")
+    assert seen == entered
