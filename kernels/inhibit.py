@@ -52,12 +52,13 @@ def _top_values_kernel(
 
 @triton.jit
 def _inhibit_kernel(
-    u, top_values, out, strength, length,
+    u, top_values, out, strength, length, blocks,
     TOP: tl.constexpr, BLOCK: tl.constexpr, ACC: tl.constexpr,
 ):  # fmt: skip
     """Writes max(0, u - strength * sum_k max(top_k - u, 0))."""
-    row = tl.program_id(0).to(tl.int64)
-    at = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    # Only the first axis of a grid holds more than 65,535 programs.
+    row = (tl.program_id(0) // blocks).to(tl.int64)
+    at = tl.program_id(0) % blocks * BLOCK + tl.arange(0, BLOCK)
     values = tl.load(u + row * length + at, mask=at < length, other=0.0).to(ACC)
     above = tl.zeros([BLOCK], ACC)
     for k in range(TOP):
@@ -80,8 +81,9 @@ def launch_inhibit(
     top = min(top, length)
     values = _top_values(u, top) if top <= _LARGEST_TOP else u.topk(top, dim=1).values.contiguous()
     block = min(1024, triton.next_power_of_2(length))
-    _inhibit_kernel[(rows, triton.cdiv(length, block))](
-        u, values, out, strength.to(torch.promote_types(u.dtype, torch.float32)), length,
+    blocks = triton.cdiv(length, block)
+    _inhibit_kernel[(rows * blocks,)](
+        u, values, out, strength.to(torch.promote_types(u.dtype, torch.float32)), length, blocks,
         TOP=top, BLOCK=block, ACC=_accumulator(u),
     )  # fmt: skip
     return out

@@ -17,21 +17,26 @@ __all__ = ["LARGEST_K", "launch_topk_cosine"]
 
 LARGEST_K = 128  # what fits in registers
 _PROGRAMS = 528  # four a multiprocessor on the largest cards
+# Numbers of a half precision whose sum is a float32 of at most 1 to 2^-22.
+_PARTS = {torch.float16: 2, torch.bfloat16: 3}
 
 
 @triton.jit
 def _topk_cosine_kernel(
     queries, keys, out_values, out_indices,
-    num_queries, num_keys, dim, share, query_stride, key_stride,
-    K: tl.constexpr, PADDED: tl.constexpr, WIDEN: tl.constexpr,
+    num_queries, num_keys, dim, share, num_shares, query_stride, key_stride,
+    K: tl.constexpr, PADDED: tl.constexpr, PARTS: tl.constexpr,
     BLOCK_Q: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_D: tl.constexpr,
 ):  # fmt: skip
     """out[q, share, :K] = the largest of queries[q] . keys[share * length : ...], in no order.
 
-    Where the share holds fewer, the rest is minus infinity with index -1.
+    Where the share holds fewer, the rest is minus infinity with index -1. With PARTS a query is the
+    sum of as many numbers of the keys' half precision, whose products are exact in float32;
+    without, both factors are widened.
     """
-    part = tl.program_id(0)
-    row = (tl.program_id(1) * BLOCK_Q + tl.arange(0, BLOCK_Q)).to(tl.int64)
+    # Only the first axis of a grid holds more than 65,535 programs.
+    part = tl.program_id(0) % num_shares
+    row = (tl.program_id(0) // num_shares * BLOCK_Q + tl.arange(0, BLOCK_Q)).to(tl.int64)
     real = row < num_queries
     lane = tl.arange(0, PADDED)[None, :]
     # Lanes beyond K hold +inf, so that the smallest of `kept` is always one of the K.
@@ -52,10 +57,14 @@ def _topk_cosine_kernel(
                 keys + column.to(tl.int64)[None, :] * key_stride + at[:, None],
                 mask=(column < stop)[None, :] & (at < dim)[:, None], other=0.0,
             )  # fmt: skip
-            if WIDEN:
+            if PARTS == 0:
                 scores = tl.dot(q.to(tl.float32), x.to(tl.float32), scores, input_precision="ieee")
             else:
-                scores = tl.dot(q, x, scores)
+                for nth in tl.static_range(PARTS):
+                    own = q.to(x.dtype)
+                    scores = tl.dot(own, x, scores)
+                    if nth + 1 < PARTS:
+                        q = q.to(tl.float32) - own.to(tl.float32)
         scores = tl.where(real[:, None] & (column < stop)[None, :], scores, float("-inf"))
         largest = tl.max(scores, axis=1)
         smallest = tl.min(kept, axis=1)
@@ -70,7 +79,7 @@ def _topk_cosine_kernel(
             scores = tl.where(chosen, float("-inf"), scores)
             largest = tl.max(scores, axis=1)
             smallest = tl.min(kept, axis=1)
-    to = (row[:, None] * tl.num_programs(0) + part) * K + lane
+    to = (row[:, None] * num_shares + part) * K + lane
     inside = real[:, None] & (lane < K)
     tl.store(out_values + to, kept, mask=inside)
     tl.store(out_indices + to, place, mask=inside)
@@ -80,32 +89,40 @@ def launch_topk_cosine(
     queries: Tensor,  # [B, d]
     keys: Tensor,  # [N, d]
     k: int,  # at most LARGEST_K
+    programs: int = _PROGRAMS,
 ) -> tuple[Tensor, Tensor]:  # [B, min(k, N)], [B, min(k, N)] int64
     """`graphmem::topk_cosine` on CUDA; never waits for the device.
 
-    Factors of one half precision are multiplied as they are, which is exact in float32; anything
-    else in float32.
+    Keys of half precision go to the tensor cores as they are, with queries of the same type, or
+    with others cut into parts of that type; products of halves are exact in float32, in which they
+    are added up. Anything else is multiplied in float32.
     """
     k = min(k, keys.shape[0])
     rows, dim = queries.shape
     if rows == 0 or k == 0:
         return queries.new_empty(rows, k).float(), queries.new_empty(rows, k, dtype=torch.int64)
     queries, keys = queries.contiguous(), keys if keys.stride(1) == 1 else keys.contiguous()
-    half = queries.dtype == keys.dtype and keys.dtype in (torch.float16, torch.bfloat16)
-    # The interpreter computes bfloat16 wrongly.
-    widen = not half or not isinstance(_topk_cosine_kernel, triton.runtime.JITFunction)
+    parts = _PARTS.get(keys.dtype, 0)
+    if queries.dtype == keys.dtype and parts:
+        parts = 1
+    elif parts:
+        queries = queries.float()
+    if keys.dtype == torch.bfloat16 and not isinstance(
+        _topk_cosine_kernel, triton.runtime.JITFunction
+    ):
+        parts = 0  # the interpreter computes bfloat16 wrongly
     block_q = min(64, max(16, triton.next_power_of_2(rows)))
     block_n = 64 if block_q == 64 else 128
     across = triton.cdiv(rows, block_q)
-    shares = max(1, min(_PROGRAMS // across, triton.cdiv(keys.shape[0], block_n)))
+    shares = max(1, min(programs // across, triton.cdiv(keys.shape[0], block_n)))
     share = triton.cdiv(triton.cdiv(keys.shape[0], shares), block_n) * block_n
     shares = triton.cdiv(keys.shape[0], share)
     values = torch.empty(rows, shares, k, dtype=torch.float32, device=keys.device)
     indices = torch.empty(rows, shares, k, dtype=torch.int32, device=keys.device)
-    _topk_cosine_kernel[(shares, across)](
+    _topk_cosine_kernel[(shares * across,)](
         queries, keys, values, indices,
-        rows, keys.shape[0], dim, share, queries.stride(0), keys.stride(0),
-        K=k, PADDED=triton.next_power_of_2(k), WIDEN=widen,
+        rows, keys.shape[0], dim, share, shares, queries.stride(0), keys.stride(0),
+        K=k, PADDED=triton.next_power_of_2(k), PARTS=parts,
         BLOCK_Q=block_q, BLOCK_N=block_n, BLOCK_D=min(64, max(16, triton.next_power_of_2(dim))),
     )  # fmt: skip
     best, order = values.flatten(1).topk(k, dim=1)

@@ -56,14 +56,17 @@ for state, maximum in (("*fp32", True), ("*bf16", False)):
     )
     assert build(
         inhibit._inhibit_kernel, u=state, top_values=state, out=state, strength="*fp32",
-        length="i32", TOP=7, BLOCK=1024, ACC=tl.float32,
+        length="i32", blocks="i32", TOP=7, BLOCK=1024, ACC=tl.float32,
     )
 
-for state, widen in (("*fp16", False), ("*bf16", False), ("*fp32", True)):
+for queries, keys, parts in (
+    ("*fp16", "*fp16", 1), ("*fp32", "*fp16", 2), ("*fp32", "*bf16", 3), ("*fp32", "*fp32", 0)
+):
     assert build(
-        topk_cosine._topk_cosine_kernel, queries=state, keys=state, out_values="*fp32",
+        topk_cosine._topk_cosine_kernel, queries=queries, keys=keys, out_values="*fp32",
         out_indices="*i32", num_queries="i32", num_keys="i32", dim="i32", share="i32",
-        query_stride="i32", key_stride="i32", K=30, PADDED=32, WIDEN=widen, BLOCK_Q=64,
+        num_shares="i32", query_stride="i32", key_stride="i32", K=30, PADDED=32, PARTS=parts,
+        BLOCK_Q=64,
         BLOCK_N=64, BLOCK_D=64,
     )
 assert build(

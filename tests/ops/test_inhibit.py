@@ -127,6 +127,15 @@ def test_a_second_derivative_is_refused():
 
 
 @pytest.mark.cuda
+def test_cuda_of_more_nodes_than_blocks_fit_the_second_axis_of_a_grid():
+    u = torch.rand(1, 65_536 * 1024 + 3, device="cuda")
+    strongest = u.topk(7).values
+    for part in (slice(0, 1000), slice(-1000, None)):
+        expected = inhibit_reference(torch.cat([strongest, u[:, part]], dim=1), 0.15, 7)[:, 7:]
+        torch.testing.assert_close(inhibit(u)[:, part], expected)
+
+
+@pytest.mark.cuda
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("top", [7, 100])
 def test_cuda_matches_cpu_and_runs_in_a_cuda_graph(generator, dtype, top):

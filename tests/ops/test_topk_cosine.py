@@ -121,11 +121,11 @@ def test_rows_need_not_be_contiguous(questions):
 @pytest.mark.parametrize(
     "size", [(1, 1, 1, 3), (1, 300, 7, 17), (3, 129, 1, 64), (64, 70, 4, 5), (65, 150, 9, 80)]
 )
-def test_kernel_matches_the_reference(size, dtype, monkeypatch):
+@pytest.mark.parametrize("widened", [False, True])
+def test_kernel_matches_the_reference(size, dtype, widened, monkeypatch):
     """Outputs are poisoned; a query's keys are shared by several programs."""
-    monkeypatch.setattr(kernel, "_PROGRAMS", 4)
     questions, count, k, width = size
-    queries = _rows(questions, 1, width).to(DEVICE, dtype)
+    queries = _rows(questions, 1, width).to(DEVICE, torch.float32 if widened else dtype)
     keys = _rows(count, 2, width).to(DEVICE, dtype)
     empty = torch.empty
 
@@ -134,8 +134,17 @@ def test_kernel_matches_the_reference(size, dtype, monkeypatch):
         return empty(*a, dtype=dtype, **kw).fill_(value)
 
     monkeypatch.setattr(torch, "empty", poisoned)
-    got = kernel.launch_topk_cosine(queries, keys, k)
-    _assert_best(got, queries.float() @ keys.float().T, k)
+    got = kernel.launch_topk_cosine(queries, keys, k, programs=4)
+    _assert_best(got, (queries.double() @ keys.double().T).float(), k)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_kernel_keeps_float32_queries_exact_over_half_keys(dtype):
+    """A query cast to the type of the keys would be off by 2^-12, or 2^-9."""
+    queries, keys = _rows(3, 1, 96).to(DEVICE), _rows(40, 2, 96).to(DEVICE, dtype)
+    values, indices = kernel.launch_topk_cosine(queries, keys, 40)
+    exact = (queries.double() @ keys.double().T).gather(1, indices)
+    torch.testing.assert_close(values.double(), exact, atol=2.0**-21, rtol=0)
 
 
 def test_kernel_with_ties_and_more_asked_than_there_are():
@@ -189,6 +198,17 @@ def test_cuda_matches_cpu(questions, k):
     torch.testing.assert_close(values.cpu(), expected[0])
     torch.testing.assert_close((queries @ keys.T).gather(1, indices.cpu()), values.cpu())
     torch.testing.assert_close(best_keys(queries.cuda(), keys.cuda(), k)[0].cpu(), expected[0])
+
+
+@pytest.mark.cuda
+def test_cuda_of_more_queries_than_blocks_fit_the_second_axis_of_a_grid():
+    queries = torch.nn.functional.normalize(torch.randn(65_536 * 64 + 3, 16, device="cuda"), dim=1)
+    keys = queries[:40].contiguous()
+    values, indices = topk_cosine(queries, keys, 1)
+    for part in (slice(0, 1000), slice(-1000, None)):
+        best = (queries[part] @ keys.T).max(1)
+        torch.testing.assert_close(values[part, 0], best.values)
+        assert torch.equal(indices[part, 0], best.indices)
 
 
 @pytest.mark.cuda
