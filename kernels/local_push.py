@@ -16,6 +16,9 @@ from torch import Tensor
 
 __all__ = ["launch_local_push"]
 
+# A table belongs to one program, and its barriers order what is read after what was written.
+_SEM, _SCOPE = tl.constexpr("relaxed"), tl.constexpr("cta")
+
 _TILE_NODES, _TILE_EDGES = 8, 16  # waiting nodes taken at once, edges of each walked at once
 
 
@@ -27,7 +30,9 @@ def _claim(keys, node, wanted, BITS: tl.constexpr):
     fresh = waiting * 0
     while tl.max(waiting) > 0:
         # Lanes that are done compare with what no slot holds, and so change nothing.
-        found = tl.atomic_cas(keys + slot, tl.where(waiting > 0, -1, -2), node)
+        found = tl.atomic_cas(
+            keys + slot, tl.where(waiting > 0, -1, -2), node, sem=_SEM, scope=_SCOPE
+        )
         fresh += tl.where((waiting > 0) & (found == -1), 1, 0)
         waiting = tl.where((found == -1) | (found == node), 0, waiting)
         slot = tl.where(waiting > 0, (slot + 1) & ((1 << BITS) - 1), slot)
@@ -39,12 +44,12 @@ def _receive(
     left, queue, tail, out_indptr, slot, node, mass, wanted, epsilon, BITS: tl.constexpr
 ):  # fmt: skip
     """Adds mass to the slots; nodes that it lifts over their limit join the queue."""
-    before = tl.atomic_add(left + slot, mass, mask=wanted)
+    before = tl.atomic_add(left + slot, mass, mask=wanted, sem=_SEM, scope=_SCOPE)
     fan = tl.load(out_indptr + node + 1, mask=wanted, other=0)
     fan -= tl.load(out_indptr + node, mask=wanted, other=0)
     limit = epsilon * tl.maximum(fan, 1).to(mass.dtype)
     crossed = wanted & (before <= limit) & (before + mass > limit)
-    at = tl.atomic_add(tail + slot * 0, 1, mask=crossed)
+    at = tl.atomic_add(tail + slot * 0, 1, mask=crossed, sem=_SEM, scope=_SCOPE)
     tl.store(queue + (at & ((1 << BITS) - 1)), slot, mask=crossed)
 
 
@@ -86,7 +91,7 @@ def _local_push_kernel(
     tl.debug_barrier()
 
     head = 0
-    end = tl.atomic_add(tails, 0)
+    end = tl.atomic_add(tails, 0, sem=_SEM, scope=_SCOPE)
     done = 0
     fits = used + NODES * EDGES <= room
     row = tl.arange(0, NODES)
@@ -132,7 +137,7 @@ def _local_push_kernel(
         head = tl.minimum(head + NODES, end)
         if head == end:
             done += 1
-            end = tl.atomic_add(tails, 0)
+            end = tl.atomic_add(tails, 0, sem=_SEM, scope=_SCOPE)
     tl.store(rounds + question, done)
     # As graphmem_torch.ops._local_push names them: done, stopped, full.
     state = tl.where(fits, tl.where(head < end, 1, 0), 2)
@@ -150,6 +155,8 @@ def launch_local_push(
     epsilon: float,
     max_iter: int,
     slots: int,  # a power of two, at least 1024
+    nodes_at_once: int = _TILE_NODES,
+    edges_at_once: int = _TILE_EDGES,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """`graphmem::local_push` on CUDA; waits for nothing, so it may run inside a CUDA graph."""
     questions, seeds = nodes.shape
@@ -167,6 +174,6 @@ def launch_local_push(
             out_indptr, out_edge, target, weight, nodes.contiguous(), weights.contiguous(),
             keys, settled, left, queue, tails, rounds, status,
             exactly, epsilon, max_iter, seeds, out_indptr.shape[0] - 1,
-            BITS=slots.bit_length() - 1, NODES=_TILE_NODES, EDGES=_TILE_EDGES, SEEDS=128,
+            BITS=slots.bit_length() - 1, NODES=nodes_at_once, EDGES=edges_at_once, SEEDS=128,
         )  # fmt: skip
     return keys, settled, left, rounds, status

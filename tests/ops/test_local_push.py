@@ -98,15 +98,14 @@ def test_kernel_keeps_the_same_balance(random_graph, shape, monkeypatch):
     torch.testing.assert_close(settled + left @ walks, done + remaining @ walks, atol=1e-12, rtol=0)
 
 
-def test_kernel_says_when_it_stops_and_when_its_table_is_full(monkeypatch):
-    monkeypatch.setattr(kernel, "_TILE_NODES", 1)
-    monkeypatch.setattr(kernel, "_TILE_EDGES", 128)
+def test_kernel_says_when_it_stops_and_when_its_table_is_full():
     device = "cuda" if torch.cuda.is_available() else "cpu"
     star = torch.stack([torch.zeros(1400, dtype=torch.int64), torch.arange(1, 1401)])
     graph = Graph.from_edges(star, num_nodes=1401).to(device)
     seeds = torch.tensor([[0], [3], [9999]], device=device), torch.ones(3, 1, device=device)
     for rounds, expected in ((1, [FULL, DONE, DONE]), (0, [STOPPED, STOPPED, DONE])):
-        found = kernel.launch_local_push(*_tensors(graph), *seeds, 0.85, 1e-5, rounds, SLOTS)
+        args = (*_tensors(graph), *seeds, 0.85, 1e-5, rounds, SLOTS)
+        found = kernel.launch_local_push(*args, nodes_at_once=1, edges_at_once=128)
         assert found[4].tolist() == expected
         assert (found[0][2] == -1).all()
 
@@ -156,13 +155,17 @@ def test_opcheck(random_graph):
 
 @pytest.mark.cuda
 def test_runs_inside_a_cuda_graph(random_graph):
-    graph = random_graph(3000, 20_000).to("cuda")
+    graph = random_graph(1000, 8000).to("cuda")
     place, weights = torch.arange(64, device="cuda")[:, None], torch.ones(64, 1, device="cuda")
-    args = (*_tensors(graph), place, weights, 0.85, 1e-5, 200, 4096)
+    args = (*_tensors(graph), place, weights.double(), 0.85, 1e-5, 200, 4096)
     expected = local_push(*args)
     captured = torch.cuda.CUDAGraph()
     with torch.cuda.graph(captured):
         found = local_push(*args)
     captured.replay()
-    for got, wanted in zip(_dense(found, 3000), _dense(expected, 3000), strict=True):
-        torch.testing.assert_close(got, wanted, atol=1e-4, rtol=0)
+    # Two runs push in other orders, so it is their balance that is the same.
+    walks = _walks(graph, 0.85)
+    balances = [
+        settled + left @ walks for settled, left in (_dense(f, 1000) for f in (found, expected))
+    ]
+    torch.testing.assert_close(*balances, atol=1e-12, rtol=0)
