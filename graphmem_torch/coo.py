@@ -109,7 +109,15 @@ def strongest_of_equal(key: Tensor, order: Tensor, weight: Tensor) -> Tensor:
 
 
 def pointers(ids: Tensor, nodes: int) -> Tensor:
-    """`[N + 1]` int32: where the run of each id starts once the ids are sorted."""
+    """`[N + 1]` int32: where the run of each id starts once the ids are sorted.
+
+    Raises:
+        InputError: For more ids than an int32 can count.
+    """
+    if ids.shape[0] > _MAX_EDGES:
+        raise InputError(
+            f"edges: expected at most {_MAX_EDGES}, got {ids.shape[0]}; shard the graph"
+        )
     counts = torch.bincount(ids, minlength=nodes)
     return torch.nn.functional.pad(counts.cumsum(0), (1, 0)).to(torch.int32)
 
@@ -119,9 +127,9 @@ def pyg_columns(stores: list[Any]) -> tuple[Tensor | None, Tensor | None]:
     weights, times = [], []
     for store in stores:
         weight, attributes = store.get("edge_weight"), store.get("edge_attr")
-        if weight is None and attributes is not None and attributes.dim() == 1:
+        if weight is None and attributes is not None and attributes.numel() == store.num_edges:
             weight = attributes
-        weights.append(weight)
+        weights.append(None if weight is None else weight.flatten())
         times.append(store.get("edge_time"))
     return _joined(weights, stores, 1.0), _joined(times, stores, torch.nan)
 

@@ -8,7 +8,8 @@ and for gradients.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from torch import Tensor
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
     from torch_geometric.data import Data, HeteroData
 
 __all__ = ["Graph"]
+
+_FORMAT = "graphmem_torch.Graph 1"  # what `save` writes into its file, to know it again
+_MIX = -7046029254386353131  # 2^64 over the golden ratio, as int64
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,49 +212,159 @@ class Graph:
             None if self.time is None else self.time[keep],
         )
 
-    def capped(self, k: int) -> Graph:
-        """Keeps the k edges of largest |weight| that leave each node (on a tie the smaller target).
+    def topk_edges(
+        self,
+        k: int,
+        *,
+        by: Literal["source", "target"] = "source",
+        ties: Literal["fair", "first"] = "fair",
+    ) -> Graph:
+        """Keeps the k edges of largest |weight| of each node.
+
+        Args:
+            k: Number of edges to keep.
+            by: Whether they leave the node ("source") or come into it ("target").
+            ties: Choice among equal weights. "fair": by a hash of both ends and the type, which
+                prefers no node, but is the same in every run. "first": the smaller number at the
+                other end.
 
         Raises:
-            InputError: If k is negative.
+            InputError: If k is negative, or for an unknown name.
         """
         if k < 0:
-            raise InputError(f"k must be at least 0; got {k}. Give the number of edges to keep.")
+            raise InputError(f"k: expected at least 0, got {k}; give the number of edges to keep")
+        if by not in ("source", "target"):
+            raise InputError(f"by: expected 'source' or 'target', got {by!r}; choose one")
+        if ties not in ("fair", "first"):
+            raise InputError(f"ties: expected 'fair' or 'first', got {ties!r}; choose one")
+        source, target = self.source.to(torch.int64), self.target.to(torch.int64)
+        node, indptr = (source, self.out_indptr) if by == "source" else (target, self.indptr)
         # The bits of a nonnegative float32 order like its value, so one sort of nonnegative
         # integers does, which on the CPU is a radix sort.
         bits = self.weight.detach().float().abs().view(torch.int32).to(torch.int64)
-        source = self.source.to(torch.int64)
-        order = torch.sort((source << 32) + (0x7FFFFFFF - bits), stable=True).indices
-        first = self.out_indptr.to(torch.int64)[source[order]]
-        rank = torch.arange(self.num_edges, device=self.device) - first
-        kept = order[rank < k]
+        key = (node << 32) + (0x7FFFFFFF - bits)
+        if ties == "fair":
+            mixed = ((source * _MIX + target) * _MIX + self.type) * _MIX
+            drawn = (mixed ^ (mixed >> 32)).mul_(_MIX).argsort(stable=True)
+            order = drawn[torch.sort(key[drawn], stable=True).indices]
+        else:
+            order = torch.sort(key, stable=True).indices
+        rank = torch.arange(self.num_edges, device=self.device) - indptr[node[order]]
         mask = torch.zeros(self.num_edges, dtype=torch.bool, device=self.device)
-        mask[kept] = True
+        mask[order[rank < k]] = True
         return self.select(mask)
 
-    def to(self, device: torch.device | str) -> Graph:
-        """The same graph on another device."""
-        moved = {f.name: _moved(getattr(self, f.name), device) for f in fields(self)}
-        return Graph(**moved)
+    def to(
+        self,
+        device: torch.device | torch.dtype | str | int | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> Graph:
+        """The same graph on another device, or with weights of another floating-point type.
+
+        As `Tensor.to`: either may stand first. Indices, types and times keep their type.
+
+        Raises:
+            InputError: If the dtype is not a floating-point one.
+        """
+        if isinstance(device, torch.dtype):
+            device, dtype = None, device
+        if dtype is not None and not dtype.is_floating_point:
+            raise InputError(
+                f"dtype: expected a floating-point type, got {dtype}; weights are real"
+            )
+        moved = {f.name: getattr(self, f.name) for f in fields(self)}
+        if device is not None:
+            moved = {k: v.to(device) if isinstance(v, Tensor) else v for k, v in moved.items()}
+        graph = Graph(**moved)
+        return graph if dtype is None else replace(graph, weight=graph.weight.to(dtype))
+
+    def save(self, path: str | Path) -> None:
+        """Writes the graph to one safetensors file, whole or not at all."""
+        from safetensors.torch import save_file
+
+        tensors = {"edge_index": self.edge_index, "weight": self.weight.detach(), "type": self.type}
+        if self.time is not None:
+            tensors["time"] = self.time
+        path = Path(path)
+        unfinished = path.with_name(path.name + ".unfinished")
+        save_file(
+            {name: tensor.contiguous() for name, tensor in tensors.items()},
+            unfinished,
+            metadata={"format": _FORMAT, "num_nodes": str(self.num_nodes)},
+        )
+        unfinished.replace(path)
+
+    @classmethod
+    def load(cls, path: str | Path, device: torch.device | str = "cpu") -> Graph:
+        """The graph that `save` wrote; runs no code from the file and checks what is in it.
+
+        Raises:
+            InputError: If the file is truncated, no graph, or not as `save` wrote it.
+            FileNotFoundError: If there is none.
+        """
+        from safetensors import SafetensorError, safe_open
+
+        try:
+            with safe_open(str(path), framework="pt") as file:
+                said = file.metadata() or {}
+                part = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        except SafetensorError as error:
+            raise InputError(
+                f"path: expected a whole safetensors file, got {path} ({error}); save it again"
+            ) from error
+        if said.get("format") != _FORMAT or not {"edge_index", "weight", "type"} <= part.keys():
+            raise InputError(
+                f"path: expected a file of Graph.save ({_FORMAT}), got {path} with "
+                f"{said.get('format', 'no format')}; give a file that Graph.save wrote"
+            )
+        weight = part["weight"]
+        graph = cls.from_edges(
+            part["edge_index"],
+            weight,
+            type=part["type"],
+            time=part.get("time"),
+            num_nodes=int(said["num_nodes"]),
+        )
+        if not torch.equal(graph.edge_index, part["edge_index"]):
+            raise InputError(f"path: expected sorted edges, got others in {path}; save it again")
+        return graph.with_weight(weight).to(device)
+
+    def __repr__(self) -> str:
+        """What is there: sizes, edges of each type, the range of the weights, times, the device."""
+        said = [f"num_nodes={self.num_nodes}", f"num_edges={self.num_edges}"]
+        if self.num_edges:
+            count = torch.bincount(self.type.to(torch.int64))
+            kinds = count.nonzero().squeeze(1).tolist()
+            low, high = (float(end) for end in self.weight.detach().aminmax())
+            said += [
+                "types={" + ", ".join(f"{kind}: {int(count[kind])}" for kind in kinds) + "}",
+                f"weight={str(self.weight.dtype).removeprefix('torch.')} in [{low:g}, {high:g}]",
+            ]
+        if self.time is not None:
+            said.append(f"timed={int(self.time.isfinite().sum())}")
+        return f"Graph({', '.join(said)}, device='{self.device}')"
 
     def to_pyg(self) -> Data:
-        """As `torch_geometric.data.Data` with `edge_index`, `edge_weight` and `edge_type`."""
+        """As PyG's `Data`: `edge_index`, `edge_weight`, `edge_type`, `edge_time` where known."""
         from torch_geometric.data import Data
 
-        return Data(
+        data = Data(
             edge_index=self.edge_index,
             edge_weight=self.weight,
-            edge_type=self.type,
-            edge_time=self.time,
+            edge_type=self.type.to(torch.int64),
             num_nodes=self.num_nodes,
         )
+        if self.time is not None:
+            data.edge_time = self.time
+        return data
 
     @classmethod
     def from_pyg(cls, data: Data | HeteroData) -> Graph:
         """From a PyG graph; of a heterogeneous one, edge type i is the i-th of `data.edge_types`.
 
-        Weights are `edge_weight`, else a one-dimensional `edge_attr`, else ones; times are
-        `edge_time`, NaN in an edge type that has none.
+        Weights are `edge_weight`, else an `edge_attr` of shape `[E]` or `[E, 1]`, else ones (wider
+        attributes are features, not weights); types are `edge_type`; times are `edge_time`, NaN in
+        an edge type that has none.
 
         Raises:
             InputError: If there is no `edge_index`, or as for `from_edges`.
@@ -274,7 +388,3 @@ class Graph:
             type=torch.tensor([int(d.get(type, 0)) for _, _, d in edges], dtype=torch.int64),
             num_nodes=len(number),
         )
-
-
-def _moved(value: Any, device: torch.device | str) -> Any:
-    return value.to(device) if isinstance(value, Tensor) else value

@@ -12,6 +12,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from graphmem_torch.coo import pointers
 from graphmem_torch.errors import InputError
 from graphmem_torch.graph import Graph
 
@@ -67,13 +68,34 @@ def test_both_compressions_agree_with_scipy(edges):
 
 @settings(deadline=None)
 @given(EDGES, st.integers(0, 4))
-def test_capped_keeps_the_strongest_edges_out_of_every_node(edges, k):
+@pytest.mark.parametrize("by", ["source", "target"])
+def test_topk_edges_keeps_the_strongest_of_every_node(by, edges, k):
     graph = _graph(edges)
-    leaving = defaultdict(list)
+    own = defaultdict(list)
     for edge in _listed(graph):
-        leaving[edge[0]].append(edge)
-    kept = [e for out in leaving.values() for e in sorted(out, key=lambda e: -abs(e[3]))[:k]]
-    assert sorted(_listed(graph.capped(k))) == sorted(kept)
+        own[edge[by == "target"]].append(edge)
+    kept = [e for out in own.values() for e in sorted(out, key=lambda e: -abs(e[3]))[:k]]
+    assert sorted(_listed(graph.topk_edges(k, by=by, ties="first"))) == sorted(kept)
+    fair = _listed(graph.topk_edges(k, by=by))
+    assert set(fair) <= set(_listed(graph))
+
+    def strengths(chosen):
+        return sorted((edge[by == "target"], abs(edge[3])) for edge in chosen)
+
+    assert strengths(fair) == strengths(kept)
+    assert fair == _listed(graph.topk_edges(k, by=by))
+
+
+def test_topk_edges_prefers_no_node_where_weights_are_equal():
+    """Of 100 equal edges of each of 400 nodes, 20 are kept: every target as often as any other."""
+    source = torch.arange(400).repeat_interleave(100)
+    target = 400 + torch.arange(100).repeat(400)
+    graph = Graph.from_edges(torch.stack([source, target]))
+    kept = graph.topk_edges(20)
+    assert kept.out_degree[:400].unique().tolist() == [20]
+    # 400 draws of probability 0.2: mean 80, standard deviation 8.
+    assert (kept.in_degree[400:] - 80).abs().max() < 40
+    assert abs(float(kept.in_degree[400:450].sum()) - 4000) < 300
 
 
 @settings(deadline=None)
@@ -125,7 +147,7 @@ def test_no_edges_and_no_nodes():
     assert Graph.from_edges(none).num_nodes == 0
     graph = Graph.from_edges(none, num_nodes=3)
     assert graph.indptr.tolist() == [0, 0, 0, 0]
-    assert graph.capped(2).num_edges == 0
+    assert graph.topk_edges(2).num_edges == 0
 
 
 def test_time_follows_the_edge_that_wins():
@@ -150,7 +172,12 @@ def test_weights_can_be_replaced_and_learned():
 def test_pyg_and_back():
     data = pytest.importorskip("torch_geometric.data")
     graph = _graph([(0, 1, 0, 0.5), (0, 1, 2, -0.7), (4, 2, 1, 1.0)])
-    assert _listed(Graph.from_pyg(graph.to_pyg())) == _listed(graph)
+    offered = graph.to_pyg()
+    assert (offered.edge_weight.dtype, offered.edge_type.dtype) == (torch.float32, torch.int64)
+    assert "edge_time" not in offered
+    assert _listed(Graph.from_pyg(offered)) == _listed(graph)
+    timed = Graph.from_edges(graph.edge_index, time=torch.arange(3).double())
+    assert Graph.from_pyg(timed.to_pyg()).time.tolist() == timed.time.tolist()
     hetero = data.HeteroData()
     hetero["turn"].num_nodes = 2
     hetero["concept"].num_nodes = 3
@@ -174,6 +201,94 @@ def test_an_edge_type_of_pyg_without_weights_or_times_gets_ones_and_unknown():
     assert graph.time.isnan().tolist() == [True, False]
     with pytest.raises(InputError, match="must have an edge_index"):
         Graph.from_pyg(data.Data(num_nodes=3))
+
+
+@pytest.mark.parametrize("shape", [(2,), (2, 1)])
+def test_edge_attr_of_one_column_is_the_weight(shape):
+    data = pytest.importorskip("torch_geometric.data")
+    index, kind = torch.tensor([[0, 1], [1, 2]]), torch.tensor([3, 4])
+    attributes = torch.tensor([0.5, -2.0]).reshape(shape)
+    given = data.Data(edge_index=index, edge_attr=attributes, edge_type=kind, num_nodes=3)
+    assert _listed(Graph.from_pyg(given)) == [(0, 1, 3, 0.5), (1, 2, 4, -2.0)]
+    given.edge_attr = torch.ones(2, 3) / 2
+    assert Graph.from_pyg(given).weight.tolist() == [1.0, 1.0]
+
+
+def test_to_a_dtype_moves_the_weights_only():
+    graph = Graph.from_edges(
+        torch.tensor([[0, 1], [1, 2]]), torch.tensor([0.1, 0.2]), time=torch.tensor([1.5, 2.5])
+    )
+    for moved in (graph.to(torch.float16), graph.to("cpu", torch.float16)):
+        assert moved.weight.dtype == torch.float16
+        assert (moved.indptr.dtype, moved.type.dtype) == (torch.int32, torch.uint8)
+        assert moved.time.dtype == torch.float64
+    assert graph.to(dtype=torch.float64).weight.tolist() == graph.weight.double().tolist()
+    assert graph.to("cpu").weight.dtype == torch.float32
+
+
+@pytest.mark.parametrize("timed", [False, True])
+def test_a_saved_graph_comes_back_bit_by_bit(tmp_path, timed):
+    pytest.importorskip("safetensors")
+    drawn = torch.randint(0, 30, (2, 200), generator=torch.Generator().manual_seed(0))
+    time = torch.where(torch.arange(200) % 3 == 0, torch.nan, torch.arange(200).double())
+    graph = Graph.from_edges(drawn, type=drawn[0] % 4, time=time if timed else None, num_nodes=40)
+    graph = graph.with_weight(torch.randn(graph.num_edges, dtype=torch.float64))
+    graph.save(tmp_path / "graph.safetensors")
+    found = Graph.load(str(tmp_path / "graph.safetensors"))
+    assert found.num_nodes == 40
+    for name in ("indptr", "source", "target", "weight", "type", "out_indptr", "out_edge"):
+        assert torch.equal(getattr(found, name), getattr(graph, name))
+    assert found.weight.dtype == torch.float64
+    if timed:
+        assert torch.equal(found.time.nan_to_num(-1), graph.time.nan_to_num(-1))
+    assert [path.name for path in tmp_path.iterdir()] == ["graph.safetensors"]
+
+
+def test_a_truncated_or_foreign_file_is_refused(tmp_path):
+    save_file = pytest.importorskip("safetensors.torch").save_file
+    path = tmp_path / "graph.safetensors"
+    _graph([(0, 1, 0, 0.5), (4, 2, 1, 1.0)]).save(path)
+    whole = path.read_bytes()
+    for part in (whole[:-3], whole[:20], b"", b"not tensors at all"):
+        path.write_bytes(part)
+        with pytest.raises(InputError, match=r"expected a whole safetensors file, got .*save it"):
+            Graph.load(path)
+    save_file({"weight": torch.ones(2)}, path)
+    with pytest.raises(InputError, match=r"expected a file of Graph.save .* with no format"):
+        Graph.load(path)
+    with pytest.raises(FileNotFoundError):
+        Graph.load(tmp_path / "none")
+    said = {"format": "graphmem_torch.Graph 1", "num_nodes": "3"}
+    columns = {"weight": torch.ones(2), "type": torch.zeros(2, dtype=torch.uint8)}
+    save_file({"edge_index": torch.tensor([[1, 0], [2, 1]]), **columns}, path, metadata=said)
+    with pytest.raises(InputError, match="expected sorted edges"):
+        Graph.load(path)
+    save_file({"edge_index": torch.tensor([[0, 1], [1, 9]]), **columns}, path, metadata=said)
+    with pytest.raises(InputError, match=r"in 0\.\.2; got 9"):
+        Graph.load(path)
+
+
+def test_repr_says_what_is_there():
+    time = torch.tensor([1.0, torch.nan, 3.0])
+    graph = Graph.from_edges(
+        torch.tensor([[0, 1, 2], [1, 2, 3]]),
+        torch.tensor([0.5, -1.0, 2.0]),
+        type=torch.tensor([1, 1, 7]),
+        time=time,
+    )
+    assert repr(graph) == (
+        "Graph(num_nodes=4, num_edges=3, types={1: 2, 7: 1}, weight=float32 in [-1, 2], timed=2, "
+        "device='cpu')"
+    )
+    none = Graph.from_edges(torch.empty(2, 0, dtype=torch.int64), num_nodes=3)
+    assert repr(none) == "Graph(num_nodes=3, num_edges=0, device='cpu')"
+
+
+def test_more_edges_than_an_int32_counts_are_refused():
+    with pytest.raises(InputError, match="at most 2147483647"):
+        Graph.from_edges(torch.empty(2, 1 << 31, dtype=torch.int32, device="meta"))
+    with pytest.raises(InputError, match="edges: expected at most 2147483647, got 2147483648"):
+        pointers(torch.empty(1 << 31, dtype=torch.int32, device="meta"), 3)
 
 
 def test_from_networkx():
@@ -217,8 +332,14 @@ def test_bad_input_is_refused_by_name(change, message):
 
 def test_bad_arguments_of_methods():
     graph = _graph([(0, 1, 0, 0.5)])
-    with pytest.raises(InputError, match="k must be at least 0; got -1"):
-        graph.capped(-1)
+    with pytest.raises(InputError, match="k: expected at least 0, got -1"):
+        graph.topk_edges(-1)
+    with pytest.raises(InputError, match="by: expected 'source' or 'target', got 'both'"):
+        graph.topk_edges(1, by="both")
+    with pytest.raises(InputError, match="ties: expected 'fair' or 'first', got 'last'"):
+        graph.topk_edges(1, ties="last")
+    with pytest.raises(InputError, match=r"dtype: expected a floating-point type, got torch.int64"):
+        graph.to(torch.int64)
     with pytest.raises(InputError, match="mask must be bool"):
         graph.select(torch.ones(1))
 
@@ -228,4 +349,4 @@ def test_moving_there_and_back():
     graph = _graph([(0, 1, 0, 0.5), (4, 2, 1, 1.0)])
     there = graph.to("cuda")
     assert there.device.type == "cuda"
-    assert _listed(there.capped(1).to("cpu")) == _listed(graph.capped(1))
+    assert _listed(there.topk_edges(1).to("cpu")) == _listed(graph.topk_edges(1))

@@ -39,7 +39,7 @@ def conducting_graph(
     kinds = torch.cat([type, type])
     keep = value > 0
     graph = Graph.from_edges(both[:, keep], value[keep], type=kinds[keep], num_nodes=time.shape[0])
-    return graph.capped(config.max_edges)
+    return graph.topk_edges(config.max_edges, ties="first")
 
 
 def _per_type(gains: object) -> Tensor:
