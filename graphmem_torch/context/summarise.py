@@ -11,7 +11,7 @@ from typing import Any, Protocol, cast
 
 from graphmem_torch.context.extract import extract
 from graphmem_torch.errors import InputError
-from graphmem_torch.oracle.verdicts import asked
+from graphmem_torch.oracle.protocol import ask_checked
 from graphmem_torch.text.tokens import get_counter
 
 __all__ = ["Summaries", "Summarise", "Summariser", "summariser_of"]
@@ -84,7 +84,7 @@ class Summaries:
         ask = self._ask
         if ask is None or not texts:
             return extract(texts, question, limits, count=count)
-        given = asked(
+        given = ask_checked(
             lambda: ask(texts, question, max(limits)),
             len(texts),
             _said,

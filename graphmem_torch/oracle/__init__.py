@@ -1,21 +1,25 @@
-"""Oracles: what may judge, classify and summarise texts, a model or a rule, and how it is heard."""
+"""Oracles: what judges, classifies and summarises texts, a rule or a language model on a server.
+
+May import `atoms` and `errors` only; the client of servers needs the extra `openai`.
+"""
 
 from __future__ import annotations
 
-from graphmem_torch.oracle.asking import Usage
+from graphmem_torch.oracle.chat import Usage
+from graphmem_torch.oracle.client import OpenAIClient
 from graphmem_torch.oracle.model import OpenAIOracle
-from graphmem_torch.oracle.nodes import ask_classifier, memory_node
-from graphmem_torch.oracle.openai import OpenAIClient
 from graphmem_torch.oracle.protocol import (
     Classifier,
     Judge,
     LanguageModel,
     Oracle,
     Verdict,
+    ask_classifier,
+    ask_judge,
     classifier_of,
     judge_of,
+    memory_node,
 )
-from graphmem_torch.oracle.verdicts import ask_judge
 
 __all__ = [
     "Classifier",

@@ -6,10 +6,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from graphmem_torch.errors import InputError
-from graphmem_torch.oracle.openai import OpenAIClient
-from graphmem_torch.oracle.prompts import classify_question, judge_question, summarise_question
+from graphmem_torch.oracle.client import OpenAIClient
+from graphmem_torch.oracle.prompts import (
+    as_list,
+    classify_question,
+    judge_question,
+    summarise_question,
+)
 from graphmem_torch.oracle.protocol import Verdict
-from graphmem_torch.oracle.question import as_list
 
 __all__ = ["OpenAIOracle"]
 
@@ -21,7 +25,7 @@ class OpenAIOracle:
     warning. Nothing here raises because of what a server does.
 
     Args:
-        client: Who is asked; its `usage` tells what that took.
+        client: Client of the server; its `usage` tells what the questions took.
     """
 
     def __init__(self, client: OpenAIClient) -> None:
@@ -45,8 +49,8 @@ class OpenAIOracle:
         hypotheses = as_list("hypotheses", hypotheses, str)
         if len(premises) != len(hypotheses):
             raise InputError(
-                f"expected as many premises as hypotheses, got {len(premises)} premises and "
-                f"{len(hypotheses)} hypotheses"
+                f"premises: expected as many as hypotheses, got {len(premises)} premises and "
+                f"{len(hypotheses)} hypotheses; give a pair for each place"
             )
         pairs = zip(premises, hypotheses, strict=True)
         return self.client.ask_all([judge_question(*pair) for pair in pairs])
@@ -69,8 +73,8 @@ class OpenAIOracle:
         """A summary of each text, of what helps to answer the question where there is one.
 
         Args:
-            texts: What to shorten.
-            question: What the summaries are for.
+            texts: Texts to shorten.
+            question: Question that the summaries are to help with.
             max_tokens: Most tokens of each, as the server counts them.
 
         Raises:
@@ -78,7 +82,8 @@ class OpenAIOracle:
         """
         if not isinstance(max_tokens, int) or max_tokens < 1:
             raise InputError(
-                f"max_tokens: expected a whole number of at least 1, got {max_tokens!r}"
+                f"max_tokens: expected a whole number of at least 1, got {max_tokens!r}; "
+                "128 is the default"
             )
         listed = as_list("texts", texts, str)
         return self.client.ask_all(

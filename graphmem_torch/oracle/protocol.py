@@ -1,4 +1,4 @@
-"""What an oracle is: the methods it may have, and the function behind each of them.
+"""What an oracle is, how it is asked, and what of its answers can be used.
 
 The engine never needs a language model. Where a design asks one, it asks whatever has the method:
 `judge` (does a text follow from another), `classify` (what kind of memory is this) or `summarise`.
@@ -7,24 +7,40 @@ A plain function will do for each; a local rule stands in where there is neither
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, cast
+from itertools import islice
+from numbers import Real
+from typing import Any, Literal, Protocol, TypeVar, cast, get_args
 
+from graphmem_torch.atoms import MEMORY_TYPES
 from graphmem_torch.errors import InputError
 
 __all__ = [
+    "LABELS",
     "Classifier",
     "Judge",
     "Label",
     "LanguageModel",
     "Oracle",
     "Verdict",
+    "ask_checked",
+    "ask_classifier",
+    "ask_judge",
     "classifier_of",
     "judge_of",
+    "memory_node",
+    "verdict_of",
 ]
 
+_log = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
+
 Label = Literal["entail", "contradict", "neutral"]
+
+LABELS: tuple[Label, ...] = get_args(Label)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +90,121 @@ def classifier_of(oracle: Any) -> Classifier:
         InputError: It is neither.
     """
     return cast(Classifier, _method(oracle, "classify", "classify(texts)"))
+
+
+def ask_judge(
+    judge: Judge,
+    premises: Sequence[str],
+    hypotheses: Sequence[str],
+) -> list[Verdict | None]:
+    """Asks once; an answer that cannot be used is None, with a warning, and never an exception.
+
+    Verdicts may come as `Verdict`, as (label, confidence) or as a bare label. None says that the
+    oracle has no answer; it has warned of that itself.
+    """
+    return ask_checked(
+        lambda: judge(premises, hypotheses),
+        len(premises),
+        verdict_of,
+        what=("verdicts", "pairs"),
+        wanted=f"no ({' | '.join(LABELS)}) with a confidence in [0, 1]",
+        lost="they get no edges, ask again later",
+    )
+
+
+def ask_classifier(classify: Classifier, texts: Sequence[str]) -> list[dict[str, Any] | None]:
+    """Asks once; a node that breaks the contract is None, with a warning, and never an exception.
+
+    Returns:
+        For each text {"content": str, "type": one of `MEMORY_TYPES`, "decay_factor": in (0, 1]}.
+    """
+    return ask_checked(
+        lambda: classify(texts),
+        len(texts),
+        memory_node,
+        what=("memory nodes", "texts"),
+        wanted=f"no {{content, type: {' | '.join(MEMORY_TYPES)}, decay_factor in (0, 1]}}",
+        lost="the local rules classify them",
+    )
+
+
+def ask_checked(
+    ask: Callable[[], Any],
+    count: int,
+    read: Callable[[object], _T | None],
+    *,
+    what: tuple[str, str],
+    wanted: str,
+    lost: str,
+) -> list[_T | None]:
+    """Asks an oracle once for `count` answers and reads each; None, with a warning, where it fails.
+
+    Args:
+        ask: Function that gives the answers, or raises, or gives anything else.
+        count: Number of answers expected.
+        read: Function from an answer to what is used of it, None where it cannot be.
+        what: Names of the answers and of the questions, for warnings.
+        wanted: What a bad answer is not, for warnings.
+        lost: What becomes of questions without an answer, for warnings.
+    """
+    answers_are, questions_are = what
+    try:
+        # One more than expected, so that an endless answer ends and is seen to be wrong.
+        answers = list(islice(ask(), count + 1))
+    except Exception as error:
+        said = f"failed on {count} {questions_are} ({type(error).__name__}: {error})"
+        _log.warning("The oracle %s; %s", said, lost)
+        return [None] * count
+    if len(answers) != count:
+        given = len(answers) if len(answers) < count else f"over {count}"
+        said = f"gave {given} {answers_are} for {count} {questions_are}, so none can be trusted"
+        _log.warning("The oracle %s; %s", said, lost)
+        return [None] * count
+    found = [read(answer) for answer in answers]
+    bad = [answer for answer, good in zip(answers, found, strict=True) if good is None]
+    if bad:
+        said = f"gave {len(bad)} of {count} {answers_are} that are {wanted}, such as {bad[0]!r:.80}"
+        _log.warning("The oracle %s; %s", said, lost)
+    return found
+
+
+def verdict_of(answer: object) -> Verdict | None:
+    """The answer as a verdict; None where it is none."""
+    label, confidence = answer, 1.0
+    if isinstance(answer, Verdict):
+        label, confidence = answer.label, answer.confidence
+    elif isinstance(answer, (tuple, list)) and len(answer) == 2:
+        label, confidence = answer
+    if not isinstance(label, str) or label not in LABELS:
+        return None
+    known = _fraction(confidence)
+    return None if known is None else Verdict(cast(Label, str(label)), known)
+
+
+def memory_node(answer: object) -> dict[str, Any] | None:
+    """The answer as a memory node; None where a field is missing or out of range.
+
+    The contract is the one that the paper publishes for its ingestor (ContextOS, appendix A.1),
+    with the two types that its section 4.3 and CoALA add. Fields beyond it are dropped; a type may
+    be written in capitals.
+    """
+    if not isinstance(answer, Mapping):
+        return None
+    content, type = answer.get("content"), answer.get("type")
+    decay = _fraction(answer.get("decay_factor"))
+    if not isinstance(content, str) or not content.strip() or not isinstance(type, str):
+        return None
+    if type.strip().lower() not in MEMORY_TYPES or not decay:
+        return None
+    return {"content": content, "type": type.strip().lower(), "decay_factor": decay}
+
+
+def _fraction(number: object) -> float | None:
+    """A number in [0, 1]; None for anything else: NaN is in no range, and a bool is no number."""
+    if not isinstance(number, Real) or isinstance(number, bool):  # numpy's numbers are Real
+        return None
+    value = cast(float, number)
+    return float(value) if 0.0 <= value <= 1.0 else None
 
 
 def _method(oracle: Any, name: str, signature: str) -> Callable[..., Any]:

@@ -11,7 +11,7 @@ from graphmem_torch.errors import InputError
 from graphmem_torch.oracle.cache import AnswerCache
 
 
-def test_kept_and_shared(tmp_path: Path) -> None:
+def test_cache_keeps_and_shares(tmp_path: Path) -> None:
     one, two = AnswerCache(tmp_path / "a"), AnswerCache(str(tmp_path / "a"))
     assert one.get("k") is None
     one.put("k", "first")
@@ -26,7 +26,7 @@ def test_kept_and_shared(tmp_path: Path) -> None:
     assert memory.get("k") == "here" and AnswerCache().get("k") is None
 
 
-def test_files_that_are_something_else(tmp_path: Path) -> None:
+def test_cache_refuses_files_of_something_else(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("this is no database at all, " * 100)
     with sqlite3.connect(tmp_path / "other") as other:
         other.execute("CREATE TABLE atoms (id)")
@@ -37,7 +37,7 @@ def test_files_that_are_something_else(tmp_path: Path) -> None:
         assert len(other.execute("SELECT * FROM sqlite_master").fetchall()) == 1
 
 
-def test_a_file_that_stops_working_costs_a_warning(
+def test_cache_that_stops_working_costs_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     cache = AnswerCache(tmp_path / "a")

@@ -35,7 +35,7 @@ def url() -> Iterator[str]:
     del server
 
 
-def test_it_answers_judges_and_sums_up(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_local_model_answers_judges_and_sums_up(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     with (
         OpenAIClient("smollm2", base_url=url, api_key="none", max_tokens=12) as client,

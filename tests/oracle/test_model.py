@@ -24,7 +24,7 @@ def judges(exchange: Exchange) -> None:
     exchange.say(f'Here: ```json\n{{"label": "{label.upper()}", "confidence": 0.8}}\n```')
 
 
-def test_judging(serve: Serve) -> None:
+def test_oracle_judges(serve: Serve) -> None:
     server, client = serve(judges)
     oracle = OpenAIOracle(client)
     premises = ["the oven is hot", "the oven is hot", "the oven is hot"]
@@ -57,7 +57,7 @@ def test_judging(serve: Serve) -> None:
         '{"label": "entail", "confidence": ',
     ],
 )
-def test_a_useless_verdict_is_asked_again_with_what_was_wrong(serve: Serve, said: str) -> None:
+def test_useless_verdict_is_asked_again_with_what_was_wrong(serve: Serve, said: str) -> None:
     server, client = serve(lambda e: e.say(said), judges, retries=1)
     assert OpenAIOracle(client).judge(["a b"], ["a b"]) == [Verdict("entail", 0.8)]
     first, second = (request["messages"] for request in server.requests)
@@ -67,14 +67,14 @@ def test_a_useless_verdict_is_asked_again_with_what_was_wrong(serve: Serve, said
     assert OpenAIOracle(client).judge(["a"], ["a"]) == [None]
 
 
-def test_what_a_model_says_around_its_verdict(serve: Serve) -> None:
+def test_verdict_is_found_in_what_a_model_says_around_it(serve: Serve) -> None:
     thought = '<think>{"label": "entail"}? No.</think>For {"a": 1}: {"label": "neutral"}'
     _, client = serve(lambda e: e.say(thought), retries=0)
     assert OpenAIOracle(client).judge(["a"], ["b"]) == [Verdict("neutral", 1.0)]
 
 
 @pytest.mark.parametrize("texts", ["ab", [3], None, {"a": "b"}])
-def test_what_is_no_list_of_texts_is_not_asked(serve: Serve, texts: Any) -> None:
+def test_oracle_refuses_what_is_no_list_of_texts(serve: Serve, texts: Any) -> None:
     server, client = serve(judges)
     oracle = OpenAIOracle(client)
     for ask in (oracle.classify, oracle.summarise, lambda t: oracle.judge(["a"], t)):
@@ -83,7 +83,7 @@ def test_what_is_no_list_of_texts_is_not_asked(serve: Serve, texts: Any) -> None
     assert server.requests == []
 
 
-def test_a_server_without_schemas(serve: Serve) -> None:
+def test_oracle_of_a_server_without_schemas(serve: Serve) -> None:
     def old(exchange: Exchange) -> None:
         if "response_format" in exchange.body:
             exchange.fail(400)
@@ -96,7 +96,7 @@ def test_a_server_without_schemas(serve: Serve) -> None:
     assert len(server.requests) == 3, "learnt once"
 
 
-def test_a_refused_text_does_not_cost_the_schemas(serve: Serve) -> None:
+def test_refused_text_does_not_cost_the_schemas(serve: Serve) -> None:
     def picky(exchange: Exchange) -> None:
         exchange.fail(400) if "huge" in exchange.prompt else judges(exchange)
 
@@ -106,7 +106,7 @@ def test_a_refused_text_does_not_cost_the_schemas(serve: Serve) -> None:
     assert "response_format" in server.requests[-1]
 
 
-def test_classifying(serve: Serve) -> None:
+def test_oracle_classifies(serve: Serve) -> None:
     def node(exchange: Exchange) -> None:
         content = exchange.prompt.removeprefix("Input:\n")
         type = "episodic" if "went" in content else "semantic"
@@ -122,7 +122,7 @@ def test_classifying(serve: Serve) -> None:
     assert OpenAIOracle(client).classify(["a"]) == [None]
 
 
-def test_summarising(serve: Serve) -> None:
+def test_oracle_summarises(serve: Serve) -> None:
     server, client = serve(lambda e: e.say(" short "))
     oracle = OpenAIOracle(client)
     assert oracle.summarise(["long text", "longer"], "who?", 20) == ["short", "short"]

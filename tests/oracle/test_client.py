@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 import logging
 import os
 import signal
@@ -10,6 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -19,6 +19,7 @@ import pytest
 
 from graphmem_torch.errors import InputError, OracleError
 from graphmem_torch.oracle import OpenAIClient, Usage
+from graphmem_torch.oracle.prompts import Question, messages_of
 from tests.oracle.server import Act, Exchange, ScriptedServer, reply
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -51,7 +52,7 @@ def closes(exchange: Exchange) -> None:
     exchange.handler.connection.shutdown(socket.SHUT_RDWR)
 
 
-def test_an_answer_and_what_was_asked(serve: Serve) -> None:
+def test_client_answers_and_what_it_asked(serve: Serve) -> None:
     server, client = serve(say(" Paris. "), max_tokens=9, options={"seed": 3}, api_key="secret\n")
     assert client("Where?") == "Paris."
     assert client.complete([{"role": "user", "content": "Who?"}], system="Be short.") == "Paris."
@@ -86,14 +87,14 @@ BAD: list[Act] = [
 ]
 
 
-def test_whatever_goes_wrong_once_is_asked_again(serve: Serve) -> None:
+def test_client_asks_again_whatever_goes_wrong_once(serve: Serve) -> None:
     server, client = serve(*(act for bad in BAD for act in (bad, say("good"))))
     assert [client(f"q{i}") for i in range(len(BAD))] == ["good"] * len(BAD)
     assert client.usage.calls == len(server.requests) == 2 * len(BAD)
     assert (client.usage.retries, client.usage.failures) == (len(BAD), 0)
 
 
-def test_what_goes_wrong_for_good_is_an_error_that_says_so(serve: Serve) -> None:
+def test_client_says_what_goes_wrong_for_good(serve: Serve) -> None:
     _, client = serve(*(act for bad in BAD for act in (bad, bad, say("good"))), retries=1)
     for i in range(len(BAD)):
         with pytest.raises(OracleError, match=r"m at http://127.0.0.1:\d+/v1/ gave no usable ans"):
@@ -103,14 +104,14 @@ def test_what_goes_wrong_for_good_is_an_error_that_says_so(serve: Serve) -> None
 
 
 @pytest.mark.parametrize("act", [Exchange.hang, Exchange.drip])
-def test_a_server_that_hangs_is_not_waited_for(serve: Serve, act: Act) -> None:
+def test_client_does_not_wait_for_a_server_that_hangs(serve: Serve, act: Act) -> None:
     server, client = serve(act, timeout=0.2, retries=1)
     with pytest.raises(OracleError, match=r"no answer within 0\.2 s"):
         client("?")
     assert len(server.requests) == 2
 
 
-def test_a_server_that_hung_once(serve: Serve) -> None:
+def test_client_asks_again_a_server_that_hung(serve: Serve) -> None:
     _, client = serve(Exchange.hang, say("awake"), timeout=1.0)
     assert client("?") == "awake"
 
@@ -125,7 +126,7 @@ def test_retry_after_holds_for_every_question(serve: Serve) -> None:
     assert client.usage.calls == 3
 
 
-def test_a_server_that_asks_for_too_long_is_left_alone(
+def test_retry_after_too_long_ends_the_batch(
     serve: Serve, caplog: pytest.LogCaptureFixture
 ) -> None:
     server, client = serve(fail(503, Retry_After="7200"), concurrency=1)
@@ -137,7 +138,9 @@ def test_a_server_that_asks_for_too_long_is_left_alone(
 @pytest.mark.parametrize(
     "act", [fail(401), fail(403), fail(404), fail(429, code="insufficient_quota")]
 )
-def test_no_use_in_asking_again(serve: Serve, act: Act, caplog: pytest.LogCaptureFixture) -> None:
+def test_client_stops_where_asking_again_is_no_use(
+    serve: Serve, act: Act, caplog: pytest.LogCaptureFixture
+) -> None:
     server, client = serve(act, concurrency=1)
     assert client.complete_all(["a", "b", "c"]) == [None] * 3
     assert len(server.requests) == 1
@@ -146,7 +149,7 @@ def test_no_use_in_asking_again(serve: Serve, act: Act, caplog: pytest.LogCaptur
     assert len(caplog.records) == 1, "one warning, whatever was lost"
 
 
-def test_a_question_that_is_refused_loses_only_itself(serve: Serve) -> None:
+def test_refused_question_loses_only_itself(serve: Serve) -> None:
     def picky(exchange: Exchange) -> None:
         if exchange.prompt.startswith("long"):
             exchange.fail(400, code="context_length_exceeded")
@@ -160,7 +163,7 @@ def test_a_question_that_is_refused_loses_only_itself(serve: Serve) -> None:
     assert found == [None] * 9 + ["<c>"], "whoever refuses is there"
 
 
-def test_a_server_that_is_gone_is_asked_less(serve: Serve) -> None:
+def test_client_asks_a_server_that_is_gone_less(serve: Serve) -> None:
     back = threading.Event()
 
     def gone(exchange: Exchange) -> None:
@@ -177,7 +180,7 @@ def test_a_server_that_is_gone_is_asked_less(serve: Serve) -> None:
     assert client.usage.failures == 24
 
 
-def test_as_many_at_once_as_allowed_and_no_more(serve: Serve) -> None:
+def test_concurrency_is_used_and_kept(serve: Serve) -> None:
     together = threading.Barrier(4)  # nobody passes alone: four must be there at once
 
     def meet(exchange: Exchange) -> None:
@@ -190,7 +193,7 @@ def test_as_many_at_once_as_allowed_and_no_more(serve: Serve) -> None:
     assert server.most == 4
 
 
-def test_threads_share_the_limit(serve: Serve) -> None:
+def test_concurrency_is_shared_by_threads(serve: Serve) -> None:
     server, client = serve(echo, concurrency=2)
     with ThreadPoolExecutor(8) as threads:
         found = list(threads.map(client, [f"t{i}" for i in range(30)]))
@@ -199,7 +202,7 @@ def test_threads_share_the_limit(serve: Serve) -> None:
     assert client.usage.calls == 30
 
 
-def test_the_same_question_is_asked_once(serve: Serve, tmp_path: Path) -> None:
+def test_same_question_is_asked_once(serve: Serve, tmp_path: Path) -> None:
     file = tmp_path / "answers.sqlite"
     server, client = serve(echo, cache=file)
     assert client.complete_all(["a", "b", "a"]) == ["<a>", "<b>", "<a>"]
@@ -219,13 +222,13 @@ def test_the_same_question_is_asked_once(serve: Serve, tmp_path: Path) -> None:
     assert (client.usage.calls, client.usage.cached) == (4, 3)
 
 
-def test_the_same_question_is_lost_twice(serve: Serve) -> None:
+def test_same_question_is_lost_twice(serve: Serve) -> None:
     _, client = serve(fail(500), retries=0)
     assert client.complete_all(["a", "a", "b"]) == [None] * 3
     assert client.usage == Usage(calls=2, failures=3)
 
 
-def test_without_a_cache_and_without_what_was_useless(serve: Serve) -> None:
+def test_cache_may_be_off_and_keeps_nothing_useless(serve: Serve) -> None:
     server, client = serve(echo, cache=False)
     assert [client("a"), client("a")] == ["<a>", "<a>"]
     assert len(server.requests) == 2
@@ -243,7 +246,7 @@ def interruptible() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("interruptible")
-def test_an_interrupted_batch_keeps_what_it_has(serve: Serve) -> None:
+def test_interrupted_batch_keeps_what_it_has(serve: Serve) -> None:
     def interrupt(exchange: Exchange) -> None:
         os.kill(os.getpid(), signal.SIGINT)
         exchange.hang()
@@ -256,7 +259,7 @@ def test_an_interrupted_batch_keeps_what_it_has(serve: Serve) -> None:
     assert len(server.requests) == 3, "a was kept"
 
 
-def test_closed_by_another_thread(serve: Serve) -> None:
+def test_client_closed_by_another_thread(serve: Serve) -> None:
     asked = threading.Event()
 
     def stuck(exchange: Exchange) -> None:
@@ -275,18 +278,22 @@ def test_closed_by_another_thread(serve: Serve) -> None:
     assert client.usage.calls == 17
 
 
-def test_collected_in_its_own_thread(serve: Serve) -> None:
-    server, _ = serve(echo)
-    client = OpenAIClient("m", base_url=server.url)
-    assert client("a") == "<a>"
-    loop, end = client._loop, client._end
+def test_client_closed_in_its_own_thread(serve: Serve) -> None:
+    """As the garbage collector closes it, in whatever thread it happens to run."""
+    _, client = serve(echo)
+    before = threading.active_count()
 
-    async def collect() -> None:
-        end()  # as the garbage collector does, in whatever thread it happens to run
+    def close(answer: str) -> str:
+        client.close()
+        return answer
 
-    loop.submit(collect())
-    loop._thread.join(20)
-    assert not loop._thread.is_alive()
+    with pytest.raises(OracleError, match="was closed before"):
+        client.ask_all([Question(messages_of("a"), close)])
+    deadline = time.monotonic() + 20
+    while threading.active_count() >= before and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert threading.active_count() < before, "its thread has ended"
+    assert client("b") == "<b>"
 
 
 FORKED = """
@@ -304,7 +311,7 @@ assert client("b") == "<b>" and client.usage.calls == 1
 """
 
 
-def test_a_fork_asks_through_connections_of_its_own(serve: Serve, tmp_path: Path) -> None:
+def test_fork_asks_through_connections_of_its_own(serve: Serve, tmp_path: Path) -> None:
     server, _ = serve(echo)
     command = [sys.executable, "-c", FORKED, server.url, str(tmp_path / "cache")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=ROOT)
@@ -312,7 +319,7 @@ def test_a_fork_asks_through_connections_of_its_own(serve: Serve, tmp_path: Path
     assert len(server.requests) == 2
 
 
-def test_models_that_refuse_fields(serve: Serve) -> None:
+def test_client_leaves_out_refused_fields(serve: Serve) -> None:
     def newer(exchange: Exchange) -> None:
         for name in ("temperature", "max_tokens"):
             if name in exchange.body:
@@ -329,13 +336,13 @@ def test_models_that_refuse_fields(serve: Serve) -> None:
         client("a")
 
 
-def test_texts_that_no_wire_can_carry(serve: Serve) -> None:
+def test_client_cleans_texts_that_no_wire_can_carry(serve: Serve) -> None:
     server, client = serve(lambda e: e.send(reply("bad \ud800 answer")))
     assert client("half \ud83d of a pair") == "bad ? answer"
     assert server.requests[0]["messages"][0]["content"] == "half ? of a pair"
 
 
-def test_nobody_there(caplog: pytest.LogCaptureFixture, serve: Serve) -> None:
+def test_client_without_a_server(caplog: pytest.LogCaptureFixture, serve: Serve) -> None:
     server, client = serve(echo, retries=1)
     server.close()
     with caplog.at_level(logging.WARNING):
@@ -360,7 +367,7 @@ def test_nobody_there(caplog: pytest.LogCaptureFixture, serve: Serve) -> None:
         (["x"], "prompt: expected"),
     ],
 )
-def test_bad_prompts(serve: Serve, prompt: Any, said: str) -> None:
+def test_client_refuses_bad_prompts(serve: Serve, prompt: Any, said: str) -> None:
     server, client = serve(echo)
     with pytest.raises(InputError, match=said):
         client.complete_all(["good", prompt])
@@ -384,7 +391,7 @@ def test_bad_prompts(serve: Serve, prompt: Any, said: str) -> None:
         ({"timeout": "1"}, "timeout: expected"),
         ({"retries": 1.5}, "retries: expected"),
         ({"backoff": -1}, "backoff: expected"),
-        ({"longest": float("nan")}, "longest: expected"),
+        ({"max_delay": float("nan")}, "max_delay: expected"),
         ({"cache": True}, "cache: expected"),
         ({"cache": 3}, "cache: expected"),
         ({"base_url": "localhost:8080/v1"}, "base_url: expected"),
@@ -396,24 +403,17 @@ def test_bad_prompts(serve: Serve, prompt: Any, said: str) -> None:
         ({"options": {"temperature": float("nan")}}, "options: expected"),
     ],
 )
-def test_bad_arguments(serve: Serve, given: dict[str, Any], said: str) -> None:
+def test_client_refuses_bad_arguments(serve: Serve, given: dict[str, Any], said: str) -> None:
     with pytest.raises(InputError, match=said):
         OpenAIClient(**{"model": "m", "base_url": "http://127.0.0.1:9/v1", **given})
 
 
-def test_no_key_and_no_package(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_client_without_key_or_package(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InputError, match="api_key: expected a key for OpenAI"):
         OpenAIClient("gpt")
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
     with OpenAIClient("gpt") as client:
         assert client.base_url == "http://127.0.0.1:9/v1"
-    real = builtins.__import__
-
-    def without(name: str, *args: Any, **kwargs: Any) -> Any:
-        if name == "openai":
-            raise ImportError("No module named 'openai'")
-        return real(name, *args, **kwargs)
-
-    monkeypatch.setattr(builtins, "__import__", without)
+    monkeypatch.setitem(sys.modules, "openai", None)
     with pytest.raises(InputError, match=r"pip install 'graphmem-torch\[openai\]'"):
         OpenAIClient("gpt", base_url="http://127.0.0.1:9/v1")

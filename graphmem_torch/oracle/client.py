@@ -1,32 +1,31 @@
 """Client of any server that speaks OpenAI's chat completions: OpenAI, llama.cpp, vLLM, Ollama, ...
 
-The `openai` package does the talking (`pip install 'graphmem-torch[openai]'`); waiting, asking
-again, counting and caching are ours, so that useless answers are treated like lost ones.
+The `openai` package does the talking (`pip install 'graphmem-torch[openai]'`).
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import os
 import threading
 import weakref
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import CancelledError
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from concurrent.futures import CancelledError, Future
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from graphmem_torch.errors import InputError, OracleError
-from graphmem_torch.oracle.asking import Asker, Usage
-from graphmem_torch.oracle.background import BackgroundLoop
 from graphmem_torch.oracle.cache import AnswerCache
-from graphmem_torch.oracle.patience import Patience
-from graphmem_torch.oracle.question import Question, as_list, messages_of
-from graphmem_torch.oracle.sending import Sender
+from graphmem_torch.oracle.chat import ChatSession, RetryPolicy, Usage
+from graphmem_torch.oracle.prompts import Question, as_list, messages_of
 
 __all__ = ["OpenAIClient"]
 
 _log = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
 
 _opening = threading.RLock()  # no two threads open a client, and none closes what another opens
 os.register_at_fork(
@@ -35,24 +34,25 @@ os.register_at_fork(
 
 
 class OpenAIClient:
-    """Asks a language model, patiently and no more than once.
+    """Asks a language model, no question more often than it takes.
 
-    Requests time out as a whole, are repeated after 408, 409, 425, 429, 5xx, lost connections and
-    useless answers, wait as long as Retry-After says, and never run more than `concurrency` at
-    once. A server that has lost five questions in a row is asked no more in that batch, and gets
-    one attempt a question until it answers again. Usable in a `with`; safe to call from threads,
-    from notebooks, and after a fork.
+    Attempts time out as a whole, are repeated after 408, 409, 425, 429, 5xx (not 501: the server
+    cannot do it), lost connections and useless answers, wait as long as Retry-After says, and never
+    run more than `concurrency` at once. A server that has lost five questions in a row is asked no
+    more in that batch, and gets one attempt a question until it answers again. Usable in a `with`;
+    safe to call from threads, from notebooks, and after a fork.
 
     Args:
         model: Name of the model, as the server knows it.
-        base_url: Such as "http://127.0.0.1:8080/v1"; by default OPENAI_BASE_URL, else OpenAI.
-        api_key: By default OPENAI_API_KEY; a server of your own may need none.
+        base_url: Address such as "http://127.0.0.1:8080/v1"; by default OPENAI_BASE_URL, else
+            OpenAI.
+        api_key: Key; by default OPENAI_API_KEY; a server of your own may need none.
         timeout: Seconds for one attempt, from the request to the last byte of its answer.
         retries: Attempts after the first.
         concurrency: Most requests at once. What a slow server queues waits on its timeout: give it
             fewer at once, or more time.
         backoff: Seconds before the first retry; each further one waits twice as long.
-        longest: Most seconds between two attempts. A server that asks for more is not waited for.
+        max_delay: Most seconds between two attempts. A server that asks for more is not waited for.
         max_tokens: Most tokens of an answer where the question names no number; None: the server's.
         options: Further fields of each request ({"seed": 7, "temperature": 0.3}); None leaves one
             out. The temperature is 0 by default, where the model allows it.
@@ -63,9 +63,9 @@ class OpenAIClient:
         InputError: An argument that does not fit, no key for OpenAI, or no package `openai`.
     """
 
-    _asker: Asker
+    _chat: ChatSession
     _end: Callable[[], object]
-    _loop: BackgroundLoop
+    _loop: _LoopThread
     _process: int
 
     def __init__(
@@ -78,23 +78,25 @@ class OpenAIClient:
         retries: int = 4,
         concurrency: int = 8,
         backoff: float = 0.5,
-        longest: float = 60.0,
+        max_delay: float = 60.0,
         max_tokens: int | None = 512,
         options: Mapping[str, Any] | None = None,
         cache: str | Path | bool | None = None,
     ) -> None:
         if not isinstance(model, str) or not model:
-            raise InputError(f"model: expected the name of a model, got {model!r}")
-        _check_count("concurrency", concurrency)
+            raise InputError(
+                f"model: expected the name of a model, got {model!r}; such as gpt-4o-mini"
+            )
         if cache is True or not isinstance(cache, (str, Path, bool, type(None))):
             raise InputError(
-                f"cache: expected the name of a file, None (in memory) or False, got {cache!r}"
+                f"cache: expected the name of a file, None (in memory) or False, got {cache!r}; "
+                "name a file of its own"
             )
         self.model = model
         self.base_url = _checked_url(base_url or os.environ.get("OPENAI_BASE_URL") or None)
-        self.patience = Patience(timeout, retries, backoff, longest)
-        self.concurrency = concurrency
-        self.max_tokens = _check_count("max_tokens", max_tokens)
+        self.retry_policy = RetryPolicy(timeout, retries, backoff, max_delay)
+        self.concurrency = _checked_count("concurrency", concurrency)
+        self.max_tokens = None if max_tokens is None else _checked_count("max_tokens", max_tokens)
         self.options = _checked_options(options or {})
         self._cache, self._api_key = cache, api_key
         self._start(Usage())
@@ -115,7 +117,7 @@ class OpenAIClient:
     @property
     def usage(self) -> Usage:
         """Calls, retries, cached answers, failures and tokens so far."""
-        return self._asker.usage
+        return self._chat.usage
 
     def complete(
         self,
@@ -128,7 +130,7 @@ class OpenAIClient:
 
         Args:
             prompt: Text of a user's message, or messages in OpenAI's shape.
-            system: Goes before it as the system's message.
+            system: Text of the system's message that goes before it.
             max_tokens: Most tokens of the answer; by default the client's.
 
         Raises:
@@ -163,8 +165,7 @@ class OpenAIClient:
         Raises:
             InputError: A single prompt, or one that is empty or neither text nor messages.
         """
-        listed = as_list("prompts", prompts)
-        return self._run([self._question(prompt, None, None) for prompt in listed])
+        return self._run([self._question(prompt) for prompt in as_list("prompts", prompts)])
 
     def ask_all(self, questions: Sequence[Question]) -> list[Any]:
         """What each question read from its answer; None, with one warning, where it was lost."""
@@ -189,10 +190,10 @@ class OpenAIClient:
     def _question(
         self,
         prompt: str | Sequence[Mapping[str, str]],
-        system: str | None,
-        max_tokens: int | None,
+        system: str | None = None,
+        max_tokens: int | None = None,
     ) -> Question:
-        limit = self.max_tokens if max_tokens is None else _check_count("max_tokens", max_tokens)
+        limit = self.max_tokens if max_tokens is None else _checked_count("max_tokens", max_tokens)
         return Question(messages_of(prompt, system), lambda text: text.strip() or None, limit)
 
     def _run(self, questions: Sequence[Question]) -> list[Any]:
@@ -203,11 +204,13 @@ class OpenAIClient:
             if self._process != os.getpid():
                 # Closed, or a fork, to which neither thread nor connections have come along.
                 self._start(self.usage)
-            found = self._loop.submit(self._asker.ask_all(questions))
+            found = self._loop.submit(self._chat.ask_all(questions))
         try:
             return found.result()
         except CancelledError:
-            raise OracleError(f"{self.model} was closed before it had answered") from None
+            raise OracleError(
+                f"{self.model} was closed before it had answered; ask again"
+            ) from None
         except BaseException:
             found.cancel()
             raise
@@ -218,7 +221,7 @@ class OpenAIClient:
             from openai import AsyncOpenAI
         except ImportError as error:
             raise InputError(
-                f"openai: the package `openai` cannot be imported ({error}); "
+                f"openai: expected the package `openai`, got {error}; "
                 "pip install 'graphmem-torch[openai]'"
             ) from error
         key = _checked_key(self._api_key or os.environ.get("OPENAI_API_KEY") or "")
@@ -231,26 +234,72 @@ class OpenAIClient:
         api = AsyncOpenAI(
             api_key=key or "none",
             base_url=self.base_url,
-            timeout=self.patience.timeout,
+            timeout=self.retry_policy.timeout,
             max_retries=0,
         )
-        self._asker = Asker(
-            Sender(api, self.model, self.options),
-            name=f"{self.model} at {api.base_url}",
-            asked_of=(self.model, str(api.base_url), self.options),
-            patience=self.patience,
+        self._chat = ChatSession(
+            api,
+            self.model,
+            self.options,
+            policy=self.retry_policy,
             concurrency=self.concurrency,
             cache=cache,
             usage=usage,
         )
-        self._loop, self._process = BackgroundLoop(), os.getpid()
+        self._loop, self._process = _LoopThread(), os.getpid()
         self._end = weakref.finalize(self, _close, self._process, self._loop, api, cache)
+
+
+class _LoopThread(threading.Thread):
+    """An event loop in a thread of its own, for callers in other threads.
+
+    With it a call can be given up for good when its time is over, whatever the server does, and the
+    caller may be a notebook, which has a running loop already.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(name="oracle", daemon=True)
+        self._loop = asyncio.new_event_loop()
+        self.start()
+
+    def run(self) -> None:
+        self._loop.run_forever()
+        self._loop.close()
+
+    def submit(self, work: Coroutine[Any, Any, _T]) -> Future[_T]:
+        """Starts a coroutine; whoever gives its result up cancels it."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def end(self, last: Coroutine[Any, Any, object]) -> None:
+        """Ends what is still running, runs `last`, and ends the thread."""
+        self.submit(self._end(last))
+        # The garbage collector may call from the thread itself, which cannot wait for itself.
+        if threading.current_thread() is not self:
+            self.join()
+
+    async def _end(self, last: Coroutine[Any, Any, object]) -> None:
+        running = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+        try:
+            await last
+        finally:
+            self._loop.stop()
+
+
+def _close(process: int, loop: _LoopThread, api: Any, cache: AnswerCache | None) -> None:
+    if process != os.getpid():
+        return  # a fork has the objects, but not the thread that would close them
+    loop.end(api.close())
+    if cache is not None:
+        cache.close()
 
 
 def _checked_url(url: str | None) -> str | None:
     if url is not None and not (isinstance(url, str) and url.startswith(("http://", "https://"))):
         raise InputError(
-            f"base_url: expected an address such as http://127.0.0.1:8080/v1, got {url!r:.120}"
+            f"base_url: expected an address, got {url!r:.120}; such as http://127.0.0.1:8080/v1"
         )
     return url
 
@@ -268,21 +317,15 @@ def _checked_options(options: Mapping[str, Any]) -> dict[str, Any]:
         return dict(options)
     except (TypeError, ValueError) as error:
         raise InputError(
-            f"options: expected fields of a request that JSON can hold, got {options!r:.120} "
-            f"({error})"
+            f"options: expected fields of a request, got {options!r:.120} ({error}); "
+            "give a dict that JSON can hold"
         ) from error
 
 
-def _check_count(name: str, value: int | None) -> int | None:
-    whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1
-    if not whole and not (value is None and name == "max_tokens"):
-        raise InputError(f"{name}: expected a whole number of at least 1, got {value!r}")
+def _checked_count(name: str, value: int) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise InputError(
+            f"{name}: expected a whole number of at least 1, got {value!r}; leave it out for the "
+            "default"
+        )
     return value
-
-
-def _close(process: int, loop: BackgroundLoop, api: Any, cache: AnswerCache | None) -> None:
-    if process != os.getpid():
-        return  # a fork has the objects, but not the thread that would close them
-    loop.close(api.close())
-    if cache is not None:
-        cache.close()

@@ -14,7 +14,7 @@ GOOD = {"content": "Python uses indentation.", "type": "semantic", "decay_factor
 
 
 @pytest.mark.parametrize("name", ["semantic", "episodic", "procedural", "working"])
-def test_a_node(name: str) -> None:
+def test_memory_node(name: str) -> None:
     assert memory_node({**GOOD, "type": name}) == {**GOOD, "type": name}
     assert memory_node({**GOOD, "type": f" {name.title()}", "centrality_score": 3}) == {
         **GOOD,
@@ -47,11 +47,11 @@ BAD: list[Any] = [
 
 
 @pytest.mark.parametrize("answer", BAD)
-def test_no_node(answer: Any) -> None:
+def test_memory_node_of_anything_else(answer: Any) -> None:
     assert memory_node(answer) is None
 
 
-def test_a_language_model_alone_is_no_oracle() -> None:
+def test_language_model_alone_is_no_oracle() -> None:
     class Client:
         def complete(self, prompt: str) -> str:
             return prompt
@@ -63,7 +63,7 @@ def test_a_language_model_alone_is_no_oracle() -> None:
             read(Client())
 
 
-def test_a_classifier_that_fails_costs_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+def test_classifier_that_fails_costs_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     texts = ["a", "b"]
     assert ask_classifier(lambda t: [GOOD, "?"], texts) == [GOOD, None]
     assert "1 of 2 memory nodes" in caplog.text and "local rules" in caplog.text
@@ -79,7 +79,7 @@ def test_a_classifier_that_fails_costs_a_warning(caplog: pytest.LogCaptureFixtur
     assert ask_classifier(lambda t: [], []) == []
 
 
-def test_what_classifies() -> None:
+def test_classifier_of() -> None:
     class Has:
         def classify(self, texts: list[str]) -> list[Any]:
             return [GOOD for _ in texts]

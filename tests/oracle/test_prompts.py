@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from graphmem_torch.errors import InputError
-from graphmem_torch.oracle.question import Question, as_list, json_objects, messages_of
+from graphmem_torch.oracle.prompts import Question, as_list, json_objects, messages_of
 
 
 @pytest.mark.parametrize(
@@ -30,11 +30,11 @@ from graphmem_torch.oracle.question import Question, as_list, json_objects, mess
         ('{"a":' * 100_000, None),
     ],
 )
-def test_the_first_object(answer: str, found: Any) -> None:
+def test_json_objects_first(answer: str, found: Any) -> None:
     assert next(json_objects(answer), None) == found
 
 
-def test_every_object_in_its_order() -> None:
+def test_json_objects_in_their_order() -> None:
     assert list(json_objects('{"a": {"b": 1}} {x} [{}, {"c": 2}]')) == [
         {"a": {"b": 1}},
         {},
@@ -42,7 +42,7 @@ def test_every_object_in_its_order() -> None:
     ]
 
 
-def test_lists() -> None:
+def test_as_list() -> None:
     assert as_list("texts", iter(["a", ""]), str) == ["a", ""]
     assert as_list("prompts", ["a", 3]) == ["a", 3]
     for wrong in ("ab", b"ab", {"role": "user"}, 3, None, [3], ["a", None]):
@@ -50,7 +50,7 @@ def test_lists() -> None:
             as_list("texts", wrong, str)  # type: ignore[arg-type]
 
 
-def test_a_key_is_of_everything_an_answer_depends_on() -> None:
+def test_key_is_of_everything_an_answer_depends_on() -> None:
     def question(prompt: str = "a", **more: Any) -> Question:
         return Question(messages_of(prompt), json.loads, **more)
 
@@ -68,7 +68,7 @@ def test_a_key_is_of_everything_an_answer_depends_on() -> None:
     assert question().key(server) == Question(messages_of("a"), str).key(server)
 
 
-def test_asked_again_with_what_was_wrong() -> None:
+def test_question_asked_again_with_what_was_wrong() -> None:
     question = Question(messages_of("a"), json.loads, wanted="JSON")
     again = question.again("x" * 5000)
     assert again[0] == question.messages[0]

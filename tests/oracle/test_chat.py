@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from graphmem_torch.oracle.patience import Patience, trouble_of
+from graphmem_torch.oracle.chat import RetryPolicy, failure_of
 
 
 class Status(Exception):
@@ -23,24 +23,24 @@ class Status(Exception):
 
 
 def told(**headers: str) -> Any:
-    return trouble_of(Status(429, **headers), Patience())
+    return failure_of(Status(429, **headers), RetryPolicy())
 
 
-def test_pauses_double_and_end() -> None:
-    patience = Patience(backoff=1.0, longest=10.0)
+def test_delays_double_and_end() -> None:
+    policy = RetryPolicy(backoff=1.0, max_delay=10.0)
     for attempt, grown in ((1, 1.0), (2, 2.0), (3, 4.0), (4, 8.0), (5, 10.0), (5000, 10.0)):
-        pauses = [patience.pause(attempt, None) for _ in range(50)]
-        assert 0.5 * grown <= min(pauses) <= max(pauses) <= grown
-        assert len(set(pauses)) > 1, "chance, lest all clients come back together"
-    assert 7.0 <= patience.pause(1, 7.0) <= 7.5
-    assert Patience(backoff=0.0).pause(9, None) == 0.0
+        delays = [policy.delay(attempt, None) for _ in range(50)]
+        assert 0.5 * grown <= min(delays) <= max(delays) <= grown
+        assert len(set(delays)) > 1, "chance, lest all clients come back together"
+    assert 7.0 <= policy.delay(1, 7.0) <= 7.5
+    assert RetryPolicy(backoff=0.0).delay(9, None) == 0.0
 
 
 @pytest.mark.parametrize("status", [408, 409, 425, 429, 500, 502, 503, 504, 529])
-def test_busy(status: int) -> None:
-    trouble = trouble_of(Status(status), Patience())
-    assert trouble.again and not trouble.closed and not trouble.refused
-    assert trouble.why == f"HTTP {status}: said"
+def test_failure_of_a_busy_server(status: int) -> None:
+    failure = failure_of(Status(status), RetryPolicy())
+    assert failure.again and not failure.closed and not failure.refused
+    assert failure.why == f"HTTP {status}: said"
 
 
 @pytest.mark.parametrize(
@@ -55,9 +55,9 @@ def test_busy(status: int) -> None:
         (501, False, True),
     ],
 )
-def test_for_good(status: int, closed: bool, refused: bool) -> None:
-    trouble = trouble_of(Status(status), Patience())
-    assert (trouble.again, trouble.closed, trouble.refused) == (False, closed, refused)
+def test_failure_for_good(status: int, closed: bool, refused: bool) -> None:
+    failure = failure_of(Status(status), RetryPolicy())
+    assert (failure.again, failure.closed, failure.refused) == (False, closed, refused)
 
 
 def test_retry_after_in_seconds_as_a_date_and_as_nonsense() -> None:
@@ -70,15 +70,15 @@ def test_retry_after_in_seconds_as_a_date_and_as_nonsense() -> None:
     for nonsense in ("soon", "", "nan", "Mon, 99 Foo 2020"):
         assert told(retry_after=nonsense).told is None
     for long in ("61", "1e9", "inf"):
-        trouble = told(retry_after=long)
-        assert trouble.closed and not trouble.again and "more than the 60 s" in trouble.why
+        failure = told(retry_after=long)
+        assert failure.closed and not failure.again and "more than the 60 s" in failure.why
 
 
-def test_no_status() -> None:
-    assert trouble_of(TimeoutError(), Patience(timeout=2.0)).why == "no answer within 2 s"
+def test_failure_without_a_status() -> None:
+    assert failure_of(TimeoutError(), RetryPolicy(timeout=2.0)).why == "no answer within 2 s"
     error = ValueError("no\n  JSON")
-    trouble = trouble_of(error, Patience())
-    assert trouble.again and trouble.why == "ValueError: no JSON"
+    failure = failure_of(error, RetryPolicy())
+    assert failure.again and failure.why == "ValueError: no JSON"
     error.__cause__ = OSError("no such host")
-    assert trouble_of(error, Patience()).why == "ValueError: no JSON (no such host)"
-    assert trouble_of(Status(429, code="insufficient_quota"), Patience()).closed
+    assert failure_of(error, RetryPolicy()).why == "ValueError: no JSON (no such host)"
+    assert failure_of(Status(429, code="insufficient_quota"), RetryPolicy()).closed

@@ -1,0 +1,307 @@
+"""Questions to a server of chat completions: how many at once, how often again, when to stop.
+
+The `openai` package sends each request once. Asking again is done here, because its own retries
+time single reads instead of attempts, ask useless answers and status 425 once, hold no other
+question back after Retry-After, and never stop asking a server that is gone
+(`bench/results/oracle-2-epyc-cores.md`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+from graphmem_torch.errors import InputError, OracleError
+from graphmem_torch.oracle.cache import AnswerCache
+from graphmem_torch.oracle.prompts import Question, clean
+
+__all__ = ["ChatSession", "Failure", "RetryPolicy", "Usage", "failure_of"]
+
+_BUSY = frozenset({408, 409, 425, 429})  # and every status from 500 on, 501 excepted
+_CLOSED = frozenset({401, 403, 404})  # no other question will fare better
+_MALFORMED = frozenset({400, 422, 501})
+
+_LOST = 5  # questions lost in a row after which a server is taken for gone
+_REWORDED = 3  # requests in other words, after which a refused question stays refused
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """How a failing server is treated.
+
+    Attributes:
+        timeout: Seconds for one attempt, from the request to the last byte of its answer.
+        retries: Attempts after the first.
+        backoff: Seconds before the first retry; each further one waits twice as long.
+        max_delay: Most seconds between two attempts. A server that asks for more is not waited for.
+    """
+
+    timeout: float = 60.0
+    retries: int = 4
+    backoff: float = 0.5
+    max_delay: float = 60.0
+
+    def __post_init__(self) -> None:
+        bounds = {"timeout": 1e-3, "retries": 0, "backoff": 0.0, "max_delay": 0.0}
+        for name, least in bounds.items():
+            value = getattr(self, name)
+            number = isinstance(value, int if name == "retries" else (int, float))
+            if not number or isinstance(value, bool) or not least <= value < float("inf"):
+                raise InputError(
+                    f"{name}: expected a number of at least {least}, got {value!r}; "
+                    f"leave it out for {RetryPolicy.__dataclass_fields__[name].default}"
+                )
+
+    def delay(self, attempt: int, told: float | None) -> float:
+        """Seconds to wait before attempt 1, 2, ...; what the server told (Retry-After) counts most.
+
+        The chance in it keeps many clients that failed together from coming back together.
+        """
+        grown = min(self.backoff * 2.0 ** min(attempt - 1, 60), self.max_delay)
+        jitter = random.uniform(0.5, 1.0)
+        return grown * jitter if told is None else told + self.backoff * (1.0 - jitter)
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why an attempt failed.
+
+    Attributes:
+        why: Reason, for the message.
+        again: Whether another attempt may fare better.
+        closed: Whether no other question will fare better either.
+        told: Seconds that the server asks to wait.
+        refused: Whether the server took the question for malformed: status 400, 422 or 501.
+    """
+
+    why: str
+    again: bool = True
+    closed: bool = False
+    told: float | None = None
+    refused: bool = False
+
+
+def failure_of(error: Exception, policy: RetryPolicy) -> Failure:
+    """What an attempt's exception means; statuses as HTTP and OpenAI define them.
+
+    Anything without a status (no connection, cut off, too slow, an answer that is no JSON) may be
+    over in a moment.
+    """
+    if isinstance(error, TimeoutError):
+        return Failure(f"no answer within {policy.timeout:g} s")
+    status = getattr(error, "status_code", None)
+    said = " ".join(str(error).split())[:200]
+    if not isinstance(status, int):
+        cause = f" ({error.__cause__})" if error.__cause__ else ""
+        return Failure(f"{type(error).__name__}: {said}{cause}")
+    why = f"HTTP {status}: {said.removeprefix(f'Error code: {status} - ')}"
+    told = _retry_after(getattr(getattr(error, "response", None), "headers", None) or {})
+    if told is not None and told > policy.max_delay:
+        why = f"{why}; it asks to wait {told:.0f} s, more than the {policy.max_delay:g} s allowed"
+        return Failure(why, again=False, closed=True)
+    if getattr(error, "code", None) == "insufficient_quota":
+        return Failure(why, again=False, closed=True)
+    refused = status in _MALFORMED
+    again = status in _BUSY or (status >= 500 and not refused)
+    return Failure(why, again, status in _CLOSED, told if again else None, refused)
+
+
+def _retry_after(headers: Mapping[str, str]) -> float | None:
+    """Seconds of a Retry-After header, given in seconds or as a date; None without a usable one."""
+    value = headers.get("retry-after", "")
+    try:
+        seconds = float(value)
+    except ValueError:
+        try:
+            seconds = parsedate_to_datetime(value).timestamp() - time.time()
+        except (TypeError, ValueError, OverflowError):
+            return None
+    return max(0.0, seconds) if seconds == seconds else None
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What has been asked so far.
+
+    Attributes:
+        calls: Requests sent, those that ask again included.
+        retries: Requests that asked again.
+        cached: Questions answered from the cache, or by the same question of the same batch.
+        failures: Questions without a usable answer.
+        prompt_tokens, completion_tokens: As the server counted them, 0 where it does not tell.
+    """
+
+    calls: int = 0
+    retries: int = 0
+    cached: int = 0
+    failures: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+
+class _Batch:
+    """Questions asked together; `closed` says why no more of them are to be asked."""
+
+    closed: str | None = None
+
+
+class ChatSession:
+    """Asks one server, each question once; its methods run in one event loop.
+
+    Args:
+        api: An `AsyncOpenAI` without retries of its own.
+        model: Name of the model, as the server knows it.
+        options: Further fields of each request; None leaves one out.
+        policy: How failures are treated.
+        concurrency: Most requests at once.
+        cache: Keeper of usable answers; None for none.
+        usage: Counts to go on from.
+    """
+
+    def __init__(
+        self,
+        api: Any,
+        model: str,
+        options: Mapping[str, Any],
+        *,
+        policy: RetryPolicy,
+        concurrency: int,
+        cache: AnswerCache | None,
+        usage: Usage,
+    ) -> None:
+        self.usage = usage
+        self._api, self._model, self._options = api, model, options
+        self._policy, self._cache = policy, cache
+        self._free = asyncio.Semaphore(concurrency)
+        self._lost = 0
+        self._until = 0.0  # the loop's time before which the server wants no request
+        self._schemas = True  # until the server is seen to answer only without one
+        # A model that takes one temperature only refuses the field; whoever set it is told so.
+        self._default = {} if "temperature" in options else {"temperature": 0.0}
+        self._limit = "max_tokens"
+
+    async def ask_all(self, questions: Sequence[Question]) -> list[Any]:
+        """What each question read from its answer; an OracleError in the place of a lost one."""
+        batch = _Batch()
+        asked_of = (self._model, str(self._api.base_url), self._options)
+        keys = [question.key(asked_of) for question in questions]
+        unique = dict(zip(keys, questions, strict=True))
+        found = await asyncio.gather(*(self._ask(key, q, batch) for key, q in unique.items()))
+        answer = dict(zip(unique, found, strict=True))
+        every = [answer[key] for key in keys]
+        lost = _losses(every) - _losses(found)
+        self._count(cached=len(every) - len(found) - lost, failures=lost)
+        return every
+
+    async def _ask(self, key: str, question: Question, batch: _Batch) -> Any:
+        kept = None if self._cache is None else self._cache.get(key)
+        if kept is not None and (value := question.read(kept)) is not None:
+            self._count(cached=1)
+            return value
+        async with self._free:
+            try:
+                answer, value = await self._attempts(question, batch)
+            except OracleError as error:
+                self._count(failures=1)
+                return error
+        if self._cache is not None:
+            self._cache.put(key, answer)
+        return value
+
+    async def _attempts(self, question: Question, batch: _Batch) -> tuple[str, Any]:
+        """The first usable answer, and what was read from it."""
+        messages, schema = question.messages, question.schema if self._schemas else None
+        failure, attempt, reworded = Failure("it was not asked"), 0, 0
+        while attempt <= (self._policy.retries if self._lost < _LOST else 0):
+            await self._wait(attempt, failure)
+            if batch.closed is not None:
+                raise OracleError(batch.closed)
+            self._count(calls=1, retries=int(attempt > 0))
+            try:
+                sent = self._send(messages, question.max_tokens, schema)
+                answer = await asyncio.wait_for(sent, self._policy.timeout)
+            except Exception as error:
+                failure = failure_of(error, self._policy)
+                if failure.refused and reworded < _REWORDED:
+                    reworded += 1
+                    if self._adapt(error):
+                        continue
+                    if schema is not None:
+                        schema = None  # perhaps it was the schema; if not, it refuses again
+                        continue
+                if not failure.again:
+                    break
+            else:
+                self._lost = 0
+                if schema is None and question.schema is not None:
+                    self._schemas = False
+                value = question.read(answer)
+                if value is not None:
+                    return answer, value
+                failure = Failure(f"an answer that is not {question.wanted}: {answer!r:.120}")
+                messages = question.again(answer)
+            attempt += 1
+        message = f"{self._model} at {self._api.base_url} gave no usable answer: {failure.why}"
+        # A server that refuses a question is there.
+        self._lost = self._lost + 1 if failure.again else 0
+        if failure.closed or self._lost >= _LOST:
+            batch.closed = f"{message}; so it was asked no more"
+        raise OracleError(message)
+
+    async def _wait(self, attempt: int, failure: Failure) -> None:
+        """The pause before an attempt; what a server told one question holds for all of them."""
+        now = asyncio.get_running_loop().time()
+        pause = self._policy.delay(attempt, failure.told) if attempt > 0 else 0.0
+        if failure.told is not None:
+            self._until = max(self._until, now + pause)
+        await asyncio.sleep(max(pause, self._until - now, 0.0))
+
+    async def _send(
+        self,
+        messages: Sequence[Mapping[str, str]],
+        max_tokens: int | None,
+        schema: Mapping[str, Any] | None,
+    ) -> str:
+        """The answer, "" without a text in it; raises what goes wrong, ValueError for no reply."""
+        fields = {self._limit: max_tokens, **self._default, **self._options}
+        if schema is not None:
+            held = {"name": "answer", "strict": True, "schema": schema}
+            fields["response_format"] = {"type": "json_schema", "json_schema": held}
+        # In extra_body a field need not be one that the installed version of the package knows.
+        body = {name: value for name, value in fields.items() if value is not None}
+        response = await self._api.chat.completions.create(
+            model=self._model, messages=list(messages), extra_body=body
+        )
+        try:
+            text = response.choices[0].message.content
+        except (AttributeError, IndexError, TypeError, KeyError) as error:
+            raise ValueError(f"no chat completion: {response!r:.120}") from error
+        usage = getattr(response, "usage", None)
+        for name in ("prompt_tokens", "completion_tokens"):
+            told = getattr(usage, name, None)
+            self._count(**{name: told if isinstance(told, int) else 0})
+        return clean(text) if isinstance(text, str) else ""
+
+    def _adapt(self, error: Exception) -> bool:
+        """Leaves the temperature out, or renames the limit, as OpenAI's newer models demand."""
+        refused = getattr(error, "param", None)
+        if refused == "temperature" and "temperature" not in self._options:
+            self._default = {}
+        elif refused == "max_tokens":
+            self._limit = "max_completion_tokens"
+        else:
+            return False
+        return True
+
+    def _count(self, **more: int) -> None:
+        known = {name: getattr(self.usage, name) + count for name, count in more.items()}
+        self.usage = replace(self.usage, **known)
+
+
+def _losses(answers: Sequence[Any]) -> int:
+    return sum(isinstance(answer, OracleError) for answer in answers)
