@@ -23,6 +23,7 @@ from graphmem_torch.config import Config
 from graphmem_torch.errors import InputError
 from graphmem_torch.graph import Graph
 from graphmem_torch.ops import SparseRows, spread_activation
+from graphmem_torch.ops.workspace import tile_elements
 from graphmem_torch.rank.anchors import anchor_activation, anchor_relevance
 from graphmem_torch.rank.bm25 import BM25
 from graphmem_torch.rank.candidates import strong_candidates
@@ -48,7 +49,7 @@ from graphmem_torch.spectral.modes import Modes
 
 __all__ = ["IndexInput", "MemoryIndex", "Retrieval"]
 
-_TILE = 1 << 23  # floats of the largest temporary of a tile of questions: 32 MB
+_TILE = 1 << 23  # floats of the largest temporary of a tile of questions on a CPU: 32 MB
 _ACTIVATED = 32  # atoms that only the graph brought, added to the candidates of a large store
 
 
@@ -244,7 +245,7 @@ class MemoryIndex(nn.Module):
         width = 1 if query_tokens is None else max(1, query_tokens.shape[1])
         dense = self.num_atoms <= self.config.rank.dense_limit
         size = self.num_atoms * (width if dense else 1)
-        step = max(1, _TILE // max(1, size))
+        step = max(1, tile_elements(self.embeddings.device, _TILE) // max(1, size))
         parts = [
             self._rank(query.rows(slice(i, i + step)), count, paths)
             for i in range(0, len(query), step)
