@@ -15,6 +15,7 @@ __all__ = [
     "check_num_nodes",
     "check_type",
     "column",
+    "offsets_of",
     "pointers",
     "pyg_columns",
     "strongest_of_equal",
@@ -118,8 +119,12 @@ def pointers(ids: Tensor, nodes: int) -> Tensor:
         raise InputError(
             f"edges: expected at most {_MAX_EDGES}, got {ids.shape[0]}; shard the graph"
         )
-    counts = torch.bincount(ids, minlength=nodes)
-    return torch.nn.functional.pad(counts.cumsum(0), (1, 0)).to(torch.int32)
+    return offsets_of(torch.bincount(ids, minlength=nodes)).to(torch.int32)
+
+
+def offsets_of(counts: Tensor) -> Tensor:  # [n] -> [n + 1] int64
+    """Where each of n runs starts when they lie one after another, and where the last one ends."""
+    return torch.nn.functional.pad(counts.cumsum(0), (1, 0))
 
 
 def pyg_columns(stores: list[Any]) -> tuple[Tensor | None, Tensor | None]:

@@ -1,0 +1,54 @@
+"""Ragged rows: lists of different lengths, one after another in flat tensors."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+__all__ = ["ranges", "segment_topk"]
+
+
+def ranges(
+    first: Tensor,  # [R] integers
+    count: Tensor,  # [R] integers, >= 0
+    *,
+    total: int | None = None,
+) -> tuple[Tensor, Tensor]:  # [T], [T] int64
+    """The numbers first[r], first[r] + 1, ... of every row r, and which row each belongs to.
+
+    What a gather over rows of unequal length needs: of compressed rows, `first` is where a row
+    begins and `count` how many entries it has.
+
+    Args:
+        first: First number of each row.
+        count: How many numbers each row has.
+        total: T, the sum of `count`, where it is known; else the device is waited for.
+
+    Returns:
+        The row of every number, in the type of `count`, and the numbers.
+    """
+    ends = count.cumsum(0)
+    if total is None:
+        total = int(ends[-1]) if len(ends) else 0
+    row = torch.repeat_interleave(count, output_size=total)
+    number = torch.arange(total, device=count.device)
+    number += (first - ends + count).index_select(0, row)
+    return row, number
+
+
+def segment_topk(
+    values: Tensor,  # [n]
+    segment: Tensor,  # [n] int64 in 0..S-1
+    size: Tensor,  # [S] int64, how many have each number
+    k: int,
+) -> Tensor:  # [S, k] int64
+    """Places of the k largest values of each segment, best first, ties by place; -1 = none.
+
+    Two stable sorts, by value and then by segment.
+    """
+    ranked = values.argsort(descending=True, stable=True)
+    ranked = ranked[segment[ranked].argsort(stable=True)]
+    begin = size.cumsum(0) - size
+    lane = torch.arange(k, device=values.device)
+    place = (begin[:, None] + lane).clamp(max=max(len(values) - 1, 0))
+    return ranked[place].masked_fill(lane >= size[:, None], -1)

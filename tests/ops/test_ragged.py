@@ -1,0 +1,65 @@
+"""Ragged rows against plain loops."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from graphmem_torch.coo import offsets_of, pointers
+from graphmem_torch.ops.ragged import ranges, segment_topk
+
+COUNTS = st.lists(st.integers(0, 5), max_size=12)
+
+
+@settings(deadline=None)
+@given(COUNTS, st.randoms(), st.sampled_from([torch.int32, torch.int64]), st.booleans())
+def test_ranges_are_a_loop_over_the_rows(counts, random, dtype, told):
+    first = [random.randint(-3, 50) for _ in counts]
+    expected = [(row, first[row] + i) for row, n in enumerate(counts) for i in range(n)]
+    row, number = ranges(
+        torch.tensor(first, dtype=dtype),
+        torch.tensor(counts, dtype=dtype),
+        total=sum(counts) if told else None,
+    )
+    assert list(zip(row.tolist(), number.tolist(), strict=True)) == expected
+    assert number.dtype == torch.int64
+
+
+@settings(deadline=None)
+@given(COUNTS)
+def test_offsets_are_the_sums_so_far(counts):
+    expected = [sum(counts[:i]) for i in range(len(counts) + 1)]
+    found = offsets_of(torch.tensor(counts, dtype=torch.int64))
+    assert found.tolist() == expected
+    assert found.dtype == torch.int64
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(0, 4), max_size=20))
+def test_pointers_are_where_sorted_ids_start(ids):
+    found = pointers(torch.tensor(ids, dtype=torch.int64), 5)
+    assert found.tolist() == [sum(one < node for one in ids) for node in range(6)]
+    assert found.dtype == torch.int32
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from([0.0, 0.5, 1.0]))), st.integers(0, 4))
+def test_segment_topk_is_a_sort_of_each_segment(rows, k):
+    if not rows:
+        return
+    segment = torch.tensor([s for s, _ in rows])
+    values = torch.tensor([v for _, v in rows])
+    size = torch.bincount(segment, minlength=4)
+    for s, found in enumerate(segment_topk(values, segment, size, k).tolist()):
+        own = [place for place, (other, _) in enumerate(rows) if other == s]
+        best = sorted(own, key=lambda place: -rows[place][1])[:k]
+        assert found == best + [-1] * (k - len(best))
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
+def test_ranges_without_rows(device):
+    none = torch.empty(0, dtype=torch.int64, device=device)
+    row, number = ranges(none, none)
+    assert len(row) == len(number) == 0
