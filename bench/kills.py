@@ -85,7 +85,7 @@ def run(options: Kills) -> Outcome:
     """Runs all rounds."""
     context = multiprocessing.get_context("forkserver")
     # The children fork from a server that has torch loaded, so that most of their life is writing.
-    context.set_forkserver_preload([__name__, "graphmem_torch.memory", "graphmem_torch.cli"])
+    context.set_forkserver_preload([__name__, "graphmem_torch.memory", "graphmem_torch.cli.main"])
     outcome = Outcome()
     chance = random.Random(options.seed)
     folder = Path(tempfile.mkdtemp(prefix="graphmem-kills-"))
@@ -161,7 +161,7 @@ def _add(store: str, config: Config, atoms: list[dict[str, str]]) -> None:
 
 
 def _index(store: str, options: Kills, source: str) -> None:
-    from graphmem_torch.cli import main as graphmem
+    from graphmem_torch.cli.main import main as graphmem
 
     _quiet()
     where = ["--store", store, "--preset", options.preset, "--embedder", "hashing"]

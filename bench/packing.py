@@ -25,8 +25,8 @@ import tyro
 from torch import Tensor
 from tyro.conf import arg
 
-from graphmem_torch.evaluation.measure import code_version
 from graphmem_torch.ops import knapsack
+from graphmem_torch.quality.common.measure import code_version
 
 __all__ = ["KINDS", "Packing", "instances", "main", "run"]
 

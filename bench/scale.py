@@ -27,15 +27,14 @@ import torch
 import tyro
 from tyro.conf import arg
 
-from graphmem_torch import link
 from graphmem_torch.atoms import Atom
 from graphmem_torch.config import load_config
-from graphmem_torch.evaluation.measure import code_version, peak_memory, percentiles
-from graphmem_torch.memory import Memory, core
+from graphmem_torch.memory import Memory, core, link
+from graphmem_torch.quality.common.measure import code_version, peak_memory, percentiles
 from graphmem_torch.store import MemoryStore
 from graphmem_torch.text.concepts import PatternConcepts, SpacyConcepts
-from graphmem_torch.text.embed import load_embedder
-from graphmem_torch.text.encoded import Embedder, Encoded
+from graphmem_torch.text.embedder import Embedder, Encoded
+from graphmem_torch.text.embedders import load_embedder
 
 __all__ = ["Stopwatch", "TimedEmbedder", "main", "run"]
 

@@ -11,11 +11,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from graphmem_torch import ops, rank, spectral
+    from graphmem_torch import linalg, modes, ops, rank, spectral
     from graphmem_torch.atoms import Atom, EdgeType, Link
     from graphmem_torch.config import Config, load_config
-    from graphmem_torch.context.hugging_face import HuggingFaceSummariser
-    from graphmem_torch.context.summarise import Summaries
+    from graphmem_torch.context.summarise import HuggingFaceSummariser, Summaries
     from graphmem_torch.errors import (
         ConfigError,
         EmbedderError,
@@ -30,8 +29,8 @@ if TYPE_CHECKING:
     from graphmem_torch.index import MemoryIndex
     from graphmem_torch.memory import Memory
     from graphmem_torch.oracle import OpenAIClient, OpenAIOracle, Oracle, Verdict
+    from graphmem_torch.readers import read_atoms
     from graphmem_torch.results import Answer, Context, Hit, PathStep, RegimeSwitch, Result
-    from graphmem_torch.text.read import read_atoms
 
 __version__ = "0.1.0"
 
@@ -63,7 +62,9 @@ __all__ = [
     "StoreLockedError",
     "Summaries",
     "Verdict",
+    "linalg",
     "load_config",
+    "modes",
     "ops",
     "rank",
     "read_atoms",
@@ -81,7 +82,7 @@ _MODULE = {
     "Graph": "graph",
     "GraphMemError": "errors",
     "Hit": "results",
-    "HuggingFaceSummariser": "context.hugging_face",
+    "HuggingFaceSummariser": "context.summarise",
     "InputError": "errors",
     "Link": "atoms",
     "Memory": "memory",
@@ -99,9 +100,9 @@ _MODULE = {
     "Summaries": "context.summarise",
     "Verdict": "oracle",
     "load_config": "config",
-    "read_atoms": "text.read",
+    "read_atoms": "readers",
 }
-"""Where each public name lives; `ops`, `rank` and `spectral` are packages themselves."""
+"""Where each public name lives; the packages are imported by their own names."""
 
 
 def __getattr__(name: str) -> Any:

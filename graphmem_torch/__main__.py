@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from graphmem_torch.interrupt import leave_at_once
+from graphmem_torch.cli.interrupt import leave_at_once
 
 __all__ = ["main"]
 
@@ -12,7 +12,7 @@ __all__ = ["main"]
 def main() -> int:
     """Loads the command line and runs it on the arguments of the process."""
     leave_at_once()
-    from graphmem_torch.cli import main as run
+    from graphmem_torch.cli.main import main as run
 
     return run()
 

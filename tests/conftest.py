@@ -22,6 +22,8 @@ if not torch.cuda.is_available():
 
 ROOT = Path(__file__).resolve().parents[1]
 
+pytest_plugins = ["tests.graphs"]
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Skips what is marked `cuda` where there is no device."""
@@ -56,8 +58,8 @@ def double_by_default() -> Iterator[None]:
 def _random_columns(atoms: int = 40, concepts: int = 6, *, seed: int = 0, **change: Any) -> Any:
     """A memory of random columns: uneven sessions, unknown times, empty atoms."""
     from graphmem_torch.atoms import EdgeType
-    from graphmem_torch.columns import IndexInput
     from graphmem_torch.edges import EdgeBlock
+    from graphmem_torch.index.data import IndexInput
 
     g = torch.Generator().manual_seed(seed)
 

@@ -13,8 +13,8 @@ from graphmem_torch.atoms import Atom
 from graphmem_torch.config import Config, load_config
 from graphmem_torch.memory import Memory
 from graphmem_torch.memory.following import ModeFollower
+from graphmem_torch.modes import Modes, find_modes
 from graphmem_torch.results import RegimeSwitch
-from graphmem_torch.spectral import Modes, find_modes
 from tests.memories import config_of, opened
 
 TOPICS = ["canoe harbour sail", "violin cello bow", "comet telescope orbit", "oven flour dough"]

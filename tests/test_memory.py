@@ -14,7 +14,7 @@ from graphmem_torch.atoms import CONCEPT, Atom, EdgeType, Link
 from graphmem_torch.config import load_config
 from graphmem_torch.errors import InputError
 from graphmem_torch.memory import Added
-from graphmem_torch.text.hashing import HashingEmbedder
+from graphmem_torch.text.embedders import HashingEmbedder
 from tests.memories import DAY, QUESTIONS, ids, opened, plain, turns
 
 

@@ -16,8 +16,8 @@ from graphmem_torch.context import FORMATS, ORDERS
 from graphmem_torch.errors import InputError
 from graphmem_torch.memory import Added
 from graphmem_torch.results import Context
-from graphmem_torch.text.encoded import Encoded
-from graphmem_torch.text.hashing import HashingEmbedder
+from graphmem_torch.text.embedder import Encoded
+from graphmem_torch.text.embedders import HashingEmbedder
 from graphmem_torch.text.tokens import count_messages, get_counter
 from tests.memories import WORDS, config_of, opened, turns
 

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 import torch
 
-import graphmem_torch.columns as columns_module
+import graphmem_torch.index.data as columns_module
 from graphmem_torch.atoms import Atom
 from graphmem_torch.config import Config, load_config
 from graphmem_torch.errors import InputError
-from graphmem_torch.index import MemoryIndex
+from graphmem_torch.index.module import MemoryIndex
 from graphmem_torch.memory import Memory
-from graphmem_torch.text.hashing import HashingEmbedder
+from graphmem_torch.text.embedders import HashingEmbedder
 from tests.memories import QUESTIONS, config_of, ids, opened, plain, turns
 
 THEMES = {

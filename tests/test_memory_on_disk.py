@@ -17,7 +17,7 @@ from graphmem_torch.memory import Added, Memory
 from graphmem_torch.memory.assemble import assemble
 from graphmem_torch.results import Result
 from graphmem_torch.store import MemoryStore
-from graphmem_torch.text.hashing import HashingEmbedder
+from graphmem_torch.text.embedders import HashingEmbedder
 from tests.memories import QUESTIONS, Counting, config_of, ids, opened, plain, turns
 
 

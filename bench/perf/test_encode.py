@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from bench.perf.contest import Call, Race, Size, sizes
-from graphmem_torch.text.encoded import Encoded
-from graphmem_torch.text.projection import reference_texts
-from graphmem_torch.text.sentence import SentenceTransformerEmbedder
+from graphmem_torch.text.embedder import Encoded
+from graphmem_torch.text.models import reference_texts
+from graphmem_torch.text.sentence_transformer import SentenceTransformerEmbedder
 
 
 @functools.lru_cache(maxsize=2)

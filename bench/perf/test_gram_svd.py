@@ -7,7 +7,7 @@ import torch
 
 from bench.perf.contest import Call, Race, Size, peer, sizes
 from bench.perf.spectra import Best, decaying_rows, right_vectors
-from graphmem_torch.spectral import gram_svd
+from graphmem_torch.linalg import gram_svd
 
 
 @pytest.mark.parametrize("size", sizes("gram_svd"), ids=str)

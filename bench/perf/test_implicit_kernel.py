@@ -9,7 +9,7 @@ from torch import Tensor
 
 from bench.perf.contest import Call, Race, Size, peer, sizes
 from bench.perf.spectra import decaying_rows
-from graphmem_torch.spectral import Kernel, Spectrum, randomized_svd
+from graphmem_torch.linalg import Kernel, Spectrum, randomized_svd
 
 _TILE = 1024
 

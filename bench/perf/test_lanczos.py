@@ -14,7 +14,8 @@ from scipy.sparse.linalg import LinearOperator, eigsh
 from bench.perf.contest import Call, Race, Size, peer, sizes
 from bench.perf.inputs import memory_graph, torch_csr
 from graphmem_torch.graph import Graph
-from graphmem_torch.spectral import Laplacian, lanczos, laplacian
+from graphmem_torch.linalg import lanczos
+from graphmem_torch.spectral import Laplacian, laplacian
 
 _TOL = 1e-6
 

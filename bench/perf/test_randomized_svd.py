@@ -7,7 +7,7 @@ import torch
 
 from bench.perf.contest import Call, Race, Size, peer, sizes
 from bench.perf.spectra import Best, decaying_rows, right_vectors
-from graphmem_torch.spectral import decompose, gram_svd, randomized_svd
+from graphmem_torch.linalg import decompose, gram_svd, randomized_svd
 
 
 @pytest.mark.parametrize("size", sizes("randomized_svd"), ids=str)

@@ -10,7 +10,7 @@ import torch
 
 from bench.perf.contest import Call, Race, Size, peer, sizes
 from bench.perf.spectra import decaying_rows
-from graphmem_torch.spectral import StreamingSpectrum, gram_svd
+from graphmem_torch.linalg import StreamingSpectrum, gram_svd
 
 
 @pytest.mark.parametrize("size", sizes("streaming_spectrum"), ids=str)

@@ -22,9 +22,9 @@ from graphmem_torch.spectral import (
     laplacian,
     modularity,
 )
-from graphmem_torch.spectral._cut_edges import cut_edges
-from graphmem_torch.spectral.symmetric import undirected
-from graphmem_torch.structure import Structure, structure_of
+from graphmem_torch.spectral.components import undirected
+from graphmem_torch.spectral.structure import Structure, structure_of
+from graphmem_torch.spectral.workspace import cut_edges
 
 _SIZES = sizes("structure")
 

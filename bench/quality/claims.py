@@ -29,11 +29,12 @@ from tyro.conf import arg
 
 from graphmem_torch.errors import InputError
 from graphmem_torch.evaluation.bootstrap import bootstrap_interval
-from graphmem_torch.evaluation.measure import code_version
-from graphmem_torch.evaluation.remember import RememberingEmbedder
 from graphmem_torch.oracle import OpenAIClient, OpenAIOracle, Verdict
-from graphmem_torch.text.embed import load_embedder
+from graphmem_torch.text.embedders import load_embedder
 from graphmem_torch.text.entailment import LexicalJudge
+
+from .common.measure import code_version
+from .common.remember import RememberingEmbedder
 
 __all__ = ["main", "measure"]
 

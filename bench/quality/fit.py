@@ -17,11 +17,12 @@ import yaml
 from tyro.conf import arg
 
 from graphmem_torch.config import load_config
-from graphmem_torch.evaluation.fitting import fit_linear, fit_preset, linear_names
-from graphmem_torch.evaluation.locomo import build_arenas
-from graphmem_torch.evaluation.questions import read_conversations
-from graphmem_torch.evaluation.remember import RememberingEmbedder
-from graphmem_torch.text.embed import load_embedder
+from graphmem_torch.text.embedders import load_embedder
+
+from .common.fitting import fit_linear, fit_preset, linear_names
+from .common.questions import read_conversations
+from .common.remember import RememberingEmbedder
+from .locomo.judge import build_arenas
 
 __all__ = ["main"]
 

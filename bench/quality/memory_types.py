@@ -26,9 +26,10 @@ from tyro.conf import arg
 from graphmem_torch.atoms import MEMORY_TYPES, Atom
 from graphmem_torch.errors import InputError
 from graphmem_torch.evaluation.bootstrap import bootstrap_interval
-from graphmem_torch.evaluation.measure import code_version
+from graphmem_torch.readers.jsonl import read_records
 from graphmem_torch.text.memory_type import RULES, memory_types
-from graphmem_torch.text.records import read_records
+
+from .common.measure import code_version
 
 __all__ = ["main", "measure"]
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from graphmem_torch.context.arrange import ORDERS
-from graphmem_torch.context.formats import FORMATS, load_format
-from graphmem_torch.context.order import topological_order
-from graphmem_torch.context.render import render
+from graphmem_torch.context.costs import Shorten, ValueKind, values_from_scores
+from graphmem_torch.context.formats import FORMATS, load_format, render
+from graphmem_torch.context.order import ORDERS, topological_order
 from graphmem_torch.context.select import Overlap, Selection, select
-from graphmem_torch.context.shorten import Shorten
 from graphmem_torch.context.summarise import Summaries
-from graphmem_torch.context.value import ValueKind, values_from_scores
 
 __all__ = [
     "FORMATS",

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from graphmem_torch.checks import check_matrix
 from graphmem_torch.errors import InputError
-from graphmem_torch.ops._check import check_matrix
 
 __all__ = ["check_overlap", "check_problem", "check_room"]
 

@@ -9,13 +9,11 @@ import torch
 from torch import Tensor
 
 from graphmem_torch.atoms import Atom
-from graphmem_torch.context.arrange import arrange, edges_among
 from graphmem_torch.context.choose import Choice
-from graphmem_torch.context.formats import Format, Prompt
-from graphmem_torch.context.ledger import Ledger
-from graphmem_torch.context.pool import Pool
-from graphmem_torch.context.relations import Relations
-from graphmem_torch.context.render import render
+from graphmem_torch.context.costs import Ledger
+from graphmem_torch.context.formats import Format, Prompt, render
+from graphmem_torch.context.order import arrange, edges_among
+from graphmem_torch.context.pool import Pool, Relations
 from graphmem_torch.errors import InputError
 
 __all__ = ["Compiled", "Compiler"]

@@ -3,18 +3,156 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import lru_cache
+from string import Formatter
+
+import numpy as np
 
 from graphmem_torch.atoms import Atom
-from graphmem_torch.context.labels import instant_of
-from graphmem_torch.context.template import Template, chat_templates
 from graphmem_torch.errors import InputError
 from graphmem_torch.text.tokens import count_messages, get_counter
 
-__all__ = ["FORMATS", "Format", "JsonFormat", "Prompt", "load_format"]
+__all__ = [
+    "FORMATS",
+    "UNLABELLED",
+    "Format",
+    "JsonFormat",
+    "Prompt",
+    "Template",
+    "chat_templates",
+    "day_of",
+    "instant_of",
+    "label_of",
+    "load_format",
+    "render",
+]
+_FIELDS = ("context", "question")
+_ROLES = ("system", "user")
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """A text with the fields `{context}` and `{question}`; `{{` and `}}` stand for braces.
+
+    Attributes:
+        parts: Each literal text and the field behind it, None for none.
+    """
+
+    parts: tuple[tuple[str, str | None], ...]
+
+    @classmethod
+    def parse(cls, text: str) -> Template:
+        """Reads a template.
+
+        Raises:
+            InputError: Another field, a lone brace, or something that is no text.
+        """
+        if not isinstance(text, str):
+            raise InputError(f"template: expected a text, got {text!r:.80}")
+        parts = []
+        try:
+            pieces = list(Formatter().parse(text))
+        except ValueError as error:
+            raise InputError(
+                f"template: expected the fields {{context}} and {{question}}, got {text!r:.80} "
+                f"({error}); write {{{{ and }}}} for braces"
+            ) from error
+        for literal, field, form, conversion in pieces:
+            if field is not None and (field not in _FIELDS or form or conversion):
+                close = get_close_matches(field, _FIELDS, n=1)
+                meant = f"; did you mean {{{close[0]}}}?" if close else ""
+                raise InputError(
+                    f"template: expected the fields {{context}} and {{question}}, got "
+                    f"{_written(field, form, conversion)}{meant}; write {{{{ and }}}} for braces"
+                )
+            parts.append((literal, field))
+        return cls(tuple(parts))
+
+    def count(self, field: str) -> int:
+        """How often a field occurs."""
+        return sum(name == field for _, name in self.parts)
+
+    def fill(self, context: str, question: str) -> str:
+        """The text with its fields filled in."""
+        values = {None: "", "context": context, "question": question}
+        return "".join(literal + values[field] for literal, field in self.parts)
+
+
+def chat_templates(given: str | Mapping[str, str], plain: Mapping[str, str]) -> dict[str, Template]:
+    """The templates of a prompt by role.
+
+    Args:
+        given: A text for the role `user`, or texts for the roles `system` and `user`; an empty one
+            drops a system message.
+        plain: What a format says where nothing is given.
+
+    Raises:
+        InputError: An unknown role, or a `{context}` that is missing or there twice.
+    """
+    asked = {"user": given} if isinstance(given, str) else given
+    if not isinstance(asked, Mapping) or not asked.keys() <= set(_ROLES):
+        raise InputError(
+            f"template: expected a text, or texts for the roles {' and '.join(_ROLES)}, got "
+            f"{given!r:.80}"
+        )
+    merged = {**plain, **asked}
+    parsed = {role: Template.parse(merged[role]) for role in _ROLES if merged.get(role)}
+    places = sum(template.count("context") for template in parsed.values())
+    if places != 1:
+        raise InputError(
+            f"template: expected the field {{context}} once, for the memories, got it {places} "
+            f"times in {given!r:.80}"
+        )
+    return parsed
+
+
+def _written(field: str, form: str | None, conversion: str | None) -> str:
+    return f"{{{field}{'!' + conversion if conversion else ''}{':' + form if form else ''}}}"
+
+
+_MONTHS = (
+    *("January", "February", "March", "April", "May", "June"),
+    *("July", "August", "September", "October", "November", "December"),
+)
+_SECONDS = 2.0**62  # beyond, a time is no number of seconds that a calendar knows
+
+
+def label_of(atom: Atom) -> str | None:
+    """What stands over a memory: its day, and for a piece of a document the document's name.
+
+    A session without a day gives its name; None where nothing is known.
+    """
+    day = day_of(atom.time)
+    if atom.session is None or (day is not None and atom.kind != "chunk"):
+        return day
+    name = " ".join(atom.session.split())
+    return name if day is None else f"{name}, {day}"
+
+
+@lru_cache(maxsize=8192)
+def day_of(time: float | None) -> str | None:
+    """A time as `8 May 2023`, UTC; None where it is unknown.
+
+    In words, because it takes fewer tokens than in digits, and tells the month from the day.
+    """
+    instant = instant_of(time)
+    if instant is None:
+        return None
+    year, month, day = instant[: instant.index("T")].rsplit("-", 2)
+    return f"{int(day)} {_MONTHS[int(month) - 1]} {year}"
+
+
+def instant_of(time: float | None) -> str | None:
+    """A time as `2023-05-08T13:56:00Z`; None where it is unknown."""
+    if time is None or not math.isfinite(time) or abs(time) > _SECONDS:
+        return None
+    return f"{np.datetime64(math.floor(time), 's')}Z"
+
 
 _PLAIN = {"user": "{context}"}
 _CHAT = {
@@ -155,3 +293,30 @@ def load_format(name: str, template: str | Mapping[str, str] | None = None) -> F
 def _trimmed(text: str) -> str:
     """A text without blank lines around it, so that no token spans two entries."""
     return text.lstrip("\r\n").rstrip()
+
+
+UNLABELLED = "Undated"
+"""Header of what has no label, behind something that has one."""
+
+
+def render(
+    layout: Format, atoms: Sequence[Atom], texts: Sequence[str] | None = None, *, inline: bool
+) -> str:
+    """The memories as a context, without the prompt around it.
+
+    Args:
+        layout: How entries and headers are written.
+        atoms: In their order; the first is cited as 1.
+        texts: What is written of each; by default the whole of it.
+        inline: Whether each entry bears its label. Otherwise it is a header wherever it changes.
+    """
+    written = [atom.rendered for atom in atoms] if texts is None else texts
+    pieces: list[str] = []
+    over: str | None = None
+    for number, (atom, text) in enumerate(zip(atoms, written, strict=True), start=1):
+        label = label_of(atom) if layout.grouped else None
+        if not inline and label != over:
+            pieces.append(layout.headed(label or UNLABELLED))
+            over = label
+        pieces.append(layout.entry(number, atom, text, label if inline else None))
+    return layout.joined(pieces)

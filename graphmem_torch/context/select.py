@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from graphmem_torch.checks import check_count
 from graphmem_torch.context._branch import solve
 from graphmem_torch.context._checks import check_overlap, check_problem, check_room
 from graphmem_torch.context._closure import closure_of, reachable
 from graphmem_torch.context._instance import Instance, padded
 from graphmem_torch.ops import knapsack
-from graphmem_torch.ops._check import check_count
 from graphmem_torch.ops.knapsack import Packing
 
 __all__ = ["Overlap", "Selection", "select"]

@@ -1,4 +1,4 @@
-"""Evaluations: a preset and every baseline on a labelled data set, in one run (`bench/quality`).
+"""Evaluation: ranking measures and bootstrap intervals; the judges are in `bench/quality`.
 
-One module a data set, with a function `judge(Request) -> Judged`; `request.JUDGES` lists them.
+Imports from `errors` only.
 """

@@ -12,15 +12,15 @@ from torch import Tensor
 
 from graphmem_torch.atoms import CONCEPT, EdgeType
 from graphmem_torch.errors import InputError
-from graphmem_torch.index import Retrieval
+from graphmem_torch.index.module import Retrieval
 from graphmem_torch.memory.assemble import Assembled
+from graphmem_torch.modes.find import Modes
 from graphmem_torch.rank.query import QueryBatch
+from graphmem_torch.readers.jsonl import nearest
 from graphmem_torch.results import Hit, PathStep, Result
-from graphmem_torch.spectral.modes import Modes
 from graphmem_torch.store import MemoryStore
-from graphmem_torch.text.embed import Embedder, Encoded, encode_checked
+from graphmem_torch.text.embedder import Embedder, Encoded, encode_checked
 from graphmem_torch.text.question import asks_when, named_dates, named_speakers
-from graphmem_torch.text.records import nearest
 
 __all__ = [
     "atom_masks",

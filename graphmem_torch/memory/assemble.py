@@ -12,19 +12,17 @@ import torch
 from torch import Tensor
 
 from graphmem_torch.atoms import CONCEPT
-from graphmem_torch.columns import IndexInput
 from graphmem_torch.config import Config, config_to_dict
 from graphmem_torch.edges import EdgeBlock
-from graphmem_torch.index import MemoryIndex
+from graphmem_torch.index.data import IndexInput
+from graphmem_torch.index.module import MemoryIndex
 from graphmem_torch.memory.following import ModeFollower
+from graphmem_torch.modes.find import MODE_PARTS, Modes, modes_from_tensors
 from graphmem_torch.rank.routing import ROUTING_PARTS
-from graphmem_torch.spectral.mode_state import MODE_PARTS, modes_from_tensors
-from graphmem_torch.spectral.modes import Modes
 from graphmem_torch.store import MemoryStore
-from graphmem_torch.store.rows import pick_tokens
+from graphmem_torch.store.blocks import pick_tokens
 from graphmem_torch.text.question import WORD, is_question, tells_time
-from graphmem_torch.text.terms import Vocabulary
-from graphmem_torch.text.titles import title_terms
+from graphmem_torch.text.terms import Vocabulary, title_terms
 
 __all__ = ["Assembled", "assemble", "load_assembled", "save_assembled", "to_rows"]
 

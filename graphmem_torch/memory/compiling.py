@@ -12,12 +12,11 @@ import torch
 from torch import Tensor
 
 from graphmem_torch.config import ContextConfig
-from graphmem_torch.context.arrange import check_order
 from graphmem_torch.context.compile import Compiled
+from graphmem_torch.context.costs import Shorten, values_from_scores
 from graphmem_torch.context.formats import Format, load_format
-from graphmem_torch.context.shorten import Shorten
+from graphmem_torch.context.order import check_order
 from graphmem_torch.context.summarise import Summaries
-from graphmem_torch.context.value import values_from_scores
 from graphmem_torch.errors import InputError
 from graphmem_torch.memory.ask import checked_questions, forward_arguments
 from graphmem_torch.memory.assemble import Assembled

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from graphmem_torch.config import Config, load_config
 from graphmem_torch.errors import EmbedderError, InputError
-from graphmem_torch.index import MemoryIndex
+from graphmem_torch.index.module import MemoryIndex
 from graphmem_torch.memory.ask import (
     atom_masks,
     checked_questions,
@@ -35,12 +35,12 @@ from graphmem_torch.memory.regimes import RegimeWatch
 from graphmem_torch.memory.survey import Survey
 from graphmem_torch.memory.writer import Writer
 from graphmem_torch.rank.query import QueryBatch
-from graphmem_torch.rank.signals.life import LIFE_SIGNALS
+from graphmem_torch.rank.signals.graph import LIFE_SIGNALS
 from graphmem_torch.results import Result
 from graphmem_torch.store import MemoryStore
-from graphmem_torch.text.embed import Embedder, load_embedder
-from graphmem_torch.text.pieces import Tokenizer
-from graphmem_torch.text.tokens import get_tokenizer
+from graphmem_torch.text.embedder import Embedder
+from graphmem_torch.text.embedders import load_embedder
+from graphmem_torch.text.tokens import Tokenizer, get_tokenizer
 
 __all__ = ["MemoryCore"]
 

@@ -11,11 +11,9 @@ from graphmem_torch.atoms import Atom
 from graphmem_torch.config import ContextConfig
 from graphmem_torch.context.choose import Choice
 from graphmem_torch.context.compile import Compiled, Compiler
+from graphmem_torch.context.costs import Ledger, Shorten, shortened
 from graphmem_torch.context.formats import Format
-from graphmem_torch.context.ledger import Ledger
-from graphmem_torch.context.pool import Pool, gather_pool
-from graphmem_torch.context.relations import Relations
-from graphmem_torch.context.shorten import Shorten, shortened
+from graphmem_torch.context.pool import Pool, Relations, gather_pool
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.memory.assemble import Assembled, to_rows
 from graphmem_torch.store import MemoryStore

@@ -5,11 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from graphmem_torch.columns import modes_by
 from graphmem_torch.config import ModesConfig
-from graphmem_torch.spectral.mode_state import modes_from_tensors, modes_to_tensors
-from graphmem_torch.spectral.mode_tracking import ModeTracker
-from graphmem_torch.spectral.modes import Modes
+from graphmem_torch.index.data import modes_by
+from graphmem_torch.modes.find import Modes, modes_from_tensors, modes_to_tensors
+from graphmem_torch.modes.track import ModeTracker
 
 __all__ = ["ModeFollower"]
 

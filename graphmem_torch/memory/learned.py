@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import torch
 
-from graphmem_torch.index import MemoryIndex
+from graphmem_torch.index.module import MemoryIndex
 from graphmem_torch.memory.core import MemoryCore
 from graphmem_torch.memory.fitting import FitReport, fit_and_report
-from graphmem_torch.rank.gate import conformal_threshold
+from graphmem_torch.rank.abstention import conformal_threshold
 
 __all__ = ["LearnedMemory"]
 

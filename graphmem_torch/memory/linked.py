@@ -13,9 +13,9 @@ from graphmem_torch.memory.missing import MissingLink, missing_links
 from graphmem_torch.memory.stated import Connected, connect_all, disconnect
 from graphmem_torch.memory.survey import survey
 from graphmem_torch.oracle import Judge, Oracle, judge_of
-from graphmem_torch.structure import Structure
+from graphmem_torch.readers.jsonl import parse_edge_type
+from graphmem_torch.spectral.structure import Structure
 from graphmem_torch.text.entailment import LexicalJudge
-from graphmem_torch.text.records import parse_edge_type
 
 __all__ = ["LinkedMemory"]
 

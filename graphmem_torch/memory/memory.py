@@ -14,7 +14,7 @@ from graphmem_torch.memory.linked import LinkedMemory
 from graphmem_torch.memory.themed import ThemedMemory
 from graphmem_torch.memory.typed import TypedMemory
 from graphmem_torch.memory.writer import Added, Writer, as_atom
-from graphmem_torch.text.read import document_atoms
+from graphmem_torch.readers.read import document_atoms
 
 if TYPE_CHECKING:
     from graphmem_torch.report import Report
@@ -84,6 +84,6 @@ class Memory(LinkedMemory, ThemedMemory, LearnedMemory, TypedMemory, AnsweringMe
 
     def report(self, path: str | os.PathLike[str], *, limit: int = 50_000) -> Report:
         """Writes one self-contained HTML page about the memory; see `report.write_report`."""
-        from graphmem_torch.report import write_report  # which reads memories, so it comes later
+        from graphmem_torch.report import write_report
 
         return write_report(self, path, limit=limit)

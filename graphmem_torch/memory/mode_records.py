@@ -8,14 +8,14 @@ import re
 import torch
 from torch import Tensor
 
-from graphmem_torch.columns import modes_by
 from graphmem_torch.errors import InputError
+from graphmem_torch.index.data import modes_by
 from graphmem_torch.memory.assemble import Assembled
+from graphmem_torch.modes.align import align_modes
+from graphmem_torch.modes.find import Modes
+from graphmem_torch.modes.search import select_modes
+from graphmem_torch.modes.segments import segment_best
 from graphmem_torch.results import Mode, ModeAlignment, ModePair, ModeSummary, Statement
-from graphmem_torch.spectral._segments import segment_best
-from graphmem_torch.spectral.alignment import align_modes
-from graphmem_torch.spectral.mode_search import select_modes
-from graphmem_torch.spectral.modes import Modes
 from graphmem_torch.store import MemoryStore
 
 __all__ = ["aligned", "listed", "summarised"]

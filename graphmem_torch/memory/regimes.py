@@ -13,10 +13,9 @@ from torch import Tensor
 from graphmem_torch.atoms import CONCEPT, Atom
 from graphmem_torch.config import RegimeConfig
 from graphmem_torch.errors import InputError
+from graphmem_torch.modes.detectors import Detector, EnergyDrift
+from graphmem_torch.modes.regime import RegimeDetector
 from graphmem_torch.results import RegimeSwitch
-from graphmem_torch.spectral.detector import Detector
-from graphmem_torch.spectral.drift import EnergyDrift
-from graphmem_torch.spectral.regime import RegimeDetector
 from graphmem_torch.store import MemoryStore
 
 __all__ = ["RegimeWatch", "detector_of"]

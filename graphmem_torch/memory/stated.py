@@ -13,8 +13,8 @@ from torch import Tensor
 from graphmem_torch.atoms import MAX_EDGE_WEIGHT, EdgeType, Link
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.errors import InputError
+from graphmem_torch.readers.jsonl import parse_edge_type
 from graphmem_torch.store import Batch, MemoryStore
-from graphmem_torch.text.records import parse_edge_type
 
 __all__ = ["Connected", "StatedEdge", "connect_all", "disconnect", "nodes_of", "stated_edge"]
 

@@ -11,8 +11,8 @@ from graphmem_torch.atoms import CONCEPT
 from graphmem_torch.config import StructureConfig
 from graphmem_torch.graph import Graph
 from graphmem_torch.memory.assemble import to_rows
+from graphmem_torch.spectral.structure import Structure, structure_of
 from graphmem_torch.store import MemoryStore
-from graphmem_torch.structure import Structure, structure_of
 
 __all__ = ["Survey", "survey"]
 

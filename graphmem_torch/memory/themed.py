@@ -8,19 +8,11 @@ from torch import Tensor
 
 from graphmem_torch.atoms import Atom
 from graphmem_torch.errors import InputError
-from graphmem_torch.memory.ask import (
-    checked_questions,
-    query_batch,
-)
+from graphmem_torch.memory.ask import checked_questions, query_batch
 from graphmem_torch.memory.core import MemoryCore
 from graphmem_torch.memory.mode_records import aligned, listed, summarised
 from graphmem_torch.memory.regimes import RegimeWatch
-from graphmem_torch.results import (
-    Mode,
-    ModeAlignment,
-    ModeSummary,
-    RegimeSwitch,
-)
+from graphmem_torch.results import Mode, ModeAlignment, ModeSummary, RegimeSwitch
 
 __all__ = ["ThemedMemory"]
 

@@ -9,10 +9,10 @@ from typing import Any
 import torch
 
 from graphmem_torch.errors import InputError
-from graphmem_torch.link import concept_id
 from graphmem_torch.memory.ask import moment
 from graphmem_torch.memory.classifying import Classified, classify_nodes, open_nodes
 from graphmem_torch.memory.core import MemoryCore
+from graphmem_torch.memory.link import concept_id
 from graphmem_torch.memory.stated import nodes_of
 from graphmem_torch.oracle import classifier_of
 

@@ -14,12 +14,12 @@ from torch import Tensor
 from graphmem_torch.atoms import CONCEPT, KINDS, MEMORY_TYPES, Atom, Link, text_hash
 from graphmem_torch.config import LinkConfig
 from graphmem_torch.errors import InputError
-from graphmem_torch.link import Linker, concept_id
+from graphmem_torch.memory.link import Linker, concept_id
+from graphmem_torch.readers.jsonl import atom_from_record, nearest
 from graphmem_torch.store import Batch, MemoryStore, TokenRows
-from graphmem_torch.store.rows import join_tokens, pick_tokens
+from graphmem_torch.store.blocks import join_tokens, pick_tokens
 from graphmem_torch.text.concepts import load_concepts
-from graphmem_torch.text.embed import Embedder, Encoded, encode_checked
-from graphmem_torch.text.records import atom_from_record, nearest
+from graphmem_torch.text.embedder import Embedder, Encoded, encode_checked
 
 __all__ = ["Added", "Writer", "as_atom"]
 

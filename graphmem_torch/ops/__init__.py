@@ -6,14 +6,13 @@ from graphmem_torch.ops.inhibit import inhibit
 from graphmem_torch.ops.ivf import IVF
 from graphmem_torch.ops.knapsack import Packing, knapsack
 from graphmem_torch.ops.knn_graph import knn_graph
-from graphmem_torch.ops.maxsim import maxsim
+from graphmem_torch.ops.maxsim import maxsim, token_maxima
 from graphmem_torch.ops.pagerank import pagerank, personalized_pagerank
 from graphmem_torch.ops.propagate import propagate
 from graphmem_torch.ops.solution import Solution
 from graphmem_torch.ops.sparse_rows import SparseRows
 from graphmem_torch.ops.spmm import spmm
 from graphmem_torch.ops.spread import spread_activation
-from graphmem_torch.ops.token_maxima import token_maxima
 from graphmem_torch.ops.topk_cosine import topk_cosine
 
 __all__ = [

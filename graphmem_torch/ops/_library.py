@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch.library import Library
 
-from graphmem_torch.ops._check import check_no_gradient
+from graphmem_torch.checks import check_no_gradient
 
 __all__ = ["NAMESPACE", "on_device_of_input", "register"]
 

@@ -7,9 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphmem_torch.ops._check import check_count, check_matrix
+from graphmem_torch.checks import as_scalar, check_count, check_matrix, check_scalar
 from graphmem_torch.ops._library import register
-from graphmem_torch.ops._scalar import as_scalar, check_scalar
 
 __all__ = ["inhibit", "inhibit_reference"]
 

@@ -9,13 +9,165 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from graphmem_torch.checks import check_count, check_no_gradient
 from graphmem_torch.errors import InputError
-from graphmem_torch.ops._check import check_count, check_no_gradient
-from graphmem_torch.ops._kmeans import nearest_centroid, spherical_kmeans
-from graphmem_torch.ops._list_scan import scan_lists
+from graphmem_torch.ops.running_topk import empty_best, merge_tile
 from graphmem_torch.ops.topk_cosine import best_keys, check_pair
 
-__all__ = ["IVF"]
+__all__ = ["IVF", "nearest_centroid", "scan_each_list", "scan_lists", "spherical_kmeans"]
+_SAMPLE = 48  # training rows a list: more improve recall by less than another probe does
+
+
+def spherical_kmeans(
+    x: Tensor,  # [N, d], unit rows
+    lists: int,
+    iterations: int,
+    generator: torch.Generator,
+    *,
+    start: Tensor | None = None,  # [lists, d] float32, unit rows
+) -> Tensor:  # [lists, d] float32, unit rows
+    """Lloyd's iteration on a random sample, centroids brought to unit length (Dhillon and Modha).
+
+    A list that lost all its rows starts again at a random one.
+
+    Args:
+        x: At least as many rows as lists.
+        lists: Centroids.
+        iterations: Of assigning and averaging.
+        generator: Draws the sample, of which the first rows are the first centroids.
+        start: The first centroids; all rows are trained on then.
+    """
+    where = generator.device  # not the default device, which may be another
+    if start is None:
+        chosen = torch.randperm(x.shape[0], generator=generator, device=where)[: _SAMPLE * lists]
+        sample = x[chosen.to(x.device)].float()
+        centroids = sample[:lists].clone()
+    else:
+        sample, centroids = x.float(), start
+    for _ in range(iterations):
+        label = nearest_centroid(sample, centroids)
+        sums = torch.zeros_like(centroids).index_add_(0, label, sample)
+        again = torch.randint(len(sample), (lists,), generator=generator, device=where)
+        empty = torch.bincount(label, minlength=lists) == 0
+        sums = torch.where(empty[:, None], sample[again.to(x.device)], sums)
+        centroids = torch.nn.functional.normalize(sums, dim=1)
+    return centroids
+
+
+def nearest_centroid(x: Tensor, centroids: Tensor) -> Tensor:  # [N] int64
+    """The list of each row."""
+    return best_keys(x, centroids, 1)[1][:, 0]
+
+
+_NUMBERS = 1 << 22  # floats that are gathered or scored at once: 16 MB
+
+
+def scan_lists(
+    queries: Tensor,  # [B, d] float32
+    rows: Tensor,  # [N, d], packed list by list
+    offsets: Tensor,  # [L + 1] int64
+    probe: Tensor,  # [B, p] int64, the lists of each query
+    k: int,
+) -> tuple[Tensor, Tensor]:  # [B, k], [B, k] int64 places in `rows`
+    """The k rows of largest inner product, best first; minus infinity and -1 where lists end.
+
+    Pairs of query and list are sorted by list, so each list that anyone asks for is multiplied
+    once, with all who ask: at most L products, and no row is copied. Scores are then brought back
+    to their queries side by side.
+    """
+    values, places = empty_best(queries.shape[0], k, queries.device)
+    size = offsets.diff()[probe]
+    end = size.cumsum(1)
+    total = end[:, -1:]
+    longest = int(total.max()) if total.numel() else 0
+    if not longest:
+        return values, places
+    flat, begin = _scores_by_list(queries, rows, offsets, probe, size)
+    # From the order of lists to that of queries: each pair's scores move as one run.
+    every = size.flatten()
+    shift = begin.flatten() - (every.cumsum(0) - every)
+    source = shift.repeat_interleave(every, output_size=len(flat))
+    source += torch.arange(len(flat), device=flat.device)
+    lane = torch.arange(longest, device=flat.device)
+    scores = flat.new_full((len(probe), len(lane)), -torch.inf)
+    scores.masked_scatter_(lane < total, flat[source])
+    merge_tile(values, places, scores, 0)
+    pair = torch.searchsorted(end, places, right=True).clamp_(max=probe.shape[1] - 1)
+    before = (end - size).gather(1, pair)
+    places = offsets[probe.gather(1, pair)] + places - before
+    return values, places.masked_fill_(values == -torch.inf, -1)
+
+
+def scan_each_list(
+    queries: Tensor,  # [B, d] float32
+    rows: Tensor,  # [N, d], in any order
+    order: Tensor,  # [N], row numbers, list by list
+    offsets: Tensor,  # [L + 1], where each list begins in `order`
+    probe: Tensor,  # [B, p] int64, the lists of each query
+    k: int,
+    *,
+    kept: Tensor | None = None,  # [B or 1, N] bool, rows that count
+) -> tuple[Tensor, Tensor]:  # [B, p, k], [B, p, k] int64 rows
+    """The k rows of largest inner product of each list; minus infinity and -1 past its end.
+
+    As `scan_lists`, but every list has its own k best, and rows are gathered where they lie: each
+    list that anyone asks for once, for all who ask.
+    """
+    pair, bounds = _by_list(probe, offsets)
+    query = pair // probe.shape[1]
+    asked = queries[query]
+    values, places = empty_best(len(pair), k, queries.device)
+    done = 0
+    for first, last, count in bounds:
+        number, width = order[first:last], min(k, last - first)
+        step = max(1, _NUMBERS // max(1, last - first))
+        for start in range(done, done + count, step):
+            own = slice(start, min(start + step, done + count))
+            score = _gathered_scores(asked[own], rows, number)
+            if kept is not None:
+                line = query[own, None] if len(kept) > 1 else 0
+                score.masked_fill_(~kept[line, number.long()], -torch.inf)
+            values[own, :width], places[own, :width] = score.topk(width, dim=1)
+        places[done : done + count, :width] += first
+        done += count
+    found = order[places.clamp(min=0)].long().masked_fill_(values == -torch.inf, -1)
+    # Back from the order of lists to that of queries.
+    back = pair.argsort()
+    return values[back].view(*probe.shape, k), found[back].view(*probe.shape, k)
+
+
+def _gathered_scores(queries: Tensor, rows: Tensor, number: Tensor) -> Tensor:  # [c, len(number)]
+    most = max(1, _NUMBERS // max(1, rows.shape[1]))
+    if len(number) <= most:
+        return queries @ rows.index_select(0, number).float().T
+    return torch.cat([_gathered_scores(queries, rows, part) for part in number.split(most)], dim=1)
+
+
+def _by_list(probe: Tensor, offsets: Tensor) -> tuple[Tensor, list[list[int]]]:
+    """Pairs of query and list, list by list; of each list begin, end and how many ask for it."""
+    pair = probe.flatten().argsort(stable=True)
+    lists, asking = probe.flatten()[pair].unique_consecutive(return_counts=True)
+    bounds = torch.stack([offsets[lists], offsets[lists + 1], asking]).T.tolist()
+    return pair, bounds
+
+
+def _scores_by_list(
+    queries: Tensor, rows: Tensor, offsets: Tensor, probe: Tensor, size: Tensor
+) -> tuple[Tensor, Tensor]:  # [sum of size], [B, p] where each pair's scores begin
+    order, bounds = _by_list(probe, offsets)
+    asked = queries[order // probe.shape[1]]
+    ordered = size.flatten()[order]
+    begin = torch.empty_like(ordered)
+    begin[order] = ordered.cumsum(0) - ordered
+    flat = queries.new_empty(int(ordered.sum()))
+    query = score = 0
+    for first, last, count in bounds:
+        out = flat[score : score + count * (last - first)].view(count, last - first)
+        torch.mm(asked[query : query + count], rows[first:last].float().T, out=out)
+        query += count
+        score += out.numel()
+    return flat, begin.view_as(probe)
+
 
 _SCORES = 1 << 22  # scores a tile of queries makes where lists are equally long: 16 MB
 _LONG = 8  # times as many before a tile is cut, where they are not

@@ -9,8 +9,8 @@ from math import isfinite
 import torch
 from torch import Tensor
 
+from graphmem_torch.checks import check_count, check_matrix
 from graphmem_torch.errors import InputError
-from graphmem_torch.ops._check import check_count, check_matrix
 from graphmem_torch.ops._knapsack_bounds import relax
 from graphmem_torch.ops._knapsack_dp import tabulate
 from graphmem_torch.ops._knapsack_search import search, start

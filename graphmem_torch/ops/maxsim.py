@@ -5,12 +5,149 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from graphmem_torch.errors import InputError
 from graphmem_torch.ops._library import register
-from graphmem_torch.ops._token_inputs import check_token_inputs
-from graphmem_torch.ops._token_product import UNIT
-from graphmem_torch.ops._token_tiles import ROWS, best_in_atoms, best_in_candidates
+from graphmem_torch.ops.token_products import ROWS, UNIT, best_in_atoms, best_in_candidates
 
-__all__ = ["maxsim", "maxsim_reference"]
+__all__ = [
+    "check_token_inputs",
+    "maxsim",
+    "maxsim_reference",
+    "token_maxima",
+    "token_maxima_reference",
+]
+
+
+def check_token_inputs(
+    query_tokens: Tensor,  # [B, Q, m] floating point
+    name: str,
+    per_token: Tensor,  # [B, Q], the argument called `name`
+    tokens: Tensor,  # [T, m] int8
+    offsets: Tensor,  # [N + 1] int64
+    candidates: Tensor | None,  # [B, C] int64
+) -> None:
+    """Raises `InputError` for shapes, dtypes or devices that do not fit, and for gradients."""
+    if query_tokens.dim() != 3 or not query_tokens.is_floating_point():
+        raise InputError(
+            f"query_tokens must be floating point [B, Q, m]; got {query_tokens.dtype} "
+            f"{list(query_tokens.shape)}. Pad the questions to one length."
+        )
+    if per_token.shape != query_tokens.shape[:2]:
+        raise InputError(
+            f"{name} must have shape {list(query_tokens.shape[:2])}; got "
+            f"{list(per_token.shape)}. Give one value for each question token."
+        )
+    if tokens.dtype != torch.int8 or tokens.dim() != 2 or tokens.shape[1] != query_tokens.shape[2]:
+        raise InputError(
+            f"tokens must be int8 [T, {query_tokens.shape[2]}]; got {tokens.dtype} "
+            f"{list(tokens.shape)}. "
+            "Use the projection that made the question tokens, times 127, rounded."
+        )
+    if offsets.dtype != torch.int64 or offsets.dim() != 1 or offsets.shape[0] < 1:
+        raise InputError(
+            f"offsets must be int64 [N + 1]; got {offsets.dtype} {list(offsets.shape)}. "
+            "Start with 0 and end with T."
+        )
+    if candidates is not None and (
+        candidates.dtype != torch.int64
+        or candidates.dim() != 2
+        or candidates.shape[0] != query_tokens.shape[0]
+    ):
+        raise InputError(
+            f"candidates must be int64 [{query_tokens.shape[0]}, C]; got {candidates.dtype} "
+            f"{list(candidates.shape)}. Pad with -1."
+        )
+    given = {"query_tokens": query_tokens, name: per_token, "offsets": offsets}
+    if candidates is not None:
+        given["candidates"] = candidates
+    for label, value in given.items():
+        if value.device != tokens.device:
+            raise InputError(
+                f"{label} must be on {tokens.device} like the tokens; got {value.device}. Move it."
+            )
+
+
+def token_maxima(
+    query_tokens: Tensor,  # [B, Q, m], unit rows
+    known: Tensor,  # [B, Q] bool, False for padding
+    tokens: Tensor,  # [T, m] int8, unit rows times 127
+    offsets: Tensor,  # [N + 1] int64
+    *,
+    candidates: Tensor | None = None,  # [B, C] int64, -1 for padding
+) -> Tensor:  # [B, Q, N] or [B, Q, C]
+    """max_t cos(q_w, t) over the tokens t of each atom; 0 for padding and for atoms without tokens.
+
+    What `maxsim` sums up; kept apart where several weightings, powers or windows are made of the
+    same maxima; precision and memory as there.
+
+    Raises:
+        InputError: As `maxsim` does.
+    """
+    check_token_inputs(query_tokens, "known", known, tokens, offsets, candidates)
+    if known.dtype != torch.bool:
+        raise InputError(f"known must be bool [B, Q]; got {known.dtype}. Compare or call .bool().")
+    return _token_maxima(query_tokens.float(), known, tokens, offsets, candidates)
+
+
+def token_maxima_reference(
+    query_tokens: Tensor,  # [B, Q, m]
+    known: Tensor,  # [B, Q]
+    tokens: Tensor,  # [T, m] int8
+    offsets: Tensor,  # [N + 1]
+) -> Tensor:  # [B, Q, N]
+    """`token_maxima` over all atoms as it is written; forms `[B, Q, T]`."""
+    similarity = query_tokens @ (tokens.to(query_tokens.dtype) / UNIT).T
+    lengths = offsets.diff()
+    atom = torch.repeat_interleave(torch.arange(len(lengths), device=offsets.device), lengths)
+    shape = (*known.shape, len(lengths))
+    place = atom.expand_as(similarity)
+    best = similarity.new_full(shape, -torch.inf).scatter_reduce(2, place, similarity, "amax")
+    return torch.where((lengths > 0) & known[:, :, None], best, 0.0)
+
+
+def _cpu(
+    query_tokens: Tensor,
+    known: Tensor,
+    tokens: Tensor,
+    offsets: Tensor,
+    candidates: Tensor | None,
+) -> Tensor:
+    if candidates is None:
+        return _all_atoms(query_tokens, known, tokens, offsets)
+    query_tokens = query_tokens.masked_fill(~known[:, :, None], 0.0)
+    out = query_tokens.new_zeros(*known.shape, candidates.shape[1])
+    for part, place, best in best_in_candidates(query_tokens, tokens, offsets, candidates):
+        out[part].scatter_(2, place[:, None].expand_as(best), best)
+    return out
+
+
+def _all_atoms(query_tokens: Tensor, known: Tensor, tokens: Tensor, offsets: Tensor) -> Tensor:
+    out = query_tokens.new_zeros(*known.shape, offsets.shape[0] - 1)
+    flat, rows = out.flatten(0, 1), query_tokens.flatten(0, 1)
+    for place in known.flatten().nonzero().squeeze(1).split(ROWS):
+        for atoms, best in best_in_atoms(rows[place], tokens, offsets):
+            flat[place[:, None], atoms] = best
+    return out
+
+
+def _fake(
+    query_tokens: Tensor,
+    known: Tensor,
+    tokens: Tensor,
+    offsets: Tensor,
+    candidates: Tensor | None,
+) -> Tensor:
+    atoms = offsets.shape[0] - 1 if candidates is None else candidates.shape[1]
+    return query_tokens.new_empty(*known.shape, atoms)
+
+
+_token_maxima = register(
+    "token_maxima(Tensor query_tokens, Tensor known, Tensor tokens, Tensor offsets, Tensor? "
+    "candidates) -> Tensor",
+    _cpu,
+    launcher="maxsim:launch_token_maxima",
+    fake=_fake,
+)
 
 
 def maxsim(
@@ -65,7 +202,7 @@ def maxsim_reference(
     return torch.where(total > 0, score, 0.0)
 
 
-def _cpu(
+def _maxsim_cpu(
     query_tokens: Tensor,
     query_weights: Tensor,
     tokens: Tensor,
@@ -75,14 +212,16 @@ def _cpu(
     total = query_weights.sum(1, keepdim=True)
     share = query_weights / total.masked_fill(total <= 0, torch.inf)
     if candidates is None:
-        return _all_atoms(query_tokens, share, tokens, offsets)
+        return _maxsim_all_atoms(query_tokens, share, tokens, offsets)
     out = query_tokens.new_zeros(candidates.shape)
     for part, place, best in best_in_candidates(query_tokens, tokens, offsets, candidates):
         out[part].scatter_(1, place, torch.bmm(share[part, None], best).squeeze(1))
     return out
 
 
-def _all_atoms(query_tokens: Tensor, share: Tensor, tokens: Tensor, offsets: Tensor) -> Tensor:
+def _maxsim_all_atoms(
+    query_tokens: Tensor, share: Tensor, tokens: Tensor, offsets: Tensor
+) -> Tensor:
     """The weighted sum is a product too: with the matrix that holds each token's share."""
     out = share.new_zeros(share.shape[0], offsets.shape[0] - 1)
     width = max(1, ROWS // max(1, share.shape[1]))
@@ -97,7 +236,7 @@ def _all_atoms(query_tokens: Tensor, share: Tensor, tokens: Tensor, offsets: Ten
     return out
 
 
-def _fake(
+def _maxsim_fake(
     query_tokens: Tensor,
     query_weights: Tensor,
     tokens: Tensor,
@@ -113,7 +252,7 @@ _maxsim = register(
     "maxsim(Tensor query_tokens, Tensor query_weights, Tensor tokens, Tensor offsets, Tensor? "
     "candidates)"
     " -> Tensor",
-    _cpu,
+    _maxsim_cpu,
     launcher="maxsim:launch_maxsim",
-    fake=_fake,
+    fake=_maxsim_fake,
 )

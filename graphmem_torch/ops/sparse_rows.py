@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from graphmem_torch.checks import check_count, check_matrix
 from graphmem_torch.errors import InputError
 from graphmem_torch.graph import Graph
-from graphmem_torch.ops._check import check_count, check_matrix
 
 __all__ = ["SparseRows", "check_sparse_rows"]
 

@@ -2,22 +2,151 @@
 
 from __future__ import annotations
 
+import functools
+import warnings
 from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
 
+from graphmem_torch.checks import check_choice, check_matrix
 from graphmem_torch.errors import InputError
-from graphmem_torch.ops._check import check_choice, check_matrix
 from graphmem_torch.ops._library import register
-from graphmem_torch.ops._sparse import csr_rows, spmm_max, spmm_sum
-from graphmem_torch.ops._spmm_gradient import (
-    edge_products,
-    maximum_gradients,
-    transposed,
-)
 
-__all__ = ["REDUCE", "Reduce", "spmm", "spmm_reference"]
+__all__ = [
+    "BAG_FROM",
+    "REDUCE",
+    "Reduce",
+    "csr_matrix",
+    "csr_rows",
+    "edge_products",
+    "maximum_gradients",
+    "spmm",
+    "spmm_max",
+    "spmm_reference",
+    "spmm_sum",
+    "transposed",
+]
+BAG_FROM = 5
+"""Columns from which embedding_bag overtakes the CSR product."""
+
+
+def spmm_sum(
+    indptr: Tensor,  # [R + 1] int32
+    column: Tensor,  # [E] int32
+    weight: Tensor,  # [E]
+    x: Tensor,  # [C, B], rows contiguous
+) -> Tensor:  # [R, B]
+    """Row i is the sum over its edges of `weight * x[column]`; empty rows are 0."""
+    rows = indptr.shape[0] - 1
+    if column.numel() == 0 or x.shape[1] == 0:
+        return x.new_zeros(rows, x.shape[1])
+    if x.shape[1] == 1:
+        return torch.mv(csr_matrix(indptr, column, weight, x.shape[0]), x[:, 0])[:, None]
+    if x.shape[1] < BAG_FROM:
+        return csr_matrix(indptr, column, weight, x.shape[0]) @ x
+    return torch.nn.functional.embedding_bag(
+        column, x, indptr, mode="sum", per_sample_weights=weight, include_last_offset=True
+    )
+
+
+def spmm_max(
+    indptr: Tensor,  # [R + 1] int32
+    column: Tensor,  # [E] int32
+    weight: Tensor,  # [E]
+    x: Tensor,  # [C, B]
+) -> Tensor:  # [R, B]
+    """Row i is the largest over its edges of `weight * x[column]`; empty rows are -inf."""
+    rows = indptr.shape[0] - 1
+    if column.numel() == 0 or x.shape[1] == 0:
+        return x.new_full((rows, x.shape[1]), -torch.inf)
+    matrix = csr_matrix(indptr.to(torch.int64), column.to(torch.int64), weight, x.shape[0])
+    best = torch.sparse.mm(matrix, x, "amax")
+    return best.index_fill_(0, (indptr.diff() == 0).nonzero()[:, 0], -torch.inf)
+
+
+def csr_rows(indptr: Tensor, edges: int) -> Tensor:  # [E] int32
+    """The row of every edge; waits for no device."""
+    place = torch.arange(edges, dtype=torch.int32, device=indptr.device)
+    return torch.searchsorted(indptr[1:].contiguous(), place, right=True, out_int32=True)
+
+
+def csr_matrix(indptr: Tensor, column: Tensor, weight: Tensor, columns: int) -> Tensor:
+    """The rows as a tensor of torch's own CSR layout, which shares their memory."""
+    _hear_warning()
+    size = (indptr.shape[0] - 1, columns)
+    return torch.sparse_csr_tensor(indptr, column, weight, size, check_invariants=False)
+
+
+@functools.cache
+def _hear_warning() -> None:
+    """Torch says once a process that its layout is in beta; filters a call cost 60 microseconds."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Sparse CSR tensor support")
+        torch.zeros(1, 1).to_sparse_csr()
+
+
+_TILE = 1 << 22  # elements of the [edges, B] temporaries
+
+
+def transposed(
+    indptr: Tensor,  # [R + 1]
+    column: Tensor,  # [E]
+    weight: Tensor,  # [E]
+    columns: int,  # C
+) -> tuple[Tensor, Tensor, Tensor]:  # [C + 1], [E], [E]
+    """The compressed rows of the transpose; waits for no device."""
+    ordered, order = torch.sort(column, stable=True)
+    places = torch.arange(columns + 1, dtype=column.dtype, device=column.device)
+    starts = torch.searchsorted(ordered, places, out_int32=True)
+    return starts, csr_rows(indptr, column.shape[0])[order], weight[order]
+
+
+def edge_products(
+    row: Tensor,  # [E] int32
+    column: Tensor,  # [E] int32
+    left: Tensor,  # [R, B]
+    right: Tensor,  # [C, B]
+) -> Tensor:  # [E]
+    """The product of a row of `left` and a row of `right` for every edge: d sum / d weight."""
+    parts = [
+        torch.linalg.vecdot(left[r], right[c])
+        for r, c in zip(*(t.split(_step(left)) for t in (row, column)), strict=True)
+    ]
+    return torch.cat(parts)
+
+
+def maximum_gradients(
+    row: Tensor,  # [E] int32
+    column: Tensor,  # [E] int32
+    weight: Tensor,  # [E]
+    x: Tensor,  # [C, B]
+    top: Tensor,  # [R, B], the largest of every row; NaN where no edge may win
+    grad: Tensor,  # [R, B]
+    others: Tensor | None = None,  # [R, B], how many terms besides the edges attain the maximum
+) -> tuple[Tensor, Tensor, Tensor]:  # [C, B], [E], [R, B]
+    """Gradients of a maximum over edges in x and weight, and what each of the equal terms gets.
+
+    The terms that attain a maximum share its gradient evenly; the others get none.
+    """
+    tiles = list(zip(*(t.split(_step(x)) for t in (row, column, weight)), strict=True))
+    attained = torch.zeros_like(top) if others is None else others.clone()
+    for r, c, w in tiles:
+        attained.index_add_(0, r, (x[c] * w[:, None] == top[r]).to(top.dtype))
+    share = grad / attained.clamp(min=1)
+    grad_x = torch.zeros_like(x)
+    parts = []
+    for r, c, w in tiles:
+        near = x[c]
+        passed = torch.where(near * w[:, None] == top[r], share[r], 0.0)
+        parts.append(torch.linalg.vecdot(passed, near))
+        grad_x.index_add_(0, c, passed * w[:, None])
+    return grad_x, torch.cat(parts), share
+
+
+def _step(panel: Tensor) -> int:
+    return max(1, _TILE // max(1, panel.shape[1]))
+
 
 Reduce = Literal["sum", "max"]
 REDUCE = get_args(Reduce)

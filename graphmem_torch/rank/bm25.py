@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from graphmem_torch.checks import check_count, check_range
 from graphmem_torch.errors import InputError
-from graphmem_torch.ops._check import check_count, check_range
-from graphmem_torch.rank._bm25_scores import bm25_score, bm25_topk
+from graphmem_torch.ops.bm25_scores import bm25_score, bm25_topk
 
 __all__ = ["BM25"]
 

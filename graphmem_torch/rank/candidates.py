@@ -5,11 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from graphmem_torch.ops._block_topk import empty_best, merge_tile
+from graphmem_torch.modes.find import Modes
+from graphmem_torch.modes.search import search_modes
+from graphmem_torch.ops.running_topk import empty_best, merge_tile
 from graphmem_torch.rank.scope import Scope
 
-__all__ = ["merge_rows", "strong_candidates"]
-
+__all__ = ["merge_rows", "mode_candidates", "strong_candidates"]
 _HALO_SHARE = 6  # one of so many candidates brings its neighbours along
 _REACH = 2  # turns on both sides
 
@@ -53,3 +54,37 @@ def merge_rows(*parts: Tensor) -> Tensor:  # [B, c] each -> [B, C]
     rows = torch.cat(parts, dim=1).sort(dim=1).values
     repeated = torch.nn.functional.pad(rows[:, 1:] == rows[:, :-1], (1, 0))
     return rows.masked_fill(repeated, -1).sort(dim=1).values
+
+
+def mode_candidates(scope: Scope, modes: Modes, k: int) -> Tensor:  # [B, C] int64, -1 first
+    """The best atoms of the best modes of each question (`mathematics.md` 1.5), ascending.
+
+    As many from each mode as `modes.per_mode` says, or as k hits need.
+
+    Args:
+        scope: The questions against every atom.
+        modes: Of those atoms.
+        k: Hits wanted.
+    """
+    index, query, own = scope.index, scope.query, scope.index.config.modes
+    look = min(own.look, len(modes))
+    per_mode = min(max(own.per_mode, -(-k // look)), index.num_atoms)
+    masks = [query.allowed]
+    if query.listed is not None:  # what may be a hit must not be crowded out by what may not
+        masks.append(query.listed if query.allowed is None else query.allowed & query.listed)
+    duplicate = None if index.duplicate is None else index.duplicate.long()
+    found = [
+        search_modes(
+            modes,
+            index.embeddings,
+            query.embedding,
+            modes_k=look,
+            per_mode=per_mode,
+            half_life=own.half_life,
+            absolute=own.absolute,
+            duplicate=duplicate,
+            allowed=mask,
+        ).rows
+        for mask in masks
+    ]
+    return merge_rows(*found)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from graphmem_torch.errors import InputError
-from graphmem_torch.rank.logistic import minimise_log_loss
+from graphmem_torch.linalg.logistic import minimise_log_loss
 
 __all__ = ["fit_gate", "fit_listwise"]
 

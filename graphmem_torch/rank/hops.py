@@ -5,13 +5,191 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, fields
+
 import torch
 from torch import Tensor
 
 from graphmem_torch.ops import SparseRows
-from graphmem_torch.rank.hop_tensors import HopParts, pair_keys, window_keys
 
-__all__ = ["entity_hop", "named_keys", "title_hop"]
+__all__ = [
+    "HOP_PARTS",
+    "HopParts",
+    "entity_hop",
+    "hop_parts",
+    "named_keys",
+    "pair_keys",
+    "title_hop",
+    "window_keys",
+]
+_LONGEST = 8  # terms of a name
+_SHARE = 0.02  # of the atoms that a title or an entity may occur in (`mathematics.md` 8.4)
+_MOST = 512  # the same as a number: what a question costs does not grow with the memory
+_NAMESAKES = 8  # documents of one title; more, and it is a heading such as "Introduction"
+_BASE = 6364136223846793005  # odd, so that no term is lost in 64 bits (Knuth's multiplier)
+_PAIR = 2862933555777941757
+
+
+@dataclass(frozen=True, eq=False)
+class HopParts:
+    """A atoms, T mentions of titles, K concepts and M entries of atoms about concepts.
+
+    Attributes:
+        document: [A] bool, the atoms that are whole documents with a title.
+        title_key: [A] int64, what stands for the title; 0 = none.
+        mention_indptr, mention_target, mention_weight: [A + 1], [T] int32 and [T]: the documents
+            whose title an atom mentions, each with 1 / sqrt(titles in the atom).
+        entity_indptr, entity, entity_weight: [A + 1], [M] int32 and [M]: the entities of each atom,
+            a unit IDF vector.
+        bearer_indptr, bearer, bearer_weight: [K + 1], [M] int32 and [M]: the same by entity.
+        entity_key: [K] int64, what stands for the name of a concept; 0 = none.
+    """
+
+    document: Tensor
+    title_key: Tensor
+    mention_indptr: Tensor
+    mention_target: Tensor
+    mention_weight: Tensor
+    entity_indptr: Tensor
+    entity: Tensor
+    entity_weight: Tensor
+    bearer_indptr: Tensor
+    bearer: Tensor
+    bearer_weight: Tensor
+    entity_key: Tensor
+
+    @property
+    def num_atoms(self) -> int:
+        """A."""
+        return int(self.document.shape[0])
+
+
+HOP_PARTS = tuple(f"hop_{field.name}" for field in fields(HopParts))
+"""The buffers of an index that hold them; only a memory with documents has any."""
+
+
+def hop_parts(
+    terms: Tensor,  # [W] int64, the terms of the atoms one after another
+    offsets: Tensor,  # [A + 1] int64
+    title: Tensor,  # [A] int64 terms of the title at the start of each atom, -1 = no document
+    about: tuple[Tensor, Tensor],  # [E] atoms, [E] concepts 0..K-1
+    name_terms: Tensor,  # int64, the terms of the names of the concepts
+    name_offsets: Tensor,  # [K + 1] int64
+) -> HopParts:
+    """The parts of a memory, from the terms of its texts and the concepts they are about."""
+    title_key = _start_keys(terms, offsets, title)
+    mention = _mentions(terms, offsets, title, title_key)
+    entities = _entities(*about, len(title), len(name_offsets) - 1)
+    key = _start_keys(name_terms, name_offsets, name_offsets.diff())
+    tensors = (title >= 0, title_key, *mention, *entities, key)
+    return HopParts(*tensors)
+
+
+def window_keys(terms: Tensor) -> tuple[Tensor, Tensor]:  # [B, W] int64, -1 = padding
+    """The row and the key of every run of up to 8 terms of each row."""
+    rows, keys = [], []
+    key = torch.zeros_like(terms)
+    for length in range(1, min(_LONGEST, terms.shape[1]) + 1):
+        last = terms[:, length - 1 :]
+        key = key[:, : last.shape[1]] * _BASE + last + 1
+        row, place = (last >= 0).nonzero(as_tuple=True)
+        rows.append(row)
+        keys.append(key[row, place])
+    if not keys:
+        return terms.new_empty(0), terms.new_empty(0)
+    return torch.cat(rows), torch.cat(keys)
+
+
+def pair_keys(row: Tensor, key: Tensor) -> Tensor:
+    """One number for a question and a key."""
+    return key * _PAIR + row
+
+
+def _keys(terms: Tensor, start: Tensor, length: int) -> Tensor:
+    """The key of the `length` terms from each start on."""
+    key = torch.zeros_like(start)
+    for place in range(length):
+        key = key * _BASE + terms[start + place] + 1
+    return key
+
+
+def _start_keys(terms: Tensor, offsets: Tensor, length: Tensor) -> Tensor:
+    """The key of the first terms of each row; 0 where there are none, or more than a name has."""
+    keys = torch.zeros_like(length)
+    for size in range(1, _LONGEST + 1):
+        rows = (length == size).nonzero().squeeze(1)
+        keys[rows] = _keys(terms, offsets[rows], size)
+    return keys
+
+
+def _mentions(
+    terms: Tensor, offsets: Tensor, title: Tensor, title_key: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    atoms = len(title)
+    known, number = title_key.unique(return_inverse=True)
+    ends = offsets[1:]
+    found = []
+    for size in range(1, _LONGEST + 1):
+        own = (title == size).nonzero().squeeze(1)
+        if not len(own):
+            continue
+        # Few terms begin a title: only there is it worth looking.
+        begins = torch.zeros(int(terms.max()) + 1, dtype=torch.bool)
+        begins[terms[offsets[own]]] = True
+        start = begins[terms].nonzero().squeeze(1)
+        atom = torch.searchsorted(ends, start, right=True)
+        inside = start + size <= ends[atom]
+        start, atom = start[inside], atom[inside]
+        key = _keys(terms, start, size)
+        place = torch.searchsorted(known, key).clamp(max=len(known) - 1)
+        hit = known[place] == key
+        found.append(atom[hit] * len(known) + place[hit])
+    if not found:
+        none = torch.empty(0, dtype=torch.int32)
+        return torch.zeros(atoms + 1, dtype=torch.int32), none, none.float()
+    pair = torch.cat(found).unique()
+    atom, name = pair // len(known), pair % len(known)
+    bearers = torch.bincount(number, minlength=len(known))
+    df = torch.bincount(name, minlength=len(known))
+    kept = (df <= _most(atoms))[name] & (bearers <= _NAMESAKES)[name] & (number[atom] != name)
+    atom, name = atom[kept], name[kept]
+    weight = torch.bincount(atom, minlength=atoms).clamp(min=1).float().rsqrt()[atom]
+    order = torch.sort(number, stable=True).indices  # the documents by title
+    count = bearers[name]
+    entry = torch.repeat_interleave(count)
+    first = (bearers.cumsum(0) - bearers)[name] - (count.cumsum(0) - count)
+    target = order[first[entry] + torch.arange(len(entry))]
+    return _indptr(atom[entry], atoms), target.to(torch.int32), weight[entry]
+
+
+def _entities(atom: Tensor, concept: Tensor, atoms: int, concepts: int) -> tuple[Tensor, ...]:
+    pair = (atom * max(1, concepts) + concept).unique()
+    atom, concept = pair // max(1, concepts), pair % max(1, concepts)
+    df = torch.bincount(concept, minlength=concepts)
+    idf = (atoms / df.clamp(min=1)).log().float()
+    kept = ((df >= 2) & (df <= _most(atoms)))[concept]
+    atom, concept = atom[kept], concept[kept]
+    value = idf[concept]
+    size = torch.zeros(atoms).index_add_(0, atom, value.square()).sqrt()
+    value = value / size[atom].clamp(min=torch.finfo(torch.float32).tiny)
+    order = torch.sort(concept, stable=True).indices
+    return (
+        _indptr(atom, atoms),
+        concept.to(torch.int32),
+        value,
+        _indptr(concept, concepts),
+        atom[order].to(torch.int32),
+        value[order],
+    )
+
+
+def _most(atoms: int) -> float:
+    return min(max(2.0, _SHARE * atoms), _MOST)
+
+
+def _indptr(row: Tensor, rows: int) -> Tensor:  # [rows + 1] int32
+    count = torch.bincount(row, minlength=rows)
+    return torch.nn.functional.pad(count.cumsum(0), (1, 0)).to(torch.int32)
 
 
 def named_keys(query_terms: Tensor | None) -> Tensor | None:  # [B, W], -1 padding -> [m] sorted

@@ -11,8 +11,8 @@ from torch import Tensor
 from graphmem_torch.graph import Graph
 from graphmem_torch.spectral.bridges import bridge_scores
 from graphmem_torch.spectral.communities import communities
+from graphmem_torch.spectral.components import undirected
 from graphmem_torch.spectral.resistance_embedding import resistance_embedding
-from graphmem_torch.spectral.symmetric import undirected
 
 __all__ = ["ROUTING_PARTS", "bridge_bonus", "resistance_directions", "routing_tensors"]
 

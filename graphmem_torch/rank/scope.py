@@ -13,7 +13,7 @@ from graphmem_torch.ops import SparseRows, token_maxima
 from graphmem_torch.rank.query import QueryBatch
 
 if TYPE_CHECKING:
-    from graphmem_torch.index import MemoryIndex
+    from graphmem_torch.index.module import MemoryIndex
 
 __all__ = ["Scope"]
 
@@ -83,7 +83,7 @@ class Scope:
     def memo(self, name: str) -> Tensor:  # [B, C]
         """The value of a signal, computed once; signals build on each other through this."""
         if name not in self._memo:
-            from graphmem_torch.rank.signals import SIGNALS
+            from graphmem_torch.rank.registry import SIGNALS
 
             if self._wider is not None and name in self._wider._memo:
                 self._memo[name] = self.pick_each(self._wider._memo[name])

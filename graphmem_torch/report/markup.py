@@ -12,7 +12,6 @@ from html import escape
 from typing import Any
 
 __all__ = ["Html", "clipped", "escaped", "number", "script_json", "table", "when"]
-
 _UNPRINTABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 
 

@@ -15,8 +15,7 @@ from graphmem_torch.errors import InputError
 from graphmem_torch.report.drawing import Drawing, draw
 from graphmem_torch.report.facts import Facts, gather
 from graphmem_torch.report.markup import escaped, number, script_json
-from graphmem_torch.report.panels import PANELS
-from graphmem_torch.report.panels.panel import paragraph
+from graphmem_torch.report.panels import PANELS, paragraph
 
 if TYPE_CHECKING:
     from graphmem_torch.memory import Memory

@@ -10,9 +10,9 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
+from graphmem_torch.linalg.conjugate_gradient import energies, panel, solved_to
+from graphmem_torch.linalg.lanczos import pairs_beyond_null
 from graphmem_torch.ops.spmm import spmm
-from graphmem_torch.spectral.conjugate_gradient import energies, panel, solved_to
-from graphmem_torch.spectral.lanczos import pairs_beyond_null
 from graphmem_torch.spectral.laplacian import Laplacian
 from graphmem_torch.spectral.workspace import Workspace
 

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from graphmem_torch.graph import Graph
+from graphmem_torch.linalg.conjugate_gradient import panel, solved_to
 from graphmem_torch.spectral._estimates import by_sketch
 from graphmem_torch.spectral._pairs import Pairs
 from graphmem_torch.spectral._pseudo_inverse import pseudo_inverse
-from graphmem_torch.spectral.conjugate_gradient import panel, solved_to
 from graphmem_torch.spectral.laplacian import Laplacian, laplacian
 from graphmem_torch.spectral.workspace import Workspace
 

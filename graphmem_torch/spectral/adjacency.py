@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from graphmem_torch.checks import check_count
 from graphmem_torch.errors import InputError
 from graphmem_torch.graph import Graph
-from graphmem_torch.ops._check import check_count
 from graphmem_torch.ops.spmm import spmm
 
 __all__ = ["MAX_DENSE", "adjacency", "reach", "sparse_product"]

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from graphmem_torch.checks import check_choice, check_count, check_range
 from graphmem_torch.errors import InputError
 from graphmem_torch.graph import Graph
-from graphmem_torch.ops._check import check_choice, check_count, check_range
 from graphmem_torch.spectral._pairs import check_pairs
 from graphmem_torch.spectral._pseudo_inverse import SMALL
 from graphmem_torch.spectral._resistance_change import (
@@ -19,8 +19,8 @@ from graphmem_torch.spectral._resistance_change import (
     sketched_forms,
     solved_forms,
 )
+from graphmem_torch.spectral.components import undirected
 from graphmem_torch.spectral.laplacian import Laplacian
-from graphmem_torch.spectral.symmetric import undirected
 from graphmem_torch.spectral.workspace import Workspace
 
 __all__ = ["Bridges", "bridge_scores", "bridges"]

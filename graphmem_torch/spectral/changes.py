@@ -9,7 +9,7 @@ from torch import Tensor
 
 from graphmem_torch.errors import InputError
 from graphmem_torch.graph import Graph
-from graphmem_torch.spectral.symmetric import undirected
+from graphmem_torch.spectral.components import undirected
 
 __all__ = ["Changes", "changes_between"]
 

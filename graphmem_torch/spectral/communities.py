@@ -2,19 +2,222 @@
 
 from __future__ import annotations
 
+import importlib
+from typing import Any, NamedTuple
+
 import torch
 from torch import Tensor
 
+from graphmem_torch.checks import check_choice, check_count, check_range
+from graphmem_torch.errors import InputError
 from graphmem_torch.graph import Graph
-from graphmem_torch.ops._check import check_choice, check_count, check_range
+from graphmem_torch.linalg.lanczos import lanczos
+from graphmem_torch.ops.solution import Solution
 from graphmem_torch.spectral._block_pairs import lowest_of_components
-from graphmem_torch.spectral.components import number, roots_of
-from graphmem_torch.spectral.laplacian import Laplacian
-from graphmem_torch.spectral.leiden import connected_parts, leiden
-from graphmem_torch.spectral.sweep_cut import sweep_cut
-from graphmem_torch.spectral.symmetric import undirected
+from graphmem_torch.spectral.components import compress, number, roots_of, undirected
+from graphmem_torch.spectral.laplacian import Laplacian, laplacian
 
-__all__ = ["communities", "modularity"]
+__all__ = [
+    "SweepCut",
+    "communities",
+    "connected_parts",
+    "fiedler",
+    "leiden",
+    "modularity",
+    "sweep_cut",
+]
+
+
+class SweepCut(NamedTuple):
+    """The best cut of every component.
+
+    Attributes:
+        side: `[N]` bool, which nodes lie on the side of the small values.
+        conductance: `[C]` float64, weight of the cut over the smaller volume; inf where no cut is
+            allowed.
+    """
+
+    side: Tensor
+    conductance: Tensor
+
+
+def sweep_cut(
+    low: Tensor,  # [M] int64
+    high: Tensor,  # [M] int64
+    weight: Tensor,  # [M], > 0
+    component: Tensor,  # [N] int64 in 0..C-1
+    value: Tensor,  # [N]
+    *,
+    count: int,
+    min_size: int = 1,
+) -> SweepCut:
+    """Of all cuts {value <= t} of each component, the one of least conductance.
+
+    Cheeger's inequality: along any vector of Rayleigh quotient ρ of the normalised Laplacian
+    (divided by √d) it is at most √(2 ρ) (Chung 1997, theorem 2.2; Spielman and Teng 2007).
+
+    Args:
+        low: Undirected edges, inside components.
+        high: Their other ends.
+        weight: Of the edges.
+        component: Of every node.
+        value: What the nodes are ordered by.
+        count: C.
+        min_size: Nodes that each side must have at least.
+    """
+    nodes, device = component.shape[0], component.device
+    order = torch.argsort(value, stable=True)
+    order = order[torch.argsort(component[order], stable=True)]
+    place = torch.empty_like(order)
+    place[order] = torch.arange(nodes, device=device)
+    exact = weight.double()
+    degree = exact.new_zeros(nodes).index_add_(0, low, exact).index_add_(0, high, exact)
+    first, last = torch.minimum(place[low], place[high]), torch.maximum(place[low], place[high])
+    # Every edge is cut between its two ends; components are contiguous, so sums cancel at borders.
+    step = exact.new_zeros(nodes).index_add_(0, first, exact).index_add_(0, last, -exact)
+    cut = step.cumsum(0).clamp(min=0)
+    owner = component[order]
+    size = torch.bincount(component, minlength=count)
+    start = size.cumsum(0) - size
+    running = degree[order].cumsum(0)
+    before = torch.cat([running.new_zeros(1), running])[start]
+    volume = degree.new_zeros(count).index_add_(0, component, degree)
+    below = running - before[owner]
+    rank = torch.arange(nodes, device=device) - start[owner] + 1
+    smaller = torch.minimum(below, volume[owner] - below)
+    allowed = (rank >= min_size) & (size[owner] - rank >= max(min_size, 1)) & (smaller > 0)
+    conductance = torch.where(allowed, cut / smaller, torch.inf)
+    best = conductance.new_full((count,), torch.inf)
+    best = best.scatter_reduce(0, owner, conductance, "amin")
+    at = torch.where((conductance == best[owner]) & allowed, rank, nodes + 1)
+    split = size.new_full((count,), nodes + 1).scatter_reduce(0, owner, at, "amin")
+    side = torch.zeros(nodes, dtype=torch.bool, device=device)
+    side[order] = (rank <= split[owner]) & (split[owner] <= nodes)
+    return SweepCut(side, best)
+
+
+def leiden(
+    graph: Graph,  # N nodes
+    *,
+    resolution: float = 1.0,
+    iterations: int = 1,
+    seed: int = 0,
+) -> Tensor:  # [N] int32
+    """Communities of large modularity (Traag, Waltman and van Eck 2019), each of them connected.
+
+    The modularity is that of |w|, the larger of both directions (`mathematics.md` 2.1): what
+    contradicts each other is about the same. Computed on the CPU, by one thread, so one seed gives
+    one result.
+
+    Args:
+        graph: Any; loops do not count.
+        resolution: Larger values give more and smaller communities.
+        iterations: Times the whole cycle is run, each from the result before.
+        seed: Of the order in which nodes are looked at.
+
+    Returns:
+        Labels 0, 1, ... in order of each community's smallest node; an isolated node has its own.
+
+    Raises:
+        InputError: If graspologic-native is not installed, or a constant is out of range.
+    """
+    if not 0 < resolution < float("inf"):
+        raise InputError(f"resolution must be above 0 and finite; got {resolution}. Try 1.0.")
+    check_count("iterations", iterations)
+    check_count("seed", seed, 0)
+    library = _library()
+    low, high, weight = undirected(graph)
+    if low.numel() == 0:
+        return torch.arange(graph.num_nodes, dtype=torch.int32, device=graph.device)
+    indptr, column, edge = compress(low, high, graph.num_nodes)
+    strength = weight.double().abs()
+    strength = strength / strength.max()  # subnormal weights would vanish in the library's sums
+    _, found = library.leiden_csr(
+        indptr.to("cpu", torch.int64).numpy(),
+        column.cpu().numpy(),
+        strength[edge].cpu().numpy(),
+        graph.num_nodes,
+        resolution=resolution,
+        iterations=iterations,
+        seed=seed,
+    )
+    node = torch.tensor(list(found.keys()), dtype=torch.int64)
+    label = torch.arange(len(found), len(found) + graph.num_nodes)
+    label[node] = torch.tensor(list(found.values()), dtype=torch.int64)
+    return connected_parts(label.to(graph.device), low, high)
+
+
+def connected_parts(
+    label: Tensor,  # [N] integers
+    low: Tensor,  # [M]
+    high: Tensor,  # [M]
+) -> Tensor:  # [N] int32
+    """The connected parts of every label, numbered in order of their smallest nodes."""
+    inside = label[low] == label[high]
+    root = roots_of(low[inside], high[inside], label.shape[0])
+    return number(root).to(torch.int32)
+
+
+def _library() -> Any:
+    try:
+        return importlib.import_module("graspologic_native")
+    except ImportError as error:
+        raise InputError(
+            "method='leiden' expected the package graspologic-native, which is not installed. "
+            "Install it (pip install graspologic-native), or choose method='fiedler'."
+        ) from error
+
+
+def fiedler(
+    graph: Graph,  # N >= 2 nodes
+    *,
+    tol: float = 1e-6,
+    generator: torch.Generator | None = None,
+    max_iter: int = 2000,
+    dtype: torch.dtype = torch.float32,
+) -> Solution:  # values [], vectors [N]
+    """Spectral gap μ_2 and Fiedler vector φ_2 of the normalised Laplacian of |w|.
+
+    `mathematics.md` 2.4; Fiedler 1973. In a graph of several components μ_2 is exactly 0 and the
+    vector parts the largest component (values >= 0) from all the others (values <= 0): it lies in
+    the null space, orthogonal to D^1/2 1. Its sign is otherwise arbitrary; here the entry of
+    largest size is positive.
+
+    Args:
+        graph: Signs and directions are ignored.
+        tol: As for `lanczos`.
+        generator: As for `lanczos`.
+        max_iter: As for `lanczos`.
+        dtype: float64 tells gaps below 1e-7 from 0.
+
+    Returns:
+        `values` a scalar, `vectors` `[N]` of unit length, `residual` a scalar.
+
+    Raises:
+        InputError: If the graph has fewer than two nodes.
+    """
+    if graph.num_nodes < 2:
+        raise InputError(
+            f"graph must have at least 2 nodes to be parted; got {graph.num_nodes}. Add nodes."
+        )
+    operator = laplacian(graph, signed=False, dtype=dtype)
+    null = operator.null_space()
+    if null.count > 1:
+        mass = torch.where(operator.degree > 0, operator.degree, 1.0)
+        nodes = torch.bincount(operator.component)
+        share = torch.where(operator.component == nodes.argmax(), mass, 0.0)
+        # D^1/2 times a value for each side, weighed so that it is orthogonal to D^1/2 1.
+        side = torch.where(share > 0, mass.sum() - share.sum(), -share.sum())
+        vector = mass.sqrt() * side
+        vector = (vector / vector.norm()).to(dtype)
+        residual = operator.matmul(vector[:, None]).norm()
+        return Solution(vector.new_zeros(()), vector, residual, 0, True)
+    found = lanczos(operator, 2, tol=tol, generator=generator, max_iter=max_iter)
+    assert found.vectors is not None
+    vector = found.vectors[:, 1]
+    vector = vector * torch.sign(vector[vector.abs().argmax()])
+    return Solution(found.values[1], vector, found.residual[1], found.iterations, found.converged)
+
 
 _LEVELS = 64  # of bisection at most
 _RELATIVE = 0.05  # of an eigenvalue: a sweep along a rougher vector finds the same cut

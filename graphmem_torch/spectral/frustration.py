@@ -8,12 +8,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from graphmem_torch.checks import check_count, check_range
 from graphmem_torch.graph import Graph
-from graphmem_torch.ops._check import check_count, check_range
 from graphmem_torch.spectral._block_pairs import lowest_of_components
-from graphmem_torch.spectral.components import number, switching
+from graphmem_torch.spectral.components import number, switching, undirected
 from graphmem_torch.spectral.laplacian import Laplacian
-from graphmem_torch.spectral.symmetric import undirected
 
 __all__ = ["Frustration", "frustration"]
 

@@ -9,11 +9,9 @@ from torch import Tensor
 
 from graphmem_torch.errors import InputError
 from graphmem_torch.graph import Graph
+from graphmem_torch.linalg.operator import NullSpace, SymmetricOperator
 from graphmem_torch.ops.spmm import spmm
-from graphmem_torch.spectral.components import number, roots_of, switching
-from graphmem_torch.spectral.null_space import NullSpace
-from graphmem_torch.spectral.operator import SymmetricOperator
-from graphmem_torch.spectral.symmetric import compress, undirected
+from graphmem_torch.spectral.components import compress, number, roots_of, switching, undirected
 
 __all__ = ["Laplacian", "check_dtype", "laplacian"]
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from graphmem_torch.checks import check_count, check_range
 from graphmem_torch.errors import InputError
 from graphmem_torch.graph import Graph
-from graphmem_torch.ops._check import check_count, check_range
+from graphmem_torch.linalg.conjugate_gradient import panel
 from graphmem_torch.spectral._pseudo_inverse import SMALL, pseudo_inverse
 from graphmem_torch.spectral._resistance_change import centred, sketched_rows
 from graphmem_torch.spectral.bridges import Bridges, check_labels
-from graphmem_torch.spectral.conjugate_gradient import panel
 from graphmem_torch.spectral.laplacian import Laplacian, laplacian
 from graphmem_torch.spectral.workspace import Workspace
 

@@ -7,13 +7,13 @@ import logging
 import torch
 from torch import Tensor
 
+from graphmem_torch.checks import check_choice, check_count, check_range
 from graphmem_torch.graph import Graph
-from graphmem_torch.ops._check import check_choice, check_count, check_range
+from graphmem_torch.linalg.conjugate_gradient import Energy, energies, panel
 from graphmem_torch.ops.solution import Solution
 from graphmem_torch.spectral._estimates import Found, by_modes, by_sketch
 from graphmem_torch.spectral._pairs import Pairs, check_pairs
 from graphmem_torch.spectral._pseudo_inverse import SMALL, pseudo_inverse
-from graphmem_torch.spectral.conjugate_gradient import Energy, energies, panel
 from graphmem_torch.spectral.laplacian import Laplacian, check_dtype, laplacian
 
 __all__ = ["effective_resistance"]

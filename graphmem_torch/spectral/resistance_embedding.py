@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from graphmem_torch.checks import check_count
 from graphmem_torch.graph import Graph
-from graphmem_torch.ops._check import check_count
 from graphmem_torch.spectral._estimates import sketched_columns
 from graphmem_torch.spectral.laplacian import laplacian
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from graphmem_torch.edges import EdgeBlock
-from graphmem_torch.store.batch import Batch
-from graphmem_torch.store.blocks import TokenRows
+from graphmem_torch.store.blocks import Batch, Rows, TokenRows
 from graphmem_torch.store.records import Coded, Columns
-from graphmem_torch.store.rows import Rows
 from graphmem_torch.store.snapshot import load_snapshot, save_snapshot
 from graphmem_torch.store.sqlite import MemoryStore
 

@@ -8,26 +8,105 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from graphmem_torch.atoms import Atom
 from graphmem_torch.edges import EdgeBlock
-from graphmem_torch.store.batch import Batch
-from graphmem_torch.store.database import Database
-from graphmem_torch.store.faults import damaged
+from graphmem_torch.errors import EmbedderError, InputError
+from graphmem_torch.store.database import Database, damaged
 
 __all__ = [
+    "Batch",
+    "Rows",
     "TokenRows",
     "checksum",
+    "join_tokens",
     "offsets_of",
+    "pick_tokens",
     "read_edges",
     "read_embeddings",
+    "read_rows",
     "read_tokens",
     "thin_edges",
     "write_blocks",
 ]
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """One acknowledged write: n atoms with their vectors, and any edges.
+
+    Attributes:
+        atoms: The n atoms; they get the node numbers `next_node` to `next_node + n - 1`.
+        embeddings: [n, d] float32, finite.
+        tokens: [T, m] int8 token vectors, packed; None: these atoms have no token vectors.
+        pieces: [T] int32 word-piece number of each token vector; with `tokens`.
+        offsets: [n + 1] int64, atom i owns rows offsets[i] to offsets[i + 1]; with `tokens`.
+        edges: Edges among all nodes up to and including these. A batch may hold nothing but edges.
+    """
+
+    atoms: Sequence[Atom]
+    embeddings: Tensor
+    tokens: Tensor | None = None
+    pieces: Tensor | None = None
+    offsets: Tensor | None = None
+    edges: EdgeBlock = field(default_factory=EdgeBlock.empty)
+
+    def validate(self, *, dim: int | None, token_dim: int | None) -> None:
+        """Check the vectors against the atoms and the widths of the store (None: not yet known).
+
+        Raises:
+            InputError: Shapes, types or offsets do not fit.
+            EmbedderError: An embedding is not finite; the message names the atom.
+        """
+        n = len(self.atoms)
+        width = self.embeddings.shape[-1] if dim is None and self.embeddings.dim() == 2 else dim
+        if n or self.embeddings.numel():
+            _expect("embeddings", self.embeddings, torch.float32, (n, width))
+        bad = (~torch.isfinite(self.embeddings)).nonzero()
+        if len(bad):
+            atom = self.atoms[int(bad[0, 0])]
+            raise EmbedderError(
+                f"embeddings: expected finite vectors, got NaN or infinity for atom {atom.id!r} "
+                f"({atom.text[:40]!r}). Check the embedder (half precision overflows) or its input"
+            )
+        if self.tokens is None or self.pieces is None or self.offsets is None:
+            if any(part is not None for part in (self.tokens, self.pieces, self.offsets)):
+                raise InputError(
+                    "tokens, pieces, offsets: expected all three or none, got only some. Pass the "
+                    "encoder's output whole"
+                )
+            return
+        self._validate_tokens(self.tokens, self.pieces, self.offsets, token_dim)
+
+    def _validate_tokens(
+        self, tokens: Tensor, pieces: Tensor, offsets: Tensor, token_dim: int | None
+    ) -> None:
+        rows = pieces.shape[0] if pieces.dim() == 1 else None
+        width = tokens.shape[-1] if token_dim is None and tokens.dim() == 2 else token_dim
+        _expect("pieces", pieces, torch.int32, (rows,))
+        _expect("tokens", tokens, torch.int8, (rows, width))
+        _expect("offsets", offsets, torch.int64, (len(self.atoms) + 1,))
+        first, last = int(offsets[0]), int(offsets[-1])
+        if first != 0 or last != rows or bool((offsets.diff() < 0).any()):
+            raise InputError(
+                f"offsets: expected an ascending sequence from 0 to {rows}, got {first} to {last}. "
+                "offsets[i] is where the token vectors of atom i begin"
+            )
+
+
+def _expect(name: str, tensor: Tensor, dtype: torch.dtype, shape: tuple[int | None, ...]) -> None:
+    if tensor.dtype == dtype and tuple(tensor.shape) == shape:
+        return
+    wanted = ", ".join("?" if size is None else str(size) for size in shape)
+    raise InputError(
+        f"{name}: expected {dtype} of shape [{wanted}], got {tensor.dtype} of shape "
+        f"{list(tensor.shape)}. Convert or reshape it; a store keeps one width for ever"
+    )
 
 
 class TokenRows(NamedTuple):
@@ -233,3 +312,73 @@ def _decode(database: Database, data: bytes, dtype: torch.dtype, *shape: int) ->
         return torch.empty(shape, dtype=dtype)
     # A copy, because frombuffer warns of memory that may not be written.
     return torch.frombuffer(bytearray(data), dtype=dtype).view(shape)
+
+
+_NEAR = 256  # nodes: about one block, which is read whole anyway
+
+
+class Rows(NamedTuple):
+    """Vectors of single nodes, in the order they were asked for.
+
+    Attributes:
+        embeddings: [n, d] float32.
+        tokens: [T, m] int8, or None when the store holds no token vectors at all.
+        pieces: [T] int32, or None.
+        offsets: [n + 1] int64, or None.
+    """
+
+    embeddings: Tensor
+    tokens: Tensor | None
+    pieces: Tensor | None
+    offsets: Tensor | None
+
+
+def read_rows(database: Database, nodes: Sequence[int], dim: int, token_dim: int | None) -> Rows:
+    """Vectors of `nodes`, each of which was given to an atom once; inside `Database.reading`.
+
+    Raises:
+        StoreDamagedError: A block is missing or has the wrong length.
+    """
+    spans = _ranges(sorted(set(nodes)))
+    covered = [node for first, last in spans for node in range(first, last)]
+    place = {node: row for row, node in enumerate(covered)}
+    pick = torch.tensor([place[node] for node in nodes], dtype=torch.int64)
+    embeddings = [read_embeddings(database, *span, dim) for span in spans]
+    chosen = torch.cat([torch.empty(0, dim), *embeddings])[pick]
+    if token_dim is None:
+        return Rows(chosen, None, None, None)
+    tokens = [read_tokens(database, *span, token_dim) for span in spans]
+    return Rows(chosen, *pick_tokens(join_tokens(tokens, token_dim), pick))
+
+
+def pick_tokens(rows: TokenRows, pick: Tensor) -> TokenRows:
+    """The token vectors of the atoms `pick` [n], in that order."""
+    counts = rows.offsets.diff()[pick]
+    offsets = offsets_of(counts)
+    # Position of every wanted row: its atom's first row plus its place within the atom.
+    within = torch.arange(int(offsets[-1])) - offsets[:-1].repeat_interleave(counts)
+    index = rows.offsets[:-1][pick].repeat_interleave(counts) + within
+    return TokenRows(rows.tokens[index], rows.pieces[index], offsets)
+
+
+def join_tokens(parts: Sequence[TokenRows], dim: int) -> TokenRows:
+    """The atoms of several parts one after the other."""
+    empty = TokenRows(
+        torch.empty(0, dim, dtype=torch.int8),
+        torch.empty(0, dtype=torch.int32),
+        torch.zeros(1, dtype=torch.int64),
+    )
+    tokens, pieces, offsets = zip(empty, *parts, strict=True)
+    counts = torch.cat([part.diff() for part in offsets])
+    return TokenRows(torch.cat(tokens), torch.cat(pieces), offsets_of(counts))
+
+
+def _ranges(nodes: Sequence[int]) -> list[tuple[int, int]]:
+    """Half-open ranges that cover ascending node numbers, so that neighbours are read together."""
+    found: list[tuple[int, int]] = []
+    for node in nodes:
+        if found and node - found[-1][1] < _NEAR:
+            found[-1] = (found[-1][0], node + 1)
+        else:
+            found.append((node, node + 1))
+    return found

@@ -7,19 +7,219 @@ see the last commit and neither wait for the writer nor hold it up.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import sqlite3
 import threading
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-from graphmem_torch.errors import StoreError
-from graphmem_torch.store.faults import damaged, store_error
-from graphmem_torch.store.schema import add_missing_tables, check_version, create_tables
+from graphmem_torch.errors import StoreDamagedError, StoreError, StoreLockedError
 
-__all__ = ["DATABASE_NAME", "Database", "sync_folder"]
+__all__ = [
+    "DATABASE_NAME",
+    "SCHEMA_VERSION",
+    "Database",
+    "add_missing_tables",
+    "check_version",
+    "create_tables",
+    "damaged",
+    "store_error",
+    "sync_folder",
+]
+_DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+_BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
+_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_NO_ROOM_TEXT = ("no space left", "os error 28", "quota exceeded", "file too large")
+
+_MEND = (
+    "Restore the folder from a backup, or index the original files into a new folder; "
+    '`sqlite3 memory.sqlite ".recover" | sqlite3 rescued.sqlite` saves what can still be read'
+)
+
+
+def damaged(place: str, what: str) -> StoreDamagedError:
+    """The error for a store whose content contradicts itself."""
+    return StoreDamagedError(f"{place}: the database is damaged ({what}). {_MEND}")
+
+
+def store_error(error: Exception, place: str | Path) -> StoreError:
+    """Translate a low-level error.
+
+    Args:
+        error: An `sqlite3.Error`, an `OSError`, or the error of a file writer.
+        place: The store's folder or file, for the message.
+
+    Returns:
+        `StoreDamagedError` for corrupt files, `StoreLockedError` for a database that stays busy,
+        else `StoreError`.
+    """
+    if isinstance(error, sqlite3.Error):
+        code = getattr(error, "sqlite_errorcode", None)
+        # The low byte is the primary code; the rest says which operation failed.
+        primary = None if code is None else code & 0xFF
+        # Python, not SQLite, finds text that is no UTF-8, and gives it no code.
+        if primary in _DAMAGED or "decode to UTF-8" in str(error):
+            return damaged(str(place), str(error))
+        if primary in _BUSY:
+            return StoreLockedError(
+                f"{place}: the database stays busy ({error}). Close the program that holds it, "
+                "then try again"
+            )
+        if primary == sqlite3.SQLITE_READONLY:
+            return StoreError(
+                f"{place}: the store cannot be written ({error}). Open it with mode='r'"
+            )
+        if primary in {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR}:
+            return _no_room(place, error)
+        return StoreError(f"{place}: the database refused the operation ({error})")
+    number = getattr(error, "errno", None)
+    if number in _NO_ROOM or any(text in str(error).lower() for text in _NO_ROOM_TEXT):
+        return _no_room(place, error)
+    return StoreError(f"{place}: {error}")
+
+
+def _no_room(place: str | Path, error: Exception) -> StoreError:
+    return StoreError(
+        f"{place}: the disk refused ({error}). Nothing that was acknowledged is lost, and a write "
+        "that failed left no trace: free some disk space and repeat it"
+    )
+
+
+SCHEMA_VERSION = 1
+"""Version that this code writes; `check_version` says which it reads."""
+
+_TABLES = """
+CREATE TABLE schema_version (version INTEGER NOT NULL);
+
+CREATE TABLE meta (
+    key   TEXT PRIMARY KEY,
+    value TEXT NOT NULL
+) WITHOUT ROWID;
+
+CREATE TABLE atom (
+    node       INTEGER PRIMARY KEY AUTOINCREMENT,
+    id         TEXT NOT NULL UNIQUE,
+    text       TEXT NOT NULL,
+    kind       TEXT NOT NULL,
+    speaker    TEXT,
+    session    TEXT,
+    time,
+    event_time,
+    type       TEXT,
+    meta       TEXT NOT NULL,
+    links      TEXT NOT NULL,
+    text_hash  BLOB NOT NULL,
+    digest     BLOB NOT NULL
+);
+CREATE INDEX atom_text_hash ON atom (text_hash);
+
+CREATE TABLE embedding_block (
+    start    INTEGER PRIMARY KEY,
+    count    INTEGER NOT NULL,
+    checksum INTEGER NOT NULL,
+    data     BLOB NOT NULL
+);
+
+CREATE TABLE token_block (
+    start    INTEGER PRIMARY KEY,
+    count    INTEGER NOT NULL,
+    checksum INTEGER NOT NULL,
+    counts   BLOB NOT NULL,
+    pieces   BLOB NOT NULL,
+    data     BLOB NOT NULL
+);
+
+CREATE TABLE edge_block (
+    block    INTEGER PRIMARY KEY AUTOINCREMENT,
+    start    INTEGER NOT NULL,
+    count    INTEGER NOT NULL,
+    checksum INTEGER NOT NULL,
+    source   BLOB NOT NULL,
+    target   BLOB NOT NULL,
+    type     BLOB NOT NULL,
+    weight   BLOB NOT NULL
+);
+CREATE INDEX edge_block_start ON edge_block (start);
+
+CREATE TABLE access (
+    entry INTEGER PRIMARY KEY,
+    time  REAL NOT NULL,
+    nodes BLOB NOT NULL
+);
+"""
+
+_LATER = {
+    "pin": "CREATE TABLE pin (node INTEGER PRIMARY KEY, pinned INTEGER NOT NULL)",
+    "found_type": """
+CREATE TABLE found_type (
+    node         INTEGER PRIMARY KEY,
+    type         TEXT NOT NULL,
+    decay_factor REAL,
+    source       TEXT NOT NULL
+)""",
+    "stored_at": """
+CREATE TABLE stored_at (
+    start INTEGER PRIMARY KEY,
+    count INTEGER NOT NULL,
+    time  REAL NOT NULL
+)""",
+    "atom_procedural": "CREATE INDEX atom_procedural ON atom (node) WHERE type = 'procedural'",
+}
+"""What the first stores of this version do without; older code passes it over."""
+
+
+def create_tables(connection: sqlite3.Connection) -> None:
+    """Make an empty store in an empty database, in one transaction."""
+    connection.executescript(
+        f"BEGIN; {_TABLES}"
+        f"INSERT INTO schema_version VALUES ({SCHEMA_VERSION});"
+        "INSERT INTO meta VALUES ('store.generation', '0');"
+        f"INSERT INTO meta VALUES ('store.state', '{uuid.uuid4().hex}');"
+        f"{' '.join(f'{table};' for table in _LATER.values())}"
+        "COMMIT;"
+    )
+
+
+def add_missing_tables(connection: sqlite3.Connection) -> None:
+    """Make the tables and indexes that a store of an older release does not have yet."""
+    present = {row[0] for row in connection.execute("SELECT name FROM sqlite_master")}
+    for name in _LATER.keys() - present:
+        # Another writer of the same process may be as quick.
+        connection.execute(_LATER[name].replace(name, f"IF NOT EXISTS {name}", 1))
+
+
+def check_version(connection: sqlite3.Connection, place: str) -> None:
+    """Refuse a database that this code would misread.
+
+    Raises:
+        StoreError: The database is no store, or its schema version is unknown here.
+    """
+    known = connection.execute(
+        "SELECT 1 FROM sqlite_master WHERE name = 'schema_version'"
+    ).fetchone()
+    if known is None:
+        raise StoreError(
+            f"{place}: expected a store of graphmem_torch, got an SQLite database without its "
+            "tables. Choose another folder for the store"
+        )
+    versions = [row[0] for row in connection.execute("SELECT version FROM schema_version")]
+    if versions == [SCHEMA_VERSION]:
+        return
+    found = versions[0] if len(versions) == 1 else versions
+    if isinstance(found, int) and found > SCHEMA_VERSION:
+        raise StoreError(
+            f"{place}: the store has schema version {found}, this graphmem_torch reads version "
+            f"{SCHEMA_VERSION}. Upgrade graphmem_torch to the release that wrote it, or a later one"
+        )
+    raise StoreError(
+        f"{place}: the store has the unknown schema version {found!r}, this graphmem_torch reads "
+        f"version {SCHEMA_VERSION}. Restore the folder from a backup or index into a new one"
+    )
+
 
 DATABASE_NAME = "memory.sqlite"
 _NO_INDEX_FILE = {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY}

@@ -13,16 +13,17 @@ from graphmem_torch.atoms import Atom
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.errors import InputError
 from graphmem_torch.store.blocks import (
+    Rows,
     TokenRows,
+    pick_tokens,
     read_edges,
     read_embeddings,
+    read_rows,
     read_tokens,
 )
-from graphmem_torch.store.database import Database
-from graphmem_torch.store.faults import damaged
+from graphmem_torch.store.database import Database, damaged
 from graphmem_torch.store.life import Life
 from graphmem_torch.store.records import ATOM_COLUMNS, Columns, atom_from_row, columns_from_rows
-from graphmem_torch.store.rows import Rows, pick_tokens, read_rows
 
 __all__ = ["RESERVED", "StoreReader", "own_key"]
 

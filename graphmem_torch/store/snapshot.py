@@ -19,8 +19,7 @@ import torch
 from torch import Tensor
 
 from graphmem_torch.errors import InputError
-from graphmem_torch.store.database import sync_folder
-from graphmem_torch.store.faults import store_error
+from graphmem_torch.store.database import store_error, sync_folder
 
 __all__ = ["SNAPSHOT_NAME", "load_snapshot", "save_snapshot", "snapshot_state"]
 

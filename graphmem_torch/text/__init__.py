@@ -1,6 +1,6 @@
-"""Text in, numbers out: reading, chunking, terms, concepts, encoders, token counts.
+"""Text in, numbers out: chunking, terms, concepts, encoders, token counts.
 
-The names are imported when they are first used: reading a time or a file needs none of what the
+The names are imported when they are first used: reading a time needs none of what the
 encoders need.
 """
 
@@ -17,20 +17,12 @@ if TYPE_CHECKING:
         SpacyConcepts,
         load_concepts,
     )
-    from graphmem_torch.text.embed import (
-        Embedder,
-        Encoded,
-        HashingEmbedder,
-        SentenceTransformerEmbedder,
-        encode_checked,
-        load_embedder,
-    )
-    from graphmem_torch.text.read import LocomoSample, document_atoms, read_atoms, read_locomo
-    from graphmem_torch.text.records import atom_from_record
-    from graphmem_torch.text.terms import Vocabulary
+    from graphmem_torch.text.embedder import Embedder, Encoded, encode_checked
+    from graphmem_torch.text.embedders import HashingEmbedder, load_embedder
+    from graphmem_torch.text.sentence_transformer import SentenceTransformerEmbedder
+    from graphmem_torch.text.terms import STOP_WORDS, Vocabulary
     from graphmem_torch.text.times import parse_time
     from graphmem_torch.text.tokens import count_tokens, get_counter
-    from graphmem_torch.text.words import STOP_WORDS
 
 # The function `terms` is left to its module: here it would hide the module of the same name.
 __all__ = [
@@ -39,46 +31,36 @@ __all__ = [
     "Embedder",
     "Encoded",
     "HashingEmbedder",
-    "LocomoSample",
     "PatternConcepts",
     "SentenceTransformerEmbedder",
     "SpacyConcepts",
     "Vocabulary",
-    "atom_from_record",
     "chunk_text",
     "count_tokens",
-    "document_atoms",
     "encode_checked",
     "get_counter",
     "load_concepts",
     "load_embedder",
     "parse_time",
-    "read_atoms",
-    "read_locomo",
 ]
 
 _MODULE = {
-    "STOP_WORDS": "words",
+    "STOP_WORDS": "terms",
     "ConceptExtractor": "concepts",
-    "Embedder": "embed",
-    "Encoded": "embed",
-    "HashingEmbedder": "embed",
-    "LocomoSample": "read",
+    "Embedder": "embedder",
+    "Encoded": "embedder",
+    "HashingEmbedder": "embedders",
     "PatternConcepts": "concepts",
-    "SentenceTransformerEmbedder": "embed",
+    "SentenceTransformerEmbedder": "sentence_transformer",
     "SpacyConcepts": "concepts",
     "Vocabulary": "terms",
-    "atom_from_record": "records",
     "chunk_text": "chunk",
     "count_tokens": "tokens",
-    "document_atoms": "read",
-    "encode_checked": "embed",
+    "encode_checked": "embedder",
     "get_counter": "tokens",
     "load_concepts": "concepts",
-    "load_embedder": "embed",
+    "load_embedder": "embedders",
     "parse_time": "times",
-    "read_atoms": "read",
-    "read_locomo": "read",
 }
 """Where each public name lives."""
 

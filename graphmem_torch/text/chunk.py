@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from graphmem_torch.errors import InputError
-from graphmem_torch.text.pieces import Tokenizer
+from graphmem_torch.text.tokens import Tokenizer
 
 __all__ = ["chunk_text"]
 

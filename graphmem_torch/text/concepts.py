@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from graphmem_torch.errors import InputError
-from graphmem_torch.text.words import GENERIC
+from graphmem_torch.text.terms import GENERIC
 
 __all__ = ["ConceptExtractor", "PatternConcepts", "SpacyConcepts", "load_concepts"]
 

@@ -6,17 +6,162 @@ world are beyond it. `bench/quality/claims.py` measures how far that goes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
 
 import torch
 from torch import Tensor
 
 from graphmem_torch.errors import InputError
 from graphmem_torch.oracle import Verdict
-from graphmem_torch.text.cues import Claim, conflicts
-from graphmem_torch.text.encoded import Embedder, encode_checked
+from graphmem_torch.text.embedder import Embedder, encode_checked
+from graphmem_torch.text.terms import terms
 
-__all__ = ["LexicalJudge"]
+__all__ = ["Claim", "LexicalJudge", "conflicts"]
+_SENTENCE = re.compile(r"(?<=[.!?;])\s+|\n+")
+_NEGATION = re.compile(
+    r"\b(?:no|not|never|none|nobody|nothing|nowhere|neither|nor|without|cannot|hardly|"
+    r"fail(?:s|ed)? to|stopped|refus(?:es|ed))\b|n't\b",
+    re.IGNORECASE,
+)
+_NUMBER = re.compile(r"(?<![\w.])(\d+(?:[.,]\d+)*)\s*(%|[^\W\d_]+)?")
+_YEARS = range(1000, 2200)
+_NAMES = """
+january february march april may june july august september october november december
+"""
+_MONTHS = frozenset(_NAMES.split())
+
+_OPPOSITES = """
+accept reject | accepted denied | active inactive | agree disagree | alive dead | allow ban |
+allow forbid | allow prevent | always never | arrive leave | asleep awake | begin end |
+best worst | better worse | big small | bought sold | buy sell | cause prevent | cheap expensive |
+correct wrong | decrease increase | deny confirm | different same | dry wet | early late |
+easy difficult | easy hard | effective ineffective | empty full | enable disable | enemy friend |
+expand shrink | fall rise | fast slow | fewer more | first last | gain lose | good bad |
+guilty innocent | happy sad | healthy sick | heavy light | high low | higher lower | hate like |
+hate love | hot cold | improve worsen | inhibit promote | inhibit induce | join quit |
+large small | less more | long short | lower raise | married divorced | maximum minimum |
+negative positive | old new | old young | open close | open shut | pass fail |
+possible impossible | present absent | quiet loud | reduce increase | reduce raise | rich poor |
+right wrong | safe dangerous | safe unsafe | similar different | start stop | strong weak |
+success failure | support oppose | true false | up down | weaken strengthen | win lose |
+before after | above below | with without
+"""
+
+
+@cache  # on first use: the stemmer is not loaded at import
+def _opposites() -> Mapping[str, frozenset[str]]:
+    """Each word's opposites, both ways, as stems; stop words as they are."""
+    table: dict[str, set[str]] = {}
+    for pair in _OPPOSITES.replace("\n", " ").split("|"):
+        one, other = (_stem(word) for word in pair.split())
+        table.setdefault(one, set()).add(other)
+        table.setdefault(other, set()).add(one)
+    return {word: frozenset(others) for word, others in table.items()}
+
+
+def _stem(word: str) -> str:
+    found = terms(word)
+    return found[0] if found else word
+
+
+@dataclass(frozen=True, slots=True)
+class _Sentence:
+    stems: frozenset[str]  # content words
+    words: frozenset[str]  # all of them, stemmed where they are content
+    negated: bool
+    numbers: Mapping[str, frozenset[str]]  # by unit: a word, "year" or "month"
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A text as its sentences, each with its words, its numbers and whether it denies."""
+
+    sentences: tuple[_Sentence, ...]
+
+    @classmethod
+    def read(cls, text: str) -> Claim:
+        """The claim of a text."""
+        parts = [part for part in _SENTENCE.split(text) if part.strip()]
+        return cls(tuple(_sentence(part) for part in parts))
+
+    @property
+    def stems(self) -> frozenset[str]:
+        """The content words of all sentences."""
+        return frozenset[str]().union(*(sentence.stems for sentence in self.sentences))
+
+
+def conflicts(premise: Claim, hypothesis: Claim) -> tuple[float, tuple[str, ...]]:
+    """How much of a hypothesis a premise holds, and in what they are at odds.
+
+    Both are about the premise's sentence that shares most words with the hypothesis: another one
+    may deny something else.
+
+    Returns:
+        The share of the hypothesis's content words that are in that sentence (0 without any), and
+        the names of the conflicts: `negation`, `opposite`, `number`.
+    """
+    wanted = hypothesis.stems
+    if not wanted or not premise.sentences:
+        return 0.0, ()
+    said = max(premise.sentences, key=lambda sentence: len(sentence.stems & wanted))
+    found = [
+        name
+        for name, at_odds in (
+            ("negation", _denied(hypothesis) != said.negated),
+            ("opposite", _opposed(said, hypothesis)),
+            ("number", _miscounted(said, hypothesis)),
+        )
+        if at_odds
+    ]
+    return len(said.stems & wanted) / len(wanted), tuple(found)
+
+
+def _denied(claim: Claim) -> bool:
+    """An even number of denials cancels."""
+    return sum(sentence.negated for sentence in claim.sentences) % 2 == 1
+
+
+def _opposed(said: _Sentence, hypothesis: Claim) -> bool:
+    """A word of the hypothesis is missing in the sentence, which has its opposite instead."""
+    words = frozenset[str]().union(*(sentence.words for sentence in hypothesis.sentences))
+    table = _opposites()
+    return any(
+        bool(table.get(word, frozenset()) & (said.words - words)) for word in words - said.words
+    )
+
+
+def _miscounted(said: _Sentence, hypothesis: Claim) -> bool:
+    """Both count the same unit and no number is in both."""
+    return any(
+        unit in said.numbers and not (numbers & said.numbers[unit])
+        for sentence in hypothesis.sentences
+        for unit, numbers in sentence.numbers.items()
+    )
+
+
+def _sentence(text: str) -> _Sentence:
+    lowered = text.lower()
+    numbers: dict[str, set[str]] = {}
+    for value, unit in _NUMBER.findall(lowered):
+        plain = value.replace(",", "")
+        if len(plain) == 4 and plain.isdigit() and int(plain) in _YEARS and unit != "%":
+            numbers.setdefault("year", set()).add(plain)
+        elif unit:
+            numbers.setdefault(_stem(unit), set()).add(plain)
+    words = re.findall(r"[^\W_]+", lowered)
+    months = _MONTHS.intersection(words)
+    if months:
+        numbers.setdefault("month", set()).update(months)
+    return _Sentence(
+        stems=frozenset(terms(text)),
+        words=frozenset(_stem(word) for word in words),
+        negated=len(_NEGATION.findall(lowered)) % 2 == 1,
+        numbers={unit: frozenset(values) for unit, values in numbers.items()},
+    )
+
 
 _RELATED = 0.5  # cosine below which two texts are not about the same
 _COVERED = 0.7  # share of the hypothesis's words that the premise must hold to entail it

@@ -12,9 +12,9 @@ import torch
 
 from bench.quality.claims import _auroc, _decided, _drawn, _read, measure
 from graphmem_torch.errors import InputError
-from graphmem_torch.evaluation.remember import RememberingEmbedder
 from graphmem_torch.oracle import Usage, Verdict
-from graphmem_torch.text.hashing import HashingEmbedder
+from graphmem_torch.quality.common.remember import RememberingEmbedder
+from graphmem_torch.text.embedders import HashingEmbedder
 
 
 def test_report_on_claims_that_the_rule_can_tell() -> None:

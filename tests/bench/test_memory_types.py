@@ -10,7 +10,7 @@ import pytest
 from bench.quality.memory_types import measure
 from graphmem_torch.atoms import MEMORY_TYPES, Atom
 from graphmem_torch.errors import InputError
-from graphmem_torch.text.records import read_records
+from graphmem_torch.readers.jsonl import read_records
 
 _SHIPPED = Path(__file__).resolve().parents[2] / "bench" / "quality" / "memory_types.jsonl"
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from graphmem_torch.cli import main
+from graphmem_torch.cli.main import main
 
 TURNS = [
     ("D1:1", "Theo", "s1", "2024-02-04T10:00Z", "Bertrand restores old deck ovens."),

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from graphmem_torch.cli import main
+from graphmem_torch.cli.main import main
 from tests.oracle.server import Exchange, ScriptedServer
 
 pytest.importorskip("openai")

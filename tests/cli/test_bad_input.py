@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import torch
 
-from graphmem_torch.cli import main
-from graphmem_torch.commands.options import print_json
+from graphmem_torch.cli.main import main
+from graphmem_torch.cli.options import print_json
 from graphmem_torch.errors import GraphMemError
 
 

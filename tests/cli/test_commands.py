@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from graphmem_torch.cli import main
-from graphmem_torch.commands.layout import hit_lines
+from graphmem_torch.cli.layout import hit_lines
+from graphmem_torch.cli.main import main
 from graphmem_torch.results import Hit
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from graphmem_torch.cli import main
+from graphmem_torch.cli.main import main
 from graphmem_torch.text.tokens import count_messages
 
 QUESTION = "Who restores deck ovens?"

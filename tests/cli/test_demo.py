@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from graphmem_torch.cli import main
-from graphmem_torch.text.embed import HashingEmbedder
+from graphmem_torch.cli.main import main
+from graphmem_torch.text.embedders import HashingEmbedder
 
 DATA = Path(__file__).parents[2] / "graphmem_torch" / "demo_data"
 

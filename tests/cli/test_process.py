@@ -115,7 +115,7 @@ def test_closed_pipe_is_no_error(store: Path, fast: list[str]) -> None:
 
 def test_the_command_line_loads_no_engine() -> None:
     code = (
-        "import sys, graphmem_torch.cli; "
+        "import sys, graphmem_torch.cli.main; "
         "print(sorted({'torch', 'numpy', 'transformers', 'spacy'} & set(sys.modules)))"
     )
     done = subprocess.run(
@@ -126,7 +126,7 @@ def test_the_command_line_loads_no_engine() -> None:
 
 @pytest.mark.parametrize(
     "loaded",
-    ["tyro", "graphmem_torch.cli", "numpy", "torch._C", "torch.nn", "graphmem_torch.memory"],
+    ["tyro", "graphmem_torch.cli.main", "numpy", "torch._C", "torch.nn", "graphmem_torch.memory"],
 )
 def test_ctrl_c_while_libraries_load_is_one_line(loaded: str, store: Path, fast: list[str]) -> None:
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPROFILEIMPORTTIME": "1"}

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from graphmem_torch.atoms import EdgeType
-from graphmem_torch.context.arrange import arrange, check_order, edges_among
-from graphmem_torch.context.relations import Relations
+from graphmem_torch.context.order import arrange, check_order, edges_among
+from graphmem_torch.context.pool import Relations
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.errors import InputError
 

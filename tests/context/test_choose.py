@@ -9,8 +9,7 @@ import torch
 
 from graphmem_torch.atoms import EdgeType
 from graphmem_torch.context.choose import Choice
-from graphmem_torch.context.pool import gather_pool
-from graphmem_torch.context.relations import Relations
+from graphmem_torch.context.pool import Relations, gather_pool
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.errors import InputError
 

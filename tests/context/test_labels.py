@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import pytest
 
 from graphmem_torch.atoms import Atom
-from graphmem_torch.context.labels import day_of, instant_of, label_of
+from graphmem_torch.context.formats import day_of, instant_of, label_of
 
 
 @pytest.mark.parametrize("time", [0.0, 1683554160.0, -1.0, 1.7e9 + 0.9, 951782400.0, 4e9])

@@ -6,8 +6,7 @@ import networkx as nx
 import torch
 
 from graphmem_torch.atoms import EdgeType
-from graphmem_torch.context.pool import Pool, gather_pool
-from graphmem_torch.context.relations import Relations
+from graphmem_torch.context.pool import Pool, Relations, gather_pool
 from graphmem_torch.edges import EdgeBlock
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from graphmem_torch.atoms import EdgeType
-from graphmem_torch.context.relations import Relations
+from graphmem_torch.context.pool import Relations
 from graphmem_torch.edges import EdgeBlock
 
 

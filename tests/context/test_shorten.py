@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from graphmem_torch.context.shorten import shortened
+from graphmem_torch.context.costs import shortened
 
 TEXTS = ["one two", "three four"]
 

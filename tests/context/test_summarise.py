@@ -12,9 +12,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphmem_torch.context.extract import extract
-from graphmem_torch.context.hugging_face import HuggingFaceSummariser
-from graphmem_torch.context.summarise import Summaries
+from graphmem_torch.context.summarise import HuggingFaceSummariser, Summaries, extract
 from graphmem_torch.errors import InputError
 from graphmem_torch.oracle import OpenAIClient, OpenAIOracle
 from graphmem_torch.text.sentences import split_sentences

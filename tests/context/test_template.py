@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from graphmem_torch.context.template import Template, chat_templates
+from graphmem_torch.context.formats import Template, chat_templates
 from graphmem_torch.errors import InputError
 
 

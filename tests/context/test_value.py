@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy.special import softmax
 
-from graphmem_torch.context.value import values_from_scores
+from graphmem_torch.context.costs import values_from_scores
 from graphmem_torch.errors import InputError
 
 INF = float("inf")

@@ -16,7 +16,7 @@ from graphmem_torch.atoms import Atom, EdgeType, Link
 from graphmem_torch.config import load_config
 from graphmem_torch.errors import InputError, StoreError
 from graphmem_torch.memory import Memory
-from graphmem_torch.text.hashing import HashingEmbedder
+from graphmem_torch.text.embedders import HashingEmbedder
 from tests.memories import opened
 
 HOUR, DAY = 3600.0, 86400.0

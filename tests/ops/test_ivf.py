@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from graphmem_torch.errors import InputError
 from graphmem_torch.ops import IVF, topk_cosine
-from graphmem_torch.ops._kmeans import nearest_centroid, spherical_kmeans
+from graphmem_torch.ops.ivf import nearest_centroid, spherical_kmeans
 
 MODULE = sys.modules["graphmem_torch.ops.ivf"]
 

@@ -13,7 +13,7 @@ from graphmem_torch.errors import InputError
 from graphmem_torch.ops import knn_graph
 
 GRAPH = sys.modules["graphmem_torch.ops.knn_graph"]
-EXACT = sys.modules["graphmem_torch.ops._exact_knn"]
+EXACT = sys.modules["graphmem_torch.ops.knn_graph"]
 
 
 def _rows(count: int, seed: int, width: int = 5) -> torch.Tensor:

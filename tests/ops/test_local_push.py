@@ -9,8 +9,8 @@ import torch
 from graphmem_torch.graph import Graph
 from graphmem_torch.kernels import local_push as kernel
 from graphmem_torch.ops import SparseRows, personalized_pagerank
-from graphmem_torch.ops import _local_push as module
-from graphmem_torch.ops._local_push import DONE, FULL, STOPPED, local_push, local_push_reference
+from graphmem_torch.ops import local_push as module
+from graphmem_torch.ops.local_push import DONE, FULL, STOPPED, local_push, local_push_reference
 
 SLOTS = 1024
 

@@ -9,7 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from graphmem_torch.errors import InputError
-from graphmem_torch.ops import _token_product, _token_tiles, maxsim
+from graphmem_torch.ops import maxsim
+from graphmem_torch.ops import token_products as _token_product
+from graphmem_torch.ops import token_products as _token_tiles
 from graphmem_torch.ops.maxsim import maxsim_reference
 
 TRIAL = _token_product._multiplies_int8.__wrapped__

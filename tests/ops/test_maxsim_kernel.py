@@ -7,8 +7,7 @@ import torch
 
 from graphmem_torch.kernels import maxsim as kernel
 from graphmem_torch.ops import maxsim, token_maxima
-from graphmem_torch.ops.maxsim import maxsim_reference
-from graphmem_torch.ops.token_maxima import token_maxima_reference
+from graphmem_torch.ops.maxsim import maxsim_reference, token_maxima_reference
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from graphmem_torch.errors import InputError
 from graphmem_torch.graph import Graph
 from graphmem_torch.ops import SparseRows, pagerank, personalized_pagerank
-from graphmem_torch.ops._power_iteration import power_iteration, power_iteration_reference
+from graphmem_torch.ops.power_iteration import power_iteration, power_iteration_reference
 
 METHODS = pytest.mark.parametrize("method", ["power", "push"])
 

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from graphmem_torch.errors import InputError
 from graphmem_torch.graph import Graph
-from graphmem_torch.ops import SparseRows, frontier, spread, spread_activation
+from graphmem_torch.ops import SparseRows, spread, spread_activation
+from graphmem_torch.ops import spread as frontier
 
 METHODS = pytest.mark.parametrize("method", ["dense", "frontier", "auto"])
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from graphmem_torch.errors import InputError
 from graphmem_torch.ops import maxsim, token_maxima
-from graphmem_torch.ops.token_maxima import token_maxima_reference
+from graphmem_torch.ops.maxsim import token_maxima_reference
 
 
 def _inputs(lengths: list[int], questions: int) -> tuple[torch.Tensor, ...]:

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from graphmem_torch.errors import InputError
 from graphmem_torch.kernels import topk_cosine as kernel
 from graphmem_torch.ops import topk_cosine
-from graphmem_torch.ops._block_topk import empty_best, merge_tile
+from graphmem_torch.ops.running_topk import empty_best, merge_tile
 from graphmem_torch.ops.topk_cosine import best_keys, topk_cosine_reference
 
 MODULE = sys.modules["graphmem_torch.ops.topk_cosine"]
-TILE = sys.modules["graphmem_torch.ops._tile_scores"]
+TILE = sys.modules["graphmem_torch.ops.topk_cosine"]
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graphmem_torch.errors import InputError
-from graphmem_torch.rank import _bm25_scores
+from graphmem_torch.ops import bm25_scores as _bm25_scores
 from graphmem_torch.rank.bm25 import BM25
 
 DOCUMENTS = st.lists(st.lists(st.integers(0, 6), max_size=12), max_size=12)

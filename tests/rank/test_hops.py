@@ -11,11 +11,11 @@ from torch import Tensor
 
 from graphmem_torch.atoms import Atom
 from graphmem_torch.config import load_config
-from graphmem_torch.index import IndexInput, MemoryIndex
+from graphmem_torch.index.data import IndexInput
+from graphmem_torch.index.module import MemoryIndex
 from graphmem_torch.memory import Memory
-from graphmem_torch.rank.hop_tensors import hop_parts
-from graphmem_torch.rank.hops import entity_hop, named_keys, title_hop
-from graphmem_torch.rank.signals.hop import DOCUMENT_SIGNALS
+from graphmem_torch.rank.hops import entity_hop, hop_parts, named_keys, title_hop
+from graphmem_torch.rank.signals.graph import DOCUMENT_SIGNALS
 
 Words = list[tuple[int, ...]]
 

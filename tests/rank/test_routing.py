@@ -13,12 +13,12 @@ import pytest
 import torch
 
 from graphmem_torch.atoms import EdgeType
-from graphmem_torch.columns import IndexInput
 from graphmem_torch.config import Config, load_config
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.errors import InputError
 from graphmem_torch.graph import Graph
-from graphmem_torch.index import MemoryIndex
+from graphmem_torch.index.data import IndexInput
+from graphmem_torch.index.module import MemoryIndex
 from graphmem_torch.rank.anchors import anchor_relevance
 from graphmem_torch.rank.query import QueryBatch
 from graphmem_torch.rank.routing import bridge_bonus, resistance_directions, routing_tensors

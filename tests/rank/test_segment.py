@@ -14,12 +14,12 @@ from scipy.sparse.csgraph import dijkstra
 from torch import Tensor
 
 from graphmem_torch.atoms import EdgeType
-from graphmem_torch.columns import IndexInput
 from graphmem_torch.config import Config, load_config
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.errors import ConfigError, InputError
 from graphmem_torch.graph import Graph
-from graphmem_torch.index import MemoryIndex
+from graphmem_torch.index.data import IndexInput
+from graphmem_torch.index.module import MemoryIndex
 from graphmem_torch.rank.query import QueryBatch
 from graphmem_torch.rank.scope import Scope
 from graphmem_torch.rank.segment import hop_discount

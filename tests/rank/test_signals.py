@@ -12,13 +12,13 @@ import pytest
 import torch
 
 from graphmem_torch.atoms import EdgeType
-from graphmem_torch.columns import IndexInput
 from graphmem_torch.config import config_from_dict
 from graphmem_torch.errors import ConfigError
-from graphmem_torch.index import MemoryIndex
+from graphmem_torch.index.data import IndexInput
+from graphmem_torch.index.module import MemoryIndex
 from graphmem_torch.rank.query import QueryBatch
+from graphmem_torch.rank.registry import SIGNALS, check_signal_names
 from graphmem_torch.rank.scope import Scope
-from graphmem_torch.rank.signals import SIGNALS, check_signal_names
 
 ATOMS, COUNT = 40, 5
 

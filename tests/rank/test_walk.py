@@ -9,14 +9,14 @@ import pytest
 import torch
 
 from graphmem_torch.atoms import EdgeType
-from graphmem_torch.columns import IndexInput
 from graphmem_torch.config import WalkConfig, config_from_dict, load_config
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.errors import ConfigError, InputError
 from graphmem_torch.graph import Graph
-from graphmem_torch.index import MemoryIndex
+from graphmem_torch.index.data import IndexInput
+from graphmem_torch.index.module import MemoryIndex
+from graphmem_torch.rank.anchors import walk_from
 from graphmem_torch.rank.query import QueryBatch
-from graphmem_torch.rank.walk import walk_from
 
 nx = pytest.importorskip("networkx")
 

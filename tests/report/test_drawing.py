@@ -87,7 +87,7 @@ def test_a_sample_is_told_and_keeps_what_is_marked(tmp_path: Path) -> None:
 
 
 def test_edges_beyond_the_limit_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("graphmem_torch.report.edges.MOST_EDGES", 50)
+    monkeypatch.setattr("graphmem_torch.report.drawing.MOST_EDGES", 50)
     with opened() as memory:
         memory.add(turns(60))
         page = page_of(memory, tmp_path)

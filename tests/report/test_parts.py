@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from graphmem_torch.report.chart import Chart, Mark, Series
+from graphmem_torch.report.facts import characteristic_words
 from graphmem_torch.report.markup import Html, clipped, escaped, number, script_json, table, when
-from graphmem_torch.report.naming import characteristic_words
 
 EVIL = "</script><!--<script>&\u2028\u2029\"'"
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from graphmem_torch.atoms import Atom, EdgeType, Link
-from graphmem_torch.cli import main
+from graphmem_torch.cli.main import main
 from graphmem_torch.errors import InputError
 from graphmem_torch.report import write_report
 from tests.memories import opened, turns

@@ -13,9 +13,8 @@ import torch
 from graphmem_torch.errors import InputError
 from graphmem_torch.graph import Graph
 from graphmem_torch.spectral import bridge_scores, bridges
-from graphmem_torch.spectral._cut_edges import cut_edges
-from graphmem_torch.spectral.components import components
-from graphmem_torch.spectral.symmetric import undirected
+from graphmem_torch.spectral.components import components, undirected
+from graphmem_torch.spectral.workspace import cut_edges
 
 
 def _random(nodes: int, edges: int, seed: int, *, signed: bool = False) -> Graph:

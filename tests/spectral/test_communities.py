@@ -14,9 +14,8 @@ from sklearn.metrics import adjusted_rand_score
 from graphmem_torch.errors import InputError
 from graphmem_torch.graph import Graph
 from graphmem_torch.spectral import communities, fiedler, modularity
-from graphmem_torch.spectral.components import components
-from graphmem_torch.spectral.sweep_cut import sweep_cut
-from graphmem_torch.spectral.symmetric import undirected
+from graphmem_torch.spectral.communities import sweep_cut
+from graphmem_torch.spectral.components import components, undirected
 
 METHODS = ["leiden", "fiedler"]
 

@@ -12,7 +12,8 @@ from scipy.sparse.csgraph import laplacian as scipy_laplacian
 
 from graphmem_torch.errors import InputError
 from graphmem_torch.graph import Graph
-from graphmem_torch.spectral import MatrixOperator, laplacian
+from graphmem_torch.linalg import MatrixOperator
+from graphmem_torch.spectral import laplacian
 
 FORMS = [(signed, normalized) for signed in (True, False) for normalized in (True, False)]
 

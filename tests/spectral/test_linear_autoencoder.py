@@ -8,7 +8,7 @@ import torch
 
 from graphmem_torch.errors import InputError
 from graphmem_torch.graph import Graph
-from graphmem_torch.spectral.linear_autoencoder import linear_autoencoder
+from graphmem_torch.spectral.link_prediction import linear_autoencoder
 
 
 @pytest.mark.parametrize("penalty", [0.5, 10.0])

@@ -9,8 +9,13 @@ from torch import Tensor
 
 from graphmem_torch.errors import InputError
 from graphmem_torch.graph import Graph
-from graphmem_torch.spectral.link_prediction import fit_links, predict_links
-from graphmem_torch.spectral.link_signals import LinkSignals, nearest_nodes, steep_shares
+from graphmem_torch.spectral.link_prediction import (
+    LinkSignals,
+    fit_links,
+    nearest_nodes,
+    predict_links,
+    steep_shares,
+)
 
 
 def _pattern(seed: int = 0) -> tuple[Graph, Tensor]:

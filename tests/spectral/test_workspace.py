@@ -10,11 +10,11 @@ import torch
 
 from graphmem_torch.config import StructureConfig
 from graphmem_torch.graph import Graph
+from graphmem_torch.linalg.conjugate_gradient import solved_to
 from graphmem_torch.spectral import Laplacian, centrality, laplacian
 from graphmem_torch.spectral.changes import changes_between
-from graphmem_torch.spectral.conjugate_gradient import solved_to
+from graphmem_torch.spectral.structure import Structure, structure_of
 from graphmem_torch.spectral.workspace import Potentials, Workspace
-from graphmem_torch.structure import Structure, structure_of
 
 SETTINGS = StructureConfig(eigenpairs=4, top=3, columns=32)
 NODES, PART = 240, 40
@@ -78,7 +78,7 @@ def _score(inverse: np.ndarray, i: int, j: int, weight: float, sign: int) -> flo
 @pytest.fixture
 def _large(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every graph takes the way of a large one."""
-    for name in ("bridges", "links", "centrality", "touched"):
+    for name in ("bridges", "links", "centrality", "structure"):
         monkeypatch.setattr(sys.modules[f"graphmem_torch.spectral.{name}"], "SMALL", 8)
     monkeypatch.setattr(sys.modules["graphmem_torch.spectral.bridges"], "_MANY", 4)
 

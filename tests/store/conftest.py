@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from graphmem_torch.atoms import Atom, EdgeType, Link
-from graphmem_torch.store import Batch, EdgeBlock
+from graphmem_torch.edges import EdgeBlock
+from graphmem_torch.store import Batch
 
 DIM = 8
 TOKEN_DIM = 4

@@ -23,8 +23,9 @@ from pathlib import Path
 import torch
 
 from graphmem_torch.atoms import Atom, EdgeType
+from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.errors import GraphMemError
-from graphmem_torch.store import Batch, EdgeBlock, MemoryStore
+from graphmem_torch.store import Batch, MemoryStore
 
 __all__ = ["Tally", "kill_rounds"]
 

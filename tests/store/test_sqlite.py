@@ -12,8 +12,9 @@ import pytest
 import torch
 
 from graphmem_torch.atoms import Atom, text_hash
+from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.errors import EmbedderError, InputError, StoreError
-from graphmem_torch.store import Batch, EdgeBlock, MemoryStore
+from graphmem_torch.store import Batch, MemoryStore
 from graphmem_torch.store.database import DATABASE_NAME
 
 SIZES = (3, 1, 7, 4)

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from graphmem_torch.errors import InputError
-from graphmem_torch.text import read_atoms
-from graphmem_torch.text.pieces import WordTokenizer
+from graphmem_torch.readers import read_atoms
+from graphmem_torch.text.tokens import WordTokenizer
 
 GOOD = b'{"text": "good"}\n'
 

@@ -11,8 +11,7 @@ from transformers import PreTrainedTokenizerFast
 
 from graphmem_torch.errors import InputError
 from graphmem_torch.text import Embedder, chunk_text
-from graphmem_torch.text.pieces import WordTokenizer
-from graphmem_torch.text.tokens import get_tokenizer
+from graphmem_torch.text.tokens import WordTokenizer, get_tokenizer
 
 WORDS = WordTokenizer()
 

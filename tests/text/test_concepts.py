@@ -6,7 +6,7 @@ import pytest
 
 from graphmem_torch.errors import InputError
 from graphmem_torch.text import ConceptExtractor, PatternConcepts, SpacyConcepts, load_concepts
-from graphmem_torch.text.words import GENERIC
+from graphmem_torch.text.terms import GENERIC
 
 TEXTS = [
     "Hey Sam! I took my kids to the science museum in Boston last week, it was an amazing time.",

@@ -6,9 +6,8 @@ import pytest
 
 from graphmem_torch.errors import InputError
 from graphmem_torch.oracle import Verdict, ask_judge, judge_of
-from graphmem_torch.text.cues import Claim, conflicts
-from graphmem_torch.text.entailment import LexicalJudge
-from graphmem_torch.text.hashing import HashingEmbedder
+from graphmem_torch.text.embedders import HashingEmbedder
+from graphmem_torch.text.entailment import Claim, LexicalJudge, conflicts
 
 SAID = "Ada sold 12 red canoes to the harbour museum in March 2021."
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from graphmem_torch.text.terms import terms
-from graphmem_torch.text.titles import title_terms
+from graphmem_torch.text.terms import terms, title_terms
 
 TITLES = {
     "Marie Curie\nA physicist.": ["mari", "curi"],

@@ -7,18 +7,7 @@ imported here.
 
 from __future__ import annotations
 
-from graphmem_torch.rank.signals import (  # noqa: F401  (imported for their registrations)
-    activation,
-    attributes,
-    hop,
-    interaction,
-    lexical,
-    life,
-    mode,
-    routing,
-    segment,
-    semantic,
-)
-from graphmem_torch.rank.signals.registry import SIGNALS, Signal, check_signal_names, signal
+from graphmem_torch.rank.registry import SIGNALS, Signal, check_signal_names, signal
+from graphmem_torch.rank.signals import graph, text, turns  # noqa: F401  (for their registrations)
 
 __all__ = ["SIGNALS", "Signal", "check_signal_names", "signal"]

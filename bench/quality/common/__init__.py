@@ -1,0 +1,1 @@
+"""What several judges share: conversations, systems under comparison, tallies, tables."""

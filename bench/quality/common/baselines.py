@@ -1,0 +1,173 @@
+"""Baselines that walk a graph: HippoRAG-2-style PageRank, segment traversal, ContextOS."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from graphmem_torch.graph import Graph
+from graphmem_torch.ops import personalized_pagerank
+from graphmem_torch.rank.segment import discounted, hop_discount
+
+__all__ = [
+    "add_neighbours",
+    "concept_seeds",
+    "contextos_score",
+    "fuse",
+    "hipporag_score",
+    "lift_facts",
+    "reciprocal_rank_fusion",
+    "segment_traversal",
+    "standardise",
+    "undirected",
+]
+
+
+def standardise(
+    scores: Tensor,  # [B, N]
+) -> Tensor:  # [B, N], each row of mean 0 and deviation 1; a constant row becomes 0
+    """z-scores over the candidates of each question."""
+    deviation, mean = torch.std_mean(scores.float(), dim=1, keepdim=True, correction=0)
+    return (scores - mean) / deviation.clamp(min=1e-9)
+
+
+def fuse(
+    dense: Tensor,  # [B, N] cosine
+    lexical: Tensor,  # [B, N] BM25
+    weight: float = 0.7,
+) -> Tensor:  # [B, N]
+    """z(dense) + weight * z(lexical)."""
+    return standardise(dense) + weight * standardise(lexical)
+
+
+def reciprocal_rank_fusion(
+    *systems: Tensor,  # each [B, N]
+    offset: int = 60,
+) -> Tensor:  # [B, N]
+    """Sum of 1 / (offset + rank), ranks from 1 (Cormack, Clarke and Buettcher 2009).
+
+    Candidates with equal scores share the mean of their ranks: all turns without a word of the
+    question have BM25 0, and ranking them by their place in the conversation would favour its
+    beginning.
+    """
+    return torch.stack([1.0 / (offset + _mean_ranks(scores)) for scores in systems]).sum(0)
+
+
+def _mean_ranks(scores: Tensor) -> Tensor:  # [B, N] -> [B, N], 1 = best
+    ascending = scores.sort(dim=1).values
+    lower = torch.searchsorted(ascending, scores.contiguous(), side="left")
+    upper = torch.searchsorted(ascending, scores.contiguous(), side="right")
+    return scores.shape[1] - (lower + upper - 1) / 2.0
+
+
+def add_neighbours(
+    scores: Tensor,  # [B, N], candidates in the order of the conversation
+    session: Tensor,  # [N] session number of each candidate
+    weight: float = 0.25,
+) -> Tensor:  # [B, N]
+    """Each candidate's score plus `weight` of those before and after it in its session."""
+    together = (session[1:] == session[:-1]).to(scores.dtype) * weight  # [N - 1]
+    result = scores.clone()
+    result[:, 1:] += together * scores[:, :-1]
+    result[:, :-1] += together * scores[:, 1:]
+    return result
+
+
+def lift_facts(
+    scores: Tensor,  # [B, M] scores of all atoms, facts included
+    turns: Tensor,  # [N] which of the M atoms are turns
+    fact: Tensor,  # [L] atom number of a fact, one entry per link
+    source: Tensor,  # [L] position in `turns` of the turn it was derived from
+) -> Tensor:  # [B, N]
+    """Scores of the turns, each raised to the best of the facts derived from it."""
+    own = scores[:, turns]
+    if len(fact) == 0:
+        return own
+    where = source.expand(len(scores), -1)
+    return own.scatter_reduce(1, where, scores[:, fact], reduce="amax", include_self=True)
+
+
+def undirected(graph: Graph) -> Graph:
+    """The graph with every edge usable in both directions, by |weight|; parallel edges merge."""
+    index = graph.edge_index
+    both = torch.cat([index, index.flip(0)], dim=1)
+    weight = graph.weight.abs().repeat(2)
+    return Graph.from_edges(both, weight, num_nodes=graph.num_nodes)
+
+
+def concept_seeds(
+    similarity: Tensor,  # [B, N] cosine of question and node
+    concepts: Tensor,  # [C] node numbers of the concepts
+    fan: Tensor,  # [N] number of passages that mention a node
+    *,
+    named: Tensor | None = None,  # [B, C] bool: the question names the concept
+    top: int = 5,
+) -> Tensor:  # [B, N], 0 elsewhere
+    """Weights of the concepts a walk starts from: the most similar to the question, rare first.
+
+    HippoRAG 2 (arXiv 2502.14802) keeps the 5 best phrases and divides the score of each by the
+    number of passages it occurs in. Without an LLM that filters facts, similarity to the question
+    selects; concepts that the question names come first, with similarity 1.
+    """
+    seeds = torch.zeros_like(similarity)
+    if len(concepts) == 0:
+        return seeds
+    score = similarity[:, concepts].clamp(min=0.0)
+    order = score if named is None else torch.where(named, score + 2.0, score)
+    chosen = order.topk(min(top, len(concepts)), dim=1).indices  # [B, top]
+    value = score if named is None else torch.where(named, torch.ones_like(score), score)
+    weight = value.gather(1, chosen) / fan[concepts].clamp(min=1.0)[chosen]
+    return seeds.scatter_(1, concepts[chosen], weight)
+
+
+def hipporag_score(
+    graph: Graph,  # undirected, N nodes: passages and concepts
+    similarity: Tensor,  # [B, N] cosine of question and node
+    passages: Tensor,  # [N] bool
+    seeds: Tensor,  # [B, N] weights of concepts, as of `concept_seeds`
+    *,
+    passage_weight: float = 0.05,
+    damping: float = 0.5,
+) -> Tensor:  # [B, N]
+    """Personalised PageRank from the question's concepts and, faintly, from every passage.
+
+    HippoRAG 2 (arXiv 2502.14802): passages start with `passage_weight` times their cosine scaled to
+    [0, 1] over the passages; damping 0.5.
+    """
+    low = similarity.masked_fill(~passages, torch.inf).amin(1, keepdim=True)
+    high = similarity.masked_fill(~passages, -torch.inf).amax(1, keepdim=True)
+    scaled = ((similarity - low) / (high - low).clamp(min=1e-9)).masked_fill(~passages, 0.0)
+    return personalized_pagerank(graph, seeds + passage_weight * scaled, damping=damping).values
+
+
+def segment_traversal(
+    graph: Graph,  # undirected, N nodes
+    similarity: Tensor,  # [B, N] cosine; -inf where a node may not be the seed nor a result
+    *,
+    hops: int = 2,
+    discount: float = 0.9,
+) -> Tensor:  # [B, N], -inf where the seed does not reach
+    """Hop-discounted similarity around the most similar node (`mathematics.md` 3)."""
+    seed = similarity.argmax(1, keepdim=True)
+    reach = hop_discount(graph, seed, hops=hops, discount=discount).to_dense()
+    return discounted(similarity, reach).masked_fill(reach == 0, -torch.inf)
+
+
+def contextos_score(
+    graph: Graph,  # undirected, N nodes
+    similarity: Tensor,  # [B, N] cosine
+    age_hours: Tensor,  # [N] hours since the last access
+    *,
+    decay: float = 0.90,
+    seeds: int = 5,
+    damping: float = 0.85,
+) -> Tensor:  # [B, N]
+    """50 * relevance + 10 * PageRank * decay (`mathematics.md` 6), seeded by the most similar.
+
+    `decay` is per hour: 0.90 is ContextOS's factor of episodic memories.
+    """
+    relevance = similarity.clamp(min=0.0)
+    best = relevance.topk(min(seeds, relevance.shape[1]), dim=1)
+    start = torch.zeros_like(relevance).scatter_(1, best.indices, best.values + 1e-6)
+    rank = personalized_pagerank(graph, start, damping=damping).values
+    return 50.0 * relevance + 10.0 * rank * decay ** age_hours.to(rank.dtype)

@@ -1,0 +1,106 @@
+"""Measuring a run: wall time, peak memory, the state of the code."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+import graphmem_torch
+
+__all__ = ["Peak", "code_version", "latencies", "peak_memory", "percentiles"]
+_STATUS = Path("/proc/self/status")
+_CLEAR = Path("/proc/self/clear_refs")
+
+
+@dataclass(slots=True)
+class Peak:
+    """Peak resident memory within a block, in MB (10^6 bytes); None where unknown."""
+
+    megabytes: float | None = None
+
+
+@contextmanager
+def peak_memory() -> Iterator[Peak]:
+    """Peak resident memory while the block ran, device memory added on CUDA.
+
+    Linux keeps the high-water mark and lets a process reset its own; elsewhere the mark of the
+    whole process life is all there is.
+    """
+    peak = Peak()
+    _reset()
+    yield peak
+    peak.megabytes = _high_water()
+
+
+def _reset() -> None:
+    if torch.cuda.is_initialized():
+        torch.cuda.reset_peak_memory_stats()
+    try:
+        _CLEAR.write_text("5")
+    except OSError:
+        return
+
+
+def _high_water() -> float | None:
+    device = torch.cuda.max_memory_allocated() if torch.cuda.is_initialized() else 0
+    try:
+        lines = _STATUS.read_text().splitlines()
+    except OSError:
+        import resource
+
+        return (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 + device) / 1e6
+    for line in lines:
+        if line.startswith("VmHWM:"):
+            return (int(line.split()[1]) * 1024 + device) / 1e6
+    return None
+
+
+def latencies(call: Callable[[list[str]], object], questions: Sequence[str]) -> list[float]:
+    """Seconds of `call` for each question alone, after one call that warms up caches."""
+    if not questions:
+        return []
+    call([questions[0]])
+    seconds = []
+    for question in questions:
+        start = time.perf_counter()
+        call([question])
+        if torch.cuda.is_initialized():
+            torch.cuda.synchronize()
+        seconds.append(time.perf_counter() - start)
+    return seconds
+
+
+def percentiles(seconds: Sequence[float]) -> dict[str, float | None]:
+    """Median and 95th percentile, in milliseconds."""
+    if not seconds:
+        return {"p50": None, "p95": None}
+    ends = torch.tensor([0.5, 0.95], dtype=torch.float64)
+    p50, p95 = torch.tensor(seconds, dtype=torch.float64).quantile(ends).tolist()
+    return {"p50": 1000 * p50, "p95": 1000 * p95}
+
+
+def code_version() -> str:
+    """Commit of the checkout (`+` when files differ from it), else the package's version."""
+    root = Path(graphmem_torch.__file__).resolve().parents[1]
+    version = f"v{graphmem_torch.__version__}"
+    if not (root / ".git").exists():
+        return version
+    try:
+        commit = _git(root, "rev-parse", "HEAD")
+        changed = _git(root, "status", "--porcelain", "--untracked-files=no")
+    except (OSError, subprocess.SubprocessError):
+        return version
+    return f"{commit}+" if changed else commit
+
+
+def _git(root: Path, *arguments: str) -> str:
+    done = subprocess.run(
+        ["git", "-C", str(root), *arguments], capture_output=True, text=True, check=True, timeout=20
+    )
+    return done.stdout.strip()

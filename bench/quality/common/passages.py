@@ -1,0 +1,132 @@
+"""Passages with questions whose gold passages are known: MuSiQue, HotpotQA, 2Wiki subsets."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from graphmem_torch.errors import InputError
+from graphmem_torch.readers.source import decode, read_bytes
+
+__all__ = ["Passage", "PassageQuestion", "PassageSet", "read_passage_sets"]
+_CORPUS = "_corpus.jsonl"
+_QUERIES = "_queries.jsonl"
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """One passage of an encyclopaedia."""
+
+    title: str
+    text: str
+
+    @property
+    def whole(self) -> str:
+        """The title as a line of its own, then the text."""
+        return f"{self.title}\n{self.text}" if self.title else self.text
+
+
+@dataclass(frozen=True, slots=True)
+class PassageQuestion:
+    """One question.
+
+    Attributes:
+        text: As asked.
+        gold: Positions, among the passages, of those it takes to answer it.
+        answers: Accepted answers; empty where the set has none.
+    """
+
+    text: str
+    gold: tuple[int, ...]
+    answers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PassageSet:
+    """The passages of one file pair, in the order of the file, and what is asked about them."""
+
+    name: str
+    passages: tuple[Passage, ...]
+    questions: tuple[PassageQuestion, ...]
+
+
+def read_passage_sets(folder: Path) -> list[PassageSet]:
+    """The sets in a folder and below it: `NAME_corpus.jsonl` with `NAME_queries.jsonl` beside it.
+
+    A corpus line has `id`, `title` and `text`; a question line `question`, `gold_ids` (ids of the
+    corpus) and, where known, `answer` (a text or several).
+
+    Returns:
+        In order of their paths, named NAME, or by their path below the folder where two have one
+        NAME; none where the folder has no such pair.
+
+    Raises:
+        InputError: A line that is not what it should be, with file and line; a gold id that the
+            corpus lacks.
+    """
+    paths = [
+        path.with_name(path.name.removesuffix(_QUERIES))
+        for path in sorted(folder.rglob(f"*{_QUERIES}"))
+    ]
+    paths = [path for path in paths if path.with_name(path.name + _CORPUS).is_file()]
+    times = Counter(path.name for path in paths)
+    return [
+        _read_set(path, path.name if times[path.name] == 1 else str(path.relative_to(folder)))
+        for path in paths
+    ]
+
+
+def _read_set(path: Path, name: str) -> PassageSet:
+    corpus, queries = path.with_name(path.name + _CORPUS), path.with_name(path.name + _QUERIES)
+    place: dict[Any, int] = {}
+    passages: list[Passage] = []
+    for row, where in _rows(corpus, ("id", "text")):
+        place[_id(row["id"], where)] = len(passages)
+        passages.append(Passage(str(row.get("title") or ""), str(row["text"])))
+    questions = []
+    for row, where in _rows(queries, ("question", "gold_ids")):
+        ids = row["gold_ids"]
+        if not isinstance(ids, list) or not ids:
+            raise InputError(f"gold_ids: expected a list of passage ids, got {ids!r}", where=where)
+        missing = [i for i in ids if _id(i, where) not in place]
+        if missing:
+            raise InputError(
+                f"gold_ids: expected ids of {corpus.name}, got {missing[0]!r}, which it lacks",
+                where=where,
+            )
+        gold = tuple(dict.fromkeys(place[i] for i in ids))
+        answers = row.get("answer") or []
+        answers = answers if isinstance(answers, list) else [answers]
+        questions.append(
+            PassageQuestion(str(row["question"]), gold, tuple(str(a) for a in answers))
+        )
+    return PassageSet(name, tuple(passages), tuple(questions))
+
+
+def _id(value: Any, where: str) -> Any:
+    if not isinstance(value, (str, int)):
+        raise InputError(f"id: expected a text or a number, got {value!r}", where=where)
+    return value
+
+
+def _rows(path: Path, needed: tuple[str, ...]) -> Iterator[tuple[dict[str, Any], str]]:
+    """The objects of a file of JSON lines, each with its place for messages."""
+    lines = decode(read_bytes(path), str(path)).split("\n")
+    for number, line in enumerate(lines, 1):
+        where = f"{path}:{number}"
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise InputError(f"expected a JSON object, got {error}", where=where) from error
+        if not isinstance(row, dict):
+            raise InputError(f"expected a JSON object, got {line[:60]!r}", where=where)
+        missing = [name for name in needed if name not in row]
+        if missing:
+            raise InputError(f"expected the field {missing[0]!r}, got {sorted(row)}", where=where)
+        yield row, where

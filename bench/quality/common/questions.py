@@ -1,0 +1,150 @@
+"""LoCoMo conversations with their questions and the turns that answer them."""
+
+from __future__ import annotations
+
+import json
+import re
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from graphmem_torch.atoms import Atom
+from graphmem_torch.errors import InputError
+from graphmem_torch.readers.locomo import read_locomo
+
+__all__ = ["Conversation", "Question", "read_conversations", "resolve_evidence"]
+_TURN_ID = re.compile(r"D:?(\d+):(\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One question; `gold` holds the ids of the atoms that answer it, empty where unknown."""
+
+    text: str
+    category: int
+    gold: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """One conversation as atoms, and what is asked about it."""
+
+    name: str
+    atoms: tuple[Atom, ...]
+    questions: tuple[Question, ...]
+
+
+def read_conversations(
+    data: str | Path,
+    *,
+    evidence: str | Path | None = None,
+    input: str = "raw",
+) -> list[Conversation]:
+    """Read a LoCoMo file, or the one LoCoMo file in a folder.
+
+    Args:
+        data: LoCoMo JSON: a list of conversations, or a folder that holds such a file.
+        evidence: JSON lines with `sample_id`, `qa_index` and `evidence_resolved`. Without it the
+            evidence of the file
+            itself is repaired by `resolve_evidence`.
+        input: `raw` (turns) or `observations` (turns and the facts the file ships).
+
+    Raises:
+        InputError: if the file is no LoCoMo file, a question lacks a field, or the evidence belongs
+            to other data.
+    """
+    path = _find(Path(data))
+    repaired = _read_evidence(Path(evidence)) if evidence is not None else None
+    conversations = []
+    for sample in read_locomo(path, input=input):
+        turns = {_turn_id(atom): atom.id for atom in sample.atoms if atom.kind == "turn"}
+        questions = []
+        for number, entry in enumerate(sample.qa):
+            where = f"{path}: {sample.sample_id} question {number}"
+            raw = entry.get("evidence") or []
+            if repaired is not None:
+                if (sample.sample_id, number) not in repaired:
+                    raise InputError(
+                        f"expected its evidence in {evidence}, got none; "
+                        "give the evidence file of this data, or none",
+                        where=where,
+                    )
+                raw = repaired[sample.sample_id, number]
+            questions.append(_question(entry, resolve_evidence(raw, turns), where))
+        conversations.append(Conversation(sample.sample_id, tuple(sample.atoms), tuple(questions)))
+    if not any(conversation.questions for conversation in conversations):
+        raise InputError("expected questions under `qa`, got none", where=str(path))
+    return conversations
+
+
+def resolve_evidence(raw: str | Sequence[str], turns: Mapping[str, str]) -> tuple[str, ...]:
+    """Atom ids named by LoCoMo evidence, which is sometimes malformed.
+
+    Several ids in one string (`D8:6; D9:17`), a stray colon (`D:11:26`) and leading zeros
+    (`D30:05`) are repaired; ids of no turn are dropped.
+
+    Args:
+        raw: Evidence as the file has it.
+        turns: Turn id of the file (`D8:6`) to atom id.
+    """
+    text = raw if isinstance(raw, str) else " ".join(str(part) for part in raw)
+    named = dict.fromkeys(f"D{int(a)}:{int(b)}" for a, b in _TURN_ID.findall(text))
+    return tuple(turns[name] for name in named if name in turns)
+
+
+def _question(entry: Mapping[str, Any], gold: tuple[str, ...], where: str) -> Question:
+    text, category = entry.get("question"), entry.get("category")
+    if not isinstance(text, str) or not text.strip():
+        raise InputError(f"expected a text under `question`, got {text!r}", where=where)
+    if category not in (1, 2, 3, 4, 5):
+        raise InputError(f"expected a `category` from 1 to 5, got {category!r}", where=where)
+    return Question(text, int(category), gold)
+
+
+def _turn_id(atom: Atom) -> str:
+    return atom.id.rsplit("/", 1)[-1]
+
+
+def _find(path: Path) -> Path:
+    if not path.is_dir():
+        return path
+    found = [file for file in sorted(path.glob("*.json")) if _is_locomo(file)]
+    if len(found) != 1:
+        names = ", ".join(file.name for file in found) or "none"
+        raise InputError(
+            f"expected one LoCoMo file in the folder, got {names}; name the file", where=str(path)
+        )
+    return found[0]
+
+
+def _is_locomo(file: Path) -> bool:
+    with file.open(encoding="utf-8", errors="replace") as stream:
+        # The file may be tens of megabytes; its first keys tell.
+        return '"qa"' in stream.read(65536)
+
+
+def _read_evidence(path: Path) -> dict[tuple[str, int], list[str]]:
+    table: dict[tuple[str, int], list[str]] = {}
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(
+            f"expected a readable file of JSON lines, got {error}", where=str(path)
+        ) from error
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+            table[str(row["sample_id"]), int(row["qa_index"])] = list(row["evidence_resolved"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise InputError(
+                "expected sample_id, qa_index and evidence_resolved, "
+                f"got {line[:80]!r} ({error!r})",
+                where=f"{path}:{number}",
+            ) from error
+    if not table:
+        warnings.warn(f"{path}: the evidence file is empty", stacklevel=3)
+    return table

@@ -1,0 +1,1 @@
+"""The judge `context` of `graphmem eval`; see `bench/quality/README.md`."""

@@ -1,0 +1,356 @@
+"""Gold evidence kept per token, on conversations and on passages (`evaluation.md`, Context)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from tqdm import tqdm
+
+from graphmem_torch.atoms import Atom
+from graphmem_torch.config import Config
+from graphmem_torch.context.costs import Ledger
+from graphmem_torch.context.formats import load_format
+from graphmem_torch.evaluation.bootstrap import bootstrap_interval
+from graphmem_torch.evaluation.metrics import group_masks, rank_candidates
+from graphmem_torch.memory import Memory
+from graphmem_torch.text.embedder import Embedder
+
+from ..common.arena import TURN, Arena
+from ..common.passages import PassageSet, read_passage_sets
+from ..common.questions import Conversation, Question, read_conversations
+from ..common.systems import BASELINES
+from ..common.tally import BUDGETS
+from .greedy import fill_by_density, kept_whole, line_costs, prefix, skipping
+from .hops import ablate, ablation_figures
+
+__all__ = [
+    "CURVE",
+    "SYSTEMS",
+    "GoldSet",
+    "chosen_by",
+    "compare_curves",
+    "entry_costs",
+    "gold_share",
+    "judge_gold",
+    "passage_conversation",
+    "read_gold_sets",
+    "tokens_for",
+]
+CURVE: tuple[int, ...] = (
+    64, 91, 128, 181, 256, 362, 512, 724, 1024, 1448, 2048, 2896, 4096,
+)  # fmt: skip
+"""Token budgets of a curve: two to a doubling."""
+
+_RESAMPLES = 2000
+_LEVEL = 0.95
+
+
+def gold_share(
+    chosen: Tensor,  # [B, K, N] bool
+    gold: Tensor,  # [B, G] candidates, -1 = padding
+) -> Tensor:  # [B, K] float64, NaN without gold
+    """Share of each question's gold that is among what was chosen."""
+    real = gold >= 0
+    places = gold.clamp(min=0)[:, None].expand(-1, chosen.shape[1], -1)
+    found = (chosen.gather(2, places) & real[:, None]).sum(2).double()
+    count = real.sum(1, keepdim=True)
+    return (found / count.clamp(min=1)).masked_fill(count == 0, torch.nan)
+
+
+def tokens_for(
+    recall: Tensor,  # [R, K] mean recall at each budget, R resamples
+    budgets: Sequence[int],
+    target: Tensor,  # [R]
+) -> Tensor:  # [R] tokens, inf where the curve does not get there
+    """Tokens at which a curve reaches a recall, between budgets on a logarithmic scale."""
+    best = recall.cummax(1).values
+    scale = torch.tensor(budgets, dtype=torch.float64).log2()
+    enough = best >= target[:, None] - 1e-12
+    place = enough.double().argmax(1)
+    before = (place - 1).clamp(min=0)
+    high, low = best.gather(1, place[:, None])[:, 0], best.gather(1, before[:, None])[:, 0]
+    part = ((target - low) / (high - low).clamp(min=1e-12)).clamp(0.0, 1.0)
+    part = torch.where(place == 0, 1.0, part)
+    tokens = (scale[before] + part * (scale[place] - scale[before])).exp2()
+    return tokens.masked_fill(~enough.any(1), torch.inf)
+
+
+def compare_curves(
+    curves: Mapping[str, Tensor],  # each [n, len(CURVE)] recall of every question
+    *,
+    subject: str,
+    seed: int,
+) -> dict[str, Any]:
+    """Mean recall of each system at each budget, and what `subject` needs for the recall of others.
+
+    `difference` is the recall of the subject minus that of another, resampled in pairs;
+    `tokens_needed` says, for a budget of another system, its recall, the tokens at which the
+    subject reaches it, and their ratio with its interval, from the same resamples of questions for
+    both curves. None where the curve does not reach it.
+    """
+    own = curves[subject]
+    report: dict[str, Any] = {}
+    drawn = _resamples(len(own), seed)
+    for name, curve in curves.items():
+        figures: dict[str, Any] = {
+            "recall": dict(zip(map(str, CURVE), curve.mean(0).tolist(), strict=True)),
+            "ci": _ends(curve, seed),
+        }
+        if name != subject:
+            figures["difference"] = _ends(own - curve, seed)
+            figures["tokens_needed"] = {
+                str(budget): _needed(own, curve, CURVE.index(budget), drawn) for budget in BUDGETS
+            }
+        report[name] = figures
+    return report
+
+
+def _needed(own: Tensor, other: Tensor, column: int, drawn: Tensor) -> dict[str, Any]:
+    budget = CURVE[column]
+    target = other[:, column].double()
+    tokens = float(tokens_for(own.double().mean(0)[None], CURVE, target.mean()[None]))
+    ratios = tokens_for(drawn @ own.double(), CURVE, drawn @ target) / budget
+    ends = torch.tensor([(1 - _LEVEL) / 2, (1 + _LEVEL) / 2], dtype=torch.float64)
+    interval = ratios.quantile(ends, interpolation="nearest").tolist()
+    reached = tokens != torch.inf
+    return {
+        "recall": float(target.mean()),
+        "tokens": tokens if reached else None,
+        "ratio": tokens / budget if reached else None,
+        "ci": [end if end != torch.inf else None for end in interval],
+    }
+
+
+def _resamples(count: int, seed: int) -> Tensor:  # [_RESAMPLES, n], rows sum to 1
+    drawn = torch.randint(count, (_RESAMPLES, count), generator=torch.Generator().manual_seed(seed))
+    weights = torch.zeros(_RESAMPLES, count, dtype=torch.float64)
+    return weights.scatter_add_(1, drawn, torch.ones_like(drawn, dtype=torch.float64)) / count
+
+
+def _ends(values: Tensor, seed: int) -> dict[str, list[float] | None]:
+    """[mean, low, high] at each budget."""
+    found = bootstrap_interval(values, generator=torch.Generator().manual_seed(seed))
+    return {
+        str(budget): None if interval is None else list(interval)
+        for budget, interval in zip(CURVE, found, strict=True)
+    }
+
+
+_PASSAGE = "passage"
+
+
+@dataclass(frozen=True, slots=True)
+class GoldSet:
+    """One data set: conversations, or passages as one conversation.
+
+    Attributes:
+        name: Of the set.
+        conversations: Each is asked by itself.
+        kind: Of the atoms that are candidates.
+    """
+
+    name: str
+    conversations: tuple[Conversation, ...]
+    kind: str = TURN
+
+    @property
+    def conversational(self) -> bool:
+        """Whether the candidates are turns."""
+        return self.kind == TURN
+
+    def arenas(self, config: Config, embedder: Embedder, device: str) -> Iterator[Arena]:
+        """The conversations with their memories, one at a time."""
+        for conversation in self.conversations:
+            with Memory.open(None, config=config, embedder=embedder, device=device) as memory:
+                memory.add(conversation.atoms)
+                yield Arena(conversation, memory, kind=self.kind)
+
+
+def read_gold_sets(root: Path) -> list[GoldSet]:
+    """Every set under a data root: LoCoMo under `locomo`, passages wherever they are.
+
+    Questions without gold are left out, and conversations without questions.
+
+    Raises:
+        InputError: A file that cannot be used.
+    """
+    sets = []
+    locomo = root / "locomo"
+    if locomo.is_dir():
+        evidence = sorted(locomo.glob("*evidence*.jsonl"))
+        found = read_conversations(locomo, evidence=evidence[0] if len(evidence) == 1 else None)
+        asked = [one for one in map(_answerable, found) if one.questions]
+        sets += [GoldSet("locomo", tuple(asked))] if asked else []
+    sets += [
+        GoldSet(one.name, (passage_conversation(one),), _PASSAGE) for one in read_passage_sets(root)
+    ]
+    return sets
+
+
+def passage_conversation(passages: PassageSet) -> Conversation:
+    """Passages as atoms, one document each, and their questions."""
+    atoms = tuple(
+        Atom(id=f"{passages.name}:{i}", text=one.whole, kind=_PASSAGE)
+        for i, one in enumerate(passages.passages)
+    )
+    questions = tuple(
+        Question(one.text, 1 if len(one.gold) > 1 else 4, tuple(atoms[i].id for i in one.gold))
+        for one in passages.questions
+    )
+    return Conversation(passages.name, atoms, questions)
+
+
+def _answerable(one: Conversation) -> Conversation:
+    return Conversation(one.name, one.atoms, tuple(q for q in one.questions if q.gold))
+
+
+SYSTEMS: Mapping[str, str] = {
+    "top-k dense": "the best by cosine up to the first that does not fit, written as ours",
+    "top-k dense, plain": "the same, a line each, with nothing around it",
+    "top-k dense, skipping": "the same, and what does not fit is passed over",
+    "top-k own": "the best by the preset's own score, likewise, written as ours",
+    "contextos greedy": "50 cosine + 10 PageRank decay, by value per token, plain (published)",
+}
+"""The baselines; the preset's own name stands for the whole of `Memory.compile`."""
+
+_STEP = 64  # questions at once: their choices are [64, 13, N] bool
+
+
+def chosen_by(arena: Arena, *, subject: str) -> dict[str, list[Tensor]]:
+    """For each system its choices: tiles of [B, len(CURVE), N] bool, N candidates.
+
+    Args:
+        arena: Candidates and questions.
+        subject: Name of the preset under test.
+    """
+    found: dict[str, list[Tensor]] = {name: [] for name in (subject, *SYSTEMS)}
+    plain = line_costs(_atoms(arena, arena.ids), arena.memory.config.context.tokenizer)
+    for start in range(0, len(arena.questions), _STEP):
+        asked = slice(start, start + _STEP)
+        found[subject].append(_compiled(arena, asked))
+        for name, chosen in _baselines(arena, asked, plain).items():
+            found[name].append(chosen)
+    return found
+
+
+def entry_costs(
+    arena: Arena,
+    ranking: Tensor,  # [B, L] candidates, best first, -1 = none
+) -> Tensor:  # [B, L] int64 tokens
+    """What each costs where it stands in the ranking, as the compiler writes it.
+
+    The first one of a group pays for its header.
+    """
+    settings = arena.memory.config.context
+    ledger = Ledger(load_format(settings.format), settings.tokenizer, inline=False)
+    known = arena.memory.store.known(arena.ids)
+    nodes = torch.tensor([known[name][0] for name in arena.ids])
+    ledger.learn(nodes, arena.memory.store.atoms)
+    group = ledger.groups[nodes][ranking.clamp(min=0)].masked_fill(ranking < 0, -1)
+    costs = ledger.costs[nodes][ranking.clamp(min=0)]
+    # Stable: of a group the best comes first.
+    ordered, order = group.sort(dim=1, stable=True)
+    first = torch.nn.functional.pad(ordered[:, 1:] != ordered[:, :-1], (1, 0), value=True)
+    leads = torch.zeros_like(first).scatter_(1, order, first) & (group > 0)
+    return costs + ledger.header_costs[group.clamp(min=0)] * leads
+
+
+def _atoms(arena: Arena, ids: Sequence[str]) -> list[Atom]:
+    known = arena.memory.store.known(ids)
+    return arena.memory.store.atoms([known[name][0] for name in ids])
+
+
+def _compiled(arena: Arena, asked: slice) -> Tensor:  # [B, K, N] bool
+    """The gold that stands whole in the contexts; nothing else of them is asked for."""
+    curves = arena.memory.compile(arena.questions[asked], budget=list(CURVE))
+    wanted = arena.evidence[asked]
+    known = {atom.id: atom for atom in _atoms(arena, sorted(set(chain(*wanted))))}
+    layout = load_format(arena.memory.config.context.format)
+    kept = arena.positions(
+        [
+            sorted(kept_whole(context, [known[name] for name in gold], layout))
+            for gold, curve in zip(wanted, curves, strict=True)
+            for context in curve
+        ]
+    )
+    chosen = torch.zeros(len(kept), len(arena.ids) + 1, dtype=torch.bool)
+    chosen.scatter_(1, kept.masked_fill(kept < 0, len(arena.ids)), True)
+    return chosen[:, :-1].view(len(wanted), len(CURVE), -1)
+
+
+def _baselines(arena: Arena, asked: slice, plain: Tensor) -> dict[str, Tensor]:
+    budgets, count = torch.tensor(CURVE), len(arena.ids)
+    questions = arena.questions[asked]
+    deepest = max(CURVE) // int(plain.min())
+    ranked = rank_candidates(BASELINES["dense"](arena, questions))
+    dense = ranked[:, :deepest]
+    results = arena.memory.retrieve(questions, k=max(CURVE) // 8)
+    own = arena.positions([[hit.id for hit in result.hits] for result in results])
+    utility = BASELINES["contextos"](arena, questions)
+    return {
+        "top-k dense": prefix(dense, entry_costs(arena, dense), budgets, count),
+        "top-k dense, plain": prefix(dense, plain[dense.clamp(min=0)], budgets, count),
+        "top-k dense, skipping": skipping(ranked, plain[ranked.clamp(min=0)], budgets, count),
+        "top-k own": prefix(own, entry_costs(arena, own), budgets, count),
+        "contextos greedy": fill_by_density(utility, plain, budgets),
+    }
+
+
+_GROUPS = ("1-4", "all", "1")
+
+
+def judge_gold(
+    gold: GoldSet,
+    config: Config,
+    embedder: Embedder,
+    *,
+    device: str,
+    seed: int,
+    progress: bool = False,
+) -> dict[str, Any]:
+    """Every system's curve on a set, by groups of questions, and the ablation of passages.
+
+    The groups of a conversation set are LoCoMo's categories; passages have one, `all`.
+    """
+    shares: dict[str, list[Tensor]] = {}
+    categories, hops = [], {}
+    arenas = gold.arenas(config, embedder, device)
+    for arena in tqdm(arenas, desc=gold.name, total=len(gold.conversations), disable=not progress):
+        for name, chosen in chosen_by(arena, subject=config.name).items():
+            shares.setdefault(name, []).append(_shares(arena, chosen))
+        categories.append(arena.categories)
+        if not gold.conversational:
+            wanted = [set(ids) for ids in arena.evidence]
+            found = ablate(arena.memory, arena.questions, wanted)
+            hops = ablation_figures(found, seed)
+    curves = {name: torch.cat(parts) for name, parts in shares.items()}
+    groups = _groups(torch.cat(categories), gold.conversational)
+    report: dict[str, Any] = {
+        "n": {name: int(mask.sum()) for name, mask in groups.items()},
+        "groups": {
+            name: compare_curves(
+                {system: curve[mask] for system, curve in curves.items()},
+                subject=config.name,
+                seed=seed,
+            )
+            for name, mask in groups.items()
+        },
+    }
+    return report | ({"two_hop": hops} if hops else {})
+
+
+def _shares(arena: Arena, chosen: list[Tensor]) -> Tensor:  # [B, len(CURVE)]
+    gold = arena.gold.split([len(tile) for tile in chosen])
+    return torch.cat([gold_share(tile, own) for tile, own in zip(chosen, gold, strict=True)])
+
+
+def _groups(categories: Tensor, conversational: bool) -> Mapping[str, Tensor]:
+    masks = group_masks(categories)
+    names = _GROUPS if conversational else ("all",)
+    return {name: masks[name] for name in names if bool(masks[name].any())}

@@ -1,0 +1,125 @@
+"""Baselines of selection: the longest prefix of a ranking, and ContextOS's published greedy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import torch
+from torch import Tensor
+
+from graphmem_torch.atoms import Atom
+from graphmem_torch.context.formats import Format
+from graphmem_torch.evaluation.metrics import rank_candidates
+from graphmem_torch.memory import Memory
+from graphmem_torch.results import Context
+from graphmem_torch.text.tokens import count_tokens
+
+__all__ = ["fill_by_density", "kept_whole", "line_costs", "nearest_that_fit", "prefix", "skipping"]
+
+
+def line_costs(atoms: Sequence[Atom], tokenizer: str) -> Tensor:  # [N] int64
+    """Tokens of each atom as a line of its own, the line feed included."""
+    return torch.tensor(count_tokens([atom.rendered for atom in atoms], tokenizer)) + 1
+
+
+def nearest_that_fit(
+    memory: Memory, atoms: Sequence[Atom], questions: Sequence[str], budgets: Sequence[int]
+) -> Tensor:  # [B, K, N] bool
+    """Plain vector search: the atoms of largest cosine, a line each, up to the first too many.
+
+    Args:
+        memory: Holds the atoms; its tokenizer counts.
+        atoms: N candidates.
+        questions: B.
+        budgets: K, in tokens.
+    """
+    rows = memory.rows_of([atom.id for atom in atoms])
+    cosine = memory.query(questions).embedding @ memory.index.embeddings[rows].float().T
+    ranking = rank_candidates(cosine.cpu())
+    costs = line_costs(atoms, memory.config.context.tokenizer)
+    return prefix(ranking, costs[ranking], torch.tensor(budgets), len(atoms))
+
+
+def prefix(
+    ranking: Tensor,  # [B, L] candidates, best first, -1 = nothing there
+    costs: Tensor,  # [B, L] tokens of each, where it stands in the ranking
+    budgets: Tensor,  # [K] tokens
+    num_candidates: int,
+) -> Tensor:  # [B, K, N] bool
+    """Top-k truncation: as many of the best as fit, up to the first that does not."""
+    there = ranking >= 0
+    spent = costs.masked_fill(~there, 0).cumsum(1)
+    fits = there[:, None] & (spent[:, None] <= budgets[:, None])  # [B, K, L]
+    return _of_candidates(fits, ranking, num_candidates)
+
+
+def skipping(
+    ranking: Tensor,  # [B, L] candidates, best first, -1 = nothing there
+    costs: Tensor,  # [B, L] tokens of each, where it stands in the ranking
+    budgets: Tensor,  # [K] tokens
+    num_candidates: int,
+) -> Tensor:  # [B, K, N] bool
+    """Top-k that passes over what does not fit and goes on: the stronger truncation."""
+    beyond = costs.masked_fill(ranking < 0, int(budgets.max()) + 1)
+    taken = torch.stack([_fill(beyond, int(budget)) for budget in budgets], dim=1)
+    return _of_candidates(taken, ranking, num_candidates)
+
+
+def _of_candidates(taken: Tensor, ranking: Tensor, count: int) -> Tensor:  # [B, K, L] -> [B, K, N]
+    # The last column takes what is not there.
+    chosen = torch.zeros(*taken.shape[:2], count + 1, dtype=torch.bool)
+    slots = ranking.masked_fill(ranking < 0, count)[:, None].expand_as(taken)
+    return chosen.scatter_(2, slots, taken)[:, :, :-1]
+
+
+def fill_by_density(
+    values: Tensor,  # [B, N] >= 0
+    costs: Tensor,  # [N] tokens, > 0
+    budgets: Tensor,  # [K] tokens
+) -> Tensor:  # [B, K, N] bool
+    """ContextOS's `FillKnapsack` (algorithm 1, lines 10 and 11): by falling value / cost.
+
+    An item that does not fit is passed over. A round takes all of the next items up to the first
+    that does not fit.
+    """
+    order = (values / costs).argsort(dim=1, descending=True, stable=True)  # [B, N]
+    sorted_costs = costs[order]
+    chosen = torch.stack([_fill(sorted_costs, int(budget)) for budget in budgets], dim=1)
+    return torch.zeros_like(chosen).scatter_(2, order[:, None].expand_as(chosen), chosen)
+
+
+def _fill(costs: Tensor, budget: int) -> Tensor:  # [B, N] in order -> [B, N] bool
+    left = torch.full((len(costs), 1), budget)
+    open_ = torch.ones_like(costs, dtype=torch.bool)
+    chosen = torch.zeros_like(open_)
+    while True:
+        open_ &= costs <= left
+        if not bool(open_.any()):
+            return chosen
+        spent = costs.where(open_, 0).cumsum(1)
+        taken = open_ & (spent <= left)
+        chosen |= taken
+        left = left - costs.where(taken, 0).sum(1, keepdim=True)
+        open_ &= ~taken
+
+
+def kept_whole(context: Context, atoms: Iterable[Atom], layout: Format) -> set[str]:
+    """Ids of the sources among these atoms whose whole text the prompt holds.
+
+    Looked for in the prompt as it would be sent; one that is longer than its budget keeps nothing.
+
+    Args:
+        context: As `Memory.compile` made it.
+        atoms: Those that matter.
+        layout: The format that it is written in.
+    """
+    if context.tokens > context.budget:
+        return set()
+    sources, kept = set(context.sources), set()
+    for atom in atoms:
+        if atom.id in sources:
+            # An entry without its number: only the text is known before the place is.
+            entry = layout.entry(1, atom, atom.rendered).partition(" ")[2].rstrip(",\n")
+            if entry in context.text:
+                kept.add(atom.id)
+    return kept

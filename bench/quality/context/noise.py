@@ -1,0 +1,141 @@
+"""ContextOS's experiment 1: one needle among random facts, 200 tokens, a pinned policy."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import islice
+from typing import Any
+
+import torch
+from tqdm import tqdm
+
+from graphmem_torch.atoms import MEMORY_TYPES, Atom
+from graphmem_torch.config import Config
+from graphmem_torch.context.formats import load_format
+from graphmem_torch.evaluation.bootstrap import bootstrap_interval
+from graphmem_torch.memory import Memory
+from graphmem_torch.text.embedder import Embedder
+
+from ..common.sentences import split_at_marks
+from .facts import LITERAL, Needle
+from .gold import GoldSet
+from .greedy import kept_whole, nearest_that_fit
+from .needles import Essay
+
+__all__ = ["DAYS", "NOISE", "judge_decay", "judge_noise", "random_facts"]
+NOISE: tuple[int, ...] = (100, 300, 1000)
+"""Distractors; 100 are the published number."""
+
+_BUDGET = 200  # tokens of the whole context
+_POLICY = "Never read a password out to a caller."
+_FACTS = 4000  # sentences that random facts are drawn from
+_WORDS = range(6, 31)  # of a fact
+_KEPT = ("needle", "policy", "vector")
+
+
+def random_facts(sets: Sequence[GoldSet], essays: Sequence[Essay]) -> list[str]:
+    """First sentences of passages, else sentences of the essays; of a usual length, each once."""
+    passages = (
+        split_at_marks(_body(atom.text))[0]
+        for one in sets
+        if not one.conversational
+        for conversation in one.conversations
+        for atom in conversation.atoms
+    )
+    facts = _usual(passages)
+    return sorted(facts or _usual(text for essay in essays for text in essay.sentences))
+
+
+def _usual(sentences: Iterable[str]) -> set[str]:
+    fitting = (" ".join(text.split()) for text in sentences if len(text.split()) in _WORDS)
+    return set(islice(fitting, _FACTS))
+
+
+def _body(passage: str) -> str:
+    """A passage without the line of its title, if it has one."""
+    title, _, text = passage.strip().partition("\n")
+    return text.strip() or title
+
+
+def judge_noise(
+    facts: Sequence[str],
+    config: Config,
+    embedder: Embedder,
+    *,
+    device: str,
+    seed: int,
+    progress: bool = False,
+) -> dict[str, Any]:
+    """How often the needle, and the policy, are in the context, by the number of distractors.
+
+    `vector` is how often the needle is among the nearest by cosine that fit, a line each.
+
+    Args:
+        facts: What the distractors are drawn from; levels of more than there are are left out.
+        config: Settings of the memories.
+        embedder: Encodes.
+        device: Where the indices live.
+        seed: Of the facts and the intervals.
+        progress: Show a bar.
+    """
+    report: dict[str, Any] = {"budget": _BUDGET, "trials": len(LITERAL), "noise": {}}
+    levels = [level for level in NOISE if level <= len(facts)]
+    for level in tqdm(levels, desc="distractors", disable=not progress):
+        rows = []
+        for turn, needle in enumerate(LITERAL):
+            chance = random.Random(1000 * seed + turn)
+            drawn = chance.sample(facts, level)
+            drawn.insert(chance.randrange(level + 1), needle.text)
+            atoms = [Atom(str(i), text, kind="fact") for i, text in enumerate(drawn)]
+            policy = Atom("policy", _POLICY, kind="rule", type="procedural")
+            with Memory.open(None, config=config, embedder=embedder, device=device) as memory:
+                rows.append(_trial(memory, [policy, *atoms], needle))
+        kept = torch.tensor(rows, dtype=torch.float64)  # [T, 3]
+        kept = torch.cat([kept, kept[:, :1] - kept[:, 2:]], dim=1)
+        ends = bootstrap_interval(kept, generator=torch.Generator().manual_seed(seed))
+        *shares, _ = kept.mean(0).tolist()
+        *own, difference = ends
+        report["noise"][str(level)] = {
+            **dict(zip(_KEPT, shares, strict=True)),
+            "ci": dict(zip(_KEPT, own, strict=True)),
+            "difference": difference,
+        }
+    return report
+
+
+def _trial(memory: Memory, atoms: Sequence[Atom], needle: Needle) -> list[bool]:
+    """Whether the needle and the policy are kept, and whether plain vector search finds the needle.
+
+    The first of the atoms is the policy.
+    """
+    memory.add(atoms)
+    hidden = next(i for i, atom in enumerate(atoms) if atom.text == needle.text)
+    context = memory.compile(needle.question, budget=_BUDGET)
+    kept = kept_whole(context, [atoms[0], atoms[hidden]], load_format(memory.config.context.format))
+    nearest = nearest_that_fit(memory, atoms, [needle.question], [_BUDGET])[0, 0]
+    return [atoms[hidden].id in kept, atoms[0].id in kept, bool(nearest[hidden])]
+
+
+DAYS: tuple[int, ...] = (0, 1, 7)
+
+_DAY = 86_400.0
+_BORN = 1_700_000_000.0  # seconds since the epoch
+
+
+def judge_decay(config: Config) -> dict[str, dict[str, float]]:
+    """Strength of one memory of each type, centrality left out, days after it was last used.
+
+    Asked of a real memory, not computed from the half-lives.
+    """
+    # Alone in its memory every atom is as central as any.
+    config = replace(config, decay=replace(config.decay, centrality=0.0))
+    atoms = [
+        Atom(id=name, text=f"A memory that is {name}.", type=name, time=_BORN)
+        for name in MEMORY_TYPES
+    ]
+    with Memory.open(None, config=config, embedder="hashing", device="cpu") as memory:
+        memory.add(atoms)
+        kept = {day: memory.strength(list(MEMORY_TYPES), as_of=_BORN + day * _DAY) for day in DAYS}
+    return {name: {str(day): kept[day][name] for day in DAYS} for name in MEMORY_TYPES}

@@ -1,0 +1,1 @@
+"""The judge `locomo` of `graphmem eval`; see `bench/quality/README.md`."""

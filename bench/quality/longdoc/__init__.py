@@ -1,0 +1,1 @@
+"""The judge `longdoc` of `graphmem eval`; see `bench/quality/README.md`."""

@@ -1,0 +1,194 @@
+"""Recall on long documents: every system, and the segment graph with one setting changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from graphmem_torch.config import Config, load_config
+from graphmem_torch.evaluation.bootstrap import bootstrap_interval
+from graphmem_torch.evaluation.metrics import rank_candidates
+from graphmem_torch.memory import Memory
+from graphmem_torch.rank.scope import Scope
+from graphmem_torch.text.embedder import Embedder
+
+from .documents import CUTOFFS, TOKENS, Chunked, chunk_document, remember
+
+__all__ = [
+    "ABLATIONS",
+    "ablate",
+    "baselines",
+    "compare",
+    "intervals",
+    "means",
+    "measure_all",
+    "retrieved",
+    "varied",
+    "window",
+]
+_DEPTH = 96  # chunks ranked: enough to fill 2,048 tokens with the smallest
+_PRESETS = ("sgrm", "default")  # that a preset under test is held against
+
+ABLATIONS: Mapping[str, tuple[float, ...]] = {
+    "link.similarity_k": (0, 1, 2, 5, 10, 20),
+    "link.similarity_min": (0.1, 0.2, 0.3, 0.5),
+    "segment.hops": (0, 1, 2, 3, 4),
+    "segment.seeds": (1, 2, 4, 8),
+    "segment.discount": (0.7, 0.8, 0.9, 1.0),
+    "embedder.max_tokens": (32, 64, 128, 254),
+}
+"""Settings of the segment graph that are varied one at a time, everything else as in the preset."""
+
+
+def retrieved(case: Chunked, memory: Memory) -> Tensor:  # [Q, K] int64, -1 = padding
+    """The chunks as a memory ranks them; it holds those of the case."""
+    results = memory.retrieve(case.questions, k=_DEPTH)
+    return case.places([[hit.id for hit in result.hits] for result in results])
+
+
+def window(
+    similarity: Tensor,  # [Q, N]
+) -> Tensor:  # [Q, N]
+    """Nearness to the most similar chunk in the text; of two as near, the later first."""
+    seed = similarity.argmax(1, keepdim=True)
+    place = torch.arange(similarity.shape[1])
+    return -(place - seed).abs().double() - 0.5 * (place < seed)
+
+
+def baselines(
+    case: Chunked, subject: str, embedder: Embedder, device: str
+) -> dict[str, Tensor]:  # each [Q, K]
+    """Every other ranking of the same chunks, by name.
+
+    `dense`: cosine; `bm25`; `window`: the text around the most similar chunk, which is all that
+    chronological edges can bring; the presets `sgrm` and `default` as shipped.
+    """
+    others = {
+        name: remember(case.atoms, load_config(name), embedder, device)
+        for name in _PRESETS
+        if name != subject
+    }
+    anyone = next(iter(others.values()))
+    rankings = {
+        name: rank_candidates(score)[:, :_DEPTH] for name, score in _flat(case, anyone).items()
+    }
+    return rankings | {name: retrieved(case, memory) for name, memory in others.items()}
+
+
+def _flat(case: Chunked, memory: Memory) -> dict[str, Tensor]:  # each [Q, N]
+    """Scores that need no graph, of the chunks in their order."""
+    scope = Scope(memory.index, memory.query(case.questions))
+    rows = memory.rows_of([atom.id for atom in case.atoms])
+    cosine = scope.memo("semantic")[:, rows].cpu()
+    lexical = scope.memo("lexical")[:, rows].cpu()
+    return {"dense": cosine, "bm25": lexical, "window": window(cosine)}
+
+
+def varied(config: Config, setting: str, value: float) -> Config:
+    """The settings with one of them changed, named `section.name`."""
+    section, name = setting.split(".")
+    old = getattr(config, section)
+    fresh = replace(old, **{name: type(getattr(old, name))(value)})
+    return replace(config, **{section: fresh})
+
+
+Measures = Mapping[str, Tensor]
+"""By name, [Q, 3] each, as of `Chunked.measure`."""
+
+
+def compare(
+    cases: Sequence[Chunked], *, subject: str, embedder: Embedder, device: str, seed: int
+) -> dict[str, Any]:
+    """Every system on the same chunks: means, intervals, and what the subject gains over each."""
+    parts: dict[str, list[Measures]] = {}
+    for case in cases:
+        rankings = baselines(case, subject, embedder, device)
+        rankings[subject] = retrieved(case, case.memory)
+        for name, ranking in rankings.items():
+            parts.setdefault(name, []).append(case.measure(ranking))
+    whole = {name: _joined(each) for name, each in parts.items()}
+    own = whole[subject]
+    others = {name: values for name, values in whole.items() if name != subject}
+    return {
+        "systems": {
+            name: {**means(values), "ci": intervals(values, seed)} for name, values in whole.items()
+        },
+        "difference": {
+            name: intervals({key: own[key] - values[key] for key in own}, seed)
+            for name, values in others.items()
+        },
+    }
+
+
+def ablate(
+    cases: Sequence[Chunked], *, config: Config, embedder: Embedder, device: str
+) -> dict[str, Any]:
+    """Means of the preset with one of `ABLATIONS` changed at a time; nothing where it has no hops.
+
+    A row where the value is the preset's own is marked `own`.
+    """
+    if not config.segment.retrieve:
+        return {}
+    plain = means(measure_all(cases))
+    table: dict[str, Any] = {}
+    for setting, values in ABLATIONS.items():
+        section, name = setting.split(".")
+        own = getattr(getattr(config, section), name)
+        rows = table[setting] = {}
+        for value in values:
+            if value == own:
+                rows[str(value)] = {"own": True, **plain}
+                continue
+            changed = varied(config, setting, value)
+            rows[str(value)] = means(measure_all(_changed(cases, changed, embedder, device)))
+    return table
+
+
+def _changed(
+    cases: Sequence[Chunked], config: Config, embedder: Embedder, device: str
+) -> list[Chunked]:
+    """The same documents under other settings; cut anew only where the size of a chunk differs."""
+    return [
+        chunk_document(case.document, config, embedder, device)
+        if config.embedder != case.memory.config.embedder
+        else Chunked(case.document, remember(case.atoms, config, embedder, device), case.atoms)
+        for case in cases
+    ]
+
+
+def measure_all(cases: Sequence[Chunked]) -> Measures:
+    """What the memory of each case finds, of all questions."""
+    return _joined([case.measure(retrieved(case, case.memory)) for case in cases])
+
+
+def means(values: Measures) -> dict[str, dict[str, float | None]]:
+    """Of each measure at each cut-off; None where no question has a value."""
+    table = {}
+    for name, value in values.items():
+        mean = value.nanmean(0).tolist()
+        table[name] = {
+            str(at): None if each != each else each
+            for at, each in zip(_columns(name), mean, strict=True)
+        }
+    return table
+
+
+def intervals(values: Measures, seed: int) -> dict[str, dict[str, Any]]:
+    """Mean and ends of the 95 % interval of each measure at each cut-off."""
+    table = {}
+    for name, value in values.items():
+        found = bootstrap_interval(value, generator=torch.Generator().manual_seed(seed))
+        table[name] = dict(zip(map(str, _columns(name)), found, strict=True))
+    return table
+
+
+def _columns(name: str) -> Sequence[int]:
+    return CUTOFFS if name == "recall" else TOKENS
+
+
+def _joined(parts: Sequence[Measures]) -> Measures:
+    return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}

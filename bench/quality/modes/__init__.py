@@ -1,0 +1,1 @@
+"""The judge `modes` of `graphmem eval`; see `bench/quality/README.md`."""

@@ -1,0 +1,240 @@
+"""Mode retrieval at scale: agreement with the exact search, reading, speed and size."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from tqdm import tqdm
+
+from graphmem_torch.config import config_to_dict
+from graphmem_torch.errors import InputError
+from graphmem_torch.evaluation.bootstrap import bootstrap_interval
+from graphmem_torch.modes import search_modes
+from graphmem_torch.ops import IVF, topk_cosine
+
+from ..common.measure import code_version
+from ..request import Request
+from .clock import race
+from .grid import ASSIGNMENTS, depths, index_bytes, partition
+from .search import Found, agreement, by_lists, by_modes, by_typical, flat
+from .source import Source, open_source, sentences
+
+__all__ = ["judge_scale", "measure_scale"]
+_SIZES = (10_000, 100_000)
+_DESIGN = 50  # modes in the design's example
+_MANY = (100_000, 1_000)  # from so many rows on, also so many modes
+_HELD_OUT = 256  # rows that are asked for and not indexed
+_SENTENCES = 256  # texts of which a sentence is asked for, where they have one
+_K = 10
+_TAKEN = (_K, 3, 1)  # atoms of a mode
+_ONE, _BATCH, _BATCHES = 32, 64, 5  # questions timed alone; size and number of batches
+
+
+@dataclass(frozen=True, eq=False)
+class _Questions:
+    """Two kinds of questions: texts that are not indexed, and sentences of texts that are.
+
+    Attributes:
+        vectors: [B, d], held-out rows first.
+        origin: [B] the row a sentence is from, -1 for a held-out row.
+        exact: [B, 10] what the exact search finds.
+    """
+
+    vectors: Tensor
+    origin: Tensor
+    exact: Tensor
+
+
+def judge_scale(request: Request) -> dict[str, Any]:
+    """The report of `graphmem eval modes` on texts or a store."""
+    return {
+        "dataset": "modes",
+        "preset": request.settings.name,
+        "commit": code_version(),
+        **measure_scale(open_source(request), seed=request.seed, progress=request.progress),
+        "config": config_to_dict(request.settings),
+        "seed": request.seed,
+    }
+
+
+def measure_scale(
+    source: Source, *, seed: int = 0, resamples: int = 2000, progress: bool = False
+) -> dict[str, Any]:
+    """Curves at 10,000 rows and at 100,000, or at as many as there are.
+
+    `agreement` is the share of the exact ten best that are found, `known_item` the share of
+    sentences whose own text is among the ten first. An inverted file with as many lists is measured
+    beside: it is the same idea without a spectrum.
+
+    Raises:
+        InputError: For fewer than 20 rows.
+    """
+    total = len(source.vectors)
+    if total < 20:
+        raise InputError(f"expected at least 20 texts, got {total}")
+    generator = torch.Generator().manual_seed(seed)
+    place = torch.randperm(total, generator=generator)
+    held_out = min(_HELD_OUT, total // 10)
+    left = total - held_out
+    sizes = sorted({min(size, left) for size in _SIZES})
+    parts = []
+    for size in sizes:
+        rows = place[:size]
+        x = source.vectors[rows.to(source.vectors.device)].float().contiguous()
+        asked = _questions(source, x, rows, place[left:])
+        parts.append(_at(x, asked, seed, resamples, progress))
+    return {"n": {"held_out": held_out, "rows": sizes}, "sizes": parts}
+
+
+def _questions(source: Source, x: Tensor, rows: Tensor, held_out: Tensor) -> _Questions:
+    texts, origin = sentences(source.texts, rows[:_SENTENCES])
+    own = source.vectors[held_out.to(x.device)].float()
+    vectors, origins = [own], [torch.full((len(own),), -1)]
+    if texts:
+        vectors.append(source.embedder.encode(texts).pooled.float().to(x.device))
+        # Texts were taken in the order of the rows.
+        origins.append((rows[:_SENTENCES][:, None] == origin).nonzero()[:, 0])
+    queries = torch.cat(vectors)
+    exact = flat(x, queries, _K)
+    return _Questions(queries, torch.cat(origins).to(x.device), exact.ranking)
+
+
+def _at(x: Tensor, asked: _Questions, seed: int, resamples: int, progress: bool) -> dict[str, Any]:
+    counts = {min(_DESIGN, len(x)), math.isqrt(len(x))}
+    if len(x) >= 0.99 * _MANY[0]:
+        counts.add(_MANY[1])
+    indices, lists = [], []
+    for count in tqdm(sorted(counts), desc=f"{len(x)} rows", disable=not progress):
+        for assign in ASSIGNMENTS if count == min(counts) else ASSIGNMENTS[:1]:
+            indices.append(_modes(x, asked, count, assign, seed, resamples))
+        lists.append(_lists(x, asked, count, seed, resamples))
+    exact = Found(asked.exact, torch.full((len(asked.vectors),), float(len(x))).double())
+    return {
+        "rows": len(x),
+        "width": x.shape[1],
+        "flat": _figures(exact, asked, seed, resamples) | {"bytes": x.numel() * x.element_size()},
+        "modes": indices,
+        "ivf": lists,
+    }
+
+
+def _modes(
+    x: Tensor, asked: _Questions, count: int, assign: str, seed: int, resamples: int
+) -> dict[str, Any]:
+    start = time.perf_counter()
+    modes = partition(x, str(count), assign, seed=seed)
+    built = time.perf_counter() - start
+
+    def search(searched: int) -> list[Found]:
+        return by_modes(modes, x, asked.vectors, searched=searched, taken=_TAKEN)
+
+    def timed(queries: Tensor, searched: int) -> object:
+        return search_modes(modes, x, queries, modes_k=searched, per_mode=_K)
+
+    points = _curve(x, asked, len(modes), search, timed, seed, resamples)
+    return {
+        "asked": count,
+        "assign": assign,
+        "count": len(modes),
+        "axes": len(modes.spectrum.values),
+        "largest": int(modes.size.max()),
+        "exponent": modes.exponent,
+        "bound": modes.bound,
+        "measured_error": modes.measured_error,
+        "centroid_error": modes.centroid_error,
+        "build_s": built,
+        "bytes": index_bytes(modes, x),
+        "points": points,
+        "without_atoms": {
+            "statistics": _figures(by_typical(modes, asked.vectors), asked, seed, resamples),
+            "representatives": _figures(
+                by_typical(modes, asked.vectors, x), asked, seed, resamples
+            ),
+        },
+    }
+
+
+def _lists(x: Tensor, asked: _Questions, count: int, seed: int, resamples: int) -> dict[str, Any]:
+    start = time.perf_counter()
+    index = IVF.build(x, count, generator=torch.Generator().manual_seed(seed))
+    built = time.perf_counter() - start
+
+    def search(searched: int) -> list[Found]:
+        return [by_lists(index, asked.vectors, probes=searched, k=_K)]
+
+    def timed(queries: Tensor, searched: int) -> object:
+        return index.search(queries, _K, probes=searched)
+
+    points = _curve(x, asked, count, search, timed, seed, resamples)
+    return {"count": count, "build_s": built, "points": points}
+
+
+def _curve(
+    x: Tensor,
+    asked: _Questions,
+    count: int,
+    search: Callable[[int], list[Found]],
+    timed: Callable[[Tensor, int], object],
+    seed: int,
+    resamples: int,
+) -> list[dict[str, Any]]:
+    """Quality and time by the number of modes or lists that are searched."""
+    points = []
+    for searched in depths(count):
+        whole, *fewer = search(searched)
+        point: dict[str, Any] = {"searched": searched, **_figures(whole, asked, seed, resamples)}
+        if fewer:
+            point["taken"] = {
+                str(taken): _figures(found, asked, seed, resamples)
+                for taken, found in zip(_TAKEN[1:], fewer, strict=True)
+            }
+        points.append(point | _times(x, asked, timed, searched))
+    return points
+
+
+def _times(
+    x: Tensor, asked: _Questions, timed: Callable[[Tensor, int], object], searched: int
+) -> dict[str, Any]:
+    """Median milliseconds a question, alone and in batches, the exact search beside it."""
+    queries = asked.vectors
+
+    result: dict[str, Any] = {}
+    for name, size, rounds in (("one", 1, _ONE), ("batch", _BATCH, _BATCHES)):
+        # Not the same questions every time, or all that is read stays in the cache.
+        parts = [queries.roll(-size * i, 0)[:size] for i in range(rounds)]
+
+        def exact(i: int, parts: Sequence[Tensor] = parts) -> object:
+            return topk_cosine(parts[i], x, _K)
+
+        def own(i: int, parts: Sequence[Tensor] = parts) -> object:
+            return timed(parts[i], searched)
+
+        calls: Mapping[str, Callable[[int], object]] = {"flat": exact, "own": own}
+        found = race(calls, rounds)
+        result[f"ms_{name}"] = found["own"] / min(size, len(queries))
+        result[f"faster_{name}"] = found["flat"] / found["own"]
+    return result
+
+
+def _figures(found: Found, asked: _Questions, seed: int, resamples: int) -> dict[str, Any]:
+    inside = asked.origin >= 0
+    share = agreement(found.ranking, asked.exact).cpu()
+    item = (found.ranking[:, :_K] == asked.origin[:, None]).any(1).double().cpu()
+    return {
+        "agreement": _interval(share[~inside.cpu()], seed, resamples),
+        "agreement_sentences": _interval(share[inside.cpu()], seed, resamples),
+        "known_item": _interval(item[inside.cpu()], seed, resamples),
+        "read": float(found.read.mean()),
+    }
+
+
+def _interval(values: Tensor, seed: int, resamples: int) -> Sequence[float] | None:
+    generator = torch.Generator().manual_seed(seed)
+    found = bootstrap_interval(values[:, None], generator=generator, resamples=resamples)[0]
+    return None if found is None else list(found)

@@ -1,0 +1,113 @@
+"""What the curves at scale are measured on: the vectors of a store, or of texts encoded now."""
+
+from __future__ import annotations
+
+import lzma
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from graphmem_torch.atoms import CONCEPT, Atom
+from graphmem_torch.errors import InputError
+from graphmem_torch.memory import Memory
+from graphmem_torch.readers.jsonl import read_records
+from graphmem_torch.readers.read import check_paths, read_atoms
+from graphmem_torch.store.database import DATABASE_NAME
+from graphmem_torch.text.embedder import Embedder
+
+from ..common.sentences import split_at_marks
+from ..request import Request
+
+__all__ = ["ENCODED", "Source", "has_conversations", "open_source", "sentences"]
+ENCODED = 10_256
+"""Texts that are encoded; for more, index them and give the store."""
+
+_WORDS = range(5, 31)  # of a sentence that is asked for
+_HEAD = 65_536  # characters of a JSON file that tell what it is
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """Texts with their vectors.
+
+    Attributes:
+        vectors: [N, d] unit rows, on the device of the request.
+        texts: N.
+        embedder: What made the vectors.
+    """
+
+    vectors: Tensor
+    texts: list[str]
+    embedder: Embedder
+
+
+def has_conversations(path: Path) -> bool:
+    """Whether it is a LoCoMo file, or a folder with one, and neither a store nor other text."""
+    if not path.is_dir():
+        return path.suffix.lower() == ".json"
+    if (path / DATABASE_NAME).is_file():
+        return False
+    return any('"qa"' in _head(file) for file in path.glob("*.json"))
+
+
+def open_source(request: Request) -> Source:
+    """The atoms of a store, concepts left out, or the first `ENCODED` of other data.
+
+    Raises:
+        InputError: For data that cannot be read.
+    """
+    config, data = request.settings, Path(request.data)
+    if (data / DATABASE_NAME).is_file():
+        with Memory.open(
+            data, config=config, embedder=request.embedder, device=request.device, mode="r"
+        ) as memory:
+            kept = torch.tensor([kind != CONCEPT for kind in memory.store.columns().kind.values()])
+            texts = [t for t, own in zip(memory.store.texts(), kept.tolist(), strict=True) if own]
+            vectors = memory.store.embeddings()[kept]
+            return Source(vectors.to(memory.device), texts, memory.embedder)
+    with Memory.open(
+        None, config=config, embedder=request.embedder, device=request.device
+    ) as memory:
+        atoms = list(islice(_atoms(data, memory), ENCODED))
+        if not atoms:
+            raise InputError("expected texts, got none", where=str(data))
+        texts = [atom.rendered for atom in atoms]
+        encoded = memory.embedder.encode(texts, progress=request.progress)
+        return Source(encoded.pooled.float().to(memory.device), texts, memory.embedder)
+
+
+def sentences(texts: list[str], rows: Tensor) -> tuple[list[str], Tensor]:  # [n] rows of the texts
+    """A sentence of each of these texts that has at least three, and which text it is from.
+
+    It is the first of 5 to 30 words after the first sentence; a text without one is passed over.
+    """
+    found, origin = [], []
+    for row in rows.tolist():
+        parts = split_at_marks(texts[row])
+        fitting = [part for part in parts[1:] if len(part.split()) in _WORDS]
+        if len(parts) >= 3 and fitting:
+            found.append(fitting[0])
+            origin.append(row)
+    return found, torch.tensor(origin, dtype=torch.int64)
+
+
+def _atoms(data: Path, memory: Memory) -> Iterator[Atom]:
+    if data.suffix == ".xz":
+        try:
+            with lzma.open(data, "rb") as lines:
+                yield from read_records(lines, str(data))
+        except (OSError, lzma.LZMAError) as error:
+            raise InputError(f"cannot be read: {error}", where=str(data)) from error
+        return
+    check_paths([data])
+    tokenizer, limit = memory.chunker, memory.config.embedder.max_tokens
+    yield from read_atoms([data], tokenizer=tokenizer, max_tokens=limit)
+
+
+def _head(file: Path) -> str:
+    with file.open(encoding="utf-8", errors="replace") as stream:
+        return stream.read(_HEAD)

@@ -1,0 +1,1 @@
+"""The judge `proofs` of `graphmem eval`; see `bench/quality/README.md`."""

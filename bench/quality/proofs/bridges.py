@@ -1,0 +1,364 @@
+"""Bridge discovery: dependencies are removed, and every absent pair is ranked to find them again.
+
+The candidates are all pairs without a dependency either way; where the file proves in order, the
+later statement is the user. A pair counts as found whichever way it was scored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from graphmem_torch.evaluation.bootstrap import bootstrap_interval
+from graphmem_torch.graph import Graph
+from graphmem_torch.spectral.adjacency import adjacency, reach, sparse_product
+from graphmem_torch.spectral.components import components
+from graphmem_torch.spectral.link_prediction import LinkModel, fit_links
+
+from .sets import ProofSet
+
+__all__ = [
+    "PAIR_BASELINES",
+    "betweenness",
+    "chain_repair",
+    "judge_bridges",
+    "measure_pairs",
+    "resistance_fall",
+]
+_SAMPLE = 500  # statements whose chains are compared
+
+
+def chain_repair(
+    whole: Graph,
+    left: Graph,
+    suggested: Mapping[str, Tensor],  # each [2, K] users, used
+    generator: torch.Generator,
+) -> dict[str, dict[str, float]]:
+    """Chains of the whole graph against those of what is left with the pairs added.
+
+    Returns:
+        For each system means over one sample of statements that use anything: `before`, the share
+        of the chain that is left without the pairs; `completeness`, the share with them;
+        `precision`, the share of what is then reached that is in the chain; and `f1`, the mean of
+        each chain's harmonic mean of the two.
+    """
+    users = (whole.out_degree > 0).nonzero().squeeze(1)
+    users = users[torch.randperm(len(users), generator=generator)[:_SAMPLE]]
+    true = reach(whole)[users] > 0
+    before = reach(left)[users] > 0
+    size = true.sum(1)
+    found = {}
+    for name, pairs in suggested.items():
+        edges = torch.cat([left.edge_index, pairs], dim=1)
+        after = reach(Graph.from_edges(edges, num_nodes=whole.num_nodes))[users] > 0
+        common, reached = (true & after).sum(1).double(), after.sum(1)
+        found[name] = {
+            "before": float(((true & before).sum(1).double() / size).mean()),
+            "completeness": float((common / size).mean()),
+            "precision": float((common / reached.clamp(min=1)).mean()),
+            "f1": float((2 * common / (size + reached)).mean()),
+        }
+    return found
+
+
+def resistance_fall(
+    graph: Graph,
+    suggested: Mapping[str, Tensor],  # each [2, K]
+) -> dict[str, dict[str, float]]:
+    """The exact fall of the total effective resistance of the largest component.
+
+    The total is n tr(L⁺) with L = D - A, every edge of weight 1 both ways. K edges b_k lower it by
+    n tr((I + Bᵀ L⁺ B)⁻¹ Bᵀ L⁺ L⁺ B) (Woodbury): one pseudo-inverse serves all systems.
+
+    Returns:
+        For each: `fall`, the share of the total that goes; `joined`, pairs that instead join two
+        components, whose total was infinite.
+    """
+    part = components(graph)
+    main = torch.bincount(part).argmax()
+    node = (part == main).nonzero().squeeze(1)
+    dense = adjacency(graph)[node][:, node].double()
+    dense = torch.maximum(dense, dense.T)
+    size = len(node)
+    laplacian = torch.diag(dense.sum(1)) - dense
+    del dense
+    factor = torch.linalg.cholesky(laplacian + 1 / size)
+    inverse = torch.cholesky_inverse(factor) - 1 / size
+    total = float(inverse.diagonal().sum())
+    place = torch.full((graph.num_nodes,), -1, dtype=torch.int64)
+    place[node] = torch.arange(size)
+    falls = {}
+    for name, pairs in suggested.items():
+        inside = (place[pairs] >= 0).all(0)
+        low, high = place[pairs[:, inside]]
+        column = inverse[:, low] - inverse[:, high]  # L⁺ B
+        gram = column[low] - column[high]
+        core = torch.eye(gram.shape[0], dtype=gram.dtype) + gram
+        fall = float(torch.linalg.solve(core, column.T @ column).diagonal().sum())
+        joined = int((part[pairs[0]] != part[pairs[1]]).sum())
+        falls[name] = {"fall": fall / total, "joined": joined}
+    return falls
+
+
+PairBaseline = Callable[[Graph, Tensor, torch.Generator], Tensor]
+"""Graph, unit vectors of its nodes `[N, d]` and random numbers to scores `[N, N]`."""
+
+
+def betweenness(
+    graph: Graph,  # directions are ignored
+    *,
+    pivots: int = 64,
+    generator: torch.Generator | None = None,
+) -> Tensor:  # [N]
+    """Share of shortest paths through each node, from a sample of starts (Brandes and Pich 2007).
+
+    All starts advance together, a level a round.
+    """
+    near = _mutual(graph)
+    nodes = graph.num_nodes
+    start = torch.randperm(nodes, generator=generator)[:pivots]
+    column = torch.arange(len(start))
+    paths = torch.zeros(nodes, len(start))
+    paths[start, column] = 1.0
+    seen = paths > 0
+    levels = [paths]
+    while True:
+        step = sparse_product(near, levels[-1]).masked_fill(seen, 0.0)
+        if not bool(step.any()):
+            break
+        seen |= step > 0
+        levels.append(step)
+    through, total = torch.zeros(nodes, len(start)), torch.zeros(nodes)
+    for depth in range(len(levels) - 1, 0, -1):
+        here = levels[depth]
+        share = torch.where(here > 0, (1 + through) / here.clamp(min=1e-30), 0.0)
+        through = sparse_product(near, share) * levels[depth - 1]
+        if depth > 1:
+            total += through.sum(1)
+    return total / max(1, len(start))
+
+
+def _mutual(graph: Graph) -> Tensor:  # [N, N]
+    dense = adjacency(graph)
+    return torch.maximum(dense, dense.T)
+
+
+def _random(graph: Graph, view: Tensor, generator: torch.Generator) -> Tensor:
+    return torch.rand(graph.num_nodes, graph.num_nodes, generator=generator)
+
+
+def _degree(graph: Graph, view: Tensor, generator: torch.Generator) -> Tensor:
+    degree = _mutual(graph).sum(1)
+    return torch.outer(degree, degree)
+
+
+def _directed_degree(graph: Graph, view: Tensor, generator: torch.Generator) -> Tensor:
+    return torch.outer(graph.out_degree, graph.in_degree)
+
+
+def _common_neighbours(graph: Graph, view: Tensor, generator: torch.Generator) -> Tensor:
+    near = _mutual(graph)
+    return sparse_product(near, near)
+
+
+def _adamic_adar(graph: Graph, view: Tensor, generator: torch.Generator) -> Tensor:
+    near = _mutual(graph)
+    return sparse_product(near / near.sum(1).clamp(min=2).log(), near)
+
+
+def _paths3(graph: Graph, view: Tensor, generator: torch.Generator) -> Tensor:
+    """Paths of three edges, each inner node divided by the root of its degree (Kovacs 2019)."""
+    near = _mutual(graph)
+    fair = near.sum(1).clamp(min=1).rsqrt()
+    return sparse_product(near * fair, sparse_product(near * fair, near))
+
+
+def _betweenness(graph: Graph, view: Tensor, generator: torch.Generator) -> Tensor:
+    central = betweenness(graph, generator=generator)
+    return torch.outer(central, central)
+
+
+def _cosine(graph: Graph, view: Tensor, generator: torch.Generator) -> Tensor:
+    return view @ view.T
+
+
+PAIR_BASELINES: Mapping[str, PairBaseline] = {
+    "random": _random,
+    "degree": _degree,
+    "directed_degree": _directed_degree,
+    "common_neighbours": _common_neighbours,
+    "adamic_adar": _adamic_adar,
+    "paths3": _paths3,
+    "betweenness": _betweenness,
+    "cosine": _cosine,
+}
+"""By name."""
+
+_SHARE = 0.1  # of the dependencies that are removed in a draw
+_TOP = (10, 100)
+_FALL = 100  # pairs whose effect on the total resistance is computed
+_NOTHING = "nothing_added"
+_MEASURES = ("found", "recall@10", "recall@100", "reciprocal_rank")
+
+
+def judge_bridges(
+    proofs: ProofSet, *, subject: str, draws: int, seed: int, resamples: int = 2000
+) -> dict[str, Any]:
+    """Every system on several draws of removed dependencies.
+
+    Returns:
+        `systems[name]`: precision at 10 and 100 of the whole ranking; `found`, the share of the
+        removed pairs among as many first ones; and for each removed dependency the rank of what
+        was used among all that its user could use: recall at 10 and 100, mean reciprocal rank. Of
+        the first draw, what adding as many pairs as were removed repairs (`chains`; the subject's
+        `chains_likely` adds only those it holds for more likely than not), and the fall of the
+        total effective resistance by the first 100 (`resistance`); `nothing_added`: the chains
+        without any pair. `ci.difference` is the subject's measure minus each other's, resampled
+        over removed dependencies in pairs.
+    """
+    each: dict[str, list[Tensor]] = {}
+    top: dict[str, list[list[float]]] = {}
+    repaired: dict[str, Any] = {}
+    chains: dict[str, dict[str, float]] = {}
+    for draw in range(draws):
+        chance = torch.Generator().manual_seed(seed + draw)
+        count = proofs.graph.num_edges
+        gone = torch.zeros(count, dtype=torch.bool)
+        gone[torch.randperm(count, generator=chance)[: max(1, int(_SHARE * count))]] = True
+        left, removed = proofs.graph.select(~gone), proofs.graph.edge_index[:, gone]
+        suggested: dict[str, Tensor] = {}
+        for name, score in _systems(proofs, left, subject, chance):
+            found = measure_pairs(score, left, removed, proofs.order)
+            each.setdefault(name, []).append(found["each"])
+            top.setdefault(name, []).append(found["precision"])
+            if draw == 0:
+                suggested[name] = found["pairs"]
+        if draw == 0:
+            falls = resistance_fall(left, {n: p[:, :_FALL] for n, p in suggested.items()})
+            likely = suggested[subject][:, : found["likely"]]
+            others = {f"{subject}_likely": likely, _NOTHING: likely[:, :0]}
+            chains = chain_repair(proofs.graph, left, suggested | others, chance)
+            repaired = {
+                name: {"chains": chains[name], "resistance": falls[name]} for name in suggested
+            }
+            repaired[subject]["chains_likely"] = chains[f"{subject}_likely"] | {
+                "pairs": likely.shape[1]
+            }
+    values = {name: torch.cat(parts) for name, parts in each.items()}
+    figures = {
+        name: {
+            **{f"precision@{k}": sum(p[i] for p in top[name]) / draws for i, k in enumerate(_TOP)},
+            **dict(zip(_MEASURES, value.mean(0).tolist(), strict=True)),
+            **repaired[name],
+        }
+        for name, value in values.items()
+    }
+    return {
+        "candidates": _count_candidates(proofs),
+        "removed": max(1, int(_SHARE * proofs.graph.num_edges)),
+        "draws": draws,
+        _NOTHING: chains[_NOTHING],
+        "systems": figures,
+        "ci": {"difference": _differences(values, subject, seed, resamples)},
+    }
+
+
+def measure_pairs(
+    score: Tensor,  # [N, N]
+    left: Graph,
+    removed: Tensor,  # [2, R] users, used
+    order: Tensor | None,  # [N]
+) -> dict[str, Any]:
+    """How a score of pairs finds what was removed.
+
+    Returns:
+        `each` `[R, 4]`: whether a removed pair is among the R first of all, among the 10 and the
+        100 first of its user's, and its reciprocal rank there; `precision` at 10 and 100 of all;
+        `pairs` `[2, R]`: the R first, users and used; `likely`: how many of them score above 0,
+        which means something for log odds only. Equal scores share their mean rank.
+    """
+    nodes = left.num_nodes
+    if order is None:
+        forward = score >= score.T
+        score = torch.maximum(score, score.T)
+        possible = ~torch.eye(nodes, dtype=torch.bool)
+    else:
+        forward = torch.ones_like(score, dtype=torch.bool)
+        possible = order[:, None] > order
+    source, target = left.edge_index
+    possible[source, target] = False
+    possible[target, source] = False
+    score = score.masked_fill(~possible, -torch.inf)
+    user, used = removed
+    own = score[user, used]
+    better, equal = torch.empty_like(own), torch.empty_like(own)
+    for run in torch.arange(len(user)).split(1024):
+        rows = score[user[run]]
+        better[run] = (rows > own[run, None]).sum(1).to(own.dtype)
+        equal[run] = (rows == own[run, None]).sum(1).to(own.dtype)
+    rank = better + (equal - 1) / 2
+    once = score
+    if order is None:  # each pair stands in both halves
+        once = score.masked_fill(torch.ones_like(possible).triu(), -torch.inf)
+    count = len(user)
+    best = once.flatten().topk(min(count, once.numel()))
+    first = best.indices
+    low, high = first // nodes, first % nodes
+    gone = torch.zeros(nodes, nodes, dtype=torch.bool)
+    gone[user, used] = True
+    hit = gone[low, high] | gone[high, low]
+    among = torch.zeros(nodes, nodes, dtype=torch.bool)
+    among[low, high] = True
+    found = among[user, used] | among[used, user]
+    turned = forward[low, high]
+    pairs = torch.stack([torch.where(turned, low, high), torch.where(turned, high, low)])
+    each = torch.stack([found.double(), *((rank < k).double() for k in _TOP), 1 / (rank + 1)], 1)
+    return {
+        "each": each.double(),
+        "precision": [float(hit[:k].double().mean()) for k in _TOP],
+        "pairs": pairs,
+        "likely": int((best.values > 0).sum()),
+    }
+
+
+def _systems(
+    proofs: ProofSet, left: Graph, subject: str, chance: torch.Generator
+) -> Iterator[tuple[str, Tensor]]:
+    """Names and scores `[N, N]`, one at a time: each is as large as the whole."""
+    for name, baseline in PAIR_BASELINES.items():
+        yield name, baseline(left, proofs.views[0], chance)
+    place = torch.arange(left.num_nodes)
+    model = fit_links(left, proofs.views, order=proofs.order, place=place, generator=chance)
+    yield "autoencoder", sparse_product(model.signals.dense, model.signals.pattern)
+    yield subject, _all_scores(model)
+
+
+def _all_scores(model: LinkModel) -> Tensor:  # [N, N]
+    return torch.cat([score for _, score, _ in model.tiles()])
+
+
+def _count_candidates(proofs: ProofSet) -> int:
+    nodes = proofs.graph.num_nodes
+    return nodes * (nodes - 1) // 2 - proofs.graph.num_edges
+
+
+def _differences(
+    values: Mapping[str, Tensor], subject: str, seed: int, resamples: int
+) -> dict[str, dict[str, list[float] | None]]:
+    table = {}
+    for name, value in values.items():
+        if name == subject:
+            continue
+        found = bootstrap_interval(
+            values[subject] - value,
+            generator=torch.Generator().manual_seed(seed),
+            resamples=resamples,
+        )
+        table[name] = {
+            measure: None if interval is None else list(interval)
+            for measure, interval in zip(_MEASURES, found, strict=True)
+        }
+    return table

@@ -1,0 +1,241 @@
+"""Premise chains: from the text of a theorem to everything that its proof rests on.
+
+`new`: the theorem and all that rests on it are taken out, and only its text is given, as when it is
+added to a library. `known`: it is there with its dependencies, and has to be found first.
+`dependents`: it is there, and what rests on it is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from graphmem_torch.evaluation.bootstrap import bootstrap_interval
+from graphmem_torch.graph import Graph
+from graphmem_torch.ops import knapsack, personalized_pagerank
+from graphmem_torch.spectral.adjacency import adjacency, reach, sparse_product
+from graphmem_torch.spectral.premises import ChainModel, fit_chains
+
+from .sets import ProofSet
+
+__all__ = ["ATOMS", "DEPTHS", "TOKENS", "completeness", "hops_from", "judge_chains"]
+ATOMS = (10, 25, 50, 100, 200)
+"""Context sizes in statements."""
+TOKENS = (512, 2048, 8192)
+"""Context sizes in tokens."""
+DEPTHS = {"direct": 1, "two": 2, "all": None}
+"""How far a chain goes: what the proof uses itself, what that uses, everything."""
+_OWN = "own_size"  # a context of as many statements as the chain has
+_SEEDS = 5
+
+
+@dataclass(frozen=True)
+class _Task:
+    """B questions: likeness `[K, B, N]`, candidates `[B, N]` bool, gold `[B, N]` bool."""
+
+    relevance: Tensor
+    allowed: Tensor
+    gold: Tensor
+
+
+def judge_chains(
+    proofs: ProofSet, *, subject: str, tests: int, seed: int, resamples: int = 2000
+) -> dict[str, Any]:
+    """Completeness of chains at equal context sizes, for every system, setting and depth.
+
+    Returns:
+        `settings[name]`: of each system the mean completeness at each context size; `ceiling`, what
+        a context of that size could hold at best; `gold_mean`, statements of a chain;
+        `ci.difference`, the subject's completeness minus each other's, resampled in pairs.
+    """
+    chance = torch.Generator().manual_seed(seed)
+    whole = reach(proofs.graph)
+    able = (proofs.graph.out_degree > 0) & proofs.asserts & (whole.diagonal() == 0)
+    nodes = able.nonzero().squeeze(1)
+    nodes = nodes[torch.randperm(len(nodes), generator=chance)]
+    count = min(tests, len(nodes) // 2)
+    test, train = nodes[:count], nodes[count : 2 * count + tests]
+    report: dict[str, Any] = {"n": count, "learned_from": len(train), "settings": {}}
+    learned = proofs.relevance(train), _without(whole, train)
+    likeness = proofs.relevance(test)
+    for depth, hops in DEPTHS.items():
+        chains = whole if hops is None else reach(proofs.graph, hops)
+        model = fit_chains(chains, train, *learned)
+        task = _Task(likeness, _without(whole, test), chains[test] > 0)
+        plain = _baselines(proofs.graph, task, whole, proofs.costs)
+        odds = model.probability(task.relevance, task.allowed)
+        report["settings"][f"new_{depth}"] = _judged(
+            proofs, task, plain, subject, odds, seed, resamples
+        )
+    report["settings"]["known_all"] = _known(
+        proofs, proofs.graph, whole, test, likeness, subject, seed, resamples, model
+    )
+    turned = Graph.from_edges(proofs.graph.edge_index.flip(0), num_nodes=proofs.graph.num_nodes)
+    used = ((proofs.graph.in_degree > 0) & able).nonzero().squeeze(1)
+    used = used[torch.randperm(len(used), generator=chance)[:tests]]
+    report["settings"]["dependents_all"] = _known(
+        proofs, turned, whole.T, used, proofs.relevance(used), subject, seed, resamples, None
+    )
+    return report
+
+
+def completeness(
+    score: Tensor,  # [B, N]; -inf: never taken
+    gold: Tensor,  # [B, N] bool
+    costs: Tensor,  # [N] tokens
+    values: Tensor | None = None,  # [B, N] what each is worth in a context counted in tokens
+) -> Tensor:  # [B, len(ATOMS) + 1 + len(TOKENS)] float64, NaN without gold
+    """Share of the gold in the context: by statements, at the gold's own size, by tokens.
+
+    A context of tokens is the longest beginning of the ranking that stays within them; where
+    `values` are given, the set that is worth most (`ops.knapsack`).
+    """
+    size = gold.sum(1, keepdim=True)
+    order = score.sort(dim=1, descending=True, stable=True).indices
+    hits = (gold & (score > -torch.inf)).gather(1, order).cumsum(1)
+    columns = [hits[:, min(k, hits.shape[1]) - 1] for k in ATOMS]
+    columns.append(hits.gather(1, size.clamp(min=1) - 1).squeeze(1))
+    if values is None:
+        taken = (gold & (score > -torch.inf)).gather(1, order)
+        spent = costs[order].cumsum(1)
+        columns += [(taken & (spent <= budget)).sum(1) for budget in TOKENS]
+    else:
+        price = costs.expand(values.shape)
+        for budget in TOKENS:
+            chosen = knapsack(values, price, torch.full((len(values),), budget)).mask
+            columns.append((chosen & gold).sum(1))
+    return (torch.stack(columns, 1) / size.clamp(min=1)).double().masked_fill(size == 0, torch.nan)
+
+
+def hops_from(graph: Graph, start: Tensor) -> Tensor:  # [B] -> [B, N], inf where not reached
+    """Edges of the shortest path from each start, along the edges' direction."""
+    dense = adjacency(graph)
+    rows = torch.arange(len(start))
+    distance = torch.full((len(start), graph.num_nodes), torch.inf)
+    distance[rows, start] = 0.0
+    front = torch.zeros_like(distance)
+    front[rows, start] = 1.0
+    hop = 0
+    while bool(front.any()):
+        hop += 1
+        fresh = (sparse_product(front, dense) > 0) & (distance == torch.inf)
+        distance[fresh] = hop
+        front = fresh.float()
+    return distance
+
+
+def _without(whole: Tensor, nodes: Tensor) -> Tensor:  # [T, N] bool
+    """What is there without each of the nodes: not it, and not what rests on it."""
+    allowed = whole[:, nodes].T == 0
+    allowed[torch.arange(len(nodes)), nodes] = False
+    return allowed
+
+
+def _baselines(
+    graph: Graph,
+    task: _Task,
+    whole: Tensor,  # [N, N]
+    costs: Tensor,  # [N]
+) -> dict[str, Tensor]:
+    """Scores `[B, N]` of what is done without learning, by name.
+
+    `popular_per_token` shows what taking short statements first does without any question.
+    """
+    popular = whole.sum(0).expand_as(task.relevance[0])
+    cosine, lexical = (like.masked_fill(~task.allowed, -torch.inf) for like in task.relevance)
+    near = hops_from(graph, cosine.argmax(1))
+    top = cosine.topk(min(_SEEDS, graph.num_nodes), dim=1)
+    seeds = torch.zeros_like(cosine).scatter_(1, top.indices, top.values.clamp(min=1e-6))
+    walk = personalized_pagerank(graph, seeds.masked_fill(~task.allowed, 0.0)).values
+    last = near[near < torch.inf].max() + 1
+    return {
+        "cosine": cosine,
+        "bm25": lexical,
+        # Equally far statements, and after them those that are not reached, by cosine.
+        "bfs": 0.1 * task.relevance[0] - near.clamp(max=last),
+        "ppr": torch.where(walk > 0, walk, task.relevance[0] - 2),
+        "popular": popular,
+        "popular_per_token": popular / costs.clamp(min=1),
+    }
+
+
+def _known(
+    proofs: ProofSet,
+    graph: Graph,
+    whole: Tensor,  # [N, N] who reaches whom along the graph
+    nodes: Tensor,
+    likeness: Tensor,  # [K, B, N]
+    subject: str,
+    seed: int,
+    resamples: int,
+    model: ChainModel | None,
+) -> dict[str, Any]:
+    """The theorem is in the graph: the best hit by text is looked up, and its chain is put first.
+
+    The statement that was asked for is no candidate, for any system.
+    """
+    start = likeness[0].argmax(1)
+    seen = torch.ones_like(likeness[0], dtype=torch.bool)
+    task = _Task(likeness, seen, whole[nodes] > 0)
+    plain = _baselines(graph, task, whole, proofs.costs)
+    chain = whole[start]
+    rest = likeness[0].clamp(min=0) if model is None else model.probability(likeness, seen)
+    own = torch.zeros_like(seen)
+    own[torch.arange(len(nodes)), nodes] = True
+    odds = (chain + 1e-3 * rest) / (1 + 1e-3)
+    task = _Task(likeness, ~own, task.gold)
+    report = _judged(proofs, task, plain, subject, odds, seed, resamples)
+    return report | {"found_by_text": float((start == nodes).double().mean())}
+
+
+def _judged(
+    proofs: ProofSet,
+    task: _Task,
+    plain: Mapping[str, Tensor],
+    subject: str,
+    odds: Tensor,  # [B, N] the subject's probabilities
+    seed: int,
+    resamples: int,
+) -> dict[str, Any]:
+    names = [*(f"atoms@{k}" for k in ATOMS), _OWN, *(f"tokens@{k}" for k in TOKENS)]
+
+    def held(score: Tensor) -> Tensor:
+        return score.masked_fill(~task.allowed, -torch.inf)
+
+    values = {
+        name: completeness(held(score), task.gold, proofs.costs) for name, score in plain.items()
+    }
+    worth = odds.masked_fill(~task.allowed, 0.0)
+    values[subject] = completeness(held(odds), task.gold, proofs.costs, worth)
+    # Of what is worth the same the shortest first: no set of that size holds more.
+    best = task.gold / proofs.costs.clamp(min=1)
+    ceiling = completeness(held(best), task.gold, proofs.costs)
+    return {
+        "ceiling": dict(zip(names, ceiling.nanmean(0).tolist(), strict=True)),
+        "gold_mean": float(task.gold.sum(1).double().mean()),
+        "systems": {
+            name: dict(zip(names, value.nanmean(0).tolist(), strict=True))
+            for name, value in values.items()
+        },
+        "ci": {"difference": _differences(values, subject, names, seed, resamples)},
+    }
+
+
+def _differences(
+    values: Mapping[str, Tensor], subject: str, names: Sequence[str], seed: int, resamples: int
+) -> dict[str, dict[str, list[float] | None]]:
+    table = {}
+    for other, value in values.items():
+        if other == subject:
+            continue
+        chance = torch.Generator().manual_seed(seed)
+        found = bootstrap_interval(values[subject] - value, generator=chance, resamples=resamples)
+        table[other] = {
+            name: None if interval is None else list(interval)
+            for name, interval in zip(names, found, strict=True)
+        }
+    return table

@@ -1,0 +1,154 @@
+"""The judge of proof graphs: bridges found again, premise chains (`evaluation.md`, Proof graphs).
+
+Every proof set of the folder is judged by itself. What is learned is learned from the rest of the
+same graph: nothing from removed dependencies, and from a theorem that is asked for only that it is
+among the neighbours of others.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from tqdm import tqdm
+
+from graphmem_torch.config import config_to_dict
+from graphmem_torch.text.embedders import load_embedder
+
+from ..common.measure import code_version
+from ..common.tables import aligned, gain, percent
+from ..request import Judged, Request
+from .bridges import judge_bridges
+from .chains import judge_chains
+from .sets import ProofSet, read_sets
+
+__all__ = ["format_proofs", "judge", "judge_set"]
+_BRIDGES = (
+    ("P@10", "precision@10"),
+    ("P@100", "precision@100"),
+    ("found", "found"),
+    ("r@10", "recall@10"),
+    ("r@100", "recall@100"),
+    ("MRR", "reciprocal_rank"),
+)
+_CHAINS = ("atoms@10", "atoms@50", "atoms@200", "own_size", "tokens@512", "tokens@2048")
+
+
+def format_proofs(report: Mapping[str, Any]) -> str:
+    """For each set bridges, then chains of each setting; percent, the preset last."""
+    subject = report["preset"]
+    lines: list[str] = []
+    for name, found in report["sets"].items():
+        size, bridges, chains = found["size"], found["bridges"], found["chains"]
+        lines += [
+            f"{name}: {size['statements']:,} statements, {size['dependencies']:,} dependencies; "
+            f"{bridges['removed']:,} removed in each of {bridges['draws']} draws, "
+            f"{bridges['candidates']:,} absent pairs",
+            *_bridges(bridges, subject),
+            "",
+        ]
+        for setting, judged in chains["settings"].items():
+            lines += [
+                f"{name}, chains {setting}: {chains['n']} theorems, "
+                f"{judged['gold_mean']:.0f} statements a chain; completeness",
+                *_chains(judged, subject),
+                "",
+            ]
+    return "\n".join(lines).rstrip()
+
+
+def _bridges(bridges: Mapping[str, Any], subject: str) -> list[str]:
+    title = [
+        *(title for title, _ in _BRIDGES),
+        "chains F1",
+        "resistance",
+        f"{subject} minus, found",
+    ]
+    rows = [["system", *title]]
+    plain = percent(bridges["nothing_added"]["f1"])
+    rows.append(["(nothing added)", *([""] * len(_BRIDGES)), plain, "", ""])
+    for name, figures in bridges["systems"].items():
+        rows.append(
+            [
+                name,
+                *(percent(figures[key]) for _, key in _BRIDGES),
+                percent(figures["chains"]["f1"]),
+                f"-{100 * figures['resistance']['fall']:.2f}%",
+                gain(bridges["ci"]["difference"].get(name, {}).get("found")),
+            ]
+        )
+    return aligned(rows)
+
+
+def _chains(judged: Mapping[str, Any], subject: str) -> list[str]:
+    rows = [["system", *_CHAINS, f"{subject} minus, own_size"]]
+    rows.append(["(ceiling)", *(percent(judged["ceiling"][key]) for key in _CHAINS), ""])
+    for name, figures in judged["systems"].items():
+        rows.append(
+            [
+                name,
+                *(percent(figures[key]) for key in _CHAINS),
+                gain(judged["ci"]["difference"].get(name, {}).get("own_size")),
+            ]
+        )
+    return aligned(rows)
+
+
+_DRAWS = 2
+_SMALL_DRAWS = 20  # of a set in which a draw removes few dependencies
+_SMALL = 2000  # dependencies
+_TESTS = 200  # theorems whose chains are asked for
+
+
+def judge(request: Request) -> Judged:
+    """Both tasks on every proof set found; the folder is `request.data`.
+
+    Raises:
+        InputError: No proof set, or one that cannot be read.
+    """
+    config = request.settings
+    device = "cpu" if request.device == "auto" else request.device
+    embedder = load_embedder(
+        config.embedder.name if request.embedder is None else request.embedder,
+        device,
+        token_dim=config.embedder.token_dim,
+    )
+    subject = config.name
+    found = {
+        proofs.name: judge_set(proofs, subject=subject, seed=request.seed)
+        for proofs in tqdm(
+            read_sets(request.data, embedder), desc="proof sets", disable=not request.progress
+        )
+    }
+    report = {
+        "dataset": "proofs",
+        "preset": subject,
+        "commit": code_version(),
+        "n": {name: result["size"] for name, result in found.items()},
+        "sets": found,
+        "config": config_to_dict(config),
+        "seed": request.seed,
+    }
+    return Judged(report, format_proofs(report))
+
+
+def judge_set(proofs: ProofSet, *, subject: str, seed: int) -> Mapping[str, Any]:
+    """Both tasks on one proof set, with its size and the seconds they took."""
+    start = time.perf_counter()
+    few = proofs.graph.num_edges < _SMALL
+    bridges = judge_bridges(
+        proofs, subject=subject, draws=_SMALL_DRAWS if few else _DRAWS, seed=seed
+    )
+    middle = time.perf_counter()
+    chains = judge_chains(proofs, subject=subject, tests=_TESTS, seed=seed)
+    return {
+        "size": {
+            "statements": proofs.graph.num_nodes,
+            "dependencies": proofs.graph.num_edges,
+            "left_out": proofs.left_out,
+            "proved_in_order": proofs.order is not None,
+        },
+        "bridges": bridges | {"seconds": middle - start},
+        "chains": chains | {"seconds": time.perf_counter() - middle},
+    }

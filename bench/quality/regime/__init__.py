@@ -1,0 +1,1 @@
+"""The judge `regime` of `graphmem eval`; see `bench/quality/README.md`."""

@@ -1,0 +1,207 @@
+"""The judge: regime switches in streams of real dialogues (`evaluation.md`, Topic switches)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from tqdm import tqdm
+
+from graphmem_torch.config import config_to_dict
+from graphmem_torch.evaluation.bootstrap import Interval, bootstrap_interval
+from graphmem_torch.text.embedders import load_embedder
+
+from ..common.measure import code_version
+from ..request import Judged, Request
+from .run import MEASURES, Judgement, chosen, judged
+from .streams import Stream, read_streams
+from .systems import System, systems_of
+
+__all__ = ["format_table", "judge"]
+_HEAD = (
+    "system",
+    "F1",
+    "[95 %]",
+    "precision",
+    "recall",
+    "false/100",
+    "P_k",
+    "WinDiff",
+    "ahead",
+    "sparing F1",
+    "false/100",
+    "found",
+    "lag",
+    "F1 gained on it",
+)
+
+
+def format_table(report: Mapping[str, Any]) -> str:
+    """One block a data set; F1, precision and recall in percent, within one step.
+
+    `sparing` is the best F1 with at most 3 false alarms per 100 steps in development; `found` and
+    `lag` (mean, in steps) are those with at most one.
+    """
+    lines = []
+    for name, systems in report["systems"].items():
+        size = report["n"][name]
+        lines.append(
+            f"{name}: {size['streams']} streams, {size['steps']} steps, {size['switches']} switches"
+        )
+        rows = [list(_HEAD)]
+        rows += [_row(system, found) for system, found in systems.items()]
+        widths = [max(len(row[i]) for row in rows) for i in range(len(_HEAD))]
+        lines += [
+            "  ".join(
+                cell.ljust(width) if i == 0 else cell.rjust(width)
+                for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+            ).rstrip()
+            for row in rows
+        ]
+        lines.append("")
+    lines.append(f"F1 gained by {report['preset']}, paired over streams, with its 95 % interval")
+    return "\n".join(lines)
+
+
+def _row(name: str, found: Mapping[str, Any]) -> list[str]:
+    low, high = found["ci"]["f1"]
+    lag = found["lag"]
+    gain = [100 * value for value in found["ci"]["difference"]["f1"]]
+    return [
+        name,
+        f"{100 * found['f1']:.1f}",
+        f"[{100 * low:.1f}, {100 * high:.1f}]",
+        f"{100 * found['precision']:.1f}",
+        f"{100 * found['recall']:.1f}",
+        f"{found['false_per_100']:.2f}",
+        f"{found['p_k']:.3f}",
+        f"{found['window_diff']:.3f}",
+        str(found["look_ahead"]),
+        f"{100 * found['sparing']['f1']:.1f}",
+        f"{found['sparing']['false_per_100']:.2f}",
+        "-" if lag["found"] is None else f"{100 * lag['found']:.0f} %",
+        "-" if lag["mean"] is None else f"{lag['mean']:.2f}",
+        f"{gain[0]:+.1f} [{gain[1]:+.1f}, {gain[2]:+.1f}]",
+    ]
+
+
+def judge(request: Request, *, resamples: int = 2000) -> Judged:
+    """Run the preset's detector and every baseline on each topics file of a folder, or on one file.
+
+    Every second stream of a file is the development half of the others, and the other way round:
+    thresholds are chosen there, and a detector that learns without labels reads it. See
+    `regime_systems` for the systems and `regime_run.Judgement` for the three thresholds of each.
+
+    Returns:
+        The report (see `bench/quality/README.md`) and its table.
+
+    Raises:
+        InputError: If the data cannot be used.
+        ConfigError: If there is no such preset.
+    """
+    config = request.settings
+    encoder = load_embedder(
+        config.embedder.name if request.embedder is None else request.embedder,
+        request.device,
+        token_dim=0,
+    )
+    sets = read_streams(request.data, encoder, seed=request.seed)
+    systems = systems_of(config)
+    found: dict[str, dict[str, Judgement]] = {name: {} for name in sets}
+    work = [(name, system) for name in sets for system in systems]
+    for name, system in tqdm(work, desc="detectors", disable=not request.progress):
+        others = [stream for other in sets if other != name for stream in sets[other]]
+        if others or not systems[system].abroad:
+            found[name][system] = _halves(systems[system], sets[name], others)
+    report = {
+        "dataset": "regime",
+        "preset": config.name,
+        "commit": code_version(),
+        "n": {name: _size(streams) for name, streams in sets.items()},
+        "systems": {
+            name: _summary(
+                found[name], systems, config.name, seed=request.seed, resamples=resamples
+            )
+            for name in sets
+        },
+        "config": config_to_dict(config),
+        "seed": request.seed,
+    }
+    return Judged(report, format_table(report))
+
+
+def _halves(system: System, streams: Sequence[Stream], others: Sequence[Stream]) -> Judgement:
+    """Each half judged with the other one as its development half, together again."""
+    parts = []
+    for first in (0, 1):
+        develop, test = streams[1 - first :: 2], streams[first::2]
+        threshold = chosen(system, others if system.abroad else develop)
+        parts.append(judged(system, threshold, develop, test))
+    places = torch.cat([torch.arange(first, len(streams), 2) for first in (0, 1)]).argsort()
+    return Judgement(
+        threshold=torch.stack([part.threshold for part in parts]),
+        best=torch.cat([part.best for part in parts])[places],
+        sparing=torch.cat([part.sparing for part in parts])[places],
+        lag=torch.cat([part.lag for part in parts]),
+        length=torch.cat([part.length for part in parts]),
+        quiet=torch.cat([part.quiet for part in parts])[places],
+    )
+
+
+def _summary(
+    found: Mapping[str, Judgement],
+    systems: Mapping[str, System],
+    subject: str,
+    *,
+    seed: int,
+    resamples: int,
+) -> dict[str, Any]:
+    own = found[subject].best
+    summary = {}
+    for name, part in found.items():
+        best, sparing, gain = (
+            _intervals(values, seed, resamples)
+            for values in (part.best, part.sparing, own - part.best)
+        )
+        summary[name] = {
+            **{measure: best[measure][0] for measure in MEASURES},
+            "look_ahead": systems[name].look_ahead,
+            "thresholds": part.threshold.tolist(),
+            "sparing": {measure: sparing[measure][0] for measure in MEASURES},
+            "lag": _lag(part),
+            "ci": {
+                **{measure: list(best[measure][1:]) for measure in MEASURES},
+                "sparing": {measure: list(sparing[measure][1:]) for measure in MEASURES},
+                "difference": {measure: list(gain[measure]) for measure in MEASURES},
+            },
+        }
+    return summary
+
+
+def _lag(part: Judgement) -> dict[str, float | None]:
+    """Of the switches found before the next one; `charged` counts a missed one as its segment."""
+    hit = part.lag.isfinite()
+    some, there = bool(hit.any()), len(part.lag) > 0
+    return {
+        "found": float(hit.double().mean()) if there else None,
+        "mean": float(part.lag[hit].mean()) if some else None,
+        "median": float(part.lag[hit].quantile(0.5)) if some else None,
+        "charged_mean": float(torch.where(hit, part.lag, part.length).mean()) if there else None,
+        "false_per_100": float(part.quiet[:, MEASURES.index("false_per_100")].mean()),
+    }
+
+
+def _intervals(values: Tensor, seed: int, resamples: int) -> dict[str, Interval]:
+    made = torch.Generator().manual_seed(seed)
+    found = bootstrap_interval(values, generator=made, resamples=resamples)
+    return {name: part for name, part in zip(MEASURES, found, strict=True) if part is not None}
+
+
+def _size(streams: Sequence[Stream]) -> dict[str, int]:
+    return {
+        "streams": len(streams),
+        "steps": sum(len(stream.switch) for stream in streams),
+        "switches": sum(int(stream.switch.sum()) for stream in streams),
+    }

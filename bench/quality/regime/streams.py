@@ -1,0 +1,108 @@
+"""Streams of real dialogues, one after another, with the steps at which the topic switches."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from graphmem_torch.errors import InputError
+from graphmem_torch.text.embedder import Embedder, encode_checked
+
+__all__ = ["Stream", "read_streams"]
+_DIALOGUES = 20  # a stream, about 300 to 600 utterances
+
+
+@dataclass(frozen=True, eq=False)
+class Stream:
+    """Utterances in the order in which they came.
+
+    Attributes:
+        rows: [n, d] their embeddings.
+        switch: [n] bool: the utterance begins a new topic. The first one of the stream does not.
+    """
+
+    rows: Tensor
+    switch: Tensor
+
+
+def read_streams(data: Path, embedder: Embedder, *, seed: int) -> dict[str, list[Stream]]:
+    """The streams of every topics file of a folder, by the file's name without its ending.
+
+    A switch is the first utterance of a segment. Both kinds of borders count: those inside a
+    dialogue, as annotated, and the joins, where one dialogue ends and another one begins. (The
+    dialogues of DialSeg are themselves joined from dialogues about different tasks, so that both
+    kinds are the same there.) The dialogues are shuffled and strung together, twenty a stream.
+
+    Args:
+        data: A JSON file, or a folder with such files: lists of {"utterances", "segments"}, the
+            segments as lengths.
+        embedder: Of the utterances, each encoded without its neighbours.
+        seed: Of the order.
+
+    Raises:
+        InputError: If there is no such file, or one has another format or fewer than two dialogues.
+    """
+    files = sorted(data.glob("*.json")) if data.is_dir() else [data]
+    if not files or not all(file.is_file() for file in files):
+        raise InputError(
+            f"data: expected a topics file, or a folder with some (*.json), got {data}; give the "
+            "folder of dialseg.json"
+        )
+    return {file.stem: _streams(_dialogues(file), embedder, seed) for file in files}
+
+
+def _dialogues(file: Path) -> list[tuple[list[str], list[int]]]:
+    try:
+        found = [_dialogue(item) for item in json.loads(file.read_text(encoding="utf-8"))]
+    except (UnicodeDecodeError, ValueError, TypeError, KeyError) as error:
+        raise InputError(
+            'expected a list of {"utterances": [text, ...], "segments": [length, ...]}, the '
+            f"lengths adding up to the utterances; got something else ({error})",
+            where=str(file),
+        ) from error
+    if len(found) < 2:
+        raise InputError(
+            f"expected at least 2 dialogues, one to choose thresholds on and one to judge; got "
+            f"{len(found)}",
+            where=str(file),
+        )
+    return found
+
+
+def _dialogue(item: Any) -> tuple[list[str], list[int]]:
+    texts, lengths = list(item["utterances"]), list(item["segments"])
+    if not all(isinstance(text, str) and text.strip() for text in texts):
+        raise ValueError("an utterance that is no text")
+    if not all(isinstance(n, int) and n > 0 for n in lengths) or sum(lengths) != len(texts):
+        raise ValueError(f"segments {lengths} for {len(texts)} utterances")
+    return texts, lengths
+
+
+def _streams(
+    dialogues: Sequence[tuple[list[str], list[int]]], embedder: Embedder, seed: int
+) -> list[Stream]:
+    order = list(range(len(dialogues)))
+    random.Random(seed).shuffle(order)
+    texts = [text for i in order for text in dialogues[i][0]]
+    pooled = encode_checked(embedder, texts, progress=False).pooled
+    lengths = [torch.tensor(dialogues[i][1]) for i in order]
+    sizes = torch.tensor([int(n.sum()) for n in lengths])
+    begins = torch.cat(lengths).cumsum(0) - torch.cat(lengths)
+    switch = torch.zeros(len(texts), dtype=torch.bool)
+    switch[begins] = True
+    number = max(2, len(order) // _DIALOGUES)
+    ends = sizes.cumsum(0)[torch.arange(1, number + 1) * len(order) // number - 1]
+    streams, start = [], 0
+    for end in ends.tolist():
+        own = switch[start:end].clone()
+        own[0] = False
+        streams.append(Stream(pooled[start:end], own))
+        start = end
+    return streams

@@ -1,0 +1,176 @@
+"""`graphmem query`: questions in, ranked memories out."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from tyro.conf import Positional, UseAppendAction, arg
+
+from graphmem_torch.cli.layout import context_note, result_lines
+from graphmem_torch.cli.options import MemoryCommand, print_json, read_lines
+from graphmem_torch.errors import InputError, OracleError
+from graphmem_torch.text.times import parse_time
+
+__all__ = ["AnswerQuestion", "CompileContext", "Query"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Query(MemoryCommand):
+    """Ask a store; each memory comes with the reasons why it was found.
+
+    Attributes:
+        questions: The questions; `-` reads them from standard input, one a line.
+        questions_file: A file with one question a line.
+        k: How many memories for each question; the preset's number by default.
+        kind: Only memories of this kind (`turn`, `chunk`, `observation`, ...); repeatable.
+        between: Only memories of this span of time, ends included. Times are dates (their first
+            instant), dates with a time, or seconds since the epoch.
+        as_of: Only what had been said by this time; forms as above.
+    """
+
+    questions: Annotated[Positional[tuple[str, ...]], arg(metavar="QUESTION ...")] = ()
+    questions_file: Annotated[str | None, arg(name="questions", metavar="FILE")] = None
+    k: Annotated[int | None, arg(metavar="N")] = None
+    kind: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="KIND")] = ()
+    between: Annotated[tuple[str, str] | None, arg(metavar="START END")] = None
+    as_of: Annotated[str | None, arg(metavar="TIME")] = None
+
+    def run(self) -> int:
+        """Answers all the questions in one batch."""
+        questions = self._questions()
+        between = None
+        if self.between is not None:
+            between = (_time(self.between[0]), _time(self.between[1]))
+        as_of = None if self.as_of is None else _time(self.as_of)
+        with self.open_memory("r") as memory:
+            results = memory.retrieve(
+                questions,
+                k=self.k,
+                kinds=self.kind or None,
+                between=between,
+                as_of=as_of,
+            )
+        if self.json:
+            print_json({"results": [result.as_dict() for result in results]})
+        else:
+            blocks = ["\n".join(result_lines(result)) for result in results]
+            print("\n\n\n".join(blocks))
+        return 0
+
+    def _questions(self) -> list[str]:
+        questions = []
+        for question in self.questions:
+            questions += read_lines("-") if question == "-" else [question]
+        if self.questions_file is not None:
+            questions += read_lines(self.questions_file)
+        if not questions and not self.questions and not sys.stdin.isatty():
+            questions = read_lines("-")
+        if not questions:
+            raise InputError(
+                "expected a question, got none; write it as an argument in quotes, "
+                "or give a file of questions with --questions FILE, one a line"
+            )
+        return questions
+
+
+def _time(text: str) -> float:
+    """A time of the command line, where seconds since the epoch are digits; eight are a date."""
+    text = text.strip()
+    seconds = text.isascii() and text.isdigit() and len(text) != len("20240204")
+    return parse_time(float(text) if seconds else text)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompileContext(MemoryCommand):
+    """Compile the memories that a question needs into one prompt, never over the budget.
+
+    The prompt goes to standard output, that of a chat as JSON; a line about it to standard error.
+
+    Attributes:
+        question: The question.
+        budget: Tokens the whole prompt may have.
+        k: How many memories to choose from; by default as many as could fit.
+        tokenizer: What counts: an encoding such as `o200k_base`, or the folder or owner/name of a
+            Hugging Face tokenizer; the preset's by default.
+        order: The order of the memories; the preset's by default.
+        format: How they are written; the preset's by default.
+        template: A prompt with the fields `{context}` and `{question}`.
+    """
+
+    question: Annotated[Positional[str], arg(metavar="QUESTION")]
+    budget: Annotated[int, arg(metavar="TOKENS")]
+    k: Annotated[int | None, arg(metavar="N")] = None
+    tokenizer: Annotated[str | None, arg(metavar="NAME")] = None
+    order: Literal["relevance", "time", "topological"] | None = None
+    format: Literal["text", "markdown", "openai", "anthropic", "json"] | None = None
+    template: Annotated[str | None, arg(metavar="TEXT")] = None
+
+    def run(self) -> int:
+        """Prints the context."""
+        with self.open_memory("r") as memory:
+            context = memory.compile(
+                self.question,
+                budget=self.budget,
+                k=self.k,
+                tokenizer=self.tokenizer,
+                order=self.order,
+                format=self.format,
+                template=self.template,
+            )
+        if self.json:
+            print_json(context.as_dict())
+            return 0
+        if context.messages:
+            system = {} if context.system is None else {"system": context.system}
+            print_json({**system, "messages": context.messages})
+        else:
+            print(context.text)
+        print(f"graphmem: {context_note(context)}", file=sys.stderr)
+        return 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnswerQuestion(MemoryCommand):
+    """Answer a question from the memories, by a language model on an OpenAI-compatible server.
+
+    The answer goes to standard output; the memories that it cites, and a line about the prompt, to
+    standard error.
+
+    Attributes:
+        question: The question.
+        model: Name of the model, as the server knows it.
+        base_url: Of the server, such as http://127.0.0.1:8080/v1; by default the variable
+            OPENAI_BASE_URL, else OpenAI, with the key in OPENAI_API_KEY.
+        budget: Tokens the prompt may have.
+        k: How many memories to choose from; by default as many as could fit.
+        longest: Tokens the answer may have.
+    """
+
+    question: Annotated[Positional[str], arg(metavar="QUESTION")]
+    model: Annotated[str, arg(metavar="NAME")]
+    base_url: Annotated[str | None, arg(metavar="URL")] = None
+    budget: Annotated[int, arg(metavar="TOKENS")] = 2048
+    k: Annotated[int | None, arg(metavar="N")] = None
+    longest: Annotated[int, arg(metavar="TOKENS")] = 512
+
+    def run(self) -> int:
+        """Prints the answer."""
+        from graphmem_torch.oracle import OpenAIClient
+
+        with (
+            OpenAIClient(self.model, base_url=self.base_url, max_tokens=self.longest) as client,
+            self.open_memory("r") as memory,
+        ):
+            answer = memory.answer(self.question, llm=client, budget=self.budget, k=self.k)
+        if answer.text is None:
+            raise OracleError(f"no answer: {answer.error}")
+        if self.json:
+            print_json(answer.as_dict())
+            return 0
+        print(answer.text)
+        if answer.cited:
+            print(f"graphmem: cites {', '.join(answer.cited)}", file=sys.stderr)
+        print(f"graphmem: {context_note(answer.context)}", file=sys.stderr)
+        return 0

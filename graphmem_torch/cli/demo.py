@@ -1,0 +1,248 @@
+"""`graphmem demo`: graph memory beside a flat search, on a conversation written for it."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from importlib.resources import as_file, files
+from typing import TYPE_CHECKING, Annotated, Any
+
+from tyro.conf import arg
+
+from graphmem_torch.cli.layout import clip, context_note, hit_lines, side_by_side, width
+from graphmem_torch.cli.options import Command, print_json
+from graphmem_torch.config import Config
+from graphmem_torch.errors import InputError
+from graphmem_torch.results import Context, Result
+
+if TYPE_CHECKING:
+    from graphmem_torch.memory import Memory
+
+__all__ = ["Comparison", "Demo", "Demonstration", "demonstrate"]
+CONTEXT_QUESTION = "Where did Theo meet the young baker he hired?"
+CONTEXT_BUDGET = 160
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One question, asked both ways.
+
+    Attributes:
+        question: As asked.
+        evidence: Ids of the turns that answer it, marked by hand; empty where nothing does.
+        flat: Ids that the flat cosine search ranks first, best first.
+        flat_texts: Their texts.
+        graph: What graph memory returns.
+    """
+
+    question: str
+    evidence: tuple[str, ...]
+    flat: tuple[str, ...]
+    flat_texts: tuple[str, ...]
+    graph: Result
+
+    @property
+    def flat_found(self) -> int:
+        """How many evidence turns the flat search returned."""
+        return len(set(self.evidence) & set(self.flat))
+
+    @property
+    def graph_found(self) -> int:
+        """How many evidence turns graph memory returned."""
+        return len(set(self.evidence) & {hit.id for hit in self.graph.hits})
+
+
+@dataclass(frozen=True)
+class Demonstration:
+    """Everything the demo shows.
+
+    Attributes:
+        turns: Number of turns of the conversation.
+        sessions: Number of its sessions.
+        seconds: What indexing took, the encoder's work included.
+        k: How many memories each search may return.
+        stats: `Memory.stats()` after indexing.
+        comparisons: One for each question.
+        context: A context within a budget for one of the questions.
+    """
+
+    turns: int
+    sessions: int
+    seconds: float
+    k: int
+    stats: dict[str, Any]
+    comparisons: tuple[Comparison, ...]
+    context: Context
+
+    def as_dict(self) -> dict[str, Any]:
+        """As plain JSON values."""
+        return asdict(self)
+
+
+def demonstrate(
+    *,
+    preset: str = "default",
+    config: Config | None = None,
+    embedder: str | None = None,
+    device: str = "auto",
+    k: int = 5,
+) -> Demonstration:
+    """Indexes the conversation in memory and asks every question both ways."""
+    from graphmem_torch.memory import Memory
+    from graphmem_torch.readers.read import read_atoms
+
+    start = time.perf_counter()
+    with Memory.open(
+        None, preset=preset, config=config, embedder=embedder, device=device
+    ) as memory:
+        with as_file(files("graphmem_torch") / "demo_data" / "conversation.jsonl") as path:
+            atoms = list(read_atoms([path], tokenizer=memory.chunker))
+        memory.add(atoms)
+        seconds = time.perf_counter() - start
+
+        asked = _questions()
+        questions = [question for question, _ in asked]
+        flat = _flat_search(memory, questions, [atom.id for atom in atoms], k)
+        text = {atom.id: atom.rendered for atom in atoms}
+        comparisons = tuple(
+            Comparison(question, evidence, ids, tuple(text[i] for i in ids), result)
+            for (question, evidence), ids, result in zip(
+                asked, flat, memory.retrieve(questions, k=k), strict=True
+            )
+        )
+        return Demonstration(
+            turns=len(atoms),
+            sessions=len({atom.session for atom in atoms}),
+            seconds=seconds,
+            k=k,
+            stats=memory.stats(),
+            comparisons=comparisons,
+            context=memory.compile(CONTEXT_QUESTION, budget=CONTEXT_BUDGET),
+        )
+
+
+def _questions() -> list[tuple[str, tuple[str, ...]]]:
+    lines = (files("graphmem_torch") / "demo_data" / "questions.jsonl").read_text("utf-8")
+    rows = [json.loads(line) for line in lines.splitlines()]
+    return [(row["question"], tuple(row["evidence"])) for row in rows]
+
+
+def _flat_search(
+    memory: Memory, questions: Sequence[str], turns: Sequence[str], k: int
+) -> list[tuple[str, ...]]:
+    """Ids of the k turns whose vectors are nearest to each question's: what a vector store does."""
+    from graphmem_torch.ops import topk_cosine
+
+    known = memory.store.known(turns)
+    vectors = memory.store.rows([known[turn][0] for turn in turns]).embeddings
+    _, rows = topk_cosine(memory.embedder.encode(questions).pooled, vectors, k)
+    return [tuple(turns[row] for row in found) for found in rows.tolist()]
+
+
+SHOWN = 3
+"""How many of the questions that the flat search misses are shown side by side."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Demo(Command):
+    """See what graph memory finds and a flat vector search misses; offline, under a minute.
+
+    Attributes:
+        preset: Name of a preset, or the path of a YAML file.
+        embedder: SentenceTransformer name or folder, or `hashing`; the preset's by default.
+        device: `auto`, `cpu`, `cuda` or `cuda:N`.
+        k: How many memories each search may return.
+        json: Print one machine-readable JSON object on standard output.
+    """
+
+    preset: Annotated[str, arg(metavar="NAME")] = "default"
+    embedder: Annotated[str | None, arg(metavar="NAME")] = None
+    device: Annotated[str, arg(metavar="DEVICE")] = "auto"
+    k: Annotated[int, arg(metavar="N")] = 5
+    json: bool = False
+
+    def run(self) -> int:
+        """Runs the demonstration and lays it out."""
+        if not 1 <= self.k <= 50:
+            raise InputError(f"expected --k between 1 and 50, got {self.k}")
+
+        shown = demonstrate(
+            preset=self.preset,
+            config=self.config,
+            embedder=self.embedder,
+            device=self.device,
+            k=self.k,
+        )
+        if self.json:
+            print_json(shown.as_dict())
+        else:
+            print("\n".join(_lines(shown)))
+        return 0
+
+
+def _lines(shown: Demonstration) -> list[str]:
+    answerable = [c for c in shown.comparisons if c.evidence]
+    better = sorted(
+        (c for c in answerable if c.graph_found > c.flat_found),
+        key=lambda c: c.flat_found - c.graph_found,
+    )
+    lines = [
+        f"{shown.turns} turns of three friends in {shown.sessions} sessions, read, embedded and "
+        f"linked in {shown.seconds:.1f} s.",
+        "",
+        f"How many of the turns that answer a question are among the first {shown.k}?",
+        *_table(answerable),
+    ]
+    for comparison in better[:SHOWN]:
+        lines += ["", "", *_beside(comparison)]
+    if better:
+        lines += ["", "* answers the question (marked by hand before either search was run)"]
+        won = [
+            (rank, hit, comparison.question)
+            for comparison in better
+            for rank, hit in enumerate(comparison.graph.hits, start=1)
+            if hit.id in comparison.evidence and hit.id not in comparison.flat
+        ]
+        # An anchor has no path; one that activation reached tells more.
+        rank, hit, question = max(won, key=lambda found: len(found[1].path))
+        lines += ["", "", f"Why graph memory found it: {question}", *hit_lines(rank, hit)]
+    for comparison in shown.comparisons:
+        if not comparison.evidence:
+            said = "there may be one" if comparison.graph.known else "no record of this"
+            lines += ["", "", f"A question without an answer: {comparison.question}"]
+            lines += [f"confidence {comparison.graph.confidence:.2f}: {said}"]
+    lines += ["", "", f"A context for a language model: {shown.context.question}"]
+    lines += [f"{context_note(shown.context)}", ""]
+    lines += ["  " + line for line in shown.context.text.splitlines()]
+    return lines
+
+
+def _table(comparisons: list[Comparison]) -> list[str]:
+    column = width() - 22
+    rows = [f"{'':<{column}}  flat    graph memory"]
+    for c in comparisons:
+        of = len(c.evidence)
+        question = f"{clip(c.question, column - 2):<{column - 2}}"
+        rows.append(f"  {question}  {c.flat_found}/{of}     {c.graph_found}/{of}")
+    flat = sum(c.flat_found for c in comparisons)
+    graph = sum(c.graph_found for c in comparisons)
+    of = sum(len(c.evidence) for c in comparisons)
+    rows.append(f"  {'all':<{column - 2}}  {flat}/{of}   {graph}/{of}")
+    return rows
+
+
+def _beside(comparison: Comparison) -> list[str]:
+    def column(title: str, ids: tuple[str, ...], texts: tuple[str, ...]) -> list[str]:
+        rows = zip(ids, texts, strict=True)
+        return [title, *(f"{'*' if i in comparison.evidence else ' '} {t}" for i, t in rows)]
+
+    hits = comparison.graph.hits
+    return [
+        comparison.question,
+        *side_by_side(
+            column("  flat cosine search", comparison.flat, comparison.flat_texts),
+            column("  graph memory", tuple(h.id for h in hits), tuple(h.text for h in hits)),
+        ),
+    ]

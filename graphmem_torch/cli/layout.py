@@ -1,0 +1,103 @@
+"""How results look on a terminal: plain text, wrapped to its width."""
+
+from __future__ import annotations
+
+import shutil
+import textwrap
+from datetime import UTC, datetime
+
+from graphmem_torch.results import Context, Hit, Result
+
+__all__ = ["clip", "context_note", "hit_lines", "result_lines", "side_by_side", "when", "width"]
+SIGNALS_SHOWN = 4
+_INDENT = 13
+
+
+def width() -> int:
+    """Columns to write in: the terminal's, between 60 and 110."""
+    return max(60, min(110, shutil.get_terminal_size((100, 24)).columns))
+
+
+def when(time: float | None) -> str:
+    """A time as `2024-02-04 18:46`, UTC; the empty string for none."""
+    if time is None:
+        return ""
+    return datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%d %H:%M")
+
+
+def clip(text: str, columns: int) -> str:
+    """The text on one line of at most so many columns."""
+    line = " ".join(text.split())
+    return line if len(line) <= columns else line[: columns - 1].rstrip() + "…"
+
+
+def _wrap(text: str) -> list[str]:
+    pad = " " * _INDENT
+    text = " ".join(text.split())
+    return textwrap.wrap(text, width(), initial_indent=pad, subsequent_indent=pad) or [pad]
+
+
+def hit_lines(rank: int, hit: Hit) -> list[str]:
+    """One hit: rank, score, text, origin, the strongest signals' shares, the path."""
+    text = _wrap(hit.text)
+    head = f"{rank:3d}  {hit.score:6.2f}  "
+    lines = [head + text[0][len(head) :], *text[1:]]
+    origin = [hit.id, hit.kind, when(hit.time)]
+    # The id of a document's chunk begins with the name of the document.
+    if hit.session and not hit.id.startswith(hit.session):
+        origin.insert(2, hit.session)
+    lines += _wrap("from  " + " · ".join(part for part in origin if part))
+    # What spoke for the hit comes before what spoke against it.
+    shares = sorted(hit.signals.items(), key=lambda item: -item[1])[:SIGNALS_SHOWN]
+    told = " · ".join(f"{name} {share:+.2f}" for name, share in shares if abs(share) >= 0.005)
+    if told:
+        lines += _wrap("why   " + told)
+    if hit.path:
+        steps = [hit.path[0].source]
+        steps += [f"─{step.type} {step.weight:.2f}→ {step.target}" for step in hit.path]
+        lines += _wrap("path  " + " ".join(steps))
+    return lines
+
+
+def result_lines(result: Result) -> list[str]:
+    """One question with its hits."""
+    lines = [result.question, f"confidence {result.confidence:.2f}"]
+    if not result.known:
+        lines[-1] += ": the memory has no record of this; the nearest it holds:"
+    for rank, hit in enumerate(result.hits, start=1):
+        lines += ["", *hit_lines(rank, hit)]
+    if not result.hits:
+        lines += ["", "no memory fits"]
+    return lines
+
+
+def context_note(context: Context) -> str:
+    """One line about a context: how full, how well chosen, how sure."""
+    if context.exact:
+        best = "the best choice"
+    else:
+        best = f"within {context.gap / context.value if context.value else 1.0:.1%} of the best"
+    note = (
+        f"{context.tokens} of {context.budget} tokens ({context.tokenizer}), "
+        f"{len(context.sources)} sources, {len(context.omitted)} left out, "
+        f"{best}, confidence {context.confidence:.2f}"
+    )
+    return note if context.known else note + ": no record of this"
+
+
+def side_by_side(left: list[str], right: list[str]) -> list[str]:
+    """Two columns of lines."""
+    column = (width() - 3) // 2
+    height = max(len(left), len(right))
+    left = [*left, *[""] * (height - len(left))]
+    right = [*right, *[""] * (height - len(right))]
+    return [
+        f"{clip_keep(a, column):<{column}} │ {clip_keep(b, column)}".rstrip()
+        for a, b in zip(left, right, strict=True)
+    ]
+
+
+def clip_keep(line: str, columns: int) -> str:
+    """Like `clip`, but leading blanks stay."""
+    blanks = len(line) - len(line.lstrip())
+    return " " * blanks + clip(line, columns - blanks)

@@ -1,0 +1,178 @@
+"""The command line: options in, one command run, every error told in one line.
+
+Exit codes: 0 done; 1 `check` found a problem; 2 an error of input, store or options; 130
+interrupted; 141 nobody reads the output any more.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from importlib import import_module
+from typing import Annotated, Any, Union
+
+import tyro
+from tyro.conf import subcommand
+
+from graphmem_torch import __version__
+from graphmem_torch.cli.ask import AnswerQuestion, CompileContext, Query
+from graphmem_torch.cli.demo import Demo
+from graphmem_torch.cli.evaluate import Evaluate
+from graphmem_torch.cli.interrupt import interrupt_as_usual, leave_at_once
+from graphmem_torch.cli.options import Command, print_json
+from graphmem_torch.cli.stores import Check, Index, Stats, WriteReport
+from graphmem_torch.config import Config, load_config
+from graphmem_torch.errors import ConfigError, GraphMemError
+
+__all__ = ["main"]
+_COMMANDS = {
+    "index": Index,
+    "query": Query,
+    "context": CompileContext,
+    "answer": AnswerQuestion,
+    "stats": Stats,
+    "check": Check,
+    "report": WriteReport,
+    "eval": Evaluate,
+    "demo": Demo,
+}
+_DESCRIPTION = """Long-term memory for LLM agents.
+
+Every field of the configuration can be overridden: --config.SECTION.FIELD VALUE; `graphmem COMMAND
+--help-config` lists them with the values of the preset."""
+_PREFIX = "--config."
+_HELP = "--help-config"
+_MARKERS = (tyro.conf.FlagCreatePairsOff, tyro.conf.OmitSubcommandPrefixes)
+
+
+@dataclass(frozen=True)
+class _Overrides:
+    config: Config
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command line and returns its exit code.
+
+    Args:
+        arguments: Without the program's name; those of the process by default.
+    """
+    # A character that the terminal cannot show is no reason to fail.
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
+    logging.basicConfig(level=logging.WARNING, format="graphmem: %(message)s")
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    command: Command | None = None
+    leave_at_once()
+    try:
+        command = _parse(given)
+        # The slow part of what the commands import; not above, so that `--help` needs none.
+        import_module("torch")
+        interrupt_as_usual()
+        code = command.run()
+        sys.stdout.flush()
+        return code
+    except GraphMemError as error:
+        return _fail(str(error), _wants_json(command, given))
+    except BrokenPipeError:
+        # The reader has gone (`graphmem query ... | head`); what is still buffered goes nowhere,
+        # else the interpreter complains when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
+    except OSError as error:
+        if error.strerror is None:
+            raise
+        where = f"{error.filename}: " if error.filename is not None else ""
+        return _fail(f"{where}{error.strerror}", _wants_json(command, given))
+    except KeyboardInterrupt:
+        left = Command.after_interrupt if command is None else command.after_interrupt
+        print(f"\ngraphmem: interrupted; {left}", file=sys.stderr)
+        return 128 + signal.SIGINT
+    finally:
+        interrupt_as_usual()
+
+
+def _fail(message: str, as_json: bool) -> int:
+    message = " ".join(message.split())
+    print(f"graphmem: error: {message}", file=sys.stderr)
+    if as_json:
+        print_json({"error": message})
+    return 2
+
+
+def _wants_json(command: Command | None, arguments: list[str]) -> bool:
+    """Whether a program reads standard output; of `eval`, `--json` names a file."""
+    if command is not None:
+        return getattr(command, "json", False) is True
+    return "--json" in arguments and arguments[:1] != ["eval"]
+
+
+def _parse(arguments: list[str]) -> Command:
+    """The command with its options; prints help or usage errors and exits as tyro does."""
+    if arguments[:1] == ["--version"]:
+        print(f"graphmem {__version__}")
+        raise SystemExit(0)
+    config, arguments = _configuration(arguments)
+    commands: Any = Union[  # noqa: UP007 - made at run time
+        tuple(Annotated[kind, subcommand(name)] for name, kind in _COMMANDS.items())
+    ]
+    command: Command = tyro.cli(
+        commands, prog="graphmem", description=_DESCRIPTION, args=arguments, config=_MARKERS
+    )
+    return replace(command, config=config)
+
+
+def _configuration(arguments: list[str]) -> tuple[Config | None, list[str]]:
+    """Takes the `--config.*` options out; None where there are none.
+
+    They are read on their own, because they change the preset that is named beside them, because a
+    mapping such as the signals' weights takes keys that the preset has not, and because seven
+    commands with fifty fields each would make `--help` unreadable.
+    """
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    options = iter(arguments[:end])
+    rest: list[str] = []
+    overrides: dict[str, Any] = {}
+    for option in options:
+        if not option.startswith(_PREFIX):
+            rest.append(option)
+            continue
+        name, equals, value = option.removeprefix(_PREFIX).partition("=")
+        given = value if equals else next(options, None)
+        if given is None:
+            raise ConfigError(f"expected a value after {option}, got nothing")
+        overrides[name.replace("-", "_")] = _value(given)
+    if _HELP in rest:
+        default = _Overrides(load_config(_preset(rest), overrides))
+        tyro.cli(_Overrides, prog="graphmem COMMAND", default=default, args=["--help"])
+    if not overrides:
+        return None, arguments
+    return load_config(_preset(rest), overrides), rest + arguments[end:]
+
+
+def _preset(options: list[str]) -> str:
+    for here, after in zip(options, [*options[1:], ""], strict=True):
+        if here == "--preset":
+            return after
+        if here.startswith("--preset="):
+            return here.partition("=")[2]
+    return "default"
+
+
+def _value(text: str) -> Any:
+    """A number, a YAML value, or else the text itself."""
+    import yaml
+
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError:
+        return text

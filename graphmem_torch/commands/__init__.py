@@ -1,1 +1,0 @@
-"""The commands of `graphmem`, one file each: a dataclass of its options with a `run` method."""

@@ -1,0 +1,11 @@
+"""The index: a frozen snapshot of a memory as a torch module, and the retrieval that runs on it.
+
+Imports from `rank`, `modes`, `spectral` and what lies below them; no I/O, no text models.
+"""
+
+from __future__ import annotations
+
+from graphmem_torch.index.data import IndexInput
+from graphmem_torch.index.module import MemoryIndex, Retrieval
+
+__all__ = ["IndexInput", "MemoryIndex", "Retrieval"]

@@ -1,0 +1,293 @@
+"""From the columns of a memory to the tensors of its index."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from graphmem_torch.atoms import EdgeType
+from graphmem_torch.config import Config, ModesConfig, SpreadConfig
+from graphmem_torch.edges import EdgeBlock
+from graphmem_torch.graph import Graph
+from graphmem_torch.modes.find import MODE_PARTS, Modes, find_modes, modes_to_tensors
+from graphmem_torch.ops import pagerank
+from graphmem_torch.rank.bm25 import BM25
+from graphmem_torch.rank.hops import HOP_PARTS, HopParts, hop_parts
+from graphmem_torch.rank.routing import ROUTING_PARTS
+
+__all__ = [
+    "BM25_PARTS",
+    "GRAPH_PARTS",
+    "OPTIONAL_PARTS",
+    "IndexInput",
+    "conducting_graph",
+    "index_tensors",
+    "modes_by",
+]
+
+
+def conducting_graph(
+    source: Tensor,  # [E] int64 rows
+    target: Tensor,  # [E] int64 rows
+    type: Tensor,  # [E] uint8
+    weight: Tensor,  # [E] float32
+    time: Tensor,  # [N] float64 seconds, NaN where unknown
+    config: SpreadConfig,
+) -> Graph:
+    """Gains by type and direction, the decay of temporal edges, then the strongest of each node.
+
+    w = gain * weight, times exp(-rho |dt|) with dt in hours for temporal edges (`mathematics.md`
+    4). An edge of negative weight says that its ends conflict and conducts nothing; a contradiction
+    conducts its |weight| where a preset gives the type a gain, for those who ask what speaks
+    against something. Edges of gain 0 are left out.
+    """
+    gains = _per_type(config.edges)
+    reverse = _per_type(config.reverse)
+    strength = torch.where(type == int(EdgeType.CONTRADICTS), weight.abs(), weight.clamp(min=0.0))
+    hours = (time[source] - time[target]).abs().nan_to_num_(nan=0.0) / 3600.0
+    decay = torch.exp(-config.temporal_decay * hours).to(torch.float32)
+    strength = torch.where(type == int(EdgeType.TEMPORAL), strength * decay, strength)
+    kind = type.long()
+    both = torch.stack([torch.cat([source, target]), torch.cat([target, source])])
+    value = torch.cat([strength * gains[kind], strength * reverse[kind]])
+    kinds = torch.cat([type, type])
+    keep = value > 0
+    graph = Graph.from_edges(both[:, keep], value[keep], type=kinds[keep], num_nodes=time.shape[0])
+    return graph.topk_edges(config.max_edges, ties="first")
+
+
+def _per_type(gains: object) -> Tensor:
+    table = torch.zeros(256)
+    for name, gain in dict(gains).items():  # type: ignore[call-overload]
+        table[EdgeType[name.upper()]] = gain
+    return table
+
+
+BM25_PARTS = ("indptr", "docs", "scores", "idf")
+GRAPH_PARTS = ("indptr", "source", "target", "weight", "type", "out_indptr", "out_edge")
+OPTIONAL_PARTS = (
+    "tokens",
+    "token_offsets",
+    "piece_df",
+    "duplicate",
+    *itertools.chain.from_iterable(ROUTING_PARTS.values()),
+    *(f"modes_{name}" for name in MODE_PARTS),
+    *HOP_PARTS,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class IndexInput:
+    """A memory as plain columns: A atoms that can be hits, then K concepts, N = A + K nodes.
+
+    Attributes:
+        embeddings: [A, d] float32 unit rows.
+        terms, term_offsets: [T] int64 and [A + 1] int64, the lexical terms of the atoms.
+        vocab_size: Number of terms.
+        kind, speaker: [A] int64 codes, -1 = none (speaker).
+        num_speakers: S.
+        session: [A] int64 codes, -1 = none.
+        time: [A] float64 seconds since the epoch UTC, NaN = unknown.
+        log_words: [A] float32, ln(1 + words).
+        is_question, tells_time: [A] bool.
+        edges: Between rows 0..N-1.
+        num_nodes: N.
+        tokens, pieces, token_offsets: Packed token vectors, or None.
+        num_pieces: Size of the word-piece vocabulary.
+        duplicate: [A] int64, for each atom the first one of equal content; None where no atom is
+            taken for another. Only modes read it.
+        modes: Of the atoms, where they are known; else they are found if the settings ask for them.
+        title: [A] int64, how many of its first terms are an atom's title, -1 = none; None where no
+            atom has one.
+        name_terms, name_offsets: int64 and [K + 1] int64, the terms of the names of the concepts.
+    """
+
+    embeddings: Tensor
+    terms: Tensor
+    term_offsets: Tensor
+    vocab_size: int
+    kind: Tensor
+    speaker: Tensor
+    num_speakers: int
+    session: Tensor
+    time: Tensor
+    log_words: Tensor
+    is_question: Tensor
+    tells_time: Tensor
+    edges: EdgeBlock
+    num_nodes: int
+    tokens: Tensor | None = None
+    pieces: Tensor | None = None
+    token_offsets: Tensor | None = None
+    num_pieces: int = 0
+    duplicate: Tensor | None = None
+    modes: Modes | None = None
+    title: Tensor | None = None
+    name_terms: Tensor | None = None
+    name_offsets: Tensor | None = None
+
+
+def index_tensors(data: IndexInput, config: Config) -> dict[str, Tensor]:
+    """Derives everything that retrieval needs: the buffers of `MemoryIndex` by name."""
+    atoms = data.embeddings.shape[0]
+    missing = data.session < 0
+    sessions = int(data.session.max()) + 1 if atoms else 0
+    session = torch.where(missing, sessions + missing.cumsum(0) - 1, data.session)
+    bm25 = BM25.build(data.terms, data.term_offsets, data.vocab_size, b=0.3)
+    by_session = _session_bm25(data, session)
+    graph = _conducting(data, config)
+    month, day = _month_and_day(data.time)
+    previous, following = _neighbours(data.edges, atoms)
+    derived = data.edges.type == int(EdgeType.DERIVED_FROM)
+    derived &= (data.edges.source < atoms) & (data.edges.target < atoms)
+    tensors = {
+        "embeddings": data.embeddings,
+        "kind": data.kind.to(torch.int16),
+        "speaker": data.speaker.to(torch.int32),
+        "named": torch.zeros(data.num_speakers, dtype=torch.uint8),
+        "session": session.to(torch.int32),
+        # As integers of the same bits: `.half()` must not round seconds since the epoch.
+        "time_bits": data.time.to(torch.float64).contiguous().view(torch.int64),
+        "month": month,
+        "day": day,
+        "log_words": data.log_words,
+        "is_question": data.is_question.float(),
+        "tells_time": data.tells_time.float(),
+        "previous": previous,
+        "next": following,
+        "derived_source": data.edges.source[derived].to(torch.int32),
+        "derived_target": data.edges.target[derived].to(torch.int32),
+        "pagerank": _relative_pagerank(graph, atoms),
+        **_prefixed("bm25_", bm25),
+        **_prefixed("session_bm25_", by_session),
+        **{f"graph_{name}": getattr(graph, name) for name in GRAPH_PARTS},
+    }
+    if data.tokens is not None and data.pieces is not None and data.token_offsets is not None:
+        tensors["tokens"] = data.tokens
+        tensors["token_offsets"] = data.token_offsets
+        tensors["piece_df"] = _document_frequency(
+            data.pieces, data.token_offsets, max(1, data.num_pieces)
+        )
+    if config.modes.build and atoms:
+        modes = data.modes or modes_by(config.modes, data.embeddings, data.time)
+        tensors |= {f"modes_{name}": part for name, part in modes_to_tensors(modes).items()}
+        if data.duplicate is not None:
+            tensors["duplicate"] = data.duplicate.to(torch.int32)
+    alone = (previous < 0) & (following < 0) & (data.speaker < 0)
+    if (hops := _hops(data, alone)) is not None:
+        tensors |= {name: getattr(hops, name.removeprefix("hop_")) for name in HOP_PARTS}
+    return tensors
+
+
+def modes_by(
+    settings: ModesConfig,
+    embeddings: Tensor,  # [A, d]
+    time: Tensor | None = None,  # [A] float64, NaN = unknown
+    generator: torch.Generator | None = None,
+) -> Modes:
+    """The modes of atoms, as the settings say.
+
+    A count above the number of atoms is no error here: a memory may be smaller than its preset.
+    """
+    count = min(settings.count, *embeddings.shape) or None
+    return find_modes(
+        embeddings,
+        select=settings.select,
+        count=count,
+        epsilon=settings.epsilon,
+        assign=settings.assign,
+        time=time,
+        generator=generator,
+    )
+
+
+def _hops(data: IndexInput, alone: Tensor) -> HopParts | None:  # alone [A] bool
+    """What hops read, where there are documents: atoms with a title that stand alone."""
+    if data.title is None or not bool((title := data.title.where(alone, -1)).ge(0).any()):
+        return None
+    atoms, edges = len(title), data.edges
+    concepts = data.num_nodes - atoms
+    about = edges.type == int(EdgeType.ABSTRACTION)
+    about &= (edges.source < atoms) & (edges.target >= atoms)
+    names, offsets = data.name_terms, data.name_offsets
+    if names is None or offsets is None:
+        names, offsets = title.new_empty(0), title.new_zeros(concepts + 1)
+    return hop_parts(
+        data.terms,
+        data.term_offsets,
+        title,
+        (edges.source[about], edges.target[about] - atoms),
+        names,
+        offsets,
+    )
+
+
+def _prefixed(prefix: str, bm25: BM25) -> dict[str, Tensor]:
+    tensors = {prefix + name: getattr(bm25, name) for name in BM25_PARTS}
+    # A count that survives .half(): the length of an empty-handed buffer.
+    tensors[prefix + "count"] = torch.zeros(bm25.num_docs, dtype=torch.uint8)
+    return tensors
+
+
+def _session_bm25(data: IndexInput, session: Tensor) -> BM25:
+    """Sessions as documents: the terms of their atoms one after another."""
+    count = int(session.max()) + 1 if len(session) else 0
+    lengths = data.term_offsets.diff()
+    order = torch.sort(session.repeat_interleave(lengths), stable=True)
+    sizes = torch.bincount(order.values, minlength=count)
+    offsets = torch.nn.functional.pad(sizes.cumsum(0), (1, 0))
+    return BM25.build(data.terms[order.indices], offsets, data.vocab_size)
+
+
+def _conducting(data: IndexInput, config: Config) -> Graph:
+    concepts = data.num_nodes - len(data.time)
+    time = torch.cat([data.time, data.time.new_full((concepts,), torch.nan)])
+    edges = data.edges
+    return conducting_graph(
+        edges.source, edges.target, edges.type, edges.weight, time, config.spread
+    )
+
+
+def _relative_pagerank(graph: Graph, atoms: int) -> Tensor:  # [A]
+    if graph.num_nodes == 0 or atoms == 0:
+        return torch.zeros(atoms)
+    values = pagerank(graph).values[:atoms]
+    return values / values.max().clamp(min=torch.finfo(values.dtype).tiny)
+
+
+def _neighbours(edges: EdgeBlock, atoms: int) -> tuple[Tensor, Tensor]:
+    """The turn before and after each atom, from the temporal edges; -1 = none."""
+    temporal = (
+        (edges.type == int(EdgeType.TEMPORAL)) & (edges.source < atoms) & (edges.target < atoms)
+    )
+    source, target = edges.source[temporal], edges.target[temporal]
+    previous = torch.full((atoms,), -1, dtype=torch.int64)
+    following = previous.clone()
+    previous[target], following[source] = source, target
+    return previous.to(torch.int32), following.to(torch.int32)
+
+
+def _month_and_day(time: Tensor) -> tuple[Tensor, Tensor]:
+    """Month 0..11 and day of the month 0..30 in UTC, -1 where the time is unknown."""
+    known = ~torch.isnan(time)
+    stamps = time.nan_to_num(nan=0.0).numpy().astype("datetime64[s]")
+    months = stamps.astype("datetime64[M]")
+    month = torch.from_numpy(months.astype(np.int64) % 12)
+    day = torch.from_numpy(
+        (stamps.astype("datetime64[D]") - months.astype("datetime64[D]")).astype(np.int64)
+    )
+    return (
+        torch.where(known, month, -1).to(torch.int8),
+        torch.where(known, day, -1).to(torch.int8),
+    )
+
+
+def _document_frequency(pieces: Tensor, offsets: Tensor, count: int) -> Tensor:  # [V] int32
+    """In how many atoms each word piece occurs."""
+    atom = torch.repeat_interleave(offsets.diff())
+    seen = torch.unique(atom * count + pieces.long())
+    return torch.bincount(seen % count, minlength=count).to(torch.int32)

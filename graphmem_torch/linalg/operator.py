@@ -1,0 +1,163 @@
+"""SymmetricOperator: a symmetric matrix known by its products."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from graphmem_torch.coo import pointers
+from graphmem_torch.errors import InputError
+from graphmem_torch.ops.spmm import spmm
+
+__all__ = ["MatrixOperator", "NullSpace", "SymmetricOperator"]
+_DENSE = 64  # null vectors up to which a dense product is the fastest and most exact
+
+
+@dataclass(frozen=True, eq=False)
+class NullSpace:
+    """Orthonormal vectors with disjoint supports: node i has entry `value[i]` in one of them.
+
+    Attributes:
+        label: `[N]` int64, the vector that a node belongs to; -1 where it is in none.
+        value: `[N]`, the node's entry in it; 0 where it is in none.
+        count: How many vectors there are.
+    """
+
+    label: Tensor
+    value: Tensor
+    count: int
+
+    def vectors(self, first: int) -> Tensor:  # [N, first]
+        """The first so many vectors as dense columns."""
+        dense = self.value.new_zeros(self.value.shape[0], first)
+        row = ((self.label >= 0) & (self.label < first)).nonzero().squeeze(1)
+        dense[row, self.label[row]] = self.value[row]
+        return dense
+
+    def project(self, x: Tensor) -> Tensor:  # [N, b] -> [N, b]
+        """`x` without its part in the null space."""
+        if self.count == 0:
+            return x
+        if self.count <= _DENSE:
+            return torch.addmm(x, self._dense, self._dense.T @ x, alpha=-1)
+        inside = (self.label >= 0)[:, None]
+        for _ in range(2):  # long rows are summed in working precision: what is left, again
+            part = spmm(*self._rows, x.contiguous())
+            x = x - torch.where(inside, self.value[:, None] * part[self.label], 0.0)
+        return x
+
+    @cached_property
+    def _dense(self) -> Tensor:  # [N, count]
+        return self.vectors(self.count)
+
+    @cached_property
+    def _rows(self) -> tuple[Tensor, Tensor, Tensor]:
+        """The transposed vectors in compressed rows."""
+        labels, nodes = torch.sort(self.label, stable=True)
+        start = int((labels < 0).sum())
+        column = nodes[start:]
+        return pointers(labels[start:], self.count), column.to(torch.int32), self.value[column]
+
+
+class SymmetricOperator(ABC):
+    """What an eigensolver or a linear solver needs of a symmetric `[N, N]` matrix.
+
+    Attributes:
+        shape: `(N, N)`.
+        dtype: Of its products.
+        device: Where its products are made.
+    """
+
+    shape: tuple[int, int]
+    dtype: torch.dtype
+    device: torch.device
+
+    @abstractmethod
+    def matmul(self, x: Tensor) -> Tensor:  # [N, b] -> [N, b]
+        """The product with the columns of `x`."""
+
+    @abstractmethod
+    def diagonal(self) -> Tensor:  # [N]
+        """The diagonal entries."""
+
+    @abstractmethod
+    def bounds(self) -> tuple[float, float]:
+        """An interval that contains every eigenvalue."""
+
+    def null_space(self) -> NullSpace | None:
+        """The complete null space where it is known exactly, for a positive semidefinite one."""
+        return None
+
+    def affine(self, scale: float, shift: float) -> Callable[[Tensor], Tensor]:
+        """The product with `scale * self + shift * I`."""
+        return lambda x: self.matmul(x).mul_(scale).add_(x, alpha=shift)
+
+    def to_dense(self) -> Tensor:  # [N, N]
+        """The matrix itself."""
+        return self.matmul(torch.eye(self.shape[0], dtype=self.dtype, device=self.device))
+
+    def __matmul__(self, x: Tensor) -> Tensor:
+        return self.matmul(x)
+
+    def check_columns(self, x: Tensor) -> None:
+        """Raises `InputError` unless `x` is `[N, b]` of this operator's dtype and device."""
+        rows = self.shape[0]
+        if x.dim() != 2 or x.shape[0] != rows or x.dtype != self.dtype or x.device != self.device:
+            raise InputError(
+                f"x must be {self.dtype} of shape [{rows}, b] on {self.device}; got {x.dtype} "
+                f"{list(x.shape)} on {x.device}. A single vector is x[:, None]."
+            )
+
+
+class MatrixOperator(SymmetricOperator):
+    """A dense symmetric matrix as an operator.
+
+    Raises:
+        InputError: Unless the matrix is square, finite, symmetric to 1e-5 of its largest entry and
+            floating point, without a gradient.
+    """
+
+    def __init__(self, matrix: Tensor) -> None:  # [N, N]
+        if matrix.dim() != 2 or matrix.shape[0] != matrix.shape[1]:
+            raise InputError(
+                f"matrix must be square [N, N]; got {list(matrix.shape)}. Check the axes."
+            )
+        if matrix.dtype not in (torch.float32, torch.float64) or matrix.requires_grad:
+            raise InputError(
+                "matrix must be float32 or float64 and require no gradient; got "
+                f"{matrix.dtype}, requires_grad={matrix.requires_grad}. Convert or detach it."
+            )
+        skew, size = (m.abs().max() if m.numel() else 0.0 for m in (matrix - matrix.T, matrix))
+        if not skew <= 1e-5 * size:  # nor for NaN
+            raise InputError(
+                "matrix must be finite and symmetric; got another. Take (matrix + matrix.T) / 2."
+            )
+        self.matrix = matrix
+        self.shape = (matrix.shape[0], matrix.shape[0])
+        self.dtype, self.device = matrix.dtype, matrix.device
+
+    def matmul(self, x: Tensor) -> Tensor:
+        """The product with the columns of `x`."""
+        self.check_columns(x)
+        return self.matrix @ x
+
+    def diagonal(self) -> Tensor:
+        """The diagonal entries."""
+        return self.matrix.diagonal()
+
+    def bounds(self) -> tuple[float, float]:
+        """By Gershgorin's circles."""
+        if self.shape[0] == 0:
+            return 0.0, 0.0
+        middle = self.diagonal()
+        radius = self.matrix.abs().sum(1) - middle.abs()
+        return float((middle - radius).min()), float((middle + radius).max())
+
+    def to_dense(self) -> Tensor:
+        """The matrix itself."""
+        return self.matrix

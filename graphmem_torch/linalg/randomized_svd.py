@@ -1,0 +1,270 @@
+"""randomized_svd: leading singular vectors from a few products with a random panel."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from graphmem_torch.checks import check_count
+from graphmem_torch.errors import InputError
+from graphmem_torch.linalg.orthonormal import extension
+from graphmem_torch.linalg.rows import Rows
+from graphmem_torch.linalg.spectrum import Spectrum, check_rank, left_vectors, oriented
+
+__all__ = ["Kernel", "Ritz", "block_krylov", "randomized_svd"]
+
+
+@dataclass(frozen=True, eq=False)
+class Ritz:
+    """Rayleigh-Ritz approximations from a subspace of m dimensions.
+
+    Attributes:
+        values: [m] float64, largest first.
+        vectors: [n, rank], orthonormal.
+        residual: [rank] float64: |A v - value v|.
+        asymmetry: |Vᵀ A V - (Vᵀ A V)ᵀ| relative to the largest value: rounding, or a product that
+            is not of a symmetric operator.
+    """
+
+    values: Tensor
+    vectors: Tensor
+    residual: Tensor
+    asymmetry: float
+
+
+def block_krylov(
+    product: Callable[[Tensor], Tensor],  # [n, b] -> [n, b]
+    start: Tensor,  # [n, b]
+    depth: int,
+    rank: int,
+) -> Ritz:
+    """Rayleigh-Ritz on the span of V, A V, ..., A^(depth - 1) V.
+
+    `depth` products, every one of them used: the power method with as many ends in a subspace of
+    this one. The error falls like a Chebyshev polynomial of that degree (Musco and Musco 2015,
+    algorithm 2, theorem 1). Every block is orthogonalised against all before it.
+
+    Args:
+        product: A times a block; symmetric.
+        start: V, of full rank with probability 1 where it is Gaussian.
+        depth: Products made; fewer where the blocks fill the whole space before.
+        rank: Vectors wanted, at most b.
+    """
+    size, block = start.shape
+    width = min(depth * block, size)
+    basis = start.new_empty(size, width)
+    small = torch.zeros(width, width, dtype=torch.float64, device=start.device)
+    skew = small.new_zeros(())
+    fresh, done = torch.linalg.qr(start).Q, 0
+    while True:
+        stop = done + fresh.shape[1]
+        basis[:, done:stop] = fresh
+        known = basis[:, :stop]
+        image = product(fresh)
+        seen = known.T @ image
+        rest = torch.addmm(image, known, seen, alpha=-1)
+        part = seen.double()
+        own = part[done:]
+        skew = torch.maximum(skew, (own - own.T).abs().max())
+        part[done:] = (own + own.T) / 2
+        small[:stop, done:stop] = part
+        small[done:stop, :stop] = part.T
+        if stop == width:
+            break
+        fresh, done = extension(known, rest)[:, : width - stop], stop
+    values, weights = torch.linalg.eigh(small)
+    values, weights = values.flip(0), weights.flip(1)[:, :rank]
+    vectors = basis @ weights.to(basis.dtype)
+    residual = (rest.double() @ weights[done:]).norm(dim=0)
+    return Ritz(values, vectors, residual, float(skew / values.abs().max().clamp(min=1e-300)))
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A symmetric positive semidefinite matrix K [N, N] that is never formed.
+
+    Attributes:
+        product: V [N, b] -> K V [N, b], on the same device and in the same dtype; called with
+            blocks, so that K's entries are made once for b columns.
+        size: N.
+        trace: The sum of K's diagonal; without it the discarded energy stays unknown.
+        dtype: Of the panels: float32 or float64.
+        device: Of the panels.
+    """
+
+    product: Callable[[Tensor], Tensor]
+    size: int
+    trace: float | None = None
+    dtype: torch.dtype = torch.float32
+    device: torch.device | str = "cpu"
+
+
+def randomized_svd(
+    x: Tensor | Iterable[Tensor] | Kernel,  # [N, d], or blocks [n, d] of it, or K [N, N]
+    rank: int,
+    *,
+    oversample: int = 10,
+    iterations: int = 2,
+    generator: torch.Generator | None = None,
+    left: bool = False,
+    block_rows: int | None = None,
+) -> Spectrum:
+    """The `rank` leading eigenpairs of E Eᵀ / N, or of a kernel, from `iterations` + 2 products.
+
+    Gaussian range finder (Halko, Martinsson and Tropp 2011, algorithm 4.4) in its block Krylov form
+    (Musco and Musco 2015): the power iteration's panels are all kept, so that the result is never
+    worse than its. For a matrix every product is one pass over the rows, tile by tile, on the side
+    of the d columns: memory one tile and (`iterations` + 2) (rank + oversample) columns of d.
+    `mathematics.md` section 1.1.
+
+    What is returned is exact about itself: `discarded_energy` is the error of the projection on the
+    vectors found, so at least the optimum, and `residual` says how far each value may be off. Where
+    the spectrum is flat the vectors are any of a subspace that does nearly as well as the leading
+    one.
+
+    Args:
+        x: As for `gram_svd`, but readable more than once; or a `Kernel`, whose eigenvalues are
+            returned as they are, with eigenvectors in `left`.
+        rank: Eigenpairs wanted, at most min(N, d).
+        oversample: Columns of the random panel beyond `rank`.
+        iterations: Products beyond the first and the last.
+        generator: Of the random panel, on the CPU or the device of x; torch's own by default.
+        left: Whether to compute the left vectors of a matrix, in one more pass.
+        block_rows: Rows of a tile; by default as many as pay on the device.
+
+    Raises:
+        InputError: If x is no finite floating-point matrix, is empty, requires a gradient or can be
+            read only once, if a number is out of range, or if a kernel shows that it is not
+            symmetric positive semidefinite.
+    """
+    check_count("rank", rank)
+    check_count("oversample", oversample, 0)
+    check_count("iterations", iterations, 0)
+    depth = iterations + 2
+    if isinstance(x, Kernel):
+        return _of_kernel(x, rank, oversample, depth, generator)
+    rows = Rows(x, block_rows)
+    rows.require_repeatable("for several products")
+    first = next(iter(rows), None)
+    if first is None:
+        raise InputError("x must have at least one row; got none. Give it rows.")
+    width, work = first.shape[1], first.dtype
+    check_rank(rank, rows.count or rank, width)
+    product = _MeanProduct(rows)
+    panel = min(rank + oversample, width)
+    start = _gaussian(width, panel, generator, torch.float64, first.device)
+    found = block_krylov(product, start, depth, rank)
+    check_rank(rank, product.count, width)
+    right = oriented(found.vectors).to(work)
+    values = found.values[:rank].clamp(min=0)
+    total = product.energy()
+    return Spectrum(
+        values=values,
+        right=right,
+        left=left_vectors(rows, right, values, product.count) if left else None,
+        residual=found.residual,
+        count=product.count,
+        total_energy=total,
+        discarded_energy=max(total - float(values.sum()), 0.0),
+    )
+
+
+class _MeanProduct:
+    """V -> Eᵀ E V / N in one pass: every tile is multiplied from both sides while it is there."""
+
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
+        self._squares: Tensor | None = None
+        self.count = 0
+
+    def __call__(self, panel: Tensor) -> Tensor:  # [d, b] float64
+        total, count = torch.zeros_like(panel), 0
+        squares = torch.zeros((), dtype=torch.float64, device=panel.device)
+        for tile in self._rows:
+            total += tile.T @ (tile @ panel.to(tile.dtype))
+            count += tile.shape[0]
+            if self._squares is None:
+                squares += tile.square().sum(1).sum(dtype=torch.float64)
+        if self._squares is None:
+            self._squares, self.count = squares, count
+            _require_finite(squares)
+        return total / count
+
+    def energy(self) -> float:
+        """Mean squared length of the rows."""
+        return math.nan if self._squares is None else float(self._squares) / self.count
+
+
+def _of_kernel(
+    kernel: Kernel, rank: int, oversample: int, depth: int, generator: torch.Generator | None
+) -> Spectrum:
+    check_count("size", kernel.size)
+    if kernel.dtype not in (torch.float32, torch.float64):
+        raise InputError(
+            f"dtype must be torch.float32 or torch.float64; got {kernel.dtype}. Let the product "
+            "convert its panel."
+        )
+    check_rank(rank, kernel.size, kernel.size)
+
+    def product(panel: Tensor) -> Tensor:
+        image = kernel.product(panel)
+        if image.shape != panel.shape or image.dtype != panel.dtype:
+            raise InputError(
+                f"product must return {panel.dtype} {list(panel.shape)} like its panel; got "
+                f"{image.dtype} {list(image.shape)}. Check the kernel's size and dtype."
+            )
+        _require_finite(image.sum(dtype=torch.float64))
+        return image.detach()
+
+    panel = min(rank + oversample, kernel.size)
+    start = _gaussian(kernel.size, panel, generator, kernel.dtype, kernel.device)
+    found = block_krylov(product, start, depth, rank)
+    _require_semidefinite(found)
+    values = found.values[:rank].clamp(min=0)
+    kept = float(values.sum())
+    return Spectrum(
+        values=values,
+        right=None,
+        left=oriented(found.vectors),
+        residual=found.residual,
+        count=kernel.size,
+        total_energy=kernel.trace,
+        discarded_energy=None if kernel.trace is None else max(kernel.trace - kept, 0.0),
+    )
+
+
+def _gaussian(
+    size: int,
+    width: int,
+    generator: torch.Generator | None,
+    dtype: torch.dtype,
+    device: torch.device | str,
+) -> Tensor:  # [size, width]
+    """Drawn where the generator lives, so that a CPU generator gives the same panel everywhere."""
+    origin = generator.device if generator is not None else device
+    drawn = torch.randn(size, width, generator=generator, dtype=dtype, device=origin)
+    return drawn.to(device)
+
+
+def _require_finite(total: Tensor) -> None:
+    if not bool(total.isfinite()):
+        raise InputError(
+            "x must be finite, and so must its squares or products in float32; got others. Find "
+            "them with x.isfinite().all(1)."
+        )
+
+
+def _require_semidefinite(found: Ritz) -> None:
+    # Half the digits of float32: far above what rounding does, far below what a wrong kernel does.
+    slack = 1e-3
+    lowest = float(found.values[-1])
+    if found.asymmetry > slack or lowest < -slack * float(found.values[0].abs()):
+        raise InputError(
+            "a kernel must be symmetric positive semidefinite; got products that are asymmetric by "
+            f"{found.asymmetry:.1e} of the largest eigenvalue, and a value of {lowest:.3g}. Check "
+            "the product, or decompose the square of the matrix."
+        )

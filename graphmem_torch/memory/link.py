@@ -1,0 +1,319 @@
+"""Linking: how the graph grows when atoms are added (`mathematics.md` sections 3 and 4).
+
+Only the new is linked. Whether atoms come one by one or all at once, the same edges are made: a
+mention ties its concept to the turns before it in its window, never to later ones, and similarity
+edges point to earlier atoms.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+
+import torch
+from torch import Tensor
+
+from graphmem_torch.atoms import CONCEPT, DEFAULT_EDGE_WEIGHT, Atom, EdgeType, Link
+from graphmem_torch.config import LinkConfig
+from graphmem_torch.edges import EdgeBlock
+from graphmem_torch.ops import knn_graph, topk_cosine
+
+__all__ = ["GrowingRows", "Linked", "Linker", "concept_id"]
+_PAIRS = 1 << 24  # cosines of concept names at once: 64 MB
+_WINDOW_DECAY = 0.9  # a mention ties its own turn strongest, so that the cap keeps that edge
+
+
+def concept_id(name: str) -> str:
+    """Id of the node of a concept."""
+    return f"{CONCEPT}:{name}"
+
+
+class GrowingRows:
+    """Rows that are appended to in amortised constant time; `view` is the matrix so far."""
+
+    def __init__(self, dim: int) -> None:
+        """No rows of width `dim`."""
+        self._buffer = torch.empty(1024, dim)
+        self._count = 0
+
+    def __len__(self) -> int:
+        """Rows so far."""
+        return self._count
+
+    @property
+    def view(self) -> Tensor:  # [n, d]
+        """The rows so far; valid until the next `append`."""
+        return self._buffer[: self._count]
+
+    def append(self, rows: Tensor) -> None:  # [m, d]
+        """Adds rows behind the others."""
+        needed = self._count + len(rows)
+        if needed > len(self._buffer):
+            grown = torch.empty(max(needed, 2 * len(self._buffer)), self._buffer.shape[1])
+            grown[: self._count] = self.view
+            self._buffer = grown
+        self._buffer[self._count : needed] = rows
+        self._count = needed
+
+
+@dataclass(frozen=True, eq=False)
+class Linked:
+    """What linking a batch of atoms adds: new concepts with their vectors, and edges."""
+
+    concepts: list[Atom]
+    embeddings: Tensor  # [c, d]
+    edges: EdgeBlock
+
+
+@dataclass
+class _Columns:
+    source: list[int] = field(default_factory=list)
+    target: list[int] = field(default_factory=list)
+    type: list[int] = field(default_factory=list)
+    weight: list[float] = field(default_factory=list)
+
+    def add(self, source: int, target: int, type: EdgeType, weight: float) -> None:
+        self.source.append(source)
+        self.target.append(target)
+        self.type.append(int(type))
+        self.weight.append(weight)
+
+
+class Linker:
+    """Makes the edges of new atoms, from the vectors, session ends and concepts of the old.
+
+    After an error its state may be ahead of the store: make a new one from the store.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        config: LinkConfig,
+        extract: Callable[[Sequence[str]], list[list[str]]] | None,
+        encode: Callable[[Sequence[str]], Tensor],
+    ) -> None:
+        """An empty graph.
+
+        Args:
+            dim: Width d of the vectors.
+            config: What to link, and how densely.
+            extract: Concepts of texts; None links none.
+            encode: Unit vectors [n, d] of concept names.
+        """
+        self._config = config
+        self._extract = extract
+        self._encode = encode
+        self._rows = GrowingRows(dim)
+        self._nodes: list[int] = []
+        self._tails: dict[str, deque[int]] = {}
+        self._members: dict[str, list[int]] = {}
+        self._concept_rows = GrowingRows(dim)
+        self._concept_nodes: list[int] = []
+        self._names: dict[str, int] = {}
+        self._node_of: dict[str, int] = {}
+        self._pending: dict[str, list[tuple[int, Link]]] = {}
+
+    def restore(self, atoms: Iterable[tuple[int, Atom]], embeddings: Tensor) -> None:
+        """Takes in linked atoms in the order of node numbers, with the rows of their vectors."""
+        kept: list[int] = []
+        for row, (node, atom) in enumerate(atoms):
+            if atom.kind == CONCEPT:
+                self._remember_concept(atom.text, node, embeddings[row : row + 1], _Columns())
+            else:
+                kept.append(row)
+                self._remember(atom, node)
+                self._state_edges(atom, node, _Columns())
+        self._rows.append(embeddings[torch.tensor(kept, dtype=torch.int64)])
+
+    @property
+    def unresolved(self) -> dict[str, int]:
+        """Ids that stated edges point to and that are not stored, with the number of such edges."""
+        return {target: len(waiting) for target, waiting in self._pending.items()}
+
+    def link(self, atoms: Sequence[Atom], embeddings: Tensor, first: int) -> Linked:
+        """Links new atoms, numbered from `first` on, and their concepts behind them."""
+        columns = _Columns()
+        start = len(self._rows)
+        windows: list[list[int]] = []
+        for node, atom in enumerate(atoms, first):
+            windows.append([node, *self._remember(atom, node, columns)])
+            self._state_edges(atom, node, columns)
+        self._rows.append(embeddings)
+        blocks = [self._similar(start)]
+        names = self._extract([atom.text for atom in atoms]) if self._extract else []
+        concepts, vectors = self._new_concepts(names, first + len(atoms), columns)
+        self._tie_concepts(names, windows, columns)
+        blocks.append(EdgeBlock.of(columns.source, columns.target, columns.type, columns.weight))
+        return Linked(concepts, vectors, EdgeBlock.cat(blocks))
+
+    def _remember(self, atom: Atom, node: int, columns: _Columns | None = None) -> list[int]:
+        """Puts an atom at the end of its session; returns the turns before it in its window.
+
+        The nearest comes first. What is derived from other atoms is no turn of the session.
+        """
+        self._nodes.append(node)
+        self._node_of[atom.id] = node
+        derived = any(link.type == EdgeType.DERIVED_FROM for link in atom.edges)
+        if atom.session is None or derived:
+            return []
+        tail = self._tails.setdefault(atom.session, deque(maxlen=max(1, self._config.window - 1)))
+        before = list(tail)
+        if before and columns is not None:
+            weight = DEFAULT_EDGE_WEIGHT[EdgeType.TEMPORAL]
+            columns.add(before[0], node, EdgeType.TEMPORAL, weight)
+        tail.appendleft(node)
+        if self._config.cooccurrence:
+            self._tie_session(self._members.setdefault(atom.session, []), node, columns)
+        return before[: self._config.window - 1]
+
+    def _tie_session(self, members: list[int], node: int, columns: _Columns | None) -> None:
+        """Ties an atom to earlier ones of its session, at doubling distances.
+
+        All pairs of a session would be n² edges; these are n log n, and no two atoms of the session
+        are more than log n of them apart.
+        """
+        if columns is not None:
+            weight = DEFAULT_EDGE_WEIGHT[EdgeType.COOCCURRENCE]
+            for distance in (1 << power for power in range(self._config.cooccurrence)):
+                if distance > len(members):
+                    break
+                columns.add(members[-distance], node, EdgeType.COOCCURRENCE, weight)
+        members.append(node)
+
+    def _state_edges(self, atom: Atom, node: int, columns: _Columns) -> None:
+        """Edges that the input states; those to an atom that is still to come wait for it."""
+        for source, link in self._pending.pop(atom.id, ()):
+            columns.add(source, node, link.type, link.strength)
+        for link in atom.edges:
+            target = self._node_of.get(link.target)
+            if target is None:
+                self._pending.setdefault(link.target, []).append((node, link))
+            else:
+                columns.add(node, target, link.type, link.strength)
+
+    def _similar(self, start: int) -> EdgeBlock:
+        """From each new atom to the most similar earlier ones."""
+        config = self._config
+        if config.similarity_k < 1 or start == len(self._rows):
+            return EdgeBlock.empty()
+        neighbour, cosine = knn_graph(
+            self._rows.view, config.similarity_k, start=start, earlier=True
+        )
+        row, place = (cosine >= config.similarity_min).nonzero(as_tuple=True)
+        nodes = torch.tensor(self._nodes, dtype=torch.int64)
+        return EdgeBlock.of(
+            nodes[start + row],
+            nodes[neighbour[row, place]],
+            EdgeType.SIMILARITY,
+            cosine[row, place],
+        )
+
+    def _new_concepts(
+        self, names: Sequence[Sequence[str]], first: int, columns: _Columns
+    ) -> tuple[list[Atom], Tensor]:
+        """Nodes for names that are new and not near a known one (cosine below `concept_dedup`)."""
+        fresh = list(dict.fromkeys(n for found in names for n in found if n not in self._names))
+        if not fresh:
+            return [], torch.empty(0, self._rows.view.shape[1])
+        vectors = self._encode(fresh)
+        alias = self._aliases(vectors)
+        atoms: list[Atom] = []
+        kept: list[int] = []
+        for place, (name, known) in enumerate(zip(fresh, alias.tolist(), strict=True)):
+            if known < 0:
+                self._remember_concept(
+                    name, first + len(atoms), vectors[place : place + 1], columns
+                )
+                atoms.append(Atom(id=concept_id(name), text=name, kind=CONCEPT))
+                kept.append(place)
+        for name, known in zip(fresh, alias.tolist(), strict=True):
+            if known >= 0:
+                old = len(self._concept_nodes) - len(atoms)
+                self._names[name] = known if known < old else self._names[fresh[known - old]]
+        return atoms, vectors[torch.tensor(kept, dtype=torch.int64)]
+
+    def _aliases(self, vectors: Tensor) -> Tensor:  # [n, d] -> [n] int64
+        """The known concept that each new one is the same as; else -1.
+
+        An earlier new one counts as (number of known ones + its place).
+
+        As if they came one by one: a name is compared with those that became concepts, not with
+        other names of them.
+        """
+        threshold, known, count = self._config.concept_dedup, len(self._concept_rows), len(vectors)
+        best, alias = torch.full((count,), -torch.inf), torch.full((count,), -1, dtype=torch.int64)
+        if known:
+            value, index = topk_cosine(vectors, self._concept_rows.view, 1)
+            near = value[:, 0] >= threshold
+            best, alias = best.where(~near, value[:, 0]), alias.where(~near, index[:, 0])
+        later, earlier, cosine = _near_pairs(vectors, threshold)
+        own = alias < 0
+        while True:  # after each turn one more name of every chain is settled
+            taken = torch.zeros(count, dtype=torch.bool)
+            taken[later[own[earlier]]] = True
+            settled = (alias < 0) & ~taken
+            if torch.equal(settled, own):
+                break
+            own = settled
+        later, earlier, cosine = (column[own[earlier]] for column in (later, earlier, cosine))
+        top = best.scatter_reduce(0, later, cosine, "amax")
+        closest = (cosine == top[later]) & (cosine > best[later])
+        place = torch.full((count,), count, dtype=torch.int64)
+        place = place.scatter_reduce(0, later[closest], earlier[closest], "amin")
+        return torch.where(own, -1, torch.where(place < count, known + place, alias))
+
+    def _tie_concepts(
+        self,
+        names: Sequence[Sequence[str]],
+        windows: Sequence[Sequence[int]],
+        columns: _Columns,
+    ) -> None:
+        """Abstraction edges from a window's turns to the concept, associations within an atom."""
+        weight = DEFAULT_EDGE_WEIGHT[EdgeType.ABSTRACTION]
+        pairs: list[tuple[int, int]] = []
+        for found, window in zip(names, windows, strict=False):
+            concepts = list(dict.fromkeys(self._names[name] for name in found))
+            for concept in concepts:
+                for distance, node in enumerate(window):
+                    columns.add(
+                        node,
+                        self._concept_nodes[concept],
+                        EdgeType.ABSTRACTION,
+                        weight * _WINDOW_DECAY**distance,
+                    )
+            pairs.extend(combinations(concepts, 2))
+        if not pairs:
+            return
+        one, other = torch.tensor(pairs).T
+        rows = self._concept_rows.view
+        cosine = (rows[one] * rows[other]).sum(1)
+        for (a, b), value in zip(pairs, cosine.tolist(), strict=True):
+            if value >= self._config.similarity_min:
+                columns.add(
+                    self._concept_nodes[a], self._concept_nodes[b], EdgeType.ASSOCIATION, value
+                )
+
+    def _remember_concept(self, name: str, node: int, vector: Tensor, columns: _Columns) -> None:
+        self._names[name] = len(self._concept_nodes)
+        self._concept_nodes.append(node)
+        self._concept_rows.append(vector)
+        self._node_of[concept_id(name)] = node
+        for source, link in self._pending.pop(concept_id(name), ()):
+            columns.add(source, node, link.type, link.strength)
+
+
+def _near_pairs(vectors: Tensor, threshold: float) -> tuple[Tensor, Tensor, Tensor]:
+    """All pairs of rows of a cosine from `threshold` on: (later row, earlier row, cosine)."""
+    height = max(1, _PAIRS // max(1, len(vectors)))
+    parts = []
+    for start in range(0, len(vectors), height):
+        tile = vectors[start : start + height]
+        cosine = tile @ vectors[: start + len(tile)].T
+        later, earlier = (cosine >= threshold).nonzero(as_tuple=True)
+        keep = earlier < later + start
+        later, earlier = later[keep], earlier[keep]
+        parts.append((later + start, earlier, cosine[later, earlier]))
+    later, earlier, cosine = (torch.cat(column) for column in zip(*parts, strict=True))
+    return later, earlier, cosine

@@ -1,0 +1,38 @@
+"""Themes of embeddings: found, searched, followed, compared; switches from one regime to another.
+
+Imports from `linalg` and what lies below it; knows no graph.
+"""
+
+from __future__ import annotations
+
+from graphmem_torch.modes.align import Alignment, align_modes, principal_angles
+from graphmem_torch.modes.detectors import CosineDrift, EnergyDrift, MeanCusum
+from graphmem_torch.modes.find import Modes, find_modes, modes_of
+from graphmem_torch.modes.regime import RegimeDetector
+from graphmem_torch.modes.search import (
+    ModeHits,
+    atoms_read,
+    mode_weights,
+    search_modes,
+    select_modes,
+)
+from graphmem_torch.modes.track import ModeTracker
+
+__all__ = [
+    "Alignment",
+    "CosineDrift",
+    "EnergyDrift",
+    "MeanCusum",
+    "ModeHits",
+    "ModeTracker",
+    "Modes",
+    "RegimeDetector",
+    "align_modes",
+    "atoms_read",
+    "find_modes",
+    "mode_weights",
+    "modes_of",
+    "principal_angles",
+    "search_modes",
+    "select_modes",
+]

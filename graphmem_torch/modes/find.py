@@ -1,0 +1,315 @@
+"""find_modes: the modes of a memory, what each is like, and what is lost by keeping only them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from graphmem_torch.checks import check_choice, check_count
+from graphmem_torch.errors import InputError
+from graphmem_torch.linalg.decompose import decompose
+from graphmem_torch.linalg.gram import gram_svd
+from graphmem_torch.linalg.rows import Rows, check_block
+from graphmem_torch.linalg.spectrum import Spectrum, reconstruction_error, truncated
+from graphmem_torch.modes.assign import ASSIGNMENTS, assign_modes
+from graphmem_torch.modes.segments import segment_best
+from graphmem_torch.modes.select import (
+    check_epsilon,
+    numerical_rank,
+    predicted_counts,
+    select_count,
+    spectral_exponent,
+)
+
+__all__ = [
+    "MODE_PARTS",
+    "Modes",
+    "find_modes",
+    "modes_from_tensors",
+    "modes_of",
+    "modes_to_tensors",
+]
+_log = logging.getLogger(__name__)
+
+_TYPICAL = 3  # atoms that show what a mode is about
+_WHOLE = 1024  # columns up to which all eigenvalues are computed, whatever K is asked for
+
+
+@dataclass(frozen=True, eq=False)
+class Modes:
+    """A hard assignment of N atoms to M modes, none of them empty (`mathematics.md` section 1.3).
+
+    Attributes:
+        label: [N] int32, the mode of each atom; larger modes have lower numbers.
+        centroid: [M, d] float32, the mean of a mode's rows.
+        variance: [M] float32, their mean squared distance to it.
+        latest: [M] float64, the latest known time, NaN where none is known.
+        size: [M] int32, atoms.
+        order: [N] int32, the atoms sorted by mode, inside a mode ascending.
+        offsets: [M + 1] int32, where each mode begins in `order`.
+        representative: [M, 3] int64, the atoms of largest projection on the centroid; -1 = none.
+        spectrum: The K eigenpairs that were kept; K is not M.
+        exponent: s of the power law fitted to the eigenvalues; NaN where they are too few.
+        predicted: Orders of K that s predicts for the ε of `find_modes`: of the tail, and the
+            seed's (`predicted_counts`).
+        bound: Certified mean squared error of the rows projected on the K eigenvectors: what the
+            eigenvalues beyond them sum to (Eckart and Young; `mathematics.md` section 1.4).
+        measured_error: The same error measured row by row.
+        centroid_error: Mean squared distance of the rows from their centroids. Measured; nothing
+            certifies it.
+    """
+
+    label: Tensor
+    centroid: Tensor
+    variance: Tensor
+    latest: Tensor
+    size: Tensor
+    order: Tensor
+    offsets: Tensor
+    representative: Tensor
+    spectrum: Spectrum
+    exponent: float
+    predicted: tuple[float, float]
+    bound: float
+    measured_error: float
+    centroid_error: float
+
+    def __len__(self) -> int:
+        """M."""
+        return len(self.size)
+
+    @property
+    def energy(self) -> Tensor:  # [M] float64
+        """Share of the rows' squared length that each centroid keeps: n_k |μ_k|² / (N total).
+
+        Sums to 1 - `centroid_error` / total energy.
+        """
+        kept = self.size.double() * self.centroid.double().square().sum(1)
+        return kept / (self.spectrum.count * (self.spectrum.total_energy or 1.0))
+
+
+def find_modes(
+    x: Tensor,  # [N, d]
+    *,
+    select: str = "energy",
+    count: int | None = None,
+    epsilon: float = 0.1,
+    assign: str = "kmeans",
+    time: Tensor | None = None,  # [N] float64 seconds since the epoch, NaN = unknown
+    generator: torch.Generator | None = None,
+) -> Modes:
+    """The spectral modes of the rows (`mathematics.md` sections 1.1 to 1.4).
+
+    K eigenpairs of E Eᵀ / N are kept, by a rule or as many as asked for; at most as many as the
+    rows have rank, which is logged where it means fewer than asked for. Rows are read tile by tile,
+    at most five times; beside them live K d numbers and the labels.
+
+    Args:
+        x: Finite rows, of unit length where they are to be searched by cosine.
+        select: Rule for K: "energy", "gcv" or "gap" (`select_count`).
+        count: K, instead of a rule.
+        epsilon: Share of the energy that "energy" may leave out.
+        assign: "kmeans", "sign" or "varimax" (`assign_modes`).
+        time: When each row was; only for `Modes.latest`.
+        generator: Of the assignment; by default on the CPU, seeded with 0.
+
+    Raises:
+        InputError: If x is no finite floating-point matrix, is empty or all zero, requires a
+            gradient, or an argument is out of range.
+    """
+    _check(x, time)
+    check_epsilon(epsilon)
+    if count is not None:
+        check_count("count", count)
+    check_choice("assign", assign, ASSIGNMENTS)
+    shape = (x.shape[0], x.shape[1])
+    if count is None or shape[1] <= _WHOLE:
+        whole = gram_svd(x, min(shape))
+    else:
+        whole = decompose(x, min(count, *shape), generator=generator)
+    rank = numerical_rank(whole.values, torch.promote_types(x.dtype, torch.float32))
+    if rank == 0:
+        raise InputError("x must have a row that is not zero; got only zeros. Check the embedder.")
+    known = whole.values[:rank]
+    if count is None:
+        total = whole.total_energy or 0.0
+        count = select_count(known, total, shape, select=select, epsilon=epsilon)
+    elif count > rank:
+        _log.warning(
+            "%d modes were asked for, but the rows have rank %d: %d are kept", count, rank, rank
+        )
+    spectrum = truncated(whole, min(count, rank))
+    assert spectrum.right is not None
+    generator = torch.Generator().manual_seed(0) if generator is None else generator
+    label = assign_modes(x, spectrum, assign=assign, generator=generator)
+    return modes_of(x, label, spectrum, time=time, eigenvalues=known, epsilon=epsilon)
+
+
+def modes_of(
+    x: Tensor,  # [N, d]
+    label: Tensor,  # [N] integer, any numbers
+    spectrum: Spectrum,
+    *,
+    time: Tensor | None = None,  # [N] float64, NaN = unknown
+    eigenvalues: Tensor | None = None,  # [r]
+    epsilon: float = 0.1,
+) -> Modes:
+    """The statistics of an assignment that is there already.
+
+    Args:
+        x: The rows.
+        label: Any labels; they are renumbered by falling size.
+        spectrum: The kept eigenpairs of the rows.
+        time: When each row was.
+        eigenvalues: What the exponent is fitted to; by default those of `spectrum`.
+        epsilon: For `Modes.predicted`.
+
+    Raises:
+        InputError: As `find_modes` does.
+    """
+    _check(x, time)
+    if label.shape != x.shape[:1] or label.is_floating_point():
+        raise InputError(
+            f"label must be integers [{len(x)}], one for each row; got {label.dtype} "
+            f"{list(label.shape)}."
+        )
+    _, label, size = label.unique(return_inverse=True, return_counts=True)
+    falling = size.argsort(descending=True, stable=True)
+    label = falling.argsort()[label]
+    size = size[falling]
+    order = label.argsort(stable=True)
+    modes = len(size)
+    centroid = torch.zeros(modes, x.shape[1], dtype=torch.float64, device=x.device)
+    start = 0
+    for tile in Rows(x):
+        centroid.index_add_(0, label[start : start + len(tile)], tile.double())
+        start += len(tile)
+    centroid /= size[:, None]
+    distance, projection = _against(x, label, centroid)
+    spread = torch.zeros_like(centroid[:, 0]).index_add_(0, label, distance)
+    exponent = spectral_exponent(spectrum.values if eigenvalues is None else eigenvalues)
+    assert spectrum.right is not None and spectrum.discarded_energy is not None
+    return Modes(
+        label=label.to(torch.int32),
+        centroid=centroid.float(),
+        variance=(spread / size).float(),
+        latest=_latest(label, time, modes),
+        size=size.to(torch.int32),
+        order=order.to(torch.int32),
+        offsets=torch.nn.functional.pad(size.cumsum(0), (1, 0)).to(torch.int32),
+        representative=segment_best(projection, label, size, _TYPICAL),
+        spectrum=spectrum,
+        exponent=exponent,
+        predicted=predicted_counts(exponent, epsilon),
+        bound=spectrum.discarded_energy,
+        measured_error=reconstruction_error(x, spectrum.right),
+        centroid_error=float(spread.sum()) / len(x),
+    )
+
+
+def _check(x: Tensor, time: Tensor | None) -> None:
+    if not isinstance(x, Tensor):
+        raise InputError(
+            f"x must be a tensor [N, d], which is read several times; got {type(x).__name__}. "
+            "Stack the rows."
+        )
+    check_block(x, None)
+    if len(x) == 0:
+        raise InputError("x must have at least one row; got none. Add atoms first.")
+    if time is not None and not isinstance(time, Tensor):
+        raise InputError(f"time must be a tensor [{len(x)}]; got {type(time).__name__}.")
+    if time is not None and (time.shape != x.shape[:1] or time.dtype != torch.float64):
+        raise InputError(
+            f"time must be float64 [{len(x)}], a time for each row; got {time.dtype} "
+            f"{list(time.shape)}. NaN stands for unknown; float32 cannot hold seconds since 1970."
+        )
+
+
+def _against(x: Tensor, label: Tensor, centroid: Tensor) -> tuple[Tensor, Tensor]:  # [N], [N]
+    """Squared distance of every row to its centroid, and its projection on it."""
+    distance = torch.empty(len(x), dtype=torch.float64, device=x.device)
+    projection = torch.empty(len(x), dtype=torch.float64, device=x.device)
+    axis = torch.nn.functional.normalize(centroid, dim=1)
+    start = 0
+    for tile in Rows(x):
+        part = slice(start, start + len(tile))
+        own, rows = label[part], tile.double()
+        distance[part] = (rows - centroid[own]).square().sum(1)
+        projection[part] = (rows * axis[own]).sum(1)
+        start += len(tile)
+    return distance, projection
+
+
+def _latest(label: Tensor, time: Tensor | None, modes: int) -> Tensor:  # [M] float64
+    latest = torch.full((modes,), -torch.inf, dtype=torch.float64, device=label.device)
+    if time is not None:
+        known = time.to(label.device).nan_to_num(nan=-torch.inf)
+        latest.scatter_reduce_(0, label, known, "amax")
+    return latest.masked_fill(latest == -torch.inf, torch.nan)
+
+
+_PLAIN = ("label", "centroid", "variance", "size", "order", "offsets", "representative")
+_EXACT = ("latest_bits", "values_bits", "residual_bits", "figures_bits")
+
+MODE_PARTS = (*_PLAIN, *_EXACT, "right")
+"""Names of the tensors of `modes_to_tensors`."""
+
+
+def modes_to_tensors(modes: Modes) -> dict[str, Tensor]:
+    """Everything that a `Modes` holds.
+
+    What must not be rounded by `.half()`, seconds since the epoch and the figures of the spectrum,
+    is kept as integers of the same bits.
+    """
+    spectrum = modes.spectrum
+    assert spectrum.right is not None
+    figures = [
+        modes.exponent,
+        *modes.predicted,
+        modes.bound,
+        modes.measured_error,
+        modes.centroid_error,
+        spectrum.total_energy or 0.0,
+        spectrum.discarded_energy or 0.0,
+    ]
+    exact = {
+        "latest_bits": modes.latest,
+        "values_bits": spectrum.values,
+        "residual_bits": spectrum.residual,
+        "figures_bits": torch.tensor(figures, dtype=torch.float64),
+    }
+    return {
+        **{name: getattr(modes, name) for name in _PLAIN},
+        **{name: value.double().contiguous().view(torch.int64) for name, value in exact.items()},
+        "right": spectrum.right,
+    }
+
+
+def modes_from_tensors(part: Mapping[str, Tensor]) -> Modes:
+    """The modes that `modes_to_tensors` took apart."""
+    exact = {name: part[name].view(torch.float64) for name in _EXACT}
+    exponent, tail, one, bound, measured, centroid, total, discarded = exact[
+        "figures_bits"
+    ].tolist()
+    return Modes(
+        **{name: part[name] for name in _PLAIN},
+        latest=exact["latest_bits"],
+        spectrum=Spectrum(
+            values=exact["values_bits"],
+            right=part["right"],
+            left=None,
+            residual=exact["residual_bits"],
+            count=len(part["label"]),
+            total_energy=total,
+            discarded_energy=discarded,
+        ),
+        exponent=exponent,
+        predicted=(tail, one),
+        bound=bound,
+        measured_error=measured,
+        centroid_error=centroid,
+    )

@@ -1,0 +1,372 @@
+"""RegimeDetector: switches of topic or task, found along the slow modes of a stream."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+
+import torch
+from torch import Tensor
+
+from graphmem_torch.checks import check_count, check_range
+from graphmem_torch.modes.detectors import Detector
+
+__all__ = [
+    "LaggedMoments",
+    "RegimeDetector",
+    "SlowModes",
+    "advance",
+    "log_evidence",
+    "opening_axis",
+    "slow_modes",
+]
+_TILE = 1 << 21  # floats of the largest temporary
+
+
+def log_evidence(
+    z: Tensor,  # [S, m + n, K]: m steps that are known and n new ones
+    count: int,  # n
+    persistence: Tensor,  # [K]
+    longest: int,  # R
+) -> Tensor:  # [S, n, R]
+    """What each step says for its regime having begun r steps ago, r = 1..R, and not now.
+
+    log p(z_t | r steps before it are of its regime) - log p(z_t | none is).
+
+    Given r steps of its regime, z_t has the mean r p / (r p + 1 - p) times theirs and the variance
+    1 - p + p (1 - p) / (r p + 1 - p), with p the persistence. -inf where there are no r steps.
+    """
+    streams, have = z.shape[0], z.shape[1] - count
+    length = torch.arange(1, longest + 1)
+    shrunk = length[:, None] * persistence + 1 - persistence
+    gain = persistence / shrunk
+    variance = 1 - persistence + (1 - persistence) * gain
+    constant = -0.5 * variance.log().sum(1)
+    total = torch.nn.functional.pad(z.cumsum(1), (0, 0, 1, 0))
+    out = torch.empty(streams, count, longest, dtype=z.dtype)
+    step = max(1, _TILE // (streams * longest * max(1, z.shape[2])))
+    for start in range(0, count, step):
+        now = torch.arange(start, min(start + step, count)) + have  # [c]
+        first = now[:, None] - length  # [c, R]
+        run = total[:, now, None] - total[:, first.clamp(min=0)]
+        new = z[:, now, None]
+        misfit = ((new - gain * run).square() / variance).sum(3)
+        part = constant + 0.5 * (new.square().sum(3) - misfit)
+        out[:, now - have] = part.masked_fill(first < 0, -torch.inf)
+    return out
+
+
+def advance(
+    log_run: Tensor,  # [S, R]: log P(r steps of the present regime were read), r = 1..R
+    evidence: Tensor,  # [S, n, R], of `log_evidence`
+    hazard: float,
+) -> tuple[Tensor, Tensor]:  # [S, R], [S, n, 2]
+    """The posterior after n more steps, one after the other, as a filter has to go.
+
+    Returns:
+        `log_run` after the last step, and after every step log P(r = 1) and log P(r = 2). What is
+        older than R steps counts as R steps old.
+    """
+    stay, leave = math.log1p(-hazard), math.log(hazard)
+    heads = torch.empty(*evidence.shape[:2], 2, dtype=log_run.dtype)
+    grown = evidence + stay
+    for step in range(evidence.shape[1]):
+        older = log_run + grown[:, step]
+        moved = torch.empty_like(log_run)
+        moved[:, 0] = log_run.logsumexp(1) + leave
+        moved[:, 1:] = older[:, :-1]
+        moved[:, -1] = torch.logaddexp(moved[:, -1], older[:, -1])
+        log_run = moved - moved.logsumexp(1, keepdim=True)
+        heads[:, step] = log_run[:, :2]
+    return log_run, heads
+
+
+_LAGS = 2  # neighbours that are compared: 1 and 2 steps apart
+_RIDGE = 0.5  # of the mean variance, added to every axis: keeps those of hardly any out
+_AXES = 128  # P: eigenvectors of C among which the slow modes are looked for
+_NOISE = 1e-6  # of the rows' energy: what float32 products leave of a variance that is 0
+_SLOW_MODES_TILE = 4096  # rows multiplied at once
+
+
+@dataclass(eq=False)
+class LaggedMoments:
+    """Sums over a stream from which its slow modes follow, of a size that does not grow.
+
+    Attributes:
+        sums: [d] float64, Σ x_t.
+        same: [d, d] float64, Σ x_t x_tᵀ.
+        lagged: [d, d] float64, Σ_l Σ_t x_t x_{t-l}ᵀ over the lags l = 1, 2.
+        terms: [2] int64, how many `same` and `lagged` have; rows that are zero are none.
+    """
+
+    sums: Tensor
+    same: Tensor
+    lagged: Tensor
+    terms: Tensor
+
+    @classmethod
+    def zeros(cls, dim: int) -> LaggedMoments:
+        """Of no rows."""
+        wide = torch.zeros(dim, dim, dtype=torch.float64)
+        terms = torch.zeros(2, dtype=torch.int64)
+        return cls(wide[0].clone(), wide, wide.clone(), terms)
+
+    @classmethod
+    def of(cls, parts: Mapping[str, Tensor]) -> LaggedMoments:
+        """Of its parts by name; they are changed in place."""
+        return cls(*(parts[field.name] for field in fields(cls)))
+
+    def parts(self) -> dict[str, Tensor]:
+        """Its parts by name."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    @property
+    def count(self) -> int:
+        """Rows that are not zero."""
+        return int(self.terms[0])
+
+    def add_(self, before: Tensor, rows: Tensor) -> None:  # [S, m, d] and [S, n, d] float32
+        """Adds n steps of S streams; `before` are the m >= 0 steps before them."""
+        before = before[:, max(0, before.shape[1] - _LAGS) :]
+        whole, old = torch.cat([before, rows], 1), before.shape[1]
+        for start in range(0, rows.shape[1], _SLOW_MODES_TILE):
+            begin, end = start + old, min(start + _SLOW_MODES_TILE, rows.shape[1]) + old
+            flat = whole[:, begin:end].flatten(0, 1)
+            self.sums += flat.double().sum(0)
+            self.same += flat.T @ flat
+            self.terms[0] += flat.any(1).sum()
+            for lag in range(1, _LAGS + 1):
+                first = min(max(begin, lag), end)
+                now, then = whole[:, first:end], whole[:, first - lag : end - lag]
+                self.lagged += now.flatten(0, 1).T @ then.flatten(0, 1)
+                self.terms[1] += (now.any(2) & then.any(2)).sum()
+
+    def mean(self) -> Tensor:  # [d]
+        """Mean row."""
+        return self.sums / self.terms[0].clamp(min=1)
+
+    def covariance(self) -> Tensor:  # [d, d]
+        """C."""
+        mean = self.mean()
+        return self.same / self.terms[0].clamp(min=1) - torch.outer(mean, mean)
+
+    def lagged_covariance(self) -> Tensor:  # [d, d]
+        """Of rows and their neighbours, made symmetric."""
+        mean = self.mean()
+        lagged = self.lagged / self.terms[1].clamp(min=1) - torch.outer(mean, mean)
+        return (lagged + lagged.T) / 2
+
+
+@dataclass(frozen=True, eq=False)
+class SlowModes:
+    """K axes, the most persistent first.
+
+    Attributes:
+        mean: [d] float64, of the rows.
+        axes: [d, K] float64: (x - mean) @ axes has variance 1 along each, 0 where rows have none.
+        persistence: [K] float64 in (0, 1): correlation of neighbouring rows, which is the share of
+            the variance that lies between regimes and not inside them.
+        whiten: [d, P] float64, W with W Wᵀ = (C + ridge)⁻¹ on the P leading eigenvectors of C.
+    """
+
+    mean: Tensor
+    axes: Tensor
+    persistence: Tensor
+    whiten: Tensor
+
+
+def slow_modes(moments: LaggedMoments, rank: int) -> SlowModes:
+    """The `rank` slowest modes of a stream: C_lag v = p (C + ridge) v.
+
+    After few rows the luck of C_lag exceeds what it tells. It is shrunk towards equal persistence
+    of all axes, as far as its sampling error asks for (Ledoit and Wolf 2004).
+    """
+    same, lagged = moments.covariance(), moments.lagged_covariance()
+    tiny = torch.finfo(torch.float32).tiny
+    values, vectors = torch.linalg.eigh(same)
+    ridge = _RIDGE * values.mean().clamp(min=0) + tiny
+    values, vectors = values[-_AXES:], vectors[:, -_AXES:]
+    noise = _NOISE * moments.same.trace() / moments.terms[0].clamp(min=1)
+    values = torch.where(values > noise, values, 0.0)
+    whiten = vectors * (values + ridge).rsqrt()
+    inner = whiten.T @ lagged @ whiten
+    share = values / (values + ridge)
+    equal = (inner.trace() / share.sum().clamp(min=tiny)).clamp(min=0) * share.diag()
+    error = share.sum().square() / (2 * moments.terms[1].clamp(min=1))
+    shrink = (error / (inner - equal).square().sum().clamp(min=tiny)).clamp(max=1)
+    _, turn = torch.linalg.eigh(inner + shrink * (equal - inner))
+    turn = turn.flip(1)[:, :rank]
+    axes = whiten @ turn
+    spread = (turn * share[:, None] * turn).sum(0)
+    axes = axes * torch.where(spread > 1e-6, spread, torch.inf).rsqrt()
+    estimate = (turn * ((inner + shrink * (equal - inner)) @ turn)).sum(0)
+    persistence = estimate / spread.clamp(min=1e-6)
+    return SlowModes(moments.mean(), axes, persistence.clamp(0.01, 0.95), whiten)
+
+
+def opening_axis(
+    modes: SlowModes,
+    covariance: Tensor,  # [d, d]
+    opening: Tensor,  # [d], mean of the rows that open a regime
+    opened: float,  # how many these are
+    share: float,  # of all rows, in (0, 1)
+) -> tuple[Tensor, Tensor]:  # [d], []
+    """a, b of Fisher's discriminant: a (x - mean) + b = log p(x | opens) - log p(x | does not).
+
+    The means are drawn together by what their distance owes to chance (James and Stein 1961).
+    """
+    apart = (opening - modes.mean) / (1 - share)  # of both means
+    white = modes.whiten.T @ apart
+    chance = (modes.whiten * (covariance @ modes.whiten)).sum() / (opened * (1 - share))
+    apart = apart * (1 - chance / white.square().sum().clamp(min=1e-12)).clamp(min=0)
+    axis = modes.whiten @ (modes.whiten.T @ apart)
+    between = axis @ apart
+    within = axis @ covariance @ axis - share * (1 - share) * between**2
+    axis = axis * between / within.clamp(min=1e-12)
+    return axis, -(1 - 2 * share) / 2 * (axis @ apart)
+
+
+_FIRST = 32  # rows after which modes are computed for the first time
+_GROWTH = 1.25  # and again whenever there are so many times as many
+_FORGET = 0.9  # what rows are taken for changes with the modes: older guesses count less
+_CERTAIN = -1e-9  # the largest log-probability: log-odds stay finite
+
+
+class RegimeDetector(Detector):
+    """The spectral detector: did a regime begin at this step, or at the one before?
+
+    `mathematics.md` section 1.7, redesigned as 8.5 asks for. Rows are seen along the `rank` slow
+    modes of the stream so far (`slow_modes`); there a Bayesian filter weighs, for every possible
+    age of the present regime, whether the row continues it (`run_length`). What the first rows of
+    regimes look like, as opposed to all others, is learned beside it without labels, as one more
+    axis of the same spectrum (`opening_axis`): from the posterior of a filter that does not know
+    this axis, so that it cannot talk itself into anything. The statistic is the log-odds that the
+    regime is one or two steps old: a switch is told when its first row is read, if that is clear
+    enough, or else when the second is. That is a delay, no look ahead.
+
+    Modes and axis are computed anew whenever the stream has grown by a quarter. The state is sums,
+    of size d², and the last `longest` rows.
+
+    Args:
+        dim: d.
+        threshold: Log-odds above which there is an alarm.
+        rank: K slow modes.
+        hazard: Probability of a switch at any step.
+        temper: Power of the evidence of the modes; below 1, because rows are no independent
+            Gaussians.
+        opening: Power of the evidence of the opening axis; 0 leaves it out.
+        longest: R, steps of a regime that a row is compared with.
+        streams: S streams of one source: they share modes and axis.
+    """
+
+    lag = 1
+
+    def __init__(
+        self,
+        dim: int,
+        *,
+        threshold: float = 0.0,
+        rank: int = 20,
+        hazard: float = 0.1,
+        temper: float = 0.5,
+        opening: float = 1.0,
+        longest: int = 24,
+        streams: int = 1,
+    ) -> None:
+        super().__init__(dim, threshold=threshold, streams=streams)
+        check_count("rank", rank)
+        check_count("longest", longest, 2)
+        check_range("hazard", hazard, 1e-6, 0.5)
+        check_range("temper", temper, 0.0, 1.0)
+        check_range("opening", opening, 0.0)
+        self.rank, self.hazard, self.longest = min(rank, dim), hazard, longest
+        self.temper, self.opening = temper, opening
+        self.state |= LaggedMoments.zeros(dim).parts()
+        self.state |= {
+            # Rows weighed by how surely they opened a regime, the weights, and all rows weighed.
+            "opening": torch.zeros(dim, dtype=torch.float64),
+            "opened": torch.zeros(2, dtype=torch.float64),
+            "mean": torch.zeros(dim, dtype=torch.float64),
+            "axes": torch.zeros(dim, 0, dtype=torch.float64),
+            "persistence": torch.zeros(0, dtype=torch.float64),
+            "axis": torch.zeros(dim, dtype=torch.float64),
+            "offset": torch.zeros((), dtype=torch.float64),
+            "due": torch.tensor(_FIRST),
+        }
+        self.restart()
+
+    def restart(self) -> None:
+        """Another stream of the same source begins: what was learned stays, what was read goes."""
+        # Two filters: the teacher, which knows the slow modes alone, and the one that decides.
+        log_run = torch.full((2 * self.streams, self.longest), -torch.inf, dtype=torch.float64)
+        log_run[:, 0] = 0
+        self.state |= {
+            "count": torch.zeros((), dtype=torch.int64),
+            "streak": torch.zeros(self.streams, dtype=torch.int64),
+            "rows": torch.zeros(self.streams, 0, self.dim),
+            "log_run": log_run,
+        }
+
+    def _read(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        parts, begin = [], self.count
+        moments = LaggedMoments.of(self.state)
+        while rows.shape[1]:
+            # Modes change at the same step however the stream is cut into calls.
+            size = max(1, -(-(int(self.state["due"]) - moments.count) // self.streams))
+            part = rows[:, :size]
+            parts.append(self._stretch(part, moments, begin))
+            rows, begin = rows[:, size:], begin + part.shape[1]
+            if moments.count >= int(self.state["due"]):
+                self._refresh(moments)
+        statistic, back = zip(*parts, strict=True)
+        return torch.cat(statistic, 1), torch.cat(back, 1)
+
+    def _stretch(self, rows: Tensor, moments: LaggedMoments, begin: int) -> tuple[Tensor, Tensor]:
+        """Rows between two refreshes, the first of them step `begin`."""
+        moments.add_(self.state["rows"], rows)
+        whole, count = self._recent("rows", rows, self.longest), rows.shape[1]
+        live = whole.any(2)
+        centred = (whole.double() - self.state["mean"]) * live[:, :, None]
+        evidence = self.temper * log_evidence(
+            centred @ self.state["axes"], count, self.state["persistence"], self.longest
+        )
+        opens = (centred[:, -count:] @ self.state["axis"] + self.state["offset"]) * live[:, -count:]
+        evidence = torch.cat([evidence, evidence - self.opening * opens[:, :, None]])
+        self.state["log_run"], heads = advance(self.state["log_run"], evidence, self.hazard)
+        if self.state["axes"].shape[1] == 0:
+            return torch.full_like(opens, -torch.inf), torch.zeros_like(opens, dtype=torch.int64)
+        teacher, heads = heads.split(self.streams)
+        # Which row was a first one is surer when one more was read.
+        end = whole.shape[1] - 1
+        size = min(count, end)
+        before = slice(end - size, end)
+        weight = teacher[:, count - size :, 1].exp() * live[:, before]
+        self.state["opening"] += torch.einsum("sn,snd->d", weight, whole[:, before].double())
+        self.state["opened"] += torch.stack([weight.sum(), live[:, before].double().sum()])
+        # The very first regime is no switch.
+        step = torch.arange(begin, begin + count)
+        fresh = heads.masked_fill(step[:, None] < torch.tensor([1, 2]), -torch.inf)
+        either = fresh.logsumexp(2).clamp(max=_CERTAIN)
+        return either - torch.log(-either.expm1()), (fresh[:, :, 1] > fresh[:, :, 0]).long()
+
+    def _refresh(self, moments: LaggedMoments) -> None:
+        modes = slow_modes(moments, self.rank)
+        opened, weighed = self.state["opened"].tolist()
+        axis, offset = torch.zeros_like(modes.mean), torch.zeros((), dtype=torch.float64)
+        if opened > 1:
+            mean = self.state["opening"] / opened
+            axis, offset = opening_axis(modes, moments.covariance(), mean, opened, opened / weighed)
+        self.state |= {
+            "mean": modes.mean,
+            "axes": modes.axes,
+            "persistence": modes.persistence,
+            "axis": axis,
+            "offset": offset,
+            "opening": self.state["opening"] * _FORGET,
+            "opened": self.state["opened"] * _FORGET,
+            "due": torch.tensor(int(moments.count * _GROWTH) + 1),
+        }
+
+    def _wide(self) -> tuple[str, ...]:
+        return ("rows", "sums", "same", "lagged", "opening", "mean", "axis")

@@ -1,0 +1,196 @@
+"""Retrieval through modes: the best modes of a question first, then the best atoms of those."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from graphmem_torch.checks import check_count, check_no_gradient
+from graphmem_torch.errors import InputError
+from graphmem_torch.modes.find import Modes
+from graphmem_torch.ops.ivf import scan_each_list
+from graphmem_torch.ops.topk_cosine import check_pair
+
+__all__ = ["ModeHits", "atoms_read", "mode_weights", "search_modes", "select_modes"]
+
+
+class ModeHits(NamedTuple):
+    """What `search_modes` returns, best first.
+
+    Attributes:
+        rows: [B, C] int64 atoms, -1 where there were fewer.
+        scores: [B, C] float32 cosines, minus infinity where rows is -1.
+        mode: [B, C] int64, the mode of each atom, -1 likewise.
+    """
+
+    rows: Tensor
+    scores: Tensor
+    mode: Tensor
+
+
+def mode_weights(
+    modes: Modes,
+    queries: Tensor,  # [B, d]
+    *,
+    now: float | None = None,
+    half_life: float | None = None,
+    absolute: bool = False,
+) -> Tensor:  # [B, M] float32
+    """w_k = s_k · decay(now - τ_k) / (1 + σ_k²), s_k = max(0, cos(q, μ_k)) (`mathematics.md` 1.5).
+
+    Args:
+        modes: M modes.
+        queries: Of any length.
+        now: Seconds since the epoch; by default the latest time of any mode.
+        half_life: Seconds in which a mode that gets no new atoms loses half of its weight; None: no
+            decay. A mode of unknown time does not decay.
+        absolute: The published |cos|, which ranks opposite centroids highly.
+
+    Raises:
+        InputError: For queries that do not fit, or a half-life that is not positive.
+    """
+    return _weigh(modes, _cosine(modes, queries), now, half_life, absolute)
+
+
+def _weigh(
+    modes: Modes, cosine: Tensor, now: float | None, half_life: float | None, absolute: bool
+) -> Tensor:  # [B, M]
+    near = cosine.abs() if absolute else cosine.clamp(min=0)
+    return near * (_decay(modes.latest, now, half_life) / (1 + modes.variance.double())).float()
+
+
+def _cosine(modes: Modes, queries: Tensor) -> Tensor:  # [B, M] float32
+    check_pair(queries, modes.centroid)
+    unit = torch.nn.functional.normalize(queries.float(), dim=1)
+    return unit @ torch.nn.functional.normalize(modes.centroid.float(), dim=1).T
+
+
+def _decay(latest: Tensor, now: float | None, half_life: float | None) -> Tensor:  # [M] float64
+    """2^-(age / half-life), 1 for what lies in the future or has no time."""
+    if half_life is None:
+        return torch.ones_like(latest)
+    if not half_life > 0:
+        raise InputError(
+            f"half_life must be a positive number of seconds; got {half_life}. None is no decay."
+        )
+    reference = latest.nan_to_num(nan=-torch.inf).amax() if now is None else now
+    age = (reference - latest).nan_to_num(nan=0.0, neginf=0.0).clamp(min=0)
+    return torch.exp2(-age / half_life)
+
+
+def select_modes(
+    modes: Modes,
+    queries: Tensor,  # [B, d]
+    modes_k: int,
+    *,
+    now: float | None = None,
+    half_life: float | None = None,
+    absolute: bool = False,
+) -> tuple[Tensor, Tensor]:  # [B, min(modes_k, M)] int64, [B, min(modes_k, M)]
+    """The modes of largest `mode_weights`, best first, and their weights.
+
+    Those of weight 0, away from the question, follow in the order of their cosines.
+    """
+    check_count("modes_k", modes_k)
+    cosine = _cosine(modes, queries)
+    weight = _weigh(modes, cosine, now, half_life, absolute)
+    rank = torch.where(weight > 0, weight, cosine.clamp(max=0))
+    chosen = rank.topk(min(modes_k, len(modes)), dim=1).indices
+    return chosen, weight.gather(1, chosen)
+
+
+def atoms_read(modes: Modes, chosen: Tensor) -> Tensor:  # [B, m] -> [B] int64
+    """How many atoms a search looks at that looks into these modes."""
+    return modes.size.long()[chosen].sum(1)
+
+
+def search_modes(
+    modes: Modes,
+    embeddings: Tensor,  # [N, d], unit rows
+    queries: Tensor,  # [B, d]
+    *,
+    modes_k: int,
+    per_mode: int,
+    now: float | None = None,
+    half_life: float | None = None,
+    absolute: bool = False,
+    duplicate: Tensor | None = None,  # [N] int64
+    allowed: Tensor | None = None,  # [B or 1, N] bool
+) -> ModeHits:  # C = modes_k * per_mode
+    """The `per_mode` best atoms by cosine of each of the `modes_k` best modes.
+
+    `mathematics.md` section 1.5. Besides M centroids a question reads the atoms of its modes and no
+    others (`atoms_read` of what `select_modes` chose), so that the work does not grow with N but
+    with the sizes of the modes. Questions that look into the same mode share one gather of its
+    rows and one product.
+
+    Args:
+        modes: Of these embeddings.
+        embeddings: The rows that the modes were found in.
+        queries: Of any length.
+        modes_k: Modes looked into; at most M count.
+        per_mode: Atoms taken from each.
+        now: As for `mode_weights`.
+        half_life: As for `mode_weights`.
+        absolute: As for `mode_weights`.
+        duplicate: For each atom the first one of equal content, itself where there is none before:
+            of equal atoms only one is a hit.
+        allowed: Atoms that may be hits.
+
+    Raises:
+        InputError: For shapes or devices that do not fit, or a number out of range.
+    """
+    check_pair(queries, embeddings)
+    check_no_gradient("search_modes", queries, embeddings)
+    check_count("per_mode", per_mode)
+    count = len(modes.label)
+    if len(embeddings) != count:
+        raise InputError(
+            f"embeddings must be the {count} rows that the modes were found in; got "
+            f"{len(embeddings)}. Find the modes anew."
+        )
+    chosen, _ = select_modes(
+        modes, queries, modes_k, now=now, half_life=half_life, absolute=absolute
+    )
+    unit = torch.nn.functional.normalize(queries.float(), dim=1)
+    kept = _kept(duplicate, allowed, (len(queries), count))
+    taken = min(per_mode, int(modes.size.max()))
+    scores, rows = scan_each_list(
+        unit, embeddings, modes.order, modes.offsets, chosen, taken, kept=kept
+    )
+    scores, place = scores.flatten(1).sort(dim=1, descending=True, stable=True)
+    rows = rows.flatten(1).gather(1, place)
+    mode = chosen.gather(1, place // taken).masked_fill(rows < 0, -1)
+    wide, missing = torch.nn.functional.pad, modes_k * per_mode - rows.shape[1]
+    return ModeHits(
+        wide(rows, (0, missing), value=-1),
+        wide(scores, (0, missing), value=-torch.inf),
+        wide(mode, (0, missing), value=-1),
+    )
+
+
+def _kept(
+    duplicate: Tensor | None, allowed: Tensor | None, shape: tuple[int, int]
+) -> Tensor | None:  # [B or 1, N] bool
+    """The atoms that may be hits: of equal ones the first that is allowed."""
+    for name, given in (("duplicate", duplicate), ("allowed", allowed)):
+        if given is None:
+            continue
+        fits = (shape[1:],) if name == "duplicate" else (shape, (1, shape[1]))
+        kind = torch.int64 if name == "duplicate" else torch.bool
+        if tuple(given.shape) not in fits or given.dtype != kind:
+            raise InputError(
+                f"{name} must be {kind} {list(fits[0])}; got {given.dtype} {list(given.shape)}. "
+                "Make it for these embeddings."
+            )
+    if duplicate is None:
+        return allowed
+    number = torch.arange(shape[1], device=duplicate.device)
+    if allowed is None:
+        return (duplicate == number)[None]
+    place = torch.where(allowed, number, shape[1])
+    first = torch.full_like(place, shape[1])
+    first.scatter_reduce_(1, duplicate.expand_as(place), place, "amin")
+    return first.gather(1, duplicate.expand_as(place)) == number

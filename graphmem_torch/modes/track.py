@@ -1,0 +1,269 @@
+"""ModeTracker: modes that follow added and removed rows without a pass over the others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from graphmem_torch.checks import check_range
+from graphmem_torch.errors import InputError
+from graphmem_torch.linalg.incremental_svd import StreamingSpectrum
+from graphmem_torch.linalg.rows import Rows, check_block
+from graphmem_torch.modes.find import Modes
+from graphmem_torch.modes.segments import segment_best
+from graphmem_torch.modes.select import predicted_counts, spectral_exponent
+
+__all__ = ["ModeTracker"]
+_TYPICAL = 3  # atoms that show what a mode is about, as in `find_modes`
+_TILE = 4096  # rows that are compared with all centroids at once
+
+
+class ModeTracker:
+    """`Modes` of rows that come and go (`mathematics.md` section 1.8).
+
+    Exact at any time, up to rounding: the eigenpairs (`StreamingSpectrum`), and size, centroid,
+    variance and latest time of every mode, for the assignment as it is. The assignment itself is
+    only followed: a new row joins the mode of the nearest centroid, an old one stays where it is.
+    How far that falls short of a fresh start is `drift`, in shares of the rows' energy; beyond
+    `tol` the modes are found anew, where there is a `source`. Otherwise `stale` says that
+    `refresh` is due; it is also what a regime switch calls for.
+
+    Args:
+        modes: Of the rows x, as `find_modes` gave them.
+        x: These rows [N, d].
+        time: [N] float64, seconds since the epoch, NaN where unknown; as given to `find_modes`.
+        tol: Drift that is put up with.
+        share: `centroid_error` when the modes were last found in full, as a share of the energy;
+            by default `modes` are as they were found.
+        find: `find_modes` with the settings that gave `modes`, on rows and their times.
+        source: Returns the rows present, in order, those added last at the end.
+
+    Attributes:
+        recomputes: How often the modes were found anew.
+
+    Raises:
+        InputError: If x is not what `modes` were found in, or `tol` is not in [0, 1].
+    """
+
+    def __init__(
+        self,
+        modes: Modes,
+        x: Tensor,  # [N, d]
+        *,
+        time: Tensor | None = None,  # [N] float64
+        tol: float = 0.05,
+        share: float | None = None,
+        find: Callable[[Tensor, Tensor], Modes],
+        source: Callable[[], Tensor] | None = None,
+    ) -> None:
+        check_range("tol", tol, 0.0, 1.0)
+        self.tol, self.recomputes = tol, 0
+        self._find, self._source = find, source
+        self._begin(modes, x, _times(time, len(x)))
+        if share is not None:
+            self._fresh_share = share
+
+    def _begin(self, modes: Modes, x: Tensor, time: Tensor) -> None:
+        check_block(x, modes.centroid.shape[1])
+        if len(x) != len(modes.label):
+            raise InputError(
+                f"x must be the {len(modes.label)} rows that modes were found in; got {len(x)}. "
+                "Give the rows present, in their order."
+            )
+        assert modes.spectrum.right is not None
+        self._axes = modes.spectrum.right.double()
+        count, dim = self._axes.shape[1], x.shape[1]
+        self._spectrum = StreamingSpectrum(min(count, dim), dim, source=self._source)
+        self._label, self._time = modes.label.long(), time
+        kinds = len(modes)
+        self._size = modes.size.long()
+        self._sums = torch.zeros(kinds, dim, dtype=torch.float64)
+        self._squares = torch.zeros(kinds, dtype=torch.float64)
+        self._captured = 0.0
+        self._near = torch.empty(0, dtype=torch.float64)
+        unit = torch.nn.functional.normalize(modes.centroid.double(), dim=1)
+        start = 0
+        for tile in Rows(x):
+            label = self._label[start : start + len(tile)]
+            self._count_in(tile.double(), label, 1)
+            near = (tile.double() * unit[label]).sum(1)
+            self._near = torch.cat([self._near, near])
+            start += len(tile)
+        self._fresh_share = self.centroid_error * len(self) / max(self._energy, 1e-300)
+
+    def __len__(self) -> int:
+        """N, the rows present."""
+        return len(self._label)
+
+    def add(self, rows: Tensor, time: Tensor | None = None) -> Tensor:  # [n, d], [n] -> [n] int64
+        """Counts new rows in, behind the others; the modes they join, as numbered until a refresh.
+
+        Raises:
+            InputError: For rows that are not finite or of another width; nothing has changed then.
+        """
+        check_block(rows, self._sums.shape[1])
+        times = _times(time, len(rows))
+        if not bool(rows.isfinite().all()):
+            raise InputError("rows must be finite; got NaN or infinity. Check the encoder.")
+        centroid = self._sums / self._size.clamp(min=1)[:, None]
+        unit = torch.nn.functional.normalize(centroid, dim=1)
+        length = centroid.square().sum(1).masked_fill(self._size == 0, torch.inf)
+        labels, near = [self._label], [self._near]
+        for tile in rows.double().split(_TILE):
+            labels.append((length - 2 * tile @ centroid.T).argmin(1))
+            near.append((tile * unit[labels[-1]]).sum(1))
+        label = torch.cat(labels[1:])
+        self._count_in(rows.double(), label, 1)
+        self._size = self._size + torch.bincount(label, minlength=len(self._size))
+        self._label, self._near = torch.cat(labels), torch.cat(near)
+        self._time = torch.cat([self._time, times])
+        self._settle()
+        return label
+
+    def remove(self, index: Tensor, rows: Tensor) -> None:  # [n] int64, [n, d]
+        """Counts rows out by their places among those present; the others close up.
+
+        Args:
+            index: Places, each once.
+            rows: The rows as they were added.
+
+        Raises:
+            InputError: For places that are not there or come twice, or rows that do not fit them;
+                nothing has changed then.
+        """
+        check_block(rows, self._sums.shape[1])
+        inside = bool(((index >= 0) & (index < len(self))).all())
+        if not inside or len(index.unique()) != len(rows) or len(index) != len(rows):
+            raise InputError(
+                f"index must be {len(rows)} different places among the {len(self)} rows present; "
+                f"got {len(index)}. Give one for each row to remove."
+            )
+        if len(rows) == len(self):
+            raise InputError(
+                "rows to remove must leave at least one; got all. Without rows there are no modes: "
+                "start anew with the next ones."
+            )
+        self._count_in(rows.double(), self._label[index], -1)
+        self._size = self._size - torch.bincount(self._label[index], minlength=len(self._size))
+        kept = torch.ones(len(self), dtype=torch.bool)
+        kept[index] = False
+        self._label, self._time = self._label[kept], self._time[kept]
+        self._near = self._near[kept]
+        self._settle()
+
+    def _count_in(self, rows: Tensor, label: Tensor, sign: int) -> None:
+        (self._spectrum.add if sign > 0 else self._spectrum.remove)(rows)
+        self._sums.index_add_(0, label, rows, alpha=sign)
+        self._squares.index_add_(0, label, rows.square().sum(1), alpha=sign)
+        self._captured += sign * float((rows @ self._axes).square().sum())
+
+    @property
+    def _energy(self) -> float:
+        return float(self._squares.sum())
+
+    @property
+    def centroid_error(self) -> float:
+        """Mean squared distance of the rows from their centroids; exact."""
+        kept = self._sums.square().sum(1) / self._size.clamp(min=1)
+        return float((self._squares - kept).sum()) / max(1, len(self))
+
+    @property
+    def error_bound(self) -> float:
+        """How far an eigenvalue may be from that of a fresh decomposition."""
+        return self._spectrum.error_bound
+
+    @property
+    def drift(self) -> float:
+        """What following costs, as a share of the rows' energy.
+
+        The larger of: the energy that the best K axes of the present rows hold and the axes of the
+        last full pass do not; and the growth of `centroid_error` since that pass. Both are exact.
+        A fresh assignment could gain more than the second says only where it is better than the
+        last full one was.
+        """
+        energy = max(self._energy, 1e-300)
+        best = float(self._spectrum.values.sum()) * len(self)
+        return max(
+            0.0,
+            (best - self._captured) / energy,
+            self.centroid_error * len(self) / energy - self._fresh_share,
+        )
+
+    @property
+    def stale(self) -> bool:
+        """Whether `drift` exceeds `tol`."""
+        return self.drift > self.tol
+
+    def _settle(self) -> None:
+        if self._source is not None and self.stale:
+            self.refresh()
+
+    def refresh(self, x: Tensor | None = None) -> None:
+        """Finds the modes anew, in the rows x or those of the source.
+
+        Raises:
+            InputError: If there are neither, or other rows than are present.
+        """
+        if x is None:
+            if self._source is None:
+                raise InputError(
+                    "refresh needs the rows present; got neither rows nor a source. Call "
+                    "refresh(x)."
+                )
+            x = self._source()
+        if len(x) != len(self):
+            raise InputError(
+                f"refresh needs the {len(self)} rows present; got {len(x)}. Let the source follow "
+                "every add and remove."
+            )
+        self._begin(self._find(x, self._time), x, self._time)
+        self.recomputes += 1
+
+    def modes(self) -> Modes:
+        """The modes of the rows present, numbered by falling size; none is empty.
+
+        `representative` goes by the projections on the centroids as they were when each row came,
+        `measured_error` by running sums instead of row by row, and `exponent` by the K eigenvalues.
+        """
+        full = (self._size > 0).nonzero().flatten()
+        falling = full[self._size[full].argsort(descending=True, stable=True)]
+        number = torch.full_like(self._size, -1)
+        number[falling] = torch.arange(len(falling))
+        label, size = number[self._label], self._size[falling]
+        centroid = self._sums[falling] / size[:, None]
+        variance = self._squares[falling] / size - centroid.square().sum(1)
+        known = self._time.nan_to_num(nan=-torch.inf)
+        latest = torch.full((len(falling),), -torch.inf, dtype=torch.float64)
+        latest = latest.scatter_reduce(0, label, known, "amax")
+        spectrum = self._spectrum.spectrum()
+        exponent = spectral_exponent(spectrum.values)
+        assert spectrum.discarded_energy is not None
+        return Modes(
+            label=label.to(torch.int32),
+            centroid=centroid.float(),
+            variance=variance.clamp(min=0).float(),
+            latest=latest.masked_fill(latest == -torch.inf, torch.nan),
+            size=size.to(torch.int32),
+            order=label.argsort(stable=True).to(torch.int32),
+            offsets=torch.nn.functional.pad(size.cumsum(0), (1, 0)).to(torch.int32),
+            representative=segment_best(self._near, label, size, _TYPICAL),
+            spectrum=spectrum,
+            exponent=exponent,
+            predicted=predicted_counts(exponent, 0.1),
+            bound=spectrum.discarded_energy,
+            measured_error=spectrum.discarded_energy,
+            centroid_error=self.centroid_error,
+        )
+
+
+def _times(time: Tensor | None, count: int) -> Tensor:  # [n] float64
+    if time is None:
+        return torch.full((count,), torch.nan, dtype=torch.float64)
+    if time.shape != (count,) or time.dtype != torch.float64:
+        raise InputError(
+            f"time must be float64 [{count}], a time for each row; got {time.dtype} "
+            f"{list(time.shape)}. NaN stands for unknown."
+        )
+    return time

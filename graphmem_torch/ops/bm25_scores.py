@@ -1,0 +1,169 @@
+"""The sums behind BM25: a sparse product of questions with term-major postings, and its top k.
+
+The postings of a question's terms are runs of consecutive entries. On a CPU a long run is a tile of
+its own, added where it lies. Short runs are gathered in blocks that fit the cache: a few passes a
+posting, but none of the cost of a call. Temporaries take 28 bytes a posting of a block, 4 MB.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from graphmem_torch.errors import InputError
+from graphmem_torch.ops._library import register
+from graphmem_torch.ops.running_topk import empty_best, merge_tile
+
+__all__ = ["bm25_score", "bm25_topk"]
+_LONG = 1024  # postings from which a run is worth a call
+_POSTINGS = 1 << 17  # postings that are read together: 0.5 MB in each temporary
+_SCORES = 1 << 20  # dense scores that a top-k keeps: 4 MB
+_CUDA = 64  # a GPU takes this much more at a time
+
+
+def _score(
+    indptr: Tensor,
+    docs: Tensor,
+    scores: Tensor,
+    query_terms: Tensor,
+    weights: Tensor | None,
+    num_docs: int,
+) -> Tensor:
+    out = scores.new_zeros(query_terms.shape[0], num_docs)
+    _add_postings(out, indptr, docs, scores, query_terms, weights)
+    return out
+
+
+def _topk(
+    indptr: Tensor, docs: Tensor, scores: Tensor, query_terms: Tensor, k: int, num_docs: int
+) -> tuple[Tensor, Tensor]:
+    device = docs.device
+    values, indices = empty_best(query_terms.shape[0], min(k, num_docs), device)
+    together = max(1, _SCORES * (_CUDA if docs.is_cuda else 1) // max(1, num_docs))
+    dense = scores.new_empty(min(together, query_terms.shape[0]), num_docs)
+    for first in range(0, query_terms.shape[0], together):
+        part = slice(first, first + together)
+        own = query_terms[part]
+        out = dense[: len(own)].zero_()
+        _add_postings(out, indptr, docs, scores, own, None)
+        merge_tile(values[part], indices[part], out, 0)
+    return values, indices
+
+
+def _add_postings(
+    out: Tensor,  # [B, N], contiguous
+    indptr: Tensor,  # [V + 1] int64
+    docs: Tensor,  # [nnz] int32
+    scores: Tensor,  # [nnz]
+    query_terms: Tensor,  # [B, Q] int64, negative for none
+    weights: Tensor | None,  # [B, Q]
+) -> None:
+    flat = query_terms.flatten()
+    if flat.numel() and int(flat.max()) >= indptr.shape[0] - 1:
+        raise InputError(
+            f"query_terms must be below the vocabulary's {indptr.shape[0] - 1}; got "
+            f"{int(flat.max())}. "
+            "Encode questions without growing the vocabulary."
+        )
+    place = (flat >= 0).nonzero().squeeze(1)
+    term = flat[place]
+    start, stop = indptr[term], indptr[term + 1]
+    row = torch.div(place, max(1, query_terms.shape[1]), rounding_mode="floor")
+    weight = scores.new_ones(len(place)) if weights is None else weights.flatten()[place]
+    weight = weight.to(scores.dtype)
+    if not docs.is_cuda:
+        long = stop - start >= _LONG
+        runs = (row[long], start[long], stop[long], weight[long])
+        _add_long_runs(out, docs, scores, *(part.tolist() for part in runs))
+        row, start, stop, weight = row[~long], start[~long], stop[~long], weight[~long]
+    _add_short_runs(out, docs, scores, row, start, stop - start, weight)
+
+
+def _add_long_runs(
+    out: Tensor,
+    docs: Tensor,
+    scores: Tensor,
+    row: list[int],
+    start: list[int],
+    stop: list[int],
+    weight: list[float],
+) -> None:
+    rows = out.unbind()
+    for r, first, last, factor in zip(row, start, stop, weight, strict=True):
+        rows[r].index_add_(0, docs[first:last], scores[first:last], alpha=factor)
+
+
+def _add_short_runs(
+    out: Tensor,
+    docs: Tensor,
+    scores: Tensor,
+    row: Tensor,  # [P] int64, the row of each run
+    start: Tensor,  # [P] int64
+    count: Tensor,  # [P] int64
+    weight: Tensor,  # [P]
+) -> None:
+    base = (row * out.shape[1]).to(torch.int32 if out.numel() < 1 << 31 else torch.int64)
+    sums = out.view(-1)
+    for runs, total in _blocks(count, _POSTINGS * (_CUDA if docs.is_cuda else 1)):
+        own = count[runs]
+        entry = _entries(start[runs], own, total)
+        value = scores.index_select(0, entry)
+        value *= weight[runs].repeat_interleave(own, output_size=total)
+        goal = base[runs].repeat_interleave(own, output_size=total)
+        goal += docs.index_select(0, entry)
+        sums.index_add_(0, goal, value)
+
+
+def _blocks(count: Tensor, budget: int) -> Iterator[tuple[slice, int]]:
+    """Cuts runs into blocks of about `budget` postings, one run at least; no empty block."""
+    if not len(count):
+        return
+    ends = count.cumsum(0)
+    block = torch.div((ends - 1).clamp(min=0), budget, rounding_mode="floor")
+    last = torch.nn.functional.pad(block.diff() > 0, (0, 1), value=True).nonzero().squeeze(1)
+    begin = before = 0
+    for stop, end in zip((last + 1).tolist(), ends[last].tolist(), strict=True):
+        if end > before:
+            yield slice(begin, stop), end - before
+        begin, before = stop, end
+
+
+def _entries(start: Tensor, count: Tensor, total: int) -> Tensor:  # [total] int64
+    """The places of the postings of every run, one run after another."""
+    shift = start - count.cumsum(0) + count
+    entry = shift.repeat_interleave(count, output_size=total)
+    return entry.add_(torch.arange(total, device=start.device))
+
+
+def _score_fake(
+    indptr: Tensor,
+    docs: Tensor,
+    scores: Tensor,
+    query_terms: Tensor,
+    weights: Tensor | None,
+    num_docs: int,
+) -> Tensor:
+    return scores.new_empty(query_terms.shape[0], num_docs)
+
+
+def _topk_fake(
+    indptr: Tensor, docs: Tensor, scores: Tensor, query_terms: Tensor, k: int, num_docs: int
+) -> tuple[Tensor, Tensor]:
+    shape = (query_terms.shape[0], min(k, num_docs))
+    return scores.new_empty(shape), indptr.new_empty(shape)
+
+
+bm25_score = register(
+    "bm25_score(Tensor indptr, Tensor docs, Tensor scores, Tensor query_terms, Tensor? weights, "
+    "int num_docs) -> Tensor",
+    _score,
+    fake=_score_fake,
+)
+bm25_topk = register(
+    "bm25_topk(Tensor indptr, Tensor docs, Tensor scores, Tensor query_terms, int k, int num_docs) "
+    "-> (Tensor, Tensor)",
+    _topk,
+    fake=_topk_fake,
+)

@@ -1,0 +1,96 @@
+"""Running top-k: a tile of scores is merged into the best so far through its blocks' maxima."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+__all__ = ["empty_best", "merge_tile"]
+_SMALLEST_BLOCK = 4  # below this a plain topk of the tile is no slower
+
+
+def empty_best(rows: int, k: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Values minus infinity and indices -1, both `[rows, k]`, float32 and int64."""
+    values = torch.full((rows, k), -torch.inf, dtype=torch.float32, device=device)
+    return values, torch.full((rows, k), -1, device=device)
+
+
+def merge_tile(
+    values: Tensor,  # [B, k] float32, descending; overwritten
+    indices: Tensor,  # [B, k] int64; overwritten
+    scores: Tensor,  # [B, w], rows or columns contiguous
+    first: int,  # index of the first column
+) -> None:
+    """Merges the columns of `scores` into the k best of each row.
+
+    The k best of a tile lie in the k blocks of largest maximum, and only in blocks whose maximum
+    exceeds the k-th best so far; after the first tile these are few. So the tile is read once, for
+    its maxima, and `topk` sees almost nothing. Columns of one block are a stride apart: the maxima
+    are then taken over whole vectors, and near duplicates, stored side by side, do not share one.
+    """
+    rows, width = scores.shape
+    k = values.shape[1]
+    if rows == 0 or width == 0:
+        return
+    # As many columns in k blocks as there are blocks; a power of two, so that whole tiles have no
+    # ragged end.
+    depth = 1 << max(0, math.isqrt(width // k).bit_length() - 1)
+    if depth < _SMALLEST_BLOCK:
+        _merge(values, indices, scores, first + torch.arange(width, device=scores.device))
+        return
+    blocks = width // depth
+    whole = scores[:, : blocks * depth]
+    maxima = _maxima(whole, depth)
+    member = torch.arange(depth, device=scores.device) * blocks
+    passing = None
+    if not scores.is_cuda:  # there, counting would wait for the device
+        row, block = (maxima > values[:, -1:]).nonzero(as_tuple=True)
+        passing = len(row)
+    if passing is None or passing > rows * min(k, blocks) // 2:
+        chosen = maxima.topk(min(k, blocks), dim=1, sorted=False).indices
+        place = (chosen[:, :, None] + member).flatten(1)
+        _merge(values, indices, whole.gather(1, place), first + place)
+    elif passing:
+        place = block[:, None] + member
+        _merge_entries(values, indices, row, whole[row[:, None], place], first + place)
+    if blocks * depth < width:
+        tail = torch.arange(blocks * depth, width, device=scores.device)
+        _merge(values, indices, scores[:, blocks * depth :], first + tail)
+
+
+def _maxima(scores: Tensor, depth: int) -> Tensor:  # [B, blocks * depth] -> [B, blocks]
+    if scores.stride(1) == 1:
+        return scores.unflatten(1, (depth, -1)).amax(1)
+    # A transposed tile: the result must lie as the tile does, or it is read column by column.
+    return scores.T.unflatten(0, (depth, -1)).amax(0).T
+
+
+def _merge(values: Tensor, indices: Tensor, found: Tensor, number: Tensor) -> None:
+    """Keeps the k best of what was kept and what was found, [B, c] and [B, c] or [c]."""
+    best, order = torch.cat([values, found], dim=1).topk(values.shape[1], dim=1)
+    number = number.expand(found.shape)
+    indices.copy_(torch.cat([indices, number], dim=1).gather(1, order))
+    values.copy_(best)
+
+
+def _merge_entries(
+    values: Tensor,  # [B, k]
+    indices: Tensor,  # [B, k]
+    row: Tensor,  # [P] ascending
+    found: Tensor,  # [P, depth] scores of a block of that row
+    number: Tensor,  # [P, depth] their columns
+) -> None:
+    """Merges the few scores that exceed the k-th best, packed to the left in their rows."""
+    better = found > values[row, -1:]
+    pair, _ = better.nonzero(as_tuple=True)
+    row = row[pair]
+    touched, inverse, count = row.unique_consecutive(return_inverse=True, return_counts=True)
+    place = torch.arange(len(row)) - (count.cumsum(0) - count)[inverse]
+    shape = (len(touched), int(count.max()) if len(count) else 0)
+    packed = values.new_full(shape, -torch.inf).index_put_((inverse, place), found[better])
+    numbers = indices.new_full(shape, -1).index_put_((inverse, place), number[better])
+    best, index = values[touched], indices[touched]
+    _merge(best, index, packed, numbers)
+    values[touched], indices[touched] = best, index

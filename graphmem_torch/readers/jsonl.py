@@ -1,0 +1,218 @@
+"""JSON lines: one atom a line."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from difflib import get_close_matches
+from typing import Any
+
+from graphmem_torch.atoms import MAX_EDGE_WEIGHT, MEMORY_TYPES, Atom, EdgeType, Link
+from graphmem_torch.errors import InputError
+from graphmem_torch.readers.source import decode
+from graphmem_torch.text.times import parse_time
+
+__all__ = ["atom_from_record", "nearest", "parse_edge_type", "read_records"]
+_FIELDS = frozenset(
+    {"text", "id", "kind", "speaker", "session", "time", "event_time", "type", "meta", "edges"}
+)
+
+
+def read_records(
+    lines: Iterable[bytes], where: str, origins: dict[str, str] | None = None
+) -> Iterator[Atom]:
+    """The atoms of JSON lines; blank lines are skipped.
+
+    An atom without an id gets one made from its content, and from how often that content came
+    before in these lines, so that a second reading gives the same ids.
+
+    Args:
+        lines: Lines as bytes.
+        where: File they came from, for messages.
+        origins: Receives, for the id of each atom, its file and line.
+
+    Raises:
+        InputError: With file and line.
+    """
+    seen: Counter[str] = Counter()
+    position, empty = 0, True
+    for number, raw in enumerate(lines, start=1):
+        line = decode(raw, where, line=number, start=position)
+        position += len(raw)
+        if not line.strip():
+            continue
+        empty = False
+        place = f"{where}:{number}"
+        try:
+            record = json.loads(line, parse_constant=_no_constant)
+        except (ValueError, RecursionError) as error:
+            raise InputError(
+                f"expected a JSON object, got a line that is not JSON: {error}", where=place
+            ) from error
+        atom = atom_from_record(record, where=place)
+        if not atom.id:
+            seen[atom.digest] += 1
+            again = f"-{seen[atom.digest]}" if seen[atom.digest] > 1 else ""
+            atom = replace(atom, id=f"{atom.kind}:{atom.digest[:16]}{again}")
+        if origins is not None:
+            origins[atom.id] = place
+        yield atom
+    if empty:
+        raise InputError("expected JSON lines, got an empty file", where=where)
+
+
+def atom_from_record(record: object, *, where: str | None = None) -> Atom:
+    """One atom from a JSON object.
+
+    Fields: `text` and optionally `id`, `kind` ("turn" with a speaker, else "chunk"), `speaker`,
+        `session`, `time`,
+    `event_time` (see `parse_time`), `type` (one of `MEMORY_TYPES`), `meta` (an object), `edges` (a
+    list of `{"target": id, "type": name, "weight": number}` or `[target, type, weight]`; type and
+    weight may be left out). Other fields are kept in `meta`. Null is the same as left out. Without
+    an id the atom's is empty.
+
+    Raises:
+        InputError: A field is missing or of the wrong type; `where` is in the message.
+    """
+    if not isinstance(record, Mapping):
+        raise InputError(
+            f'expected a JSON object such as {{"text": "..."}}, got {_json_type(record)}',
+            where=where,
+        )
+    given = {key: value for key, value in record.items() if value is not None}
+    text = _string(given, "text", where)
+    if text is None or not text.strip():
+        raise InputError(
+            f'expected "text" with something in it, got {record.get("text")!r}', where=where
+        )
+    memory_type = _string(given, "type", where)
+    if memory_type is not None and memory_type not in MEMORY_TYPES:
+        raise InputError(
+            'expected "type" to be a memory type, got '
+            f"{memory_type!r}{nearest(memory_type, MEMORY_TYPES)}",
+            where=where,
+        )
+    meta = given.get("meta", {})
+    if not isinstance(meta, Mapping):
+        raise InputError(f'expected "meta" to be an object, got {_json_type(meta)}', where=where)
+    extra = {key: value for key, value in given.items() if key not in _FIELDS}
+    identifier = given.get("id", "")
+    if isinstance(identifier, int) and not isinstance(identifier, bool):
+        identifier = str(identifier)
+    if not isinstance(identifier, str) or ("id" in given and not identifier.strip()):
+        raise InputError(f'expected "id" to be a string, got {identifier!r:.60}', where=where)
+    speaker = _string(given, "speaker", where)
+    return Atom(
+        id=identifier,
+        text=text,
+        kind=_string(given, "kind", where) or ("turn" if speaker else "chunk"),
+        speaker=speaker or None,
+        session=_string(given, "session", where) or None,
+        time=_time(given, "time", where),
+        event_time=_time(given, "event_time", where),
+        type=memory_type,
+        meta={**extra, **meta},
+        edges=_edges(given.get("edges", []), where),
+    )
+
+
+def parse_edge_type(name: object, *, where: str | None = None) -> EdgeType:
+    """An edge type by name, in any case, with "-" or " " for "_".
+
+    Raises:
+        InputError: Naming the nearest type.
+    """
+    names = [edge.name.lower() for edge in EdgeType]
+    key = name.strip().lower().replace("-", "_").replace(" ", "_") if isinstance(name, str) else ""
+    if key not in names:
+        raise InputError(
+            f"expected an edge type, got {name!r:.60}{nearest(key, names)}", where=where
+        )
+    return EdgeType[key.upper()]
+
+
+def nearest(name: str, names: Iterable[str]) -> str:
+    """The end of a message: the nearest name, and all of them."""
+    names = list(names)
+    close = get_close_matches(name, names, n=1, cutoff=0.5)
+    return f"{f'; did you mean {close[0]!r}?' if close else ';'} known: {', '.join(names)}"
+
+
+def _edges(value: object, where: str | None) -> tuple[Link, ...]:
+    if not isinstance(value, list):
+        raise InputError(f'expected "edges" to be a list, got {_json_type(value)}', where=where)
+    return tuple(_edge(edge, where) for edge in value)
+
+
+def _edge(value: object, where: str | None) -> Link:
+    if isinstance(value, list) and 1 <= len(value) <= 3:
+        value = dict(zip(("target", "type", "weight"), value, strict=False))
+    if not isinstance(value, Mapping) or set(value) - {"target", "type", "weight"}:
+        raise InputError(
+            f'expected an edge {{"target": id, "type": name, "weight": number}} or [target, type, '
+            "weight], "
+            f"got {value!r:.80}",
+            where=where,
+        )
+    target, weight = value.get("target"), value.get("weight")
+    if isinstance(target, int) and not isinstance(target, bool):
+        target = str(target)
+    if not isinstance(target, str) or not target:
+        raise InputError(
+            f"expected an edge's target to be an atom's id, got {target!r:.60}", where=where
+        )
+    if weight is not None and (
+        isinstance(weight, bool)
+        or not isinstance(weight, (int, float))
+        or not abs(weight) <= MAX_EDGE_WEIGHT
+    ):
+        raise InputError(
+            f"expected an edge's weight to be a number between {-MAX_EDGE_WEIGHT:g} and "
+            f"{MAX_EDGE_WEIGHT:g}, got {weight!r:.60}",
+            where=where,
+        )
+    name = value.get("type")
+    kind = EdgeType.RELATED_TO if name is None else parse_edge_type(name, where=where)
+    return Link(target, kind, None if weight is None else float(weight))
+
+
+def _string(record: Mapping[str, Any], field: str, where: str | None) -> str | None:
+    value = record.get(field)
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise InputError(f'expected "{field}" to be a string, got {_json_type(value)}', where=where)
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise InputError(
+            f'"{field}" has half a surrogate pair: {error.reason}; it is not Unicode', where=where
+        ) from error
+    return value
+
+
+def _time(record: Mapping[str, Any], field: str, where: str | None) -> float | None:
+    value = record.get(field)
+    if value is None:
+        return None
+    try:
+        return parse_time(value)
+    except InputError as error:
+        raise InputError(f'"{field}": {error}', where=where) from error
+
+
+def _no_constant(name: str) -> float:
+    raise ValueError(f"{name} is no JSON number")
+
+
+def _json_type(value: object) -> str:
+    names = {
+        dict: "an object",
+        list: "a list",
+        str: "a string",
+        bool: "a truth value",
+        type(None): "null",
+    }
+    return names.get(type(value), "a number")

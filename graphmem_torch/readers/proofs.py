@@ -1,0 +1,394 @@
+"""Proof graphs: Metamath databases, modules of a library and Lean blueprints to atoms.
+
+A statement becomes an atom whose id is its label, and what its proof uses becomes edges of type
+dependency. A Metamath database or a library is a file of statements (JSON lines) with a table of
+edges beside it; a blueprint is one JSON file with `nodes` and `edges`.
+"""
+
+from __future__ import annotations
+
+import graphlib
+import json
+import logging
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from graphmem_torch.atoms import DEFAULT_EDGE_WEIGHT, Atom, EdgeType, Link
+from graphmem_torch.errors import InputError
+from graphmem_torch.readers.source import decode, read_bytes
+
+__all__ = [
+    "blueprint_atoms",
+    "check_acyclic",
+    "edges_beside",
+    "is_edge_table",
+    "library_atoms",
+    "proof_format",
+    "read_edge_table",
+    "read_proofs",
+    "set_name",
+    "set_names",
+]
+_log = logging.getLogger(__name__)
+
+Uses = dict[int, dict[int, int]]
+"""For each statement that uses others: the numbers of those, each with the line that says so."""
+
+
+def set_name(path: Path) -> str:
+    """Name of the set a file belongs to: `nf` of `nf_nodes.jsonl`, `a_plan` of `a_plan.json`."""
+    # Only statements have a table beside them that shares the first part of their name.
+    shared = path.stem.rpartition("_")[0] if path.suffix.lower() == ".jsonl" else ""
+    return shared or path.stem
+
+
+def set_names(paths: Sequence[Path]) -> dict[Path, str]:
+    """Names of several sets by their files, none twice.
+
+    Raises:
+        InputError: Files whose sets would have the same name.
+    """
+    owner: dict[str, Path] = {}
+    for path in paths:
+        other = owner.setdefault(set_name(path), path)
+        if other.resolve() != path.resolve():
+            raise InputError(
+                f"the set {set_name(path)!r} is also that of {other}; rename one of the files",
+                where=str(path),
+            )
+    return {path: set_name(path) for path in paths}
+
+
+def is_edge_table(path: Path) -> bool:
+    """Whether a file is by its name the table of edges of statements beside it."""
+    return path.name.endswith("edges.tsv") and any(
+        path.name.startswith(f"{set_name(nodes)}_") for nodes in path.parent.glob("*.jsonl")
+    )
+
+
+def edges_beside(nodes: Path) -> Path:
+    """The table of edges that belongs to a file of nodes, found by its name.
+
+    What stands before the last `_` of the name is the set's: beside `nf_nodes.jsonl` it is
+    `nf_edges.tsv` or another `nf_*edges.tsv`.
+
+    Raises:
+        InputError: There is none, or more than one.
+    """
+    name = set_name(nodes)
+    exact = nodes.with_name(f"{name}_edges.tsv")
+    if exact.is_file():
+        return exact
+    found = sorted(
+        path
+        for path in nodes.parent.glob("*edges.tsv")
+        if path.name.startswith(f"{name}_") and path.is_file()
+    )
+    if len(found) != 1:
+        there = ", ".join(path.name for path in found) or "none"
+        raise InputError(
+            f"expected the edges of these statements beside them, as {exact.name}, got {there}; "
+            "put the file there",
+            where=str(nodes),
+        )
+    return found[0]
+
+
+def read_edge_table(path: Path, known: Mapping[int, str], *, circles: bool = False) -> Uses:
+    """The edges of a table: a line of names, then `user<TAB>used` by number in each line.
+
+    Further columns are ignored, an edge that comes twice counts once, and blank lines are skipped.
+
+    Args:
+        path: The table.
+        known: Labels of the statements by number.
+        circles: Whether a circle is only warned of, as among modules, and not an error.
+
+    Raises:
+        InputError: With file and line: a line that is none, a number that no statement has, or a
+            statement that uses itself; or as for `check_acyclic`.
+    """
+    uses: Uses = {}
+    position = 0
+    try:
+        with path.open("rb") as lines:
+            for number, raw in enumerate(lines, start=1):
+                line = decode(raw, str(path), line=number, start=position)
+                position += len(raw)
+                if not line.strip() or (number == 1 and not line[0].isdigit()):
+                    continue
+                user, used = _ends(line, known, f"{path}:{number}")
+                uses.setdefault(user, {}).setdefault(used, number)
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}", where=str(path)) from error
+    try:
+        check_acyclic(uses, known, str(path))
+    except InputError as error:
+        if not circles:
+            raise
+        _log.warning("%s", error)
+    return uses
+
+
+def check_acyclic(uses: Uses, known: Mapping[int, str], where: str) -> None:
+    """Raises `InputError` where statements use each other in a circle, naming it and its line."""
+    try:
+        graphlib.TopologicalSorter(uses).prepare()
+    except graphlib.CycleError as error:
+        # A sorter lists a circle against its arrows: each uses the one before it.
+        circle = error.args[1][::-1]
+        line = uses[circle[0]][circle[1]]
+        named = " uses ".join(known[node] for node in circle[:6])
+        raise InputError(
+            f"expected dependencies without a circle, got: {named}"
+            f"{' ...' if len(circle) > 6 else ''}; drop one of these edges",
+            where=f"{where}:{line}" if line else where,
+        ) from error
+
+
+def _ends(line: str, known: Mapping[int, str], where: str) -> tuple[int, int]:
+    fields = line.rstrip("\r\n").split("\t")
+    if len(fields) < 2 or not all(field.strip().isdecimal() for field in fields[:2]):
+        raise InputError(
+            f"expected the numbers of two statements with a tab between them, got {line[:60]!r}",
+            where=where,
+        )
+    user, used = int(fields[0]), int(fields[1])
+    for end in (user, used):
+        if end not in known:
+            raise InputError(f"expected the number of a statement, got {end}", where=where)
+    if user == used:
+        raise InputError(f"{known[user]!r} uses itself; drop this edge", where=where)
+    return user, used
+
+
+_NOTES = re.compile(
+    r"\s*\((?:Contributed|Revised|Proof|New usage|Shortened|Moved|Proposed|Type)\b[^()]*"
+    r"(?:\([^()]*\)[^()]*)*\)"
+)
+_MATHS = re.compile(r"`\s*([^`]*?)\s*`")
+_REFERENCE = re.compile(r"~\s+(\S+)")
+_FLAG = re.compile(r"^ok\s+")  # what is left of a blueprint's \leanok
+
+
+def proof_format(path: Path) -> Literal["library", "blueprint"] | None:
+    """What a file is by its content: statements as JSON lines, a blueprint, or something else.
+
+    Of JSON lines only the first is looked at. What cannot be read is something else: whoever reads
+    it says what is wrong.
+    """
+    try:
+        if path.suffix.lower() == ".jsonl":
+            with path.open("rb") as file:
+                first = next((line for line in file if line.strip()), b"")
+            return "library" if _is_proof_record(json.loads(first)) else None
+        if path.suffix.lower() == ".json":
+            return "blueprint" if _is_blueprint(json.loads(path.read_bytes())) else None
+    except (OSError, ValueError, RecursionError):
+        return None
+    return None
+
+
+def read_proofs(path: Path) -> list[Atom]:
+    """The statements of one file, whichever of the formats it has.
+
+    Raises:
+        InputError: As `library_atoms` and `blueprint_atoms` do.
+    """
+    if path.suffix.lower() == ".jsonl":
+        return list(library_atoms(path))
+    where = str(path)
+    return list(blueprint_atoms(decode(read_bytes(path), where), where))
+
+
+def library_atoms(
+    path: Path, *, prefix: str = "", origins: dict[str, str] | None = None
+) -> Iterator[Atom]:
+    """The statements of a Metamath database or the modules of a library, in the file's order.
+
+    The file is read twice, a line at a time: only labels and edges are held.
+
+    Args:
+        path: JSON lines; the table of edges is found beside it (`edges_beside`).
+        prefix: Of every id, where several sets go to one store.
+        origins: Receives, for the id of each atom, its file and line.
+
+    Raises:
+        InputError: With file and line: a line that is no statement, a number or label that comes
+            twice, no table of edges, or as `read_edge_table` does.
+    """
+    known: dict[int, str] = {}
+    first: dict[str, int] = {}
+    for line, record in _lines(path):
+        number, label = record["id"], _label(record)
+        if number in known or label in first:
+            what = f"number {number}" if number in known else f"label {label!r}"
+            raise InputError(f"{what} comes a second time", where=f"{path}:{line}")
+        known[number], first[label] = label, line
+    if not known:
+        raise InputError("expected statements, got an empty file", where=str(path))
+    # A proof in a circle proves nothing; modules in a circle are only badly kept books.
+    uses = read_edge_table(edges_beside(path), known, circles="module" in record)
+    session = set_name(path)
+    for line, record in _lines(path):
+        links = _links([known[used] for used in uses.get(record["id"], ())], prefix)
+        atom = _module(record) if "module" in record else _statement(record)
+        name = prefix + _label(record)
+        if origins is not None:
+            origins[name] = f"{path}:{line}"
+        yield Atom(name, atom[1], kind=atom[0], session=session, meta=atom[2], edges=links)
+
+
+def blueprint_atoms(text: str, where: str, *, prefix: str = "") -> Iterator[Atom]:
+    """The statements of a Lean blueprint, in the file's order.
+
+    Args:
+        text: JSON with `nodes` (label, kind, title, statement) and `edges` ([user, used, part]).
+        where: File it came from, for messages.
+        prefix: Of every id, where several sets go to one store.
+
+    Raises:
+        InputError: Not such JSON, a label that comes twice, an edge to a label that is not there,
+            or dependencies in a circle.
+    """
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"expected JSON, got none: {error}", where=where) from error
+    if not _is_blueprint(data):
+        raise InputError(
+            'expected a blueprint, {"nodes": [{"label": ...}], "edges": [[user, used]]}',
+            where=where,
+        )
+    number: dict[str, int] = {}
+    for place, node in enumerate(data["nodes"]):
+        label = node["label"]
+        if not isinstance(label, str) or not label.strip():
+            raise InputError(f"node {place}: expected a label, got {label!r:.60}", where=where)
+        if label in number:
+            raise InputError(f"node {place}: label {label!r} comes a second time", where=where)
+        number[label] = place
+    uses = _blueprint_uses(data["edges"], number, where)
+    labels = list(number)
+    check_acyclic(uses, dict(enumerate(labels)), where)
+    for place, node in enumerate(data["nodes"]):
+        links = _links([labels[used] for used in uses.get(place, ())], prefix)
+        title = _text(node, "title", where)
+        body = _FLAG.sub("", _text(node, "statement", where)).strip()
+        yield Atom(
+            prefix + labels[place],
+            f"{title or labels[place]}\n{body}" if body else title or labels[place],
+            kind=_text(node, "kind", where) or "statement",
+            session=set_name(Path(where)),
+            meta={key: node[key] for key in ("lean", "file") if node.get(key)},
+            edges=links,
+        )
+
+
+def _blueprint_uses(
+    edges: Sequence[Any], number: Mapping[str, int], where: str
+) -> dict[int, dict[int, int]]:
+    uses: dict[int, dict[int, int]] = {}
+    for place, edge in enumerate(edges):
+        ends = edge[:2] if isinstance(edge, list) else []
+        if len(ends) != 2 or not all(isinstance(end, str) for end in ends):
+            raise InputError(f"edge {place}: expected [user, used], got {edge!r:.60}", where=where)
+        for end in ends:
+            if end not in number:
+                raise InputError(f"edge {place}: there is no node {end!r}", where=where)
+        if ends[0] == ends[1]:
+            raise InputError(f"edge {place}: {ends[0]!r} uses itself; drop it", where=where)
+        uses.setdefault(number[ends[0]], {})[number[ends[1]]] = 0
+    return uses
+
+
+def _is_proof_record(record: object) -> bool:
+    """Whether one parsed JSON line is a statement of a proof database or a module of a library."""
+    if not isinstance(record, Mapping) or "text" in record or type(record.get("id")) is not int:
+        return False
+    return {"label", "statement"} <= record.keys() or "module" in record
+
+
+def _is_blueprint(data: object) -> bool:
+    """Whether parsed JSON is a blueprint: labelled nodes, and edges between them."""
+    if not isinstance(data, Mapping) or not isinstance(data.get("edges"), list):
+        return False
+    nodes = data.get("nodes")
+    return (
+        isinstance(nodes, list)
+        and bool(nodes)
+        and all(isinstance(node, Mapping) and "label" in node for node in nodes)
+    )
+
+
+def _lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    position = 0
+    try:
+        with path.open("rb") as file:
+            for number, raw in enumerate(file, start=1):
+                line = decode(raw, str(path), line=number, start=position)
+                position += len(raw)
+                if line.strip():
+                    yield number, _record(line, f"{path}:{number}")
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}", where=str(path)) from error
+
+
+def _record(line: str, where: str) -> dict[str, Any]:
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise InputError(
+            f"expected a JSON object, got a line that is not JSON: {error}", where=where
+        ) from error
+    if not _is_proof_record(record):
+        raise InputError(
+            'expected a statement, {"id": number, "label": ..., "statement": ...}, or a module, '
+            f'{{"id": number, "module": ...}}, got {line.strip()[:60]!r}',
+            where=where,
+        )
+    assert isinstance(record, dict)
+    if not _label(record).strip():
+        raise InputError("expected a label, got none", where=where)
+    for field in ("label", "kind", "statement", "comment", "module", "doc"):
+        _text(record, field, where)
+    return record
+
+
+def _statement(record: Mapping[str, Any]) -> tuple[str, str, dict[str, Any]]:
+    """Kind, text and meta of a Metamath statement."""
+    statement, comment = record["statement"] or "", record.get("comment") or ""
+    readable = _REFERENCE.sub(r"\1", _MATHS.sub(r"\1", _NOTES.sub("", comment))).strip()
+    text = f"{record['label']}: {statement}"
+    kind = record.get("kind") or "theorem"
+    if kind == "axiom_or_syntax":
+        # What asserts nothing only says how to write a formula.
+        kind = "axiom" if statement.startswith("|-") else "syntax"
+        if kind == "axiom" and record["label"].startswith("df-"):
+            kind = "definition"
+    return kind, f"{text}\n{readable}" if readable else text, {"comment": comment}
+
+
+def _module(record: Mapping[str, Any]) -> tuple[str, str, dict[str, Any]]:
+    """Kind, text and meta of a module of a library."""
+    doc = (record.get("doc") or "").strip()
+    rest = {key: value for key, value in record.items() if key not in ("id", "module", "doc")}
+    return "module", f"{record['module']}\n{doc}" if doc else record["module"], rest
+
+
+def _label(record: Mapping[str, Any]) -> str:
+    return str(record["module"] if "module" in record else record["label"])
+
+
+def _links(labels: Sequence[str], prefix: str) -> tuple[Link, ...]:
+    weight = DEFAULT_EDGE_WEIGHT[EdgeType.DEPENDENCY]
+    return tuple(Link(prefix + label, EdgeType.DEPENDENCY, weight) for label in labels)
+
+
+def _text(record: Mapping[str, Any], field: str, where: str) -> str:
+    value = record.get(field)
+    if value is not None and not isinstance(value, str):
+        raise InputError(f'expected "{field}" to be a string, got {value!r:.60}', where=where)
+    return value or ""

@@ -1,0 +1,265 @@
+"""Reading: files, folders and standard input to atoms."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from graphmem_torch.atoms import Atom, text_hash
+from graphmem_torch.errors import InputError
+from graphmem_torch.readers.jsonl import read_records
+from graphmem_torch.readers.locomo import LocomoSample, is_locomo, locomo_atoms, read_locomo
+from graphmem_torch.readers.proofs import (
+    blueprint_atoms,
+    is_edge_table,
+    library_atoms,
+    proof_format,
+    set_names,
+)
+from graphmem_torch.readers.source import decode, read_bytes
+from graphmem_torch.text.chunk import chunk_text
+from graphmem_torch.text.tokens import Tokenizer
+
+__all__ = ["LocomoSample", "check_paths", "document_atoms", "read_atoms", "read_locomo"]
+_FORMATS = {".txt": "text", ".md": "text", ".jsonl": "jsonl", ".json": "locomo"}
+_log = logging.getLogger(__name__)
+
+
+def read_atoms(
+    paths: Sequence[str | Path],
+    *,
+    tokenizer: Tokenizer,
+    max_tokens: int = 254,
+    format: str | None = None,
+    locomo_input: str = "raw",
+    origins: dict[str, str] | None = None,
+) -> Iterator[Atom]:
+    """The atoms of files, folders and standard input, one after another.
+
+    `.txt` and `.md` are cut into chunks; `.jsonl` has one atom a line; `.json` is LoCoMo. By their
+    content are told: statements or modules of a proof library in `.jsonl`, with their edges beside
+    them, and Lean blueprints in `.json`; of several such sets the ids begin with the set's name.
+    Folders are read whole, in sorted order. What they hold besides is left out: hidden files, and
+    with a warning other suffixes, empty files, JSON of another kind, and folders that cannot be
+    read.
+
+    Ids are the same in every run. Those of chunks begin with the path of their document, relative
+    to the current folder if it is inside that, else absolute, however the path was given.
+
+    Args:
+        paths: Files, folders, and "-" for standard input.
+        tokenizer: Cuts texts into the pieces that `max_tokens` counts.
+        max_tokens: Pieces of a chunk, at most.
+        format: "text", "jsonl" or "locomo" for every file given, whatever its suffix.
+        locomo_input: "raw" for the turns alone, "observations" for the facts of the data set as
+            well.
+        origins: Receives, for the id of each atom, the file and (JSON lines) the line it is from.
+
+    Yields:
+        Atoms in the order of the input.
+
+    Raises:
+        InputError: Input that cannot be used, with file and line.
+    """
+    if format not in (None, *_FORMATS.values()):
+        raise InputError(f'format: expected "text", "jsonl" or "locomo", got {format!r}')
+    sources = list(_sources(paths, format))
+    # A format that is named is taken at its word.
+    proofs = {} if format else {s.path: proof_format(s.path) for s in sources if s.path}
+    sets = set_names([path for path, kind in proofs.items() if kind])
+    for source in sources:
+        path = source.path
+        kind = None if path is None else proofs.get(path)
+        if kind is not None and path is not None:
+            yield from _proof_atoms(path, kind, f"{sets[path]}:" if len(sets) > 1 else "", origins)
+        elif source.format == "jsonl" and path is not None:
+            yield from _stream_records(path, origins)
+        else:
+            yield from _read(source, tokenizer, max_tokens, locomo_input, origins)
+
+
+def check_paths(paths: Sequence[str | Path], format: str | None = None) -> None:
+    """Looks at the paths before anything is read; the arguments are those of `read_atoms`.
+
+    Raises:
+        InputError: None is given, one is not there, or its suffix does not say its format.
+    """
+    if not paths:
+        raise InputError("expected files, folders, or - for standard input; got none")
+    for path in map(Path, paths):
+        if str(path) == "-" or path.is_dir():
+            continue
+        if not path.exists():
+            raise InputError("no such file or folder", where=str(path))
+        if format is None and path.suffix.lower() not in _FORMATS:
+            raise InputError(
+                f"expected a file of {', '.join(_FORMATS)}, got the suffix {path.suffix!r}; "
+                "rename it, or name its format (text, jsonl or locomo)",
+                where=str(path),
+            )
+
+
+def document_atoms(
+    text: str,
+    *,
+    name: str,
+    tokenizer: Tokenizer,
+    max_tokens: int = 254,
+    time: float | None = None,
+) -> Iterator[Atom]:
+    """The chunks of one document: kind "chunk", session `name`, ids "<name>#0", "<name>#1", ...
+
+    The texts of the chunks joined are `text`; `meta` has the character offsets.
+    """
+    if not text.strip():
+        raise InputError("expected text, got an empty document", where=name)
+    for i, (start, end) in enumerate(chunk_text(text, tokenizer, max_tokens)):
+        meta = {"start": start, "end": end}
+        yield Atom(f"{name}#{i}", text[start:end], kind="chunk", session=name, time=time, meta=meta)
+
+
+@dataclass(frozen=True)
+class _Source:
+    path: Path | None  # None: standard input
+    format: str | None
+    named: bool = True  # the user's own choice, not found in a folder and taken for its suffix
+
+    @property
+    def where(self) -> str:
+        return "standard input" if self.path is None else str(self.path)
+
+
+def _sources(paths: Sequence[str | Path], format: str | None) -> Iterator[_Source]:
+    if isinstance(paths, (str, Path)):
+        paths = [paths]
+    check_paths(paths, format)
+    for path in map(Path, paths):
+        if str(path) == "-":
+            yield _Source(None, format)
+        elif path.is_dir():
+            yield from _folder(path, format)
+        else:
+            yield _Source(path, format or _FORMATS[path.suffix.lower()])
+
+
+def _folder(root: Path, format: str | None) -> Iterator[_Source]:
+    found = False
+    for folder, folders, files in os.walk(root, onerror=_warn_unreadable):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for name in sorted(files):
+            path = Path(folder, name)
+            if name.startswith("."):
+                continue
+            kind = _FORMATS.get(path.suffix.lower())
+            if is_edge_table(path):
+                continue  # read with the statements it belongs to
+            if kind is None or not path.is_file():
+                _log.warning("%s: left out, its suffix is none of %s", path, ", ".join(_FORMATS))
+            elif path.stat().st_size == 0:
+                _log.warning("%s: left out, the file is empty", path)
+            else:
+                found = True
+                yield _Source(path, format or kind, named=format is not None)
+    if not found:
+        raise InputError(
+            f"the folder holds nothing to read; expected files of {', '.join(_FORMATS)}",
+            where=str(root),
+        )
+
+
+def _warn_unreadable(error: OSError) -> None:
+    _log.warning("%s: left out, the folder cannot be read: %s", error.filename, error.strerror)
+
+
+def _document_name(path: Path) -> str:
+    """The path relative to the current folder if it is inside, else absolute."""
+    # Linked folders are resolved, as in the current folder; a linked file keeps its name.
+    place, here = path.parent.resolve() / path.name, Path.cwd().resolve()
+    return (place.relative_to(here) if place.is_relative_to(here) else place).as_posix()
+
+
+def _read(
+    source: _Source,
+    tokenizer: Tokenizer,
+    max_tokens: int,
+    locomo_input: str,
+    origins: dict[str, str] | None,
+) -> Iterator[Atom]:
+    where = source.where
+    data = read_bytes(source.path)
+    text = decode(data, where)
+    format = source.format or _guess(text, where)
+    if format == "jsonl":
+        yield from read_records(io.BytesIO(data), where, origins)
+        return
+    if format == "locomo":
+        if not source.named and not _holds_locomo(text):
+            _log.warning("%s: left out, its JSON is not LoCoMo, nor a blueprint", where)
+            return
+        atoms = locomo_atoms(text, where, input=locomo_input)
+    else:
+        # What comes through a pipe has no name of its own; its content gives it one, the same in
+        # every run.
+        name = _document_name(source.path) if source.path else f"stdin-{text_hash(text)[:12]}"
+        atoms = document_atoms(text, name=name, tokenizer=tokenizer, max_tokens=max_tokens)
+    for atom in atoms:
+        if origins is not None:
+            origins[atom.id] = where
+        yield atom
+
+
+def _proof_atoms(
+    path: Path, kind: str, prefix: str, origins: dict[str, str] | None
+) -> Iterator[Atom]:
+    if kind == "library":
+        yield from library_atoms(path, prefix=prefix, origins=origins)
+        return
+    where = str(path)
+    for atom in blueprint_atoms(decode(read_bytes(path), where), where, prefix=prefix):
+        if origins is not None:
+            origins[atom.id] = where
+        yield atom
+
+
+def _stream_records(path: Path, origins: dict[str, str] | None) -> Iterator[Atom]:
+    try:
+        file = path.open("rb")
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}", where=str(path)) from error
+    with file:
+        yield from read_records(file, str(path), origins)
+
+
+def _holds_locomo(text: str) -> bool:
+    try:
+        return is_locomo(json.loads(text))
+    except (ValueError, RecursionError):
+        return False
+
+
+def _guess(text: str, where: str) -> str:
+    """The format of standard input: what its beginning parses as.
+
+    Raises:
+        InputError: It begins like JSON, but is none that can be read.
+    """
+    start = text.lstrip()
+    if not start.startswith(("{", "[")):
+        return "text"
+    if _holds_locomo(text):
+        return "locomo"
+    try:
+        json.loads(start.partition("\n")[0])
+    except (ValueError, RecursionError) as error:
+        line = text.count("\n", 0, len(text) - len(start)) + 1
+        raise InputError(
+            f"expected JSON lines or LoCoMo after {start[0]!r}, got a line that is not JSON: "
+            f"{error}; if it is plain text, say so: --format text",
+            where=f"{where}:{line}",
+        ) from error
+    return "jsonl"

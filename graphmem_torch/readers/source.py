@@ -1,0 +1,65 @@
+"""Bytes of a source to text, or a message that says where they go wrong."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from graphmem_torch.errors import InputError
+
+__all__ = ["decode", "read_bytes"]
+_BOM = b"\xef\xbb\xbf"
+
+
+def read_bytes(path: Path | None) -> bytes:
+    """Everything in a file, or on standard input for None.
+
+    Raises:
+        InputError: It cannot be read, or is empty.
+    """
+    where = "standard input" if path is None else str(path)
+    try:
+        data = sys.stdin.buffer.read() if path is None else path.read_bytes()
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror or error}", where=where) from error
+    if not data.strip():
+        raise InputError("expected text, got an empty file", where=where)
+    return data
+
+
+def decode(data: bytes, where: str, *, line: int = 1, start: int = 0) -> str:
+    """UTF-8 bytes to text; a byte order mark at the very start is dropped.
+
+    Args:
+        data: The bytes.
+        where: File they came from, for messages.
+        line: Number of their first line.
+        start: Position of their first byte in the file.
+
+    Raises:
+        InputError: NUL bytes (a binary file), or bytes that are not UTF-8.
+    """
+    if start == 0 and data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise InputError("expected UTF-8, got UTF-16; convert the file to UTF-8", where=where)
+    nul = data.find(b"\0")
+    if nul >= 0:
+        raise InputError(
+            f"expected text, got a binary file: NUL byte at byte {start + nul}",
+            where=_place(where, line, data, nul),
+        )
+    if start == 0 and data.startswith(_BOM):
+        data, start = data[len(_BOM) :], len(_BOM)
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"expected UTF-8, got byte 0x{data[error.start]:02x} at byte {start + error.start} "
+            f"({error.reason}); "
+            "convert the file to UTF-8",
+            where=_place(where, line, data, error.start),
+        ) from error
+
+
+def _place(where: str, line: int, data: bytes, position: int) -> str:
+    newlines = data.count(b"\n", 0, position)
+    return f"{where}:{line + newlines}"

@@ -1,0 +1,138 @@
+"""What an embedder is, and what it gives back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import torch
+from torch import Tensor
+
+from graphmem_torch.errors import EmbedderError
+from graphmem_torch.text.tokens import Tokenizer
+
+__all__ = ["Embedder", "Encoded", "encode_checked", "require_finite", "to_int8"]
+_LENGTH_TOLERANCE = 1e-2  # half precision and quantised models stay within it
+
+
+@dataclass(frozen=True, eq=False)
+class Encoded:
+    """The vectors of n texts.
+
+    Attributes:
+        pooled: [n, d] float32, unit rows.
+        tokens: [T, m] int8, 127 times unit rows: the content pieces of all texts one after another;
+            None when the embedder has no token vectors.
+        pieces: [T] int32, vocabulary number of each row of `tokens`.
+        offsets: [n + 1] int64; text i has the rows `offsets[i]:offsets[i + 1]`.
+    """
+
+    pooled: Tensor
+    tokens: Tensor | None = None
+    pieces: Tensor | None = None
+    offsets: Tensor | None = None
+
+
+@runtime_checkable
+class Embedder(Protocol):
+    """Texts to vectors; questions and memories go through the same `encode`.
+
+    Attributes:
+        name: For people.
+        dim: Width d of the pooled vectors.
+        token_dim: Width m of the token vectors; 0 without them.
+        num_pieces: Size of the vocabulary `Encoded.pieces` is taken from; 0 without token vectors.
+        fingerprint: Two embedders of one fingerprint give the same vectors; a store is bound to it.
+        tokenizer: Cuts texts into the pieces the encoder's window is counted in.
+        window: Pieces the encoder reads at once, special tokens not counted.
+    """
+
+    name: str
+    dim: int
+    token_dim: int
+    num_pieces: int
+    fingerprint: str
+    tokenizer: Tokenizer
+    window: int
+
+    def encode(self, texts: Sequence[str], *, progress: bool = False) -> Encoded:
+        """Vectors of `texts`, in their order; `progress` shows a bar on stderr."""
+        ...
+
+
+def encode_checked(embedder: Embedder, texts: Sequence[str], *, progress: bool = False) -> Encoded:
+    """`embedder.encode(texts)`, after a look at what came: an embedder may be anybody's.
+
+    Raises:
+        EmbedderError: Wrong shapes or dtypes, or pooled vectors that are not finite or neither of
+            unit length nor zero; names the first such text.
+    """
+    encoded = embedder.encode(texts, progress=progress)
+    n = len(texts)
+    pooled = encoded.pooled
+    if pooled.shape != (n, embedder.dim) or pooled.dtype != torch.float32:
+        raise EmbedderError(
+            f"embedder {embedder.name!r}: expected pooled vectors [{n}, {embedder.dim}] float32, "
+            f"got {list(pooled.shape)} {pooled.dtype}"
+        )
+    require_finite(pooled, texts, embedder.name)
+    _require_unit(pooled, texts, embedder.name)
+    if embedder.token_dim == 0:
+        return Encoded(pooled)
+    tokens, pieces, offsets = encoded.tokens, encoded.pieces, encoded.offsets
+    if tokens is None or pieces is None or offsets is None:
+        raise EmbedderError(
+            f"embedder {embedder.name!r} has token_dim {embedder.token_dim}, but gave no token "
+            "vectors: "
+            "expected tokens, pieces and offsets (or token_dim 0)"
+        )
+    rows = int(offsets[-1]) if offsets.shape == (n + 1,) else -1
+    if (
+        tokens.dtype != torch.int8
+        or tokens.shape != (rows, embedder.token_dim)
+        or pieces.shape != (rows,)
+        or pieces.dtype != torch.int32
+        or offsets.dtype != torch.int64
+    ):
+        raise EmbedderError(
+            f"embedder {embedder.name!r}: expected tokens [T, {embedder.token_dim}] int8, pieces "
+            "[T] int32 and "
+            f"offsets [{n + 1}] int64 ending at T, got {list(tokens.shape)} {tokens.dtype}, "
+            f"{list(pieces.shape)} "
+            f"{pieces.dtype}, {list(offsets.shape)} {offsets.dtype}"
+        )
+    return encoded
+
+
+def require_finite(pooled: Tensor, texts: Sequence[str], name: str) -> None:
+    """Raises `EmbedderError` when a row of `pooled` [n, d] is not finite, naming its text."""
+    bad = ~torch.isfinite(pooled).all(dim=1)
+    if bool(bad.any()):
+        first = int(bad.nonzero()[0])
+        raise EmbedderError(
+            f"embedder {name!r} gave vectors that are not finite (NaN or infinity) for "
+            f"{int(bad.sum())} of "
+            f"{len(texts)} texts, the first beginning {texts[first][:60]!r}; nothing of this "
+            "batch was stored: "
+            "check the model or leave the text out"
+        )
+
+
+def _require_unit(pooled: Tensor, texts: Sequence[str], name: str) -> None:
+    length = torch.linalg.vector_norm(pooled, dim=1)
+    # A text of which the embedder knows no word has no direction: zero.
+    bad = ((length - 1).abs() > _LENGTH_TOLERANCE) & pooled.any(dim=1)
+    if bool(bad.any()):
+        first = int(bad.nonzero()[0])
+        raise EmbedderError(
+            f"embedder {name!r}: expected pooled vectors of length 1 (or 0), got length "
+            f"{float(length[first]):.4g} for the text beginning {texts[first][:60]!r}, and others "
+            f"than 1 for {int(bad.sum())} of {len(texts)} texts; normalise them in `encode`"
+        )
+
+
+def to_int8(vectors: Tensor) -> Tensor:
+    """[T, m] float32 to int8: round(127 x), rows brought to unit length first."""
+    unit = torch.nn.functional.normalize(vectors, dim=1)
+    return (unit * 127).round().to(torch.int8)

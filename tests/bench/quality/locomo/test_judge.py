@@ -1,0 +1,106 @@
+"""The judge from file to report, on a small conversation and the hashing embedder."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graphmem_torch.config import load_config
+from graphmem_torch.errors import InputError
+from graphmem_torch.evaluation.metrics import CUTOFFS, GROUPS
+from graphmem_torch.quality.locomo.judge import format_table, judge
+from graphmem_torch.quality.request import Request
+
+BASELINES = {
+    "bm25",
+    "dense",
+    "rrf",
+    "fusion",
+    "fusion_neighbours",
+    "interaction",
+    "linear",
+    "ppr",
+    "sgrm",
+    "contextos",
+}
+
+
+def _report(locomo: Path, **options: Any) -> dict[str, Any]:
+    config = load_config(options.get("preset", "default"), {"link.concepts": "pattern"})
+    settings = {"embedder": "hashing:64", "device": "cpu", "config": config}
+    return judge(Request(data=locomo, **(settings | options)), resamples=50).report
+
+
+@pytest.mark.parametrize("input", ["raw", "observations"])
+def test_the_report_has_the_shape_of_its_description(locomo: Path, input: str) -> None:
+    report = _report(locomo, input=input)
+    assert list(report) == [
+        *("dataset", "input", "preset", "commit", "n", "systems", "config", "seed"),
+    ]
+    assert report["dataset"] == "locomo"
+    assert report["input"] == input
+    assert report["n"] == {"1-4": 8, "all": 10, "1": 2, "2": 2, "3": 2, "4": 2, "5": 2}
+    assert set(report["systems"]) == BASELINES | {"default"}
+    for name, figures in report["systems"].items():
+        for measure in ("recall", "any", "complete", "ndcg"):
+            assert set(figures[measure]) == set(GROUPS)
+            for group, row in figures[measure].items():
+                assert list(row) == [str(k) for k in CUTOFFS]
+                for value in row.values():
+                    assert value is None if group == "3" else 0.0 <= value <= 1.0
+        assert set(figures["budget_recall"]) == {"512", "1024", "2048"}
+        assert figures["latency_ms"]["p50"] <= figures["latency_ms"]["p95"]
+        assert figures["build_s"] > 0
+        assert figures["peak_mb"] is None or figures["peak_mb"] > 1
+        if name == "default":
+            assert 0.0 <= figures["gate_auroc"] <= 1.0
+            assert set(figures["ci"]["difference"]) == BASELINES
+        else:
+            assert figures["gate_auroc"] is None
+            assert figures["refusal"] is None
+    # The whole conversation has twelve turns.
+    assert report["systems"]["default"]["recall"]["all"]["25"] == 1.0
+    assert report["systems"]["dense"]["budget_recall"]["2048"] == 1.0
+    json.dumps(report, allow_nan=False)
+    table = format_table(report)
+    assert all(name in table for name in report["systems"])
+
+
+def test_the_lexical_baseline_finds_what_shares_its_words(locomo: Path) -> None:
+    report = _report(locomo)
+    assert report["systems"]["bm25"]["recall"]["4"]["5"] == 1.0
+
+
+def test_leaving_one_out_fits_on_the_others(locomo: Path) -> None:
+    report = _report(locomo, cv=True)
+    assert report["config"]["eval"] == {"cv": True, "conversations": 2}
+    assert report["systems"]["default"]["recall"]["all"]["25"] == 1.0
+
+
+def test_leaving_one_out_needs_two(locomo: Path) -> None:
+    samples = json.loads(locomo.read_text())
+    locomo.write_text(json.dumps(samples[:1]))
+    with pytest.raises(InputError, match="at least 2 conversations"):
+        _report(locomo, cv=True)
+
+
+def test_the_same_seed_gives_the_same_quality(locomo: Path) -> None:
+    one, other = _report(locomo), _report(locomo)
+    for name, figures in one["systems"].items():
+        for key in ("recall", "ndcg", "budget_recall", "ci", "gate_auroc"):
+            assert figures[key] == other["systems"][name][key]
+
+
+def test_another_preset_meets_the_same_baselines(locomo: Path) -> None:
+    default, synapse = _report(locomo), _report(locomo, preset="synapse")
+    assert synapse["preset"] == "synapse"
+    for name in BASELINES:
+        assert synapse["systems"][name]["recall"] == default["systems"][name]["recall"]
+
+
+def test_an_unknown_input(locomo: Path) -> None:
+    with pytest.raises(InputError, match='"raw" or "observations"'):
+        _report(locomo, input="facts")

@@ -1,0 +1,187 @@
+"""The judge of regime switches: its scores against slow ones, and a run on small dialogues."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from graphmem_torch.config import load_config
+from graphmem_torch.errors import InputError
+from graphmem_torch.quality.regime.run import lags, matched, measures, segment_errors
+from graphmem_torch.quality.regime.streams import read_streams
+from graphmem_torch.quality.request import Request, judge
+from graphmem_torch.text.embedders import HashingEmbedder
+
+TOPICS = {
+    "boats": "canoe harbour sail rudder anchor mast keel tide",
+    "music": "violin cello bow concert score rehearsal tune string",
+    "stars": "comet telescope orbit planet eclipse nebula dome lens",
+    "bread": "oven flour dough bakery crust yeast loaf rye",
+    "horses": "saddle stable gallop mane bridle hoof pasture foal",
+}
+
+
+def dialogues(count: int, seed: int) -> list[dict[str, object]]:
+    g, found = random.Random(seed), []
+    for number in range(count):
+        texts: list[str] = []
+        lengths = []
+        for topic in g.sample(sorted(TOPICS), 3):
+            lengths.append(g.choice([3, 4, 5]))
+            words = TOPICS[topic].split()
+            texts += [f"the {' '.join(g.sample(words, 4))}" for _ in range(lengths[-1])]
+        found.append({"dial_id": number, "utterances": texts, "segments": lengths, "set": "test"})
+    return found
+
+
+@pytest.fixture
+def topics(tmp_path: Path) -> Path:
+    folder = tmp_path / "topics"
+    folder.mkdir()
+    for name, count, seed in (("one", 84, 0), ("two", 43, 1)):
+        text = json.dumps(dialogues(count, seed))
+        (folder / f"{name}.json").write_text(text, encoding="utf-8")
+    return folder
+
+
+def random_marks(size: int, seed: int, share: float) -> torch.Tensor:
+    return torch.rand(size, generator=torch.Generator().manual_seed(seed)) < share
+
+
+def test_matching_is_the_largest_one() -> None:
+    networkx = pytest.importorskip("networkx")
+    for seed, (a, b) in enumerate(itertools.product((0.1, 0.4, 0.8), repeat=2)):
+        marks, switch = random_marks(40, seed, a), random_marks(40, 100 + seed, b)
+        graph = networkx.Graph()
+        mine = [("m", i) for i in marks.nonzero().flatten().tolist()]
+        graph.add_nodes_from(mine)
+        for _, i in mine:
+            for s in switch.nonzero().flatten().tolist():
+                if abs(i - s) <= 1:
+                    graph.add_edge(("m", i), ("s", s))
+        best = networkx.bipartite.maximum_matching(graph, top_nodes=mine) if mine else {}
+        assert int(matched(marks[None], switch)) == len(best) // 2
+
+
+def test_measures_by_hand() -> None:
+    switch = torch.zeros(20, dtype=torch.bool)
+    switch[[5, 10, 15]] = True
+    marks = torch.zeros(3, 20, dtype=torch.bool)
+    marks[0, [5, 10, 15]] = True
+    marks[1, [4, 11, 13, 18]] = True
+    f1, precision, recall, false, p_k, window = measures(marks, switch).T
+    assert f1.tolist() == pytest.approx([1, 4 / 7, 0])
+    assert precision.tolist() == pytest.approx([1, 0.5, 0])
+    assert recall.tolist() == pytest.approx([1, 2 / 3, 0])
+    assert false.tolist() == pytest.approx([0, 10, 0])
+    assert float(p_k[0]) == float(window[0]) == 0 and float(p_k[2]) > 0.3
+
+
+def test_segment_errors_against_their_definition() -> None:
+    for seed in range(8):
+        switch, marks = random_marks(60, seed, 0.2), random_marks(60, seed + 50, 0.2)
+        k = max(1, round(60 / (2 * (int(switch.sum()) + 1))))
+        p_k, window = segment_errors(marks[None], switch)
+        apart, number = [], []
+        for i in range(60 - k):
+            true = int(switch[i + 1 : i + k + 1].sum())
+            told = int(marks[i + 1 : i + k + 1].sum())
+            apart.append((true > 0) != (told > 0))
+            number.append(true != told)
+        assert float(p_k) == pytest.approx(np.mean(apart))
+        assert float(window) == pytest.approx(np.mean(number))
+
+
+def test_segment_errors_of_a_stream_shorter_than_the_window() -> None:
+    p_k, window = segment_errors(torch.ones(2, 1, dtype=torch.bool), torch.zeros(1).bool())
+    assert p_k.tolist() == window.tolist() == [0, 0]
+
+
+def test_lags() -> None:
+    switch = torch.zeros(20, dtype=torch.bool)
+    switch[[4, 8, 15]] = True
+    alarm = torch.zeros(20, dtype=torch.bool)
+    alarm[[3, 6, 7, 15]] = True
+    lag, length = lags(alarm, switch)
+    assert lag.tolist() == [2, torch.inf, 0] and length.tolist() == [4, 7, 5]
+
+
+def test_streams_hold_every_utterance_and_both_kinds_of_borders(topics: Path) -> None:
+    streams = read_streams(topics, HashingEmbedder(16), seed=3)
+    assert sorted(streams) == ["one", "two"]
+    assert [len(streams["one"]), len(streams["two"])] == [4, 2]
+    for name, count, seed in (("one", 84, 0), ("two", 43, 1)):
+        made = dialogues(count, seed)
+        assert sum(len(s.switch) for s in streams[name]) == sum(len(d["utterances"]) for d in made)
+        borders = sum(int(s.switch.sum()) for s in streams[name])
+        assert borders == 3 * count - len(streams[name])
+        assert not any(bool(s.switch[0]) for s in streams[name])
+        for stream in streams[name]:
+            gaps = stream.switch.nonzero().flatten().diff()
+            assert set(gaps.tolist()) <= {3, 4, 5}
+
+
+def test_report(topics: Path) -> None:
+    found = judge("regime", Request(data=topics, embedder=HashingEmbedder(48), seed=1))
+    report = found.report
+    assert json.loads(json.dumps(report)) == report
+    assert report["dataset"] == "regime" and report["preset"] == "default"
+    assert report["n"]["one"]["streams"] == 4
+    for name in ("one", "two"):
+        systems = report["systems"][name]
+        assert {
+            "silence",
+            "chance",
+            "published",
+            "cosine",
+            "windows_ahead",
+            "cusum",
+            "cold",
+            "foreign",
+            "default",
+        } <= systems.keys()
+        assert systems["silence"]["f1"] == 0 and systems["silence"]["recall"] == 0
+        assert systems["windows_ahead"]["look_ahead"] == 1
+        assert systems["default"]["look_ahead"] == 0
+        # Topics that share no word are found by anything that looks at the words.
+        assert systems["cosine"]["f1"] > systems["chance"]["f1"]
+        for figures in systems.values():
+            low, high = figures["ci"]["f1"]
+            assert low - 1e-9 <= figures["f1"] <= high + 1e-9
+        assert systems["default"]["ci"]["difference"]["f1"] == [0, 0, 0]
+    again = judge("regime", Request(data=topics, embedder=HashingEmbedder(48), seed=1))
+    assert again.report["systems"] == report["systems"]
+    assert "default" in found.table and "windows_ahead" in found.table
+
+
+def test_the_preset_chooses_the_detector(topics: Path) -> None:
+    config = load_config("default", {"regime.detector": "published", "name": "mine"})
+    request = Request(data=topics / "two.json", config=config, embedder=HashingEmbedder(16))
+    systems = judge("regime", request).report["systems"]["two"]
+    assert systems["mine"]["f1"] == systems["published"]["f1"]
+    assert "cold" not in systems and "foreign" not in systems
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{",
+        "[1, 2]",
+        '[{"utterances": ["a"]}]',
+        '[{"utterances": ["a", "b"], "segments": [1]}]',
+        '[{"utterances": ["a", " "], "segments": [2]}]',
+        '[{"utterances": ["a"], "segments": [1]}]',
+    ],
+)
+def test_unusable_files(tmp_path: Path, text: str) -> None:
+    (tmp_path / "bad.json").write_text(text, encoding="utf-8")
+    with pytest.raises(InputError, match="expected"):
+        read_streams(tmp_path, HashingEmbedder(16), seed=0)
+    with pytest.raises(InputError, match="expected"):
+        read_streams(tmp_path / "none.json", HashingEmbedder(16), seed=0)

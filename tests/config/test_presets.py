@@ -1,0 +1,159 @@
+"""Settings are read strictly: what is misspelt or of the wrong type is named, never passed over."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from graphmem_torch.atoms import EdgeType
+from graphmem_torch.config import (
+    Config,
+    config_from_dict,
+    config_to_dict,
+    load_config,
+    preset_names,
+    preset_path,
+)
+from graphmem_torch.errors import ConfigError
+from graphmem_torch.rank.abstention import GATE_STATISTICS
+from graphmem_torch.rank.registry import check_signal_names
+
+
+@pytest.fixture
+def shipped(root: Path) -> list[Path]:
+    return sorted((root / "configs").glob("*.yaml"))
+
+
+def test_every_shipped_preset_says_what_its_file_says(shipped: list[Path]) -> None:
+    assert preset_names() == [path.stem for path in shipped]
+    assert {"default", "synapse"} <= set(preset_names())
+    for path in shipped:
+        config = load_config(path.stem)
+        assert config.name == path.stem
+        assert config == load_config(str(path))
+        written = yaml.safe_load(path.read_text())
+        whole = config_to_dict(config)
+        assert json.loads(json.dumps(whole)) == whole
+        for section, values in written.items():
+            if isinstance(values, dict):
+                assert {key: whole[section][key] for key in values} == values
+        check_signal_names(config.rank.weights)
+        assert set(config.gate.weights) <= set(GATE_STATISTICS)
+        assert {*config.spread.edges, *config.spread.reverse} <= {t.name.lower() for t in EdgeType}
+
+
+def test_synapse_has_the_constants_of_the_paper() -> None:
+    config = load_config("synapse")
+    spread = config.spread
+    # mathematics.md section 4; retention is 1 - delta.
+    assert (spread.rounds, spread.retention, spread.spread) == (3, 0.5, 0.8)
+    assert spread.inhibition == 0.15
+    assert (spread.top, spread.gain, spread.threshold, spread.max_edges) == (7, 5.0, 0.5, 15)
+    assert (spread.reduce, spread.fan, spread.firing) == ("sum", "degree", "sigmoid")
+    assert config.rank.weights == {"semantic_positive": 0.5, "activation": 0.3, "pagerank": 0.2}
+    assert (config.rank.k, config.gate.threshold, config.anchors.source) == (30, 0.12, "dual")
+    assert (config.link.window, config.link.concept_dedup) == (5, 0.92)
+
+
+def test_round_trip_and_defaults() -> None:
+    for name in preset_names():
+        config = load_config(name)
+        assert config_from_dict(config_to_dict(config)) == config
+        assert config_from_dict(yaml.safe_load(yaml.safe_dump(config_to_dict(config)))) == config
+    assert config_from_dict({}) == Config()
+
+
+def test_overrides_by_dotted_name_and_nested() -> None:
+    base = load_config("default")
+    dotted = load_config("default", {"spread.rounds": 7, "rank.weights.semantic": 9})
+    nested = load_config("default", {"spread": {"rounds": 7}, "rank": {"weights": {"semantic": 9}}})
+    assert dotted == nested
+    expected = config_to_dict(base)
+    expected["spread"]["rounds"] = 7
+    expected["rank"]["weights"]["semantic"] = 9.0
+    assert config_to_dict(dotted) == expected
+    assert load_config("default") == base  # an override leaves no trace
+
+
+def test_an_override_can_add_what_the_file_does_not_name() -> None:
+    config = load_config("synapse", {"rank.dense_limit": 5, "embedder.name": "hashing"})
+    assert (config.rank.dense_limit, config.embedder.name) == (5, "hashing")
+
+
+def test_numbers_of_the_other_kind_are_taken_when_nothing_is_lost() -> None:
+    config = config_from_dict({"rank": {"k": 5.0}, "gate": {"threshold": 1}})
+    assert (config.rank.k, config.gate.threshold) == (5, 1.0)
+    assert isinstance(config.rank.k, int)
+    assert isinstance(config.gate.threshold, float)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ({"spread.round": 3}, r"unknown setting 'spread.round'; did you mean spread.rounds\?"),
+        ({"sprad.rounds": 3}, r"unknown setting 'sprad'; did you mean spread\?"),
+        ({"rank.weigths": {}}, r"did you mean rank.weights\?"),
+        ({"spread.edges.temporl": 1.0}, r"'temporl' in spread.edges; did you mean 'temporal'\?"),
+        ({"spread.reverse.cause": 1.0}, r"'cause' in spread.reverse; did you mean 'causes'\?"),
+        ({"spread.reduce": "mean"}, "expected spread.reduce to be one of sum, max, got 'mean'"),
+        ({"spread.rounds": 2.5}, "expected spread.rounds to be int, got 2.5"),
+        ({"spread.rounds": True}, "expected spread.rounds to be int, got True"),
+        ({"spread.rounds": "3"}, "expected spread.rounds to be int, got '3'"),
+        ({"spread.spread": None}, "expected spread.spread to be float, got None"),
+        ({"embedder.name": 3}, "expected embedder.name to be str, got 3"),
+        ({"rank": 3}, "expected settings under 'rank', got 3"),
+        ({"rank.weights": [1]}, r"expected rank.weights to map names to numbers, got \[1\]"),
+        ({"rank.weights.semantic": "x"}, "expected rank.weights.semantic to be float, got 'x'"),
+        ({"rank.k.deeper": 1}, "expected a section at 'k', got 30"),
+    ],
+)
+def test_what_does_not_fit_is_named(overrides: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        load_config("default", overrides)
+
+
+def test_unknown_preset_and_file(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"got 'synaps'; did you mean 'synapse'\?"):
+        load_config("synaps")
+    with pytest.raises(ConfigError, match="found no file"):
+        preset_path(str(tmp_path / "none.yaml"))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"- 1\n- 2\n", "expected a mapping in own.yaml, got list"),
+        (b"rank: [1, 2", "expected YAML in own.yaml"),
+        (b"\xff\xfe\xfa", "expected YAML in own.yaml"),
+        (b"spread: 5\n", "expected settings under 'spread'"),
+        (b"3: 5\n", "unknown setting '3'"),
+    ],
+)
+def test_unusable_file(tmp_path: Path, content: bytes, message: str) -> None:
+    path = tmp_path / "own.yaml"
+    path.write_bytes(content)
+    with pytest.raises(ConfigError, match=message):
+        load_config(str(path))
+
+
+def test_own_file_and_empty_file(tmp_path: Path) -> None:
+    path = tmp_path / "own.yaml"
+    path.write_text("rank: {k: 3}\n")
+    assert load_config(str(path)).rank.k == 3
+    assert load_config(str(path)).name == "own"
+    path.write_text("")
+    assert load_config(str(path)) == config_from_dict({"name": "own"})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("link.batch", 0), ("anchors.k", -1), ("rank.k", 0), ("rank.weights.semantic", math.nan)],
+)
+def test_numbers_out_of_range(name: str, value: float) -> None:
+    with pytest.raises(ConfigError, match=name):
+        load_config(overrides={name: value})

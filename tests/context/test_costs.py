@@ -1,0 +1,69 @@
+"""What entries cost: each once, and adding up to the whole."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+import torch
+
+from graphmem_torch.atoms import Atom
+from graphmem_torch.context import load_format, render
+from graphmem_torch.context.costs import Ledger
+from graphmem_torch.text.tokens import get_counter
+
+pytest.importorskip("bpe_openai")
+TEXTS = [
+    "Ends well.",
+    "no stop",
+    "with 123 numbers 4567",
+    "\u00fcber \u6f22\u5b57 \U0001f600",
+    "'quoted' (text)",
+    "  indented code:\n    x = 1\n\n",
+    "ends in blanks   \n\n",
+    "/slash and trailing/",
+    "tab\tand\r\nreturn",
+    "...",
+]
+ATOMS = [
+    Atom(f"a{i}", text, session=f"s{i // 4}", speaker="Ben" if i % 3 else None, time=8e8 + i // 5)
+    for i, text in enumerate(TEXTS * 3)
+]
+
+
+def fetch(nodes: Sequence[int]) -> list[Atom]:
+    return [ATOMS[node] for node in nodes]
+
+
+@pytest.mark.parametrize("tokenizer", ["cl100k_base", "o200k_base"])
+@pytest.mark.parametrize("name", ["text", "markdown", "json"])
+@pytest.mark.parametrize("inline", [False, True])
+def test_costs_add_up_to_the_whole(tokenizer: str, name: str, inline: bool) -> None:
+    layout = load_format(name)
+    ledger = Ledger(layout, tokenizer, inline=inline)
+    nodes = torch.arange(len(ATOMS))
+    ledger.learn(nodes, fetch)
+    costs, groups = ledger.read(nodes)
+    headers = 0 if inline or name == "json" else int(ledger.header_costs[groups.unique()].sum())
+    whole = get_counter(tokenizer)(render(layout, ATOMS, inline=inline))
+    # But for the last line feed, and the brackets and the last comma of JSON.
+    assert abs(whole - int(costs.sum()) - headers) <= 2
+
+
+def test_a_memory_is_read_once() -> None:
+    asked: list[int] = []
+
+    def noted(nodes: Sequence[int]) -> list[Atom]:
+        asked.extend(nodes)
+        return fetch(nodes)
+
+    ledger = Ledger(load_format("text"), "cl100k_base", inline=False)
+    ledger.learn(torch.tensor([], dtype=torch.int64), noted)
+    ledger.learn(torch.tensor([7, 2, 7]), noted)
+    ledger.learn(torch.tensor([2, 29]), noted)
+    assert asked == [2, 7, 29]
+    assert ledger.ids == {2: "a2", 7: "a7", 29: "a29"}
+    costs, groups = ledger.read(torch.tensor([[2, -1], [29, 7]]))
+    assert costs[0, 1] == 0
+    assert groups[0, 1] == -1
+    assert costs[1, 1] == get_counter()("10. Ben: /slash and trailing/\n")

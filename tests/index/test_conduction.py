@@ -1,0 +1,86 @@
+"""The conducting graph, edge by edge against a loop."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+
+import pytest
+import torch
+
+from graphmem_torch.atoms import EdgeType
+from graphmem_torch.config import SpreadConfig
+from graphmem_torch.index.data import conducting_graph
+
+EDGES = {"temporal": 0.5, "similarity": 2.0, "causes": 0.7, "abstraction": 1.0}
+REVERSE = {"temporal": 0.25, "abstraction": 1.0, "derived_from": 0.3}
+NODES = 12
+
+
+@pytest.mark.parametrize("cap", [1, 3, 100])
+def test_gains_reverse_decay_and_cap(cap: int, generator: torch.Generator) -> None:
+    count = 90
+    source, target = torch.randint(0, NODES, (2, count), generator=generator)
+    kinds = torch.tensor(list(EdgeType))[
+        torch.randint(0, len(EdgeType), (count,), generator=generator)
+    ].to(torch.uint8)
+    weight = torch.randn(count, generator=generator)
+    time = 1.7e9 + 3600 * 24 * torch.rand(NODES, generator=generator, dtype=torch.float64) * 5
+    time[:3] = torch.nan
+    config = SpreadConfig(edges=EDGES, reverse=REVERSE, temporal_decay=0.02, max_edges=cap)
+    graph = conducting_graph(source, target, kinds, weight, time, config)
+
+    expected: dict[tuple[int, int, int], float] = defaultdict(float)
+    for s, t, kind, w in zip(
+        source.tolist(), target.tolist(), kinds.tolist(), weight.tolist(), strict=True
+    ):
+        value = max(w, 0.0)
+        if kind == EdgeType.TEMPORAL:
+            hours = abs(float(time[s]) - float(time[t])) / 3600
+            value *= 1.0 if math.isnan(hours) else math.exp(-0.02 * hours)
+        name = EdgeType(kind).name.lower()
+        for a, b, gain in ((s, t, EDGES.get(name, 0.0)), (t, s, REVERSE.get(name, 0.0))):
+            if gain > 0 and value > 0:
+                expected[a, b, kind] = max(expected[a, b, kind], gain * value)
+    leaving: dict[int, list[tuple[float, tuple[int, int, int]]]] = defaultdict(list)
+    for key, value in expected.items():
+        leaving[key[0]].append((value, key))
+    kept = {
+        key: value for edges in leaving.values() for value, key in sorted(edges, reverse=True)[:cap]
+    }
+    columns = (graph.source, graph.target, graph.type, graph.weight)
+    got = {(s, t, k): w for s, t, k, w in zip(*(c.tolist() for c in columns), strict=True)}
+    assert graph.num_nodes == NODES
+    assert got.keys() == kept.keys()
+    assert all(got[key] == pytest.approx(kept[key], rel=1e-5) for key in kept)
+
+
+def test_contradictions_conduct_only_when_asked() -> None:
+    kinds = torch.tensor([int(EdgeType.CONTRADICTS)], dtype=torch.uint8)
+    ends = torch.tensor([0]), torch.tensor([1])
+    time = torch.zeros(2, dtype=torch.float64)
+    args = (*ends, kinds, torch.tensor([-0.5]), time)
+    assert conducting_graph(*args, SpreadConfig(edges=EDGES, reverse=REVERSE)).num_edges == 0
+    asked = conducting_graph(*args, SpreadConfig(edges={"contradicts": 0.4}))
+    assert asked.weight.tolist() == pytest.approx([0.2])
+
+
+def test_negative_weights_conduct_nothing() -> None:
+    """Of any type: an edge that says "not together" must not bring its ends together."""
+    kinds = torch.tensor([int(EdgeType.SUPPORTS), int(EdgeType.SUPPORTS)], dtype=torch.uint8)
+    ends = torch.tensor([0, 1]), torch.tensor([1, 2])
+    config = SpreadConfig(edges={"supports": 0.7}, reverse={"supports": 0.7})
+    graph = conducting_graph(*ends, kinds, torch.tensor([-0.7, 0.5]), torch.zeros(3), config)
+    assert sorted(zip(graph.source.tolist(), graph.target.tolist(), strict=True)) == [
+        (1, 2),
+        (2, 1),
+    ]
+    assert graph.weight.tolist() == pytest.approx([0.35, 0.35])
+
+
+def test_no_edges() -> None:
+    none = torch.empty(0, dtype=torch.int64)
+    graph = conducting_graph(
+        none, none, none.to(torch.uint8), none.float(), torch.zeros(3).double(), SpreadConfig()
+    )
+    assert (graph.num_nodes, graph.num_edges) == (3, 0)

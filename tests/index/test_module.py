@@ -1,0 +1,324 @@
+"""MemoryIndex: one ranking, however it is computed, moved, saved or tiled."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import graphmem_torch.index.module as index_module
+from graphmem_torch.config import Config, load_config
+from graphmem_torch.edges import EdgeBlock
+from graphmem_torch.errors import ConfigError, InputError
+from graphmem_torch.index.data import IndexInput
+from graphmem_torch.index.module import MemoryIndex, Retrieval
+from graphmem_torch.rank.query import QueryBatch
+from graphmem_torch.rank.registry import SIGNALS
+from graphmem_torch.rank.routing import ROUTING_PARTS
+
+Columns = Callable[..., IndexInput]
+Questions = Callable[..., dict[str, Tensor]]
+
+ATOMS = 40
+
+
+def config_of(**overrides: Any) -> Config:
+    """Every signal at once; anchors few, so that activation has somewhere to go."""
+    weights = {name: 0.3 + 0.1 * place for place, name in enumerate(sorted(SIGNALS))}
+    base = load_config("default", {"anchors.k": 3, **overrides})
+    return replace(base, rank=replace(base.rank, weights=weights))
+
+
+@pytest.fixture
+def index(random_columns: Columns) -> MemoryIndex:
+    return MemoryIndex.build(random_columns(ATOMS), config_of())
+
+
+def scores_of(found: Retrieval, atoms: int = ATOMS) -> Tensor:
+    """[B, A] scores, minus infinity for what is no hit."""
+    out = torch.full((len(found.rows), atoms), -torch.inf)
+    for b, (rows, scores) in enumerate(zip(found.rows, found.scores, strict=True)):
+        out[b, rows[rows >= 0]] = scores[rows >= 0]
+    return out
+
+
+def same(one: Retrieval, other: Retrieval, *, tolerance: float = 1e-4) -> None:
+    torch.testing.assert_close(
+        scores_of(one), scores_of(other), rtol=tolerance, atol=tolerance, equal_nan=True
+    )
+    torch.testing.assert_close(one.confidence, other.confidence, rtol=tolerance, atol=tolerance)
+
+
+def test_hits_are_the_best_by_the_weighted_sum(
+    index: MemoryIndex, random_questions: Questions
+) -> None:
+    asked = random_questions()
+    found = index(**asked, k=7, paths=True)
+    rest = {k.removeprefix("query_"): v for k, v in asked.items() if k != "query_embeddings"}
+    rows, signals, _ = index.features(QueryBatch(asked["query_embeddings"], **rest))
+    assert rows is None
+    weights = torch.tensor([index.config.rank.weights[name] for name in index.signal_names])
+    for b in range(5):
+        total = [float((signals[b, a] * weights).sum()) for a in range(ATOMS)]
+        ranked = sorted(range(ATOMS), key=lambda a, total=total: -total[a])[:7]
+        assert found.rows[b].tolist() == ranked
+        assert found.scores[b].tolist() == pytest.approx([total[a] for a in ranked], rel=1e-4)
+        for place, a in enumerate(ranked):
+            torch.testing.assert_close(found.shares[b, place], signals[b, a] * weights)
+    torch.testing.assert_close(found.shares.sum(2), found.scores, rtol=1e-4, atol=1e-4)
+    assert ((found.confidence >= 0) & (found.confidence <= 1)).all()
+
+
+def test_paths_lead_from_an_anchor_to_the_hit(
+    index: MemoryIndex, random_questions: Questions
+) -> None:
+    found = index(**random_questions(), k=ATOMS, paths=True)
+    source, target = index.graph.source.tolist(), index.graph.target.tolist()
+    walked = 0
+    for b in range(5):
+        anchors = set(found.anchors[b].tolist())
+        for row, path in zip(found.rows[b].tolist(), found.paths[b].tolist(), strict=True):
+            edges = [edge for edge in path if edge >= 0]
+            for one, other in zip(edges, edges[1:], strict=False):  # noqa: RUF007
+                assert target[one] == source[other]
+            if edges:
+                assert source[edges[0]] in anchors
+                assert target[edges[-1]] == row
+                walked += 1
+    assert walked > 20
+    assert index(**random_questions(), k=3).paths.shape == (5, 3, 0)
+
+
+def test_candidates_that_cover_everything_give_the_same(
+    random_columns: Columns, random_questions: Questions
+) -> None:
+    data, asked = random_columns(ATOMS), random_questions()
+    whole = MemoryIndex.build(data, config_of())(**asked, k=ATOMS)
+    narrow = config_of(**{"rank.dense_limit": 1, "rank.candidates": ATOMS})
+    same(MemoryIndex.build(data, narrow)(**asked, k=ATOMS), whole)
+
+
+def test_few_candidates_are_scored_as_all_are(
+    random_columns: Columns, random_questions: Questions
+) -> None:
+    """Signals that need no other atom; what is a candidate gets the score it gets among all."""
+    names = ["semantic", "lexical", "interaction", "speaker", "date", "length", "activation"]
+    data, asked = random_columns(ATOMS), random_questions()
+    base = load_config("default", {"anchors": {"source": "dual", "k": 3}})
+    base = replace(base, rank=replace(base.rank, weights=dict.fromkeys(names, 1.0)))
+    whole = scores_of(MemoryIndex.build(data, base)(**asked, k=ATOMS))
+    few = replace(base, rank=replace(base.rank, dense_limit=1, candidates=3))
+    found = MemoryIndex.build(data, few)(**asked, k=ATOMS)
+    for b in range(5):
+        rows = found.rows[b][found.rows[b] >= 0]
+        assert len(rows.unique()) == len(rows)
+        torch.testing.assert_close(found.scores[b, : len(rows)], whole[b, rows])
+        by_cosine = (data.embeddings @ asked["query_embeddings"][b]).topk(3).indices
+        assert set(by_cosine.tolist()) <= set(rows.tolist())
+
+
+@pytest.mark.parametrize("limit", [1, 4096])
+def test_tiles(
+    limit: int,
+    random_columns: Columns,
+    random_questions: Questions,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    config = config_of(**{"rank.dense_limit": limit, "rank.candidates": 5})
+    index, asked = MemoryIndex.build(random_columns(ATOMS), config), random_questions(9)
+    allowed = torch.rand(9, ATOMS, generator=torch.Generator().manual_seed(2)) < 0.7
+    for mask in (allowed, allowed[:1]):
+        whole = index(**asked, allowed=mask, k=8, paths=True)
+        monkeypatch.setattr(index_module, "_TILE", 2 * 5 * ATOMS)
+        tiled = index(**asked, allowed=mask, k=8, paths=True)
+        monkeypatch.undo()
+        same(tiled, whole)
+        assert torch.equal(tiled.rows, whole.rows)
+        assert torch.equal(tiled.paths, whole.paths)
+
+
+@pytest.mark.parametrize("limit", [1, 4096])
+def test_only_allowed_atoms_are_hits_or_anchors(
+    limit: int, random_columns: Columns, random_questions: Questions
+) -> None:
+    config = config_of(**{"rank.dense_limit": limit})
+    index, asked = MemoryIndex.build(random_columns(ATOMS), config), random_questions()
+    allowed = torch.rand(5, ATOMS, generator=torch.Generator().manual_seed(3)) < 0.3
+    allowed[4] = False
+    found = index(**asked, allowed=allowed, k=ATOMS)
+    for b in range(5):
+        hits = set(found.rows[b][found.rows[b] >= 0].tolist())
+        assert hits == set(allowed[b].nonzero().squeeze(1).tolist())
+        anchors = found.anchors[b][found.anchors[b] >= 0]
+        assert allowed[b, anchors].all()
+        assert (found.scores[b, found.rows[b] < 0] == -torch.inf).all()
+    assert found.confidence.isfinite().all()
+
+
+@pytest.mark.parametrize("limit", [1, 4096])
+def test_what_is_not_listed_still_leads_to_hits(
+    limit: int, random_columns: Columns, random_questions: Questions
+) -> None:
+    config = config_of(**{"rank.dense_limit": limit, "rank.candidates": ATOMS})
+    index, asked = MemoryIndex.build(random_columns(ATOMS), config), random_questions()
+    listed = torch.rand(5, ATOMS, generator=torch.Generator().manual_seed(3)) < 0.3
+    whole, found = index(**asked, k=ATOMS), index(**asked, listed=listed, k=ATOMS)
+    expected = scores_of(whole).masked_fill(~listed, -torch.inf)
+    torch.testing.assert_close(scores_of(found), expected, rtol=1e-4, atol=1e-4)
+    assert torch.equal(found.anchors, whole.anchors)
+    shared = index(**asked, listed=listed[:1], k=ATOMS)
+    same(shared, index(**asked, listed=listed[:1].expand(5, -1), k=ATOMS))
+
+
+def test_more_hits_than_atoms(index: MemoryIndex, random_questions: Questions) -> None:
+    found = index(**random_questions(), k=10 * ATOMS)
+    assert found.rows.shape == (5, ATOMS)
+    assert found.rows.sort(1).values.tolist() == [list(range(ATOMS))] * 5
+
+
+@pytest.mark.parametrize(("atoms", "concepts"), [(0, 0), (0, 3), (1, 0), (2, 1)])
+def test_tiny(
+    atoms: int, concepts: int, random_columns: Columns, random_questions: Questions
+) -> None:
+    empty = random_columns(3, 0)
+    data = random_columns(max(1, atoms), concepts) if atoms else replace(
+        empty,
+        **{n: getattr(empty, n)[:0] for n in ("embeddings", "kind", "speaker", "session", "time")},
+        **{n: getattr(empty, n)[:0] for n in ("log_words", "is_question", "tells_time")},
+        terms=empty.terms[:0], term_offsets=empty.term_offsets[:1],
+        tokens=None, pieces=None, token_offsets=None, edges=EdgeBlock.empty(), num_nodes=concepts,
+    )  # fmt: skip
+    for limit in (0, 4096):
+        index = MemoryIndex.build(data, config_of(**{"rank.dense_limit": limit}))
+        found = index(**random_questions(), k=4, paths=True)
+        assert set(found.rows.flatten().tolist()) - {-1} <= set(range(atoms))
+        assert found.confidence.shape == (5,)
+        assert index(**random_questions(0), k=4).rows.shape[0] == 0
+
+
+def test_half_keeps_the_ranking_close(index: MemoryIndex, random_questions: Questions) -> None:
+    asked = random_questions()
+    whole = index(**asked, k=ATOMS)
+    time = index.time.clone()
+    halved = index.half()
+    assert halved.embeddings.dtype == torch.float16
+    assert torch.equal(halved.time.nan_to_num(), time.nan_to_num())
+    found = halved(**asked, k=ATOMS)
+    assert found.scores.dtype == torch.float32
+    same(found, whole, tolerance=3e-2)
+
+
+def test_state_dict_and_to(
+    index: MemoryIndex, random_columns: Columns, random_questions: Questions
+) -> None:
+    asked = random_questions()
+    whole = index(**asked, k=9, paths=True)
+    copy = MemoryIndex(index.state_dict(), index.config)
+    other = MemoryIndex.build(random_columns(ATOMS, seed=7, edges=random_columns(ATOMS).edges),
+                              index.config)  # fmt: skip
+    for again in (copy, copy.to("cpu"), copy.double().float()):
+        found = again(**asked, k=9, paths=True)
+        for one, two in zip(found, whole, strict=True):
+            torch.testing.assert_close(one, two)
+    assert copy.state_dict().keys() == index.state_dict().keys()
+    assert not torch.equal(other(**asked, k=9).rows, whole.rows)
+
+
+def test_weights_of_the_state_are_kept(index: MemoryIndex) -> None:
+    changed = index.state_dict() | {"weights": torch.arange(len(index.signal_names)).float()}
+    assert torch.equal(MemoryIndex(changed, index.config).weights, changed["weights"])
+
+
+def test_permuted_atoms_give_permuted_hits(
+    random_columns: Columns, random_questions: Questions
+) -> None:
+    data, asked = random_columns(ATOMS), random_questions()
+    order = torch.randperm(ATOMS, generator=torch.Generator().manual_seed(4))
+    row = torch.cat([order.argsort(), torch.arange(ATOMS, data.num_nodes)])  # old row -> new row
+
+    def packed(values: Tensor, offsets: Tensor) -> tuple[Tensor, Tensor]:
+        parts = [values[offsets[a] : offsets[a + 1]] for a in order.tolist()]
+        counts = torch.tensor([len(part) for part in parts])
+        return torch.cat(parts), torch.nn.functional.pad(counts.cumsum(0), (1, 0))
+
+    assert data.tokens is not None
+    assert data.pieces is not None
+    assert data.token_offsets is not None
+    columns = ("embeddings", "kind", "speaker", "session", "time")
+    columns += ("log_words", "is_question", "tells_time")
+    terms, term_offsets = packed(data.terms, data.term_offsets)
+    tokens, token_offsets = packed(data.tokens, data.token_offsets)
+    pieces, _ = packed(data.pieces, data.token_offsets)
+    edges = data.edges
+    moved = replace(
+        data,
+        **{name: getattr(data, name)[order] for name in columns},
+        terms=terms, term_offsets=term_offsets, tokens=tokens, pieces=pieces,
+        token_offsets=token_offsets,
+        edges=EdgeBlock(row[edges.source], row[edges.target], edges.type, edges.weight),
+    )  # fmt: skip
+    config = config_of(**{"spread.max_edges": 1000})  # a cap breaks ties by row
+    # Routing is drawn at random row by row; see test_routing for what it keeps in another order.
+    weights = {n: w for n, w in config.rank.weights.items() if n not in ROUTING_PARTS}
+    config = replace(config, rank=replace(config.rank, weights=weights))
+    before = MemoryIndex.build(data, config)(**asked, k=ATOMS)
+    after = MemoryIndex.build(moved, config)(**asked, k=ATOMS)
+    torch.testing.assert_close(scores_of(after), scores_of(before)[:, order], rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(after.confidence, before.confidence)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("query_embeddings", torch.zeros(5, 7)),
+        ("query_embeddings", torch.zeros(16)),
+        ("query_embeddings", torch.full((5, 16), torch.nan)),
+        ("query_terms", torch.zeros(4, 2, dtype=torch.int64)),
+        ("query_terms", torch.zeros(5, 2)),
+        ("query_terms", torch.full((5, 2), 30)),
+        ("query_tokens", torch.zeros(5, 5, 7)),
+        ("query_tokens", torch.zeros(5, 4, 8)),
+        ("query_tokens", torch.full((5, 5, 8), torch.inf)),
+        ("query_pieces", torch.zeros(5, dtype=torch.int64)),
+        ("speakers", torch.zeros(5, 2, dtype=torch.bool)),
+        ("months", torch.zeros(5, 13, dtype=torch.bool)),
+        ("days", torch.zeros(4, 31, dtype=torch.bool)),
+        ("asks_when", torch.zeros(4, dtype=torch.bool)),
+        ("allowed", torch.ones(ATOMS, dtype=torch.bool)),
+        ("allowed", torch.ones(5, ATOMS + 6, dtype=torch.bool)),
+        ("allowed", torch.ones(2, ATOMS, dtype=torch.bool)),
+        ("listed", torch.ones(5, ATOMS - 1, dtype=torch.bool)),
+        ("k", 0),
+    ],
+)
+def test_what_does_not_fit(
+    name: str, value: Any, index: MemoryIndex, random_questions: Questions
+) -> None:
+    with pytest.raises(InputError):
+        index(**{**random_questions(), name: value})
+
+
+def test_unknown_names_in_the_settings(random_columns: Columns) -> None:
+    config = load_config("default", {"rank.weights.semantc": 1.0})
+    with pytest.raises(ConfigError, match="did you mean 'semantic'"):
+        MemoryIndex.build(random_columns(5), config)
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="inductor needs a C++ compiler")
+def test_compiled(random_columns: Columns, random_questions: Questions) -> None:
+    import torch._inductor.config as inductor
+
+    config = load_config("synapse", {"anchors": {"source": "fused", "k": 3}})
+    weights = {"semantic": 0.5, "activation": 0.3}
+    config = replace(config, rank=replace(config.rank, weights=weights))
+    index, asked = MemoryIndex.build(random_columns(ATOMS), config), random_questions()
+    plain = {name: asked[name] for name in ("query_embeddings", "query_terms")}
+    compiled = torch.compile(index)
+    with torch.no_grad(), inductor.patch(compile_threads=1):
+        for found, whole in zip(compiled(**plain, k=9), index(**plain, k=9), strict=True):
+            torch.testing.assert_close(found, whole)

