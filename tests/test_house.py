@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 import graphmem_torch
+from tests.bench.quality.made import locomo_file
 
 PACKAGE = "graphmem_torch"
 ROOT = Path(__file__).resolve().parents[1]
@@ -204,7 +205,7 @@ def test_every_public_name_resolves() -> None:
         _ = graphmem_torch.Grahp
 
 
-# What must work wherever the package was imported from: the kernels and the presets are found.
+# What must work wherever the package was imported from: kernels, judges and presets are found.
 WHERE = """
 import json, pkgutil
 from importlib.resources import files
@@ -216,6 +217,9 @@ assert (files("graphmem_torch.report") / "page" / "page.js").is_file()
 names = [m.name for m in pkgutil.iter_modules(kernels.__path__)]
 for name in names:
     __import__(f"graphmem_torch.kernels.{name}")
+from graphmem_torch.quality.request import JUDGES
+for name in JUDGES:
+    __import__(f"graphmem_torch.quality.{name}.judge")
 print(json.dumps({"file": graphmem_torch.__file__, "kernels": sorted(names)}))
 """
 KERNELS = sorted(path.stem for path in (ROOT / "kernels").glob("*.py"))
@@ -253,6 +257,22 @@ def test_kernels_from_a_wheel(tmp_path: Path) -> None:
     assert found["kernels"] == KERNELS
     assert not (unpacked / "kernels").exists()
     assert not list(unpacked.rglob("__pycache__"))
+    _judge_from(unpacked, tmp_path)
+
+
+def _judge_from(installed: Path, folder: Path) -> None:
+    """Runs `graphmem eval` on a small file, far from the checkout."""
+    out = folder / "report.json"
+    command = ["eval", "locomo", "--data", str(locomo_file(folder)), "--json", str(out)]
+    command += ["--embedder", "hashing", "--config.link.concepts", "pattern"]
+    table = _python(
+        f"from graphmem_torch.cli.main import main; raise SystemExit(main({command!r}))",
+        cwd=folder,
+        path=installed,
+    )
+    report = json.loads(out.read_text("utf-8"))
+    assert report["n"]["all"] == 10
+    assert all(name in table for name in report["systems"])
 
 
 def test_kernels_from_an_editable_install(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """The judges of `graphmem eval`; their sources are in `bench/quality`.
 
-In a checkout they are reached through this package, in a wheel they lie in it.
+That folder has no `__init__.py`: in a checkout it is reached through this package, in a wheel its
+files lie beside this one. Judges may import the whole package; only the command line imports them.
 """
 
 from __future__ import annotations

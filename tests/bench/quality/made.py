@@ -1,10 +1,28 @@
-"""Vectors and texts that the tests of the judges make up."""
+"""Vectors, texts and conversations that the tests of the judges make up."""
 
 from __future__ import annotations
 
+import json
 import random
+from pathlib import Path
+from typing import Any
 
 import torch
+
+_REMARKS = [
+    ("{a}", "I planted red tulips beside the old garden wall this morning."),
+    ("{b}", "Lovely! My sister Vera repaired the wooden rowing boat at lake Iseo."),
+    ("{a}", "Does she still work at the observatory in Bergamo?"),
+    ("{b}", "Yes, she photographs comets there every winter."),
+    ("{a}", "I started to learn the cello, the teacher lives near the harbour."),
+    ("{b}", "My dog Pippo chewed my new running shoes yesterday."),
+    ("{a}", "Oh no. I will bake a lemon cake for you on Sunday."),
+    ("{b}", "Thank you! Vera is going to sail to Corsica with the boat in June."),
+    ("{a}", "The tulips are in bloom, and I played the cello for my mother."),
+    ("{b}", "Pippo ran away on the beach, but a fisherman brought him back."),
+    ("{a}", "I sold my motorbike to pay for the cello lessons."),
+    ("{b}", "Vera saw a comet from the boat on her way to Corsica."),
+]
 
 
 def unit(*shape: int, seed: int = 0) -> torch.Tensor:
@@ -25,3 +43,43 @@ def novel(count: int) -> list[str]:
     words = [f"word{i}" for i in range(300)]
     phrases = [[" ".join(chance.choices(words, k=7)) for _ in range(3)] for _ in range(count)]
     return [". ".join(part.capitalize() for part in three) + "." for three in phrases]
+
+
+def locomo_file(folder: Path) -> Path:
+    """A LoCoMo file with two conversations of twelve turns and five questions each."""
+    file = folder / "locomo2.json"
+    samples = [_sample("conv-a", "Ada", "Bruno"), _sample("conv-b", "Clara", "Dario")]
+    file.write_text(json.dumps(samples), encoding="utf-8")
+    return file
+
+
+def _sample(name: str, a: str, b: str) -> dict[str, Any]:
+    sessions: dict[str, Any] = {"speaker_a": a, "speaker_b": b}
+    facts: dict[str, Any] = {}
+    for number in range(3):
+        turns = [
+            {
+                "speaker": who.format(a=a, b=b),
+                "dia_id": f"D{number + 1}:{place + 1}",
+                "text": text,
+            }
+            for place, (who, text) in enumerate(_REMARKS[4 * number : 4 * number + 4])
+        ]
+        sessions[f"session_{number + 1}_date_time"] = f"1:56 pm on {number + 5} May, 2023"
+        sessions[f"session_{number + 1}"] = turns
+        facts[f"session_{number + 1}_observation"] = {
+            turns[0]["speaker"]: [[f"{a} told something: {turns[0]['text']}", turns[0]["dia_id"]]],
+            turns[1]["speaker"]: [[f"{b} said: {turns[1]['text']}", [turns[1]["dia_id"]]]],
+        }
+    questions = [
+        (f"What did {a} plant?", ["D1:1"], 4),
+        ("What did Vera see on the boat that she repaired?", ["D1:2; D3:4"], 1),
+        ("When will Vera sail to Corsica?", ["D2:4"], 2),
+        ("Why is the sky green?", [], 3),
+        (f"Which motorbike did {b} sell?", ["D3:3"], 5),
+    ]
+    qa = [
+        {"question": text, "evidence": evidence, "category": category, "answer": "-"}
+        for text, evidence, category in questions
+    ]
+    return {"sample_id": name, "conversation": sessions, "observation": facts, "qa": qa}

@@ -1,1 +1,0 @@
-"""Retrieval quality: how the shipped weights were fitted; see `README.md` for the judge."""
