@@ -1,20 +1,28 @@
 """Exceptions of graphmem_torch.
 
-Every message says what was expected, what came, and what to do. `InputError` and its kin derive
-from `ValueError`, so that callers who only know the standard library catch them too.
+Every message reads `name: expected ..., got ...; what to do`. `InputError` and its kin derive from
+`ValueError`, so that callers who only know the standard library catch them too.
 """
 
 from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable
+from difflib import get_close_matches
+from typing import Any
 
 __all__ = [
     "ConfigError",
     "EmbedderError",
     "GraphMemError",
     "InputError",
+    "MissingPackageError",
     "OracleError",
     "StoreDamagedError",
     "StoreError",
     "StoreLockedError",
+    "optional_import",
+    "unknown",
 ]
 
 
@@ -28,6 +36,10 @@ class InputError(GraphMemError, ValueError):
     def __init__(self, message: str, *, where: str | None = None) -> None:
         super().__init__(f"{where}: {message}" if where else message)
         self.where = where
+
+
+class MissingPackageError(InputError, ImportError):
+    """A package that is not installed; the message names what brings it."""
 
 
 class ConfigError(GraphMemError, ValueError):
@@ -52,3 +64,38 @@ class StoreLockedError(StoreError):
 
 class StoreDamagedError(StoreError):
     """The store's database is damaged; the message says how to find and mend it."""
+
+
+def unknown(name: str, got: object, known: Iterable[str], *, what: str = "one of") -> str:
+    """The message for a value that is none of those known, with the nearest of them.
+
+    Args:
+        name: Name of the argument, setting or field.
+        got: Value that came.
+        known: Values that would do.
+        what: Words before their list.
+    """
+    listed = [str(value) for value in known]
+    close = get_close_matches(str(got), listed, n=1, cutoff=0.5)
+    do = f"did you mean {close[0]!r}?" if close else "choose one of them"
+    return f"{name}: expected {what} {', '.join(listed)}, got {got!r:.80}; {do}"
+
+
+def optional_import(module: str, purpose: str, install: str) -> Any:
+    """A module that not every installation has.
+
+    Args:
+        module: Dotted name of the module.
+        purpose: What needs it, for the message.
+        install: What pip installs to have it, such as "graphmem-torch[openai]".
+
+    Raises:
+        MissingPackageError: It cannot be imported.
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise MissingPackageError(
+            f"{module.split('.')[0]}: expected the package for {purpose}, got {error}; "
+            f"pip install '{install}'"
+        ) from error

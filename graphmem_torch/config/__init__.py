@@ -1,8 +1,7 @@
 """Configuration: a tree of frozen dataclasses, read strictly from YAML.
 
-A preset is a file `configs/<name>.yaml`; its values override the defaults below, and overrides
-given in code or on the command line override the preset. An unknown key is an error that names
-the nearest known one.
+Owns the settings with their bounds, and the presets `configs/<name>.yaml`, whose values override
+the defaults and are overridden by code and command line. May import `atoms` and `errors` only.
 """
 
 from __future__ import annotations

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import math
 import types
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import cache
 from pathlib import Path
@@ -15,56 +14,13 @@ from typing import Any, Literal, TypeVar
 
 from graphmem_torch.atoms import MEMORY_TYPES, EdgeType
 from graphmem_torch.config.settings import Config, DecayConfig
-from graphmem_torch.errors import ConfigError
+from graphmem_torch.errors import ConfigError, unknown
 
 __all__ = ["config_from_dict", "config_to_dict", "load_config", "preset_names", "preset_path"]
 
 T = TypeVar("T")
 
-_LEAST = {
-    "embedder.token_dim": 0,
-    "embedder.max_tokens": 1,
-    "link.similarity_k": 0,
-    "link.window": 1,
-    "link.cooccurrence": 0,
-    "link.batch": 1,
-    "anchors.k": 1,
-    "modes.count": 0,
-    "modes.look": 1,
-    "modes.per_mode": 1,
-    "modes.half_life_days": 0,
-    "modes.drift": 0,
-    "regime.factor": 0,
-    "context.pool": 1,
-    "context.work": 0,
-    "context.gap": 0,
-    "context.summary": 1e-9,
-    "context.temperature": 1e-3,
-    "walk.damping": 0,
-    "walk.kept": 1,
-    "decay.initial": 0,
-    "decay.centrality": 0,
-    "segment.hops": 0,
-    "segment.discount": 1e-9,
-    "segment.seeds": 1,
-    "structure.eigenpairs": 1,
-    "structure.top": 1,
-    "structure.columns": 1,
-    "structure.resolution": 1e-9,
-    "spread.rounds": 0,
-    "spread.retention": 0,
-    "spread.spread": 0,
-    "spread.inhibition": 0,
-    "spread.top": 1,
-    "spread.temporal_decay": 0,
-    "spread.max_edges": 0,
-    "spread.min_nodes": 0,
-    "rank.k": 1,
-    "rank.dense_limit": 0,
-    "rank.candidates": 1,
-}
-
-_MOST = {"context.summary": 1, "segment.discount": 1, "walk.damping": 0.999}
+_EDGE_TYPES = [kind.name.lower() for kind in EdgeType]
 
 
 def _configs_folder() -> Path:
@@ -84,13 +40,14 @@ def preset_path(name: str) -> Path:
     if name.endswith((".yaml", ".yml")):
         path = Path(name)
         if not path.is_file():
-            raise ConfigError(f"expected a YAML file of settings, found no file {name!r}")
+            raise ConfigError(
+                f"preset: expected a YAML file of settings, got {name!r}, which is no file; give "
+                f"its path, or one of {', '.join(preset_names())}"
+            )
         return path
     names = preset_names()
     if name not in names:
-        hint = difflib.get_close_matches(name, names, n=1)
-        meant = f"; did you mean {hint[0]!r}?" if hint else ""
-        raise ConfigError(f"expected a preset, one of {', '.join(names)}, got {name!r}{meant}")
+        raise ConfigError(unknown("preset", name, names))
     return _configs_folder() / f"{name}.yaml"
 
 
@@ -98,7 +55,7 @@ def load_config(preset: str = "default", overrides: Mapping[str, Any] | None = N
     """Reads a preset.
 
     Args:
-        preset: Name of a preset or path of a YAML file.
+        preset: Name of a preset, or path of a YAML file.
         overrides: Settings by dotted name (`{"spread.rounds": 2}`) or as a nested mapping.
 
     Raises:
@@ -110,9 +67,11 @@ def load_config(preset: str = "default", overrides: Mapping[str, Any] | None = N
     try:
         data = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ConfigError(f"expected YAML in {path.name}, got: {error}") from error
+        raise ConfigError(f"{path.name}: expected YAML, got {error}; mend the file") from error
     if not isinstance(data, dict):
-        raise ConfigError(f"expected a mapping in {path.name}, got {type(data).__name__}")
+        raise ConfigError(
+            f"{path.name}: expected a mapping, got {type(data).__name__}; write `section: {{...}}`"
+        )
     data.setdefault("name", path.stem)
     for key, value in (overrides or {}).items():
         _assign(data, key.split("."), value)
@@ -142,7 +101,9 @@ def _assign(data: dict[str, Any], path: list[str], value: Any) -> None:
     if rest:
         section = data.setdefault(head, {})
         if not isinstance(section, dict):
-            raise ConfigError(f"expected a section at {head!r}, got {section!r}")
+            raise ConfigError(
+                f"{head}: expected a section, got {section!r}; it has no {'.'.join(rest)!r}"
+            )
         _assign(section, rest, value)
     elif isinstance(value, Mapping) and isinstance(data.get(head), dict):
         for key, inner in value.items():
@@ -153,17 +114,14 @@ def _assign(data: dict[str, Any], path: list[str], value: Any) -> None:
 
 def _build(cls: type[T], data: Mapping[str, Any], where: str) -> T:
     hints = _type_hints(cls)  # type: ignore[arg-type]
-    known = {f.name for f in fields(cls)}  # type: ignore[arg-type]
+    known = {f.name: f for f in fields(cls)}  # type: ignore[arg-type]
     values: dict[str, Any] = {}
     for key, value in data.items():
-        name = f"{where}{key}"
         if key not in known:
-            hint = difflib.get_close_matches(str(key), known, n=1)
-            meant = f"; did you mean {where}{hint[0]}?" if hint else ""
-            raise ConfigError(
-                f"unknown setting {name!r}{meant} (known: {', '.join(sorted(known))})"
-            )
-        values[key] = _convert(hints[key], value, name)
+            dotted = sorted(f"{where}{name}" for name in known)
+            raise ConfigError(unknown("config", f"{where}{key}", dotted))
+        bounds = known[key].metadata.get("bounds", (-math.inf, math.inf))
+        values[key] = _convert(hints[key], value, f"{where}{key}", bounds)
     return cls(**values)
 
 
@@ -172,16 +130,17 @@ def _type_hints(cls: type) -> dict[str, Any]:
     return typing.get_type_hints(cls)
 
 
-def _convert(kind: Any, value: Any, name: str) -> Any:
+def _convert(
+    kind: Any, value: Any, name: str, bounds: tuple[float, float] = (-math.inf, math.inf)
+) -> Any:
     if is_dataclass(kind):
         if not isinstance(value, Mapping):
-            raise ConfigError(f"expected settings under {name!r}, got {value!r}")
+            raise ConfigError(f"{name}: expected settings, got {value!r}; write `name: value`")
         return _build(typing.cast(type, kind), value, f"{name}.")
     origin = typing.get_origin(kind)
     if origin is Literal:
-        options = typing.get_args(kind)
-        if value not in options:
-            raise ConfigError(f"expected {name} to be one of {', '.join(options)}, got {value!r}")
+        if value not in typing.get_args(kind):
+            raise ConfigError(unknown(name, value, typing.get_args(kind)))
         return value
     if origin in (types.UnionType, typing.Union):
         if value is None:
@@ -189,48 +148,44 @@ def _convert(kind: Any, value: Any, name: str) -> Any:
         kind = next(k for k in typing.get_args(kind) if k is not type(None))
     if origin is not None and issubclass(origin, Mapping):
         if not isinstance(value, Mapping):
-            raise ConfigError(f"expected {name} to map names to numbers, got {value!r}")
+            raise ConfigError(
+                f"{name}: expected a mapping of names to numbers, got {value!r}; "
+                "write `name: number`"
+            )
         if name in ("spread.edges", "spread.reverse"):
-            _check_edge_types(value, name)
+            _check_names(value, _EDGE_TYPES, name)
+        bounds = (-math.inf, math.inf)
         if name == "decay.half_life":
-            _check_half_lives(value, name)
-            value = {**DecayConfig().half_life, **value}
-        return {str(k): _convert(float, v, f"{name}.{k}") for k, v in value.items()}
+            _check_names(value, MEMORY_TYPES, name)
+            value, bounds = {**DecayConfig().half_life, **value}, (0.0, math.inf)
+        return {str(k): _convert(float, v, f"{name}.{k}", bounds) for k, v in value.items()}
     if origin is tuple:
         if not isinstance(value, (list, tuple)):
-            raise ConfigError(f"expected {name} to be a list of edge types, got {value!r}")
-        _check_edge_types(value, name)
+            raise ConfigError(
+                f"{name}: expected a list of edge types, got {value!r}; write [{_EDGE_TYPES[0]}]"
+            )
+        _check_names(value, _EDGE_TYPES, name)
         return tuple(value)
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if number and not math.isfinite(value):
-        raise ConfigError(f"expected {name} to be a finite number, got {value!r}")
-    if number and value < _LEAST.get(name, -math.inf):
-        raise ConfigError(f"expected {name} to be at least {_LEAST[name]}, got {value!r}")
-    if number and value > _MOST.get(name, math.inf):
-        raise ConfigError(f"expected {name} to be at most {_MOST[name]}, got {value!r}")
-    if kind is float and number:
-        return float(value)
-    if kind is int and number and float(value).is_integer():
-        return int(value)
     if kind in (str, bool) and isinstance(value, kind):
         return value
-    raise ConfigError(f"expected {name} to be {kind.__name__}, got {value!r}")
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if kind not in (int, float) or not number or (kind is int and value % 1):
+        words = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
+        raise ConfigError(
+            f"{name}: expected {words[kind]}, got {value!r}; leave it out for the default"
+        )
+    low, high = bounds
+    if not (math.isfinite(value) and low <= value <= high):
+        least = f" of at least {low:g}" if low > -math.inf else ""
+        most = f" of at most {high:g}" if high < math.inf else ""
+        raise ConfigError(
+            f"{name}: expected a finite number{least}{' and' * bool(least and most)}{most}, got "
+            f"{value!r}; leave it out for the default"
+        )
+    return kind(value)
 
 
-def _check_edge_types(value: Iterable[Any], name: str) -> None:
-    _check_names(value, [t.name.lower() for t in EdgeType], "edge type", name)
-
-
-def _check_half_lives(value: Mapping[str, Any], name: str) -> None:
-    _check_names(value, list(MEMORY_TYPES), "memory type", name)
-    for kind, hours in value.items():
-        if isinstance(hours, (int, float)) and hours < 0:
-            raise ConfigError(f"expected {name}.{kind} to be at least 0 hours, got {hours!r}")
-
-
-def _check_names(value: Iterable[Any], known: list[str], what: str, name: str) -> None:
+def _check_names(value: Iterable[Any], known: Sequence[str], name: str) -> None:
     for key in value:
         if key not in known:
-            hint = difflib.get_close_matches(str(key), known, n=1)
-            meant = f"; did you mean {hint[0]!r}?" if hint else ""
-            raise ConfigError(f"unknown {what} {key!r} in {name}{meant}")
+            raise ConfigError(unknown(name, key, known))

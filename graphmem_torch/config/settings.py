@@ -1,10 +1,11 @@
-"""Everything that can be set: a tree of frozen dataclasses."""
+"""Everything that can be set: a tree of frozen dataclasses, with the bounds of its numbers."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 __all__ = [
     "AnchorConfig",
@@ -24,6 +25,11 @@ __all__ = [
 ]
 
 
+def _bounded(default: float, low: float, high: float = math.inf) -> Any:
+    """A number that must lie in [low, high]; `presets` reads the bounds."""
+    return field(default=default, metadata={"bounds": (low, high)})
+
+
 @dataclass(frozen=True)
 class EmbedderConfig:
     """Which encoder turns text into vectors.
@@ -39,8 +45,8 @@ class EmbedderConfig:
     """
 
     name: str = "all-MiniLM-L6-v2"
-    token_dim: int = 128
-    max_tokens: int = 254
+    token_dim: int = _bounded(128, 0)
+    max_tokens: int = _bounded(254, 1)
     chunk_tokenizer: str = ""
 
 
@@ -59,13 +65,13 @@ class LinkConfig:
         batch: Atoms per acknowledged write.
     """
 
-    similarity_k: int = 10
+    similarity_k: int = _bounded(10, 0)
     similarity_min: float = 0.3
     concepts: Literal["auto", "spacy", "pattern", "none"] = "auto"
-    window: int = 5
+    window: int = _bounded(5, 1)
     concept_dedup: float = 0.92
-    cooccurrence: int = 0
-    batch: int = 256
+    cooccurrence: int = _bounded(0, 0)
+    batch: int = _bounded(256, 1)
 
 
 @dataclass(frozen=True)
@@ -80,7 +86,7 @@ class AnchorConfig:
     """
 
     source: Literal["fused", "dual", "semantic"] = "fused"
-    k: int = 10
+    k: int = _bounded(10, 1)
 
 
 @dataclass(frozen=True)
@@ -103,21 +109,21 @@ class SpreadConfig:
         min_nodes: Smaller graphs, and graphs without edges, do not spread (cold start).
     """
 
-    rounds: int = 3
-    retention: float = 0.5
-    spread: float = 0.8
+    rounds: int = _bounded(3, 0)
+    retention: float = _bounded(0.5, 0)
+    spread: float = _bounded(0.8, 0)
     reduce: Literal["sum", "max"] = "sum"
     fan: Literal["degree", "sqrt", "none"] = "degree"
-    inhibition: float = 0.15
-    top: int = 7
+    inhibition: float = _bounded(0.15, 0)
+    top: int = _bounded(7, 1)
     firing: Literal["sigmoid", "linear"] = "sigmoid"
     gain: float = 5.0
     threshold: float = 0.5
-    temporal_decay: float = 0.01
+    temporal_decay: float = _bounded(0.01, 0)
     edges: Mapping[str, float] = field(default_factory=dict)
     reverse: Mapping[str, float] = field(default_factory=dict)
-    max_edges: int = 15
-    min_nodes: int = 10
+    max_edges: int = _bounded(15, 0)
+    min_nodes: int = _bounded(10, 0)
 
 
 @dataclass(frozen=True)
@@ -135,9 +141,9 @@ class RankConfig:
 
     weights: Mapping[str, float] = field(default_factory=dict)
     cold_weights: Mapping[str, float] = field(default_factory=dict)
-    k: int = 30
-    dense_limit: int = 2048
-    candidates: int = 96
+    k: int = _bounded(30, 1)
+    dense_limit: int = _bounded(2048, 0)
+    candidates: int = _bounded(96, 1)
 
 
 @dataclass(frozen=True)
@@ -180,14 +186,14 @@ class ModesConfig:
 
     build: bool = False
     select: Literal["energy", "gcv", "gap"] = "energy"
-    count: int = 0
+    count: int = _bounded(0, 0)
     epsilon: float = 0.1
     assign: Literal["kmeans", "sign", "varimax"] = "kmeans"
-    drift: float = 0.05
+    drift: float = _bounded(0.05, 0)
     retrieve: bool = False
-    look: int = 8
-    per_mode: int = 16
-    half_life_days: float = 0.0
+    look: int = _bounded(8, 1)
+    per_mode: int = _bounded(16, 1)
+    half_life_days: float = _bounded(0.0, 0)
     absolute: bool = False
 
     @property
@@ -213,9 +219,9 @@ class SegmentConfig:
     """
 
     retrieve: bool = False
-    hops: int = 2
-    discount: float = 0.9
-    seeds: int = 1
+    hops: int = _bounded(2, 0)
+    discount: float = _bounded(0.9, 1e-9, 1)
+    seeds: int = _bounded(1, 1)
 
 
 @dataclass(frozen=True)
@@ -229,8 +235,8 @@ class WalkConfig:
         kept: In a large graph only so many nodes of a question are ranked, the others have 0.
     """
 
-    damping: float = 0.85
-    kept: int = 64
+    damping: float = _bounded(0.85, 0, 0.999)
+    kept: int = _bounded(64, 1)
 
 
 @dataclass(frozen=True)
@@ -256,8 +262,8 @@ class DecayConfig:
     half_life: Mapping[str, float] = field(
         default_factory=lambda: {"semantic": 1385.9475, "episodic": 6.5788, "working": 1.0}
     )
-    initial: float = 1.0
-    centrality: float = 0.1
+    initial: float = _bounded(1.0, 0)
+    centrality: float = _bounded(0.1, 0)
     classify: Literal["rules", "none"] = "none"
     now: Literal["clock", "latest"] = "clock"
 
@@ -291,15 +297,15 @@ class ContextConfig:
     format: Literal["text", "markdown", "openai", "anthropic", "json"] = "text"
     order: Literal["relevance", "time", "topological"] = "time"
     template: str = ""
-    pool: int = 4096
+    pool: int = _bounded(4096, 1)
     redundancy: float = 0.95
     value: Literal["share", "rank", "score"] = "rank"
-    temperature: float = 1.5
-    summary: float = 1.0
+    temperature: float = _bounded(1.5, 1e-3)
+    summary: float = _bounded(1.0, 1e-9, 1)
     requires: tuple[str, ...] = ()
     order_edges: tuple[str, ...] = ("dependency", "causes", "precedes", "implication")
-    work: int = 64
-    gap: float = 1e-4
+    work: int = _bounded(64, 0)
+    gap: float = _bounded(1e-4, 0)
 
 
 @dataclass(frozen=True)
@@ -317,7 +323,7 @@ class RegimeConfig:
     detector: Literal["spectral", "published", "none"] = "spectral"
     threshold: float = 0.0
     hazard: float = 0.1
-    factor: float = 3.0
+    factor: float = _bounded(3.0, 0)
 
 
 @dataclass(frozen=True)
@@ -335,10 +341,10 @@ class StructureConfig:
 
     concepts: bool = False
     communities: Literal["leiden", "fiedler"] = "leiden"
-    resolution: float = 1.0
-    eigenpairs: int = 20
-    top: int = 10
-    columns: int = 64
+    resolution: float = _bounded(1.0, 1e-9)
+    eigenpairs: int = _bounded(20, 1)
+    top: int = _bounded(10, 1)
+    columns: int = _bounded(64, 1)
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -16,8 +17,9 @@ import torch
 from torch.library import Library
 
 from graphmem_torch.checks import check_no_gradient
+from graphmem_torch.errors import optional_import
 
-__all__ = ["NAMESPACE", "on_device_of_input", "register"]
+__all__ = ["NAMESPACE", "import_kernels", "on_device_of_input", "register"]
 
 NAMESPACE = "graphmem"
 _library = Library(NAMESPACE, "DEF")
@@ -81,11 +83,22 @@ def on_device_of_input(
     return guarded
 
 
+@cache
+def import_kernels(module: str) -> Any:
+    """A module of Triton kernels.
+
+    Raises:
+        MissingPackageError: No Triton; CUDA builds of torch bring it, others do not.
+    """
+    optional_import("triton", "operations on CUDA", "graphmem-torch[triton]")
+    return import_module(f"graphmem_torch.kernels.{module}")
+
+
 def _lazy(launcher: str) -> Callable[..., Any]:
     module, function = launcher.split(":")
 
     def launch(*args: Any) -> Any:
-        return getattr(import_module(f"graphmem_torch.kernels.{module}"), function)(*args)
+        return getattr(import_kernels(module), function)(*args)
 
     return launch
 

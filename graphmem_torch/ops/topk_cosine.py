@@ -7,7 +7,7 @@ from torch import Tensor
 
 from graphmem_torch.checks import check_count, check_matrix
 from graphmem_torch.errors import InputError
-from graphmem_torch.ops._library import register
+from graphmem_torch.ops._library import import_kernels, register
 from graphmem_torch.ops.running_topk import empty_best, merge_tile
 
 __all__ = ["FEW", "best_keys", "check_pair", "tile_scores", "topk_cosine", "topk_cosine_reference"]
@@ -106,10 +106,9 @@ def best_keys(queries: Tensor, keys: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
 def _run(queries: Tensor, keys: Tensor, k: int) -> tuple[Tensor, Tensor]:
     if queries.is_cuda:
-        from graphmem_torch.kernels.topk_cosine import LARGEST_K, launch_topk_cosine
-
-        if k <= LARGEST_K:
-            return launch_topk_cosine(queries, keys, k)
+        kernels = import_kernels("topk_cosine")
+        if k <= kernels.LARGEST_K:
+            return kernels.launch_topk_cosine(queries, keys, k)
     return best_keys(queries, keys, k)
 
 

@@ -16,7 +16,7 @@ from concurrent.futures import CancelledError, Future
 from pathlib import Path
 from typing import Any, TypeVar
 
-from graphmem_torch.errors import InputError, OracleError
+from graphmem_torch.errors import InputError, OracleError, optional_import
 from graphmem_torch.oracle.cache import AnswerCache
 from graphmem_torch.oracle.chat import ChatSession, RetryPolicy, Usage
 from graphmem_torch.oracle.prompts import Question, as_list, messages_of
@@ -217,13 +217,7 @@ class OpenAIClient:
 
     def _start(self, usage: Usage) -> None:
         """Connections, cache and the thread that uses them; `usage` counts on."""
-        try:
-            from openai import AsyncOpenAI
-        except ImportError as error:
-            raise InputError(
-                f"openai: expected the package `openai`, got {error}; "
-                "pip install 'graphmem-torch[openai]'"
-            ) from error
+        openai = optional_import("openai", "servers of chat completions", "graphmem-torch[openai]")
         key = _checked_key(self._api_key or os.environ.get("OPENAI_API_KEY") or "")
         if not key and self.base_url is None:
             raise InputError(
@@ -231,7 +225,7 @@ class OpenAIClient:
                 "base_url of a server of your own, such as http://127.0.0.1:8080/v1"
             )
         cache = None if self._cache is False else AnswerCache(self._cache or None)
-        api = AsyncOpenAI(
+        api = openai.AsyncOpenAI(
             api_key=key or "none",
             base_url=self.base_url,
             timeout=self.retry_policy.timeout,

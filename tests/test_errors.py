@@ -1,0 +1,23 @@
+"""What the messages of errors are made of."""
+
+from __future__ import annotations
+
+import pytest
+
+from graphmem_torch.errors import InputError, MissingPackageError, optional_import, unknown
+
+
+def test_unknown_names_the_nearest_and_all() -> None:
+    known = ["temporal", "similarity"]
+    assert unknown("type", "temporl", known) == (
+        "type: expected one of temporal, similarity, got 'temporl'; did you mean 'temporal'?"
+    )
+    assert unknown("k", 3, range(2)) == "k: expected one of 0, 1, got 3; choose one of them"
+    assert len(unknown("k", "x" * 999, ["a"])) < 150
+
+
+def test_optional_import_names_what_to_install() -> None:
+    assert optional_import("os.path", "paths", "python").join("a", "b") == "a/b"
+    for kind in (MissingPackageError, InputError, ImportError, ValueError):
+        with pytest.raises(kind, match=r"nowhere: expected the package for x, got .*'a\[b\]'"):
+            optional_import("nowhere.at_all", "x", "a[b]")
