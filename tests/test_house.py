@@ -209,13 +209,14 @@ def test_every_public_name_resolves() -> None:
 WHERE = """
 import json, pkgutil
 from importlib.resources import files
+from importlib.util import find_spec
 import graphmem_torch
 from graphmem_torch.config import load_config
 import graphmem_torch.kernels as kernels
 load_config("default")
 assert (files("graphmem_torch.report") / "page" / "page.js").is_file()
 names = [m.name for m in pkgutil.iter_modules(kernels.__path__)]
-for name in names:
+for name in names if find_spec("triton") else ():
     __import__(f"graphmem_torch.kernels.{name}")
 from graphmem_torch.quality.request import JUDGES
 for name in JUDGES:

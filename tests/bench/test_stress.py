@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 
+import pytest
 import torch
 
 from bench.stress import Stress, main, run
+
+pytest.importorskip("triton", reason="pip install 'graphmem-torch[triton]'")
 
 SMALL = {"nodes": 40, "degree": 2, "questions": 2, "rounds": 1, "repeats": 1, "keys": 129}
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"

@@ -8,9 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graphmem_torch.errors import InputError
-from graphmem_torch.kernels import inhibit as kernel
 from graphmem_torch.ops import inhibit
 from graphmem_torch.ops.inhibit import inhibit_reference
+from tests.kernels import kernels
+
+kernel = kernels("inhibit")
 
 
 def _plain(row: list[float], strength: float, top: int) -> list[float]:

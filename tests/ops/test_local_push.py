@@ -7,10 +7,12 @@ import pytest
 import torch
 
 from graphmem_torch.graph import Graph
-from graphmem_torch.kernels import local_push as kernel
 from graphmem_torch.ops import SparseRows, personalized_pagerank
 from graphmem_torch.ops import local_push as module
 from graphmem_torch.ops.local_push import DONE, FULL, STOPPED, local_push, local_push_reference
+from tests.kernels import kernels
+
+kernel = kernels("local_push")
 
 SLOTS = 1024
 

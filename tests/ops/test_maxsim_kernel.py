@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
-from graphmem_torch.kernels import maxsim as kernel
 from graphmem_torch.ops import maxsim, token_maxima
 from graphmem_torch.ops.maxsim import maxsim_reference, token_maxima_reference
+from tests.kernels import kernels
+
+kernel = kernels("maxsim")
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 

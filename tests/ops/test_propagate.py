@@ -13,10 +13,12 @@ from hypothesis import strategies as st
 
 from graphmem_torch.errors import InputError
 from graphmem_torch.graph import Graph
-from graphmem_torch.kernels import propagate as kernel
-from graphmem_torch.kernels import spmm as product
 from graphmem_torch.ops import propagate
 from graphmem_torch.ops.propagate import fan_scale, propagate_reference
+from tests.kernels import kernels
+
+kernel = kernels("propagate")
+product = kernels("spmm")
 
 REDUCE = pytest.mark.parametrize("reduce", ["sum", "max"])
 

@@ -12,8 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graphmem_torch.errors import InputError
-from graphmem_torch.kernels import spmm as kernel
 from graphmem_torch.ops.spmm import spmm, spmm_reference
+from tests.kernels import kernels
+
+kernel = kernels("spmm")
 
 REDUCE = pytest.mark.parametrize("reduce", ["sum", "max"])
 HALF = [torch.float16, torch.bfloat16]

@@ -10,10 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graphmem_torch.errors import InputError
-from graphmem_torch.kernels import topk_cosine as kernel
 from graphmem_torch.ops import topk_cosine
 from graphmem_torch.ops.running_topk import empty_best, merge_tile
 from graphmem_torch.ops.topk_cosine import best_keys, topk_cosine_reference
+from tests.kernels import kernels
+
+kernel = kernels("topk_cosine")
 
 MODULE = sys.modules["graphmem_torch.ops.topk_cosine"]
 TILE = sys.modules["graphmem_torch.ops.topk_cosine"]
