@@ -41,17 +41,17 @@ KINDS: Mapping[str, str] = {
     "question": "what is open",
     CONCEPT: "a name that linking found in the text",
 }
-"""Kinds of nodes that the designs name and what they mean; any other word is a kind as well."""
+"""Kinds of nodes and what they mean; any other word is a kind as well."""
 
 MEMORY_TYPES = ("semantic", "episodic", "procedural", "working")
-"""Types of memory (`mathematics.md` 6): what is so, what happened, what to do, what is at hand."""
+"""Types of memory (`docs/mathematics.md` 6): facts, events, instructions, what is at hand."""
 
 MAX_EDGE_WEIGHT = 1000.0
 """Largest size of a stated weight; sums over many edges then stay finite in float32."""
 
 
 class EdgeType(IntEnum):
-    """Type of an edge (`mathematics.md` 2.1, 4, 5). The numbers are stored on disk: only append."""
+    """Type of an edge (`docs/mathematics.md` 2.1). The numbers are stored on disk: only append."""
 
     TEMPORAL = 0
     SIMILARITY = 1
@@ -85,7 +85,7 @@ DEFAULT_EDGE_WEIGHT: Mapping[EdgeType, float] = {
     EdgeType.DERIVED_FROM: 1.0,
     EdgeType.RELATED_TO: 0.5,
 }
-"""Weight of an edge that is given without one (`mathematics.md` 2.1; the rest are ours)."""
+"""Weight of an edge that is given without one (`docs/mathematics.md` 2.1)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -198,7 +198,7 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class Mode:
-    """One of the themes that the memories gather around (`mathematics.md` 1.3).
+    """One of the themes that the memories gather around (`docs/mathematics.md` 1.3).
 
     Attributes:
         number: Its place among the modes, the largest first; `Hit.mode` names it.
@@ -219,7 +219,7 @@ class Mode:
 
 @dataclass(frozen=True, slots=True)
 class ModeSummary:
-    """The sufficient statistic of a mode (`mathematics.md` 1.6): at most three sentences.
+    """The sufficient statistic of a mode (`docs/mathematics.md` 1.6): at most three sentences.
 
     Attributes:
         mode, size, variance: `Mode.number` and its figures; a large variance means that the

@@ -1,4 +1,4 @@
-"""Random inputs of the shapes of `performance.md`; the last ones made are kept, so change none."""
+"""Random inputs; the last ones made are kept, so change none."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ class EmbedderConfig:
 
 @dataclass(frozen=True)
 class LinkConfig:
-    """How the graph grows when atoms are added (`mathematics.md` 4).
+    """How the graph grows when atoms are added (`docs/mathematics.md` 4).
 
     Attributes:
         similarity_k: Similarity edges of a new atom to its most similar earlier atoms.
@@ -61,7 +61,7 @@ class LinkConfig:
         window: Turns, the mention's own included, that a concept is tied to.
         concept_dedup: Cosine from which two concepts are one.
         cooccurrence: Co-occurrence edges of a new atom to earlier ones of its session: those 1, 2,
-            4, 8, ... places before it (`mathematics.md` 2.1).
+            4, 8, ... places before it (`docs/mathematics.md` 2.1).
         batch: Atoms per acknowledged write.
     """
 
@@ -91,7 +91,7 @@ class AnchorConfig:
 
 @dataclass(frozen=True)
 class SpreadConfig:
-    """Spreading activation (`mathematics.md` 4); defaults are SYNAPSE's.
+    """Spreading activation (`docs/mathematics.md` 4); defaults are SYNAPSE's.
 
     Attributes:
         rounds: Rounds T.
@@ -151,7 +151,7 @@ class GateConfig:
     """When the memory says that it has no record.
 
     Attributes:
-        weights: Weight of each gate statistic by name (`rank/gate.py`); `activation` alone is
+        weights: Weight of each gate statistic by name (`rank.abstention`); `activation` alone is
             SYNAPSE's gate.
         bias: Added to the weighted sum.
         link: `sigmoid` maps the sum to a confidence; `identity` takes it as it is.
@@ -166,7 +166,7 @@ class GateConfig:
 
 @dataclass(frozen=True)
 class ModesConfig:
-    """Spectral modes (`mathematics.md` 1.1 to 1.6).
+    """Spectral modes (`docs/mathematics.md` 1.1 to 1.6).
 
     Attributes:
         build: Whether the index keeps modes; `Memory.modes()` finds them on demand where not.
@@ -175,7 +175,7 @@ class ModesConfig:
         epsilon: Share of the energy that the rule `energy` may leave out.
         assign: How atoms are assigned to modes.
         drift: Share of the energy by which modes that follow added atoms may fall behind before
-            they are found anew (`spectral.ModeTracker`); 0: after every change.
+            they are found anew (`modes.ModeTracker`); 0: after every change.
         retrieve: Whether the candidates of a question are the best atoms of its best modes, and no
             others; needs `build`.
         look: Modes that a question looks into.
@@ -204,7 +204,7 @@ class ModesConfig:
 
 @dataclass(frozen=True)
 class SegmentConfig:
-    """Traversal of the segment graph (`mathematics.md` 3).
+    """Traversal of the segment graph (`docs/mathematics.md` 3).
 
     The edges are those that `spread.edges` and `spread.reverse` let through, at most
     `spread.max_edges` from a node; k of section 3 is `link.similarity_k`, C is
@@ -226,7 +226,7 @@ class SegmentConfig:
 
 @dataclass(frozen=True)
 class WalkConfig:
-    """The walk of personalised PageRank from the anchors (`mathematics.md` 6).
+    """The walk of personalised PageRank from the anchors (`docs/mathematics.md` 6).
 
     It takes the edges that `spread.edges` and `spread.reverse` let through.
 
@@ -241,7 +241,7 @@ class WalkConfig:
 
 @dataclass(frozen=True)
 class DecayConfig:
-    """How memories fade (`mathematics.md` 6): S(t) = S_0 e^{-lambda t} + beta C(n).
+    """How memories fade (`docs/mathematics.md` 6): S(t) = S_0 e^{-lambda t} + beta C(n).
 
     t is the time since the last access; a memory that was never used counts from its own time, or
     from when it was stored where it has none. Pinned memories do not fade.
@@ -249,8 +249,8 @@ class DecayConfig:
     Attributes:
         half_life: Hours in which a memory of a type falls to one half; 0, and a type that is not
             named: never. By default those of the published factors per hour, 0.9995 for `semantic`
-            (57.7 days) and 0.90 for `episodic` (6.6 hours); `working` is ours. A preset or an
-            override changes those it names.
+            (57.7 days) and 0.90 for `episodic` (6.6 hours); `working` is not in the paper. A preset
+            or an override changes those it names.
         initial: S_0.
         centrality: beta; C(n) is the PageRank of the memory relative to the largest of any.
         classify: What finds the type of a memory that states none: `rules`
@@ -270,7 +270,7 @@ class DecayConfig:
 
 @dataclass(frozen=True)
 class ContextConfig:
-    """How a context is compiled (`mathematics.md` 6).
+    """How a context is compiled (`docs/mathematics.md` 6).
 
     Attributes:
         tokenizer: Name of the tokenizer that counts; see `text.tokens.get_counter`.
@@ -283,7 +283,7 @@ class ContextConfig:
         value: What the score of a memory says that it is worth; see `context.values_from_scores`.
         temperature: Of the value `share`: above 1 trusts the scores less.
         summary: Share of its tokens that a memory keeps, as the sentences that speak to the
-            question (`context.extract`), where `shorten` says nothing else; 1: all of them.
+            question (`context.summarise.extract`), where `shorten` says nothing else; 1: all.
         requires: Types of edges along which a memory brings what it needs: along a dependency its
             target, along a cause or an implication its source.
         order_edges: Types of edges that say what comes first, in the same sense.
@@ -310,10 +310,10 @@ class ContextConfig:
 
 @dataclass(frozen=True)
 class RegimeConfig:
-    """Regime switches in the stream of added atoms (`mathematics.md` 1.7).
+    """Regime switches in the stream of added atoms (`docs/mathematics.md` 1.7).
 
     Attributes:
-        detector: `spectral` (`spectral.RegimeDetector`), `published` (`spectral.EnergyDrift`) or
+        detector: `spectral` (`modes.RegimeDetector`), `published` (`modes.EnergyDrift`) or
             `none`.
         threshold: Of `spectral`: log-odds; above 0 a switch is likelier than not.
         hazard: Of `spectral`: probability of a switch at any atom.
@@ -328,7 +328,7 @@ class RegimeConfig:
 
 @dataclass(frozen=True)
 class StructureConfig:
-    """The structure of the memory's graph (`mathematics.md` 2.4 and 2.5).
+    """The structure of the memory's graph (`docs/mathematics.md` 2.4 and 2.5).
 
     Attributes:
         concepts: Whether concepts count as nodes; otherwise only the memories do.

@@ -24,7 +24,7 @@ def values_from_scores(
     kind: ValueKind = "rank",
     temperature: float = 1.5,
 ) -> Tensor:  # [B, k] float64 in [0, 1], or the scores where they count themselves
-    """Hybrid scores as values of which a knapsack may take the sum (`mathematics.md` 6).
+    """Hybrid scores as values of which a knapsack may take the sum (`docs/mathematics.md` 6).
 
     A score is made to rank, and sums of scores mean nothing: two memories of a fair score are then
     worth more than the one that answers, and short ones win. What a sum should mean is the evidence

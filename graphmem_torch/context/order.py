@@ -20,7 +20,7 @@ def topological_order(
 ) -> Tensor:  # [n] int64
     """The items in an order in which every edge points forward, earlier items first.
 
-    Kahn's algorithm (1962) that takes the earliest of what is ready (`mathematics.md` section 6).
+    Kahn's algorithm (1962) that takes the earliest of what is ready (`docs/mathematics.md` 6).
     Items of a cycle (a strongly connected component) stay together, by time, at the place of the
     first of them. An unknown time counts as that of the earliest item that it leads to, else as
     that of the latest it follows from, else as later than all.

@@ -49,7 +49,7 @@ def select(
     overlap: Overlap | None = None,
     work: int = 32,
 ) -> Selection:
-    """The most valuable selection whose costs fit the budget (`mathematics.md` section 6).
+    """The most valuable selection whose costs fit the budget (`docs/mathematics.md` 6).
 
     Maximises f(S) = sum over i in S of v_i (1 - max share_ij), where the maximum is over the items
     j of S that are better than i: what is in anyway before the rest, then by value, then by place;

@@ -1,4 +1,4 @@
-"""Summaries of memories for a question: f_summ of `mathematics.md` section 3.
+"""Summaries of memories for a question: f_summ of `docs/mathematics.md` 3.
 
 Extractive unless something else is given: a Hugging Face model, an oracle, or any function.
 """

@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 CUTOFFS: tuple[int, ...] = (5, 10, 25, 50)
-"""Cut-offs k of every measure (`evaluation.md`, LoCoMo)."""
+"""Cut-offs k of every measure (`docs/evaluation.md` 4)."""
 
 GROUPS: Mapping[str, tuple[int, ...]] = {
     "1-4": (1, 2, 3, 4),

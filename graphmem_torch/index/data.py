@@ -40,10 +40,10 @@ def conducting_graph(
 ) -> Graph:
     """Gains by type and direction, the decay of temporal edges, then the strongest of each node.
 
-    w = gain * weight, times exp(-rho |dt|) with dt in hours for temporal edges (`mathematics.md`
-    4). An edge of negative weight says that its ends conflict and conducts nothing; a contradiction
-    conducts its |weight| where a preset gives the type a gain, for those who ask what speaks
-    against something. Edges of gain 0 are left out.
+    w = gain * weight, times exp(-rho |dt|) with dt in hours for temporal edges
+    (`docs/mathematics.md` 4). An edge of negative weight says that its ends conflict and conducts
+    nothing; a contradiction conducts its |weight| where a preset gives the type a gain, for those
+    who ask what speaks against something. Edges of gain 0 are left out.
     """
     gains = _per_type(config.edges)
     reverse = _per_type(config.reverse)

@@ -363,7 +363,7 @@ class MemoryIndex(nn.Module):
         value: Tensor,  # [B, K]
         mask: Tensor | None = None,  # [B, N] bool, the nodes that may be reached
     ) -> SparseRows:  # [B, N]
-        """Spreading activation with the constants of the preset (`mathematics.md` 4)."""
+        """Spreading activation with the constants of the preset (`docs/mathematics.md` 4)."""
         s = self.config.spread
         return spread_activation(
             self.graph,

@@ -36,7 +36,7 @@ def decompose(
     left: bool = False,
     block_rows: int | None = None,
 ) -> Spectrum:
-    """The `rank` leading eigenpairs of E Eᵀ / N, or of a kernel (`mathematics.md` section 1.1).
+    """The `rank` leading eigenpairs of E Eᵀ / N, or of a kernel (`docs/mathematics.md` 1.1).
 
     `auto` takes `gram_svd`, which is exact, unless `randomized_svd` costs less than half of it, or
     x is a `Kernel`. With q = `iterations` and b = `rank` + `oversample`, in floating-point

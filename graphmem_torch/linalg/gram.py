@@ -77,7 +77,7 @@ class Gram:
         return Gram(self.sums + other.sums, self.count + other.count)
 
     def mean(self) -> Tensor:  # [d, d] float64, symmetric
-        """C = Eᵀ E / N (`mathematics.md` section 1.1).
+        """C = Eᵀ E / N (`docs/mathematics.md` 1.1).
 
         Raises:
             InputError: If there are no rows, or they are not finite: looked at here, once, because
@@ -101,7 +101,7 @@ def gram_svd(
     left: bool = False,
     block_rows: int | None = None,
 ) -> Spectrum:
-    """The `rank` leading eigenpairs of E Eᵀ / N by the d x d Gram matrix (`mathematics.md` 1.1).
+    """The `rank` leading eigenpairs of E Eᵀ / N by the Gram matrix (`docs/mathematics.md` 1.1).
 
     One pass over the rows, tile by tile, and one `eigh` in float64; the left vectors take a second
     pass. Work N d² + 13 d³, memory one tile and 4 d² float64; where N < d is known before, the

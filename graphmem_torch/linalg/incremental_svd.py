@@ -221,7 +221,7 @@ _STREAMING_TILE = 8192
 class StreamingSpectrum:
     """The `rank` leading eigenpairs of C = Eᵀ E / N while rows are added and removed.
 
-    `mathematics.md` section 1.8. What is promised: every eigenvalue is within `error_bound` of that
+    `docs/mathematics.md` 1.8. What is promised: every eigenvalue is within `error_bound` of that
     of a fresh decomposition, and `error_bound` stays at most `tol` times the total energy. Where
     updates alone cannot keep it, the decomposition is redone from `source`; without a source a
     warning is logged, `stale` turns true, and `redo(rows)` is due.

@@ -33,7 +33,7 @@ def lanczos(
     """The k smallest or largest eigenvalues and their eigenvectors.
 
     Block Lanczos with full reorthogonalisation and thick restart, Chebyshev-filtered
-    (`mathematics.md` 2.3; Zhou and Saad 2007; Golub and Underwood 1977). Null vectors that the
+    (`docs/mathematics.md` 2.3; Zhou and Saad 2007; Golub and Underwood 1977). Null vectors that the
     operator knows are deflated exactly and returned with the value 0, so a disconnected graph has
     all its zeros; the block is wider than k, so every multiple eigenvalue has all its copies.
     Small problems, and those that want a large share of the spectrum, are solved densely.

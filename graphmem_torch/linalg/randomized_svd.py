@@ -119,7 +119,7 @@ def randomized_svd(
     (Musco and Musco 2015): the power iteration's panels are all kept, so that the result is never
     worse than its. For a matrix every product is one pass over the rows, tile by tile, on the side
     of the d columns: memory one tile and (`iterations` + 2) (rank + oversample) columns of d.
-    `mathematics.md` section 1.1.
+    `docs/mathematics.md` 1.1.
 
     What is returned is exact about itself: `discarded_energy` is the error of the projection on the
     vectors found, so at least the optimum, and `residual` says how far each value may be off. Where

@@ -22,7 +22,7 @@ __all__ = [
 
 @dataclass(frozen=True, eq=False)
 class Spectrum:
-    """The K leading eigenpairs of a kernel K = E Eᵀ / N (`mathematics.md` sections 1.1 and 1.4).
+    """The K leading eigenpairs of a kernel K = E Eᵀ / N (`docs/mathematics.md` 1.1 and 1.4).
 
     Attributes:
         values: [K] float64, largest first, not negative: the kernel's eigenvalues.
@@ -100,7 +100,7 @@ def left_vectors(rows: Rows, right: Tensor, values: Tensor, count: int) -> Tenso
 def reconstruction_error(x: Tensor, right: Tensor, *, block_rows: int | None = None) -> float:
     """Mean squared distance of the rows from their projection on `right`, measured row by row.
 
-    `Spectrum.discarded_energy` certifies it (`mathematics.md` section 1.4); this is the long way.
+    `Spectrum.discarded_energy` certifies it (`docs/mathematics.md` 1.4); this is the long way.
 
     Args:
         x: Rows [N, d], in any of the forms that `gram_svd` takes.

@@ -22,7 +22,7 @@ _PROMPT = (
 
 
 class AnsweringMemory(CompilingMemory):
-    """What closes the loop of `mathematics.md` section 3: y = f_llm(P)."""
+    """What closes the loop of `docs/mathematics.md` 3: y = f_llm(P)."""
 
     @overload
     def answer(

@@ -49,7 +49,7 @@ class CompileOptions(TypedDict, total=False):
 
 
 class CompilingMemory(MemoryCore):
-    """What turns questions into contexts (`mathematics.md` 6)."""
+    """What turns questions into contexts (`docs/mathematics.md` 6)."""
 
     @overload
     def compile(  # type: ignore[overload-overlap]  # a str is a sequence of str
@@ -97,7 +97,7 @@ class CompilingMemory(MemoryCore):
             budget: Tokens of the whole prompt, or W of them: a curve, chosen in one go.
             k: Memories to choose from; by default as many as could fit.
             tokenizer: Name of the tokenizer that counts; see `text.tokens.get_counter`.
-            order: `relevance`, `time` or `topological`; see `context.arrange`.
+            order: `relevance`, `time` or `topological`; see `context.order.arrange`.
             format: `text`, `markdown`, `openai`, `anthropic` or `json`.
             template: A prompt with the fields `{context}` and `{question}`; for a chat the message
                 of the user, or a mapping with `system` and `user`.

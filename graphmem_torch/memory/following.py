@@ -14,7 +14,7 @@ __all__ = ["ModeFollower"]
 
 
 class ModeFollower:
-    """Gives the modes of a memory at each of its states (`mathematics.md` section 1.8).
+    """Gives the modes of a memory at each of its states (`docs/mathematics.md` 1.8).
 
     Where atoms were only added since the last state, the new ones are counted in by a
     `ModeTracker`; the old ones are read once a process, for its sums. All modes are found anew at

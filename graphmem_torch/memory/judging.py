@@ -75,7 +75,7 @@ def judge_pairs(
 def verdict_edge(
     premise: str, hypothesis: str, verdict: Verdict | None, node: dict[str, int]
 ) -> StatedEdge | None:
-    """The edge that a verdict makes; None for neutral and for no verdict (`mathematics.md` 2.1).
+    """The edge that a verdict makes; None for neutral or no verdict (`docs/mathematics.md` 2.1).
 
     Entailment gives an implication of weight 0.5 to 1 by its confidence, contradiction an edge of
     its default weight from the later atom to the earlier: it has no direction of its own, and one

@@ -57,7 +57,7 @@ class LearnedMemory(MemoryCore):
     def calibrate(self, questions: Sequence[str], *, refused: float = 0.05) -> float:
         """Sets the gate so that it refuses at most this share of answerable questions.
 
-        `mathematics.md` 7: a conformal threshold, valid for questions exchangeable with these,
+        `docs/mathematics.md` 7: a conformal threshold, valid for questions exchangeable with these,
         which must be answerable and must not have been used to fit the weights.
 
         Args:

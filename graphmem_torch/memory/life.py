@@ -27,7 +27,7 @@ _CODE = {name: code for code, name in enumerate(MEMORY_TYPES)}
 
 
 class LifeState:
-    """What `mathematics.md` 6 needs to know of the nodes of a store."""
+    """What `docs/mathematics.md` 6 needs to know of the nodes of a store."""
 
     def __init__(self, store: MemoryStore, config: DecayConfig) -> None:
         """Nothing is read before it is asked for."""

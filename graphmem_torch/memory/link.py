@@ -1,4 +1,4 @@
-"""Linking: how the graph grows when atoms are added (`mathematics.md` sections 3 and 4).
+"""Linking: how the graph grows when atoms are added (`docs/mathematics.md` 3 and 4).
 
 Only the new is linked. Whether atoms come one by one or all at once, the same edges are made: a
 mention ties its concept to the turns before it in its window, never to later ones, and similarity

@@ -77,7 +77,7 @@ class LinkedMemory(MemoryCore):
     ) -> JudgedEdges:
         """Adds implications and contradictions between atoms, as an oracle judges them.
 
-        `mathematics.md` 2.1: an implication weighs 0.5 to 1 by the verdict's confidence, a
+        `docs/mathematics.md` 2.1: an implication weighs 0.5 to 1 by the verdict's confidence, a
         contradiction -0.5. An oracle that fails or answers nonsense costs its pairs their edges and
         nothing else; a warning says so.
 
@@ -117,7 +117,8 @@ class LinkedMemory(MemoryCore):
     def structure(self, *, refresh: bool = False) -> Structure:
         """Spectrum, communities, bridges, frontiers and frustration of the graph of memories.
 
-        `mathematics.md` 2. Kept until the store changes, and then brought up to date where it did.
+        `docs/mathematics.md` 2. Kept until the store changes, and then brought up to date where it
+        did.
 
         Args:
             refresh: Analyses everything anew, as after a regime switch.

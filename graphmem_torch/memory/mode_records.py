@@ -75,7 +75,7 @@ def summarised(
     query: Tensor | None,  # [1, d]
     count: int | None,
 ) -> list[ModeSummary]:
-    """The sufficient statistic of each mode (`mathematics.md` 1.6): at most three sentences.
+    """The sufficient statistic of each mode (`docs/mathematics.md` 1.6): at most three sentences.
 
     Of the atoms that can play a part the one of largest projection on the centroid does. A kind
     that says so comes first (a claim, an observation; evidence; a question, a task); else every
@@ -170,7 +170,7 @@ def _sentence(text: str, asks: bool) -> str:
 def aligned(
     current: Assembled, store: MemoryStore, first: str, second: str, by: str
 ) -> ModeAlignment:
-    """Modes of two parts of a memory, matched; see `spectral.align_modes`.
+    """Modes of two parts of a memory, matched; see `modes.align_modes`.
 
     Raises:
         InputError: An attribute that does not divide a memory, or a part without atoms.

@@ -38,7 +38,7 @@ def survey(
     device: str,
     before: Survey | None = None,
 ) -> Survey:
-    """Analyses the graph of a store: all its stated and derived edges, signed (`mathematics.md` 2).
+    """Analyses the graph of a store: stated and derived edges, signed (`docs/mathematics.md` 2).
 
     Args:
         store: Atoms and edges; edges of atoms that are gone are left out.

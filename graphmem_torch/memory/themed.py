@@ -23,9 +23,9 @@ class ThemedMemory(MemoryCore):
     def modes(self) -> list[Mode]:
         """The themes that the memories gather around, the largest first.
 
-        `mathematics.md` 1.3, as the settings `modes` say, whether the preset's index keeps them or
-        not. Modes follow what is added, and are found anew where they have drifted by `modes.drift`
-        or a regime has switched (1.8).
+        `docs/mathematics.md` 1.3, as the settings `modes` say, whether the preset's index keeps
+        them or not. Modes follow what is added, and are found anew where they have drifted by
+        `modes.drift` or a regime has switched (1.8).
         """
         return listed(self._current(), self.store)
 
@@ -34,7 +34,8 @@ class ThemedMemory(MemoryCore):
     ) -> list[ModeSummary]:
         """A claim, a piece of evidence and a question of each mode, one sentence each.
 
-        `mathematics.md` 1.6: the smallest thing to send to a model that says what is remembered.
+        `docs/mathematics.md` 1.6: the smallest thing to send to a model that says what is
+        remembered.
 
         Args:
             question: Only the modes that matter to it, the best first; by default all modes.
@@ -55,7 +56,7 @@ class ThemedMemory(MemoryCore):
     ) -> ModeAlignment:
         """Which modes of one part of the memory are those of another.
 
-        See `spectral.align_modes` for what it is good for.
+        See `modes.align_modes` for what it is good for.
 
         Args:
             first: A value of `by`: the atoms that have it are the first part.

@@ -20,7 +20,7 @@ __all__ = ["TypedMemory"]
 
 
 class TypedMemory(MemoryCore):
-    """What can be said and asked of the life of memories (`mathematics.md` 6)."""
+    """What can be said and asked of the life of memories (`docs/mathematics.md` 6)."""
 
     def pin(self, ids: str | Sequence[str]) -> None:
         """Pins atoms: `compile` puts them into every context, and they do not decay.
@@ -80,7 +80,7 @@ class TypedMemory(MemoryCore):
         return dict(zip(named, found, strict=True))
 
     def strength(self, ids: str | Sequence[str], *, as_of: float | None = None) -> dict[str, float]:
-        """S(t) = S_0 e^{-lambda t} + beta C(n) of each atom (`mathematics.md` 6).
+        """S(t) = S_0 e^{-lambda t} + beta C(n) of each atom (`docs/mathematics.md` 6).
 
         t is the time since its last access, C(n) its PageRank relative to the largest of any atom;
         the constants are those of the settings under `decay`.

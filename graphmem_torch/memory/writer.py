@@ -176,7 +176,7 @@ def as_atom(value: Atom | str | Mapping[str, Any]) -> Atom:
     """An atom from an atom, a text, or a mapping as in a line of JSON lines.
 
     Raises:
-        InputError: What it holds does not fit; see `text.records.atom_from_record`.
+        InputError: What it holds does not fit; see `readers.atom_from_record`.
     """
     if isinstance(value, Atom):
         return _checked(value)

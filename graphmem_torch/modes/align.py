@@ -58,12 +58,12 @@ def principal_angles(
 def align_modes(first: Modes, second: Modes) -> Alignment:
     """Matches the modes of two partitions of a memory, found apart from each other.
 
-    The design leaves open whether a concept that is in episodic and in semantic memory is one mode
-    or two (seed, section 9.3); this says where it is the same: pairs of modes so that the sum of
-    the cosines of their centroids is largest (Kuhn 1955; Hungarian method), and the principal
-    angles between the eigenspaces. Good for: checking that the facts extracted from a conversation
-    cover what was talked about (a mode of turns without a partner has no facts yet), showing what
-    two agents or two periods have in common, naming episodic modes by their facts.
+    The paper leaves open whether a concept that is in episodic and in semantic memory is one mode
+    or two (Spectral Memory, section 9); this says where it is the same: pairs of modes so that the
+    sum of the cosines of their centroids is largest (Kuhn 1955; Hungarian method), and the
+    principal angles between the eigenspaces. Good for: checking that the facts extracted from a
+    conversation cover what was talked about (a mode of turns without a partner has no facts yet),
+    showing what two agents or two periods have in common, naming episodic modes by their facts.
 
     Args:
         first: Modes of the one partition.

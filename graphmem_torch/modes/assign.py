@@ -26,14 +26,14 @@ def assign_modes(
     assign: str = "kmeans",
     generator: torch.Generator,
 ) -> Tensor:  # [N] int64
-    """A label for every row from its coordinates on the K eigenvectors (`mathematics.md` 1.3).
+    """A label for every row from its coordinates on the K eigenvectors (`docs/mathematics.md` 1.3).
 
         sign     the kernel's eigenvector v_k with the largest |entry|, split by its sign: at most
                  2 K labels
         varimax  the axis of the largest coordinate after the v_k are turned by `varimax`, each
                  axis pointing to its longer tail: at most K labels
         kmeans   spherical k-means of E u_k λ_k^(-1/4), halfway between the projections and the
-                 eigenvectors, at unit length, from the labels of `varimax`: at most K labels (ours)
+                 eigenvectors, at unit length, from the labels of `varimax`: at most K labels
 
     Labels are not dense: some may have no row. Coordinates exist for one tile of rows, and for a
     sample to train on. The default retrieves best: of the ten nearest of 10,000 paragraphs, with 50

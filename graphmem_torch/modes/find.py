@@ -41,7 +41,7 @@ _WHOLE = 1024  # columns up to which all eigenvalues are computed, whatever K is
 
 @dataclass(frozen=True, eq=False)
 class Modes:
-    """A hard assignment of N atoms to M modes, none of them empty (`mathematics.md` section 1.3).
+    """A hard assignment of N atoms to M modes, none of them empty (`docs/mathematics.md` 1.3).
 
     Attributes:
         label: [N] int32, the mode of each atom; larger modes have lower numbers.
@@ -55,9 +55,9 @@ class Modes:
         spectrum: The K eigenpairs that were kept; K is not M.
         exponent: s of the power law fitted to the eigenvalues; NaN where they are too few.
         predicted: Orders of K that s predicts for the ε of `find_modes`: of the tail, and the
-            seed's (`predicted_counts`).
+            published one (`predicted_counts`).
         bound: Certified mean squared error of the rows projected on the K eigenvectors: what the
-            eigenvalues beyond them sum to (Eckart and Young; `mathematics.md` section 1.4).
+            eigenvalues beyond them sum to (Eckart and Young; `docs/mathematics.md` 1.4).
         measured_error: The same error measured row by row.
         centroid_error: Mean squared distance of the rows from their centroids. Measured; nothing
             certifies it.
@@ -102,7 +102,7 @@ def find_modes(
     time: Tensor | None = None,  # [N] float64 seconds since the epoch, NaN = unknown
     generator: torch.Generator | None = None,
 ) -> Modes:
-    """The spectral modes of the rows (`mathematics.md` sections 1.1 to 1.4).
+    """The spectral modes of the rows (`docs/mathematics.md` 1.1 to 1.4).
 
     K eigenpairs of E Eᵀ / N are kept, by a rule or as many as asked for; at most as many as the
     rows have rank, which is logged where it means fewer than asked for. Rows are read tile by tile,

@@ -236,7 +236,7 @@ _CERTAIN = -1e-9  # the largest log-probability: log-odds stay finite
 class RegimeDetector(Detector):
     """The spectral detector: did a regime begin at this step, or at the one before?
 
-    `mathematics.md` section 1.7, redesigned as 8.5 asks for. Rows are seen along the `rank` slow
+    `docs/mathematics.md` 1.7. Rows are seen along the `rank` slow
     modes of the stream so far (`slow_modes`); there a Bayesian filter weighs, for every possible
     age of the present regime, whether the row continues it (`run_length`). What the first rows of
     regimes look like, as opposed to all others, is learned beside it without labels, as one more

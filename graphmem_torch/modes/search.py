@@ -38,7 +38,7 @@ def mode_weights(
     half_life: float | None = None,
     absolute: bool = False,
 ) -> Tensor:  # [B, M] float32
-    """w_k = s_k · decay(now - τ_k) / (1 + σ_k²), s_k = max(0, cos(q, μ_k)) (`mathematics.md` 1.5).
+    """w_k = max(0, cos(q, μ_k)) · decay(now - τ_k) / (1 + σ_k²) (`docs/mathematics.md` 1.5).
 
     Args:
         modes: M modes.
@@ -121,7 +121,7 @@ def search_modes(
 ) -> ModeHits:  # C = modes_k * per_mode
     """The `per_mode` best atoms by cosine of each of the `modes_k` best modes.
 
-    `mathematics.md` section 1.5. Besides M centroids a question reads the atoms of its modes and no
+    `docs/mathematics.md` 1.5. Besides M centroids a question reads the atoms of its modes and no
     others (`atoms_read` of what `select_modes` chose), so that the work does not grow with N but
     with the sizes of the modes. Questions that look into the same mode share one gather of its
     rows and one product.

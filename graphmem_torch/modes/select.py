@@ -44,13 +44,13 @@ def select_count(
     select: str = "energy",
     epsilon: float = 0.1,
 ) -> int:
-    """K, the number of leading eigenpairs to keep (`mathematics.md` section 1.2).
+    """K, the number of leading eigenpairs to keep (`docs/mathematics.md` 1.2).
 
         energy  the smallest K with sum_{k<=K} λ_k >= (1 - ε) sum λ_k
         gcv     argmin_K (sum_{k>K} λ_k) / ((1 - K/N) (1 - K/d))²,  1 <= K < min(N, d)
         gap     the K with the largest λ_K - λ_{K+1}
 
-    `gcv` counts the columns beside the rows (ours): with the published (1 - K/N)² alone every
+    `gcv` counts the columns beside the rows: with the published (1 - K/N)² alone every
     large N ends at K = d.
 
     Args:
@@ -101,7 +101,7 @@ def check_epsilon(epsilon: float) -> None:
 
 
 def spectral_exponent(values: Tensor) -> float:
-    """The s of λ_k ~ k^-s (`mathematics.md` section 1.2); NaN below three positive values.
+    """The s of λ_k ~ k^-s (`docs/mathematics.md` 1.2); NaN below three positive values.
 
     Least squares of log λ_k on log k with weights 1 / k, so that every octave of k counts alike,
     over the first half of the eigenvalues: near the last ones every finite spectrum falls off.
@@ -122,7 +122,7 @@ def spectral_exponent(values: Tensor) -> float:
 
 
 def predicted_counts(exponent: float, epsilon: float) -> tuple[float, float]:
-    """Orders of the K that leaves out ε of the energy of λ_k ~ k^-s, and of the seed's K.
+    """Orders of the K that leaves out ε of the energy of λ_k ~ k^-s, and the published one.
 
     ε^(-1 / (s - 1)), because the tail of k^-s sums to K^(1 - s): infinite for s <= 1. The published
     ε^(-1 / s) bounds a single eigenvalue instead. Both without their constants.

@@ -21,7 +21,7 @@ _TILE = 4096  # rows that are compared with all centroids at once
 
 
 class ModeTracker:
-    """`Modes` of rows that come and go (`mathematics.md` section 1.8).
+    """`Modes` of rows that come and go (`docs/mathematics.md` 1.8).
 
     Exact at any time, up to rounding: the eigenpairs (`StreamingSpectrum`), and size, centroid,
     variance and latest time of every mode, for the assignment as it is. The assignment itself is

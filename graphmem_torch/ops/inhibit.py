@@ -21,9 +21,9 @@ def inhibit(
 ) -> Tensor:  # [B, N]
     """Subtracts from every node what the strongest nodes of its row have more than it.
 
-    max(0, u_i - strength * sum over the `top` largest u_k of max(u_k - u_i, 0)); `mathematics.md`
-    section 4, SYNAPSE (arXiv 2601.02744). Differentiable in u and in strength. Half precision is
-    computed in float32.
+    max(0, u_i - strength * sum over the `top` largest u_k of max(u_k - u_i, 0));
+    `docs/mathematics.md` 4, SYNAPSE (arXiv 2601.02744). Differentiable in u and in strength. Half
+    precision is computed in float32.
 
     Raises:
         InputError: If u is not a floating-point matrix, strength is a negative number or a tensor

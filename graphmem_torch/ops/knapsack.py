@@ -60,7 +60,7 @@ def knapsack(
     required: Tensor | None = None,  # [B, n] bool
     work: int = 100_000_000,
 ) -> Packing:
-    """The most valuable set of items of each row whose costs fit its budget (`mathematics.md` 6).
+    """The most valuable items of each row whose costs fit its budget (`docs/mathematics.md` 6).
 
     Items that cost nothing and are worth something are always chosen, items worth nothing or less
     only where they are required. The fractional optimum decides nearly all items, a search over

@@ -92,7 +92,7 @@ def knn_graph(
         x: Rows of unit length; half precision is multiplied in float32.
         k: Neighbours a row.
         start: First row to find neighbours for: linking an addition looks only at the new rows.
-        earlier: Only neighbours j < i (`mathematics.md` section 3).
+        earlier: Only neighbours j < i (`docs/mathematics.md` 3).
         method: "exact": all products, half of them by symmetry. "ivf": only those with the rows of
             some lists (`IVF`), values exact; the number of lists is raised until at least 95 % of
             the k nearest are found, measured on 512 rows or more, and where that takes so many

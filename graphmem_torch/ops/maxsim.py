@@ -161,7 +161,7 @@ def maxsim(
     """Late interaction of every question with every atom, or with its own candidates.
 
     sum_w weight_w max_t cos(q_w, t) / sum_w weight_w, t over the tokens of the atom
-    (`mathematics.md` 8.1). An atom without tokens, a padded candidate and a question without
+    (`docs/mathematics.md` 8.1). An atom without tokens, a padded candidate and a question without
     weights get 0. Token vectors are stored int8. On a processor that multiplies int8 the question
     tokens are rounded to 16 bits, which moves cosines by about 1e-5; otherwise all is float32, or
     on a GPU as good. Temporaries stay below 256 MB whatever the sizes.

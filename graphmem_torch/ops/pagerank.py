@@ -157,7 +157,7 @@ def personalized_pagerank(
     epsilon: float | None = None,
     background: Tensor | None = None,  # [N]
 ) -> Solution:  # values [B, N], or [B, k]
-    """PageRank of B walks, each starting again at its own seeds (`mathematics.md` sections 6, 7).
+    """PageRank of B walks, each starting again at its own seeds (`docs/mathematics.md` 6, 7).
 
     The walk leaves a node along its edges in proportion to |weight|; from a node without any it
     starts again at the seeds.

@@ -118,9 +118,9 @@ def propagate(
 ) -> Tensor:  # [B, N]
     """One step of spreading activation along incoming edges.
 
-    `sum`: u_i = retention a_i + spread * sum_j w_ji a_j / fan(j), `mathematics.md` section 4,
+    `sum`: u_i = retention a_i + spread * sum_j w_ji a_j / fan(j), `docs/mathematics.md` 4,
     SYNAPSE (arXiv 2601.02744) eq. 2 with retention = 1 - delta. `max`: u_i = max(retention a_i,
-    spread * max_j w_ji a_j / fan(j)), section 8.4. Differentiable in the activation, in
+    spread * max_j w_ji a_j / fan(j)), 8.4. Differentiable in the activation, in
     `graph.weight`, `fan`, `retention` and `spread`; where several terms of a maximum are equal they
     share the gradient evenly.
 

@@ -29,7 +29,7 @@ __all__ = ["Firing", "Method", "Rule", "dense_rounds", "spread_activation", "spr
 
 @dataclass(frozen=True)
 class Rule:
-    """What happens to what a node received; `mathematics.md` section 4.
+    """What happens to what a node received; `docs/mathematics.md` 4.
 
     Attributes:
         inhibition, top: Strength and size of the lateral inhibition; the number 0 leaves it out.
@@ -217,7 +217,7 @@ def spread_activation(
     mask: Tensor | None = None,  # [B, N] bool
     method: Method = "auto",
 ) -> Rows:  # [B, N], as `activation` is
-    """Spreads the activation of the anchors over the graph; `mathematics.md` section 4.
+    """Spreads the activation of the anchors over the graph; `docs/mathematics.md` 4.
 
     Every round is `propagate`, `inhibit`, firing. `sigmoid`: a_i = sigmoid(gain (u_i - threshold))
     on the nodes that activation has reached; the others stay exactly 0, because sigmoid(0) is not 0

@@ -1,6 +1,6 @@
 """What an oracle is, how it is asked, and what of its answers can be used.
 
-The engine never needs a language model. Where a design asks one, it asks whatever has the method:
+The engine never needs a language model. Where a method asks one, it asks whatever has the method:
 `judge` (does a text follow from another), `classify` (what kind of memory is this) or `summarise`.
 A plain function will do for each; a local rule stands in where there is neither.
 """

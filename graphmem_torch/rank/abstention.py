@@ -76,7 +76,7 @@ def confidence(statistics: Tensor, config: GateConfig) -> Tensor:  # [B, G] -> [
 def conformal_threshold(confidences: Tensor, rate: float) -> float:
     """The threshold that refuses at most `rate` of exchangeable answerable questions.
 
-    `mathematics.md` 7: the floor(rate * (n + 1))-th smallest of n held-out confidences; minus
+    `docs/mathematics.md` 7: the floor(rate * (n + 1))-th smallest of n held-out confidences; minus
     infinity where n is too small to promise.
 
     Raises:

@@ -20,10 +20,10 @@ def anchor_activation(
 ) -> tuple[Tensor, Tensor]:  # [B, K] int64 rows (-1 = none), [B, K] activation
     """The anchors of each question.
 
-    `fused`: the k best by the strong signals, each at exp(F - max F) (`mathematics.md` 8.4).
+    `fused`: the k best by the strong signals, each at exp(F - max F) (`docs/mathematics.md` 8.4).
     `dual`: the k best by BM25 and the k best by cosine, each at max(cosine, 0) (SYNAPSE,
-    `mathematics.md` 4); an atom that no question term touches is no lexical anchor. `semantic`: the
-    k best by cosine (ContextOS, `mathematics.md` 6).
+    `docs/mathematics.md` 4); an atom that no question term touches is no lexical anchor.
+    `semantic`: the k best by cosine (ContextOS, `docs/mathematics.md` 6).
     """
     if config.source == "fused":
         values, place = _best(strong, scope, config.k)
@@ -88,7 +88,7 @@ def walk_from(
     config: WalkConfig,
     mask: Tensor | None = None,  # [B or 1, N] bool, the nodes there are for the question
 ) -> SparseRows:  # [B, N]
-    """Personalised PageRank of B questions (`mathematics.md` 6): probabilities, 0 where not ranked.
+    """Personalised PageRank of B questions (`docs/mathematics.md` 6); 0 for what is not ranked.
 
     In a large graph mass is pushed around the anchors only and `config.kept` nodes of a question
     are ranked, so that time and memory do not depend on N. A node that is not there for a question

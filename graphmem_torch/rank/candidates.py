@@ -57,7 +57,7 @@ def merge_rows(*parts: Tensor) -> Tensor:  # [B, c] each -> [B, C]
 
 
 def mode_candidates(scope: Scope, modes: Modes, k: int) -> Tensor:  # [B, C] int64, -1 first
-    """The best atoms of the best modes of each question (`mathematics.md` 1.5), ascending.
+    """The best atoms of the best modes of each question (`docs/mathematics.md` 1.5), ascending.
 
     As many from each mode as `modes.per_mode` says, or as k hits need.
 

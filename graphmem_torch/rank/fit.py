@@ -19,7 +19,7 @@ def fit_listwise(
     penalty: float = 1e-2,
     steps: int = 60,
 ) -> Tensor:  # [F]
-    """Weights that make the evidence likely among the candidates (`mathematics.md` 8.2).
+    """Weights that make the evidence likely among the candidates (`docs/mathematics.md` 8.2).
 
     Listwise softmax: the mean over questions of -sum_i g_i log softmax(X w)_i, with g uniform
     over the evidence, plus penalty * |w|² on signals of unit variance; convex, solved by L-BFGS.

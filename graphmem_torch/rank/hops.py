@@ -1,6 +1,6 @@
 """Bridges that a question does not name: from strong memories to documents that they lead to.
 
-`mathematics.md` 8.4, one round of max propagation along title mentions and shared entities.
+`docs/mathematics.md` 8.4, one round of max propagation along title mentions and shared entities.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = [
     "window_keys",
 ]
 _LONGEST = 8  # terms of a name
-_SHARE = 0.02  # of the atoms that a title or an entity may occur in (`mathematics.md` 8.4)
+_SHARE = 0.02  # of the atoms that a title or an entity may occur in (`docs/mathematics.md` 8.4)
 _MOST = 512  # the same as a number: what a question costs does not grow with the memory
 _NAMESAKES = 8  # documents of one title; more, and it is a heading such as "Introduction"
 _BASE = 6364136223846793005  # odd, so that no term is lost in 64 bits (Knuth's multiplier)

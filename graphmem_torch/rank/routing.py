@@ -77,10 +77,10 @@ def resistance_directions(
 def bridge_bonus(graph: Graph) -> Tensor:  # [N] float32 in [0, 1]
     """How much a node's edges into other communities hold the graph together.
 
-    The seed's bonus goes to the nodes where the Fiedler vector changes sign. Here it is the share
-    of the edges between communities that do not score more than the node's best one
-    (`mathematics.md` 2.5): 1 for the ends of the strongest bridge, 0 for nodes without an edge to
-    another community.
+    The published bonus goes to the nodes where the Fiedler vector changes sign. Here it is the
+    share of the edges between communities that do not score more than the node's best one
+    (`docs/mathematics.md` 2.5): 1 for the ends of the strongest bridge, 0 for nodes without an edge
+    to another community.
     """
     low, high, _ = undirected(graph)
     bonus = torch.zeros(graph.num_nodes, device=graph.device)

@@ -135,9 +135,9 @@ class Scope:
     def weights(self) -> tuple[Tensor, Tensor]:  # [B, Q], [B, Q]
         """Weight of each question token: its idf over the atoms, smooth and strict.
 
-        The first is ln(1 + (n - df + 1/2) / (df + 1/2)), `mathematics.md` 8.1. The second drops the
-        1: a token in half of the atoms, such as the name of one of two speakers, weighs nothing.
-        Rows sum to 1.
+        The first is ln(1 + (n - df + 1/2) / (df + 1/2)), `docs/mathematics.md` 8.1. The second
+        drops the 1: a token in half of the atoms, such as the name of one of two speakers, weighs
+        nothing. Rows sum to 1.
         """
         pieces = self.query.pieces
         assert pieces is not None and self.index.piece_df is not None

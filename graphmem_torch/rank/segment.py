@@ -1,6 +1,6 @@
 """Segment traversal: from the most similar chunk along the edges of the segment graph.
 
-`mathematics.md` section 3; Segment-Graph Retrieval Memory, sections 3.5 and 3.6.
+`docs/mathematics.md` 3; Segment-Graph Retrieval Memory, sections 3.5 and 3.6.
 """
 
 from __future__ import annotations

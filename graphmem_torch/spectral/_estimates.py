@@ -61,7 +61,7 @@ def by_sketch(
     """Random projection; the error is one standard deviation.
 
     On the range of L, L^+ = I + A + A L^+ A, where the first two terms are known and only the rest
-    is left to chance (ours): the columns z = A L^+ F ξ / sqrt(columns) have E[Σ (c'z)²] =
+    is left to chance: the columns z = A L^+ F ξ / sqrt(columns) have E[Σ (c'z)²] =
     c' A L^+ A c. F F' = L is the weighted incidence and ξ are random signs on the edges (Spielman
     and Srivastava 2011, section 4, which sketches L^+ itself).
     """

@@ -85,7 +85,7 @@ def bridge_scores(
     generator: torch.Generator | None = None,
     workspace: Workspace | None = None,
 ) -> Bridges:
-    """How the total effective resistance changes with an edge (`mathematics.md` 2.5).
+    """How the total effective resistance changes with an edge (`docs/mathematics.md` 2.5).
 
     With L = D - W on |w|, b = e_i - e_j, R = b'L⁺b and n nodes in the component, the loss of an
     edge of weight w raises Σ_{i<j} R_ij by n w ‖L⁺b‖² / (1 - wR), a new one lowers it by

@@ -34,8 +34,8 @@ def centrality(
 ) -> Solution:  # values [N]
     """Spectral centrality c_i = sum over μ_k > 0 of φ_k(i)² / μ_k, the diagonal of L^+.
 
-    `mathematics.md` 2.4, with the normalised Laplacian of |w|. c_i / d_i is, up to a constant, the
-    mean resistance from i to the rest of its component: a large value means remote. An isolated
+    `docs/mathematics.md` 2.4, with the normalised Laplacian of |w|. c_i / d_i is, up to a constant,
+    the mean resistance from i to the rest of its component: a large value means remote. An isolated
     node has 0.
 
     Args:
@@ -150,9 +150,9 @@ def frontiers(
     columns: int = 256,
     generator: torch.Generator | None = None,
 ) -> Frontiers:
-    """Nodes of the largest centrality / (degree + 1) (`mathematics.md` 2.5).
+    """Nodes of the largest centrality / (degree + 1) (`docs/mathematics.md` 2.5).
 
-    Centrality means remoteness (`mathematics.md` 2.4) and the degree is d_i = Σ|w_ij|, so a
+    Centrality means remoteness (`docs/mathematics.md` 2.4) and the degree is d_i = Σ|w_ij|, so a
     frontier is known to the graph but hardly tied into it. Isolated nodes, of centrality 0, are
     none.
 

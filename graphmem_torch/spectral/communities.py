@@ -105,7 +105,7 @@ def leiden(
 ) -> Tensor:  # [N] int32
     """Communities of large modularity (Traag, Waltman and van Eck 2019), each of them connected.
 
-    The modularity is that of |w|, the larger of both directions (`mathematics.md` 2.1): what
+    The modularity is that of |w|, the larger of both directions (`docs/mathematics.md` 2.1): what
     contradicts each other is about the same. Computed on the CPU, by one thread, so one seed gives
     one result.
 
@@ -178,9 +178,9 @@ def fiedler(
 ) -> Solution:  # values [], vectors [N]
     """Spectral gap μ_2 and Fiedler vector φ_2 of the normalised Laplacian of |w|.
 
-    `mathematics.md` 2.4; Fiedler 1973. In a graph of several components μ_2 is exactly 0 and the
-    vector parts the largest component (values >= 0) from all the others (values <= 0): it lies in
-    the null space, orthogonal to D^1/2 1. Its sign is otherwise arbitrary; here the entry of
+    `docs/mathematics.md` 2.4; Fiedler 1973. In a graph of several components μ_2 is exactly 0 and
+    the vector parts the largest component (values >= 0) from all the others (values <= 0): it lies
+    in the null space, orthogonal to D^1/2 1. Its sign is otherwise arbitrary; here the entry of
     largest size is positive.
 
     Args:
@@ -237,7 +237,8 @@ def communities(
     """Communities of |w|, each of them connected, numbered in order of their smallest nodes.
 
     * "leiden": of largest modularity; see `leiden`.
-    * "fiedler": recursive bisection along the Fiedler vector with a sweep cut (`mathematics.md`
+    * "fiedler": recursive bisection along the Fiedler vector with a sweep cut
+    (`docs/mathematics.md`
       2.5; Shi and Malik 2000), all parts of a level at once, until no cut of a part has a
       conductance of at most `conductance` with `min_size` nodes on either side.
 

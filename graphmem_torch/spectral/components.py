@@ -15,7 +15,7 @@ __all__ = ["components", "compress", "roots_of", "switching", "undirected"]
 def undirected(graph: Graph) -> tuple[Tensor, Tensor, Tensor]:  # [M] low, [M] high, [M] weight
     """One edge for each connected pair `low < high`: the one of largest |w|, whatever its way.
 
-    `mathematics.md` 2.1. On a tie of |w| a positive weight wins, so that the result does not
+    `docs/mathematics.md` 2.1. On a tie of |w| a positive weight wins, so that the result does not
     depend on directions. Loops and weights of 0 are left out. Ordered by (low, high).
 
     Raises:

@@ -56,7 +56,7 @@ def frustration(
     max_iter: int = 4000,
     generator: torch.Generator | None = None,
 ) -> Frustration:
-    """Smallest eigenvalue of the signed Laplacian of every component (`mathematics.md` 2.2).
+    """Smallest eigenvalue of the signed Laplacian of every component (`docs/mathematics.md` 2.2).
 
     It is 0 exactly where the component is balanced, that is, splits into two camps with positive
     weights inside and negative ones across (Harary 1953; Kunegis et al. 2010). Balance is decided

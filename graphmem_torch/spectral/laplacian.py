@@ -23,7 +23,7 @@ def laplacian(
     normalized: bool = True,
     dtype: torch.dtype = torch.float32,
 ) -> Laplacian:
-    """The Laplacian of the symmetrised graph, never formed (`mathematics.md` 2.1 and 2.2).
+    """The Laplacian of the symmetrised graph, never formed (`docs/mathematics.md` 2.1 and 2.2).
 
     W takes of all edges between two nodes the one of largest |w|; D = diag(sum_j |w_ij|);
     normalised L = I - D^-1/2 W D^-1/2 with eigenvalues in [0, 2], otherwise L = D - W. Loops do

@@ -39,7 +39,7 @@ def effective_resistance(
     """Effective resistance R_ij on |w|: what one unit of current from i to j needs in voltage.
 
     R_ij = sum over μ_k > 0 of (φ_k(i)/√d_i - φ_k(j)/√d_j)² / μ_k with the normalised Laplacian
-    (`mathematics.md` 2.4; Klein and Randić 1993). It is 0 from a node to itself and infinite
+    (`docs/mathematics.md` 2.4; Klein and Randić 1993). It is 0 from a node to itself and infinite
     between components.
 
     * "exact": the dense pseudo-inverse in float64, up to 20,000 nodes.
@@ -55,7 +55,7 @@ def effective_resistance(
         graph: Signs and directions are ignored; loops carry nothing.
         pairs: Node numbers; `[2, 2]` is read as `[2, P]`, row 0 the one ends.
         method: As above.
-        scaling: "seed" leaves out the roots of the degrees (kept for comparison).
+        scaling: "published" leaves out the roots of the degrees (kept for comparison).
         tol: Relative error asked of "cg" and of the eigenpairs.
         max_iter: Of conjugate gradients or Lanczos.
         columns: Of the sketch.
@@ -73,7 +73,7 @@ def effective_resistance(
             gradient, or a constant out of range.
     """
     check_choice("method", method, ("auto", "exact", "cg", "sketch", "truncated"))
-    check_choice("scaling", scaling, ("degree", "seed"))
+    check_choice("scaling", scaling, ("degree", "published"))
     check_range("tol", tol, 0.0)
     for name, value in (("max_iter", max_iter), ("columns", columns), ("modes", modes)):
         check_count(name, value)

@@ -56,7 +56,7 @@ def resistance_embedding(
     generator: torch.Generator | None = None,
     max_iter: int = 2000,
 ) -> ResistanceEmbedding:
-    """A random projection of |w| (`mathematics.md` 2.4; Spielman and Srivastava 2011, section 4).
+    """A random projection of |w| (`docs/mathematics.md` 2.4; Spielman and Srivastava 2011).
 
     far = D^-1/2 A L^+ F ξ / sqrt(columns) with the normalised L = I - A = F F' and random signs ξ:
     on the range of L, L^+ = I + A + A L^+ A, of which only the last part is left to chance.

@@ -173,7 +173,8 @@ _MAX_ITER = 2000
 class Structure:
     """Spectrum, communities, bridges, frontiers and frustration of a graph of N nodes.
 
-    All but the frustration is of |w|, the larger of both directions (`mathematics.md` 2.1, 2.5).
+    All but the frustration is of |w|, the larger of both directions (`docs/mathematics.md` 2.1,
+    2.5).
 
     Attributes:
         graph: The graph.
@@ -185,7 +186,7 @@ class Structure:
         residual: `[k]`; an eigenvalue lies within it of each value.
         component: `[N]` int64.
         community: `[N]` int32, each connected.
-        centrality: `[N]`; large means remote (`mathematics.md` 2.4).
+        centrality: `[N]`; large means remote (`docs/mathematics.md` 2.4).
         centrality_error: `[N]`, relative; 0 where it is exact.
         bridges: Existing edges between communities, the most needed first.
         links: Suggested links between communities, greedily.

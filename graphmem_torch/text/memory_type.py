@@ -117,7 +117,7 @@ _BY_KIND = {
 
 
 def memory_types(atoms: Iterable[Atom]) -> list[str]:
-    """The memory type of each atom (`mathematics.md` 6), whatever type it states.
+    """The memory type of each atom (`docs/mathematics.md` 6), whatever type it states.
 
     Args:
         atoms: Their texts, kinds and speakers are read.

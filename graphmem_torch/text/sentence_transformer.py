@@ -176,8 +176,8 @@ class SentenceTransformerEmbedder:
     vector is the mean of the windows' weighted by their pieces, brought to unit length; the token
     vectors follow one another.
 
-    Token vectors (`mathematics.md` 8.1) are those of the last layer, content pieces only, times a
-    fixed projection, unit length, as int8.
+    Token vectors (`docs/mathematics.md` 8.1) are those of the last layer, content pieces only,
+    times a fixed projection, unit length, as int8.
     """
 
     def __init__(

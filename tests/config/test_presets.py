@@ -50,7 +50,7 @@ def test_presets_say_what_their_files_say(shipped: list[Path]) -> None:
 def test_synapse_has_the_constants_of_the_paper() -> None:
     config = load_config("synapse")
     spread = config.spread
-    # mathematics.md section 4; retention is 1 - delta.
+    # docs/mathematics.md 4; retention is 1 - delta.
     assert (spread.rounds, spread.retention, spread.spread) == (3, 0.5, 0.8)
     assert spread.inhibition == 0.15
     assert (spread.top, spread.gain, spread.threshold, spread.max_edges) == (7, 5.0, 0.5, 15)

@@ -1,4 +1,4 @@
-"""The life of memories: types, decay, use, pins (`mathematics.md` 6)."""
+"""The life of memories: types, decay, use, pins (`docs/mathematics.md` 6)."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def left(memory: Memory, ids: Sequence[str], **change: Any) -> list[float]:
 
 
 def test_the_published_factors() -> None:
-    # 0.9995 and 0.90 per hour; `mathematics.md` 6 gives the retention at day 1 and day 7.
+    # 0.9995 and 0.90 per hour; `docs/mathematics.md` 6 gives the retention at day 1 and day 7.
     with living() as memory:
         memory.add(four())
         for days, semantic, episodic in ((1, 0.988, 0.080), (7, 0.919, 0.000)):

@@ -29,7 +29,7 @@ def _written_out(
     firing: str,
     mask: torch.Tensor | None,
 ) -> np.ndarray:
-    """The rounds of `mathematics.md` section 4, node by node."""
+    """The rounds of `docs/mathematics.md` 4, node by node."""
     edges = list(
         zip(graph.source.tolist(), graph.target.tolist(), graph.weight.tolist(), strict=True)
     )

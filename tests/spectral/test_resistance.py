@@ -41,7 +41,7 @@ def test_matches_networkx(random_graph, adjacency, method):
     np.testing.assert_allclose(found.values.numpy(), wanted, rtol=2e-6, atol=1e-12)
 
 
-@pytest.mark.parametrize("scaling", ["degree", "seed"])
+@pytest.mark.parametrize("scaling", ["degree", "published"])
 @pytest.mark.parametrize(
     ("method", "tolerance"), [("exact", 1e-9), ("cg", 5e-6), ("sketch", 0.05), ("truncated", 1e-4)]
 )
@@ -55,7 +55,7 @@ def test_all_methods_agree_with_the_definition(
     found = effective_resistance(graph, pairs, method, **options)
     values, vectors = np.linalg.eigh(dense_laplacian(graph, signed=False))
     strength = laplacian(graph, signed=False).degree.numpy()
-    scale = np.ones(120) if scaling == "seed" else 1 / np.sqrt(np.maximum(strength, 1e-30))
+    scale = np.ones(120) if scaling == "published" else 1 / np.sqrt(np.maximum(strength, 1e-30))
     live = values > 1e-9
     rows = scale[:, None] * vectors[:, live]
     label = components(graph).numpy()

@@ -147,7 +147,7 @@ def segment_traversal(
     hops: int = 2,
     discount: float = 0.9,
 ) -> Tensor:  # [B, N], -inf where the seed does not reach
-    """Hop-discounted similarity around the most similar node (`mathematics.md` 3)."""
+    """Hop-discounted similarity around the most similar node (`docs/mathematics.md` 3)."""
     seed = similarity.argmax(1, keepdim=True)
     reach = hop_discount(graph, seed, hops=hops, discount=discount).to_dense()
     return discounted(similarity, reach).masked_fill(reach == 0, -torch.inf)
@@ -162,7 +162,7 @@ def contextos_score(
     seeds: int = 5,
     damping: float = 0.85,
 ) -> Tensor:  # [B, N]
-    """50 * relevance + 10 * PageRank * decay (`mathematics.md` 6), seeded by the most similar.
+    """50 * relevance + 10 * PageRank * decay (`docs/mathematics.md` 6), seeded by the most similar.
 
     `decay` is per hour: 0.90 is ContextOS's factor of episodic memories.
     """

@@ -29,7 +29,7 @@ __all__ = ["BASELINES", "Baseline", "baseline"]
 Baseline = Callable[[Arena, Sequence[str]], Tensor]
 
 BASELINES: dict[str, Baseline] = {}
-"""By name, in the order of `evaluation.md`; `linear` is fitted and lives in `fitting.py`."""
+"""By name, in the order of `docs/evaluation.md` 5; `linear` is fitted and lives in `fitting.py`."""
 
 
 def baseline(name: str) -> Callable[[Baseline], Baseline]:
@@ -75,7 +75,7 @@ def _fusion_neighbours(arena: Arena, questions: Sequence[str]) -> Tensor:
 
 @baseline("interaction")
 def _interaction(arena: Arena, questions: Sequence[str]) -> Tensor:
-    """IDF late interaction (`mathematics.md` 8.1)."""
+    """IDF late interaction (`docs/mathematics.md` 8.1)."""
     return arena.of_turns(arena.scope(questions).memo("interaction"))
 
 

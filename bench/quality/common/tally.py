@@ -24,7 +24,7 @@ from .measure import percentiles
 
 __all__ = ["ADVERSARIAL", "BUDGETS", "MEASURES", "Tally", "summarise"]
 BUDGETS: tuple[int, ...] = (512, 1024, 2048)
-"""Token budgets of `budget_recall` (`evaluation.md`, LoCoMo)."""
+"""Token budgets of `budget_recall` (`docs/evaluation.md` 4)."""
 
 MEASURES: tuple[str, ...] = ("recall", "any", "complete", "ndcg")
 

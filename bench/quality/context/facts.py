@@ -155,7 +155,7 @@ _PATTERNS = (
         ("a restart", "a new certificate", "a larger disk", "an older driver", "a longer timeout"),
     ),
 )
-"""First fact, second fact, question, and what the second one tells; ours, after "Project Apollo ->
+"""First fact, second fact, question, and what the second one tells; after "Project Apollo ->
 Memory Safety"."""
 
 _STARTS = ("Bal", "Cor", "Dru", "Fen", "Gal", "Hes", "Kor", "Lum", "Mar", "Nor", "Pel", "Quil")

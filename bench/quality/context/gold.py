@@ -1,4 +1,4 @@
-"""Gold evidence kept per token, on conversations and on passages (`evaluation.md`, Context)."""
+"""Gold evidence kept per token, on conversations and on passages (`docs/evaluation.md` 4)."""
 
 from __future__ import annotations
 

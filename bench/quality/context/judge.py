@@ -1,4 +1,4 @@
-"""The judge of contexts: needles, two hops, decay, gold per token (`evaluation.md`, Context)."""
+"""The judge of contexts: needles, two hops, decay, gold per token (`docs/evaluation.md` 4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Needles in essays: one sentence at every depth of texts of every length (`evaluation.md`)."""
+"""Needles in essays: a sentence at each depth of texts of each length (`docs/evaluation.md` 6)."""
 
 from __future__ import annotations
 

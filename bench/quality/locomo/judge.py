@@ -1,4 +1,4 @@
-"""The judge: a preset and all baselines on LoCoMo conversations (`evaluation.md`, LoCoMo)."""
+"""The judge: a preset and all baselines on LoCoMo conversations (`docs/evaluation.md` 4)."""
 
 from __future__ import annotations
 

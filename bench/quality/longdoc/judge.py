@@ -1,4 +1,4 @@
-"""The judge of long documents: the segment graph held against flat retrieval (`mathematics.md` 3).
+"""The judge of long documents: the segment graph against flat retrieval (`docs/mathematics.md` 3).
 
 The protocol is that of Segment-Graph Retrieval Memory, section 6: recall@k of the relevant chunks,
 answers with and without the graph, ablation over k, chunk size and summariser.

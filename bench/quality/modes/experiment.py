@@ -1,4 +1,4 @@
-"""The design's retrieval experiment: precision, reciprocal rank and context tokens, in tensors."""
+"""The paper's retrieval experiment: precision, reciprocal rank and context tokens, in tensors."""
 
 from __future__ import annotations
 

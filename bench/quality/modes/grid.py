@@ -24,7 +24,7 @@ __all__ = [
     "partition",
 ]
 ASSIGNMENTS: tuple[str, ...] = ("kmeans", "sign", "varimax")
-"""How atoms are assigned to modes (`mathematics.md` section 1.3)."""
+"""How atoms are assigned to modes (`docs/mathematics.md` 1.3)."""
 
 RULES: Mapping[str, Mapping[str, Any]] = {
     "energy": {"select": "energy", "epsilon": 0.1},
@@ -34,8 +34,8 @@ RULES: Mapping[str, Mapping[str, Any]] = {
     "root": {},
     "50": {"count": 50},
 }
-"""How many modes (`mathematics.md` section 1.2); `root` takes the square root of N, 50 is the
-design's example."""
+"""How many modes (`docs/mathematics.md` 1.2); `root` takes the square root of N, 50 is the
+paper's example."""
 
 SEARCHED: tuple[int, ...] = (1, 2, 4, 8, 16, 32, 64)
 """Modes searched for a question."""
@@ -93,7 +93,7 @@ def index_bytes(modes: Modes, x: Tensor) -> dict[str, int]:
     """What has to be kept, from least to most, in bytes; `flat` is the rows themselves.
 
     `centroids` finds modes and no atom. `statistics` adds variance, time, size and the ids of three
-    typical atoms: what the design keeps. `representatives` adds the vectors of these atoms. `whole`
+    typical atoms: what the paper keeps. `representatives` adds the vectors of these atoms. `whole`
     keeps all rows and their order, so that every atom can be found.
     """
     rows = x.shape[0] * x.shape[1] * x.element_size()

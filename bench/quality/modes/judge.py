@@ -1,4 +1,4 @@
-"""The judge of mode retrieval: what it costs in recall, and the design's retrieval experiment.
+"""The judge of mode retrieval: what it costs in recall, and the paper's retrieval experiment.
 
 A LoCoMo file gives both; any other text, or a store, gives curves at scale (`modes_scale.py`).
 """

@@ -27,7 +27,7 @@ from .source import Source, open_source, sentences
 
 __all__ = ["judge_scale", "measure_scale"]
 _SIZES = (10_000, 100_000)
-_DESIGN = 50  # modes in the design's example
+_DESIGN = 50  # modes in the paper's example
 _MANY = (100_000, 1_000)  # from so many rows on, also so many modes
 _HELD_OUT = 256  # rows that are asked for and not indexed
 _SENTENCES = 256  # texts of which a sentence is asked for, where they have one

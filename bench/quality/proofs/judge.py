@@ -1,4 +1,4 @@
-"""The judge of proof graphs: bridges found again, premise chains (`evaluation.md`, Proof graphs).
+"""The judge of proof graphs: bridges found again, premise chains (`docs/evaluation.md` 4).
 
 Every proof set of the folder is judged by itself. What is learned is learned from the rest of the
 same graph: nothing from removed dependencies, and from a theorem that is asked for only that it is

@@ -1,4 +1,4 @@
-"""The judge: regime switches in streams of real dialogues (`evaluation.md`, Topic switches)."""
+"""The judge: regime switches in streams of real dialogues (`docs/evaluation.md` 4)."""
 
 from __future__ import annotations
 

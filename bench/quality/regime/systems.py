@@ -65,10 +65,10 @@ BASELINES: Mapping[str, System] = {
     "windows_late": System(_windows),
     "cusum": System(MeanCusum, sweeps=_CUSUM),
 }
-"""Peers of `mathematics.md` 1.7 and 8.5, and sanity checks.
+"""Peers of `docs/mathematics.md` 1.7 and 8.5, and sanity checks.
 
-`windows_ahead` is the windowed cosine drift of 8.5, which knows the utterance after the one it
-marks; `windows_late` is the same one counted when it knows.
+`windows_ahead` is the windowed cosine drift of section 8.5, which knows the utterance after the one
+it marks; `windows_late` is the same one counted when it knows.
 """
 
 

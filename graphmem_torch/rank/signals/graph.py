@@ -15,7 +15,7 @@ __all__ = ["DOCUMENT_SIGNALS", "HOP_SIGNALS", "LIFE_SIGNALS"]
 
 @signal("activation", graph=True)
 def _activation(scope: Scope) -> Tensor:
-    """Activation after the last round (`mathematics.md` 4)."""
+    """Activation after the last round (`docs/mathematics.md` 4)."""
     if scope.activation is None:
         return scope.zeros()
     return (
@@ -160,7 +160,7 @@ def _strength(scope: Scope) -> Tensor:
 
 @signal("mode")
 def _mode(scope: Scope) -> Tensor:
-    """w_k of the atom's mode (`mathematics.md` 1.5); 0 where the index has no modes."""
+    """w_k of the atom's mode (`docs/mathematics.md` 1.5); 0 where the index has no modes."""
     modes = scope.index.modes
     if modes is None:
         return scope.zeros()
@@ -201,7 +201,7 @@ def _bridge(scope: Scope) -> Tensor:
 
 @signal("traversal", graph=True)
 def _traversal(scope: Scope) -> Tensor:
-    """Hop-discounted similarity around the seed; 0 beyond its reach (`mathematics.md` 3)."""
+    """Hop-discounted similarity around the seed; 0 beyond its reach (`docs/mathematics.md` 3)."""
     if scope.reach is None:
         return scope.zeros()
     reach = scope.reach.to_dense() if scope.rows is None else scope.reach.gather(scope.rows)

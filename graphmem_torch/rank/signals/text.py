@@ -1,9 +1,9 @@
 """Late interaction of question tokens with the tokens of atoms, their windows and their sessions.
 
-All are sum_w weight_w f(m_w), where m_w is the best cosine of question token w (`mathematics.md`
-8.1). A window takes the best over neighbouring turns: what one turn asks, the next one answers.
-`sharp` raises m to the fourth power, so that a few near-exact matches count for more than many
-vague ones.
+All are sum_w weight_w f(m_w), where m_w is the best cosine of question token w
+(`docs/mathematics.md` 8.1). A window takes the best over neighbouring turns: what one turn asks,
+the next one answers. `sharp` raises m to the fourth power, so that a few near-exact matches count
+for more than many vague ones.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def _lexical(scope: Scope) -> Tensor:
 
 @signal("lexical_session")
 def _session(scope: Scope) -> Tensor:
-    """BM25 of the session as one document (`mathematics.md` 8.2)."""
+    """BM25 of the session as one document (`docs/mathematics.md` 8.2)."""
     if scope.query.terms is None:
         return scope.zeros()
     scores = scope.index.session_bm25.score(scope.query.terms)

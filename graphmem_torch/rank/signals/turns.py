@@ -1,4 +1,4 @@
-"""What an atom is, apart from its words: who said it, when, how long (`mathematics.md` 8.2)."""
+"""What an atom is beside its words: who said it, when, how long (`docs/mathematics.md` 8.2)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The retrieval experiment of the design, against counting."""
+"""The retrieval experiment of the paper, against counting."""
 
 from __future__ import annotations
 
