@@ -10,6 +10,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from graphmem_torch.version import __version__ as __version__
+
 if TYPE_CHECKING:
     from graphmem_torch import linalg, modes, ops, rank, spectral
     from graphmem_torch.atoms import Atom, EdgeType, Link
@@ -31,8 +33,6 @@ if TYPE_CHECKING:
     from graphmem_torch.oracle import OpenAIClient, OpenAIOracle, Oracle, Verdict
     from graphmem_torch.readers import read_atoms
     from graphmem_torch.results import Answer, Context, Hit, PathStep, RegimeSwitch, Result
-
-__version__ = "0.1.0"
 
 __all__ = [
     "Answer",

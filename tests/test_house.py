@@ -23,6 +23,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 # From the ground up: what is imported lies on the same floor or on a lower one.
 FLOORS = [
+    "version",
     "kernels",
     "errors",
     "atoms",

@@ -18,7 +18,6 @@ from typing import Annotated, Any, Union
 import tyro
 from tyro.conf import subcommand
 
-from graphmem_torch import __version__
 from graphmem_torch.cli.ask import AnswerQuestion, CompileContext, Query
 from graphmem_torch.cli.demo import Demo
 from graphmem_torch.cli.evaluate import Evaluate
@@ -27,6 +26,7 @@ from graphmem_torch.cli.options import Command, print_json
 from graphmem_torch.cli.stores import Check, Index, Stats, WriteReport
 from graphmem_torch.config import Config, load_config
 from graphmem_torch.errors import ConfigError, GraphMemError
+from graphmem_torch.version import __version__
 
 __all__ = ["main"]
 _COMMANDS = {

@@ -106,7 +106,7 @@ def _write(target: Path, content: bytes) -> None:
 
 
 def _page(facts: Facts, drawing: Drawing) -> str:
-    from graphmem_torch import __version__
+    from graphmem_torch.version import __version__
 
     now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     tiles = {

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-import graphmem_torch
+from graphmem_torch import version
 
 __all__ = ["Peak", "code_version", "latencies", "peak_memory", "percentiles"]
 _STATUS = Path("/proc/self/status")
@@ -87,15 +87,15 @@ def percentiles(seconds: Sequence[float]) -> dict[str, float | None]:
 
 def code_version() -> str:
     """Commit of the checkout (`+` when files differ from it), else the package's version."""
-    root = Path(graphmem_torch.__file__).resolve().parents[1]
-    version = f"v{graphmem_torch.__version__}"
+    root = Path(version.__file__).resolve().parents[1]
+    released = f"v{version.__version__}"
     if not (root / ".git").exists():
-        return version
+        return released
     try:
         commit = _git(root, "rev-parse", "HEAD")
         changed = _git(root, "status", "--porcelain", "--untracked-files=no")
     except (OSError, subprocess.SubprocessError):
-        return version
+        return released
     return f"{commit}+" if changed else commit
 
 
