@@ -21,7 +21,7 @@ from graphmem_torch.config import (
 )
 from graphmem_torch.errors import ConfigError
 from graphmem_torch.rank.abstention import GATE_STATISTICS
-from graphmem_torch.rank.registry import check_signal_names
+from graphmem_torch.rank.signals import check_signal_names
 
 
 @pytest.fixture
