@@ -5,7 +5,7 @@
 Instances are random, correlated as the literature makes hard ones (Pisinger 2005), or memories: as
 many tokens as turns of a dialogue have (log-normal, median 24), worth what a ranking says. Values
 are whole numbers, because OR-tools takes no others. One problem at a time is timed for both, in
-turn, and for ours also all problems of a shape in one call. Times are CPU time of one thread.
+turn, and for `knapsack` also all problems of a shape in one call. Times are CPU time of one thread.
 """
 
 from __future__ import annotations

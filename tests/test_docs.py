@@ -39,6 +39,9 @@ _CITATION = re.compile(
     rf"(?<![\w./-])(?P<path>[\w./-]*\w\.md)`?(?P<sections>(?:\s+#?\s*{_NUMBER}(?:\s*(?:,|and|to)\s+{_NUMBER})*)?)"
 )
 _HEADING = re.compile(rf"^#+ ({_NUMBER}) ", re.MULTILINE)
+_LINKED_SECTIONS = re.compile(
+    rf"\]\((?P<path>[\w./-]+\.md)\)\s+(?P<sections>{_NUMBER}(?:\s*(?:,|and|to)\s+{_NUMBER})*)"
+)
 _LINK = re.compile(r"\[[^\]]*\]\(([^()\s]+)\)")
 _FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 _CODE = re.compile(r"`([^`\n]+)`")
@@ -85,6 +88,11 @@ def _bad_links(page: Path, text: str) -> list[str]:
                 bad.append(f"{target}: no such file")
             elif anchor and anchor not in _anchors(there):
                 bad.append(f"{target}: no such heading")
+    for found in _LINKED_SECTIONS.finditer(text):
+        there = page.parent / found["path"]
+        known = _sections(there) if there.is_file() else set()
+        named = re.findall(_NUMBER, found["sections"])
+        bad += [f"{found['path']} {each}: no such section" for each in named if each not in known]
     return bad
 
 
@@ -183,6 +191,7 @@ def test_citations_resolve() -> None:
 def test_page_names_what_is_there(page: Path) -> None:
     text = page.read_text("utf-8")
     bad = _bad_links(page, text) + _bad_paths(text)
+    bad += [each for each in _bad_citations(text) if each.endswith("no such section")]
     assert not bad, "\n".join(bad)
 
 
@@ -224,11 +233,12 @@ def test_citations_that_are_bad_are_found(small: Path, text: str, expected: list
 
 def test_links_that_are_bad_are_found(small: Path) -> None:
     page = small / "docs" / "page.md"
-    good = "[a](../bench/there.py) [b](https://example.org/x) [c](page.md#2-two) [d](#2-two)"
+    good = "[a](../bench/there.py) [b](https://a.b) [c](page.md#2-two) [d](#2-two) [e](page.md) 2"
     assert _bad_links(page, good) == []
-    assert _bad_links(page, "[a](../bench/gone.py) [c](page.md#3-three)") == [
+    assert _bad_links(page, "[a](../bench/gone.py) [c](page.md#3-three) [e](page.md) 2, 4") == [
         "../bench/gone.py: no such file",
         "page.md#3-three: no such heading",
+        "page.md 4: no such section",
     ]
 
 

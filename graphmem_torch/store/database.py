@@ -268,7 +268,7 @@ class Database:
                 f"{folder}: expected a store, found no {DATABASE_NAME}. Index something first, or "
                 "check the path"
             )
-        # SQLite takes such a stump for a new database; ours is moved into place whole.
+        # SQLite takes such a stump for a new database; this one is moved into place whole.
         size = path.stat().st_size
         if size < _SMALLEST:
             raise damaged(self.place, f"{DATABASE_NAME} has been cut to {size} bytes")

@@ -211,10 +211,10 @@ def _answerable(one: Conversation) -> Conversation:
 
 
 SYSTEMS: Mapping[str, str] = {
-    "top-k dense": "the best by cosine up to the first that does not fit, written as ours",
+    "top-k dense": "the best by cosine up to the first that does not fit, in the preset's form",
     "top-k dense, plain": "the same, a line each, with nothing around it",
     "top-k dense, skipping": "the same, and what does not fit is passed over",
-    "top-k own": "the best by the preset's own score, likewise, written as ours",
+    "top-k own": "the best by the preset's own score, likewise, in the same form",
     "contextos greedy": "50 cosine + 10 PageRank decay, by value per token, plain (published)",
 }
 """The baselines; the preset's own name stands for the whole of `Memory.compile`."""

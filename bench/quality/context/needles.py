@@ -93,7 +93,7 @@ def judge_needles(
 
 
 def _figures(found: Tensor, shifts: Sequence[int], seed: int) -> dict[str, Any]:
-    """Cells, means and intervals of outcomes `[2, K, lengths, turns, depths]`: ours and vector."""
+    """Cells, means, intervals of outcomes `[2, K, lengths, turns, depths]`: preset and vector."""
     turns = [found[..., turn, :].roll(shift, -1) for turn, shift in enumerate(shifts)]
     needle = torch.stack(turns).mean((0, 3))  # [2, K, needles]
     # A needle is the same at every length, so it is needles that are drawn again.
@@ -156,7 +156,7 @@ def _run(
     embedder: Embedder,
     device: str,
 ) -> Tensor:  # [2, K, needles] bool
-    """Whether the context of each needle's question holds it, at each budget: ours and vector."""
+    """Whether the context of each needle's question holds it, at each budget: preset and vector."""
     asked = [needle.question for needle in needles]
     with Memory.open(None, config=config, embedder=embedder, device=device) as memory:
         for name, text in texts:
