@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from bench.perf.contest import Race, Size, peer, sizes
+from graphmem_torch.coo import offsets_of
 from graphmem_torch.rank.bm25 import BM25
 
 _K1, _B = 1.2, 0.75
@@ -98,7 +99,7 @@ def _inputs(size: Size) -> tuple[Tensor, Tensor, Tensor]:
     generator = torch.Generator().manual_seed(0)
     mean, vocab = size["words"], size["vocab"]
     lengths = torch.randint(mean // 2, mean + mean // 2, (size["n"],), generator=generator)
-    offsets = torch.nn.functional.pad(lengths.cumsum(0), (1, 0))
+    offsets = offsets_of(lengths)
     draws = torch.rand(int(offsets[-1]), generator=generator)
     terms = (vocab**draws - 1).long().clamp(max=vocab - 1)
     share = 0.3 + 0.7 * torch.rand(size["batch"], 4 * size["terms"], generator=generator)

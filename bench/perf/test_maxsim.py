@@ -11,6 +11,7 @@ from torch import Tensor
 
 from bench.perf.contest import Race, Size, peer, sizes
 from bench.perf.inputs import unit_rows
+from graphmem_torch.coo import offsets_of
 from graphmem_torch.ops import maxsim
 
 
@@ -52,7 +53,7 @@ def _inputs(size: Size) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
     generator = torch.Generator().manual_seed(0)
     span = (size["shortest"], size["longest"] + 1)
     lengths = torch.randint(*span, (size["n"],), generator=generator)
-    offsets = torch.nn.functional.pad(lengths.cumsum(0), (1, 0))
+    offsets = offsets_of(lengths)
     width, batch = size["width"], size["batch"]
     # Drawn as int8: unit_rows of millions of tokens would be gigabytes.
     shape = (int(offsets[-1]), width)

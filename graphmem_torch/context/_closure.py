@@ -5,6 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from graphmem_torch.coo import offsets_of
+from graphmem_torch.ops.ragged import row_entries
+
 __all__ = ["closure_of", "reachable"]
 
 
@@ -61,10 +64,7 @@ def closure_of(
 
 def _joined(item: Tensor, need: Tensor, nodes: int) -> Tensor:
     """Keys of the pairs (a, c) with (a, b) and (b, c) among these; `item` is sorted."""
-    count = torch.bincount(item, minlength=nodes)
-    first = count.cumsum(0) - count
-    fan = count[need]
-    pair = torch.repeat_interleave(fan)
-    step = torch.arange(len(pair), device=item.device) - (fan.cumsum(0) - fan)[pair]
-    key = item[pair] * nodes + need[first[need[pair]] + step]
+    begin = offsets_of(torch.bincount(item, minlength=nodes))
+    pair, place = row_entries(begin, need)
+    key = item[pair] * nodes + need[place]
     return key[item[pair] != key % nodes]

@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from graphmem_torch.ops.ragged import ranges
+
 __all__ = ["Instance", "padded"]
 
 
@@ -101,7 +103,7 @@ def padded(
     """Lists of one entry for each pair, laid out by row, filled up with zeros."""
     count = torch.bincount(row, minlength=rows)
     width = int(count.max()) if len(count) else 0
-    place = torch.arange(len(row), device=row.device) - (count.cumsum(0) - count)[row]
+    _, place = ranges(0, count, total=len(row))
     return tuple(
         column.new_zeros(rows, width).index_put_((row, place), column) for column in columns
     )

@@ -14,7 +14,9 @@ from graphmem_torch.context.grouped import select_grouped
 from graphmem_torch.context.headers import with_headers
 from graphmem_torch.context.pool import Pool
 from graphmem_torch.context.select import Overlap, Selection, select
+from graphmem_torch.coo import offsets_of
 from graphmem_torch.errors import InputError
+from graphmem_torch.ops.ragged import row_entries
 
 __all__ = ["Choice"]
 
@@ -173,12 +175,9 @@ class Choice:
     def _requires(self, question: Tensor) -> Tensor:  # [3, R']
         """The requirements of these questions, numbered by their places."""
         row, item, need = self.pool.requires
-        count = torch.bincount(row, minlength=len(self.costs))
-        first = (count.cumsum(0) - count)[question]
-        copies = count[question]
-        place = torch.repeat_interleave(copies)
-        step = torch.arange(len(place)) - (copies.cumsum(0) - copies)[place]
-        at = row.argsort(stable=True)[first[place] + step]
+        begin = offsets_of(torch.bincount(row, minlength=len(self.costs)))
+        place, step = row_entries(begin, question)
+        at = row.argsort(stable=True)[step]
         return torch.stack([place, item[at], need[at]])
 
 

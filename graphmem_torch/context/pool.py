@@ -9,7 +9,9 @@ import torch
 from torch import Tensor
 
 from graphmem_torch.atoms import EdgeType
+from graphmem_torch.coo import offsets_of
 from graphmem_torch.edges import EdgeBlock
+from graphmem_torch.ops.ragged import row_entries
 
 __all__ = ["Pool", "Relations", "gather_pool"]
 # Along these the source comes first: a cause before its effect, a premise before its conclusion.
@@ -53,7 +55,7 @@ class Relations:
         later = torch.where(forward, target, source)
         order = later.argsort(stable=True)
         counts = torch.bincount(later, minlength=atoms)
-        return cls(torch.nn.functional.pad(counts.cumsum(0), (1, 0)), first[order])
+        return cls(offsets_of(counts), first[order])
 
     def __len__(self) -> int:
         """E."""
@@ -65,11 +67,8 @@ class Relations:
         Returns:
             The places among `rows`, and the atoms that come before what is there.
         """
-        start = self.indptr[rows]
-        count = self.indptr[rows + 1] - start
-        place = torch.repeat_interleave(count)
-        step = torch.arange(len(place)) - (count.cumsum(0) - count)[place]
-        return place, self.first[start[place] + step]
+        place, at = row_entries(self.indptr, rows)
+        return place, self.first[at]
 
 
 @dataclass(frozen=True, eq=False)

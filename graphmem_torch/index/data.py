@@ -11,6 +11,7 @@ from torch import Tensor
 
 from graphmem_torch.atoms import EdgeType
 from graphmem_torch.config import Config, ModesConfig, SpreadConfig
+from graphmem_torch.coo import offsets_of
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.graph import Graph
 from graphmem_torch.modes.find import MODE_PARTS, Modes, find_modes, modes_to_tensors
@@ -239,7 +240,7 @@ def _session_bm25(data: IndexInput, session: Tensor) -> BM25:
     lengths = data.term_offsets.diff()
     order = torch.sort(session.repeat_interleave(lengths), stable=True)
     sizes = torch.bincount(order.values, minlength=count)
-    offsets = torch.nn.functional.pad(sizes.cumsum(0), (1, 0))
+    offsets = offsets_of(sizes)
     return BM25.build(data.terms[order.indices], offsets, data.vocab_size)
 
 

@@ -14,7 +14,7 @@ from graphmem_torch.memory.assemble import Assembled
 from graphmem_torch.modes.align import align_modes
 from graphmem_torch.modes.find import Modes
 from graphmem_torch.modes.search import select_modes
-from graphmem_torch.modes.segments import segment_best
+from graphmem_torch.ops.ragged import segment_topk
 from graphmem_torch.results import Mode, ModeAlignment, ModePair, ModeSummary, Statement
 from graphmem_torch.store import MemoryStore
 
@@ -145,7 +145,7 @@ def _parts(modes: Modes, current: Assembled) -> list[Tensor]:  # 3 of [M, _SPARE
         torch.where(question, value + _STATED, torch.where(free & asks, value, never)),
     )
     size = modes.size.long()
-    found = [segment_best(each, label, size, _SPARE) for each in values]
+    found = [segment_topk(each, label, size, _SPARE) for each in values]
     return [
         torch.where((rows >= 0) & (each[rows.clamp(min=0)] > -torch.inf), rows, -1)
         for rows, each in zip(found, values, strict=True)

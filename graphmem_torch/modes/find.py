@@ -10,13 +10,13 @@ import torch
 from torch import Tensor
 
 from graphmem_torch.checks import check_choice, check_count
+from graphmem_torch.coo import offsets_of
 from graphmem_torch.errors import InputError
 from graphmem_torch.linalg.decompose import decompose
 from graphmem_torch.linalg.gram import gram_svd
 from graphmem_torch.linalg.rows import Rows, check_block
 from graphmem_torch.linalg.spectrum import Spectrum, reconstruction_error, truncated
 from graphmem_torch.modes.assign import ASSIGNMENTS, assign_modes
-from graphmem_torch.modes.segments import segment_best
 from graphmem_torch.modes.select import (
     check_epsilon,
     numerical_rank,
@@ -24,6 +24,7 @@ from graphmem_torch.modes.select import (
     select_count,
     spectral_exponent,
 )
+from graphmem_torch.ops.ragged import segment_topk
 
 __all__ = [
     "MODE_PARTS",
@@ -200,8 +201,8 @@ def modes_of(
         latest=_latest(label, time, modes),
         size=size.to(torch.int32),
         order=order.to(torch.int32),
-        offsets=torch.nn.functional.pad(size.cumsum(0), (1, 0)).to(torch.int32),
-        representative=segment_best(projection, label, size, _TYPICAL),
+        offsets=offsets_of(size).to(torch.int32),
+        representative=segment_topk(projection, label, size, _TYPICAL),
         spectrum=spectrum,
         exponent=exponent,
         predicted=predicted_counts(exponent, epsilon),

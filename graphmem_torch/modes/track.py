@@ -8,12 +8,13 @@ import torch
 from torch import Tensor
 
 from graphmem_torch.checks import check_range
+from graphmem_torch.coo import offsets_of
 from graphmem_torch.errors import InputError
 from graphmem_torch.linalg.incremental_svd import StreamingSpectrum
 from graphmem_torch.linalg.rows import Rows, check_block
 from graphmem_torch.modes.find import Modes
-from graphmem_torch.modes.segments import segment_best
 from graphmem_torch.modes.select import predicted_counts, spectral_exponent
+from graphmem_torch.ops.ragged import segment_topk
 
 __all__ = ["ModeTracker"]
 _TYPICAL = 3  # atoms that show what a mode is about, as in `find_modes`
@@ -247,8 +248,8 @@ class ModeTracker:
             latest=latest.masked_fill(latest == -torch.inf, torch.nan),
             size=size.to(torch.int32),
             order=label.argsort(stable=True).to(torch.int32),
-            offsets=torch.nn.functional.pad(size.cumsum(0), (1, 0)).to(torch.int32),
-            representative=segment_best(self._near, label, size, _TYPICAL),
+            offsets=offsets_of(size).to(torch.int32),
+            representative=segment_topk(self._near, label, size, _TYPICAL),
             spectrum=spectrum,
             exponent=exponent,
             predicted=predicted_counts(exponent, 0.1),

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from graphmem_torch.ops._knapsack_bounds import NEVER, Core, Relaxation
+from graphmem_torch.ops.ragged import ranges
 
 __all__ = ["Incumbent", "search", "start"]
 
@@ -153,10 +154,7 @@ def _round(
             given_up |= each > limit
             children[given_up[row]] = 0
             total = int(children.sum())
-        parent = torch.repeat_interleave(children, output_size=total)
-        before = children.cumsum(0) - children
-        place = torch.arange(total, device=rows.device)
-        last = (last + 1 - before)[parent] + place
+        parent, last = ranges(last + 1, children, total=total)
         level = _Level(
             row[parent],
             last,

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from graphmem_torch.errors import InputError
 from graphmem_torch.ops._library import register
+from graphmem_torch.ops.ragged import ranges
 from graphmem_torch.ops.running_topk import empty_best, merge_tile
 
 __all__ = ["bm25_score", "bm25_topk"]
@@ -108,10 +109,10 @@ def _add_short_runs(
     sums = out.view(-1)
     for runs, total in _blocks(count, _POSTINGS * (_CUDA if docs.is_cuda else 1)):
         own = count[runs]
-        entry = _entries(start[runs], own, total)
+        run, entry = ranges(start[runs], own, total=total)
         value = scores.index_select(0, entry)
-        value *= weight[runs].repeat_interleave(own, output_size=total)
-        goal = base[runs].repeat_interleave(own, output_size=total)
+        value *= weight[runs].index_select(0, run)
+        goal = base[runs].index_select(0, run)
         goal += docs.index_select(0, entry)
         sums.index_add_(0, goal, value)
 
@@ -128,13 +129,6 @@ def _blocks(count: Tensor, budget: int) -> Iterator[tuple[slice, int]]:
         if end > before:
             yield slice(begin, stop), end - before
         begin, before = stop, end
-
-
-def _entries(start: Tensor, count: Tensor, total: int) -> Tensor:  # [total] int64
-    """The places of the postings of every run, one run after another."""
-    shift = start - count.cumsum(0) + count
-    entry = shift.repeat_interleave(count, output_size=total)
-    return entry.add_(torch.arange(total, device=start.device))
 
 
 def _score_fake(

@@ -10,7 +10,9 @@ import torch
 from torch import Tensor
 
 from graphmem_torch.checks import check_count, check_no_gradient
+from graphmem_torch.coo import offsets_of
 from graphmem_torch.errors import InputError
+from graphmem_torch.ops.ragged import ranges
 from graphmem_torch.ops.running_topk import empty_best, merge_tile
 from graphmem_torch.ops.topk_cosine import best_keys, check_pair
 
@@ -84,10 +86,7 @@ def scan_lists(
         return values, places
     flat, begin = _scores_by_list(queries, rows, offsets, probe, size)
     # From the order of lists to that of queries: each pair's scores move as one run.
-    every = size.flatten()
-    shift = begin.flatten() - (every.cumsum(0) - every)
-    source = shift.repeat_interleave(every, output_size=len(flat))
-    source += torch.arange(len(flat), device=flat.device)
+    _, source = ranges(begin.flatten(), size.flatten(), total=len(flat))
     lane = torch.arange(longest, device=flat.device)
     scores = flat.new_full((len(probe), len(lane)), -torch.inf)
     scores.masked_scatter_(lane < total, flat[source])
@@ -317,8 +316,7 @@ class IVF:
         return replace(self, rows=self.rows[kept], ids=self.ids[kept], offsets=offsets)
 
     def _labels(self) -> Tensor:  # [N] int64
-        lists = torch.arange(len(self.centroids), device=self.ids.device)
-        return lists.repeat_interleave(self.offsets.diff())
+        return torch.repeat_interleave(self.offsets.diff(), output_size=len(self))
 
 
 def _tiles(total: Tensor) -> Iterator[slice]:  # [B] rows that each query looks into
@@ -335,4 +333,4 @@ def _tiles(total: Tensor) -> Iterator[slice]:  # [B] rows that each query looks 
 
 
 def _offsets(label: Tensor, lists: int) -> Tensor:  # [N] -> [lists + 1]
-    return torch.nn.functional.pad(torch.bincount(label, minlength=lists).cumsum(0), (1, 0))
+    return offsets_of(torch.bincount(label, minlength=lists))

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from graphmem_torch.ops._library import register
+from graphmem_torch.ops.ragged import ranges
 
 __all__ = ["DONE", "FULL", "STOPPED", "local_push", "local_push_reference"]
 DONE, STOPPED, FULL = 0, 1, 2  # every node pushed; max_iter reached; table too small
@@ -34,7 +35,7 @@ def local_push_reference(
     count = out_indptr.shape[0] - 1
     fan = out_indptr.diff().to(torch.int64)
     walk = weights.new_zeros(count, count)  # rows are sources
-    source = torch.repeat_interleave(torch.arange(count, device=fan.device), fan)
+    source = torch.repeat_interleave(fan)
     edge = out_edge.to(torch.int64)
     step = weight[edge].abs().to(weights.dtype)
     walk.index_put_((source, target[edge].to(torch.int64)), step, accumulate=True)
@@ -173,11 +174,7 @@ def _sent(
     node = tables.key.index_select(0, hot)
     first = out_indptr.index_select(0, node)
     fan = (out_indptr.index_select(0, node + 1) - first).to(torch.int64)
-    ends = fan.cumsum(0)
-    count = int(ends[-1])
-    sender = torch.repeat_interleave(fan, output_size=count)
-    place = torch.arange(count, device=hot.device)
-    place += (first - ends + fan).index_select(0, sender)
+    sender, place = ranges(first, fan)
     edge = out_edge.index_select(0, place)
     step = weight.index_select(0, edge).abs_().to(mass.dtype)
     strength = step.new_zeros(len(hot)).index_add_(0, sender, step)

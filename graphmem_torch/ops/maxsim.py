@@ -98,7 +98,7 @@ def token_maxima_reference(
     """`token_maxima` over all atoms as it is written; forms `[B, Q, T]`."""
     similarity = query_tokens @ (tokens.to(query_tokens.dtype) / UNIT).T
     lengths = offsets.diff()
-    atom = torch.repeat_interleave(torch.arange(len(lengths), device=offsets.device), lengths)
+    atom = torch.repeat_interleave(lengths)
     shape = (*known.shape, len(lengths))
     place = atom.expand_as(similarity)
     best = similarity.new_full(shape, -torch.inf).scatter_reduce(2, place, similarity, "amax")
@@ -192,7 +192,7 @@ def maxsim_reference(
     """`maxsim` over all atoms as it is written in the formula; forms `[B, Q, T]`."""
     similarity = query_tokens @ (tokens.to(query_tokens.dtype) / UNIT).T
     lengths = offsets.diff()
-    atom = torch.repeat_interleave(torch.arange(len(lengths), device=offsets.device), lengths)
+    atom = torch.repeat_interleave(lengths)
     shape = (*query_weights.shape, len(lengths))
     place = atom.expand_as(similarity)
     best = similarity.new_full(shape, -torch.inf).scatter_reduce(2, place, similarity, "amax")

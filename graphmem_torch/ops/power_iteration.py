@@ -35,7 +35,7 @@ def power_iteration_reference(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Repeats x <- damping (P x + lost(x) s) + (1 - damping) s with a dense P."""
     nodes = seeds.shape[1]
-    target = torch.repeat_interleave(torch.arange(nodes, device=source.device), indptr.diff())
+    target = torch.repeat_interleave(indptr.diff())
     walk = weight.new_zeros(nodes, nodes)
     walk.index_put_((target, source.to(torch.int64)), weight.abs(), accumulate=True)
     strength = walk.sum(0)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-__all__ = ["ranges", "segment_topk"]
+__all__ = ["ranges", "row_entries", "segment_topk"]
 
 
 def ranges(
-    first: Tensor,  # [R] integers
+    first: Tensor | int,  # [R] integers, or one for all
     count: Tensor,  # [R] integers, >= 0
     *,
     total: int | None = None,
@@ -20,7 +20,7 @@ def ranges(
     begins and `count` how many entries it has.
 
     Args:
-        first: First number of each row.
+        first: First number of each row; with 0 a number is the place inside its row.
         count: How many numbers each row has.
         total: T, the sum of `count`, where it is known; else the device is waited for.
 
@@ -34,6 +34,15 @@ def ranges(
     number = torch.arange(total, device=count.device)
     number += (first - ends + count).index_select(0, row)
     return row, number
+
+
+def row_entries(
+    indptr: Tensor,  # [N + 1] integers
+    rows: Tensor,  # [R] int64, in 0..N-1
+) -> tuple[Tensor, Tensor]:  # [T], [T] int64
+    """The entries of some rows of a compressed matrix: the place among `rows`, and the entry."""
+    first = indptr.index_select(0, rows)
+    return ranges(first, indptr.index_select(0, rows + 1) - first)
 
 
 def segment_topk(

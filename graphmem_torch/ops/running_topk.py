@@ -7,6 +7,8 @@ import math
 import torch
 from torch import Tensor
 
+from graphmem_torch.ops.ragged import ranges
+
 __all__ = ["empty_best", "merge_tile"]
 _SMALLEST_BLOCK = 4  # below this a plain topk of the tile is no slower
 
@@ -87,7 +89,7 @@ def _merge_entries(
     pair, _ = better.nonzero(as_tuple=True)
     row = row[pair]
     touched, inverse, count = row.unique_consecutive(return_inverse=True, return_counts=True)
-    place = torch.arange(len(row)) - (count.cumsum(0) - count)[inverse]
+    _, place = ranges(0, count, total=len(row))
     shape = (len(touched), int(count.max()) if len(count) else 0)
     packed = values.new_full(shape, -torch.inf).index_put_((inverse, place), found[better])
     numbers = indices.new_full(shape, -1).index_put_((inverse, place), number[better])

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from graphmem_torch.checks import check_count, check_matrix
+from graphmem_torch.coo import offsets_of
 from graphmem_torch.errors import InputError
 from graphmem_torch.graph import Graph
 
@@ -133,9 +134,8 @@ class SparseRows:
         Rows of fewer than L entries end with values 0 and places -1.
         """
         count = torch.bincount(self.row, minlength=self.shape[0])
-        ends = count.cumsum(0)
         position = torch.arange(int(count.max()) if len(count) else 0, device=self.key.device)
-        place = (ends - count)[:, None] + position
+        place = offsets_of(count)[:-1, None] + position
         place = place.masked_fill_(position >= count[:, None], _NONE)
         return self._taken(self.value, place, 0.0), place
 

@@ -21,6 +21,7 @@ from graphmem_torch.errors import InputError
 from graphmem_torch.graph import Graph
 from graphmem_torch.ops.inhibit import inhibit
 from graphmem_torch.ops.propagate import Fan, fan_scale, propagate
+from graphmem_torch.ops.ragged import ranges
 from graphmem_torch.ops.sparse_rows import SparseRows, check_sparse_rows
 from graphmem_torch.ops.spmm import REDUCE, Reduce
 
@@ -116,9 +117,7 @@ def spread_frontier(
         if step is not None and followed * _FOLLOWED > dense_cost:
             state = _dense(state, step, rounds - done, rule, mask)
             break
-        sender = torch.repeat_interleave(fan, output_size=followed)
-        place = torch.arange(followed, device=graph.device)
-        place += (first - fan.cumsum(0) + fan).index_select(0, sender)
+        sender, place = ranges(first, fan, total=followed)
         edge = graph.out_edge.index_select(0, place)
         goal = (state.key - node).index_select(0, sender).add_(graph.target.index_select(0, edge))
         sent = (state.value * scale(node).to(work)).index_select(0, sender)

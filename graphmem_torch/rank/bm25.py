@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from graphmem_torch.checks import check_count, check_range
+from graphmem_torch.coo import offsets_of
 from graphmem_torch.errors import InputError
 from graphmem_torch.ops.bm25_scores import bm25_score, bm25_topk
 
@@ -82,7 +83,7 @@ class BM25:
         scores = tf * (k1 + 1) / (tf + norm.index_select(0, doc))
         scores *= idf.repeat_interleave(df, output_size=len(doc))
         return cls(
-            indptr=torch.nn.functional.pad(df.cumsum(0), (1, 0)),
+            indptr=offsets_of(df),
             docs=doc,
             scores=scores.to(torch.float32),
             idf=idf.to(torch.float32),

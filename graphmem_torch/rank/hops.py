@@ -10,7 +10,9 @@ from dataclasses import dataclass, fields
 import torch
 from torch import Tensor
 
+from graphmem_torch.coo import offsets_of, pointers
 from graphmem_torch.ops import SparseRows
+from graphmem_torch.ops.ragged import ranges, row_entries
 
 __all__ = [
     "HOP_PARTS",
@@ -155,11 +157,9 @@ def _mentions(
     atom, name = atom[kept], name[kept]
     weight = torch.bincount(atom, minlength=atoms).clamp(min=1).float().rsqrt()[atom]
     order = torch.sort(number, stable=True).indices  # the documents by title
-    count = bearers[name]
-    entry = torch.repeat_interleave(count)
-    first = (bearers.cumsum(0) - bearers)[name] - (count.cumsum(0) - count)
-    target = order[first[entry] + torch.arange(len(entry))]
-    return _indptr(atom[entry], atoms), target.to(torch.int32), weight[entry]
+    entry, place = ranges(offsets_of(bearers)[name], bearers[name])
+    target = order[place]
+    return pointers(atom[entry], atoms), target.to(torch.int32), weight[entry]
 
 
 def _entities(atom: Tensor, concept: Tensor, atoms: int, concepts: int) -> tuple[Tensor, ...]:
@@ -174,10 +174,10 @@ def _entities(atom: Tensor, concept: Tensor, atoms: int, concepts: int) -> tuple
     value = value / size[atom].clamp(min=torch.finfo(torch.float32).tiny)
     order = torch.sort(concept, stable=True).indices
     return (
-        _indptr(atom, atoms),
+        pointers(atom, atoms),
         concept.to(torch.int32),
         value,
-        _indptr(concept, concepts),
+        pointers(concept, concepts),
         atom[order].to(torch.int32),
         value[order],
     )
@@ -185,11 +185,6 @@ def _entities(atom: Tensor, concept: Tensor, atoms: int, concepts: int) -> tuple
 
 def _most(atoms: int) -> float:
     return min(max(2.0, _SHARE * atoms), _MOST)
-
-
-def _indptr(row: Tensor, rows: int) -> Tensor:  # [rows + 1] int32
-    count = torch.bincount(row, minlength=rows)
-    return torch.nn.functional.pad(count.cumsum(0), (1, 0)).to(torch.int32)
 
 
 def named_keys(query_terms: Tensor | None) -> Tensor | None:  # [B, W], -1 padding -> [m] sorted
@@ -210,7 +205,7 @@ def title_hop(
     Titles that the question names lead nowhere: it finds them itself.
     """
     row, atom, weight = _seeds(anchors, value)
-    sender, edge = _expand(parts.mention_indptr, atom)
+    sender, edge = row_entries(parts.mention_indptr, atom)
     target = parts.mention_target[edge].long()
     reached = weight[sender] * parts.mention_weight.float()[edge]
     fresh = ~_is_named(row[sender], parts.title_key[target], named)
@@ -228,11 +223,11 @@ def entity_hop(
     x is the unit IDF vector of an atom's entities. An anchor does not lead to itself.
     """
     row, atom, weight = _seeds(anchors, value)
-    seed, edge = _expand(parts.entity_indptr, atom)
+    seed, edge = row_entries(parts.entity_indptr, atom)
     entity, share = parts.entity[edge].long(), parts.entity_weight.float()[edge]
     fresh = ~_is_named(row[seed], parts.entity_key[entity], named)
     seed, entity, share = seed[fresh], entity[fresh], share[fresh]
-    sender, place = _expand(parts.bearer_indptr, entity)
+    sender, place = row_entries(parts.bearer_indptr, entity)
     target, other = parts.bearer[place].long(), parts.bearer_weight.float()[place]
     start = seed[sender]
     key, slot = torch.unique(start * parts.num_atoms + target, return_inverse=True)
@@ -247,15 +242,6 @@ def _seeds(anchors: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The question, the row and the weight of every anchor there is."""
     row, place = (anchors >= 0).nonzero(as_tuple=True)
     return row, anchors[row, place], value[row, place]
-
-
-def _expand(indptr: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-    """The entries of some rows of a compressed matrix: which row each is of, and its place."""
-    first, last = indptr[rows].long(), indptr[rows + 1].long()
-    count = last - first
-    sender = torch.repeat_interleave(count)
-    start = first - (count.cumsum(0) - count)
-    return sender, start[sender] + torch.arange(len(sender), device=rows.device)
 
 
 def _is_named(row: Tensor, key: Tensor, named: Tensor | None) -> Tensor:

@@ -8,6 +8,7 @@ from torch import Tensor
 from graphmem_torch.graph import Graph
 from graphmem_torch.ops import SparseRows, spread_activation
 from graphmem_torch.ops.propagate import Fan, fan_scale
+from graphmem_torch.ops.ragged import row_entries
 
 __all__ = ["strongest_paths"]
 
@@ -62,10 +63,7 @@ def _best_edge(
     graph: Graph, activation: SparseRows, question: Tensor, node: Tensor, fan: Fan
 ) -> Tensor:
     """For each (question, node), the incoming edge that brings most."""
-    begin = graph.indptr[node].long()
-    count = graph.indptr[node + 1].long() - begin
-    owner = torch.repeat_interleave(count)
-    edge = (begin - count.cumsum(0) + count)[owner] + torch.arange(len(owner), device=node.device)
+    owner, edge = row_entries(graph.indptr, node)
     sender = graph.source[edge].long()
     sent = activation.lookup(question[owner], sender) * fan_scale(graph, 1.0, fan, node=sender)
     value = sent * graph.weight[edge]

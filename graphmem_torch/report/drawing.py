@@ -12,6 +12,7 @@ from torch import Tensor
 
 from graphmem_torch.atoms import CONCEPT, EdgeType
 from graphmem_torch.graph import Graph
+from graphmem_torch.ops.ragged import ranges
 from graphmem_torch.report.facts import Facts
 from graphmem_torch.report.markup import clipped
 from graphmem_torch.spectral.layout import Layout, layout
@@ -66,7 +67,7 @@ def _rank(node: Tensor) -> Tensor:  # [M] -> [M]
     order = torch.argsort(node, stable=True)
     counts = torch.bincount(node)
     rank = torch.empty_like(order)
-    rank[order] = torch.arange(len(node)) - (counts.cumsum(0) - counts)[node[order]]
+    rank[order] = ranges(0, counts, total=len(node))[1]
     return rank
 
 

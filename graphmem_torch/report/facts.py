@@ -18,6 +18,7 @@ from graphmem_torch.linalg import Spectrum, decompose
 from graphmem_torch.memory.regimes import detector_of
 from graphmem_torch.modes import Modes
 from graphmem_torch.modes.detectors import Steps
+from graphmem_torch.ops.ragged import ranges
 from graphmem_torch.spectral.components import undirected
 from graphmem_torch.spectral.structure import Structure
 from graphmem_torch.text.terms import GENERIC
@@ -79,10 +80,7 @@ def characteristic_words(
     order = order[torch.argsort(owner[order], stable=True)]
     order = order[score[order] > 0]
     chosen: list[list[str]] = [[] for _ in range(groups)]
-    first = torch.nn.functional.pad(
-        torch.bincount(owner[order], minlength=groups).cumsum(0), (1, 0)
-    )
-    rank = torch.arange(len(order)) - first[owner[order]]
+    _, rank = ranges(0, torch.bincount(owner[order], minlength=groups), total=len(order))
     best = order[rank < count]
     for g, w in zip(owner[best].tolist(), column_of[best].tolist(), strict=True):
         chosen[g].append(names[w])

@@ -103,9 +103,7 @@ def sketched_columns(
 
     A workspace has signs of its own and keeps the columns.
     """
-    low = torch.repeat_interleave(
-        torch.arange(operator.shape[0], device=operator.device), operator.indptr.diff().long()
-    )
+    low = torch.repeat_interleave(operator.indptr.diff().long())
     sign = torch.where(low == operator.low[operator.edge], 1.0, -1.0).double()
     strength = operator.weight.double()[operator.edge] / operator.degree[low]
     incidence = (sign * strength.sqrt()).to(operator.dtype)

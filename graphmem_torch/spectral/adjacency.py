@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from graphmem_torch.checks import check_count
+from graphmem_torch.coo import pointers
 from graphmem_torch.errors import InputError
 from graphmem_torch.graph import Graph
 from graphmem_torch.ops.spmm import spmm
@@ -38,9 +39,7 @@ def sparse_product(
 ) -> Tensor:  # [r, b]
     """`left @ right` in the time of what is not zero in `left`."""
     row, column = left.nonzero(as_tuple=True)
-    pointers = torch.zeros(left.shape[0] + 1, dtype=torch.int32, device=left.device)
-    pointers[1:] = torch.bincount(row, minlength=left.shape[0]).cumsum(0)
-    return spmm(pointers, column.to(torch.int32), left[row, column], right)
+    return spmm(pointers(row, left.shape[0]), column.to(torch.int32), left[row, column], right)
 
 
 def reach(graph: Graph, hops: int | None = None) -> Tensor:  # [N, N] float32

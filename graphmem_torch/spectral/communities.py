@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from graphmem_torch.checks import check_choice, check_count, check_range
+from graphmem_torch.coo import offsets_of
 from graphmem_torch.errors import InputError
 from graphmem_torch.graph import Graph
 from graphmem_torch.linalg.lanczos import lanczos
@@ -78,7 +79,7 @@ def sweep_cut(
     cut = step.cumsum(0).clamp(min=0)
     owner = component[order]
     size = torch.bincount(component, minlength=count)
-    start = size.cumsum(0) - size
+    start = offsets_of(size)
     running = degree[order].cumsum(0)
     before = torch.cat([running.new_zeros(1), running])[start]
     volume = degree.new_zeros(count).index_add_(0, component, degree)

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from graphmem_torch.checks import check_count
+from graphmem_torch.coo import offsets_of
 from graphmem_torch.errors import InputError
 from graphmem_torch.graph import Graph
 from graphmem_torch.spectral.components import undirected
@@ -237,7 +238,7 @@ def _filled(place: Tensor, label: Tensor, size: Tensor) -> Tensor:  # [N, 2] in 
     """Each node at a distance that its rank in its community gives: the disc is filled evenly."""
     distance = place.norm(dim=1)
     order = torch.argsort(label.double() * 2 + distance / (distance + 1))
-    first = (size.cumsum(0) - size)[label[order]]
+    first = offsets_of(size)[label[order]]
     rank = torch.empty_like(distance)
     rank[order] = (torch.arange(len(label), device=label.device) - first + 0.5) / size[label[order]]
     return place * (rank.sqrt() / distance.clamp(min=1e-12))[:, None]

@@ -15,8 +15,10 @@ import torch
 from torch import Tensor
 
 from graphmem_torch.atoms import Atom
+from graphmem_torch.coo import offsets_of
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.errors import EmbedderError, InputError
+from graphmem_torch.ops.ragged import row_entries
 from graphmem_torch.store.database import Database, damaged
 
 __all__ = [
@@ -25,7 +27,6 @@ __all__ = [
     "TokenRows",
     "checksum",
     "join_tokens",
-    "offsets_of",
     "pick_tokens",
     "read_edges",
     "read_embeddings",
@@ -268,13 +269,6 @@ def checksum(blobs: Iterable[bytes]) -> int:
     return value
 
 
-def offsets_of(counts: Tensor) -> Tensor:
-    """Where each atom's rows begin, and where the last one's end: [n] -> [n + 1] int64."""
-    offsets = torch.zeros(len(counts) + 1, dtype=torch.int64)
-    torch.cumsum(counts, 0, out=offsets[1:])
-    return offsets
-
-
 def _blocks(
     database: Database, table: str, columns: str, start: int, stop: int
 ) -> Iterator[tuple[Any, ...]]:
@@ -355,9 +349,7 @@ def pick_tokens(rows: TokenRows, pick: Tensor) -> TokenRows:
     """The token vectors of the atoms `pick` [n], in that order."""
     counts = rows.offsets.diff()[pick]
     offsets = offsets_of(counts)
-    # Position of every wanted row: its atom's first row plus its place within the atom.
-    within = torch.arange(int(offsets[-1])) - offsets[:-1].repeat_interleave(counts)
-    index = rows.offsets[:-1][pick].repeat_interleave(counts) + within
+    _, index = row_entries(rows.offsets, pick)
     return TokenRows(rows.tokens[index], rows.pieces[index], offsets)
 
 

@@ -10,7 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from graphmem_torch.coo import offsets_of
 from graphmem_torch.errors import EmbedderError
+from graphmem_torch.ops.ragged import ranges
 from graphmem_torch.text.embedder import Encoded, require_finite, to_int8
 from graphmem_torch.text.models import (
     DEFAULT_MODEL,
@@ -134,8 +136,7 @@ class Pieces:
     def batches(self, flat: Flat, budget: int) -> Iterator[Batch]:
         """Windows of nearly equal length, longest first, at most `budget` padded pieces a batch."""
         size, count = flat.offsets.diff(), self.windows(flat)
-        owner = torch.repeat_interleave(torch.arange(len(size)), count)
-        index = torch.arange(len(owner)) - torch.repeat_interleave(count.cumsum(0) - count, count)
+        owner, index = ranges(0, count)
         low = index * size[owner] // count[owner]
         high = (index + 1) * size[owner] // count[owner]
         start, length = flat.offsets[owner] + low, high - low
@@ -274,7 +275,7 @@ class SentenceTransformerEmbedder:
         require_finite(pooled, texts, self.name)
         if self.projection is None:
             return Encoded(pooled)
-        before = torch.cat([torch.zeros(1, dtype=torch.int64), flat.keep.cumsum(0)])
+        before = offsets_of(flat.keep)
         return Encoded(pooled, tokens, flat.ids[flat.keep].int(), before[flat.offsets])
 
     @torch.inference_mode()
@@ -294,5 +295,5 @@ def _joined(parts: Sequence[Encoded]) -> Encoded:
     counts = [part.offsets.diff() for part in parts if part.offsets is not None]
     if not counts:
         return Encoded(pooled)
-    offsets = torch.cat([torch.zeros(1, dtype=torch.int64), torch.cat(counts).cumsum(0)])
+    offsets = offsets_of(torch.cat(counts))
     return Encoded(pooled, torch.cat(tokens), torch.cat(pieces), offsets)

@@ -25,6 +25,8 @@ def test_ranges_are_a_loop_over_the_rows(counts, random, dtype, told):
     )
     assert list(zip(row.tolist(), number.tolist(), strict=True)) == expected
     assert number.dtype == torch.int64
+    _, within = ranges(0, torch.tensor(counts, dtype=dtype))
+    assert within.tolist() == [i for n in counts for i in range(n)]
 
 
 @settings(deadline=None)

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
+from graphmem_torch.coo import offsets_of
 from graphmem_torch.text.embedder import Embedder, Encoded
 
 __all__ = ["RememberingEmbedder"]
@@ -59,7 +60,7 @@ class RememberingEmbedder:
             pooled,
             torch.cat([torch.empty(0, self.token_dim, dtype=torch.int8), *tokens]),
             torch.cat([torch.empty(0, dtype=torch.int32), *pieces]),
-            torch.nn.functional.pad(counts.cumsum(0), (1, 0)),
+            offsets_of(counts),
         )
 
 

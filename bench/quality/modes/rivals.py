@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from graphmem_torch.graph import Graph
-from graphmem_torch.modes.segments import segment_best
 from graphmem_torch.ops import IVF, topk_cosine
+from graphmem_torch.ops.ragged import segment_topk
 from graphmem_torch.spectral.communities import communities
 
 __all__ = [
@@ -82,7 +82,7 @@ def build_tree(
             break
         index = IVF.build(level[-1], count, iterations=_ITERATIONS, generator=generator)
         parent = torch.empty(len(index), dtype=torch.int64)
-        parent[index.ids] = torch.arange(count).repeat_interleave(index.offsets.diff())
+        parent[index.ids] = torch.repeat_interleave(index.offsets.diff())
         label = parent[label].unique(return_inverse=True)[1]
         quoted = summaries(vectors, label)
         if len(quoted) >= len(level[-1]):
@@ -100,7 +100,7 @@ def summaries(
     size = torch.bincount(label)
     mean = torch.zeros(len(size), vectors.shape[1]).index_add_(0, label, vectors.float())
     axis = torch.nn.functional.normalize(mean, dim=1)
-    nearest = segment_best((vectors.float() * axis[label]).sum(1), label, size, _SHOWN)
+    nearest = segment_topk((vectors.float() * axis[label]).sum(1), label, size, _SHOWN)
     last = len(vectors)
     ordered = nearest.masked_fill(nearest < 0, last).sort(dim=1).values
     return ordered.masked_fill(ordered == last, -1)
