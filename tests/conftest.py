@@ -113,8 +113,10 @@ def _random_columns(atoms: int = 40, concepts: int = 6, *, seed: int = 0, **chan
     return IndexInput(**{**values, **change})
 
 
-def _random_questions(count: int = 5, *, seed: int = 1) -> dict[str, torch.Tensor]:
-    """Arguments of `MemoryIndex.forward` that fit `random_columns`, with padding."""
+def _random_questions(count: int = 5, *, seed: int = 1) -> Any:
+    """A `QueryBatch` that fits `random_columns`, with padding."""
+    from graphmem_torch.rank.query import QueryBatch
+
     g = torch.Generator().manual_seed(seed)
 
     def integers(low: int, high: int, *shape: int) -> torch.Tensor:
@@ -123,16 +125,16 @@ def _random_questions(count: int = 5, *, seed: int = 1) -> dict[str, torch.Tenso
     def unit(*shape: int) -> torch.Tensor:
         return torch.nn.functional.normalize(torch.randn(*shape, generator=g), dim=-1)
 
-    return {
-        "query_embeddings": unit(count, 16),
-        "query_terms": integers(-1, 30, count, 4),
-        "query_tokens": unit(count, 5, 8),
-        "query_pieces": integers(-1, 40, count, 5),
-        "speakers": integers(0, 2, count, 3).bool(),
-        "months": integers(0, 3, count, 12) == 0,
-        "days": integers(0, 8, count, 31) == 0,
-        "asks_when": integers(0, 2, count).bool(),
-    }
+    return QueryBatch(
+        embedding=unit(count, 16),
+        terms=integers(-1, 30, count, 4),
+        tokens=unit(count, 5, 8),
+        pieces=integers(-1, 40, count, 5),
+        speakers=integers(0, 2, count, 3).bool(),
+        months=integers(0, 3, count, 12) == 0,
+        days=integers(0, 8, count, 31) == 0,
+        asks_when=integers(0, 2, count).bool(),
+    )
 
 
 @pytest.fixture
@@ -142,6 +144,6 @@ def random_columns() -> Callable[..., Any]:
 
 
 @pytest.fixture
-def random_questions() -> Callable[..., dict[str, torch.Tensor]]:
-    """`random_questions(count, seed=)`: keyword arguments of `MemoryIndex.forward`."""
+def random_questions() -> Callable[..., Any]:
+    """`random_questions(count, seed=)`: a `QueryBatch`."""
     return _random_questions

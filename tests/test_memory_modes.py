@@ -181,16 +181,16 @@ def test_index_moves_with_its_modes(random_columns: Any, random_questions: Any) 
     weights = {"semantic": 1.0, "mode": 0.5}
     config = replace(config, rank=replace(config.rank, weights=weights))
     index, asked = MemoryIndex.build(random_columns(40), config), random_questions()
-    whole = index(**asked, k=9)
+    whole = index(asked, k=9)
     assert index.modes is not None
     assert len(index.modes) == 4
-    again = MemoryIndex(index.state_dict(), config)(**asked, k=9)
+    again = MemoryIndex.from_state_dict(index.state_dict(), config)(asked, k=9)
     torch.testing.assert_close(again.scores, whole.scores)
     latest = index.modes.latest.clone()
     halved = index.half()
     assert halved.modes is not None
     assert torch.equal(halved.modes.latest.nan_to_num(), latest.nan_to_num())
-    torch.testing.assert_close(halved(**asked, k=9).scores, whole.scores, atol=3e-2, rtol=0)
+    torch.testing.assert_close(halved(asked, k=9).scores, whole.scores, atol=3e-2, rtol=0)
 
 
 def test_signal_is_the_weight_of_the_mode(random_columns: Any, random_questions: Any) -> None:
@@ -199,8 +199,8 @@ def test_signal_is_the_weight_of_the_mode(random_columns: Any, random_questions:
     index, asked = MemoryIndex.build(random_columns(40), config), random_questions()
     modes = index.modes
     assert modes is not None
-    found = index(**asked, k=40)
-    unit = torch.nn.functional.normalize(asked["query_embeddings"], dim=1)
+    found = index(asked, k=40)
+    unit = torch.nn.functional.normalize(asked.embedding, dim=1)
     for b in range(5):
         for row, score in zip(found.rows[b].tolist(), found.scores[b].tolist(), strict=True):
             mean = modes.centroid[modes.label[row]]

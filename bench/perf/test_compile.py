@@ -16,7 +16,6 @@ from bench.perf.contest import Race, Size, sizes
 from graphmem_torch import Memory
 from graphmem_torch.atoms import Atom
 from graphmem_torch.config import load_config
-from graphmem_torch.memory.ask import forward_arguments
 from graphmem_torch.results import Context
 from graphmem_torch.text.embedder import Encoded
 from graphmem_torch.text.embedders import HashingEmbedder
@@ -36,7 +35,7 @@ def test_compile(race: Race, size: Size) -> None:
     def index() -> Any:
         query = memory.query(asked)
         with torch.inference_mode():
-            return memory.index(**forward_arguments(query), k=pool)
+            return memory.index(query, k=pool)
 
     truncated = _Truncation(memory, asked, budget)
     race(

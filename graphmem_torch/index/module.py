@@ -7,13 +7,14 @@ means.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from graphmem_torch.checks import check_count
 from graphmem_torch.config import Config
-from graphmem_torch.errors import InputError
 from graphmem_torch.graph import Graph
 from graphmem_torch.index.data import (
     BM25_PARTS,
@@ -31,7 +32,7 @@ from graphmem_torch.rank.bm25 import BM25
 from graphmem_torch.rank.candidates import mode_candidates, strong_candidates
 from graphmem_torch.rank.hops import HOP_PARTS, HopParts, entity_hop, named_keys, title_hop
 from graphmem_torch.rank.paths import strongest_paths
-from graphmem_torch.rank.query import SHARED_ROWS, QueryBatch
+from graphmem_torch.rank.query import QueryBatch
 from graphmem_torch.rank.registry import SIGNALS, check_signal_names
 from graphmem_torch.rank.routing import ROUTING_PARTS, routing_tensors
 from graphmem_torch.rank.scope import Scope
@@ -70,8 +71,8 @@ class Retrieval(NamedTuple):
 class MemoryIndex(nn.Module):
     """A memory as buffers (embeddings, graph, lexical matrix, attributes) and its weights.
 
-    Build one with `build`, or from the `state_dict` of another with the constructor. `.to(device)`
-    moves it, `.half()` halves its floating-point buffers (arithmetic stays float32).
+    Build one with `build`, or from the `state_dict` of another with `from_state_dict`.
+    `.to(device)` moves it, `.half()` halves its floating-point buffers (arithmetic stays float32).
     """
 
     embeddings: Tensor
@@ -135,6 +136,11 @@ class MemoryIndex(nn.Module):
         """The index of the columns of a memory."""
         return cls(index_tensors(data, config), config)
 
+    @classmethod
+    def from_state_dict(cls, state: Mapping[str, Tensor], config: Config) -> MemoryIndex:
+        """The index whose `state_dict` this is; weights that are not there are the settings'."""
+        return cls(state, config)
+
     @property
     def num_atoms(self) -> int:
         """A, the atoms that can be hits."""
@@ -193,50 +199,32 @@ class MemoryIndex(nn.Module):
 
     def forward(
         self,
-        query_embeddings: Tensor,  # [B, d]
-        query_terms: Tensor | None = None,  # [B, W] int64, -1 padding
+        query: QueryBatch,
         *,
-        query_tokens: Tensor | None = None,  # [B, Q, m]
-        query_pieces: Tensor | None = None,  # [B, Q] int64, -1 padding
-        speakers: Tensor | None = None,  # [B, S] bool
-        months: Tensor | None = None,  # [B, 12] bool
-        days: Tensor | None = None,  # [B, 31] bool
-        asks_when: Tensor | None = None,  # [B] bool
-        allowed: Tensor | None = None,  # [B or 1, A] bool
-        listed: Tensor | None = None,  # [B or 1, A] bool
-        retention: Tensor | None = None,  # [B or 1, A], in [0, 1]
         k: int | None = None,
         paths: bool = False,
+        tile: int = _TILE,
     ) -> Retrieval:
-        """Ranks the memories for a batch of questions.
+        """Ranks the memories for B questions.
 
-        Only the embeddings are needed; a signal whose input is missing is 0. The arguments are the
-        fields of `QueryBatch`.
+        Args:
+            query: The questions; only the embeddings are needed, a signal whose input is missing
+                is 0.
+            k: Hits a question; by default `rank.k` of the settings.
+            paths: Whether the edges that led to each hit are wanted.
+            tile: Floats of the largest temporary on a CPU; questions are ranked in tiles of it.
 
         Raises:
             InputError: For shapes that do not fit the index.
         """
-        query = QueryBatch(
-            query_embeddings.float(),
-            query_terms,
-            query_tokens,
-            query_pieces,
-            speakers,
-            months,
-            days,
-            asks_when,
-            allowed,
-            listed,
-            retention,
-        )
-        self._check(query)
+        query.check(dim=self.embeddings.shape[1], atoms=self.num_atoms, speakers=self.num_speakers)
+        query = replace(query, embedding=query.embedding.float())
         count = self.config.rank.k if k is None else k
-        if count < 1:
-            raise InputError(f"k must be at least 1, got {count}")
-        width = 1 if query_tokens is None else max(1, query_tokens.shape[1])
+        check_count("k", count)
+        width = 1 if query.tokens is None else max(1, query.tokens.shape[1])
         dense = self.num_atoms <= self.config.rank.dense_limit
         size = self.num_atoms * (width if dense else 1)
-        step = max(1, tile_elements(self.embeddings.device, _TILE) // max(1, size))
+        step = max(1, tile_elements(self.embeddings.device, tile) // max(1, size))
         parts = [
             self._rank(query.rows(slice(i, i + step)), count, paths)
             for i in range(0, len(query), step)
@@ -426,43 +414,3 @@ class MemoryIndex(nn.Module):
             fan="none" if walked else s.fan,
             mask=self._conducting(query),
         )
-
-    def _check(self, query: QueryBatch) -> None:
-        if query.embedding.dim() != 2 or query.embedding.shape[1] != self.embeddings.shape[1]:
-            raise InputError(
-                f"query_embeddings must be [B, {self.embeddings.shape[1]}], got "
-                f"{list(query.embedding.shape)}; "
-                "encode questions with the store's embedder"
-            )
-        if not bool(torch.isfinite(query.embedding).all()):
-            raise InputError(
-                "query_embeddings must be finite, got NaN or infinity; check the embedder"
-            )
-        if query.tokens is not None and not bool(torch.isfinite(query.tokens).all()):
-            raise InputError("query_tokens must be finite, got NaN or infinity; check the embedder")
-        b = len(query)
-        expected = {
-            "query_terms": (query.terms, (b, None)),
-            "query_tokens": (query.tokens, (b, None, None)),
-            "query_pieces": (query.pieces, (b, None)),
-            "speakers": (query.speakers, (b, self.num_speakers)),
-            "months": (query.months, (b, 12)),
-            "days": (query.days, (b, 31)),
-            "asks_when": (query.asks_when, (b,)),
-            "allowed": (query.allowed, (b, self.num_atoms)),
-            "listed": (query.listed, (b, self.num_atoms)),
-            "retention": (query.retention, (b, self.num_atoms)),
-        }
-        for name, (tensor, shape) in expected.items():
-            if tensor is None:
-                continue
-            got = tuple(tensor.shape)
-            fits = len(got) == len(shape) and all(
-                n in (None, m) for n, m in zip(shape, got, strict=True)
-            )
-            if not fits and not (name in SHARED_ROWS and got == (1, shape[1])):
-                wanted = ", ".join("?" if n is None else str(n) for n in shape)
-                raise InputError(
-                    f"{name} must be [{wanted}], got {list(got)}; give one row a question, made "
-                    "for this index"
-                )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from numbers import Real
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -25,7 +24,6 @@ from graphmem_torch.text.question import asks_when, named_dates, named_speakers
 __all__ = [
     "atom_masks",
     "checked_questions",
-    "forward_arguments",
     "moment",
     "query_batch",
     "to_results",
@@ -66,23 +64,6 @@ def query_batch(questions: Sequence[str], embedder: Embedder, current: Assembled
         asks_when=asks_when(questions),
     )
     return batch.to(current.index.embeddings.device)
-
-
-def forward_arguments(query: QueryBatch) -> dict[str, Any]:
-    """A batch of questions as the arguments of `MemoryIndex.forward`."""
-    return {
-        "query_embeddings": query.embedding,
-        "query_terms": query.terms,
-        "query_tokens": query.tokens,
-        "query_pieces": query.pieces,
-        "speakers": query.speakers,
-        "months": query.months,
-        "days": query.days,
-        "asks_when": query.asks_when,
-        "allowed": query.allowed,
-        "listed": query.listed,
-        "retention": query.retention,
-    }
 
 
 def atom_masks(

@@ -176,7 +176,7 @@ def load_assembled(
     node = tensors.pop("node")
     words = tensors.pop("vocabulary").numpy().tobytes()
     vocabulary = Vocabulary.from_bytes(words) if int(meta["terms"]) else Vocabulary()
-    index = MemoryIndex(tensors, config)
+    index = MemoryIndex.from_state_dict(tensors, config)
     follower = ModeFollower() if follower is None else follower
     if (modes := index.modes) is not None:
         share = float(meta["share"])

@@ -18,7 +18,7 @@ from graphmem_torch.context.formats import Format, load_format
 from graphmem_torch.context.order import check_order
 from graphmem_torch.context.summarise import Summaries
 from graphmem_torch.errors import InputError
-from graphmem_torch.memory.ask import checked_questions, forward_arguments
+from graphmem_torch.memory.ask import checked_questions
 from graphmem_torch.memory.assemble import Assembled
 from graphmem_torch.memory.core import MemoryCore
 from graphmem_torch.memory.desk import Desk
@@ -158,7 +158,7 @@ class CompilingMemory(MemoryCore):
     ) -> list[list[Context]]:
         """A context for each question and budget."""
         with torch.inference_mode():
-            found = current.index(**forward_arguments(query), k=k)
+            found = current.index(query, k=k)
         rows, scores = found.rows.cpu().clone(), found.scores.cpu().clone()
         values = values_from_scores(scores, kind=settings.value, temperature=settings.temperature)
         allowed = None if query.allowed is None else query.allowed.cpu()

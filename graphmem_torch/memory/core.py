@@ -18,7 +18,6 @@ from graphmem_torch.index.module import MemoryIndex
 from graphmem_torch.memory.ask import (
     atom_masks,
     checked_questions,
-    forward_arguments,
     query_batch,
     to_results,
 )
@@ -166,7 +165,7 @@ class MemoryCore:
             return [Result(question, (), 0.0, False) for question in asked]
         query = self._asked(current, asked, kinds=kinds, between=between, as_of=as_of)
         with torch.inference_mode():
-            found = current.index(**forward_arguments(query), k=k, paths=True)
+            found = current.index(query, k=k, paths=True)
         results = to_results(asked, current, found, self.store, self.config.gate.threshold)
         if not self.store.readonly:
             used = torch.unique(found.rows[found.rows >= 0]).cpu()

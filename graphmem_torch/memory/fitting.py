@@ -11,7 +11,6 @@ from torch import Tensor
 
 from graphmem_torch.errors import InputError
 from graphmem_torch.evaluation.bootstrap import Interval, bootstrap_interval
-from graphmem_torch.memory.ask import forward_arguments
 from graphmem_torch.rank.fit import fit_listwise
 
 if TYPE_CHECKING:
@@ -119,7 +118,7 @@ def _recall(
         part = slice(start, start + _TILE)
         query = memory.query(list(questions[part]))
         with torch.inference_mode():
-            rows = memory.index(**forward_arguments(query), k=_DEPTH).rows.cpu()
+            rows = memory.index(query, k=_DEPTH).rows.cpu()
         for line, ids in zip(rows, evidence[part], strict=True):
             gold = _evidence_rows(memory, ids)
             found = torch.isin(gold, line).double()

@@ -81,5 +81,5 @@ class LearnedMemory(MemoryCore):
         if self._assembled is not None:
             old = self._assembled.index
             tensors = {name: t for name, t in old.state_dict().items() if name != "weights"}
-            index = MemoryIndex(tensors, self.config).to(old.embeddings.device)
+            index = MemoryIndex.from_state_dict(tensors, self.config).to(old.embeddings.device)
             self._assembled = replace(self._assembled, index=index)

@@ -7,10 +7,11 @@ from dataclasses import dataclass, fields, replace
 import torch
 from torch import Tensor
 
-__all__ = ["SHARED_ROWS", "QueryBatch"]
+from graphmem_torch.errors import InputError
 
-SHARED_ROWS = ("allowed", "listed", "retention")
-"""Fields of which one row may stand for all questions."""
+__all__ = ["QueryBatch"]
+
+_SHARED = ("allowed", "listed", "retention")  # one row may stand for all questions
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,6 +60,50 @@ class QueryBatch:
         for name in (f.name for f in fields(self)):
             value = getattr(self, name)
             if value is not None:
-                shared = name in SHARED_ROWS and value.shape[0] == 1
+                shared = name in _SHARED and value.shape[0] == 1
                 taken[name] = value if shared else value[part]
         return QueryBatch(**taken)
+
+    def check(self, *, dim: int, atoms: int, speakers: int) -> None:
+        """Raises `InputError` unless the batch fits a memory.
+
+        Args:
+            dim: d, the dimensions of its embeddings.
+            atoms: A, its atoms.
+            speakers: S, its speakers.
+        """
+        count = len(self)
+        shapes: dict[str, tuple[int | None, ...]] = {
+            "embedding": (count, dim),
+            "terms": (count, None),
+            "tokens": (count, None, None),
+            "pieces": (count, None),
+            "speakers": (count, speakers),
+            "months": (count, 12),
+            "days": (count, 31),
+            "asks_when": (count,),
+            "allowed": (count, atoms),
+            "listed": (count, atoms),
+            "retention": (count, atoms),
+        }
+        for name, shape in shapes.items():
+            tensor: Tensor | None = getattr(self, name)
+            if tensor is None:
+                continue
+            got = tuple(tensor.shape)
+            fits = len(got) == len(shape) and all(
+                n in (None, m) for n, m in zip(shape, got, strict=True)
+            )
+            if not fits and not (name in _SHARED and got == (1, shape[1])):
+                wanted = ", ".join("?" if n is None else str(n) for n in shape)
+                raise InputError(
+                    f"query.{name}: expected [{wanted}], got {list(got)}; give one row a question, "
+                    "made by the memory's own encoder and vocabulary"
+                )
+        for name in ("embedding", "tokens"):
+            tensor = getattr(self, name)
+            if tensor is not None and not bool(torch.isfinite(tensor).all()):
+                raise InputError(
+                    f"query.{name}: expected finite numbers, got NaN or infinity; check the "
+                    "embedder"
+                )

@@ -11,7 +11,6 @@ import pytest
 import torch
 from torch import Tensor
 
-import graphmem_torch.index.module as index_module
 from graphmem_torch.config import Config, load_config
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.errors import ConfigError, InputError
@@ -22,7 +21,7 @@ from graphmem_torch.rank.registry import SIGNALS
 from graphmem_torch.rank.routing import ROUTING_PARTS
 
 Columns = Callable[..., IndexInput]
-Questions = Callable[..., dict[str, Tensor]]
+Questions = Callable[..., QueryBatch]
 
 ATOMS = 40
 
@@ -58,9 +57,8 @@ def test_hits_are_the_best_by_the_weighted_sum(
     index: MemoryIndex, random_questions: Questions
 ) -> None:
     asked = random_questions()
-    found = index(**asked, k=7, paths=True)
-    rest = {k.removeprefix("query_"): v for k, v in asked.items() if k != "query_embeddings"}
-    rows, signals, _ = index.features(QueryBatch(asked["query_embeddings"], **rest))
+    found = index(asked, k=7, paths=True)
+    rows, signals, _ = index.features(asked)
     assert rows is None
     weights = torch.tensor([index.config.rank.weights[name] for name in index.signal_names])
     for b in range(5):
@@ -77,7 +75,7 @@ def test_hits_are_the_best_by_the_weighted_sum(
 def test_paths_lead_from_an_anchor_to_the_hit(
     index: MemoryIndex, random_questions: Questions
 ) -> None:
-    found = index(**random_questions(), k=ATOMS, paths=True)
+    found = index(random_questions(), k=ATOMS, paths=True)
     source, target = index.graph.source.tolist(), index.graph.target.tolist()
     walked = 0
     for b in range(5):
@@ -91,16 +89,16 @@ def test_paths_lead_from_an_anchor_to_the_hit(
                 assert target[edges[-1]] == row
                 walked += 1
     assert walked > 20
-    assert index(**random_questions(), k=3).paths.shape == (5, 3, 0)
+    assert index(random_questions(), k=3).paths.shape == (5, 3, 0)
 
 
 def test_candidates_that_cover_everything_give_the_same(
     random_columns: Columns, random_questions: Questions
 ) -> None:
     data, asked = random_columns(ATOMS), random_questions()
-    whole = MemoryIndex.build(data, config_of())(**asked, k=ATOMS)
+    whole = MemoryIndex.build(data, config_of())(asked, k=ATOMS)
     narrow = config_of(**{"rank.dense_limit": 1, "rank.candidates": ATOMS})
-    same(MemoryIndex.build(data, narrow)(**asked, k=ATOMS), whole)
+    same(MemoryIndex.build(data, narrow)(asked, k=ATOMS), whole)
 
 
 def test_few_candidates_are_scored_as_all_are(
@@ -111,14 +109,14 @@ def test_few_candidates_are_scored_as_all_are(
     data, asked = random_columns(ATOMS), random_questions()
     base = load_config("default", {"anchors": {"source": "dual", "k": 3}})
     base = replace(base, rank=replace(base.rank, weights=dict.fromkeys(names, 1.0)))
-    whole = scores_of(MemoryIndex.build(data, base)(**asked, k=ATOMS))
+    whole = scores_of(MemoryIndex.build(data, base)(asked, k=ATOMS))
     few = replace(base, rank=replace(base.rank, dense_limit=1, candidates=3))
-    found = MemoryIndex.build(data, few)(**asked, k=ATOMS)
+    found = MemoryIndex.build(data, few)(asked, k=ATOMS)
     for b in range(5):
         rows = found.rows[b][found.rows[b] >= 0]
         assert len(rows.unique()) == len(rows)
         torch.testing.assert_close(found.scores[b, : len(rows)], whole[b, rows])
-        by_cosine = (data.embeddings @ asked["query_embeddings"][b]).topk(3).indices
+        by_cosine = (data.embeddings @ asked.embedding[b]).topk(3).indices
         assert set(by_cosine.tolist()) <= set(rows.tolist())
 
 
@@ -127,16 +125,13 @@ def test_tiles(
     limit: int,
     random_columns: Columns,
     random_questions: Questions,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     config = config_of(**{"rank.dense_limit": limit, "rank.candidates": 5})
     index, asked = MemoryIndex.build(random_columns(ATOMS), config), random_questions(9)
     allowed = torch.rand(9, ATOMS, generator=torch.Generator().manual_seed(2)) < 0.7
     for mask in (allowed, allowed[:1]):
-        whole = index(**asked, allowed=mask, k=8, paths=True)
-        monkeypatch.setattr(index_module, "_TILE", 2 * 5 * ATOMS)
-        tiled = index(**asked, allowed=mask, k=8, paths=True)
-        monkeypatch.undo()
+        whole = index(replace(asked, allowed=mask), k=8, paths=True)
+        tiled = index(replace(asked, allowed=mask), k=8, paths=True, tile=2 * 5 * ATOMS)
         same(tiled, whole)
         assert torch.equal(tiled.rows, whole.rows)
         assert torch.equal(tiled.paths, whole.paths)
@@ -150,7 +145,7 @@ def test_only_allowed_atoms_are_hits_or_anchors(
     index, asked = MemoryIndex.build(random_columns(ATOMS), config), random_questions()
     allowed = torch.rand(5, ATOMS, generator=torch.Generator().manual_seed(3)) < 0.3
     allowed[4] = False
-    found = index(**asked, allowed=allowed, k=ATOMS)
+    found = index(replace(asked, allowed=allowed), k=ATOMS)
     for b in range(5):
         hits = set(found.rows[b][found.rows[b] >= 0].tolist())
         assert hits == set(allowed[b].nonzero().squeeze(1).tolist())
@@ -167,16 +162,16 @@ def test_what_is_not_listed_still_leads_to_hits(
     config = config_of(**{"rank.dense_limit": limit, "rank.candidates": ATOMS})
     index, asked = MemoryIndex.build(random_columns(ATOMS), config), random_questions()
     listed = torch.rand(5, ATOMS, generator=torch.Generator().manual_seed(3)) < 0.3
-    whole, found = index(**asked, k=ATOMS), index(**asked, listed=listed, k=ATOMS)
+    whole, found = index(asked, k=ATOMS), index(replace(asked, listed=listed), k=ATOMS)
     expected = scores_of(whole).masked_fill(~listed, -torch.inf)
     torch.testing.assert_close(scores_of(found), expected, rtol=1e-4, atol=1e-4)
     assert torch.equal(found.anchors, whole.anchors)
-    shared = index(**asked, listed=listed[:1], k=ATOMS)
-    same(shared, index(**asked, listed=listed[:1].expand(5, -1), k=ATOMS))
+    shared = index(replace(asked, listed=listed[:1]), k=ATOMS)
+    same(shared, index(replace(asked, listed=listed[:1].expand(5, -1)), k=ATOMS))
 
 
 def test_more_hits_than_atoms(index: MemoryIndex, random_questions: Questions) -> None:
-    found = index(**random_questions(), k=10 * ATOMS)
+    found = index(random_questions(), k=10 * ATOMS)
     assert found.rows.shape == (5, ATOMS)
     assert found.rows.sort(1).values.tolist() == [list(range(ATOMS))] * 5
 
@@ -195,20 +190,20 @@ def test_tiny(
     )  # fmt: skip
     for limit in (0, 4096):
         index = MemoryIndex.build(data, config_of(**{"rank.dense_limit": limit}))
-        found = index(**random_questions(), k=4, paths=True)
+        found = index(random_questions(), k=4, paths=True)
         assert set(found.rows.flatten().tolist()) - {-1} <= set(range(atoms))
         assert found.confidence.shape == (5,)
-        assert index(**random_questions(0), k=4).rows.shape[0] == 0
+        assert index(random_questions(0), k=4).rows.shape[0] == 0
 
 
 def test_half_keeps_the_ranking_close(index: MemoryIndex, random_questions: Questions) -> None:
     asked = random_questions()
-    whole = index(**asked, k=ATOMS)
+    whole = index(asked, k=ATOMS)
     time = index.time.clone()
     halved = index.half()
     assert halved.embeddings.dtype == torch.float16
     assert torch.equal(halved.time.nan_to_num(), time.nan_to_num())
-    found = halved(**asked, k=ATOMS)
+    found = halved(asked, k=ATOMS)
     assert found.scores.dtype == torch.float32
     same(found, whole, tolerance=3e-2)
 
@@ -217,21 +212,23 @@ def test_state_dict_and_to(
     index: MemoryIndex, random_columns: Columns, random_questions: Questions
 ) -> None:
     asked = random_questions()
-    whole = index(**asked, k=9, paths=True)
-    copy = MemoryIndex(index.state_dict(), index.config)
+    whole = index(asked, k=9, paths=True)
+    copy = MemoryIndex.from_state_dict(index.state_dict(), index.config)
     other = MemoryIndex.build(random_columns(ATOMS, seed=7, edges=random_columns(ATOMS).edges),
                               index.config)  # fmt: skip
     for again in (copy, copy.to("cpu"), copy.double().float()):
-        found = again(**asked, k=9, paths=True)
+        found = again(asked, k=9, paths=True)
         for one, two in zip(found, whole, strict=True):
             torch.testing.assert_close(one, two)
     assert copy.state_dict().keys() == index.state_dict().keys()
-    assert not torch.equal(other(**asked, k=9).rows, whole.rows)
+    assert not torch.equal(other(asked, k=9).rows, whole.rows)
 
 
 def test_weights_of_the_state_are_kept(index: MemoryIndex) -> None:
     changed = index.state_dict() | {"weights": torch.arange(len(index.signal_names)).float()}
-    assert torch.equal(MemoryIndex(changed, index.config).weights, changed["weights"])
+    assert torch.equal(
+        MemoryIndex.from_state_dict(changed, index.config).weights, changed["weights"]
+    )
 
 
 def test_permuted_atoms_give_permuted_hits(
@@ -266,8 +263,8 @@ def test_permuted_atoms_give_permuted_hits(
     # Routing is drawn at random row by row; see test_routing for what it keeps in another order.
     weights = {n: w for n, w in config.rank.weights.items() if n not in ROUTING_PARTS}
     config = replace(config, rank=replace(config.rank, weights=weights))
-    before = MemoryIndex.build(data, config)(**asked, k=ATOMS)
-    after = MemoryIndex.build(moved, config)(**asked, k=ATOMS)
+    before = MemoryIndex.build(data, config)(asked, k=ATOMS)
+    after = MemoryIndex.build(moved, config)(asked, k=ATOMS)
     torch.testing.assert_close(scores_of(after), scores_of(before)[:, order], rtol=1e-4, atol=1e-4)
     torch.testing.assert_close(after.confidence, before.confidence)
 
@@ -275,16 +272,16 @@ def test_permuted_atoms_give_permuted_hits(
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("query_embeddings", torch.zeros(5, 7)),
-        ("query_embeddings", torch.zeros(16)),
-        ("query_embeddings", torch.full((5, 16), torch.nan)),
-        ("query_terms", torch.zeros(4, 2, dtype=torch.int64)),
-        ("query_terms", torch.zeros(5, 2)),
-        ("query_terms", torch.full((5, 2), 30)),
-        ("query_tokens", torch.zeros(5, 5, 7)),
-        ("query_tokens", torch.zeros(5, 4, 8)),
-        ("query_tokens", torch.full((5, 5, 8), torch.inf)),
-        ("query_pieces", torch.zeros(5, dtype=torch.int64)),
+        ("embedding", torch.zeros(5, 7)),
+        ("embedding", torch.zeros(16)),
+        ("embedding", torch.full((5, 16), torch.nan)),
+        ("terms", torch.zeros(4, 2, dtype=torch.int64)),
+        ("terms", torch.zeros(5, 2)),
+        ("terms", torch.full((5, 2), 30)),
+        ("tokens", torch.zeros(5, 5, 7)),
+        ("tokens", torch.zeros(5, 4, 8)),
+        ("tokens", torch.full((5, 5, 8), torch.inf)),
+        ("pieces", torch.zeros(5, dtype=torch.int64)),
         ("speakers", torch.zeros(5, 2, dtype=torch.bool)),
         ("months", torch.zeros(5, 13, dtype=torch.bool)),
         ("days", torch.zeros(4, 31, dtype=torch.bool)),
@@ -293,14 +290,18 @@ def test_permuted_atoms_give_permuted_hits(
         ("allowed", torch.ones(5, ATOMS + 6, dtype=torch.bool)),
         ("allowed", torch.ones(2, ATOMS, dtype=torch.bool)),
         ("listed", torch.ones(5, ATOMS - 1, dtype=torch.bool)),
-        ("k", 0),
     ],
 )
 def test_what_does_not_fit(
     name: str, value: Any, index: MemoryIndex, random_questions: Questions
 ) -> None:
     with pytest.raises(InputError):
-        index(**{**random_questions(), name: value})
+        index(replace(random_questions(), **{name: value}))
+
+
+def test_forward_refuses_to_find_nothing(index: MemoryIndex, random_questions: Questions) -> None:
+    with pytest.raises(InputError, match="k must be an integer of at least 1"):
+        index(random_questions(), k=0)
 
 
 def test_unknown_names_in_the_settings(random_columns: Columns) -> None:
@@ -317,8 +318,8 @@ def test_compiled(random_columns: Columns, random_questions: Questions) -> None:
     weights = {"semantic": 0.5, "activation": 0.3}
     config = replace(config, rank=replace(config.rank, weights=weights))
     index, asked = MemoryIndex.build(random_columns(ATOMS), config), random_questions()
-    plain = {name: asked[name] for name in ("query_embeddings", "query_terms")}
+    plain = QueryBatch(asked.embedding, asked.terms)
     compiled = torch.compile(index)
     with torch.no_grad(), inductor.patch(compile_threads=1):
-        for found, whole in zip(compiled(**plain, k=9), index(**plain, k=9), strict=True):
+        for found, whole in zip(compiled(plain, k=9), index(plain, k=9), strict=True):
             torch.testing.assert_close(found, whole)

@@ -148,17 +148,11 @@ def index_of(
     return MemoryIndex.build(columns(ATOMS), config_with(weights, **overrides))
 
 
-def query_of(questions: Callable[..., dict[str, Any]]) -> QueryBatch:
-    asked = questions(COUNT)
-    embedding = asked.pop("query_embeddings")
-    return QueryBatch(embedding, **{k.removeprefix("query_"): v for k, v in asked.items()})
-
-
 def test_proximity_is_the_nearest_anchor_by_relevance(
-    random_columns: Callable[..., IndexInput], random_questions: Callable[..., dict[str, Any]]
+    random_columns: Callable[..., IndexInput], random_questions: Callable[..., QueryBatch]
 ) -> None:
     index = index_of(random_columns, WEIGHTS, **{"anchors.k": 3})
-    scope, anchors, _ = index._scope(query_of(random_questions), 5)
+    scope, anchors, _ = index._scope(random_questions(COUNT), 5)
     got, bridge = scope.memo("proximity"), scope.memo("bridge")
     strong = 0.5 * scope.memo("semantic")
     cosine = index.direction @ index.direction.T
@@ -184,11 +178,11 @@ def test_proximity_is_the_nearest_anchor_by_relevance(
 
 
 def test_candidates_and_masks(
-    random_columns: Callable[..., IndexInput], random_questions: Callable[..., dict[str, Any]]
+    random_columns: Callable[..., IndexInput], random_questions: Callable[..., QueryBatch]
 ) -> None:
     """What is not allowed is no anchor; few candidates give the values that all of them give."""
     allowed = torch.arange(ATOMS)[None] % 3 > 0
-    query = replace(query_of(random_questions), allowed=allowed)
+    query = replace(random_questions(COUNT), allowed=allowed)
     dense = index_of(random_columns, WEIGHTS)
     large = index_of(random_columns, WEIGHTS, **{"rank.dense_limit": 1, "rank.candidates": 60})
     every, anchors, _ = dense._scope(query, 5)
@@ -200,7 +194,7 @@ def test_candidates_and_masks(
     for name in ("proximity", "bridge"):
         values = every.memo(name).gather(1, rows)
         torch.testing.assert_close(some.memo(name)[known], values[known])
-    found = dense(**{"query_embeddings": query.embedding, "allowed": allowed}, k=30)
+    found = dense(QueryBatch(query.embedding, allowed=allowed), k=30)
     assert bool(allowed[0][found.rows[found.rows >= 0]].all())
 
 
@@ -223,20 +217,20 @@ def test_another_component_is_not_near(
 
 
 def test_only_who_asks_pays_and_moves_and_halves(
-    random_columns: Callable[..., IndexInput], random_questions: Callable[..., dict[str, Any]]
+    random_columns: Callable[..., IndexInput], random_questions: Callable[..., QueryBatch]
 ) -> None:
     plain = index_of(random_columns, {"semantic": 1.0, "activation": 1.0})
     assert plain.direction is None and plain.bridge_bonus is None
     state = {k: v for k, v in plain.state_dict().items() if k != "weights"}
     assert not state.keys() & {"direction", "component", "bridge_bonus"}
-    late = MemoryIndex(state, config_with(WEIGHTS))
+    late = MemoryIndex.from_state_dict(state, config_with(WEIGHTS))
     early = index_of(random_columns, WEIGHTS)
     assert torch.equal(late.direction, early.direction)
     assert torch.equal(late.bridge_bonus, early.bridge_bonus)
     assert {"direction", "component", "bridge_bonus"} <= early.state_dict().keys()
     asked = random_questions(COUNT)
-    full = early(**asked, k=10)
-    half = MemoryIndex(early.half().state_dict(), early.config)(**asked, k=10)
+    full = early(asked, k=10)
+    half = MemoryIndex.from_state_dict(early.half().state_dict(), early.config)(asked, k=10)
     assert (full.rows == half.rows).float().mean() > 0.8
 
 

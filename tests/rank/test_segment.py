@@ -119,7 +119,7 @@ def test_hits_are_the_best_of_what_is_reached(
     questions = torch.nn.functional.normalize(torch.randn(COUNT, 16, generator=g), dim=1)
     allowed = torch.rand(1, ATOMS, generator=g) < 0.8
     listed = torch.rand(1, ATOMS, generator=g) < 0.6
-    found = index(questions, allowed=allowed, listed=listed, paths=True)
+    found = index(QueryBatch(questions, allowed=allowed, listed=listed), paths=True)
     graph = index.graph
     for b in range(COUNT):
         truth = expected(data, questions[b], allowed[0], hops=hops, discount=0.6, seeds=seeds)
@@ -155,7 +155,7 @@ def test_a_store_beyond_the_dense_limit_gives_the_same(
         settings(**{"rank.weights": weights, "spread.rounds": 1, "rank.dense_limit": 0}),
     )
     questions = torch.nn.functional.normalize(torch.randn(COUNT, 16), dim=1)
-    one, other = small(questions, k=8), large(questions, k=8)
+    one, other = small(QueryBatch(questions), k=8), large(QueryBatch(questions), k=8)
     assert torch.equal(one.rows, other.rows)
     torch.testing.assert_close(one.scores, other.scores)
 
@@ -170,7 +170,7 @@ def test_what_is_reached_is_a_candidate_in_a_large_store(
         data, settings(**own, **{"rank.dense_limit": 0, "rank.candidates": 1})
     )
     questions = torch.nn.functional.normalize(torch.randn(COUNT, 16), dim=1)
-    one, other = small(questions, k=5), large(questions, k=5)
+    one, other = small(QueryBatch(questions), k=5), large(QueryBatch(questions), k=5)
     assert torch.equal(one.rows[one.scores > 0], other.rows[one.scores > 0])
 
 
@@ -224,7 +224,7 @@ def chain(embeddings: Tensor, similar: list[tuple[int, int]]) -> IndexInput:
 
 def test_orthogonal_chunks_bring_only_their_neighbours_in_time() -> None:
     index = MemoryIndex.build(chain(torch.eye(12), []), settings())
-    found = index(torch.eye(12)[5:6])
+    found = index(QueryBatch(torch.eye(12)[5:6]))
     assert found.rows[0, 0] == 5
     assert set(found.rows[0].tolist()) - {-1} == {3, 4, 5, 6, 7}
 
@@ -232,21 +232,22 @@ def test_orthogonal_chunks_bring_only_their_neighbours_in_time() -> None:
 def test_a_similarity_edge_is_a_shortcut_in_both_directions() -> None:
     index = MemoryIndex.build(chain(torch.eye(12), [(11, 2)]), settings(**{"segment.hops": 1}))
     for seed, near in ((2, {1, 2, 3, 11}), (11, {2, 10, 11})):
-        found = index(torch.eye(12)[seed : seed + 1])
+        found = index(QueryBatch(torch.eye(12)[seed : seed + 1]))
         assert set(found.rows[0].tolist()) - {-1} == near
 
 
 @pytest.mark.parametrize("count", [1, 2])
 def test_the_smallest_documents(count: int) -> None:
     index = MemoryIndex.build(chain(torch.eye(3)[:count], []), settings())
-    found = index(torch.eye(3)[:1], paths=True)
+    found = index(QueryBatch(torch.eye(3)[:1]), paths=True)
     assert found.rows[0].tolist() == list(range(count))
 
 
 def test_no_question_and_nothing_allowed() -> None:
     index = MemoryIndex.build(chain(torch.eye(3), []), settings())
-    assert index(torch.zeros(0, 3)).rows.shape[0] == 0
-    none = index(torch.eye(3)[:2], allowed=torch.zeros(1, 3, dtype=torch.bool), paths=True)
+    assert index(QueryBatch(torch.zeros(0, 3))).rows.shape[0] == 0
+    nothing = torch.zeros(1, 3, dtype=torch.bool)
+    none = index(QueryBatch(torch.eye(3)[:2], allowed=nothing), paths=True)
     assert bool((none.rows == -1).all())
 
 
@@ -255,5 +256,5 @@ def test_candidates_of_a_hub_are_bounded() -> None:
     embeddings = torch.nn.functional.normalize(torch.randn(30, 8), dim=1)
     data = chain(embeddings, star)
     index = MemoryIndex.build(data, settings(**{"spread.max_edges": 4, "segment.hops": 1}))
-    found = index(embeddings[:1], k=30)
+    found = index(QueryBatch(embeddings[:1]), k=30)
     assert int((found.rows >= 0).sum()) == 5

@@ -6,7 +6,6 @@ import math
 from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pytest
 import torch
@@ -197,13 +196,11 @@ GRAPH |= {"title_hop", "entity_hop"}
 def test_signal(
     name: str,
     random_columns: Callable[..., IndexInput],
-    random_questions: Callable[..., dict[str, Any]],
+    random_questions: Callable[..., QueryBatch],
 ) -> None:
     data = random_columns(ATOMS)
     index = MemoryIndex.build(data, config_from_dict({}))
-    asked = random_questions(COUNT)
-    embedding = asked.pop("query_embeddings")
-    query = QueryBatch(embedding, **{k.removeprefix("query_"): v for k, v in asked.items()})
+    query = random_questions(COUNT)
     oracle = Oracle(data, query)
     truth = torch.tensor(
         [[expected(oracle, name, b, a) for a in range(ATOMS)] for b in range(COUNT)]

@@ -111,15 +111,15 @@ def test_no_anchors() -> None:
 def test_the_signals(
     dense_limit: int,
     random_columns: Callable[..., IndexInput],
-    random_questions: Callable[..., dict[str, Any]],
+    random_questions: Callable[..., QueryBatch],
 ) -> None:
     data = random_columns(ATOMS)
     index = MemoryIndex.build(data, settings(dense_limit=dense_limit))
     g = torch.Generator().manual_seed(3)
     retention = torch.rand(COUNT, ATOMS, generator=g)
-    asked = random_questions(COUNT)["query_embeddings"]
+    asked = random_questions(COUNT).embedding
     for kept in (retention, retention[:1]):
-        found = index(asked, retention=kept, k=ATOMS)
+        found = index(QueryBatch(asked, retention=kept), k=ATOMS)
         for b in range(COUNT):
             cosine = (data.embeddings @ asked[b]).tolist()
             first = sorted(range(ATOMS), key=lambda a: -cosine[a])[:4]
@@ -136,16 +136,16 @@ def test_the_signals(
 
 
 def test_without_retention_nothing_has_faded(
-    random_columns: Callable[..., IndexInput], random_questions: Callable[..., dict[str, Any]]
+    random_columns: Callable[..., IndexInput], random_questions: Callable[..., QueryBatch]
 ) -> None:
     index = MemoryIndex.build(random_columns(ATOMS), settings())
-    asked = random_questions(COUNT)["query_embeddings"]
-    bare = index(asked, k=9)
-    whole = index(asked, retention=torch.ones(1, ATOMS), k=9)
+    asked = random_questions(COUNT).embedding
+    bare = index(QueryBatch(asked), k=9)
+    whole = index(QueryBatch(asked, retention=torch.ones(1, ATOMS)), k=9)
     torch.testing.assert_close(bare.scores, whole.scores)
     assert bare.shares[..., 1].max() > 0
-    with pytest.raises(InputError, match=r"retention must be \[5, 40\]"):
-        index(asked, retention=torch.ones(2, ATOMS))
+    with pytest.raises(InputError, match=r"query.retention: expected \[5, 40\], got \[2, 40\]"):
+        index(QueryBatch(asked, retention=torch.ones(2, ATOMS)))
 
 
 def test_a_large_store_finds_what_only_the_walk_reaches(
@@ -171,7 +171,7 @@ def test_a_large_store_finds_what_only_the_walk_reaches(
             "candidates": 4,
         }
     )
-    found = MemoryIndex.build(data, config)(question, k=2)
+    found = MemoryIndex.build(data, config)(QueryBatch(question), k=2)
     assert found.rows.tolist() == [[0, 1]]
 
 
