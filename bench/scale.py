@@ -29,7 +29,8 @@ from tyro.conf import arg
 
 from graphmem_torch.atoms import Atom
 from graphmem_torch.config import load_config
-from graphmem_torch.memory import Memory, core, link
+from graphmem_torch.memory import Memory, link
+from graphmem_torch.memory import memory as memory_module
 from graphmem_torch.quality.common.measure import code_version, peak_memory, percentiles
 from graphmem_torch.store import MemoryStore
 from graphmem_torch.text.concepts import PatternConcepts, SpacyConcepts
@@ -129,8 +130,8 @@ def _measure(options: Scale, folder: Path) -> dict[str, Any]:
     clock.watch(PatternConcepts, "extract", "concepts")
     clock.watch(link, "knn_graph", "similarity")
     clock.watch(MemoryStore, "append", "store")
-    clock.watch(core, "assemble", "index")
-    clock.watch(core, "save_assembled", "snapshot")
+    clock.watch(memory_module, "assemble", "index")
+    clock.watch(memory_module, "save_snapshot", "snapshot")
     config = load_config(options.preset, {"link.concepts": options.concepts})
     inner = load_embedder(options.embedder, options.device, token_dim=config.embedder.token_dim)
     embedder = TimedEmbedder(inner, clock)
@@ -164,7 +165,7 @@ def _measure(options: Scale, folder: Path) -> dict[str, Any]:
             start = time.perf_counter()
             memory.retrieve(asked[:1])
             first_seconds = time.perf_counter() - start
-            clock.watch(core, "query_batch", "question")
+            clock.watch(memory_module, "encode_questions", "question")
             clock.watch(memory.index, "forward", "rank")
             batches = {str(size): _latency(memory, clock, asked, size) for size in (1, 64)}
     return {

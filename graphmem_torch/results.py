@@ -74,6 +74,11 @@ class Result:
     confidence: float
     known: bool
 
+    def __repr__(self) -> str:
+        """The question, how many hits, the best of them, and how sure the gate is."""
+        best = f", best {self.hits[0].id!r} at {self.hits[0].score:.3g}" if self.hits else ""
+        return f"Result({self.question!r:.80}, {len(self.hits)} hits{best}, {_sure(self)})"
+
     def as_dict(self) -> dict[str, Any]:
         """As plain JSON values."""
         return asdict(self)
@@ -136,6 +141,12 @@ class Context:
     upper_bound: float = 0.0
     exact: bool = True
 
+    def __repr__(self) -> str:
+        """The question, how full the budget is, of how many memories, and how sure the gate is."""
+        filled = f"{self.tokens:,} of {self.budget:,} tokens ({self.tokenizer})"
+        memories = f"{len(self.sources)} memories, {len(self.omitted)} omitted"
+        return f"Context({self.question!r:.80}, {filled}, {memories}, {_sure(self)})"
+
     @property
     def gap(self) -> float:
         """Value that a better choice could have more at most; 0 where exact."""
@@ -160,6 +171,10 @@ class Context:
     def as_dict(self) -> dict[str, Any]:
         """As plain JSON values."""
         return asdict(self)
+
+
+def _sure(found: Result | Context) -> str:
+    return f"confidence {found.confidence:.2f}, {'known' if found.known else 'not known'}"
 
 
 @dataclass(frozen=True, slots=True)

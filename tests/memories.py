@@ -40,6 +40,18 @@ def turns(count: int = 24) -> list[Atom]:
     ]
 
 
+def planted() -> tuple[list[Atom], list[str], list[list[str]]]:
+    """The answer follows the turn that shares words with the question, and never shares any."""
+    atoms, questions, evidence = [], [], []
+    for i in range(60):
+        topic = f"topic{i} {WORDS[i % 8]}"
+        atoms.append(Atom(f"q{i}", f"Tell me about {topic} please?", session="s", speaker="Ada"))
+        atoms.append(Atom(f"r{i}", f"Secret answer{i} hidden{i}", session="s", speaker="Ben"))
+        questions.append(f"What about {topic}?")
+        evidence.append([f"r{i}"])
+    return atoms, questions, evidence
+
+
 def opened(path: Path | None = None, **change: Any) -> Memory:
     return Memory.open(path, **{"config": config_of(), "embedder": HashingEmbedder(32), **change})
 

@@ -33,7 +33,7 @@ def test_compile(race: Race, size: Size) -> None:
     asked = [f"{' '.join(_drawn(words, 9, 10_000 + b))}?" for b in range(size["batch"])]
 
     def index() -> Any:
-        query = memory.query(asked)
+        query = memory.encode_questions(asked)
         with torch.inference_mode():
             return memory.index(query, k=pool)
 

@@ -136,10 +136,8 @@ class WriteReport(MemoryCommand):
 
     def run(self) -> int:
         """Writes the page and says where it is."""
-        from graphmem_torch.report import write_report
-
         with self.open_memory("r") as memory:
-            report = write_report(memory, self.out, limit=self.limit)
+            report = memory.report(self.out, limit=self.limit)
         if self.json:
             print_json(report.as_dict())
         else:

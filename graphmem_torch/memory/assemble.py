@@ -1,9 +1,10 @@
-"""From the store to an index: what is stored becomes the columns of `MemoryIndex.build`."""
+"""From the store to an index: columns of `MemoryIndex.build`, its snapshot, modes carried along."""
 
 from __future__ import annotations
 
 import json
 import math
+import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,27 +12,26 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from graphmem_torch.atoms import CONCEPT
-from graphmem_torch.config import Config, config_to_dict
+from graphmem_torch.config import Config, ModesConfig, config_to_dict
 from graphmem_torch.edges import EdgeBlock
-from graphmem_torch.index.data import IndexInput
+from graphmem_torch.index.data import IndexInput, modes_by
 from graphmem_torch.index.module import MemoryIndex
-from graphmem_torch.memory.following import ModeFollower
-from graphmem_torch.modes.find import MODE_PARTS, Modes, modes_from_tensors
+from graphmem_torch.modes.find import MODE_PARTS, Modes, modes_from_tensors, modes_to_tensors
+from graphmem_torch.modes.track import ModeTracker
 from graphmem_torch.rank.routing import ROUTING_PARTS
 from graphmem_torch.store import MemoryStore
 from graphmem_torch.store.blocks import pick_tokens
 from graphmem_torch.text.question import WORD, is_question, tells_time
 from graphmem_torch.text.terms import Vocabulary, title_terms
 
-__all__ = ["Assembled", "assemble", "load_assembled", "save_assembled", "to_rows"]
+__all__ = ["ModeCache", "Snapshot", "assemble", "load_snapshot", "save_snapshot", "to_rows"]
 
 _FORMAT = 4  # of what the snapshot holds
 _MODES = ("select", "count", "epsilon", "assign")  # settings by which modes are found
 
 
 @dataclass(frozen=True, eq=False)
-class Assembled:
+class Snapshot:
     """An index and what belongs to it outside the device.
 
     Attributes:
@@ -40,7 +40,7 @@ class Assembled:
         node: [N] int64 node number of every row.
         vocabulary: Terms of the lexical index.
         kinds, speakers: Names behind the codes.
-        follower: What takes the modes along from state to state.
+        share: `ModeCache.share` of the modes of the index.
     """
 
     index: MemoryIndex
@@ -49,7 +49,7 @@ class Assembled:
     vocabulary: Vocabulary
     kinds: list[str]
     speakers: list[str]
-    follower: ModeFollower
+    share: float = 0.0
 
     @cached_property
     def speaker_words(self) -> dict[str, list[int]]:
@@ -60,24 +60,19 @@ class Assembled:
                 words.setdefault(word, []).append(code)
         return words
 
-    @cached_property
-    def modes(self) -> Modes | None:
-        """The modes of the index, followed or found where it keeps none; None without atoms."""
-        kept, index = self.index.modes, self.index
-        if kept is not None or index.num_atoms == 0:
-            return kept
-        node = self.node[: index.num_atoms]
-        return self.follower.modes(index.config.modes, index.embeddings, index.time, node)
-
 
 def assemble(
-    store: MemoryStore, config: Config, num_pieces: int, follower: ModeFollower | None = None
-) -> Assembled:
+    store: MemoryStore, config: Config, num_pieces: int, cache: ModeCache | None = None
+) -> Snapshot:
     """Builds the index of everything in the store, at one state of it.
 
-    The follower knows the modes of an earlier state; without one they are found anew.
+    Args:
+        store: Atoms, vectors and edges.
+        config: What the index is built with.
+        num_pieces: Size of the vocabulary of the token vectors.
+        cache: Knows the modes of an earlier state, and takes up those of this one.
     """
-    follower = ModeFollower() if follower is None else follower
+    cache = ModeCache() if cache is None else cache
     with store.reading():
         state = store.state
         columns = store.columns()
@@ -85,25 +80,21 @@ def assemble(
         packed = store.tokens()
         edges = store.edges()
         texts = list(store.texts())
-    codes = columns.kind.codes.long()
-    concept = columns.kind.names.index(CONCEPT) if CONCEPT in columns.kind.names else -1
-    is_atom = codes != concept
-    atoms = is_atom.nonzero().squeeze(1)
-    order = torch.cat([atoms, (~is_atom).nonzero().squeeze(1)])
+    atoms, concepts = ((columns.is_concept == own).nonzero().squeeze(1) for own in (False, True))
+    order = torch.cat([atoms, concepts])
     bodies = [texts[i] for i in atoms.tolist()]
     vocabulary = Vocabulary()
     terms, offsets = vocabulary.encode(bodies)
     title = torch.tensor([title_terms(text) for text in bodies], dtype=torch.int64)
     names = None
     if bool((title >= 0).any()):
-        concepts = (~is_atom).nonzero().squeeze(1).tolist()
-        names = vocabulary.encode([texts[i] for i in concepts], grow=False)
+        names = vocabulary.encode([texts[i] for i in concepts.tolist()], grow=False)
     own, time = embeddings[atoms], columns.time[atoms]
     tokens = pieces = token_offsets = modes = duplicate = None
     if config.modes.build and len(atoms):
-        if follower.blank:
-            _recall(store, config, follower, own, time)
-        modes = follower.modes(config.modes, own, time, columns.node[atoms])
+        if cache.empty:
+            _restore_modes(store, config, cache, own, time)
+        modes = cache.modes(config.modes, own, time, columns.node[atoms])
         duplicate = _first_equal(bodies, columns.speaker.codes[atoms])
     if packed is not None:
         tokens, pieces, token_offsets = pick_tokens(packed, atoms)
@@ -112,7 +103,7 @@ def assemble(
         terms=terms,
         term_offsets=offsets,
         vocab_size=max(1, len(vocabulary)),
-        kind=codes[atoms],
+        kind=columns.kind.codes[atoms].long(),
         speaker=columns.speaker.codes[atoms].long(),
         num_speakers=len(columns.speaker.names),
         session=columns.session.codes[atoms].long(),
@@ -132,40 +123,40 @@ def assemble(
         name_terms=None if names is None else names[0],
         name_offsets=None if names is None else names[1],
     )
-    return Assembled(
+    return Snapshot(
         MemoryIndex.build(data, config),
         state,
         columns.node[order],
         vocabulary,
         columns.kind.names,
         columns.speaker.names,
-        follower,
+        cache.share,
     )
 
 
-def save_assembled(store: MemoryStore, assembled: Assembled) -> None:
-    """Writes the snapshot from which `load_assembled` opens at once."""
-    index = assembled.index
+def save_snapshot(store: MemoryStore, snapshot: Snapshot) -> None:
+    """Writes the file from which `load_snapshot` opens at once."""
+    index = snapshot.index
     tensors = {k: v.contiguous() for k, v in index.state_dict().items() if k != "weights"}
-    tensors["node"] = assembled.node
-    words = assembled.vocabulary.to_bytes()
+    tensors["node"] = snapshot.node
+    words = snapshot.vocabulary.to_bytes()
     tensors["vocabulary"] = torch.frombuffer(bytearray(words or b"\n"), dtype=torch.uint8)
     meta = {
         "built": _signature(index.config),
-        "kinds": json.dumps(assembled.kinds),
-        "speakers": json.dumps(assembled.speakers),
-        "terms": str(len(assembled.vocabulary)),
-        "share": repr(assembled.follower.share),
+        "kinds": json.dumps(snapshot.kinds),
+        "speakers": json.dumps(snapshot.speakers),
+        "terms": str(len(snapshot.vocabulary)),
+        "share": repr(snapshot.share),
     }
-    store.save_snapshot(tensors, meta, state=assembled.state)
+    store.save_snapshot(tensors, meta, state=snapshot.state)
 
 
-def load_assembled(
-    store: MemoryStore, config: Config, follower: ModeFollower | None = None
-) -> Assembled | None:
-    """The snapshot as an index; None where it is missing, stale, damaged or set up otherwise.
+def load_snapshot(
+    store: MemoryStore, config: Config, cache: ModeCache | None = None
+) -> Snapshot | None:
+    """What `save_snapshot` wrote; None where it is missing, stale, damaged or set up otherwise.
 
-    The follower goes on from its modes.
+    The cache takes up its modes.
     """
     state = store.state
     # Verified whole: a flipped bit would be a wrong answer or a crash. 350 MB take 0.2 s.
@@ -177,29 +168,28 @@ def load_assembled(
     words = tensors.pop("vocabulary").numpy().tobytes()
     vocabulary = Vocabulary.from_bytes(words) if int(meta["terms"]) else Vocabulary()
     index = MemoryIndex.from_state_dict(tensors, config)
-    follower = ModeFollower() if follower is None else follower
-    if (modes := index.modes) is not None:
-        share = float(meta["share"])
-        follower.take(modes, config.modes, node[: index.num_atoms], share)
-    return Assembled(
+    share = float(meta["share"])
+    if cache is not None and (modes := index.modes) is not None:
+        cache.restore(modes, config.modes, node[: index.num_atoms], share)
+    return Snapshot(
         index,
         state,
         node,
         vocabulary,
         json.loads(meta["kinds"]),
         json.loads(meta["speakers"]),
-        follower,
+        share,
     )
 
 
-def _recall(
+def _restore_modes(
     store: MemoryStore,
     config: Config,
-    follower: ModeFollower,
+    cache: ModeCache,
     embeddings: Tensor,  # [A, d]
     time: Tensor,  # [A] float64
 ) -> None:
-    """Has the follower go on from a stale snapshot, if it is of the first ones of these atoms."""
+    """The cache takes up the modes of a stale snapshot, if it is of the first of these atoms."""
     kept = store.load_snapshot(verify=True, stale=True)
     if kept is None or kept[1].get("built") != _signature(config):
         return
@@ -209,7 +199,7 @@ def _recall(
     same = torch.equal(tensors["embeddings"], embeddings[:count])
     if count and same and torch.equal(tensors["time_bits"], time[:count].view(torch.int64)):
         modes = modes_from_tensors({name: tensors[f"modes_{name}"] for name in MODE_PARTS})
-        follower.take(modes, config.modes, tensors["node"][:count], float(meta["share"]))
+        cache.restore(modes, config.modes, tensors["node"][:count], float(meta["share"]))
 
 
 def _signature(config: Config) -> str:
@@ -244,3 +234,118 @@ def to_rows(edges: EdgeBlock, node: Tensor) -> EdgeBlock:  # node [N]: number of
     source, target = row[edges.source], row[edges.target]
     keep = (source >= 0) & (target >= 0)
     return EdgeBlock(source[keep], target[keep], edges.type[keep], edges.weight[keep])
+
+
+class ModeCache:
+    """The modes of a memory, updated from state to state (`docs/mathematics.md` 1.8).
+
+    Where atoms were only added since the last state, a `ModeTracker` counts the new ones in; the
+    old ones are read once a process, for its sums. All modes are found anew at first, where the
+    drift exceeds `modes.drift`, after `expire`, and where the settings changed or anything else
+    became of the old atoms. What is kept is derived: sums of size d², and a few numbers an atom.
+    Safe to share between threads.
+
+    Attributes:
+        found: How often all modes were found anew.
+        updated: How often new atoms were counted in instead.
+        share: `Modes.centroid_error` when they were last found, as a share of the energy: what
+            drift is measured from.
+    """
+
+    def __init__(self) -> None:
+        self.found, self.updated, self.share = 0, 0, 0.0
+        self._lock = threading.RLock()
+        self._modes: Modes | None = None
+        self._settings: tuple[object, ...] = ()
+        self._node = torch.empty(0, dtype=torch.int64)
+        self._tracker: ModeTracker | None = None
+        self._due = False
+
+    @property
+    def empty(self) -> bool:
+        """Whether modes that were kept elsewhere would be of use."""
+        return self._modes is None and not self._due
+
+    def expire(self) -> None:
+        """Has the modes found anew when they are next asked for: a regime has switched."""
+        with self._lock:
+            self._modes, self._tracker, self._due = None, None, True
+
+    def restore(self, modes: Modes, settings: ModesConfig, node: Tensor, share: float) -> None:
+        """Goes on from modes of the atoms `node` [A], found by these settings at `share`."""
+        shape = (len(node), modes.centroid.shape[1])
+        with self._lock:
+            self._modes, self._tracker, self._due = modes, None, False
+            self._settings, self._node, self.share = _found_by(settings, shape), node, share
+
+    def of(self, snapshot: Snapshot) -> Modes | None:
+        """The modes of a snapshot, found where its index keeps none; None without atoms."""
+        index = snapshot.index
+        if index.num_atoms == 0 or index.modes is not None:
+            return index.modes
+        node = snapshot.node[: index.num_atoms]
+        return self.modes(index.config.modes, index.embeddings, index.time, node)
+
+    def modes(
+        self,
+        settings: ModesConfig,
+        embeddings: Tensor,  # [A, d]
+        time: Tensor,  # [A] float64 seconds since the epoch, NaN = unknown
+        node: Tensor,  # [A] int64, ascending
+    ) -> Modes:
+        """The modes of the atoms, on their device.
+
+        Args:
+            settings: By which modes are found.
+            embeddings: One row an atom.
+            time: When each atom was.
+            node: Its number in the store, which no other atom is ever given.
+        """
+        shape = (embeddings.shape[0], embeddings.shape[1])
+        with self._lock:
+            old = len(self._node)
+            same = self._settings == _found_by(settings, shape)
+            if self._modes is not None and same and torch.equal(self._node, node[:old]):
+                if old < len(node):
+                    self._update(settings, embeddings, time, node)
+                if self._modes is not None:
+                    return self._modes
+            found = modes_by(settings, embeddings, time)
+            share = found.centroid_error / (found.spectrum.total_energy or 1.0)
+            self.restore(found, settings, node, share)
+            self.found += 1
+        return found
+
+    def _update(
+        self, settings: ModesConfig, embeddings: Tensor, time: Tensor, node: Tensor
+    ) -> None:
+        """Counts the new atoms in; leaves no modes where they drifted too far."""
+        assert self._modes is not None
+        old, device = len(self._node), embeddings.device
+        if self._tracker is None:
+            self._tracker = ModeTracker(
+                _moved(self._modes, "cpu"),
+                embeddings[:old].cpu(),
+                time=time[:old].cpu(),
+                tol=min(settings.drift, 1.0),
+                share=self.share,
+                find=lambda rows, times: modes_by(settings, rows, times),
+            )
+        self._tracker.add(embeddings[old:].cpu(), time[old:].cpu())
+        if self._tracker.stale or settings.drift == 0:
+            self._modes = self._tracker = None
+            return
+        self._modes, self._node = _moved(self._tracker.modes(), device), node
+        self.updated += 1
+
+
+def _found_by(settings: ModesConfig, shape: tuple[int, int]) -> tuple[object, ...]:
+    """What modes are found by: other values make other modes."""
+    count = min(settings.count, *shape)
+    return settings.select, count, settings.epsilon, settings.assign, settings.drift
+
+
+def _moved(modes: Modes, device: torch.device | str) -> Modes:
+    return modes_from_tensors(
+        {name: part.to(device) for name, part in modes_to_tensors(modes).items()}
+    )

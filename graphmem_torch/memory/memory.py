@@ -1,33 +1,232 @@
-"""Memory: the application object, a store on disk with an embedder and the current index."""
+"""Memory: the application object, a store on disk with an encoder and an index of it."""
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, overload
 
-from graphmem_torch.atoms import Atom
+import torch
+from torch import Tensor
+
+from graphmem_torch.atoms import Atom, EdgeType
+from graphmem_torch.config import Config, load_config
 from graphmem_torch.errors import InputError
-from graphmem_torch.memory.answering import AnsweringMemory
-from graphmem_torch.memory.learned import LearnedMemory
-from graphmem_torch.memory.linked import LinkedMemory
-from graphmem_torch.memory.themed import ThemedMemory
-from graphmem_torch.memory.typed import TypedMemory
-from graphmem_torch.memory.writer import Added, Writer, as_atom
+from graphmem_torch.index.module import MemoryIndex
+from graphmem_torch.memory.assemble import (
+    ModeCache,
+    Snapshot,
+    assemble,
+    load_snapshot,
+    save_snapshot,
+)
+from graphmem_torch.memory.bindings import (
+    bound_concepts,
+    bound_embedder,
+    open_bound,
+    usable_device,
+)
+from graphmem_torch.memory.contexts import (
+    CompileOptions,
+    ContextCompiler,
+    FormatName,
+    OrderName,
+    answer_settings,
+    ask_model,
+    checked_budgets,
+    context_settings,
+)
+from graphmem_torch.memory.decay import Classified, DecayState, classify_nodes, open_nodes
+from graphmem_torch.memory.edges import (
+    Connected,
+    JudgedEdges,
+    checked_pairs,
+    connect_all,
+    disconnect,
+    judge_pairs,
+    nodes_of,
+    similar_ids,
+)
+from graphmem_torch.memory.learning import (
+    FitReport,
+    LabelledQuestions,
+    check_evidence,
+    evidence_rows,
+    fit_and_report,
+    reweighted,
+    with_weights,
+)
+from graphmem_torch.memory.link import concept_id
+from graphmem_torch.memory.modes import align_parts, mode_records, mode_summaries
+from graphmem_torch.memory.questions import (
+    Filters,
+    atom_masks,
+    check_count,
+    checked_questions,
+    encode_questions,
+    moment,
+    to_results,
+)
+from graphmem_torch.memory.regimes import RegimeMonitor
+from graphmem_torch.memory.structure import MissingLink, StructureCache, missing_links
+from graphmem_torch.memory.writer import Added, Writer, as_atom, batched
+from graphmem_torch.oracle import Judge, Oracle, classifier_of, judge_of
+from graphmem_torch.rank.abstention import conformal_threshold
+from graphmem_torch.rank.query import QueryBatch
+from graphmem_torch.rank.signals.graph import LIFE_SIGNALS
+from graphmem_torch.readers.jsonl import parse_edge_type
 from graphmem_torch.readers.read import document_atoms
+from graphmem_torch.results import (
+    Answer,
+    Context,
+    Mode,
+    ModeAlignment,
+    ModeSummary,
+    RegimeSwitch,
+    Result,
+)
+from graphmem_torch.spectral.structure import Structure
+from graphmem_torch.store import MemoryStore
+from graphmem_torch.text.embedder import Embedder
+from graphmem_torch.text.entailment import LexicalJudge
+from graphmem_torch.text.tokens import Tokenizer, get_tokenizer
 
 if TYPE_CHECKING:
+    from graphmem_torch.context.costs import Shorten
     from graphmem_torch.report import Report
 
 __all__ = ["Memory"]
 
+_log = logging.getLogger(__name__)
 
-class Memory(LinkedMemory, ThemedMemory, LearnedMemory, TypedMemory, AnsweringMemory):
-    """Long-term memory: `add` atoms, `retrieve` for a batch of questions, `compile` a context.
 
-    What `add` has returned for is on disk for good. Retrieval sees everything that was added before
-    it.
+class Memory:
+    """Long-term memory: `add` atoms, `retrieve` for questions, `compile` a context.
+
+    What `add` has returned for is on disk for good, and the next question sees it. One object may
+    be used by many threads: questions are answered side by side, additions one batch after another.
+
+    `len(memory)` counts its atoms, `id in memory` asks for one; concepts, which linking makes, are
+    neither counted nor found.
+
+    Attributes:
+        store: The truth on disk.
+        config: The settings.
+        device: Where the index lives.
     """
+
+    def __init__(
+        self,
+        store: MemoryStore,
+        embedder: Embedder | None,
+        config: Config,
+        device: str,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """Use `Memory.open`."""
+        self.store = store
+        self.config = config
+        self.device = device
+        self._embedder = embedder
+        self._clock = clock
+        self._lock = threading.RLock()  # of the snapshot, the settings and the encoder
+        self._adding = threading.RLock()
+        self._snapshot: Snapshot | None = None
+        self._saved = False  # whether the disk holds the snapshot
+        self._writer: Writer | None = None
+        self._modes = ModeCache()
+        self._structure = StructureCache(store)
+        self._decay = DecayState(store, config.decay, clock=clock)
+        self._contexts = ContextCompiler(store)
+        self._regimes: RegimeMonitor | None = None
+        self._listeners: list[Callable[[RegimeSwitch], object]] = []
+
+    @classmethod
+    def open(
+        cls,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        preset: str = "default",
+        config: Config | None = None,
+        embedder: Any = None,
+        device: str = "auto",
+        mode: Literal["w", "r"] = "w",
+        clock: Callable[[], float] = time.time,
+    ) -> Self:
+        """Opens the memory in a folder.
+
+        Args:
+            path: The folder of the store; None keeps it in the process.
+            preset: Name of a preset, or path of a YAML file.
+            config: Settings, instead of a preset.
+            embedder: A SentenceTransformer, its name, or an embedder; by default the store's own,
+                and for a new store what the settings name.
+            device: Where the index lives: `auto` (CUDA where there is one), `cpu`, `cuda`, ...
+            mode: `w` to add (one process at a time), `r` to read.
+            clock: Now, seconds since the epoch UTC.
+
+        Raises:
+            ConfigError, EmbedderError, StoreError: As they say; nothing is changed.
+        """
+        settings = load_config(preset) if config is None else config
+        place = usable_device(device)
+        store, loaded = open_bound(path, mode, embedder, settings.embedder, place)
+        return cls(store, loaded, settings, place, clock)
+
+    @property
+    def embedder(self) -> Embedder:
+        """The encoder; of a memory that is only read it is loaded when it is first needed."""
+        with self._lock:
+            if self._embedder is None:
+                self._embedder = bound_embedder(self.store, self.config.embedder, self.device)
+            return self._embedder
+
+    @property
+    def chunker(self) -> Tokenizer:
+        """What counts the tokens of a chunk of a document.
+
+        Raises:
+            InputError: The settings name an unknown tokenizer.
+        """
+        named = self.config.embedder.chunk_tokenizer
+        return get_tokenizer(named) if named else self.embedder.tokenizer
+
+    @property
+    def index(self) -> MemoryIndex:
+        """The index of everything that is stored now; rebuilt where the store has changed."""
+        return self._current().index
+
+    def __len__(self) -> int:
+        """Number of atoms; concepts do not count."""
+        return self.store.num_atoms
+
+    def __bool__(self) -> bool:
+        """True, also without atoms."""
+        return True
+
+    def __contains__(self, id: object) -> bool:
+        """Whether an atom of this id is stored."""
+        concept = concept_id("")
+        return isinstance(id, str) and not id.startswith(concept) and id in self.store.known([id])
+
+    def __repr__(self) -> str:
+        """Where it is, what it holds, by which settings and encoder, and whether it is open."""
+        place = "in the process" if self.store.path is None else repr(str(self.store.path))
+        if self.store.closed:
+            return f"Memory({place}, closed)"
+        encoder = self.store.fingerprint if self._embedder is None else self._embedder.name
+        mode = "read" if self.store.readonly else "write"
+        return (
+            f"Memory({place}, {len(self):,} atoms, preset {self.config.name!r}, "
+            f"embedder {encoder!r}, open to {mode})"
+        )
+
+    # Adding and looking up.
 
     def add(
         self,
@@ -50,40 +249,772 @@ class Memory(LinkedMemory, ThemedMemory, LearnedMemory, TypedMemory, AnsweringMe
 
         Raises:
             InputError: Empty text, an id that is stored with other content, an unusable field.
+            ConfigError: The concepts of the store were found by another extractor.
             EmbedderError, StoreError: As they say.
         """
-        from tqdm import tqdm
-
         if isinstance(atoms, (Atom, str, Mapping)):
             atoms = [atoms]
         if not isinstance(atoms, Iterable):
-            raise InputError(f"expected atoms, texts or mappings, got {atoms!r}")
-        if self._writer is None:
-            self._writer = Writer(self.store, self.embedder, self.config.link)
-            self._writer.stored = self._watched
+            raise InputError(f"atoms: expected atoms, texts or mappings, got {atoms!r:.80}")
         places = {} if origins is None else origins  # it may be filled as the atoms are read
         done = Added(0, 0)
-        with tqdm(desc="index", unit=" atoms", disable=None if progress else True) as bar:
-            for added in self._writer.batches(map(as_atom, atoms), places):
+        with _progress(progress, "index", "atoms") as bar:
+            for batch in batched(map(as_atom, atoms), self.config.link.batch):
+                added, switches = self._add(batch, places)
                 done += added
-                bar.update(added.new + added.known)
-        self._writer.warn_of_unresolved()
+                self._tell(switches)
+                bar.update(len(batch))
+        if self._writer is not None:
+            self._writer.warn_of_unresolved()
         return done
 
     def add_document(self, text: str, *, name: str, time: float | None = None) -> Added:
         """Cuts a document into chunks and stores them in the session `name`, ids `name#0`, ..."""
+        size = self.config.embedder.max_tokens
         return self.add(
-            document_atoms(
-                text,
-                name=name,
-                tokenizer=self.chunker,
-                max_tokens=self.config.embedder.max_tokens,
-                time=time,
-            )
+            document_atoms(text, name=name, tokenizer=self.chunker, max_tokens=size, time=time)
         )
+
+    @overload
+    def get(self, ids: str) -> Atom: ...  # type: ignore[overload-overlap]  # a str is a sequence
+
+    @overload
+    def get(self, ids: Sequence[str]) -> list[Atom]: ...
+
+    def get(self, ids: str | Sequence[str]) -> Atom | list[Atom]:
+        """Atoms by id, in the order asked for; ids may repeat.
+
+        Raises:
+            InputError: An id that is not stored, or that of a concept.
+        """
+        named, nodes = self._named(ids)
+        found = dict(zip(named, self.store.atoms(nodes), strict=True))
+        return found[ids] if isinstance(ids, str) else [found[name] for name in ids]
+
+    def rows_of(self, ids: Sequence[str]) -> Tensor:  # [n] int64
+        """Rows of the index that stand for stored atoms or concepts.
+
+        Raises:
+            InputError: An id that is not stored.
+        """
+        return self._rows_of(self._current(), ids)
+
+    # Questions.
+
+    @overload
+    def retrieve(  # type: ignore[overload-overlap]  # a str is a sequence of str
+        self, questions: str, *, k: int | None = None, **filters: Unpack[Filters]
+    ) -> Result: ...
+
+    @overload
+    def retrieve(
+        self, questions: Sequence[str], *, k: int | None = None, **filters: Unpack[Filters]
+    ) -> list[Result]: ...
+
+    def retrieve(
+        self,
+        questions: str | Sequence[str],
+        *,
+        k: int | None = None,
+        kinds: Sequence[str] | None = None,
+        between: tuple[float, float] | None = None,
+        as_of: float | None = None,
+    ) -> Result | list[Result]:
+        """Ranked memories with reasons and a confidence: a result, or a list for several questions.
+
+        Args:
+            questions: One question, or B of them, answered as one batch.
+            k: Hits a question; the preset's number by default.
+            kinds: Only hits of these kinds; other atoms still lead to them.
+            between: Only atoms whose time is in this span, seconds since the epoch UTC, both ends
+                included.
+            as_of: Only atoms whose time is known and not later; decay is reckoned from then.
+
+        Raises:
+            InputError: An empty question, an unknown kind, k below 1.
+        """
+        asked = checked_questions(questions)
+        check_count("k", k)
+        snapshot = self._current()
+        results = [Result(question, (), 0.0, False) for question in asked]
+        if asked and snapshot.index.num_atoms:
+            query = self._query(snapshot, asked, kinds, between, as_of)
+            with torch.inference_mode():
+                found = snapshot.index(query, k=k, paths=True)
+            threshold = self.config.gate.threshold
+            results = to_results(asked, snapshot, found, self.store, threshold)
+            self._log_access(snapshot.node[found.rows[found.rows >= 0].unique().cpu()])
+        return results[0] if isinstance(questions, str) else results
+
+    def encode_questions(self, questions: Sequence[str]) -> QueryBatch:
+        """Questions as the tensors that the index reads, on its device."""
+        return self._query(self._current(), questions)
+
+    @overload
+    def compile(  # type: ignore[overload-overlap]
+        self, question: str, *, budget: int, **options: Unpack[CompileOptions]
+    ) -> Context: ...
+
+    @overload
+    def compile(  # type: ignore[overload-overlap]
+        self, question: str, *, budget: Sequence[int], **options: Unpack[CompileOptions]
+    ) -> list[Context]: ...
+
+    @overload
+    def compile(
+        self, question: Sequence[str], *, budget: int, **options: Unpack[CompileOptions]
+    ) -> list[Context]: ...
+
+    @overload
+    def compile(
+        self, question: Sequence[str], *, budget: Sequence[int], **options: Unpack[CompileOptions]
+    ) -> list[list[Context]]: ...
+
+    def compile(
+        self,
+        question: str | Sequence[str],
+        *,
+        budget: int | Sequence[int],
+        k: int | None = None,
+        tokenizer: str | None = None,
+        order: OrderName | None = None,
+        format: FormatName | None = None,
+        template: str | Mapping[str, str] | None = None,
+        kinds: Sequence[str] | None = None,
+        between: tuple[float, float] | None = None,
+        as_of: float | None = None,
+        shorten: Shorten | None = None,
+    ) -> Context | list[Context] | list[list[Context]]:
+        """The memories that are worth most within a token budget, as a prompt.
+
+        Pinned memories are in every context, and with a memory comes what it needs along the edges
+        that `context.requires` names. What is left out here is as in the section `context` of the
+        settings.
+
+        Args:
+            question: One question, or B of them.
+            budget: Tokens of the whole prompt, or W of them: a curve, chosen in one go.
+            k: Memories to choose from; by default as many as could fit.
+            tokenizer: Name of the tokenizer that counts; see `text.tokens.get_counter`.
+            order: `relevance`, `time` or `topological`; see `context.order.arrange`.
+            format: `text`, `markdown`, `openai`, `anthropic` or `json`.
+            template: A prompt with the fields `{context}` and `{question}`; for a chat the message
+                of the user, or a mapping with `system` and `user`.
+            kinds: Only memories of these kinds; others still come where they are needed.
+            between: Only memories whose time is in this span, seconds since the epoch UTC.
+            as_of: Only memories whose time is known and not later.
+            shorten: A function (question, texts) -> texts that says what is written of memories.
+
+        Returns:
+            One context; for several questions or several budgets a list; for both a list for each
+            question with one for each budget.
+
+        Raises:
+            InputError: An empty question, a budget that is negative or below what the pinned
+                memories and the template take, an unknown tokenizer, order, format, field or kind.
+        """
+        asked, budgets = checked_questions(question), checked_budgets(budget)
+        check_count("k", k)
+        settings = context_settings(
+            self.config.context,
+            tokenizer=tokenizer,
+            order=order,
+            format=format,
+            template=template,
+            shorten=shorten,
+        )
+        contexts: list[list[Context]] = [[] for _ in asked]
+        if asked and budgets:
+            snapshot = self._current()  # one state throughout, whatever a writer adds meanwhile
+            query = self._query(snapshot, asked, kinds, between, as_of)
+            count = settings.candidates(budgets, self.config.rank.k) if k is None else k
+            with torch.inference_mode():
+                found = snapshot.index(query, k=count)
+            threshold = self.config.gate.threshold
+            contexts, used = self._contexts.compile(
+                snapshot, asked, found, query.allowed, budgets, settings, threshold
+            )
+            self._log_access(used)
+        if isinstance(budget, int):
+            only = [curve[0] for curve in contexts]
+            return only[0] if isinstance(question, str) else only
+        return contexts[0] if isinstance(question, str) else contexts
+
+    @overload
+    def answer(
+        self, question: str, *, llm: Any, budget: int = 2048, **options: Unpack[CompileOptions]
+    ) -> Answer: ...
+
+    @overload
+    def answer(
+        self,
+        question: Sequence[str],
+        *,
+        llm: Any,
+        budget: int = 2048,
+        **options: Unpack[CompileOptions],
+    ) -> list[Answer]: ...
+
+    def answer(
+        self,
+        question: str | Sequence[str],
+        *,
+        llm: Any,
+        budget: int = 2048,
+        format: FormatName | None = None,
+        template: str | Mapping[str, str] | None = None,
+        **options: Any,
+    ) -> Answer | list[Answer]:
+        """Compiles the memories for a question and asks a language model.
+
+        A model that fails or answers something that is no text costs the answer and nothing else:
+        `Answer.error` says why, with a warning, and the context is there all the same.
+
+        Args:
+            question: One question, or several.
+            llm: A function from a prompt to a text, or a client with `complete` or `complete_all`,
+                such as `oracle.OpenAIClient`. In the formats of chats it gets messages.
+            budget: Tokens of the whole prompt; the answer comes on top.
+            format: As in `compile`; by default `openai` for a client, else that of the settings.
+            template: As in `compile`; it must ask the `{question}`.
+            options: Further arguments of `compile`.
+
+        Raises:
+            InputError: As `compile`; something that cannot be asked.
+        """
+        format, template = answer_settings(llm, self.config.context, format, template)
+        if not isinstance(budget, int):
+            raise InputError(
+                f"budget: expected one whole number of tokens, got {budget!r:.60}; ask for one"
+            )
+        asked = [question] if isinstance(question, str) else list(question)
+        contexts = self.compile(asked, budget=budget, format=format, template=template, **options)
+        answers = ask_model(llm, contexts)
+        return answers[0] if isinstance(question, str) else answers
+
+    # Edges and what they make of the memory.
+
+    def connect(
+        self,
+        source: str | Iterable[Any],
+        target: str | None = None,
+        type: str | EdgeType = EdgeType.RELATED_TO,
+        weight: float | None = None,
+    ) -> Connected:
+        """Connects stored atoms: `connect("a", "b", "supports")`, or many edges at once.
+
+        On disk for good when it returns. Of the edges of one (source, target, type) the strongest
+        counts; one that is not stronger than what is stored is passed over.
+
+        Args:
+            source: Id of an atom; or an iterable of (source, target), (source, target, type),
+                (source, target, type, weight) or (source, Link), stored in one transaction.
+            target: Id of another atom.
+            type: Name of an `EdgeType`.
+            weight: Its strength, by default that of the type. Contradictions are stored negative
+                whatever its sign, for other types it must be positive.
+
+        Raises:
+            InputError: An id that is not stored, an unknown type (naming the nearest), a weight
+                that does not fit; nothing is stored then.
+            StoreError: Read-only store or full disk; likewise.
+        """
+        if isinstance(source, str):
+            return connect_all(self.store, [(source, target, type, weight)])
+        if target is not None or weight is not None or type != EdgeType.RELATED_TO:
+            raise InputError(
+                "target, type, weight: expected none beside many edges; write them into each edge"
+            )
+        return connect_all(self.store, source)
+
+    def disconnect(self, source: str, target: str, type: str | EdgeType | None = None) -> int:
+        """Deletes the edges from one atom to another, of one type or of all; how many there were.
+
+        Raises:
+            InputError: An id that is not stored, or an unknown type.
+            StoreError: Read-only store or full disk; nothing is deleted then.
+        """
+        return disconnect(self.store, source, target, type)
+
+    def judge_edges(
+        self,
+        oracle: Oracle | Judge | None = None,
+        pairs: Iterable[tuple[str, str]] | None = None,
+        *,
+        k: int = 4,
+        least: float = 0.6,
+        progress: bool = False,
+    ) -> JudgedEdges:
+        """Adds implications and contradictions between atoms, as an oracle judges them.
+
+        An implication weighs 0.5 to 1 by the verdict's confidence, a contradiction -0.5
+        (`docs/mathematics.md` 2.1). An oracle that fails costs its pairs their edges, no more.
+
+        Args:
+            oracle: An object with `judge(premises, hypotheses)`, or that function; by default the
+                local rule (`text.entailment.LexicalJudge`).
+            pairs: (premise, hypothesis) ids; by default each atom with its `k` most similar earlier
+                ones, both ways round.
+            k: Of the default pairs.
+            least: Cosine from which an atom counts as similar.
+            progress: Shows a bar on stderr.
+
+        Raises:
+            InputError: An id that is not stored, or something that is no pair or no oracle.
+        """
+        judge = judge_of(LexicalJudge(self.embedder) if oracle is None else oracle)
+        if pairs is None:
+            asked = similar_ids(self.store, self._current(), k=k, least=least)
+        else:
+            asked = checked_pairs(pairs)
+        done = JudgedEdges()
+        with _progress(progress, "judge", "pairs", len(asked)) as bar:
+            for done in judge_pairs(self.store, judge, asked):
+                bar.update(done.judged - bar.n)
+        return done
+
+    def structure(self, *, refresh: bool = False) -> Structure:
+        """Spectrum, communities, bridges, frontiers and frustration of the graph of memories.
+
+        `docs/mathematics.md` 2. Kept until the store changes, and then updated where it did.
+
+        Args:
+            refresh: Analyses everything anew, as after a regime switch.
+
+        Raises:
+            InputError: If the library for communities is not installed.
+        """
+        if refresh:
+            self._structure.expire()
+        return self._structure.get(self.config.structure, self.device)
+
+    def missing_links(
+        self, k: int = 10, *, type: str | EdgeType = EdgeType.DEPENDENCY
+    ) -> list[MissingLink]:
+        """The k likeliest edges of a type that are not there, by the pattern of those that are.
+
+        Raises:
+            InputError: Fewer than 2 such edges, more than 20,000 memories, or k below 1.
+        """
+        kind = parse_edge_type(type) if isinstance(type, str) else type
+        return missing_links(self.store, k, type=kind)
+
+    # Themes.
+
+    def modes(self) -> list[Mode]:
+        """The themes that the memories gather around, the largest first.
+
+        `docs/mathematics.md` 1.3. They are updated with what is added, and found anew where they
+        have drifted by `modes.drift` or a regime has switched (1.8).
+        """
+        snapshot = self._current()
+        modes = self._modes.of(snapshot)
+        return [] if modes is None else mode_records(modes, snapshot, self.store)
+
+    def summary(
+        self, question: str | None = None, *, modes: int | None = None
+    ) -> list[ModeSummary]:
+        """A claim, a piece of evidence and a question of each mode, one sentence each.
+
+        `docs/mathematics.md` 1.6: the least that tells a model what is remembered.
+
+        Args:
+            question: Only the modes that matter to it, the best first; by default all modes.
+            modes: At most so many; for a question by default as many as `modes.look` says.
+
+        Raises:
+            InputError: An empty question, or `modes` below 1.
+        """
+        check_count("modes", modes)
+        asked = [] if question is None else checked_questions([question])
+        snapshot = self._current()
+        found = self._modes.of(snapshot)
+        if found is None:
+            return []
+        query = self._query(snapshot, asked).embedding.float() if asked else None
+        return mode_summaries(found, snapshot, self.store, query, modes)
+
+    def align_modes(
+        self, first: str = "episodic", second: str = "semantic", *, by: str = "type"
+    ) -> ModeAlignment:
+        """Which modes of one part of the memory are those of another.
+
+        See `modes.align_modes` for what it is good for.
+
+        Args:
+            first: A value of `by`: the atoms that have it are the first part.
+            second: Another.
+            by: `type`, `kind`, `speaker` or `session`.
+
+        Raises:
+            InputError: A value that no atom has.
+        """
+        return align_parts(self._current(), self.store, first, second, by)
+
+    def on_regime_switch(
+        self, function: Callable[[RegimeSwitch], object]
+    ) -> Callable[[RegimeSwitch], object]:
+        """Calls a function whenever what is added turns to something else; also as a decorator.
+
+        `add` calls it once the atoms are stored for good; where it raises, that is logged and the
+        adding goes on. What the detector has learned stays in the store; the first call after
+        opening catches up with at most the last 4,096 atoms.
+
+        Raises:
+            InputError: Nothing that can be called, a memory that is only read, or a preset whose
+                `regime.detector` is `none`.
+        """
+        if self.store.readonly:
+            raise InputError(
+                "on_regime_switch: expected a memory that can be added to, got one opened with "
+                "mode='r'; open it with mode='w'"
+            )
+        if not callable(function):
+            raise InputError(
+                f"function: expected a function of one RegimeSwitch, got {function!r:.80}; give "
+                "one that can be called"
+            )
+        with self._adding:
+            if self._regimes is None:
+                self._regimes = RegimeMonitor(self.store, self.config.regime, self.embedder.dim)
+            self._listeners.append(function)
+        return function
+
+    # Learning.
+
+    def fit(
+        self,
+        questions: Sequence[str],
+        evidence: Sequence[Sequence[str]],
+        *,
+        penalty: float = 1e-2,
+        held_out: float = 0.0,
+        seed: int = 0,
+    ) -> FitReport:
+        """Learns the weights of the signals, which it uses from then on (`learning.fit_weights`).
+
+        Args:
+            questions: Never those on which figures will be reported: keep a test half back.
+            evidence: Ids of the atoms that answer each question.
+            penalty: Of the squared weights of signals of unit variance.
+            held_out: Share of the questions that is not learned from but tells what was gained.
+            seed: Of the choice of these questions and of the interval.
+
+        Returns:
+            The weight of each signal, as a mapping, to be kept in a preset; its `held_out` says
+            what was gained.
+
+        Raises:
+            InputError: Lengths that differ, an evidence id that is not stored, no evidence at all,
+                a share outside [0, 1), or too few questions to hold some back.
+        """
+        check_evidence(questions, evidence)
+        snapshot = self._current()
+        count, rows = snapshot.index.num_atoms, []
+        for ids in (list(dict.fromkeys(each)) for each in evidence):
+            rows.append(evidence_rows(self._rows_of(snapshot, ids), ids, count))
+        query = self._query(snapshot, questions)
+        labelled = LabelledQuestions(snapshot.index, query, rows, questions)
+        report = fit_and_report(labelled, penalty=penalty, held_out=held_out, seed=seed)
+        self.use_weights(report)
+        return report
+
+    def calibrate(self, questions: Sequence[str], *, refused: float = 0.05) -> float:
+        """Sets the gate so that it refuses at most this share of answerable questions.
+
+        `docs/mathematics.md` 7: a conformal threshold, valid for questions exchangeable with these,
+        which must be answerable and none of those that the weights were fitted to.
+
+        Args:
+            questions: Answerable questions, at least 1 / refused of them or the gate never closes.
+            refused: Share of answerable questions that may be refused, in [0, 1).
+
+        Returns:
+            The threshold, which the memory uses from then on; to be kept as `gate.threshold`.
+
+        Raises:
+            InputError: No questions, or a share outside [0, 1).
+        """
+        asked = [questions] if isinstance(questions, str) else questions
+        sure = torch.tensor([result.confidence for result in self.retrieve(asked, k=1)])
+        threshold = conformal_threshold(sure, refused)
+        with self._lock:
+            gate = replace(self.config.gate, threshold=threshold)
+            self.config = replace(self.config, gate=gate)
+        return threshold
+
+    def use_weights(self, weights: Mapping[str, float]) -> None:
+        """Replaces the weights of the signals."""
+        with self._lock:
+            self.config = with_weights(self.config, weights)
+            if self._snapshot is not None:
+                index = reweighted(self._snapshot.index, self.config)
+                self._snapshot = replace(self._snapshot, index=index)
+
+    # Memory types: what is used stays strong, what is not decays (`docs/mathematics.md` 6).
+
+    def pin(self, ids: str | Sequence[str]) -> None:
+        """Pins atoms: `compile` puts them into every context, and they do not decay.
+
+        Raises:
+            InputError, StoreError: An id that is not stored, a read-only store; nothing is pinned.
+        """
+        self.store.life.set_pins(self._named(ids)[1], True)
+
+    def unpin(self, ids: str | Sequence[str]) -> None:
+        """Takes pins back, also of procedural memories, which are pinned from the start.
+
+        Raises:
+            InputError, StoreError: As in `pin`.
+        """
+        self.store.life.set_pins(self._named(ids)[1], False)
+
+    def pinned(self) -> list[str]:
+        """Ids of the pinned atoms, in the order of storing.
+
+        Those that were pinned, and those whose stated type is `procedural`, but for those that were
+        unpinned. A type that was only found pins nothing: a wrong guess would fill every context.
+        """
+        return self.store.life.pinned()
+
+    def touch(self, ids: str | Sequence[str], *, when: float | None = None) -> None:
+        """Notes that atoms were used: their decay starts anew.
+
+        Args:
+            ids: Of stored atoms.
+            when: Seconds since the epoch UTC; now by default.
+
+        Raises:
+            InputError: An id that is not stored, or a time that is not finite.
+            StoreError: Read-only store or full disk.
+        """
+        now = self._clock() if when is None else moment("when", when)
+        nodes = self._named(ids)[1]
+        if nodes:
+            self.store.log_access(nodes, now)
+
+    def types(self, ids: str | Sequence[str]) -> dict[str, str | None]:
+        """The memory type of each atom: its own, else the one that was found.
+
+        None where none is known: `decay.classify` says whether the local rules look at new text.
+
+        Raises:
+            InputError: An id that is not stored.
+        """
+        named, nodes = self._named(ids)
+        found = self._decay.types(torch.tensor(nodes, dtype=torch.int64))
+        return dict(zip(named, found, strict=True))
+
+    def strength(self, ids: str | Sequence[str], *, as_of: float | None = None) -> dict[str, float]:
+        """S(t) = S_0 e^{-lambda t} + beta C(n) of each atom (`docs/mathematics.md` 6).
+
+        t is the time since its last access, C(n) its PageRank relative to the largest of any atom;
+        the constants are those of the settings under `decay`.
+
+        Args:
+            ids: Of stored atoms.
+            as_of: The moment that counts as now, seconds since the epoch UTC.
+
+        Raises:
+            InputError: An id that is not stored, or a moment that is not finite.
+        """
+        now = None if as_of is None else moment("as_of", as_of)
+        named, nodes = self._named(ids)
+        if not named:
+            return {}
+        own, snapshot = self.config.decay, self._current()
+        left = self._decay.retention(torch.tensor(nodes), now)
+        central = snapshot.index.pagerank.cpu().float()[self._rows_of(snapshot, named)]
+        values = own.initial * left + own.centrality * central
+        return dict(zip(named, values.tolist(), strict=True))
+
+    def classify(
+        self,
+        oracle: Any = None,
+        ids: str | Sequence[str] | None = None,
+        *,
+        progress: bool = False,
+    ) -> Classified:
+        """Finds the memory types of atoms that state none.
+
+        An oracle answers in the form of ContextOS, {content, type, decay_factor per hour}; where it
+        does not, the local rules do. What is found changes how an atom decays, never its content.
+
+        Args:
+            oracle: An object with `classify(texts)`, or such a function; by default the rules of
+                `text.memory_type`.
+            ids: Atoms to look at; by default all that neither state a type nor have one from an
+                oracle. A type that an atom states is never looked at.
+            progress: Shows a bar on stderr.
+
+        Raises:
+            InputError: No oracle, or an id that is not stored.
+            StoreError: Read-only store or full disk; what earlier calls gave is kept.
+        """
+        asked = None if oracle is None else classifier_of(oracle)
+        if ids is None:
+            nodes = open_nodes(self.store)
+        else:
+            wanted = self._named(ids)[1]
+            atoms = self.store.atoms(wanted)
+            nodes = [node for node, atom in zip(wanted, atoms, strict=True) if atom.type is None]
+        done = Classified()
+        with _progress(progress, "classify", "atoms", len(nodes)) as bar:
+            for part in classify_nodes(self.store, asked, nodes):
+                done += part
+                bar.update(sum(part.types.values()))
+        return done
+
+    # The store.
 
     def report(self, path: str | os.PathLike[str], *, limit: int = 50_000) -> Report:
         """Writes one self-contained HTML page about the memory; see `report.write_report`."""
-        from graphmem_torch.report import write_report
+        from graphmem_torch.report import ReportInput, write_report
 
-        return write_report(self, path, limit=limit)
+        structure, stats, folder = self.structure(), self.stats(), self.store.path
+        with self.store.reading():
+            data = ReportInput(
+                name="a memory without a folder" if folder is None else folder.name,
+                config=self.config,
+                stats=stats,
+                structure=structure,
+                columns=self.store.columns(),
+                ids=self.store.ids(),
+                texts=list(self.store.texts()),
+                embeddings=self.store.embeddings(),
+            )
+        return write_report(data, path, limit=limit)
+
+    def stats(self) -> dict[str, Any]:
+        """Counts, sizes and bindings of the store.
+
+        `concepts` names what finds its concepts. `modes_found` and `modes_updated` say how often
+        this object has found modes in full, and how often it only counted new atoms in.
+        """
+        own = {
+            "concepts": bound_concepts(self.store),
+            "modes_found": self._modes.found,
+            "modes_updated": self._modes.updated,
+        }
+        return self.store.stats() | own
+
+    def check(self) -> list[str]:
+        """Problems of the store; empty where it is sound."""
+        return self.store.check()
+
+    def close(self) -> None:
+        """Writes a stale snapshot anew and gives the store back; a second call does nothing."""
+        try:
+            if not self.store.closed and not self.store.readonly and self.store.path is not None:
+                if self._regimes is not None:
+                    self._regimes.save()
+                if self.store.num_nodes:
+                    snapshot = self._current()
+                    if not self._saved:
+                        save_snapshot(self.store, snapshot)
+                        self._saved = True
+        finally:
+            self.store.close()
+
+    def __enter__(self) -> Self:
+        """The memory itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Closes it; after an error without taking the time for a snapshot."""
+        if kind is None:
+            self.close()
+        else:
+            self.store.close()
+
+    def _current(self) -> Snapshot:
+        """The index of the store's present state."""
+        with self._lock:
+            if self._snapshot is None or self._snapshot.state != self.store.state:
+                fresh = load_snapshot(self.store, self.config, self._modes)
+                self._saved = fresh is not None
+                if fresh is None:
+                    pieces = self.embedder.num_pieces if self.store.token_dim is not None else 0
+                    fresh = assemble(self.store, self.config, pieces, self._modes)
+                fresh.index.to(self.device)
+                self._snapshot = fresh
+            return self._snapshot
+
+    def _query(
+        self,
+        snapshot: Snapshot,
+        questions: Sequence[str],
+        kinds: Sequence[str] | None = None,
+        between: tuple[float, float] | None = None,
+        as_of: float | None = None,
+    ) -> QueryBatch:
+        """Questions, what they may see, and how strong it is for them, as tensors."""
+        query = encode_questions(questions, self.embedder, snapshot)
+        masks = atom_masks(snapshot, kinds, between, as_of)
+        if not LIFE_SIGNALS.isdisjoint(snapshot.index.signal_names):
+            node = snapshot.node[: snapshot.index.num_atoms]
+            retention = self._decay.retention(node, as_of)
+            masks["retention"] = retention[None].to(query.embedding.device)
+        return replace(query, **masks)
+
+    def _add(
+        self, atoms: list[Atom], places: Mapping[str, str]
+    ) -> tuple[Added, list[RegimeSwitch]]:
+        """Stores one batch; what it did, and the regime switches in it."""
+        with self._adding:
+            if self._writer is None:
+                self._writer = Writer(self.store, self.embedder, self.config.link)
+            stored = self._writer.add(atoms, places, self._clock())
+            if self._regimes is None or not stored.atoms:
+                return stored.added, []
+            return stored.added, self._regimes.observe(stored.atoms, stored.embeddings)
+
+    def _tell(self, switches: Sequence[RegimeSwitch]) -> None:
+        """Tells the listeners, who find modes and structure fresh; logs what they raise."""
+        if switches:
+            self._modes.expire()
+            self._structure.expire()
+        for switch in switches:
+            for function in tuple(self._listeners):
+                try:
+                    function(switch)
+                except Exception:
+                    _log.exception("a callback of on_regime_switch failed at %r", switch.atom)
+
+    def _log_access(self, nodes: Tensor) -> None:
+        """Remembers that these nodes were retrieved now, where the store can be written."""
+        if len(nodes) and not self.store.readonly:
+            self.store.log_access(nodes.tolist(), self._clock())
+
+    def _rows_of(self, snapshot: Snapshot, ids: Sequence[str]) -> Tensor:  # [n] int64
+        """Rows of a snapshot that stand for stored atoms or concepts."""
+        node = nodes_of(self.store, ids)
+        ordered, order = snapshot.node.sort()
+        wanted = torch.tensor([node[name] for name in ids], dtype=torch.int64)
+        return order[torch.searchsorted(ordered, wanted)]
+
+    def _named(self, ids: str | Sequence[str]) -> tuple[list[str], list[int]]:
+        """Ids of stored atoms, each once, in the order given, and their node numbers."""
+        if not isinstance(ids, Iterable):
+            raise InputError(f"ids: expected ids of atoms, got {ids!r:.80}")
+        listed = [ids] if isinstance(ids, str) else list(ids)
+        found = nodes_of(self.store, listed)
+        named = list(dict.fromkeys(listed))
+        concept = next((name for name in named if name.startswith(concept_id(""))), None)
+        if concept is not None:
+            raise InputError(
+                f"ids: expected ids of memories, got the concept {concept!r}; leave it out"
+            )
+        return named, [found[name] for name in named]
+
+
+def _progress(shown: bool, what: str, unit: str, total: int | None = None) -> Any:
+    """A bar on stderr, where it is wanted and there is a terminal."""
+    from tqdm import tqdm
+
+    return tqdm(total=total, desc=what, unit=f" {unit}", disable=None if shown else True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -14,14 +14,16 @@ from torch import Tensor
 from graphmem_torch.atoms import CONCEPT, KINDS, MEMORY_TYPES, Atom, Link, text_hash
 from graphmem_torch.config import LinkConfig
 from graphmem_torch.errors import InputError
+from graphmem_torch.memory.bindings import bind_concepts
 from graphmem_torch.memory.link import Linker, concept_id
 from graphmem_torch.readers.jsonl import atom_from_record, nearest
 from graphmem_torch.store import Batch, MemoryStore, TokenRows
 from graphmem_torch.store.blocks import join_tokens, pick_tokens
-from graphmem_torch.text.concepts import load_concepts
 from graphmem_torch.text.embedder import Embedder, Encoded, encode_checked
 
-__all__ = ["Added", "Writer", "as_atom"]
+__all__ = ["Added", "Stored", "Writer", "as_atom", "batched"]
+
+T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
@@ -41,24 +43,28 @@ class Added:
         return Added(self.new + other.new, self.known + other.known)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Stored:
+    """A batch that is stored.
+
+    Attributes:
+        added: What it did.
+        atoms: Those that are new.
+        embeddings: [n, d], their vectors.
+    """
+
+    added: Added
+    atoms: list[Atom]
+    embeddings: Tensor
+
+
 class Writer:
     """Adds atoms to a store. Each batch is one transaction: there whole, or not at all."""
 
     def __init__(self, store: MemoryStore, embedder: Embedder, config: LinkConfig) -> None:
-        """Nothing is read before the first batch; `stored` is told of every batch that is."""
+        """Nothing is read before the first batch."""
         self._store, self._embedder, self._config = store, embedder, config
         self._linker: Linker | None = None
-        self.stored: Callable[[Sequence[Atom], Tensor], object] | None = None
-
-    def batches(self, atoms: Iterable[Atom], origins: Mapping[str, str]) -> Iterator[Added]:
-        """Adds the atoms; yields what each batch did once it is stored for good.
-
-        Args:
-            atoms: In the order in which they are stored.
-            origins: For ids of atoms, the file and line they came from, for messages.
-        """
-        for batch in _batched(iter(atoms), self._config.batch):
-            yield self._add(batch, origins)
 
     def warn_of_unresolved(self) -> None:
         """Warns where stated edges point to atoms that never came; they wait in their atoms."""
@@ -71,10 +77,17 @@ class Writer:
                 next(iter(waiting)),
             )
 
-    def _add(self, atoms: list[Atom], origins: Mapping[str, str]) -> Added:
+    def add(self, atoms: Sequence[Atom], origins: Mapping[str, str], when: float) -> Stored:
+        """Adds one batch; on disk for good when it returns.
+
+        Args:
+            atoms: In the order in which they are stored.
+            origins: For ids of atoms, the file and line they came from, for messages.
+            when: Now, seconds since the epoch UTC.
+        """
         fresh = self._unknown(atoms, origins)
         if not fresh:
-            return Added(0, len(atoms))
+            return Stored(Added(0, len(atoms)), [], torch.empty(0, self._embedder.dim))
         # After an error the linker would be ahead of the store, so it is only kept on success.
         linker, self._linker = self._linker or self._restored(), None
         encoded = self._encoded(fresh)
@@ -82,20 +95,17 @@ class Writer:
         offsets = encoded.offsets
         if offsets is not None:  # concepts have no token vectors
             offsets = torch.cat([offsets, offsets[-1:].expand(len(linked.concepts))])
-        self._store.append(
-            Batch(
-                atoms=[*fresh, *linked.concepts],
-                embeddings=torch.cat([encoded.pooled, linked.embeddings]),
-                tokens=encoded.tokens,
-                pieces=encoded.pieces,
-                offsets=offsets,
-                edges=linked.edges,
-            )
+        batch = Batch(
+            atoms=[*fresh, *linked.concepts],
+            embeddings=torch.cat([encoded.pooled, linked.embeddings]),
+            tokens=encoded.tokens,
+            pieces=encoded.pieces,
+            offsets=offsets,
+            edges=linked.edges,
         )
+        self._store.append(batch, when=when)
         self._linker = linker
-        if self.stored is not None:
-            self.stored(fresh, encoded.pooled)
-        return Added(len(fresh), len(atoms) - len(fresh))
+        return Stored(Added(len(fresh), len(atoms) - len(fresh)), fresh, encoded.pooled)
 
     def _unknown(self, atoms: Sequence[Atom], origins: Mapping[str, str]) -> list[Atom]:
         """The atoms that are not stored yet, each id once.
@@ -156,17 +166,16 @@ class Writer:
 
     def _restored(self) -> Linker:
         """A linker that knows what is stored."""
-        config = self._config
-        extract = None if config.concepts == "none" else load_concepts(config.concepts).extract
+        extractor = bind_concepts(self._store, self._config.concepts)
         linker = Linker(
             self._embedder.dim,
-            config,
-            extract,
+            self._config,
+            None if extractor is None else extractor.extract,
             lambda names: encode_checked(self._embedder, list(names)).pooled,
         )
         if self._store.num_nodes:
             nodes = self._store.columns().node.tolist()
-            parts = (self._store.atoms(part) for part in _batched(iter(nodes), _RESTORED))
+            parts = (self._store.atoms(part) for part in batched(iter(nodes), _RESTORED))
             stored = zip(nodes, itertools.chain.from_iterable(parts), strict=True)
             linker.restore(stored, self._store.embeddings())
         return linker
@@ -221,6 +230,7 @@ def _digest(atom: Atom) -> str:
         ) from error
 
 
-def _batched(items: Iterator[Any], size: int) -> Iterator[list[Any]]:
+def batched(items: Iterator[T], size: int) -> Iterator[list[T]]:
+    """The items in lists of `size`."""
     while part := list(itertools.islice(items, size)):
         yield part

@@ -10,13 +10,15 @@ import torch
 from torch import Tensor
 
 from graphmem_torch.checks import check_count, check_range
-from graphmem_torch.modes.detectors import Detector
+from graphmem_torch.config import RegimeConfig
+from graphmem_torch.modes.detectors import Detector, EnergyDrift
 
 __all__ = [
     "LaggedMoments",
     "RegimeDetector",
     "SlowModes",
     "advance",
+    "detector_of",
     "log_evidence",
     "opening_axis",
     "slow_modes",
@@ -370,3 +372,12 @@ class RegimeDetector(Detector):
 
     def _wide(self) -> tuple[str, ...]:
         return ("rows", "sums", "same", "lagged", "opening", "mean", "axis")
+
+
+def detector_of(config: RegimeConfig, dim: int) -> Detector | None:
+    """The detector that the settings ask for, for rows of d columns; None: they want none."""
+    if config.detector == "spectral":
+        return RegimeDetector(dim, threshold=config.threshold, hazard=config.hazard)
+    if config.detector == "published":
+        return EnergyDrift(dim, threshold=config.factor)
+    return None

@@ -54,7 +54,7 @@ class QueryBatch:
         moved = {f.name: getattr(self, f.name) for f in fields(self)}
         return replace(self, **{k: v.to(device) for k, v in moved.items() if v is not None})
 
-    def rows(self, part: slice) -> QueryBatch:
+    def rows(self, part: slice | Tensor) -> QueryBatch:
         """Some of the questions."""
         taken: dict[str, Tensor] = {}
         for name in (f.name for f in fields(self)):

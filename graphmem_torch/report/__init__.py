@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from graphmem_torch.report.facts import ReportInput
 from graphmem_torch.report.write import Report, write_report
 
-__all__ = ["Report", "write_report"]
+__all__ = ["Report", "ReportInput", "write_report"]

@@ -6,27 +6,26 @@ import re
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from graphmem_torch.atoms import CONCEPT
+from graphmem_torch.config import Config
 from graphmem_torch.graph import Graph
 from graphmem_torch.index.data import modes_by
 from graphmem_torch.linalg import Spectrum, decompose
-from graphmem_torch.memory.regimes import detector_of
 from graphmem_torch.modes import Modes
 from graphmem_torch.modes.detectors import Steps
+from graphmem_torch.modes.regime import detector_of
 from graphmem_torch.ops.ragged import ranges
 from graphmem_torch.spectral.components import undirected
 from graphmem_torch.spectral.structure import Structure
+from graphmem_torch.store import Columns
 from graphmem_torch.text.terms import GENERIC
 
-if TYPE_CHECKING:
-    from graphmem_torch.memory import Memory
+__all__ = ["Facts", "ReportInput", "characteristic_words", "gather"]
 
-__all__ = ["Facts", "characteristic_words", "gather"]
 _WORD = re.compile(r"[^\W\d_]{3,}")
 _READ = 600  # characters of a text that are looked at
 _COMMON = 20_000  # words that are counted
@@ -90,6 +89,30 @@ def characteristic_words(
 def _words(text: str) -> list[str]:
     """Lower-cased words that may carry a topic."""
     return [word for word in _WORD.findall(text.lower()) if word not in GENERIC]
+
+
+@dataclass(frozen=True, eq=False)
+class ReportInput:
+    """What a report is made from; rows of `columns`, `ids`, `texts` and `embeddings` are M nodes.
+
+    Attributes:
+        name: Of the memory.
+        config: Its settings.
+        stats: What `Memory.stats` says.
+        structure: Of its graph; names of the N nodes are among `ids`.
+        columns: Kinds, sessions, speakers and times.
+        ids, texts: [M], in the order of storing.
+        embeddings: [M, d].
+    """
+
+    name: str
+    config: Config
+    stats: dict[str, Any]
+    structure: Structure
+    columns: Columns
+    ids: list[str]
+    texts: list[str]
+    embeddings: Tensor
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,38 +189,29 @@ class Facts:
         return links, order[self.sizes.cumsum(0) - self.sizes]
 
 
-def gather(memory: Memory) -> Facts:
-    """Reads the store and computes what is shown; nothing is written."""
-    store = memory.store
-    with store.reading():
-        structure = _on_cpu(memory.structure())
-        stats = memory.stats()
-        columns = store.columns()
-        every = store.ids()
-        texts = list(store.texts())
-        embeddings = store.embeddings()
+def gather(data: ReportInput) -> Facts:
+    """Computes what is shown."""
+    structure, columns, every = _on_cpu(data.structure), data.columns, data.ids
     known = {name: row for row, name in enumerate(every)}
     ids = list(structure.names or ())
     row = torch.tensor([known[name] for name in ids], dtype=torch.int64)
-    texts = [texts[i] for i in row.tolist()]
+    texts = [data.texts[i] for i in row.tolist()]
     kind, time = columns.kind.codes[row].long(), columns.time[row]
-    kinds = columns.kind.names
-    concept = kinds.index(CONCEPT) if CONCEPT in kinds else -1
-    atom = (kind != concept).nonzero().squeeze(1)
+    atom = (~columns.is_concept[row]).nonzero().squeeze(1)
     label = _by_size(structure.community.long())
     speakers = frozenset(w for name in columns.speaker.names for w in name.lower().split())
-    vectors = embeddings[row[atom]]
+    vectors = data.embeddings[row[atom]]
     told = len(vectors) > 0 and bool(vectors.any())
-    watched = memory.config.regime
+    watched = data.config.regime
     detector = detector_of(watched, vectors.shape[1]) if told else None
     return Facts(
-        name=store.path.name if store.path is not None else "a memory without a folder",
-        preset=memory.config.name,
-        stats=stats,
+        name=data.name,
+        preset=data.config.name,
+        stats=data.stats,
         ids=ids,
         texts=texts,
         kind=kind,
-        kinds=kinds,
+        kinds=columns.kind.names,
         session=columns.session.codes[row].long(),
         sessions=columns.session.names,
         time=time,
@@ -207,7 +221,7 @@ def gather(memory: Memory) -> Facts:
         speakers=speakers,
         names=characteristic_words(texts, label, ignore=speakers),
         spectrum=decompose(vectors, min(vectors.shape), method="gram") if told else None,
-        modes=modes_by(memory.config.modes, vectors, time[atom]) if told else None,
+        modes=modes_by(data.config.modes, vectors, time[atom]) if told else None,
         regime=detector.update(vectors) if detector is not None else None,
         threshold=float(detector.threshold) if detector is not None else 0.0,
         detector=watched.detector,

@@ -8,17 +8,14 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from graphmem_torch.atoms import CONCEPT
 from graphmem_torch.errors import InputError
 from graphmem_torch.report.drawing import Drawing, draw
-from graphmem_torch.report.facts import Facts, gather
+from graphmem_torch.report.facts import Facts, ReportInput, gather
 from graphmem_torch.report.markup import escaped, number, script_json
 from graphmem_torch.report.panels import PANELS, paragraph
-
-if TYPE_CHECKING:
-    from graphmem_torch.memory import Memory
 
 __all__ = ["Report", "write_report"]
 
@@ -54,11 +51,11 @@ class Report:
         return asdict(self)
 
 
-def write_report(memory: Memory, path: str | os.PathLike[str], *, limit: int = 50_000) -> Report:
+def write_report(data: ReportInput, path: str | os.PathLike[str], *, limit: int = 50_000) -> Report:
     """Writes the report of a memory.
 
     Args:
-        memory: Open for reading or writing; it is not changed.
+        data: What is known of it.
         path: File to write, replaced as a whole.
         limit: Nodes that are drawn at most; of more, the best linked are, and the page says so.
 
@@ -73,7 +70,7 @@ def write_report(memory: Memory, path: str | os.PathLike[str], *, limit: int = 5
         raise InputError(f"path: expected a file in a folder that exists, got {target}")
     if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= 200_000:
         raise InputError(f"limit: expected a number of nodes from 1 to 200,000, got {limit!r}")
-    facts = gather(memory)
+    facts = gather(data)
     drawing = draw(facts, limit=limit)
     page = _page(facts, drawing)
     content = page.encode("utf-8")

@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
-from graphmem_torch.atoms import Atom
+from graphmem_torch.atoms import CONCEPT, Atom
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.errors import InputError
 from graphmem_torch.store.blocks import (
@@ -87,6 +87,12 @@ class StoreReader:
     def num_nodes(self) -> int:
         """Number of atoms, concepts included."""
         return int(self._database.query("SELECT count(*) FROM atom")[0][0])
+
+    @property
+    def num_atoms(self) -> int:
+        """Number of atoms that are no concepts."""
+        sql = "SELECT count(*) FROM atom WHERE kind != ?"
+        return int(self._database.query(sql, (CONCEPT,))[0][0])
 
     @property
     def next_node(self) -> int:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphmem_torch.atoms import Atom, EdgeType, Link, text_hash
+from graphmem_torch.atoms import CONCEPT, Atom, EdgeType, Link, text_hash
 from graphmem_torch.errors import InputError
 from graphmem_torch.text.times import FIRST_SECOND, LAST_SECOND
 
@@ -37,6 +37,10 @@ class Coded:
         """The column spelled out, one value a node."""
         return [None if code < 0 else self.names[code] for code in self.codes.tolist()]
 
+    def equals(self, name: str) -> Tensor:  # [N] bool
+        """Where the value is this one."""
+        return self.codes == (self.names.index(name) if name in self.names else -2)
+
 
 @dataclass(frozen=True, eq=False)
 class Columns:
@@ -55,6 +59,11 @@ class Columns:
     type: Coded
     time: Tensor
     event_time: Tensor
+
+    @property
+    def is_concept(self) -> Tensor:  # [N] bool
+        """Which are concepts that linking made, and no memories."""
+        return self.kind.equals(CONCEPT)
 
 
 def atom_to_row(node: int, atom: Atom) -> tuple[Any, ...]:

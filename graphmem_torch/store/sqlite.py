@@ -186,8 +186,12 @@ class MemoryStore(StoreReader):
             raise
         return store
 
-    def append(self, batch: Batch) -> None:
+    def append(self, batch: Batch, *, when: float | None = None) -> None:
         """Write a batch in one transaction; its atoms get the numbers from `next_node` on.
+
+        Args:
+            batch: Atoms, vectors and edges.
+            when: The time to note for it, seconds since the epoch UTC; now by default.
 
         Raises:
             InputError: An id is already in the store or twice in the batch, or the batch's parts do
@@ -198,6 +202,7 @@ class MemoryStore(StoreReader):
         if not batch.atoms and not len(batch.edges):
             return
         batch.validate(dim=self.dim, token_dim=self.token_dim)
+        now = clock.time() if when is None else when
 
         def work() -> None:
             start = self.next_node
@@ -205,7 +210,7 @@ class MemoryStore(StoreReader):
             rows = [atom_to_row(start + i, atom) for i, atom in enumerate(batch.atoms)]
             self._database.execute_many(_INSERT, rows)
             write_blocks(self._database, start, batch)
-            self.life.note_stored(start, len(batch.atoms), clock.time())
+            self.life.note_stored(start, len(batch.atoms), now)
             changes = self._next_state()
             if batch.atoms:
                 changes["store.dim"] = str(batch.embeddings.shape[1])

@@ -116,7 +116,7 @@ def test_unknown_field_names_the_nearest(store: Path, fails: Callable[..., str])
 
 def test_unusable_numbers(store: Path, fails: Callable[..., str]) -> None:
     assert "budget" in fails("context", "Who restores ovens?", "--store", store, "--budget", "-1")
-    assert "k must be a whole number of at least 1, got 0" in fails(
+    assert "k: expected a whole number of at least 1, got 0" in fails(
         "query", "Who restores ovens?", "--store", store, "--k", "0"
     )
     assert "time" in fails("query", "Who restores ovens?", "--store", store, "--as-of", "soon")

@@ -170,10 +170,10 @@ def test_a_mention_leads_to_the_document() -> None:
     with Memory.open(None, embedder="hashing:64", device="cpu") as memory:
         memory.add(PASSAGES)
         question = "Where was the director of the film Silent Harbour born?"
-        hits = {hit.id: hit for hit in memory.retrieve(question, k=23)[0].hits}
+        hits = {hit.id: hit for hit in memory.retrieve(question, k=23).hits}
         assert hits["person"].signals["title_hop"] > 0
         # The question names it: no bridge is needed.
-        named = {hit.id: hit for hit in memory.retrieve(f"{question} Orla Venn", k=23)[0].hits}
+        named = {hit.id: hit for hit in memory.retrieve(f"{question} Orla Venn", k=23).hits}
         assert named["person"].signals["title_hop"] == 0
         atoms = memory.index.num_atoms
         assert int(memory.index.hop_document.sum()) == atoms == len(PASSAGES)
@@ -183,7 +183,7 @@ def test_signals_of_documents_are_0_for_other_memories() -> None:
     with Memory.open(None, embedder="hashing:64", device="cpu") as memory:
         memory.add([*PASSAGES, Atom("turn", "I saw Silent Harbour by Orla Venn.", speaker="Ann")])
         index = memory.index
-        _, signals, _ = index.features(memory.query(["Where is Silent Harbour shot?"]))
+        _, signals, _ = index.features(memory.encode_questions(["Where is Silent Harbour shot?"]))
         turn = memory.rows_of(["turn"])
         documents = torch.ones(index.num_atoms, dtype=torch.bool).index_fill(0, turn, False)
         value = dict(zip(index.signal_names, signals[0].unbind(1), strict=True))
@@ -205,7 +205,7 @@ def test_snapshot_keeps_the_hops(tmp_path: object) -> None:
     def asked(atoms: list[Atom]) -> list[tuple[str, float]]:
         with Memory.open(str(tmp_path), embedder="hashing:64", device="cpu") as memory:
             memory.add(atoms)
-            found = memory.retrieve("Where was the director of Silent Harbour born?", k=9)[0]
+            found = memory.retrieve("Where was the director of Silent Harbour born?", k=9)
             return [(hit.id, hit.score) for hit in found.hits]
 
     assert asked(PASSAGES) == asked([])

@@ -24,8 +24,7 @@ from graphmem_torch.rank.query import QueryBatch
 from graphmem_torch.rank.routing import bridge_bonus, resistance_directions, routing_tensors
 from graphmem_torch.rank.scope import Scope
 from graphmem_torch.spectral.resistance_embedding import resistance_embedding
-from tests.memories import opened
-from tests.test_memory_learning import planted
+from tests.memories import opened, planted
 
 ATOMS, COUNT = 40, 5
 WEIGHTS = {"semantic": 0.5, "proximity": 0.3, "bridge": 0.2}
@@ -258,12 +257,12 @@ def test_snapshot_keeps_what_routing_reads(tmp_path: Path) -> None:
     with opened(tmp_path / "m", config=config_with(WEIGHTS)) as memory:
         memory.add(atoms)
         before = memory.index.direction
-        first = [hit.id for hit in memory.retrieve(questions[0])[0].hits]
+        first = [hit.id for hit in memory.retrieve(questions[0]).hits]
     with opened(tmp_path / "m", config=config_with(WEIGHTS)) as memory:
         assert memory._saved is False and memory.index is not None
         assert memory._saved is True, "opened from the snapshot"
         assert torch.equal(memory.index.direction, before)
-        assert [hit.id for hit in memory.retrieve(questions[0])[0].hits] == first
+        assert [hit.id for hit in memory.retrieve(questions[0]).hits] == first
 
 
 def test_fit_reports_on_questions_it_has_not_seen() -> None:

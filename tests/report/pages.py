@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from graphmem_torch.memory import Memory
-from graphmem_torch.report import write_report
 
 
 class Page(HTMLParser):
@@ -53,7 +52,7 @@ class Page(HTMLParser):
 
 def page_of(memory: Memory, folder: Path, **options: Any) -> Page:
     path = folder / "report.html"
-    write_report(memory, path, **options)
+    memory.report(path, **options)
     return Page(path)
 
 

@@ -13,7 +13,6 @@ import pytest
 from graphmem_torch.atoms import Atom, EdgeType, Link
 from graphmem_torch.cli.main import main
 from graphmem_torch.errors import InputError
-from graphmem_torch.report import write_report
 from tests.memories import opened, turns
 from tests.report.pages import Page, page_of, unpacked
 
@@ -189,12 +188,12 @@ def test_the_same_memory_gives_the_same_picture(tmp_path: Path) -> None:
 def test_bad_paths_and_limits(tmp_path: Path) -> None:
     with opened() as memory:
         with pytest.raises(InputError, match="got the folder"):
-            write_report(memory, tmp_path)
+            memory.report(tmp_path)
         with pytest.raises(InputError, match="in a folder that exists"):
-            write_report(memory, tmp_path / "none" / "a.html")
+            memory.report(tmp_path / "none" / "a.html")
         for limit in (0, -3, True, 1.5, 10**9):
             with pytest.raises(InputError, match="limit: expected"):
-                write_report(memory, tmp_path / "a.html", limit=limit)  # type: ignore[arg-type]
+                memory.report(tmp_path / "a.html", limit=limit)  # type: ignore[arg-type]
     assert not list(tmp_path.iterdir())
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -50,12 +49,10 @@ def test_pins_and_types_survive(tmp_path: Path, make_batch: MakeBatch) -> None:
             reader.life.set_found_types({0: ("working", None)}, "oracle")
 
 
-def test_when_a_batch_was_stored(monkeypatch: Any, make_batch: MakeBatch) -> None:
-    times = iter([100.0, 50.0, 300.0])
-    monkeypatch.setattr("graphmem_torch.store.sqlite.clock.time", lambda: next(times))
+def test_when_a_batch_was_stored(make_batch: MakeBatch) -> None:
     store = MemoryStore.open(None)
-    for start, count in ((0, 2), (2, 1), (3, 4)):
-        store.append(make_batch(count, start=start))
+    for start, count, when in ((0, 2, 100.0), (2, 1, 50.0), (3, 4, 300.0)):
+        store.append(make_batch(count, start=start), when=when)
     asked = torch.tensor([6, 0, 1, 2, 3, 7, 400])
     found = store.life.stored_at(asked)
     assert found[:5].tolist() == [300.0, 100.0, 100.0, 50.0, 300.0]

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
 
 from graphmem_torch.errors import InputError, StoreError
 from graphmem_torch.store import Batch, MemoryStore, load_snapshot, save_snapshot
@@ -113,11 +115,15 @@ def test_of_another_life_of_the_store(filled: Path, make_batch: MakeBatch) -> No
         assert store.load_snapshot() is None
 
 
-def test_of_another_format(filled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("graphmem_torch.store.snapshot._FORMAT", "2")
+def test_of_another_format(filled: Path) -> None:
+    path = filled / SNAPSHOT_NAME
+    with safe_open(path, "pt") as file:
+        meta = file.metadata() | {"graphmem.format": "0"}
+        tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
+    save_file(tensors, path, meta)
     with MemoryStore.open(filled) as store:
         assert store.load_snapshot() is None
-        assert "format 1" in store.stats()["snapshot"]
+        assert "format 0" in store.stats()["snapshot"]
 
 
 def _empty(data: bytes) -> bytes:

@@ -84,7 +84,7 @@ class Arena:
 
     def scope(self, questions: Sequence[str]) -> Scope:
         """The signals of all atoms for some questions, each computed when it is first asked for."""
-        return Scope(self.memory.index, self.memory.query(questions))
+        return Scope(self.memory.index, self.memory.encode_questions(questions))
 
     def adopt(self, config: Config) -> None:
         """Go on with other weights and another gate; what the graph was built with stays."""

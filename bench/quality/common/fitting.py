@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from graphmem_torch.config import Config
-from graphmem_torch.memory.fitting import fit_weights
+from graphmem_torch.memory.learning import LabelledQuestions, fit_weights
 from graphmem_torch.rank.abstention import gate_statistics
 from graphmem_torch.rank.fit import fit_gate
 
@@ -42,7 +42,7 @@ def is_fitted(config: Config) -> bool:
 def fit_linear(arenas: Sequence[Arena], names: Sequence[str]) -> dict[str, float]:
     """Weights of the linear formula from the questions of some conversations."""
     with _weights(arenas, dict.fromkeys(names, 0.0)):
-        return fit_weights([(a.memory, a.questions, a.evidence) for a in arenas])
+        return fit_weights([_labelled(arena) for arena in arenas])
 
 
 def linear_scores(
@@ -61,7 +61,7 @@ def fit_preset(arenas: Sequence[Arena], config: Config) -> Config:
     """
     start = dict.fromkeys(config.rank.weights, 0.0) | fit_linear(arenas, linear_names(config))
     with _weights(arenas, start):
-        weights = fit_weights([(a.memory, a.questions, a.evidence) for a in arenas])
+        weights = fit_weights([_labelled(arena) for arena in arenas])
     fitted = replace(config, rank=replace(config.rank, weights=weights))
     if config.gate.link != "sigmoid":
         return fitted
@@ -72,6 +72,13 @@ def fit_preset(arenas: Sequence[Arena], config: Config) -> Config:
     slopes, bias = fit_gate(statistics, answerable)
     gate = replace(config.gate, weights=dict(zip(names, slopes.tolist(), strict=True)), bias=bias)
     return replace(fitted, gate=gate)
+
+
+def _labelled(arena: Arena) -> LabelledQuestions:
+    """The questions of a conversation, to its index with the weights that it has now."""
+    memory, questions = arena.memory, arena.questions
+    rows = [memory.rows_of(list(dict.fromkeys(ids))) for ids in arena.evidence]
+    return LabelledQuestions(memory.index, memory.encode_questions(questions), rows, questions)
 
 
 @contextmanager
@@ -90,7 +97,7 @@ def _weights(arenas: Sequence[Arena], weights: Mapping[str, float]) -> Iterator[
 def _statistics(arena: Arena, names: tuple[str, ...]) -> Tensor:  # [B, G]
     index = arena.memory.index
     with torch.inference_mode():
-        _, signals, scope = index.features(arena.memory.query(arena.questions))
+        _, signals, scope = index.features(arena.memory.encode_questions(arena.questions))
         score = (signals @ index.weights.float()).masked_fill(~scope.valid, -torch.inf)
         top = score.argmax(1, keepdim=True)
         return gate_statistics(scope, top, names).clone()

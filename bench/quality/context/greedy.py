@@ -34,7 +34,7 @@ def nearest_that_fit(
         budgets: K, in tokens.
     """
     rows = memory.rows_of([atom.id for atom in atoms])
-    cosine = memory.query(questions).embedding @ memory.index.embeddings[rows].float().T
+    cosine = memory.encode_questions(questions).embedding @ memory.index.embeddings[rows].float().T
     ranking = rank_candidates(cosine.cpu())
     costs = line_costs(atoms, memory.config.context.tokenizer)
     return prefix(ranking, costs[ranking], torch.tensor(budgets), len(atoms))

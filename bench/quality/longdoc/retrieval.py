@@ -81,7 +81,7 @@ def baselines(
 
 def _flat(case: Chunked, memory: Memory) -> dict[str, Tensor]:  # each [Q, N]
     """Scores that need no graph, of the chunks in their order."""
-    scope = Scope(memory.index, memory.query(case.questions))
+    scope = Scope(memory.index, memory.encode_questions(case.questions))
     rows = memory.rows_of([atom.id for atom in case.atoms])
     cosine = scope.memo("semantic")[:, rows].cpu()
     lexical = scope.memo("lexical")[:, rows].cpu()

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from graphmem_torch.config import Config
-from graphmem_torch.memory.regimes import detector_of
 from graphmem_torch.modes import CosineDrift, EnergyDrift, MeanCusum
 from graphmem_torch.modes.detectors import Detector
+from graphmem_torch.modes.regime import detector_of
 
 __all__ = ["BASELINES", "System", "systems_of"]
 _CUSUM = torch.linspace(0.25, 8.0, 32).tolist()

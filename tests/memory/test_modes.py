@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 import torch
 
-import graphmem_torch.index.data as columns_module
 from graphmem_torch.atoms import Atom
 from graphmem_torch.config import Config, load_config
-from graphmem_torch.errors import InputError
+from graphmem_torch.errors import EmbedderError, InputError
 from graphmem_torch.index.module import MemoryIndex
 from graphmem_torch.memory import Memory
 from graphmem_torch.text.embedders import HashingEmbedder
@@ -69,7 +68,7 @@ def test_modes_are_the_themes(preset: str) -> None:
                        .rendered for one in mode.typical)  # fmt: skip
             assert 0 < mode.variance < 1
         assert 0.5 < sum(mode.energy for mode in modes) <= 1
-        hits = memory.retrieve("canoe paddle river rapids")[0].hits
+        hits = memory.retrieve("canoe paddle river rapids").hits
         named = {mode.number for mode in modes} if preset == "spectral" else {None}
         assert {hit.mode for hit in hits} <= named
         if preset == "spectral":
@@ -91,51 +90,46 @@ def test_no_atoms() -> None:
             assert memory.modes() == []
             assert memory.summary() == []
             assert memory.summary("Where is the canoe?") == []
-            assert memory.retrieve("Where is the canoe?")[0].hits == ()
+            assert memory.retrieve("Where is the canoe?").hits == ()
 
 
 def test_one_atom_and_equal_atoms() -> None:
     with filled(spectral(), [Atom("a", "The canoe.")]) as memory:
         assert [mode.size for mode in memory.modes()] == [1]
         assert memory.modes()[0].latest is None
-        assert ids(memory.retrieve("canoe")[0]) == ["a"]
+        assert ids(memory.retrieve("canoe")) == ["a"]
     with filled(spectral(), [Atom(f"a{i}", "The canoe.") for i in range(6)]) as memory:
         assert [mode.size for mode in memory.modes()] == [6]
-        assert ids(memory.retrieve("canoe")[0]) == ["a0"]
+        assert ids(memory.retrieve("canoe")) == ["a0"]
 
 
 def test_hits_come_from_the_best_modes() -> None:
     with filled(by_cosine(spectral(**{"modes.look": 1})), themed()) as memory:
         for name, words in THEMES.items():
-            hits = memory.retrieve(words, k=27)[0].hits
+            hits = memory.retrieve(words, k=27).hits
             assert hits and all(hit.id.startswith(name) for hit in hits)
     few = spectral(**{"modes.look": 2, "modes.per_mode": 1})
     with filled(by_cosine(few), themed()) as memory:
-        hits = memory.retrieve("canoe paddle river rapids", k=2)[0].hits
+        hits = memory.retrieve("canoe paddle river rapids", k=2).hits
         assert sorted(Counter(hit.mode for hit in hits).values()) == [1, 1]
         # As many atoms of a mode as the hits asked for need.
-        assert len(memory.retrieve("canoe paddle river rapids", k=14)[0].hits) == 14
+        assert len(memory.retrieve("canoe paddle river rapids", k=14).hits) == 14
 
 
 def test_fewer_modes_than_are_looked_into_still_give_k_hits() -> None:
     few = spectral(**{"modes.look": 99, "modes.per_mode": 1})
     with filled(by_cosine(few), themed()) as memory:
-        assert len(memory.retrieve("canoe paddle river rapids", k=9)[0].hits) == 9
+        assert len(memory.retrieve("canoe paddle river rapids", k=9).hits) == 9
         # Tables are as long as there are atoms, not as long as k.
-        assert len(memory.retrieve("canoe paddle river rapids", k=10**12)[0].hits) == 27
+        assert len(memory.retrieve("canoe paddle river rapids", k=10**12).hits) == 27
 
 
-def test_modes_are_found_once_however_often_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    found, find = [], columns_module.find_modes
-    monkeypatch.setattr(
-        columns_module, "find_modes", lambda *x, **how: found.append(1) or find(*x, **how)
-    )
+def test_modes_are_found_once_however_often_asked_for() -> None:
     for config in (spectral(), config_of(**{"modes.count": 3})):
-        found.clear()
         with filled(config, themed()) as memory:
             for _ in range(2):
                 memory.modes(), memory.summary(), memory.retrieve("canoe")
-            assert len(found) == 1
+            assert memory.stats()["modes_found"] == 1
 
 
 def test_all_modes_give_what_all_candidates_give() -> None:
@@ -163,7 +157,7 @@ def test_snapshot_keeps_the_modes(tmp_path: Path) -> None:
         modes, found = memory.modes(), plain(memory.retrieve(QUESTIONS))
     with opened(tmp_path / "m", config=spectral()) as memory:
         _ = memory.index
-        assert memory._saved
+        assert memory.stats()["modes_found"] == 0
         assert [replace(m, energy=0) for m in memory.modes()] == [
             replace(m, energy=0) for m in modes
         ]
@@ -172,7 +166,7 @@ def test_snapshot_keeps_the_modes(tmp_path: Path) -> None:
     for change, kept in (({"modes.look": 1}, True), ({"modes.count": 2}, False)):
         with opened(tmp_path / "m", config=spectral(**change), mode="r") as memory:
             _ = memory.index
-            assert memory._saved is kept
+            assert memory.stats()["modes_found"] == (0 if kept else 1)
             assert len(memory.modes()) == (3 if kept else 2)
 
 
@@ -300,13 +294,15 @@ def test_bad_input() -> None:
                 memory.summary(modes=modes)  # type: ignore[arg-type]
 
 
-def test_real_embedder_is_not_needed_to_list(tmp_path: Path) -> None:
-    """Modes come from what is stored; only a question has to be encoded."""
+def test_modes_need_no_encoder(tmp_path: Path) -> None:
+    """They come from what is stored; only a question has to be encoded."""
     with opened(tmp_path / "m", config=spectral()) as memory:
         memory.add(themed())
-    with Memory.open(tmp_path / "m", config=spectral(), mode="r") as memory:
+    absent = spectral(**{"embedder.name": "no such model"})
+    with Memory.open(tmp_path / "m", config=absent, mode="r") as memory:
         assert len(memory.modes()) == 3
-        assert memory._embedder is None
+        with pytest.raises(EmbedderError, match="no such model"):
+            memory.summary("canoe")
 
 
 def test_times_that_are_missing() -> None:
@@ -315,7 +311,7 @@ def test_times_that_are_missing() -> None:
         assert all(mode.latest is None for mode in memory.modes())
         weights = [s.weight or 0.0 for s in memory.summary("canoe paddle river rapids")]
         assert all(math.isfinite(weight) for weight in weights)
-        assert memory.retrieve("canoe")[0].hits
+        assert memory.retrieve("canoe").hits
 
 
 def test_embedder_of_the_tests_separates_the_themes() -> None:

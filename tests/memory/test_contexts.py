@@ -47,7 +47,7 @@ def test_a_context_fits_its_budget(tokenizer: str) -> None:
         assert sizes[0] == 0
         assert sizes == sorted(sizes)
         assert sizes[-1] == 24
-        with pytest.raises(InputError, match="budget must be a whole number"):
+        with pytest.raises(InputError, match="budget: expected a whole number"):
             memory.compile("canoe", budget=-1)
         with pytest.raises(InputError, match="expected a tokenizer"):
             memory.compile("canoe", budget=10, tokenizer="cl100k")
@@ -138,7 +138,7 @@ def test_orders() -> None:
         memory.add(atoms[::-1])
         place = {atom.id: i for i, atom in enumerate(atoms)}
         best = memory.compile(ASKED, budget=5000, order="relevance").sources
-        assert list(best) == [hit.id for hit in memory.retrieve(ASKED, k=24)[0].hits]
+        assert list(best) == [hit.id for hit in memory.retrieve(ASKED, k=24).hits]
         timed = memory.compile(ASKED, budget=5000, order="time").sources
         known = [place[i] for i in timed if atoms[place[i]].time is not None]
         assert known == sorted(known)
@@ -272,11 +272,11 @@ def test_nothing_stored_and_nothing_allowed() -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"budget": 1.5}, "budget must be a whole number"),
-        ({"budget": True}, "budget must be a whole number"),
-        ({"budget": [10, -1]}, "budget must be a whole number"),
-        ({"budget": "100"}, "budget must be a whole number"),
-        ({"budget": 10, "k": 0}, "k must be a whole number"),
+        ({"budget": 1.5}, "budget: expected a whole number"),
+        ({"budget": True}, "budget: expected a whole number"),
+        ({"budget": [10, -1]}, "budget: expected a whole number"),
+        ({"budget": "100"}, "budget: expected a whole number"),
+        ({"budget": 10, "k": 0}, "k: expected a whole number"),
         ({"budget": 10, "order": "random"}, "order: expected one of"),
         ({"budget": 10, "format": "xml"}, "format: expected one of"),
         ({"budget": 10, "kinds": ["turm"]}, "unknown kind"),

@@ -1,10 +1,11 @@
-"""Asking: questions as tensors, and tensors as results."""
+"""Questions as the tensors that an index reads, and what it found as results."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
 from numbers import Real
+from typing import TypedDict
 
 import torch
 from torch import Tensor
@@ -12,7 +13,7 @@ from torch import Tensor
 from graphmem_torch.atoms import CONCEPT, EdgeType
 from graphmem_torch.errors import InputError
 from graphmem_torch.index.module import Retrieval
-from graphmem_torch.memory.assemble import Assembled
+from graphmem_torch.memory.assemble import Snapshot
 from graphmem_torch.modes.find import Modes
 from graphmem_torch.rank.query import QueryBatch
 from graphmem_torch.readers.jsonl import nearest
@@ -22,15 +23,25 @@ from graphmem_torch.text.embedder import Embedder, Encoded, encode_checked
 from graphmem_torch.text.question import asks_when, named_dates, named_speakers
 
 __all__ = [
+    "Filters",
     "atom_masks",
+    "check_count",
     "checked_questions",
+    "encode_questions",
     "moment",
-    "query_batch",
     "to_results",
 ]
 
 
 _EDGE_NAMES = {int(kind): kind.name.lower() for kind in EdgeType}
+
+
+class Filters(TypedDict, total=False):
+    """What a question may see; see `Memory.retrieve`."""
+
+    kinds: Sequence[str] | None
+    between: tuple[float, float] | None
+    as_of: float | None
 
 
 def checked_questions(questions: str | Sequence[str]) -> list[str]:
@@ -48,26 +59,38 @@ def checked_questions(questions: str | Sequence[str]) -> list[str]:
     return asked
 
 
-def query_batch(questions: Sequence[str], embedder: Embedder, current: Assembled) -> QueryBatch:
+def check_count(name: str, value: int | None) -> None:
+    """Raises InputError for what is neither a whole number of at least 1 nor None."""
+    if value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= 1):
+        return
+    raise InputError(
+        f"{name}: expected a whole number of at least 1, got {value!r:.60}; leave it out for the "
+        "default"
+    )
+
+
+def encode_questions(
+    questions: Sequence[str], embedder: Embedder, snapshot: Snapshot
+) -> QueryBatch:
     """Questions as the tensors that the index reads, on its device."""
     encoded = encode_checked(embedder, list(questions))
     tokens, pieces = _padded_tokens(encoded)
     months, days = named_dates(questions)
     batch = QueryBatch(
         embedding=encoded.pooled,
-        terms=current.vocabulary.encode_padded(list(questions)),
+        terms=snapshot.vocabulary.encode_padded(list(questions)),
         tokens=tokens,
         pieces=pieces,
-        speakers=named_speakers(questions, current.speaker_words, len(current.speakers)),
+        speakers=named_speakers(questions, snapshot.speaker_words, len(snapshot.speakers)),
         months=months,
         days=days,
         asks_when=asks_when(questions),
     )
-    return batch.to(current.index.embeddings.device)
+    return batch.to(snapshot.index.embeddings.device)
 
 
 def atom_masks(
-    current: Assembled,
+    snapshot: Snapshot,
     kinds: Sequence[str] | None,
     between: tuple[float, float] | None,
     as_of: float | None,
@@ -80,16 +103,16 @@ def atom_masks(
     Raises:
         InputError: An unknown kind, a moment that is none, or a span that ends before it begins.
     """
-    index, masks = current.index, {}
+    index, masks = snapshot.index, {}
     if kinds is not None:
         kinds = [kinds] if isinstance(kinds, str) else kinds
-        unknown = sorted(set(kinds) - set(current.kinds))
+        unknown = sorted(set(kinds) - set(snapshot.kinds))
         if unknown:
             raise InputError(
                 f"unknown kind {unknown[0]!r}"
-                f"{nearest(unknown[0], sorted(set(current.kinds) - {CONCEPT}))}"
+                f"{nearest(unknown[0], sorted(set(snapshot.kinds) - {CONCEPT}))}"
             )
-        codes = torch.tensor([current.kinds.index(kind) for kind in kinds])
+        codes = torch.tensor([snapshot.kinds.index(kind) for kind in kinds])
         masks["listed"] = torch.isin(index.kind.long(), codes.to(index.kind.device))[None]
     as_of = None if as_of is None else moment("as_of", as_of)
     if between is not None and not between[0] <= between[1]:
@@ -114,21 +137,21 @@ def moment(name: str, value: float) -> float:
 
 def to_results(
     questions: Sequence[str],
-    current: Assembled,
+    snapshot: Snapshot,
     found: Retrieval,
     store: MemoryStore,
     threshold: float,
 ) -> list[Result]:
     """What the index found, with the texts of the atoms and the names of edges and signals."""
-    names = current.index.signal_names
-    graph = current.index.graph
+    names = snapshot.index.signal_names
+    graph = snapshot.index.graph
     rows, edges = found.rows.cpu(), found.paths
     travelled = edges[edges >= 0].unique()
     # Only what was travelled leaves the device, and is turned into Python numbers once.
     ends = [end[travelled].long().cpu() for end in (graph.source, graph.target)]
     kinds, weights = graph.type[travelled].tolist(), graph.weight[travelled].tolist()
     nodes = torch.cat([rows[rows >= 0], *ends]).unique()
-    stored = store.atoms(current.node[nodes].tolist())
+    stored = store.atoms(snapshot.node[nodes].tolist())
     atoms = dict(zip(nodes.tolist(), stored, strict=True))
     steps = {
         edge: PathStep(atoms[source].id, atoms[target].id, _EDGE_NAMES[kind], round(weight, 4))
@@ -137,7 +160,7 @@ def to_results(
         )
     }
 
-    modes = current.index.modes
+    modes = snapshot.index.modes
     labels = {} if modes is None else _labels(modes, rows[rows >= 0])
 
     def hit(row: int, score: float, shares: list[float], path: list[int]) -> Hit:

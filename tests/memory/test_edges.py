@@ -19,7 +19,7 @@ from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.errors import InputError, StoreError
 from graphmem_torch.graph import Graph
 from graphmem_torch.memory import Memory
-from graphmem_torch.memory.judging import similar_pairs
+from graphmem_torch.memory.edges import similar_pairs
 from graphmem_torch.oracle import Verdict
 from graphmem_torch.spectral import laplacian
 from tests.memories import config_of, ids, opened, turns
@@ -127,11 +127,11 @@ def test_durable_when_it_returns_and_no_old_snapshot_is_used(tmp_path: Path) -> 
 def test_visible_at_once_in_retrieval() -> None:
     with opened(config=config_of(**PLAIN, **{"spread.min_nodes": 1, "anchors.k": 1})) as memory:
         memory.add(["the canoe is red", *[f"something else entirely {i}" for i in range(9)]])
-        found = ids(memory.retrieve("the canoe is red")[0])
+        found = ids(memory.retrieve("the canoe is red"))
         canoe, hidden = found[0], found[-1]
 
         def steps() -> list[str]:
-            hits = {hit.id: hit for hit in memory.retrieve("the canoe is red")[0].hits}
+            hits = {hit.id: hit for hit in memory.retrieve("the canoe is red").hits}
             assert (hits[hidden].signals["activation"] > 0) == bool(hits[hidden].path)
             return [step.type for step in hits[hidden].path]
 
@@ -312,9 +312,9 @@ def test_bad_oracle() -> None:
     with small() as memory:
         with pytest.raises(InputError, match="oracle: expected"):
             memory.judge_edges(3, [("c0", "c1")])  # type: ignore[arg-type]
-        with pytest.raises(InputError, match="k must be"):
+        with pytest.raises(InputError, match="k: expected"):
             memory.judge_edges(k=0)
-        with pytest.raises(InputError, match="least must be"):
+        with pytest.raises(InputError, match="least: expected"):
             memory.judge_edges(least=2.0)
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import torch
@@ -16,17 +17,24 @@ from graphmem_torch.atoms import Atom, EdgeType, Link
 from graphmem_torch.config import load_config
 from graphmem_torch.errors import InputError, StoreError
 from graphmem_torch.memory import Memory
+from graphmem_torch.memory.decay import ORACLE, DecayState
+from graphmem_torch.store import Columns, MemoryStore
 from graphmem_torch.text.embedders import HashingEmbedder
-from tests.memories import opened
 
 HOUR, DAY = 3600.0, 86400.0
 NOW = 1.7e9
 
 
-def living(path: Path | None = None, *, mode: str = "w", **change: Any) -> Memory:
+def living(
+    path: Path | None = None,
+    *,
+    mode: Literal["w", "r"] = "w",
+    clock: Callable[[], float] = time.time,
+    **change: Any,
+) -> Memory:
     change = {"link.concepts": "pattern", "decay.classify": "none"} | change
     config = load_config("contextos", change)
-    return Memory.open(path, config=config, embedder=HashingEmbedder(32), mode=mode)  # type: ignore[arg-type]
+    return Memory.open(path, config=config, embedder=HashingEmbedder(32), mode=mode, clock=clock)
 
 
 def four(time: float | None = NOW) -> list[Atom]:
@@ -39,13 +47,20 @@ def four(time: float | None = NOW) -> list[Atom]:
     return [Atom(name, text, type=name, time=time) for name, text in words.items()]
 
 
+class Clock:
+    """A clock that stands still until it is set."""
+
+    def __init__(self) -> None:
+        self.now = NOW
+
+    def __call__(self) -> float:
+        return self.now
+
+
 @pytest.fixture
-def clock(monkeypatch: Any) -> list[float]:
-    """The clock of the memory and its store; set it by `clock[0] = ...`."""
-    now = [NOW]
-    for module in ("memory.core", "memory.life", "memory.typed", "store.sqlite"):
-        monkeypatch.setattr(f"graphmem_torch.{module}.clock.time", lambda: now[0])
-    return now
+def clock() -> Clock:
+    """For `living(clock=clock)`."""
+    return Clock()
 
 
 def left(memory: Memory, ids: Sequence[str], **change: Any) -> list[float]:
@@ -91,10 +106,10 @@ def test_strength_is_retention_and_centrality() -> None:
         assert memory.strength([]) == {} == memory.types([])
 
 
-def test_use_starts_the_decay_anew(clock: list[float]) -> None:
-    with living() as memory:
+def test_use_starts_the_decay_anew(clock: Clock) -> None:
+    with living(clock=clock) as memory:
         memory.add(four())
-        clock[0] = NOW + 20 * HOUR
+        clock.now = NOW + 20 * HOUR
         before = left(memory, ["episodic"])[0]
         assert before == pytest.approx(0.9**20, abs=1e-6)
         memory.touch("episodic", when=NOW + 15 * HOUR)
@@ -102,7 +117,7 @@ def test_use_starts_the_decay_anew(clock: list[float]) -> None:
         memory.touch(["episodic", "semantic"])
         assert left(memory, ["episodic", "semantic"]) == pytest.approx([1.0, 1.0])
         memory.touch("episodic", when=NOW + 3 * HOUR)  # an older use takes nothing back
-        clock[0] += HOUR
+        clock.now += HOUR
         assert left(memory, ["episodic"]) == [pytest.approx(0.9, abs=1e-6)]
         # What was used later counts as not used yet.
         assert left(memory, ["episodic"], as_of=NOW + 17 * HOUR) == [
@@ -115,37 +130,37 @@ def test_use_starts_the_decay_anew(clock: list[float]) -> None:
         assert left(memory, ["episodic"], as_of=NOW - 5 * HOUR) == [pytest.approx(1.0)]
 
 
-def test_retrieval_is_a_use(clock: list[float]) -> None:
-    with living() as memory:
+def test_retrieval_is_a_use(clock: Clock) -> None:
+    with living(clock=clock) as memory:
         memory.add(four())
-        clock[0] = NOW + 48 * HOUR
-        old = memory.retrieve("Who ran the test in Vienna?", k=4)[0]
+        clock.now = NOW + 48 * HOUR
+        old = memory.retrieve("Who ran the test in Vienna?", k=4)
         faded = {hit.id: hit.signals["decayed_pagerank"] for hit in old.hits}
         fresh = {
             hit.id: hit.signals["decayed_pagerank"]
-            for hit in memory.retrieve(old.question, k=4)[0].hits
+            for hit in memory.retrieve(old.question, k=4).hits
         }
         assert faded["episodic"] == pytest.approx(fresh["episodic"] * 0.9**48, rel=1e-3)
         assert fresh["episodic"] > 0
 
 
-def test_uses_survive_and_are_seen_by_readers(tmp_path: Path, clock: list[float]) -> None:
-    clock[0] = NOW + 30 * HOUR
-    with living(tmp_path) as memory:
+def test_uses_survive_and_are_seen_by_readers(tmp_path: Path, clock: Clock) -> None:
+    clock.now = NOW + 30 * HOUR
+    with living(tmp_path, clock=clock) as memory:
         memory.add(four())
         memory.touch("episodic")
-    with living(tmp_path) as memory, living(tmp_path, mode="r") as reader:
+    with living(tmp_path, clock=clock) as memory, living(tmp_path, mode="r", clock=clock) as reader:
         for one in (memory, reader):
             assert left(one, ["episodic"]) == [pytest.approx(1.0)]
-        clock[0] += 10 * HOUR
+        clock.now += 10 * HOUR
         memory.touch("episodic")
         assert left(reader, ["episodic"]) == [pytest.approx(1.0)]
 
 
-def test_without_a_time_the_time_of_storing_counts(clock: list[float]) -> None:
-    with living() as memory:
+def test_without_a_time_the_time_of_storing_counts(clock: Clock) -> None:
+    with living(clock=clock) as memory:
         memory.add(four(time=None))
-        clock[0] = NOW + 10 * HOUR
+        clock.now = NOW + 10 * HOUR
         assert left(memory, ["episodic"]) == [pytest.approx(0.9**10, abs=1e-6)]
 
 
@@ -219,36 +234,39 @@ def test_types_that_are_not_stated() -> None:
         assert memory.types(["new", "rule"]) == {"new": "episodic", "rule": "procedural"}
 
 
-def test_types_are_found_once(tmp_path: Path, monkeypatch: Any) -> None:
+def test_types_are_found_once(tmp_path: Path) -> None:
     with living(tmp_path, **{"decay.classify": "rules"}) as memory:
         memory.add([Atom(f"a{i}", f"Yesterday we met {i}.", kind="chunk") for i in range(9)])
         assert set(memory.types([f"a{i}" for i in range(9)]).values()) == {"episodic"}
-    monkeypatch.setattr("graphmem_torch.memory.life.memory_types", lambda atoms: 1 / 0)
-    with living(tmp_path, **{"decay.classify": "rules"}) as memory:
-        assert memory.types("a3") == {"a3": "episodic"}
-    # Other rules are asked again.
-    monkeypatch.setattr("graphmem_torch.memory.life.RULES", "rules of the future")
-    monkeypatch.setattr("graphmem_torch.memory.life.memory_types", lambda a: ["working"] * len(a))
-    with living(tmp_path, **{"decay.classify": "rules"}) as memory:
-        assert memory.types("a3") == {"a3": "working"}
+        node = torch.arange(9)
+        own = memory.config.decay
+        again = DecayState(memory.store, own, rules=lambda atoms: pytest.fail("asked again"))
+        assert again.types(node) == ["episodic"] * 9
+        # Other rules are asked again.
+        other = DecayState(
+            memory.store,
+            own,
+            rules=lambda atoms: ["working"] * len(atoms),
+            rules_name="rules of the future",
+        )
+        assert other.types(node) == ["working"] * 9
 
 
-def test_an_interrupt_keeps_the_types_that_were_found(monkeypatch: Any) -> None:
+def test_types_that_were_found_survive_an_interrupt() -> None:
     asked: list[int] = []
 
-    def interrupted(atoms: list[Atom]) -> list[str]:
+    def interrupted(atoms: Sequence[Atom]) -> list[str]:
         asked.append(len(atoms))
         if len(asked) == 3:
             raise KeyboardInterrupt
         return ["working"] * len(atoms)
 
-    monkeypatch.setattr("graphmem_torch.memory.life._AT_ONCE", 2)
-    monkeypatch.setattr("graphmem_torch.memory.life.memory_types", interrupted)
     with living(**{"decay.classify": "rules"}) as memory:
         memory.add([Atom(f"a{i}", f"Text {i}", kind="chunk") for i in range(5)])
+        state = DecayState(memory.store, memory.config.decay, rules=interrupted, tile=2)
         with pytest.raises(KeyboardInterrupt):
-            memory.types("a0")
-        assert set(memory.types([f"a{i}" for i in range(5)]).values()) == {"working"}
+            state.types(torch.tensor([0]))
+        assert state.types(torch.arange(5)) == ["working"] * 5
         assert asked == [2, 2, 1, 1], "only what was left is looked at again"
 
 
@@ -270,10 +288,10 @@ class Answers:
         return [known[text.split()[0]](text) for text in texts]
 
 
-def test_an_oracle_finds_types(caplog: pytest.LogCaptureFixture, clock: list[float]) -> None:
+def test_an_oracle_finds_types(caplog: pytest.LogCaptureFixture, clock: Clock) -> None:
     oracle = Answers()
     names = ["good", "loud", "wrong", "nan", "none"]
-    with living() as memory:
+    with living(clock=clock) as memory:
         memory.add([Atom(name, f"{name} day, Never share keys", kind="chunk") for name in names])
         memory.add(four())
         with caplog.at_level(logging.WARNING):
@@ -289,7 +307,7 @@ def test_an_oracle_finds_types(caplog: pytest.LogCaptureFixture, clock: list[flo
             "working",
         )
         assert None not in types.values()
-        clock[0] = NOW + 2 * HOUR
+        clock.now = NOW + 2 * HOUR
         assert left(memory, ["good", "loud"]) == pytest.approx([0.25, 1.0], abs=1e-6)
         oracle.asked.clear()
         memory.classify(oracle)
@@ -312,32 +330,37 @@ def test_an_outage_takes_no_answer_back() -> None:
         assert memory.types("good") == {"good": "episodic"}, "the rules were asked for by name"
 
 
-def test_an_oracle_that_answers_while_the_rules_look(monkeypatch: Any) -> None:
+def test_types_of_an_oracle_that_answers_while_the_rules_look() -> None:
     with living(**{"decay.classify": "rules"}) as memory:
         memory.add(Atom("a", "Yesterday we met Tim.", kind="chunk"))
 
-        def look(atoms: Any) -> list[str]:
-            memory.store.life.set_found_types({0: ("working", 0.5)}, "oracle")
+        def look(atoms: Sequence[Atom]) -> list[str]:
+            memory.store.life.set_found_types({0: ("working", 0.5)}, ORACLE)
             return ["episodic"]
 
-        monkeypatch.setattr("graphmem_torch.memory.life.memory_types", look)
-        memory.types("a")
-        assert memory.types("a") == {"a": "working"}
+        state, node = DecayState(memory.store, memory.config.decay, rules=look), torch.tensor([0])
+        state.types(node)
+        assert state.types(node) == ["working"]
 
 
-def test_atoms_that_come_while_others_are_read(tmp_path: Path, monkeypatch: Any) -> None:
-    with living(tmp_path) as memory, living(tmp_path, mode="r") as reader:
+def test_types_of_atoms_that_come_while_others_are_read(tmp_path: Path) -> None:
+    with living(tmp_path) as memory, MemoryStore.open(tmp_path, mode="r") as store:
         memory.add(four())
-        columns = reader.store.columns
 
-        def late(start: int = 0) -> Any:
-            memory.add(Atom("late", "Stop.", type="working"))
-            return columns(start)
+        class Late(MemoryStore):
+            """A reader to which atoms come between two of its answers."""
 
-        with monkeypatch.context() as patch:
-            patch.setattr(reader.store, "columns", late)
-            assert reader.types("working") == {"working": "working"}
-        assert reader.types("late") == {"late": "working"}
+            def columns(self, start: int = 0) -> Columns:
+                memory.add(Atom("late", "Stop.", type="working"))
+                return super().columns(start)
+
+        late = Late.open(tmp_path, mode="r")
+        state = DecayState(late, memory.config.decay)
+        assert state.types(torch.tensor([3])) == ["working"]
+        late.close()
+        node = store.known(["late"])["late"][0]
+        again = DecayState(store, memory.config.decay)
+        assert again.types(torch.tensor([3, node])) == ["working", "working"]
 
 
 @pytest.mark.parametrize(
@@ -354,7 +377,7 @@ def test_a_broken_oracle_loses_nothing(broken: Any) -> None:
         memory.add(Atom("a", "Yesterday we met Tim in Rome.", kind="chunk"))
         done = memory.classify(broken)
         assert (done.types, done.failed) == ({"episodic": 1}, 1)
-        assert memory.retrieve("Rome")[0].hits[0].id == "a"
+        assert memory.retrieve("Rome").hits[0].id == "a"
 
 
 def test_bad_input(tmp_path: Path) -> None:
@@ -398,16 +421,28 @@ def test_bad_input(tmp_path: Path) -> None:
         assert asked == [], "nobody is asked for what cannot be kept"
 
 
-def test_the_default_preset_reads_no_ages(monkeypatch: Any) -> None:
-    monkeypatch.setattr("graphmem_torch.memory.life.LifeState._refresh", lambda self: 1 / 0)
-    with opened() as memory:
-        memory.add(four())
-        assert memory.retrieve("Vienna")[0].hits
+def test_ages_are_read_only_where_a_signal_asks_for_them(tmp_path: Path) -> None:
+    with living(tmp_path) as memory:
+        memory.add(four(time=None))
+
+    def stopped() -> float:
+        raise AssertionError("the time was asked for")
+
+    hashing = HashingEmbedder(32)
+    with Memory.open(tmp_path, embedder=hashing, mode="r", clock=stopped) as reader:
+        assert reader.retrieve("Vienna").hits
+    with (
+        living(tmp_path, mode="r", clock=stopped) as reader,
+        pytest.raises(AssertionError, match="was asked for"),
+    ):
+        reader.retrieve("Vienna")
 
 
-def test_the_value_of_contextos(clock: list[float]) -> None:
+def test_the_value_of_contextos(clock: Clock) -> None:
     """50 relevance + 10 PPR decay, over a chain that only edges show."""
-    with living(**{"anchors.k": 1, "link.similarity_k": 0, "link.concepts": "none"}) as memory:
+    with living(
+        clock=clock, **{"anchors.k": 1, "link.similarity_k": 0, "link.concepts": "none"}
+    ) as memory:
         memory.add(
             [
                 Atom(
@@ -421,8 +456,8 @@ def test_the_value_of_contextos(clock: list[float]) -> None:
                 *[Atom(f"x{i}", f"unrelated {i}", type="semantic", time=NOW) for i in range(9)],
             ]
         )
-        clock[0] = NOW + 4 * HOUR
-        found = memory.retrieve("Project Apollo", k=11)[0]
+        clock.now = NOW + 4 * HOUR
+        found = memory.retrieve("Project Apollo", k=11)
         hits = {hit.id: hit.signals for hit in found.hits}
         # Two nodes joined both ways: the walk is at the seed with 1 / (1 + d), d = 0.85.
         assert hits["apollo"]["decayed_pagerank"] == pytest.approx(10 / 1.85 * 0.9995**4, rel=1e-4)

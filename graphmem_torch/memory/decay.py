@@ -1,4 +1,4 @@
-"""LifeState: type, age and last use of every memory, kept beside the index.
+"""Decay: the type, age and last use of every memory, and how its type is found.
 
 All of it is numbered by node and only grows, so that neither a use nor a pin rebuilds anything.
 """
@@ -7,31 +7,55 @@ from __future__ import annotations
 
 import math
 import threading
-import time as clock
-from collections.abc import Sequence
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
-from graphmem_torch.atoms import CONCEPT, MEMORY_TYPES
+from graphmem_torch.atoms import MEMORY_TYPES, Atom
 from graphmem_torch.config import DecayConfig
-from graphmem_torch.memory.classifying import ORACLE
+from graphmem_torch.oracle import Classifier, ask_classifier
 from graphmem_torch.store import Columns, MemoryStore
 from graphmem_torch.text.memory_type import RULES, memory_types
 
-__all__ = ["LifeState"]
+__all__ = ["ORACLE", "Classified", "DecayState", "classify_nodes", "open_nodes"]
+
+ORACLE = "oracle"
+"""Names an oracle where its answers are kept."""
 
 _NONE = -1
-_AT_ONCE = 4096  # atoms read at once when their types are found
+_ASKED = 64  # atoms a call: what a failing oracle can lose, and a transaction
 _CODE = {name: code for code, name in enumerate(MEMORY_TYPES)}
 
 
-class LifeState:
-    """What `docs/mathematics.md` 6 needs to know of the nodes of a store."""
+class DecayState:
+    """What `docs/mathematics.md` 6 needs to know of the nodes of a store; safe between threads."""
 
-    def __init__(self, store: MemoryStore, config: DecayConfig) -> None:
-        """Nothing is read before it is asked for."""
-        self._store, self._config = store, config
+    def __init__(
+        self,
+        store: MemoryStore,
+        config: DecayConfig,
+        *,
+        clock: Callable[[], float] = time.time,
+        rules: Callable[[Sequence[Atom]], Sequence[str]] = memory_types,
+        rules_name: str = RULES,
+        tile: int = 4096,
+    ) -> None:
+        """Nothing is read before it is asked for.
+
+        Args:
+            store: Of the memories.
+            config: Half-lives, and whether rules find the types that are not stated.
+            clock: Now, seconds since the epoch UTC.
+            rules: Types of atoms.
+            rules_name: Under which the store keeps what they found; what others did is found anew.
+            tile: Atoms that the rules look at before what they found is stored.
+        """
+        self._store, self._config, self._clock = store, config, clock
+        self._rules, self._rules_name, self._tile = rules, rules_name, tile
         self._uses, self._uses_then = _Uses(math.inf), _Uses(-math.inf)
         self._lock = threading.RLock()
         self._forget()
@@ -65,7 +89,7 @@ class LifeState:
 
     def _now(self) -> float:
         latest = self._config.now == "latest" and self._latest > -math.inf
-        return self._latest if latest else clock.time()
+        return self._latest if latest else self._clock()
 
     def _is_pinned(self) -> Tensor:  # [N] bool
         """By node: procedural of itself, or pinned, and not unpinned."""
@@ -107,13 +131,12 @@ class LifeState:
 
     def _read(self, start: int, stop: int, columns: Columns) -> None:
         """Takes in the nodes of a range."""
-        place, types, kinds = columns.node - start, columns.type, columns.kind
+        place, types = columns.node - start, columns.type
         codes = torch.tensor([*(_CODE.get(name, _NONE) for name in types.names), _NONE])
         kind = torch.full((stop - start,), _NONE, dtype=torch.int8)
         kind[place] = codes[types.codes.long()].to(torch.int8)
         procedural = kind == _CODE["procedural"]
-        concept = kinds.names.index(CONCEPT) if CONCEPT in kinds.names else _NONE
-        untyped = columns.node[(types.codes < 0) & (kinds.codes != concept)].tolist()
+        untyped = columns.node[(types.codes < 0) & ~columns.is_concept].tolist()
         found = self._found(start, untyped)
         rows = torch.tensor(list(found), dtype=torch.int64) - start
         kind[rows] = torch.tensor([_CODE[name] for name, _ in found.values()], dtype=torch.int8)
@@ -143,7 +166,7 @@ class LifeState:
         kept = {
             node: (name, factor)
             for node, name, factor, source in self._store.life.found_types(start)
-            if source in (RULES, ORACLE)  # what other rules found is found anew
+            if source in (self._rules_name, ORACLE)  # what other rules found is found anew
         }
         found = {node: kept[node] for node in untyped if node in kept}
         if self._config.classify == "rules":
@@ -153,12 +176,14 @@ class LifeState:
     def _classified(self, nodes: Sequence[int]) -> dict[int, tuple[str, float | None]]:
         """What the rules say of these nodes; kept in the store where it can be written."""
         found: dict[int, tuple[str, float | None]] = {}
-        for first in range(0, len(nodes), _AT_ONCE):
-            part = nodes[first : first + _AT_ONCE]
-            types = memory_types(self._store.atoms(part))
+        for first in range(0, len(nodes), self._tile):
+            part = nodes[first : first + self._tile]
+            types = self._rules(self._store.atoms(part))
             fresh = {node: (name, None) for node, name in zip(part, types, strict=True)}
             if not self._store.readonly:
-                self._store.life.set_found_types(fresh, RULES, keep=ORACLE, durable=False)
+                self._store.life.set_found_types(
+                    fresh, self._rules_name, keep=ORACLE, durable=False
+                )
                 self._version += 1
             found |= fresh
         return found
@@ -188,3 +213,64 @@ class _Uses:
         """Seconds since the epoch."""
         known = torch.nn.functional.pad(self._last, (0, 1), value=-torch.inf)
         return known[nodes.clamp(max=len(self._last))]
+
+
+@dataclass(frozen=True)
+class Classified:
+    """What a `classify` did.
+
+    Attributes:
+        types: How many atoms were found to be of each type.
+        failed: How many of them the oracle gave no usable answer for: the local rules found their
+            type, and the next call asks again. What an oracle has said of them before stays.
+    """
+
+    types: Mapping[str, int] = field(default_factory=dict)
+    failed: int = 0
+
+    def __add__(self, other: Classified) -> Classified:
+        """Both together."""
+        types = Counter(self.types) + Counter(other.types)
+        return Classified(dict(sorted(types.items())), self.failed + other.failed)
+
+
+def open_nodes(store: MemoryStore) -> list[int]:
+    """Nodes of the atoms whose type neither they themselves nor an oracle has said."""
+    columns = store.columns()
+    said = {node for node, _, _, source in store.life.found_types() if source == ORACLE}
+    untyped = (columns.type.codes < 0) & ~columns.is_concept
+    return [node for node in columns.node[untyped].tolist() if node not in said]
+
+
+def classify_nodes(
+    store: MemoryStore, classify: Classifier | None, nodes: Sequence[int]
+) -> Iterator[Classified]:
+    """Finds the types of nodes; yields what each call gave once it is stored.
+
+    The oracle's answers are nodes of the published contract (`oracle.memory_node`): type and decay
+    factor per hour are kept, the content stays as it was stored.
+
+    Raises:
+        StoreError: Read-only store or full disk; what earlier calls gave is kept.
+    """
+    for start in range(0, len(nodes), _ASKED):
+        store.expect_writable()
+        part = list(nodes[start : start + _ASKED])
+        atoms = store.atoms(part)
+        answers = (
+            [None] * len(part)
+            if classify is None
+            else ask_classifier(classify, [atom.rendered for atom in atoms])
+        )
+        answered = {
+            node: (str(answer["type"]), float(answer["decay_factor"]))
+            for node, answer in zip(part, answers, strict=True)
+            if answer is not None
+        }
+        left = [i for i, node in enumerate(part) if node not in answered]
+        names = memory_types([atoms[i] for i in left])
+        guessed = {part[i]: (name, None) for i, name in zip(left, names, strict=True)}
+        store.life.set_found_types(answered, ORACLE)
+        store.life.set_found_types(guessed, RULES, keep=ORACLE if classify else None)
+        counts = Counter(name for name, _ in (*answered.values(), *guessed.values()))
+        yield Classified(dict(sorted(counts.items())), len(left) if classify else 0)

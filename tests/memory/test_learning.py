@@ -7,23 +7,10 @@ from typing import Any
 
 import pytest
 
-from graphmem_torch.atoms import Atom
 from graphmem_torch.config import load_config
 from graphmem_torch.errors import InputError
 from graphmem_torch.memory import Memory
-from tests.memories import WORDS, ids, opened, turns
-
-
-def planted() -> tuple[list[Atom], list[str], list[list[str]]]:
-    """The answer follows the turn that shares words with the question, and never shares any."""
-    atoms, questions, evidence = [], [], []
-    for i in range(60):
-        topic = f"topic{i} {WORDS[i % 8]}"
-        atoms.append(Atom(f"q{i}", f"Tell me about {topic} please?", session="s", speaker="Ada"))
-        atoms.append(Atom(f"r{i}", f"Secret answer{i} hidden{i}", session="s", speaker="Ben"))
-        questions.append(f"What about {topic}?")
-        evidence.append([f"r{i}"])
-    return atoms, questions, evidence
+from tests.memories import ids, opened, planted, turns
 
 
 def recall(memory: Memory, questions: list[str], evidence: list[list[str]]) -> float:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ from graphmem_torch.atoms import CONCEPT, Atom, EdgeType, Link
 from graphmem_torch.config import load_config
 from graphmem_torch.errors import InputError
 from graphmem_torch.memory import Added
+from graphmem_torch.results import Result
 from graphmem_torch.text.embedders import HashingEmbedder
 from tests.memories import DAY, QUESTIONS, ids, opened, plain, turns
 
@@ -34,9 +37,9 @@ def test_add_and_retrieve() -> None:
                 assert (hit.session, hit.time) == (atom.session, atom.time)
                 assert sum(hit.signals.values()) == pytest.approx(hit.score, abs=1e-4)
         assert any("canoe" in hit.text for hit in results[0].hits)
-        assert "a12" in ids(memory.retrieve(QUESTIONS[2], k=3)[0])
+        assert "a12" in ids(memory.retrieve(QUESTIONS[2], k=3))
         # One at a time gives what the batch gave.
-        assert [plain(memory.retrieve(q, k=5))[0] for q in QUESTIONS] == plain(results)
+        assert plain([memory.retrieve(q, k=5) for q in QUESTIONS]) == plain(results)
         assert memory.check() == []
 
 
@@ -111,7 +114,7 @@ def test_bad_atoms_change_nothing(bad: Any, message: str) -> None:
             memory.add([Atom("good", "good"), bad])
         assert memory.store.state == state
         assert memory.add(Atom("good", "good")) == Added(1, 0)
-        assert "good" in ids(memory.retrieve("good")[0])
+        assert "good" in ids(memory.retrieve("good"))
 
 
 def test_questions_that_are_none() -> None:
@@ -121,10 +124,10 @@ def test_questions_that_are_none() -> None:
         for bad in ("", "  ", ["fine", ""], [None]):
             with pytest.raises(InputError, match="expected a question"):
                 memory.retrieve(bad)  # type: ignore[arg-type]
-        with pytest.raises(InputError, match="k must be a whole number"):
+        with pytest.raises(InputError, match="k: expected a whole number"):
             memory.retrieve("canoe", k=0)
-        assert len(memory.retrieve("of the and", k=2)[0].hits) == 2  # stop words only
-        assert len(memory.retrieve("?!", k=100)[0].hits) == 4
+        assert len(memory.retrieve("of the and", k=2).hits) == 2  # stop words only
+        assert len(memory.retrieve("?!", k=100).hits) == 4
 
 
 def test_filters() -> None:
@@ -133,7 +136,7 @@ def test_filters() -> None:
         memory.add(atoms)
 
         def found(**filters: Any) -> set[str]:
-            return set(ids(memory.retrieve("canoe", k=100, **filters)[0]))
+            return set(ids(memory.retrieve("canoe", k=100, **filters)))
 
         assert found() == {a.id for a in atoms}
         assert found(kinds=["note"]) == {a.id for a in atoms if a.kind == "note"}
@@ -150,7 +153,7 @@ def test_filters() -> None:
         assert timed[3].id not in found(as_of=exact - 0.25)
         assert found(between=(float("-inf"), float("inf"))) == {a.id for a in timed}
         assert found(kinds=["note"], as_of=1.7e9 + 11 * DAY) == {"a0", "a10"}
-        nothing = memory.retrieve("canoe", as_of=0.0)[0]
+        nothing = memory.retrieve("canoe", as_of=0.0)
         assert (nothing.hits, nothing.known) == ((), False)
         with pytest.raises(InputError, match="unknown kind 'nte'"):
             found(kinds=["nte"])
@@ -195,7 +198,7 @@ def test_what_is_excluded_by_time_leaves_no_trace() -> None:
                 Atom(f"a{i}", text, session="s", time=100.0 * i)
                 for i, text in enumerate([*early, *later])
             )
-            result = memory.retrieve("where did red kites fly down?", as_of=as_of)[0]
+            result = memory.retrieve("where did red kites fly down?", as_of=as_of)
         return {hit.id: hit.score for hit in result.hits}
 
     assert answer(late, 250.0) == pytest.approx(answer(late[::-1], 250.0))
@@ -208,14 +211,14 @@ def test_a_large_store_gives_as_many_hits_as_are_asked_for() -> None:
     config = load_config(overrides={"rank.dense_limit": 10, "rank.candidates": 2})
     with opened(config=config) as memory:
         memory.add([f"boat number {i}" for i in range(60)])
-        assert len(memory.retrieve("boat", k=50)[0].hits) == 50
+        assert len(memory.retrieve("boat", k=50).hits) == 50
 
 
 @pytest.mark.parametrize("k", [0, -1, 2.5])
 def test_k_is_a_whole_number(k: float) -> None:
     with opened() as memory:
         memory.add("a boat")
-        with pytest.raises(InputError, match="k must be"):
+        with pytest.raises(InputError, match="k: expected"):
             memory.retrieve("boat", k=k)  # type: ignore[arg-type]
 
 
@@ -258,7 +261,7 @@ def test_speakers_whose_names_have_underscores_are_found() -> None:
     with opened() as memory:
         memory.add([Atom("a", "I sail.", speaker="mary_jane"), Atom("b", "I sail.", speaker="Bo")])
         for question in ("What does mary_jane do?", "What does Mary do?", "And Jane?"):
-            assert memory.query([question]).speakers.tolist() == [[True, False]]
+            assert memory.encode_questions([question]).speakers.tolist() == [[True, False]]
 
 
 def test_edges_to_atoms_that_never_come_are_named(caplog: pytest.LogCaptureFixture) -> None:
@@ -275,5 +278,78 @@ def test_a_preset_of_graph_signals_alone() -> None:
     rank = replace(synapse.rank, weights={"activation": 1.0}, cold_weights={})
     with opened(config=replace(synapse, rank=rank)) as memory:
         memory.add(turns())
-        (result,) = memory.retrieve("canoe comet")
+        result = memory.retrieve("canoe comet")
         assert result.hits and set(result.hits[0].signals) == {"activation"}
+
+
+def test_retrieve_answers_in_the_form_of_the_question() -> None:
+    with opened() as memory:
+        assert memory.retrieve("canoe") == Result("canoe", (), 0.0, False)
+        memory.add(turns())
+        one, many = memory.retrieve("canoe"), memory.retrieve(["canoe"])
+        assert isinstance(one, Result) and isinstance(many, list)
+        assert plain([one]) == plain(many)
+
+
+def test_get_len_and_in() -> None:
+    atoms = turns()
+    with opened() as memory:
+        assert len(memory) == 0 and memory, "an empty memory is one"
+        memory.add(atoms)
+        assert len(memory) == 24 < memory.store.num_nodes
+        assert memory.get("a3") == atoms[3]
+        assert memory.get(["a3", "a0", "a3"]) == [atoms[3], atoms[0], atoms[3]]
+        assert memory.get([]) == []
+        assert "a3" in memory and "a99" not in memory and 3 not in memory
+        concept = next(name for name in memory.store.ids() if name.startswith("concept:"))
+        assert concept not in memory
+        with pytest.raises(InputError, match="ids: expected ids of memories, got the concept"):
+            memory.get(concept)
+        with pytest.raises(InputError, match="'a99', which is not in the store"):
+            memory.get(["a0", "a99"])
+
+
+def test_repr_says_what_is_there(tmp_path: Path) -> None:
+    with opened() as memory:
+        memory.add(turns())
+        assert repr(memory) == (
+            "Memory(in the process, 24 atoms, preset 'default', embedder 'hashing:32', "
+            "open to write)"
+        )
+        result = memory.retrieve("canoe", k=3)
+        assert repr(result).startswith("Result('canoe', 3 hits, best 'a")
+        context = memory.compile("canoe", budget=100)
+        assert f"{context.tokens} of 100 tokens" in repr(context)
+        assert len(repr(context)) < 200
+    assert repr(memory) == "Memory(in the process, closed)"
+    with opened(tmp_path / "m") as memory:
+        memory.add("x")
+    with opened(tmp_path / "m", embedder=None, mode="r") as reader:
+        assert f"Memory({str(tmp_path / 'm')!r}, 1 atoms, " in repr(reader)
+        assert "open to read" in repr(reader)
+
+
+def test_many_threads_may_use_one_memory() -> None:
+    atoms = turns(96)
+    with opened() as memory:
+        memory.add(atoms[:24])
+
+        def work(i: int) -> None:
+            if i % 4 == 0:
+                memory.add(atoms[24 + 3 * i : 24 + 3 * (i + 4)])
+            elif i % 4 == 1:
+                assert memory.retrieve(QUESTIONS[i % 3]).hits
+            elif i % 4 == 2:
+                assert memory.compile(QUESTIONS[i % 3], budget=200).sources
+                assert sum(mode.size for mode in memory.modes()) >= 24
+            else:
+                assert len(memory.structure().community) >= 24
+                memory.connect(f"a{i}", f"a{i - 1}")
+
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(work, range(24)))
+        assert len(memory) == 96 and memory.check() == []
+        found = plain(memory.retrieve(QUESTIONS))
+    with opened() as alone:  # batches come in another order, each of them whole
+        alone.add(atoms)
+        assert len(alone) == 96 and len(found) == len(plain(alone.retrieve(QUESTIONS)))

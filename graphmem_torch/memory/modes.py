@@ -10,7 +10,7 @@ from torch import Tensor
 
 from graphmem_torch.errors import InputError
 from graphmem_torch.index.data import modes_by
-from graphmem_torch.memory.assemble import Assembled
+from graphmem_torch.memory.assemble import Snapshot
 from graphmem_torch.modes.align import align_modes
 from graphmem_torch.modes.find import Modes
 from graphmem_torch.modes.search import select_modes
@@ -18,7 +18,7 @@ from graphmem_torch.ops.ragged import segment_topk
 from graphmem_torch.results import Mode, ModeAlignment, ModePair, ModeSummary, Statement
 from graphmem_torch.store import MemoryStore
 
-__all__ = ["aligned", "listed", "summarised"]
+__all__ = ["align_parts", "mode_records", "mode_summaries"]
 
 # What a kind says about the part its atoms play in a summary; of other kinds the form decides.
 _CLAIMS = ("claim", "theorem", "definition", "observation", "output")
@@ -31,19 +31,13 @@ _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=\S)")
 _WORDS = 4  # of a sentence that says something by itself
 
 
-def listed(current: Assembled, store: MemoryStore) -> list[Mode]:
-    """The modes of a memory, the largest first; none where there are no atoms."""
-    modes = current.modes
-    return [] if modes is None else _records(modes, current, store, None)
-
-
-def _records(
-    modes: Modes, current: Assembled, store: MemoryStore, rows: Tensor | None
+def mode_records(
+    modes: Modes, snapshot: Snapshot, store: MemoryStore, rows: Tensor | None = None
 ) -> list[Mode]:
-    """Modes as values; `rows` are the atoms that they were found in, None for all."""
+    """Modes as values, the largest first; `rows` [n]: the atoms they were found in, if not all."""
     typical = modes.representative.cpu()
     found = typical if rows is None else torch.where(typical >= 0, rows[typical.clamp(min=0)], -1)
-    said = _statements(found, current, store)
+    said = _statements(found, snapshot, store)
     columns = (modes.size, modes.variance, modes.latest, modes.energy)
     figures = zip(*(column.tolist() for column in columns), strict=True)
     return [
@@ -61,16 +55,17 @@ def _records(
     ]
 
 
-def _statements(rows: Tensor, current: Assembled, store: MemoryStore) -> dict[int, Statement]:
+def _statements(rows: Tensor, snapshot: Snapshot, store: MemoryStore) -> dict[int, Statement]:
     """Ids and texts of the atoms in these rows."""
     wanted = rows[rows >= 0].unique().cpu()
-    atoms = store.atoms(current.node[wanted].tolist())
+    atoms = store.atoms(snapshot.node[wanted].tolist())
     pairs = zip(wanted.tolist(), atoms, strict=True)
     return {row: Statement(atom.id, atom.rendered) for row, atom in pairs}
 
 
-def summarised(
-    current: Assembled,
+def mode_summaries(
+    modes: Modes,
+    snapshot: Snapshot,
     store: MemoryStore,
     query: Tensor | None,  # [1, d]
     count: int | None,
@@ -82,26 +77,24 @@ def summarised(
     statement may be claim or evidence, and what ends by asking is a question.
 
     Args:
-        current: The index.
+        modes: Of the snapshot.
+        snapshot: The index.
         store: With its texts.
         query: A question: only its best modes, the best first. None: all, the largest first.
         count: At most so many modes.
     """
-    modes = current.modes
-    if modes is None:
-        return []
     if query is None:
         chosen = torch.arange(len(modes))[:count]
         weight: list[float | None] = [None] * len(chosen)
     else:
-        own = current.index.config.modes
+        own = snapshot.index.config.modes
         wanted = own.look if count is None else count
         best, value = select_modes(
             modes, query, wanted, half_life=own.half_life, absolute=own.absolute
         )
         chosen, weight = best[0].cpu(), value[0].tolist()
-    parts = torch.stack(_parts(modes, current)).cpu()[:, chosen]  # [3, C, _SPARE]
-    said = _statements(parts, current, store)
+    parts = torch.stack(_parts(modes, snapshot)).cpu()[:, chosen]  # [3, C, _SPARE]
+    said = _statements(parts, snapshot, store)
     size, variance = modes.size.tolist(), modes.variance.tolist()
     summaries = []
     for place, number in enumerate(chosen.tolist()):
@@ -121,9 +114,9 @@ def summarised(
     return summaries
 
 
-def _parts(modes: Modes, current: Assembled) -> list[Tensor]:  # 3 of [M, _SPARE]
+def _parts(modes: Modes, snapshot: Snapshot) -> list[Tensor]:  # 3 of [M, _SPARE]
     """Rows for the claim, the evidence and the question of each mode, best first, -1 = none."""
-    index = current.index
+    index = snapshot.index
     label = modes.label.long()
     axis = torch.nn.functional.normalize(modes.centroid.float(), dim=1)
     value = torch.cat(
@@ -133,7 +126,7 @@ def _parts(modes: Modes, current: Assembled) -> list[Tensor]:  # 3 of [M, _SPARE
         ]
     )
     claim, evidence, question = (
-        _of_kinds(current, names) for names in (_CLAIMS, _EVIDENCE, _QUESTIONS)
+        _of_kinds(snapshot, names) for names in (_CLAIMS, _EVIDENCE, _QUESTIONS)
     )
     free = ~(claim | evidence | question)
     asks = index.is_question > 0.5
@@ -152,9 +145,9 @@ def _parts(modes: Modes, current: Assembled) -> list[Tensor]:  # 3 of [M, _SPARE
     ]
 
 
-def _of_kinds(current: Assembled, names: tuple[str, ...]) -> Tensor:  # [A] bool
-    kind = current.index.kind.long()
-    codes = [code for code, name in enumerate(current.kinds) if name in names]
+def _of_kinds(snapshot: Snapshot, names: tuple[str, ...]) -> Tensor:  # [A] bool
+    kind = snapshot.index.kind.long()
+    codes = [code for code, name in enumerate(snapshot.kinds) if name in names]
     return torch.isin(kind, torch.tensor(codes, dtype=torch.int64, device=kind.device))
 
 
@@ -167,8 +160,8 @@ def _sentence(text: str, asks: bool) -> str:
     return next((s for s in fitting if len(s.split()) >= _WORDS), fitting[0])
 
 
-def aligned(
-    current: Assembled, store: MemoryStore, first: str, second: str, by: str
+def align_parts(
+    snapshot: Snapshot, store: MemoryStore, first: str, second: str, by: str
 ) -> ModeAlignment:
     """Modes of two parts of a memory, matched; see `modes.align_modes`.
 
@@ -179,7 +172,7 @@ def aligned(
         raise InputError(f"by: expected kind, type, speaker or session, got {by!r}")
     columns = store.columns()
     coded = getattr(columns, by)
-    atoms = current.node[: current.index.num_atoms]
+    atoms = snapshot.node[: snapshot.index.num_atoms]
     codes = coded.codes.long()[torch.searchsorted(columns.node, atoms)]
     found = []
     for name in (first, second):
@@ -191,10 +184,10 @@ def aligned(
                 f"expected a {by} that atoms have ({', '.join(there) or 'none has any'}), "
                 f"got {name!r}"
             )
-        embeddings = current.index.embeddings
+        embeddings = snapshot.index.embeddings
         own = rows.to(embeddings.device)
-        modes = modes_by(current.index.config.modes, embeddings[own], current.index.time[own])
-        found.append((modes, _records(modes, current, store, rows)))
+        modes = modes_by(snapshot.index.config.modes, embeddings[own], snapshot.index.time[own])
+        found.append((modes, mode_records(modes, snapshot, store, rows)))
     (one, firsts), (other, seconds) = found
     match = align_modes(one, other)
     pairs = zip(match.first.tolist(), match.second.tolist(), match.similarity.tolist(), strict=True)

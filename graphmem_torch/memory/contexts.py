@@ -1,0 +1,400 @@
+"""Contexts: ranked memories written into prompts, and what a language model answers to them."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from graphmem_torch.atoms import Atom
+from graphmem_torch.config import ContextConfig
+from graphmem_torch.context.choose import Choice
+from graphmem_torch.context.compile import Compiled, Compiler
+from graphmem_torch.context.costs import Ledger, Shorten, shortened, values_from_scores
+from graphmem_torch.context.formats import Format, load_format
+from graphmem_torch.context.order import check_order
+from graphmem_torch.context.pool import Relations, gather_pool
+from graphmem_torch.context.summarise import Summaries
+from graphmem_torch.edges import EdgeBlock
+from graphmem_torch.errors import InputError
+from graphmem_torch.index.module import Retrieval
+from graphmem_torch.memory.assemble import Snapshot, to_rows
+from graphmem_torch.memory.questions import Filters
+from graphmem_torch.results import Answer, Context
+from graphmem_torch.store import MemoryStore
+from graphmem_torch.text.tokens import get_counter
+
+__all__ = [
+    "CompileOptions",
+    "ContextCompiler",
+    "ContextSettings",
+    "FormatName",
+    "OrderName",
+    "answer_settings",
+    "ask_model",
+    "checked_budgets",
+    "context_settings",
+]
+
+FormatName = Literal["text", "markdown", "openai", "anthropic", "json"]
+OrderName = Literal["relevance", "time", "topological"]
+
+_log = logging.getLogger(__name__)
+
+_GRAIN = 8  # tokens of a short entry: no more memories than budget / 8 are looked at
+_KEPT = 8192  # memories that are kept as read
+_CHATS = ("openai", "anthropic")
+_PROMPT = (
+    "Answer the question from the numbered memories.\n\n{context}\n\nQuestion: {question}\nAnswer:"
+)
+
+
+class CompileOptions(Filters, total=False):
+    """What `Memory.compile` takes beside a question and a budget."""
+
+    k: int | None
+    tokenizer: str | None
+    order: OrderName | None
+    format: FormatName | None
+    template: str | Mapping[str, str] | None
+    shorten: Shorten | None
+
+
+@dataclass(frozen=True)
+class ContextSettings:
+    """How contexts are made.
+
+    Attributes:
+        config: Tokenizer, order and the rest; its format and template do not count.
+        layout: How memories and prompts are written.
+        shorten: What says what is written of memories; None: their text.
+    """
+
+    config: ContextConfig
+    layout: Format
+    shorten: Shorten | None
+
+    def candidates(self, budgets: Sequence[int], least: int) -> int:
+        """How many memories are worth looking at for these budgets."""
+        return min(max(least, max(budgets) // _GRAIN), self.config.pool)
+
+
+def context_settings(
+    own: ContextConfig,
+    *,
+    tokenizer: str | None = None,
+    order: OrderName | None = None,
+    format: FormatName | None = None,
+    template: str | Mapping[str, str] | None = None,
+    shorten: Shorten | None = None,
+) -> ContextSettings:
+    """The settings with what a caller asks for instead.
+
+    Raises:
+        InputError: An unknown tokenizer, order, format or field of the template.
+    """
+    config = replace(
+        own,
+        tokenizer=own.tokenizer if tokenizer is None else tokenizer,
+        order=own.order if order is None else order,
+    )
+    check_order(config.order)
+    get_counter(config.tokenizer)
+    layout = load_format(
+        own.format if format is None else format, own.template if template is None else template
+    )
+    if shorten is None and config.summary < 1:
+        shorten = Summaries(config.summary, tokenizer=config.tokenizer)
+    return ContextSettings(config, layout, shorten)
+
+
+def checked_budgets(budget: int | Sequence[int]) -> list[int]:
+    """One or several budgets as a list.
+
+    Raises:
+        InputError: Something that is no whole number, or a negative one.
+    """
+    budgets = [budget] if isinstance(budget, int) else budget
+    for each in budgets if isinstance(budgets, (list, tuple)) else [budget]:
+        if not isinstance(each, int) or isinstance(each, bool) or each < 0:
+            raise InputError(
+                f"budget: expected a whole number of tokens, at least 0, got {each!r:.60}; 2048 is "
+                "usual"
+            )
+    return list(budgets)
+
+
+class ContextCompiler:
+    """Compiles contexts from what an index found; safe to share between threads.
+
+    Keeps what does not change from question to question: costs of entries, relations, texts.
+    """
+
+    def __init__(self, store: MemoryStore) -> None:
+        """Nothing is read before it is asked for."""
+        self._store = store
+        self._lock = threading.RLock()
+        self._ledgers: dict[tuple[str, str, bool], Ledger] = {}
+        self._relations: tuple[str, dict[tuple[str, ...], Relations]] = "", {}  # state of the store
+        self._atoms: dict[int, Atom] = {}  # by node, whose number never means anything else
+        self._pins: tuple[object, Tensor] | None = None
+
+    def compile(
+        self,
+        snapshot: Snapshot,
+        questions: Sequence[str],  # B
+        found: Retrieval,
+        allowed: Tensor | None,  # [B or 1, A] bool
+        budgets: Sequence[int],  # W
+        settings: ContextSettings,
+        threshold: float,
+    ) -> tuple[list[list[Context]], Tensor]:  # B x W, [n] int64
+        """A context for each question and budget, and the node numbers of all memories in them.
+
+        Args:
+            snapshot: The index that was asked.
+            questions: As asked.
+            found: What it found.
+            allowed: The atoms there are for each question; None: all.
+            budgets: Tokens of the whole prompt.
+            settings: How they are written.
+            threshold: Confidence from which the answer counts as known.
+
+        Raises:
+            InputError: A budget below what the pinned memories and the template take.
+        """
+        rows, scores = found.rows.cpu().clone(), found.scores.cpu().clone()
+        config = settings.config
+        pool = gather_pool(
+            rows,
+            values_from_scores(scores, kind=config.value, temperature=config.temperature),
+            atoms=snapshot.index.num_atoms,
+            pinned=self._pinned(snapshot),
+            needs=self._related(snapshot, config.requires),
+            allowed=None if allowed is None else allowed.cpu(),
+            limit=config.pool,
+        )
+        nodes = torch.where(pool.rows >= 0, snapshot.node[pool.rows.clamp(min=0)], -1)
+        with self._lock:
+            ledger = self._ledger(settings)
+            ledger.learn(nodes[nodes >= 0], self._store.atoms)
+            costs, groups = ledger.read(nodes)
+            header_costs = ledger.header_costs
+        texts: dict[tuple[int, int], str] = {}
+        if settings.shorten is not None:
+            for place, question in enumerate(questions):
+                there = nodes[place] >= 0
+                atoms = self._store.atoms(nodes[place, there].tolist())
+                made = shortened(settings.shorten, question, [atom.rendered for atom in atoms])
+                tokens = [ledger.cost(*pair) for pair in zip(atoms, made, strict=True)]
+                costs[place, there] = torch.tensor(tokens, dtype=torch.int64)
+                keys = [(place, row) for row in pool.rows[place, there].tolist()]
+                texts |= zip(keys, made, strict=True)
+        before = config.order_edges if config.order == "topological" else ()
+        compiler = Compiler(
+            layout=settings.layout,
+            tokenizer=config.tokenizer,
+            order=config.order,
+            ledger=ledger,
+            node=snapshot.node,
+            time=snapshot.index.time.cpu(),
+            before=self._related(snapshot, before),
+            fetch=self._fetched,
+            texts=texts,
+        )
+        with torch.inference_mode():
+            choice = Choice.of(
+                pool,
+                costs,
+                groups,
+                header_costs,
+                embeddings=snapshot.index.embeddings,
+                redundancy=config.redundancy,
+                work=config.work,
+                gap=config.gap,
+            )
+            curves = compiler.compile(pool, choice, questions, budgets)
+
+        def names(listed: Tensor) -> tuple[str, ...]:
+            return tuple(ledger.ids[node] for node in snapshot.node[listed].tolist())
+
+        confidence = found.confidence.tolist()
+        contexts = [
+            [
+                _context(
+                    questions[b], made, budget, config.tokenizer, rows[b], names, confidence[b],
+                    threshold,
+                )
+                for made, budget in zip(curve, budgets, strict=True)
+            ]
+            for b, curve in enumerate(curves)
+        ]  # fmt: skip
+        used = sorted({row for curve in curves for made in curve for row in made.chosen})
+        return contexts, snapshot.node[torch.tensor(used, dtype=torch.int64)]
+
+    def _fetched(self, nodes: Sequence[int]) -> list[Atom]:
+        """The memories of nodes; what is written again and again is read once."""
+        with self._lock:
+            fresh = [node for node in nodes if node not in self._atoms]
+            if len(self._atoms) + len(fresh) > _KEPT:
+                self._atoms, fresh = {}, list(nodes)
+            if fresh:
+                self._atoms |= zip(fresh, self._store.atoms(fresh), strict=True)
+            return [self._atoms[node] for node in nodes]
+
+    def _pinned(self, snapshot: Snapshot) -> Tensor:  # [P] int64
+        """Rows of the pinned memories; looked up anew when the store or the pins have changed."""
+        life = self._store.life
+        version = (snapshot.state, tuple(life.pins()))
+        with self._lock:
+            if self._pins is None or self._pins[0] != version:
+                pinned = torch.tensor(life.pinned_nodes(), dtype=torch.int64)
+                rows = torch.isin(snapshot.node[: snapshot.index.num_atoms], pinned)
+                self._pins = version, rows.nonzero().squeeze(1)
+            return self._pins[1]
+
+    def _ledger(self, settings: ContextSettings) -> Ledger:
+        """What entries cost that are written and counted so."""
+        layout, config = settings.layout, settings.config
+        inline = layout.grouped and config.order == "relevance"
+        key = (layout.name, config.tokenizer, inline)
+        if key not in self._ledgers:
+            self._ledgers[key] = Ledger(layout, config.tokenizer, inline=inline)
+        return self._ledgers[key]
+
+    def _related(self, snapshot: Snapshot, types: Sequence[str]) -> Relations:
+        """The relations that edges of these types make; read anew when the store has changed."""
+        key = tuple(types)
+        with self._lock:
+            if self._relations[0] != snapshot.state:
+                self._relations = snapshot.state, {}
+            kept = self._relations[1]
+            if key not in kept:
+                edges = self._store.edges() if key else EdgeBlock.empty()
+                rows = to_rows(edges, snapshot.node)
+                kept[key] = Relations.of(rows, key, snapshot.index.num_atoms)
+            return kept[key]
+
+
+def _context(
+    question: str,
+    made: Compiled,
+    budget: int,
+    tokenizer: str,
+    listed: Tensor,  # [k] int64, -1 = none
+    names: Callable[[Tensor], tuple[str, ...]],
+    confidence: float,
+    threshold: float,
+) -> Context:
+    """What was compiled, with ids instead of rows."""
+    chosen, listed = torch.tensor(made.chosen, dtype=torch.int64), listed[listed >= 0]
+    return Context(
+        question=question,
+        text=made.prompt.text,
+        tokens=made.tokens,
+        budget=budget,
+        tokenizer=tokenizer,
+        sources=names(chosen),
+        omitted=names(listed[~torch.isin(listed, chosen)]),
+        confidence=confidence,
+        known=len(listed) > 0 and confidence >= threshold,
+        messages=made.prompt.messages,
+        system=made.prompt.system,
+        value=made.value,
+        upper_bound=made.upper_bound,
+        exact=made.exact,
+    )
+
+
+def answer_settings(
+    llm: Any,
+    own: ContextConfig,
+    format: FormatName | None,
+    template: str | Mapping[str, str] | None,
+) -> tuple[FormatName, str | Mapping[str, str] | None]:
+    """Format and template of a prompt that asks a language model the question.
+
+    Raises:
+        InputError: Nothing that can be asked, or a template without `{question}`.
+    """
+    complete = getattr(llm, "complete", llm)
+    if not callable(complete):
+        raise InputError(
+            f"llm: expected a function from a prompt to a text, or a client, got {llm!r}; "
+            'for a server, oracle.OpenAIClient("model", base_url=...)'
+        )
+    if format is None:
+        format = "openai" if complete is not llm else own.format
+    template = own.template or None if template is None else template
+    if not template and format not in _CHATS:
+        template = _PROMPT
+    if not any(text.count("question") for text in load_format(format, template).templates.values()):
+        raise InputError(
+            "template: expected the field {question}, for a model is to answer it, got "
+            f"{template!r:.80}; add it"
+        )
+    return format, template
+
+
+def ask_model(llm: Any, contexts: Sequence[Context]) -> list[Answer]:
+    """What a language model says to each context; where it fails, `Answer.error` says why.
+
+    Args:
+        llm: A function from a prompt to a text, or a client with `complete` or `complete_all`.
+        contexts: Prompts that ask their questions.
+    """
+    complete = getattr(llm, "complete", llm)
+    prompts = [_prompt(context) for context in contexts]
+    every = getattr(llm, "attempt_all", None) or getattr(llm, "complete_all", None)
+    said = _ask_all(every, prompts) if callable(every) else [_ask(complete, p) for p in prompts]
+    answers = [
+        Answer(context.question, text, context, error)
+        for context, (text, error) in zip(contexts, said, strict=True)
+    ]
+    for lost in (each for each in answers if each.error is not None):
+        _log.warning("No answer to %.80r: %s", lost.question, lost.error)
+    return answers
+
+
+_Said = tuple[str | None, str | None]  # text, error
+
+
+def _prompt(context: Context) -> str | list[dict[str, str]]:
+    """What is sent: a text, or the messages of a chat."""
+    if not context.messages:
+        return context.text
+    system = [] if context.system is None else [{"role": "system", "content": context.system}]
+    return [*system, *context.messages]
+
+
+def _ask(complete: Callable[[Any], Any], prompt: Any) -> _Said:
+    try:
+        return _read(complete(prompt))
+    except Exception as error:  # whatever a caller's function raises
+        return None, f"{type(error).__name__}: {error}"
+
+
+def _ask_all(every: Callable[[Any], Any], prompts: Sequence[Any]) -> list[_Said]:
+    """Asks a client that takes many at once; one that is an error or None is lost."""
+    if not prompts:
+        return []
+    try:
+        answers = list(every(prompts))
+    except Exception as error:
+        return [(None, f"{type(error).__name__}: {error}")] * len(prompts)
+    if len(answers) != len(prompts):
+        return [(None, f"expected {len(prompts)} answers, got {len(answers)}")] * len(prompts)
+    return [_read(answer) for answer in answers]
+
+
+def _read(answer: object) -> _Said:
+    if isinstance(answer, Exception):
+        return None, f"{type(answer).__name__}: {answer}"
+    if isinstance(answer, str) and answer.strip():
+        return answer.strip(), None
+    return None, f"expected a text, got {answer!r:.80}"

@@ -1,0 +1,74 @@
+"""What a store is bound to: the extractor of its concepts, beside the encoder that fills it."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from graphmem_torch.errors import ConfigError
+from graphmem_torch.memory.bindings import bind_concepts, bound_concepts
+from graphmem_torch.store import MemoryStore
+from graphmem_torch.text.concepts import load_concepts
+from tests.memories import config_of, opened, turns
+
+
+def test_concepts_are_bound_by_the_first_add(tmp_path: Path) -> None:
+    auto = config_of(**{"link.concepts": "auto"})
+    with opened(tmp_path) as memory:  # "pattern"
+        assert memory.stats()["concepts"] is None
+        memory.add(turns(6))
+        assert memory.stats()["concepts"] == "pattern-v1"
+        edges = len(memory.store.edges())
+    with opened(tmp_path, config=auto) as memory:
+        memory.add(turns(12))
+        assert memory.stats()["concepts"] == "pattern-v1"
+        assert len(memory.store.edges()) > edges
+    with opened() as whole:
+        whole.add(turns(12))
+        with opened(tmp_path, mode="r") as memory:
+            assert sorted(memory.store.ids()) == sorted(whole.store.ids())
+
+
+def test_concepts_of_another_extractor_are_refused(tmp_path: Path) -> None:
+    with opened(tmp_path) as memory:
+        memory.add(turns(6))
+    with opened(tmp_path, config=config_of(**{"link.concepts": "none"})) as memory:
+        with pytest.raises(ConfigError, match=r"expected 'pattern-v1'.*got 'none'.*'auto'"):
+            memory.add(turns(12))
+        assert len(memory) == 6 and memory.retrieve("canoe").hits
+        assert memory.add(turns(6)).known == 6, "what is known needs no extractor"
+
+
+def test_concepts_of_auto_are_resolved_once() -> None:
+    with MemoryStore.open(None) as store:
+        found = bind_concepts(store, "auto")
+        assert found is not None and found.name == load_concepts("auto").name
+        assert bound_concepts(store) == found.name
+        bind_concepts(store, "none")
+        assert bound_concepts(store) == "none", "an empty store takes any"
+
+
+def test_concepts_of_a_pipeline_that_is_gone(tmp_path: Path) -> None:
+    with opened(tmp_path) as memory:
+        memory.add(turns(6))
+        memory.store.meta_set("concepts", "pattern-v0")
+    with (
+        opened(tmp_path, config=config_of(**{"link.concepts": "auto"})) as memory,
+        pytest.raises(ConfigError, match=r"'pattern-v0'.*'pattern-v1'; install that version"),
+    ):
+        memory.add("new")
+
+
+def test_concepts_of_a_store_from_before_are_bound_by_its_next_add(tmp_path: Path) -> None:
+    with opened(tmp_path) as memory:
+        memory.add(turns(6))
+    connection = sqlite3.connect(next(tmp_path.glob("*.sqlite*")))
+    with connection:
+        connection.execute("DELETE FROM meta WHERE key = 'concepts'")
+    connection.close()
+    with opened(tmp_path) as memory:
+        assert memory.stats()["concepts"] is None
+        memory.add(turns(8))
+        assert memory.stats()["concepts"] == "pattern-v1"
