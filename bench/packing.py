@@ -25,6 +25,7 @@ import tyro
 from torch import Tensor
 from tyro.conf import arg
 
+from graphmem_torch.errors import optional_import
 from graphmem_torch.ops import knapsack
 from graphmem_torch.quality.common.measure import code_version
 
@@ -71,10 +72,11 @@ def run(options: Packing) -> dict[str, Any]:
     """Solves everything and compares.
 
     Raises:
-        ImportError: Where OR-tools is not installed.
+        MissingPackageError: Where OR-tools is not installed.
     """
-    from ortools.algorithms.python import knapsack_solver
-
+    knapsack_solver = optional_import(
+        "ortools.algorithms.python.knapsack_solver", "this comparison", "graphmem-torch[bench]"
+    )
     torch.set_num_threads(1)
     shapes = [(kind, n, w) for kind in KINDS for n in _SIZES for w in _BUDGETS]
     share, more = divmod(options.instances, len(shapes))

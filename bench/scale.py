@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import lzma
 import random
-import re
 import shutil
 import sys
 import tempfile
@@ -32,6 +31,7 @@ from graphmem_torch.config import load_config
 from graphmem_torch.memory import Memory, link
 from graphmem_torch.memory import memory as memory_module
 from graphmem_torch.quality.common.measure import code_version, peak_memory, percentiles
+from graphmem_torch.quality.common.sentences import split_at_marks
 from graphmem_torch.store import MemoryStore
 from graphmem_torch.text.concepts import PatternConcepts, SpacyConcepts
 from graphmem_torch.text.embedder import Embedder, Encoded
@@ -227,9 +227,7 @@ def questions(path: Path, indexed: int, count: int, seed: int) -> list[str]:
     outside: list[str] = []
     for number, row in enumerate(_rows(path)):
         found = [
-            sentence
-            for sentence in re.split(r"(?<=[.!?])\s+", row["text"])
-            if 5 <= len(sentence.split()) <= 30
+            sentence for sentence in split_at_marks(row["text"]) if 5 <= len(sentence.split()) <= 30
         ]
         (inside if number < indexed else outside).extend(found[:1])
     chance = random.Random(seed)

@@ -81,13 +81,14 @@ def unknown(name: str, got: object, known: Iterable[str], *, what: str = "one of
     return f"{name}: expected {what} {', '.join(listed)}, got {got!r:.80}; {do}"
 
 
-def optional_import(module: str, purpose: str, install: str) -> Any:
+def optional_import(module: str, purpose: str, install: str, otherwise: str = "") -> Any:
     """A module that not every installation has.
 
     Args:
         module: Dotted name of the module.
         purpose: What needs it, for the message.
         install: What pip installs to have it, such as "graphmem-torch[openai]".
+        otherwise: What to do without it.
 
     Raises:
         MissingPackageError: It cannot be imported.
@@ -97,5 +98,5 @@ def optional_import(module: str, purpose: str, install: str) -> Any:
     except ImportError as error:
         raise MissingPackageError(
             f"{module.split('.')[0]}: expected the package for {purpose}, got {error}; "
-            f"pip install '{install}'"
+            f"pip install '{install}'{f', or {otherwise}' if otherwise else ''}"
         ) from error

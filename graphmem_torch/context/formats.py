@@ -7,14 +7,14 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import lru_cache
 from string import Formatter
 
 import numpy as np
 
 from graphmem_torch.atoms import Atom
-from graphmem_torch.errors import InputError
+from graphmem_torch.errors import InputError, unknown
+from graphmem_torch.text.times import MONTHS
 from graphmem_torch.text.tokens import count_messages, get_counter
 
 __all__ = [
@@ -64,12 +64,9 @@ class Template:
             ) from error
         for literal, field, form, conversion in pieces:
             if field is not None and (field not in _FIELDS or form or conversion):
-                close = get_close_matches(field, _FIELDS, n=1)
-                meant = f"; did you mean {{{close[0]}}}?" if close else ""
-                raise InputError(
-                    f"template: expected the fields {{context}} and {{question}}, got "
-                    f"{_written(field, form, conversion)}{meant}; write {{{{ and }}}} for braces"
-                )
+                known = [f"{{{name}}}" for name in _FIELDS]
+                said = unknown("template", _written(field, form, conversion), known)
+                raise InputError(f"{said}; write {{{{ and }}}} for braces")
             parts.append((literal, field))
         return cls(tuple(parts))
 
@@ -115,10 +112,6 @@ def _written(field: str, form: str | None, conversion: str | None) -> str:
     return f"{{{field}{'!' + conversion if conversion else ''}{':' + form if form else ''}}}"
 
 
-_MONTHS = (
-    *("January", "February", "March", "April", "May", "June"),
-    *("July", "August", "September", "October", "November", "December"),
-)
 _SECONDS = 2.0**62  # beyond, a time is no number of seconds that a calendar knows
 
 
@@ -144,7 +137,7 @@ def day_of(time: float | None) -> str | None:
     if instant is None:
         return None
     year, month, day = instant[: instant.index("T")].rsplit("-", 2)
-    return f"{int(day)} {_MONTHS[int(month) - 1]} {year}"
+    return f"{int(day)} {MONTHS[int(month) - 1].capitalize()} {year}"
 
 
 def instant_of(time: float | None) -> str | None:
@@ -278,9 +271,7 @@ def load_format(name: str, template: str | Mapping[str, str] | None = None) -> F
         InputError: Another name, or a template that does not fit.
     """
     if name not in FORMATS:
-        close = get_close_matches(str(name), FORMATS, n=1)
-        meant = f"; did you mean {close[0]!r}?" if close else ""
-        raise InputError(f"format: expected one of {', '.join(FORMATS)}, got {name!r}{meant}")
+        raise InputError(unknown("format", name, FORMATS))
     chat = name in ("openai", "anthropic")
     templates = chat_templates(template or {}, _CHAT if chat else _PLAIN)
     if name == "json":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 
 import torch
 from torch import Tensor
@@ -17,6 +16,7 @@ from graphmem_torch.modes.search import select_modes
 from graphmem_torch.ops.ragged import segment_topk
 from graphmem_torch.results import Mode, ModeAlignment, ModePair, ModeSummary, Statement
 from graphmem_torch.store import MemoryStore
+from graphmem_torch.text.sentences import split_sentences
 
 __all__ = ["align_parts", "mode_records", "mode_summaries"]
 
@@ -27,7 +27,6 @@ _QUESTIONS = ("question", "task")
 
 _STATED = 4.0  # more than two cosines can differ by: what is said to be one comes first
 _SPARE = 3  # candidates a part, in case the first says the same as another part
-_SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=\S)")
 _WORDS = 4  # of a sentence that says something by itself
 
 
@@ -153,7 +152,7 @@ def _of_kinds(snapshot: Snapshot, names: tuple[str, ...]) -> Tensor:  # [A] bool
 
 def _sentence(text: str, asks: bool) -> str:
     """One sentence of a text: its last question, or its first statement that is not a scrap."""
-    sentences = _SENTENCE_END.split(text.strip())
+    sentences = [sentence.strip() for sentence in split_sentences(text.strip())]
     fitting = [s for s in sentences if s.endswith("?") == asks] or sentences
     if asks:
         return fitting[-1]

@@ -11,12 +11,11 @@ import torch
 from torch import Tensor
 
 from graphmem_torch.atoms import CONCEPT, EdgeType
-from graphmem_torch.errors import InputError
+from graphmem_torch.errors import InputError, unknown
 from graphmem_torch.index.module import Retrieval
 from graphmem_torch.memory.assemble import Snapshot
 from graphmem_torch.modes.find import Modes
 from graphmem_torch.rank.query import QueryBatch
-from graphmem_torch.readers.jsonl import nearest
 from graphmem_torch.results import Hit, PathStep, Result
 from graphmem_torch.store import MemoryStore
 from graphmem_torch.text.embedder import Embedder, Encoded, encode_checked
@@ -106,12 +105,10 @@ def atom_masks(
     index, masks = snapshot.index, {}
     if kinds is not None:
         kinds = [kinds] if isinstance(kinds, str) else kinds
-        unknown = sorted(set(kinds) - set(snapshot.kinds))
-        if unknown:
-            raise InputError(
-                f"unknown kind {unknown[0]!r}"
-                f"{nearest(unknown[0], sorted(set(snapshot.kinds) - {CONCEPT}))}"
-            )
+        foreign = sorted(set(kinds) - set(snapshot.kinds))
+        if foreign:
+            known = sorted(set(snapshot.kinds) - {CONCEPT})
+            raise InputError(unknown("kinds", foreign[0], known))
         codes = torch.tensor([snapshot.kinds.index(kind) for kind in kinds])
         masks["listed"] = torch.isin(index.kind.long(), codes.to(index.kind.device))[None]
     as_of = None if as_of is None else moment("as_of", as_of)

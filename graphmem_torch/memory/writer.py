@@ -13,10 +13,10 @@ from torch import Tensor
 
 from graphmem_torch.atoms import CONCEPT, KINDS, MEMORY_TYPES, Atom, Link, text_hash
 from graphmem_torch.config import LinkConfig
-from graphmem_torch.errors import InputError
+from graphmem_torch.errors import InputError, unknown
 from graphmem_torch.memory.bindings import bind_concepts
 from graphmem_torch.memory.link import Linker, concept_id
-from graphmem_torch.readers.jsonl import atom_from_record, nearest
+from graphmem_torch.readers.jsonl import atom_from_record
 from graphmem_torch.store import Batch, MemoryStore, TokenRows
 from graphmem_torch.store.blocks import join_tokens, pick_tokens
 from graphmem_torch.text.embedder import Embedder, Encoded, encode_checked
@@ -201,8 +201,7 @@ def _checked(atom: Atom) -> Atom:
                 f"atom {atom.id!r}: {name}: expected a string, got {getattr(atom, name)!r}"
             )
     if atom.type is not None and atom.type not in MEMORY_TYPES:
-        hint = nearest(str(atom.type), MEMORY_TYPES)
-        raise InputError(f"atom {atom.id!r}: type: got {atom.type!r}, no memory type{hint}")
+        raise InputError(f"atom {atom.id!r}: {unknown('type', atom.type, MEMORY_TYPES)}")
     if not all(isinstance(link, Link) for link in atom.edges):
         raise InputError(
             f"atom {atom.id!r}: edges: expected Link(target, type, weight), got {atom.edges!r}"

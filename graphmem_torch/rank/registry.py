@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from torch import Tensor
 
-from graphmem_torch.errors import ConfigError
+from graphmem_torch.errors import ConfigError, unknown
 from graphmem_torch.rank.scope import Scope
 
 __all__ = ["SIGNALS", "Signal", "check_signal_names", "signal"]
@@ -52,8 +51,4 @@ def check_signal_names(names: Iterable[str]) -> None:
     """Raises `ConfigError` for a name that is no signal, with the nearest one."""
     for name in names:
         if name not in SIGNALS:
-            hint = difflib.get_close_matches(name, SIGNALS, n=1)
-            meant = f"; did you mean {hint[0]!r}?" if hint else ""
-            raise ConfigError(
-                f"unknown signal {name!r}{meant} (known: {', '.join(sorted(SIGNALS))})"
-            )
+            raise ConfigError(unknown("signal", name, sorted(SIGNALS)))

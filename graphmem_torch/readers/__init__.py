@@ -1,6 +1,6 @@
-"""Readers: files and streams to atoms.
+"""Readers: files, folders and streams to atoms: text, JSON lines, LoCoMo, proof graphs.
 
-Imports from `text`, `atoms` and what lies below them.
+May import `text`, `atoms`, `errors`; knows no store and no index.
 """
 
 from __future__ import annotations

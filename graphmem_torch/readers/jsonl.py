@@ -6,15 +6,17 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from difflib import get_close_matches
 from typing import Any
 
 from graphmem_torch.atoms import MAX_EDGE_WEIGHT, MEMORY_TYPES, Atom, EdgeType, Link
-from graphmem_torch.errors import InputError
+from graphmem_torch.errors import InputError, unknown
 from graphmem_torch.readers.source import decode
 from graphmem_torch.text.times import parse_time
 
-__all__ = ["atom_from_record", "nearest", "parse_edge_type", "read_records"]
+__all__ = ["atom_from_record", "parse_edge_type", "read_records"]
+
+_WRITE = 'write {"text": "..."}'
+_EDGE = '{"target": id, "type": name, "weight": number} or [target, type, weight]'
 _FIELDS = frozenset(
     {"text", "id", "kind", "speaker", "session", "time", "event_time", "type", "meta", "edges"}
 )
@@ -31,7 +33,7 @@ def read_records(
     Args:
         lines: Lines as bytes.
         where: File they came from, for messages.
-        origins: Receives, for the id of each atom, its file and line.
+        origins: Mapping that receives, for the id of each atom, its file and line.
 
     Raises:
         InputError: With file and line.
@@ -49,7 +51,8 @@ def read_records(
             record = json.loads(line, parse_constant=_no_constant)
         except (ValueError, RecursionError) as error:
             raise InputError(
-                f"expected a JSON object, got a line that is not JSON: {error}", where=place
+                f"expected a JSON object, got a line that is not JSON: {error}; {_WRITE}",
+                where=place,
             ) from error
         atom = atom_from_record(record, where=place)
         if not atom.id:
@@ -60,49 +63,49 @@ def read_records(
             origins[atom.id] = place
         yield atom
     if empty:
-        raise InputError("expected JSON lines, got an empty file", where=where)
+        raise InputError(f"expected JSON lines, got an empty file; {_WRITE}", where=where)
 
 
 def atom_from_record(record: object, *, where: str | None = None) -> Atom:
     """One atom from a JSON object.
 
     Fields: `text` and optionally `id`, `kind` ("turn" with a speaker, else "chunk"), `speaker`,
-        `session`, `time`,
-    `event_time` (see `parse_time`), `type` (one of `MEMORY_TYPES`), `meta` (an object), `edges` (a
-    list of `{"target": id, "type": name, "weight": number}` or `[target, type, weight]`; type and
-    weight may be left out). Other fields are kept in `meta`. Null is the same as left out. Without
-    an id the atom's is empty.
+    `session`, `time`, `event_time` (see `parse_time`), `type` (one of `MEMORY_TYPES`), `meta` (an
+    object), `edges` (a list of `{"target": id, "type": name, "weight": number}` or `[target, type,
+    weight]`; type and weight may be left out). Other fields are kept in `meta`. Null is the same as
+    left out. Without an id the atom's is empty.
 
     Raises:
         InputError: A field is missing or of the wrong type; `where` is in the message.
     """
     if not isinstance(record, Mapping):
-        raise InputError(
-            f'expected a JSON object such as {{"text": "..."}}, got {_json_type(record)}',
-            where=where,
-        )
+        raise InputError(f"expected a JSON object, got {_json_type(record)}; {_WRITE}", where=where)
     given = {key: value for key, value in record.items() if value is not None}
     text = _string(given, "text", where)
     if text is None or not text.strip():
         raise InputError(
-            f'expected "text" with something in it, got {record.get("text")!r}', where=where
+            f"text: expected a string with something in it, got {record.get('text')!r}; "
+            "leave out what says nothing",
+            where=where,
         )
     memory_type = _string(given, "type", where)
     if memory_type is not None and memory_type not in MEMORY_TYPES:
-        raise InputError(
-            'expected "type" to be a memory type, got '
-            f"{memory_type!r}{nearest(memory_type, MEMORY_TYPES)}",
-            where=where,
-        )
+        raise InputError(unknown("type", memory_type, MEMORY_TYPES), where=where)
     meta = given.get("meta", {})
     if not isinstance(meta, Mapping):
-        raise InputError(f'expected "meta" to be an object, got {_json_type(meta)}', where=where)
+        raise InputError(
+            f'meta: expected an object, got {_json_type(meta)}; write {{"name": value}}',
+            where=where,
+        )
     extra = {key: value for key, value in given.items() if key not in _FIELDS}
     identifier = given.get("id", "")
     if isinstance(identifier, int) and not isinstance(identifier, bool):
         identifier = str(identifier)
     if not isinstance(identifier, str) or ("id" in given and not identifier.strip()):
-        raise InputError(f'expected "id" to be a string, got {identifier!r:.60}', where=where)
+        raise InputError(
+            f"id: expected a string, got {identifier!r:.60}; leave it out to have one made",
+            where=where,
+        )
     speaker = _string(given, "speaker", where)
     return Atom(
         id=identifier,
@@ -127,22 +130,15 @@ def parse_edge_type(name: object, *, where: str | None = None) -> EdgeType:
     names = [edge.name.lower() for edge in EdgeType]
     key = name.strip().lower().replace("-", "_").replace(" ", "_") if isinstance(name, str) else ""
     if key not in names:
-        raise InputError(
-            f"expected an edge type, got {name!r:.60}{nearest(key, names)}", where=where
-        )
+        raise InputError(unknown("edge type", name, names), where=where)
     return EdgeType[key.upper()]
-
-
-def nearest(name: str, names: Iterable[str]) -> str:
-    """The end of a message: the nearest name, and all of them."""
-    names = list(names)
-    close = get_close_matches(name, names, n=1, cutoff=0.5)
-    return f"{f'; did you mean {close[0]!r}?' if close else ';'} known: {', '.join(names)}"
 
 
 def _edges(value: object, where: str | None) -> tuple[Link, ...]:
     if not isinstance(value, list):
-        raise InputError(f'expected "edges" to be a list, got {_json_type(value)}', where=where)
+        raise InputError(
+            f"edges: expected a list, got {_json_type(value)}; write [{_EDGE}]", where=where
+        )
     return tuple(_edge(edge, where) for edge in value)
 
 
@@ -151,9 +147,7 @@ def _edge(value: object, where: str | None) -> Link:
         value = dict(zip(("target", "type", "weight"), value, strict=False))
     if not isinstance(value, Mapping) or set(value) - {"target", "type", "weight"}:
         raise InputError(
-            f'expected an edge {{"target": id, "type": name, "weight": number}} or [target, type, '
-            "weight], "
-            f"got {value!r:.80}",
+            f"edges: expected {_EDGE}, got {value!r:.80}; type and weight may be left out",
             where=where,
         )
     target, weight = value.get("target"), value.get("weight")
@@ -161,7 +155,8 @@ def _edge(value: object, where: str | None) -> Link:
         target = str(target)
     if not isinstance(target, str) or not target:
         raise InputError(
-            f"expected an edge's target to be an atom's id, got {target!r:.60}", where=where
+            f"target of an edge: expected the id of an atom, got {target!r:.60}; write {_EDGE}",
+            where=where,
         )
     if weight is not None and (
         isinstance(weight, bool)
@@ -169,8 +164,8 @@ def _edge(value: object, where: str | None) -> Link:
         or not abs(weight) <= MAX_EDGE_WEIGHT
     ):
         raise InputError(
-            f"expected an edge's weight to be a number between {-MAX_EDGE_WEIGHT:g} and "
-            f"{MAX_EDGE_WEIGHT:g}, got {weight!r:.60}",
+            f"weight of an edge: expected a number between {-MAX_EDGE_WEIGHT:g} and "
+            f"{MAX_EDGE_WEIGHT:g}, got {weight!r:.60}; leave it out for the default of its type",
             where=where,
         )
     name = value.get("type")
@@ -183,12 +178,15 @@ def _string(record: Mapping[str, Any], field: str, where: str | None) -> str | N
     if value is None:
         return None
     if not isinstance(value, str):
-        raise InputError(f'expected "{field}" to be a string, got {_json_type(value)}', where=where)
+        raise InputError(
+            f"{field}: expected a string, got {_json_type(value)}; put it in quotes", where=where
+        )
     try:
         value.encode("utf-8")
     except UnicodeEncodeError as error:
         raise InputError(
-            f'"{field}" has half a surrogate pair: {error.reason}; it is not Unicode', where=where
+            f"{field}: expected Unicode, got half a surrogate pair ({error.reason}); leave it out",
+            where=where,
         ) from error
     return value
 
@@ -198,9 +196,9 @@ def _time(record: Mapping[str, Any], field: str, where: str | None) -> float | N
     if value is None:
         return None
     try:
-        return parse_time(value)
+        return parse_time(value, field)
     except InputError as error:
-        raise InputError(f'"{field}": {error}', where=where) from error
+        raise InputError(str(error), where=where) from error
 
 
 def _no_constant(name: str) -> float:

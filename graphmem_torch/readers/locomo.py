@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from graphmem_torch.atoms import Atom, EdgeType, Link
-from graphmem_torch.errors import InputError
+from graphmem_torch.errors import InputError, unknown
 from graphmem_torch.readers.source import decode, read_bytes
 from graphmem_torch.text.times import parse_time
 
@@ -47,15 +47,16 @@ def read_locomo(path: str | Path, *, input: str = "raw") -> list[LocomoSample]:
     """Every conversation of a LoCoMo file by itself.
 
     Args:
-        path: The file: a list of samples, or one.
-        input: "raw" for the turns alone, "observations" for the facts of the data set as well.
+        path: Path of the file: a list of samples, or one.
+        input: Name of what is read: "raw" for the turns alone, "observations" for the facts of the
+            data set as well.
 
     Raises:
         InputError: Not LoCoMo, or a turn that cannot be used.
     """
     where = str(path)
     if not Path(path).is_file():
-        raise InputError("no such file", where=where)
+        raise InputError("expected a file, got no such file; check its path", where=where)
     samples = _parse(decode(read_bytes(Path(path)), where), where)
     return [
         LocomoSample(
@@ -84,12 +85,13 @@ def _parse(text: str, where: str) -> Sequence[Mapping[str, Any]]:
     except (ValueError, RecursionError) as error:
         line = getattr(error, "lineno", None)
         raise InputError(
-            f"not JSON: {error}", where=f"{where}:{line}" if line else where
+            f"expected JSON, got a line that is not JSON: {error}; mend it",
+            where=f"{where}:{line}" if line else where,
         ) from error
     if not is_locomo(data):
         raise InputError(
-            'expected LoCoMo, a list of samples with a "conversation"; for one atom a line use '
-            ".jsonl",
+            'expected LoCoMo, a list of samples with a "conversation", got other JSON; for one '
+            "atom a line use .jsonl",
             where=where,
         )
     return data if isinstance(data, list) else [data]
@@ -101,7 +103,7 @@ def _sample_id(sample: Mapping[str, Any], number: int) -> str:
 
 def _sample_atoms(sample: Mapping[str, Any], prefix: str, where: str, input: str) -> Iterator[Atom]:
     if input not in _INPUTS:
-        raise InputError(f'input: expected "raw" or "observations", got {input!r}')
+        raise InputError(unknown("input", input, _INPUTS))
     conversation = sample["conversation"]
     numbers = [
         int(m[1]) for key in conversation if (m := _SESSION.fullmatch(key)) and conversation[key]
@@ -128,19 +130,23 @@ def _turns(
     turns: object, prefix: str, session: str, time: float | None, where: str
 ) -> Iterator[Atom]:
     if not isinstance(turns, list):
-        raise InputError(f"expected a list of turns, got {turns!r:.60}", where=where)
+        raise InputError(
+            f"expected a list of turns, got {turns!r:.60}; leave out a session without any",
+            where=where,
+        )
     for number, turn in enumerate(turns, start=1):
         place = f"{where}, turn {number}"
         if not isinstance(turn, Mapping) or not isinstance(turn.get("dia_id"), str):
             raise InputError(
-                f'expected a turn with "speaker", "dia_id" and "text", got {turn!r:.80}',
+                f'expected a turn with "speaker", "dia_id" and "text", got {turn!r:.80}; add them',
                 where=place,
             )
         text, speaker = turn.get("text") or "", turn.get("speaker")
         caption = turn.get("blip_caption")
         if not isinstance(text, str) or not isinstance(speaker, str):
             raise InputError(
-                f'expected "speaker" and "text" to be strings, got {turn!r:.80}', where=place
+                f'expected strings as "speaker" and "text", got {turn!r:.80}; put them in quotes',
+                where=place,
             )
         # The query of the image search is left out: it was written to find the image, nobody in the
         # dialogue saw it.
@@ -162,12 +168,15 @@ def _observations(
     facts: object, prefix: str, session: str, time: float | None, where: str, turns: set[str]
 ) -> Iterator[Atom]:
     if not isinstance(facts, Mapping):
-        raise InputError(f"expected facts by speaker, got {facts!r:.60}", where=where)
+        raise InputError(
+            f"expected facts by speaker, got {facts!r:.60}; read the turns alone: input='raw'",
+            where=where,
+        )
     for speaker, entries in facts.items():
         for number, entry in enumerate(entries, start=1):
             if not (isinstance(entry, list) and len(entry) == 2 and isinstance(entry[0], str)):
                 raise InputError(
-                    f"expected an observation [text, evidence], got {entry!r:.80}",
+                    f"expected an observation [text, evidence], got {entry!r:.80}; mend it",
                     where=f"{where}, observation {number} of {speaker}",
                 )
             text, evidence = entry

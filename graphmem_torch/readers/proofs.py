@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from graphmem_torch.atoms import DEFAULT_EDGE_WEIGHT, Atom, EdgeType, Link
 from graphmem_torch.errors import InputError
-from graphmem_torch.readers.source import decode, read_bytes
+from graphmem_torch.readers.source import decode, read_bytes, unreadable
 
 __all__ = [
     "blueprint_atoms",
@@ -55,7 +55,8 @@ def set_names(paths: Sequence[Path]) -> dict[Path, str]:
         other = owner.setdefault(set_name(path), path)
         if other.resolve() != path.resolve():
             raise InputError(
-                f"the set {set_name(path)!r} is also that of {other}; rename one of the files",
+                f"expected a set of its own, got {set_name(path)!r}, which is also that of "
+                f"{other}; rename one of the files",
                 where=str(path),
             )
     return {path: set_name(path) for path in paths}
@@ -102,7 +103,7 @@ def read_edge_table(path: Path, known: Mapping[int, str], *, circles: bool = Fal
     Further columns are ignored, an edge that comes twice counts once, and blank lines are skipped.
 
     Args:
-        path: The table.
+        path: Path of the table.
         known: Labels of the statements by number.
         circles: Whether a circle is only warned of, as among modules, and not an error.
 
@@ -122,7 +123,7 @@ def read_edge_table(path: Path, known: Mapping[int, str], *, circles: bool = Fal
                 user, used = _ends(line, known, f"{path}:{number}")
                 uses.setdefault(user, {}).setdefault(used, number)
     except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror}", where=str(path)) from error
+        raise unreadable(path, error) from error
     try:
         check_acyclic(uses, known, str(path))
     except InputError as error:
@@ -152,15 +153,21 @@ def _ends(line: str, known: Mapping[int, str], where: str) -> tuple[int, int]:
     fields = line.rstrip("\r\n").split("\t")
     if len(fields) < 2 or not all(field.strip().isdecimal() for field in fields[:2]):
         raise InputError(
-            f"expected the numbers of two statements with a tab between them, got {line[:60]!r}",
+            f"expected the numbers of two statements with a tab between them, got {line[:60]!r}; "
+            "mend the line",
             where=where,
         )
     user, used = int(fields[0]), int(fields[1])
     for end in (user, used):
         if end not in known:
-            raise InputError(f"expected the number of a statement, got {end}", where=where)
+            raise InputError(
+                f"expected the number of a statement, got {end}; add it, or drop the edge",
+                where=where,
+            )
     if user == used:
-        raise InputError(f"{known[user]!r} uses itself; drop this edge", where=where)
+        raise InputError(
+            f"expected two statements, got {known[user]!r} twice; drop this edge", where=where
+        )
     return user, used
 
 
@@ -212,8 +219,8 @@ def library_atoms(
 
     Args:
         path: JSON lines; the table of edges is found beside it (`edges_beside`).
-        prefix: Of every id, where several sets go to one store.
-        origins: Receives, for the id of each atom, its file and line.
+        prefix: Start of every id, where several sets go to one store.
+        origins: Mapping that receives, for the id of each atom, its file and line.
 
     Raises:
         InputError: With file and line: a line that is no statement, a number or label that comes
@@ -225,10 +232,13 @@ def library_atoms(
         number, label = record["id"], _label(record)
         if number in known or label in first:
             what = f"number {number}" if number in known else f"label {label!r}"
-            raise InputError(f"{what} comes a second time", where=f"{path}:{line}")
+            raise InputError(
+                f"expected numbers and labels of their own, got {what} a second time; drop one",
+                where=f"{path}:{line}",
+            )
         known[number], first[label] = label, line
     if not known:
-        raise InputError("expected statements, got an empty file", where=str(path))
+        raise InputError("expected statements, got an empty file; leave it out", where=str(path))
     # A proof in a circle proves nothing; modules in a circle are only badly kept books.
     uses = read_edge_table(edges_beside(path), known, circles="module" in record)
     session = set_name(path)
@@ -247,7 +257,7 @@ def blueprint_atoms(text: str, where: str, *, prefix: str = "") -> Iterator[Atom
     Args:
         text: JSON with `nodes` (label, kind, title, statement) and `edges` ([user, used, part]).
         where: File it came from, for messages.
-        prefix: Of every id, where several sets go to one store.
+        prefix: Start of every id, where several sets go to one store.
 
     Raises:
         InputError: Not such JSON, a label that comes twice, an edge to a label that is not there,
@@ -256,19 +266,25 @@ def blueprint_atoms(text: str, where: str, *, prefix: str = "") -> Iterator[Atom
     try:
         data = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise InputError(f"expected JSON, got none: {error}", where=where) from error
+        raise InputError(f"expected JSON, got none: {error}; mend it", where=where) from error
     if not _is_blueprint(data):
         raise InputError(
-            'expected a blueprint, {"nodes": [{"label": ...}], "edges": [[user, used]]}',
+            'expected a blueprint, {"nodes": [{"label": ...}], "edges": [[user, used]]}, got other '
+            "JSON; write it so",
             where=where,
         )
     number: dict[str, int] = {}
     for place, node in enumerate(data["nodes"]):
         label = node["label"]
         if not isinstance(label, str) or not label.strip():
-            raise InputError(f"node {place}: expected a label, got {label!r:.60}", where=where)
+            raise InputError(
+                f"node {place}: expected a label, got {label!r:.60}; give it one", where=where
+            )
         if label in number:
-            raise InputError(f"node {place}: label {label!r} comes a second time", where=where)
+            raise InputError(
+                f"node {place}: expected a label of its own, got {label!r} a second time; drop one",
+                where=where,
+            )
         number[label] = place
     uses = _blueprint_uses(data["edges"], number, where)
     labels = list(number)
@@ -294,12 +310,21 @@ def _blueprint_uses(
     for place, edge in enumerate(edges):
         ends = edge[:2] if isinstance(edge, list) else []
         if len(ends) != 2 or not all(isinstance(end, str) for end in ends):
-            raise InputError(f"edge {place}: expected [user, used], got {edge!r:.60}", where=where)
+            raise InputError(
+                f"edge {place}: expected [user, used], got {edge!r:.60}; name two labels",
+                where=where,
+            )
         for end in ends:
             if end not in number:
-                raise InputError(f"edge {place}: there is no node {end!r}", where=where)
+                raise InputError(
+                    f"edge {place}: expected the label of a node, got {end!r}; add it, or drop the "
+                    "edge",
+                    where=where,
+                )
         if ends[0] == ends[1]:
-            raise InputError(f"edge {place}: {ends[0]!r} uses itself; drop it", where=where)
+            raise InputError(
+                f"edge {place}: expected two nodes, got {ends[0]!r} twice; drop it", where=where
+            )
         uses.setdefault(number[ends[0]], {})[number[ends[1]]] = 0
     return uses
 
@@ -333,7 +358,7 @@ def _lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
                 if line.strip():
                     yield number, _record(line, f"{path}:{number}")
     except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror}", where=str(path)) from error
+        raise unreadable(path, error) from error
 
 
 def _record(line: str, where: str) -> dict[str, Any]:
@@ -341,17 +366,17 @@ def _record(line: str, where: str) -> dict[str, Any]:
         record = json.loads(line)
     except (ValueError, RecursionError) as error:
         raise InputError(
-            f"expected a JSON object, got a line that is not JSON: {error}", where=where
+            f"expected a JSON object, got a line that is not JSON: {error}; mend it", where=where
         ) from error
     if not _is_proof_record(record):
         raise InputError(
             'expected a statement, {"id": number, "label": ..., "statement": ...}, or a module, '
-            f'{{"id": number, "module": ...}}, got {line.strip()[:60]!r}',
+            f'{{"id": number, "module": ...}}, got {line.strip()[:60]!r}; write all lines so',
             where=where,
         )
     assert isinstance(record, dict)
     if not _label(record).strip():
-        raise InputError("expected a label, got none", where=where)
+        raise InputError("expected a label, got an empty one; give it one", where=where)
     for field in ("label", "kind", "statement", "comment", "module", "doc"):
         _text(record, field, where)
     return record
@@ -390,5 +415,7 @@ def _links(labels: Sequence[str], prefix: str) -> tuple[Link, ...]:
 def _text(record: Mapping[str, Any], field: str, where: str) -> str:
     value = record.get(field)
     if value is not None and not isinstance(value, str):
-        raise InputError(f'expected "{field}" to be a string, got {value!r:.60}', where=where)
+        raise InputError(
+            f"{field}: expected a string, got {value!r:.60}; put it in quotes", where=where
+        )
     return value or ""

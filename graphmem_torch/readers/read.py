@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from graphmem_torch.atoms import Atom, text_hash
-from graphmem_torch.errors import InputError
+from graphmem_torch.errors import InputError, unknown
 from graphmem_torch.readers.jsonl import read_records
 from graphmem_torch.readers.locomo import LocomoSample, is_locomo, locomo_atoms, read_locomo
 from graphmem_torch.readers.proofs import (
@@ -21,7 +21,7 @@ from graphmem_torch.readers.proofs import (
     proof_format,
     set_names,
 )
-from graphmem_torch.readers.source import decode, read_bytes
+from graphmem_torch.readers.source import decode, read_bytes, unreadable
 from graphmem_torch.text.chunk import chunk_text
 from graphmem_torch.text.tokens import Tokenizer
 
@@ -52,13 +52,15 @@ def read_atoms(
     to the current folder if it is inside that, else absolute, however the path was given.
 
     Args:
-        paths: Files, folders, and "-" for standard input.
-        tokenizer: Cuts texts into the pieces that `max_tokens` counts.
+        paths: Paths of files, of folders, and "-" for standard input.
+        tokenizer: Tokenizer of the pieces that `max_tokens` counts.
         max_tokens: Pieces of a chunk, at most.
-        format: "text", "jsonl" or "locomo" for every file given, whatever its suffix.
-        locomo_input: "raw" for the turns alone, "observations" for the facts of the data set as
-            well.
-        origins: Receives, for the id of each atom, the file and (JSON lines) the line it is from.
+        format: Name of a format ("text", "jsonl" or "locomo") for every file given, whatever its
+            suffix.
+        locomo_input: Name of what is read of LoCoMo: "raw" for the turns alone, "observations" for
+            the facts of the data set as well.
+        origins: Mapping that receives, for the id of each atom, the file and (JSON lines) the line
+            it is from.
 
     Yields:
         Atoms in the order of the input.
@@ -67,7 +69,7 @@ def read_atoms(
         InputError: Input that cannot be used, with file and line.
     """
     if format not in (None, *_FORMATS.values()):
-        raise InputError(f'format: expected "text", "jsonl" or "locomo", got {format!r}')
+        raise InputError(unknown("format", format, dict.fromkeys(_FORMATS.values())))
     sources = list(_sources(paths, format))
     # A format that is named is taken at its word.
     proofs = {} if format else {s.path: proof_format(s.path) for s in sources if s.path}
@@ -90,12 +92,17 @@ def check_paths(paths: Sequence[str | Path], format: str | None = None) -> None:
         InputError: None is given, one is not there, or its suffix does not say its format.
     """
     if not paths:
-        raise InputError("expected files, folders, or - for standard input; got none")
+        raise InputError(
+            "paths: expected files, folders, or - for standard input, got none; give one"
+        )
     for path in map(Path, paths):
         if str(path) == "-" or path.is_dir():
             continue
         if not path.exists():
-            raise InputError("no such file or folder", where=str(path))
+            raise InputError(
+                "expected a file or a folder, got no such file or folder; check its path",
+                where=str(path),
+            )
         if format is None and path.suffix.lower() not in _FORMATS:
             raise InputError(
                 f"expected a file of {', '.join(_FORMATS)}, got the suffix {path.suffix!r}; "
@@ -117,7 +124,7 @@ def document_atoms(
     The texts of the chunks joined are `text`; `meta` has the character offsets.
     """
     if not text.strip():
-        raise InputError("expected text, got an empty document", where=name)
+        raise InputError("expected text, got an empty document; leave it out", where=name)
     for i, (start, end) in enumerate(chunk_text(text, tokenizer, max_tokens)):
         meta = {"start": start, "end": end}
         yield Atom(f"{name}#{i}", text[start:end], kind="chunk", session=name, time=time, meta=meta)
@@ -167,7 +174,8 @@ def _folder(root: Path, format: str | None) -> Iterator[_Source]:
                 yield _Source(path, format or kind, named=format is not None)
     if not found:
         raise InputError(
-            f"the folder holds nothing to read; expected files of {', '.join(_FORMATS)}",
+            f"expected files of {', '.join(_FORMATS)}, got a folder that holds nothing to read; "
+            "name another",
             where=str(root),
         )
 
@@ -230,7 +238,7 @@ def _stream_records(path: Path, origins: dict[str, str] | None) -> Iterator[Atom
     try:
         file = path.open("rb")
     except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror}", where=str(path)) from error
+        raise unreadable(path, error) from error
     with file:
         yield from read_records(file, str(path), origins)
 

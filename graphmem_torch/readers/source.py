@@ -7,7 +7,8 @@ from pathlib import Path
 
 from graphmem_torch.errors import InputError
 
-__all__ = ["decode", "read_bytes"]
+__all__ = ["decode", "read_bytes", "unreadable"]
+
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -21,9 +22,9 @@ def read_bytes(path: Path | None) -> bytes:
     try:
         data = sys.stdin.buffer.read() if path is None else path.read_bytes()
     except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror or error}", where=where) from error
+        raise unreadable(where, error) from error
     if not data.strip():
-        raise InputError("expected text, got an empty file", where=where)
+        raise InputError("expected text, got an empty file; leave it out", where=where)
     return data
 
 
@@ -31,8 +32,8 @@ def decode(data: bytes, where: str, *, line: int = 1, start: int = 0) -> str:
     """UTF-8 bytes to text; a byte order mark at the very start is dropped.
 
     Args:
-        data: The bytes.
-        where: File they came from, for messages.
+        data: Bytes of a file, or of some of its lines.
+        where: File that they came from, for messages.
         line: Number of their first line.
         start: Position of their first byte in the file.
 
@@ -44,7 +45,7 @@ def decode(data: bytes, where: str, *, line: int = 1, start: int = 0) -> str:
     nul = data.find(b"\0")
     if nul >= 0:
         raise InputError(
-            f"expected text, got a binary file: NUL byte at byte {start + nul}",
+            f"expected text, got a binary file: NUL byte at byte {start + nul}; leave it out",
             where=_place(where, line, data, nul),
         )
     if start == 0 and data.startswith(_BOM):
@@ -58,6 +59,14 @@ def decode(data: bytes, where: str, *, line: int = 1, start: int = 0) -> str:
             "convert the file to UTF-8",
             where=_place(where, line, data, error.start),
         ) from error
+
+
+def unreadable(path: Path | str, error: OSError) -> InputError:
+    """The error for a file that the system does not let us read."""
+    return InputError(
+        f"expected a file that can be read, got: {error.strerror or error}; check its rights",
+        where=str(path),
+    )
 
 
 def _place(where: str, line: int, data: bytes, position: int) -> str:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from graphmem_torch.checks import check_choice, check_count, check_range
 from graphmem_torch.coo import offsets_of
-from graphmem_torch.errors import InputError
+from graphmem_torch.errors import InputError, optional_import
 from graphmem_torch.graph import Graph
 from graphmem_torch.linalg.lanczos import lanczos
 from graphmem_torch.ops.solution import Solution
@@ -126,7 +125,12 @@ def leiden(
         raise InputError(f"resolution must be above 0 and finite; got {resolution}. Try 1.0.")
     check_count("iterations", iterations)
     check_count("seed", seed, 0)
-    library = _library()
+    library = optional_import(
+        "graspologic_native",
+        "method='leiden'",
+        "graspologic-native",
+        "choose method='fiedler'",
+    )
     low, high, weight = undirected(graph)
     if low.numel() == 0:
         return torch.arange(graph.num_nodes, dtype=torch.int32, device=graph.device)
@@ -157,16 +161,6 @@ def connected_parts(
     inside = label[low] == label[high]
     root = roots_of(low[inside], high[inside], label.shape[0])
     return number(root).to(torch.int32)
-
-
-def _library() -> Any:
-    try:
-        return importlib.import_module("graspologic_native")
-    except ImportError as error:
-        raise InputError(
-            "method='leiden' expected the package graspologic-native, which is not installed. "
-            "Install it (pip install graspologic-native), or choose method='fiedler'."
-        ) from error
 
 
 def fiedler(

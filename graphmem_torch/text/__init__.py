@@ -1,7 +1,7 @@
-"""Text in, numbers out: chunking, terms, concepts, encoders, token counts.
+"""Text in, numbers out: tokens, terms, sentences, chunks, concepts, questions, times, encoders.
 
-The names are imported when they are first used: reading a time needs none of what the
-encoders need.
+May import `linalg`, `oracle` (for verdicts) and what lies below them. Names are imported when they
+are first used: reading a time needs none of what the encoders need.
 """
 
 from __future__ import annotations

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from graphmem_torch.errors import InputError
+from graphmem_torch.text.sentences import ends_sentence
 from graphmem_torch.text.tokens import Tokenizer
 
 __all__ = ["chunk_text"]
-
-_CLOSING = "\"'”’)]}»"
-_ENDS = (".", "!", "?", "…", "。", "！", "？")
 
 
 def chunk_text(text: str, tokenizer: Tokenizer, max_tokens: int = 254) -> list[tuple[int, int]]:
@@ -20,8 +18,8 @@ def chunk_text(text: str, tokenizer: Tokenizer, max_tokens: int = 254) -> list[t
 
     Args:
         text: Any text.
-        tokenizer: Called once, for the whole text.
-        max_tokens: At least 1.
+        tokenizer: Tokenizer of the pieces; called once, for the whole text.
+        max_tokens: Most pieces of a slice, at least 1.
 
     Returns:
         Start and end (characters) of each slice, in order; none for an empty text.
@@ -30,7 +28,7 @@ def chunk_text(text: str, tokenizer: Tokenizer, max_tokens: int = 254) -> list[t
         InputError: `max_tokens` is below 1.
     """
     if max_tokens < 1:
-        raise InputError(f"max_tokens: expected at least 1, got {max_tokens}")
+        raise InputError(f"max_tokens: expected at least 1, got {max_tokens}; give more")
     spans = tokenizer.spans(text)
     slices: list[tuple[int, int]] = []
     first, start = 0, 0
@@ -83,6 +81,6 @@ def _rank(text: str, spans: list[tuple[int, int]], i: int) -> int:
         return 0 if inside else 1
     if gap.count("\n") > 1:
         return 4
-    if text[max(back - 4, 0) : back].rstrip(_CLOSING).endswith(_ENDS):
+    if ends_sentence(text[max(back - 4, 0) : back]):
         return 3
     return 2 if "\n" in gap else 1

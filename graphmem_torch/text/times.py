@@ -8,13 +8,13 @@ from datetime import UTC, datetime
 
 from graphmem_torch.errors import InputError
 
-__all__ = ["FIRST_SECOND", "LAST_SECOND", "parse_time"]
+__all__ = ["FIRST_SECOND", "LAST_SECOND", "MONTHS", "parse_time"]
 
 _NAMES = "january february march april may june july august september october november december"
-_MONTHS = _NAMES.split()
-_MONTH_NUMBER = {
-    name[:length]: i + 1 for i, name in enumerate(_MONTHS) for length in (3, len(name))
-}
+MONTHS = tuple(_NAMES.split())
+"""Names of the months in lower case."""
+
+_MONTH_NUMBER = {name[:length]: i + 1 for i, name in enumerate(MONTHS) for length in (3, len(name))}
 _MONTH_NUMBER["sept"] = 9
 
 # LoCoMo writes "1:56 pm on 8 May, 2023"; the date may stand alone.
@@ -31,12 +31,13 @@ _FORMS = (
 )
 
 
-def parse_time(value: str | int | float) -> float:
+def parse_time(value: str | int | float, name: str = "time") -> float:
     """Seconds since the epoch, UTC.
 
     Args:
         value: Seconds since the epoch; an ISO 8601 date or date and time, read as UTC when it names
             no offset; or the form of LoCoMo, "1:56 pm on 8 May, 2023", read as UTC.
+        name: Name of the value, for messages.
 
     Raises:
         InputError: For anything else, naming the accepted forms, and for a time outside the years 1
@@ -51,13 +52,13 @@ def parse_time(value: str | int | float) -> float:
         text = value.strip() if isinstance(value, str) else ""
         moment = _iso(text) or _spoken(text)
         if moment is None:
-            raise InputError(f"expected a time, got {value!r:.60}; give {_FORMS}")
+            raise InputError(f"{name}: expected a time, got {value!r:.60}; give {_FORMS}")
         # An offset can carry a moment over the edge of the calendar.
         seconds = moment.timestamp()
     if not FIRST_SECOND <= seconds < LAST_SECOND:  # NaN fails it, too
         raise InputError(
-            "expected a time in seconds since the epoch, or a date, in the years 1 to 9999 UTC, "
-            f"got {value!r:.60}; milliseconds have to be divided by 1000"
+            f"{name}: expected a time in seconds since the epoch, or a date, in the years 1 to "
+            f"9999 UTC, got {value!r:.60}; divide milliseconds by 1000"
         )
     return seconds
 

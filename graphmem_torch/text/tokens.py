@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from graphmem_torch.errors import InputError
+from graphmem_torch.errors import InputError, unknown
 
 __all__ = [
     "EncodingTokenizer",
@@ -114,7 +113,7 @@ def count_messages(messages: Sequence[Mapping[str, str]], tokenizer: str = "cl10
 
     Args:
         messages: Mappings with `role` and `content`.
-        tokenizer: As in `get_counter`.
+        tokenizer: Name, as in `get_counter`.
     """
     counter = get_counter(tokenizer)
     loaded: Any = None if tokenizer in _encodings() else _transformer(tokenizer)
@@ -124,8 +123,9 @@ def count_messages(messages: Sequence[Mapping[str, str]], tokenizer: str = "cl10
             written = loaded.apply_chat_template(chat, tokenize=False, add_generation_prompt=True)
         except Exception as error:  # a template raises what it likes
             raise InputError(
-                f"tokenizer {tokenizer!r}: its chat template refuses the messages ({error}); where "
-                'it knows no system message, leave it out: template={"system": ""}'
+                f"tokenizer {tokenizer!r}: expected messages that its chat template takes, got "
+                f"{error}; where it knows no system message, leave it out: "
+                'template={"system": ""}'
             ) from error
         return counter(written)
     return _REPLY + sum(
@@ -142,8 +142,8 @@ def get_counter(name: str = "cl100k_base") -> Callable[[str], int]:
     cut above the count of the whole.
 
     Args:
-        name: An encoding of OpenAI ("cl100k_base", "o200k_base", ...), or the folder or hub name of
-            a tokenizer that transformers can load.
+        name: Name of an encoding of OpenAI ("cl100k_base", "o200k_base", ...), or folder or hub
+            name of a tokenizer that transformers can load.
 
     Raises:
         InputError: Neither; lists the encodings.
@@ -163,7 +163,7 @@ def get_tokenizer(name: str) -> Tokenizer:
     """The same tokenizer as chunking sees it.
 
     Args:
-        name: As in `get_counter`.
+        name: Name, as in `get_counter`.
 
     Raises:
         InputError: An unknown name, or a tokenizer that does not tell where its tokens lie.
@@ -173,8 +173,8 @@ def get_tokenizer(name: str) -> Tokenizer:
     loaded = _transformer(name)
     if not getattr(loaded, "is_fast", False):
         raise InputError(
-            f"tokenizer {name!r}: expected a fast one (tokenizer.json), which tells where in a "
-            f"text its tokens lie, got {type(loaded).__name__}; choose another to chunk by"
+            "tokenizer: expected a fast one (tokenizer.json), which tells where in a text its "
+            f"tokens lie, got {name!r}, a {type(loaded).__name__}; choose another to chunk by"
         )
     return FastTokenizer(loaded)
 
@@ -184,7 +184,7 @@ def _encodings() -> tuple[str, ...]:
     """Names of the encodings that are installed."""
     try:
         import bpe_openai
-    except ImportError:
+    except ImportError:  # the tokenizers of transformers will do without it
         return ()
     return tuple(bpe_openai.list_encoding_names())
 
@@ -197,7 +197,8 @@ def _encoding(name: str) -> Any:
         return bpe_openai.get_encoding(name)
     except (RuntimeError, OSError) as error:
         raise InputError(
-            f"tokenizer {name!r}: cannot load it ({error}); choose cl100k_base or o200k_base"
+            f"tokenizer: expected an encoding that can be loaded, got {name!r} ({error}); choose "
+            "cl100k_base or o200k_base"
         ) from error
 
 
@@ -238,11 +239,6 @@ def _transformer(name: str) -> Any:
             return AutoTokenizer.from_pretrained(name)
         except (OSError, ValueError, KeyError, ImportError) as error:
             reason = f" ({(str(error).strip() or type(error).__name__).splitlines()[0][:160]})"
-    close = get_close_matches(str(name), _encodings(), n=1, cutoff=0.5)
-    meant = f"; did you mean {close[0]!r}?" if close else ";"
-    known = ", ".join(_encodings()) or "none, pip install bpe-openai"
-    raise InputError(
-        f"expected a tokenizer, got {name!r}{reason}{meant} encodings: {known}; or the folder or "
-        "owner/name of a "
-        "Hugging Face tokenizer"
-    )
+    what = "a tokenizer, the folder or owner/name of one of Hugging Face, or one of"
+    known = _encodings() or ["the encodings of bpe-openai, which is not installed"]
+    raise InputError(unknown("tokenizer", name, known, what=what) + reason)

@@ -138,7 +138,7 @@ def test_templates(memory: Memory) -> None:
     assert model.prompts[0].endswith(f"\n\nQ: {QUESTION}")
     with pytest.raises(InputError, match=r"expected the field \{question\}"):
         memory.answer(QUESTION, llm=model, template="Notes: {context}")
-    with pytest.raises(InputError, match=r"did you mean \{question\}"):
+    with pytest.raises(InputError, match=r"did you mean '\{question\}'"):
         memory.answer(QUESTION, llm=model, template="{context} {questions}")
     with pytest.raises(InputError, match=r"expected at least the \d+ tokens"):
         memory.answer(QUESTION, llm=model, budget=3)

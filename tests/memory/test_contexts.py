@@ -279,7 +279,7 @@ def test_nothing_stored_and_nothing_allowed() -> None:
         ({"budget": 10, "k": 0}, "k: expected a whole number"),
         ({"budget": 10, "order": "random"}, "order: expected one of"),
         ({"budget": 10, "format": "xml"}, "format: expected one of"),
-        ({"budget": 10, "kinds": ["turm"]}, "unknown kind"),
+        ({"budget": 10, "kinds": ["turm"]}, "kinds: expected one of"),
         ({"budget": 10, "tokenizer": "no/such"}, "expected a tokenizer"),
     ],
 )

@@ -401,7 +401,7 @@ def test_bad_input(tmp_path: Path) -> None:
                 memory.touch("semantic", when=moment)  # type: ignore[arg-type]
         with pytest.raises(InputError, match="as_of: expected seconds"):
             memory.strength("semantic", as_of=math.nan)
-        with pytest.raises(InputError, match=r"no memory type.*'semantic'"):
+        with pytest.raises(InputError, match=r"type: .*did you mean 'semantic'"):
             memory.add(Atom("b", "x", type="sematic"))
         with pytest.raises(InputError, match="classify"):
             memory.classify(5)

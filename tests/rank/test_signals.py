@@ -223,5 +223,5 @@ def test_what_is_unknown_is_zero(random_columns: Callable[..., IndexInput]) -> N
 
 
 def test_unknown_signal() -> None:
-    with pytest.raises(ConfigError, match=r"unknown signal 'lexcal'; did you mean 'lexical'\?"):
+    with pytest.raises(ConfigError, match=r"signal: .*, got 'lexcal'; did you mean 'lexical'\?"):
         check_signal_names(["semantic", "lexcal"])

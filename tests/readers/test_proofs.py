@@ -154,7 +154,7 @@ def _no_table(path: Path) -> None:
         (STATEMENTS, "7\n", None, "tiny_edges.tsv:1: .*two statements with a tab"),
         (STATEMENTS, "a\tb\n7\t1\n7\t9\n", None, "tiny_edges.tsv:3: .*a statement, got 9"),
         (STATEMENTS, "7\t1\n7\tone\n", None, "tiny_edges.tsv:2: .*numbers of two statements"),
-        (STATEMENTS, "7\t7\n", None, "tiny_edges.tsv:1: 'syl' uses itself"),
+        (STATEMENTS, "7\t7\n", None, "tiny_edges.tsv:1: expected two statements, got 'syl' twice"),
         (STATEMENTS, "7\t1\n1\t2\n2\t7\n", None, r"tiny_edges.tsv:\d: .*circle"),
         (STATEMENTS, "", _no_table, "tiny_nodes.jsonl: .*tiny_edges.tsv, got none"),
         ([*STATEMENTS, STATEMENTS[0]], "7\t1\n", None, "tiny_nodes.jsonl:5: .*second time"),
@@ -164,7 +164,7 @@ def _no_table(path: Path) -> None:
             [STATEMENTS[0], {"id": 1, "label": "x", "statement": 3}],
             "",
             None,
-            'tiny_nodes.jsonl:2: .*"statement" to be a string',
+            "tiny_nodes.jsonl:2: statement: expected a string",
         ),
     ],
 )
@@ -186,10 +186,10 @@ def test_what_is_wrong_is_said_with_its_line(
 @pytest.mark.parametrize(
     ("edges", "message"),
     [
-        ([["b", "zz"]], "no node 'zz'"),
+        ([["b", "zz"]], "expected the label of a node, got 'zz'"),
         ([["b"]], "edge 0: expected"),
         ([["b", "a"], ["a", "b"]], "circle"),
-        ([["a", "a"]], "uses itself"),
+        ([["a", "a"]], "expected two nodes, got 'a' twice"),
     ],
 )
 def test_broken_blueprints(tmp_path: Path, edges: list[list[str]], message: str) -> None:
@@ -212,7 +212,7 @@ def test_two_sets_of_one_name_are_refused_not_merged(tmp_path: Path) -> None:
     for path in paths:
         path.parent.mkdir()
         path.write_text(json.dumps(BLUEPRINT), encoding="utf-8")
-    with pytest.raises(InputError, match="the set 'plan' is also that of"):
+    with pytest.raises(InputError, match="got 'plan', which is also that of"):
         _read(tmp_path)
     # A plan shares no first part of its name with a table.
     plan = paths[0].rename(tmp_path / "tiny_plan.json")

@@ -30,7 +30,7 @@ def test_a_tokenizer_in_a_folder() -> None:
 
 
 def test_unknown_names_list_the_known(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"did you mean 'cl100k_base'.*o200k_base"):
+    with pytest.raises(InputError, match=r"o200k_base.*did you mean 'cl100k_base'"):
         get_counter("cl100k-base")
     with pytest.raises(InputError, match="expected a tokenizer"):
         get_counter(str(tmp_path))
@@ -107,6 +107,6 @@ def test_encodings_that_cannot_be_loaded(monkeypatch: pytest.MonkeyPatch, error:
     monkeypatch.setattr(bpe, "get_encoding", refuse)
     for load in (get_counter, tokens.get_tokenizer):
         load.cache_clear()
-        with pytest.raises(InputError, match=f"'r50k_base': cannot load it .{error}"):
+        with pytest.raises(InputError, match=f"can be loaded, got 'r50k_base' .{error}"):
             load("r50k_base")
         load.cache_clear()

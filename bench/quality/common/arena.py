@@ -8,7 +8,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from graphmem_torch.atoms import CONCEPT, EdgeType
+from graphmem_torch.atoms import EdgeType
 from graphmem_torch.config import Config
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.evaluation.metrics import gold_tensor
@@ -56,9 +56,8 @@ class Arena:
         """
         self.memory = memory
         columns = memory.store.columns()
-        kinds = columns.kind.values()
         nodes = columns.node.tolist()
-        is_concept = torch.tensor([kind == CONCEPT for kind in kinds], dtype=torch.bool)
+        is_concept = columns.is_concept
         order = torch.cat([(~is_concept).nonzero(), is_concept.nonzero()]).squeeze(1)
         self.num_atoms = int((~is_concept).sum())
         stored = memory.store.atoms(nodes)

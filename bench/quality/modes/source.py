@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from graphmem_torch.atoms import CONCEPT, Atom
+from graphmem_torch.atoms import Atom
 from graphmem_torch.errors import InputError
 from graphmem_torch.memory import Memory
 from graphmem_torch.readers.jsonl import read_records
@@ -65,7 +65,7 @@ def open_source(request: Request) -> Source:
         with Memory.open(
             data, config=config, embedder=request.embedder, device=request.device, mode="r"
         ) as memory:
-            kept = torch.tensor([kind != CONCEPT for kind in memory.store.columns().kind.values()])
+            kept = ~memory.store.columns().is_concept
             texts = [t for t, own in zip(memory.store.texts(), kept.tolist(), strict=True) if own]
             vectors = memory.store.embeddings()[kept]
             return Source(vectors.to(memory.device), texts, memory.embedder)
