@@ -19,7 +19,7 @@ def test_streaming_spectrum(race: Race, size: Size) -> None:
     count, batch, rank = size["n"], size["batch"], size["rank"]
     x = decaying_rows(count + batch, size["d"], size["decay"]).to(size.device)
     old, kept, fresh = x[:batch], x[batch:], x[count:]
-    stream = StreamingSpectrum(rank, size["d"], tol=size["tol"], device=size.device)
+    stream = StreamingSpectrum(rank, size["d"], device=size.device)
     for part in x[:count].split(8192):
         stream.add(part)
     _ = stream.values

@@ -22,9 +22,8 @@ from graphmem_torch.spectral import (
     laplacian,
     modularity,
 )
-from graphmem_torch.spectral.components import undirected
+from graphmem_torch.spectral.components import cut_edges, undirected
 from graphmem_torch.spectral.structure import Structure, structure_of
-from graphmem_torch.spectral.workspace import cut_edges
 
 _SIZES = sizes("structure")
 
@@ -217,23 +216,6 @@ def test_whole(race: Race, size: Size) -> None:
     there = memory_graph(size["n"], degree=size["degree"]).to(size.device)
     race(
         ours=lambda: structure_of(there),
-        accuracy=_residual,
-        measure="largest residual",
-        at_most=1e-4,
-    )
-
-
-@pytest.mark.parametrize("size", _SIZES, ids=str)
-def test_refresh(race: Race, size: Size) -> None:
-    """The structure after 100 edges went, beside an analysis anew."""
-    graph = memory_graph(size["n"], degree=size["degree"]).to(size.device)
-    kept = torch.ones(graph.num_edges, dtype=torch.bool, device=graph.device)
-    kept[torch.randperm(graph.num_edges, generator=torch.Generator().manual_seed(0))[:100]] = False
-    changed = graph.select(kept)
-    before = structure_of(graph)
-    race(
-        ours=lambda: before.refreshed(changed),
-        peers={"anew": lambda: structure_of(changed)},
         accuracy=_residual,
         measure="largest residual",
         at_most=1e-4,

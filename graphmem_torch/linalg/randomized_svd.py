@@ -11,7 +11,6 @@ from torch import Tensor
 
 from graphmem_torch.checks import check_count
 from graphmem_torch.errors import InputError
-from graphmem_torch.linalg.orthonormal import extension
 from graphmem_torch.linalg.rows import Rows
 from graphmem_torch.linalg.spectrum import Spectrum, check_rank, left_vectors, oriented
 
@@ -75,7 +74,7 @@ def block_krylov(
         small[done:stop, :stop] = part.T
         if stop == width:
             break
-        fresh, done = extension(known, rest)[:, : width - stop], stop
+        fresh, done = _extension(known, rest)[:, : width - stop], stop
     values, weights = torch.linalg.eigh(small)
     values, weights = values.flip(0), weights.flip(1)[:, :rank]
     vectors = basis @ weights.to(basis.dtype)
@@ -268,3 +267,12 @@ def _require_semidefinite(found: Ritz) -> None:
             f"{found.asymmetry:.1e} of the largest eigenvalue, and a value of {lowest:.3g}. Check "
             "the product, or decompose the square of the matrix."
         )
+
+
+def _extension(basis: Tensor, panel: Tensor) -> Tensor:  # [N, m], [N, b] -> [N, min(b, N - m)]
+    """Orthonormal columns beyond the basis that span, together with it, the panel too.
+
+    Householder reflections of both at once: where the panel has nothing outside of the basis, or
+    only rounding, the columns are any others, but orthogonal to it all the same and never fewer.
+    """
+    return torch.linalg.qr(torch.cat([basis, panel], 1)).Q[:, basis.shape[1] :]

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from graphmem_torch.linalg.operator import NullSpace, SymmetricOperator
-from graphmem_torch.linalg.orthonormal import orthonormal, project_out
 
 __all__ = ["Interval", "Pairs", "block_width", "lowest_pairs"]
 _DRIFT = 1e3  # growth of what is deflated, over the wanted, before it is projected out again
@@ -150,7 +149,7 @@ class _Search:
         """`x` without null vectors and locked ones."""
         if self.null is not None:
             x = self.null.project(x)
-        return project_out(x, self.locked)
+        return _project_out(x, self.locked)
 
     def random(self, columns: int) -> Tensor:
         rows, generator = self.operator.shape[0], self.generator
@@ -160,7 +159,7 @@ class _Search:
 
     def beside(self, x: Tensor, known: Tensor) -> Tensor:
         """An orthonormal basis of the span of `x` that is orthogonal to `known` as well."""
-        return orthonormal(x, lambda y: project_out(self.purge(y), known))
+        return _orthonormal(x, lambda y: _project_out(self.purge(y), known))
 
     def product(self, x: Tensor) -> Tensor:
         self.products += 1
@@ -172,7 +171,7 @@ class _Search:
         if start is not None:
             known = start[:, : self.width].to(block)
             block = torch.cat([known, block[:, known.shape[1] :]], 1)
-        block = orthonormal(block, self.purge)
+        block = _orthonormal(block, self.purge)
         basis, images = block, self.product(block)
         for _ in range(_STEPS - 1):
             block = self.beside(images[:, -block.shape[1] :], basis)
@@ -227,7 +226,7 @@ class _Search:
             purge=self.purge,
         )
         self.products += degree
-        block = orthonormal(block, self.purge)
+        block = _orthonormal(block, self.purge)
         if block.shape[1] < self.width:  # copies fell together: random ones take their place
             found = block
             fresh = self.random(self.width - block.shape[1])
@@ -279,3 +278,34 @@ class _Search:
         vectors = torch.cat([self.locked, self.block[:, :missing]], 1)
         order = values.sort().indices[: self.count]
         return Pairs(values[order], vectors[:, order], self.products)
+
+
+def _project_out(x: Tensor, basis: Tensor) -> Tensor:  # [N, b], [N, m] orthonormal -> [N, b]
+    """`x` without its part in the span of `basis`."""
+    if basis.shape[1] == 0:
+        return x
+    return torch.addmm(x, basis, basis.T @ x, alpha=-1)
+
+
+def _orthonormal(x: Tensor, purge: Callable[[Tensor], Tensor]) -> Tensor:  # [N, b] -> [N, <= b]
+    """An orthonormal basis of the span of `x` after `purge`, which is a projection.
+
+    SVQB (Stathopoulos and Wu 2002): columns of unit length, then the eigenvectors of their small
+    Gram matrix; directions that are rounding alone are dropped. Both are done twice, which makes
+    the result orthogonal to working precision. Only products of tall blocks, so it runs at the
+    speed of a matrix product on any device; one look at the data for each pass.
+    """
+    eps = torch.finfo(x.dtype).eps
+    before = x.norm(dim=0)
+    for _ in range(2):
+        x = purge(x)
+        gram = x.T @ x
+        # A column that vanished under the projection leaves noise; it must not be scaled up.
+        alive = gram.diagonal().sqrt() > 10 * eps * before
+        scale = torch.where(alive, gram.diagonal().rsqrt(), 0.0)
+        spread, turn = torch.linalg.eigh((scale[:, None] * gram * scale).double())
+        kept = spread > 10 * eps * spread[-1:].clamp(min=0.5)
+        spread, turn = spread[kept], turn[:, kept]
+        x = x @ (scale[:, None] * (turn * spread.rsqrt()).to(x.dtype))
+        before = torch.ones_like(x[0])
+    return x

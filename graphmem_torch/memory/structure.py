@@ -92,11 +92,11 @@ class StructureCache:
                 type=block.type,
                 num_nodes=len(there.node),
             ).to(device)
-            if kept is None:
-                found = structure_of(graph, settings, there.names)
-            else:
-                place = _places(kept[1], there.node).to(graph.device)
-                found = kept[2].refreshed(graph, place, there.names)
+            start = None
+            if kept is not None:  # eigenvectors of the state before: the iteration starts there
+                vectors = torch.nn.functional.pad(kept[2].vectors, (0, 0, 0, 1))
+                start = vectors[_places(kept[1], there.node).to(vectors.device)]  # of new nodes: 0
+            found = structure_of(graph, settings, there.names, start=start)
             self._kept = there.state, there.node, found
             return found
 

@@ -29,6 +29,7 @@ from graphmem_torch.ops.ragged import segment_topk
 __all__ = [
     "MODE_PARTS",
     "Modes",
+    "assembled",
     "find_modes",
     "modes_from_tensors",
     "modes_of",
@@ -182,9 +183,7 @@ def modes_of(
     falling = size.argsort(descending=True, stable=True)
     label = falling.argsort()[label]
     size = size[falling]
-    order = label.argsort(stable=True)
-    modes = len(size)
-    centroid = torch.zeros(modes, x.shape[1], dtype=torch.float64, device=x.device)
+    centroid = torch.zeros(len(size), x.shape[1], dtype=torch.float64, device=x.device)
     start = 0
     for tile in Rows(x):
         centroid.index_add_(0, label[start : start + len(tile)], tile.double())
@@ -192,23 +191,58 @@ def modes_of(
     centroid /= size[:, None]
     distance, projection = _against(x, label, centroid)
     spread = torch.zeros_like(centroid[:, 0]).index_add_(0, label, distance)
-    exponent = spectral_exponent(spectrum.values if eigenvalues is None else eigenvalues)
-    assert spectrum.right is not None and spectrum.discarded_energy is not None
+    assert spectrum.right is not None
+    return assembled(
+        label,
+        size,
+        centroid,
+        spread / size,
+        projection,
+        time,
+        spectrum,
+        eigenvalues=spectrum.values if eigenvalues is None else eigenvalues,
+        epsilon=epsilon,
+        measured_error=reconstruction_error(x, spectrum.right),
+        centroid_error=float(spread.sum()) / len(x),
+    )
+
+
+def assembled(
+    label: Tensor,  # [N] int64, by falling size
+    size: Tensor,  # [M] int64, >= 1
+    centroid: Tensor,  # [M, d] float64
+    variance: Tensor,  # [M] float64
+    projection: Tensor,  # [N]
+    time: Tensor | None,  # [N] float64
+    spectrum: Spectrum,
+    *,
+    eigenvalues: Tensor,  # [r]
+    epsilon: float,
+    measured_error: float,
+    centroid_error: float,
+) -> Modes:
+    """`Modes` of statistics that are known, in the precision that they are kept in."""
+    latest = torch.full((len(size),), -torch.inf, dtype=torch.float64, device=label.device)
+    if time is not None:
+        known = time.to(label.device).nan_to_num(nan=-torch.inf)
+        latest.scatter_reduce_(0, label, known, "amax")
+    exponent = spectral_exponent(eigenvalues)
+    assert spectrum.discarded_energy is not None
     return Modes(
         label=label.to(torch.int32),
         centroid=centroid.float(),
-        variance=(spread / size).float(),
-        latest=_latest(label, time, modes),
+        variance=variance.clamp(min=0).float(),
+        latest=latest.masked_fill(latest == -torch.inf, torch.nan),
         size=size.to(torch.int32),
-        order=order.to(torch.int32),
+        order=label.argsort(stable=True).to(torch.int32),
         offsets=offsets_of(size).to(torch.int32),
         representative=segment_topk(projection, label, size, _TYPICAL),
         spectrum=spectrum,
         exponent=exponent,
         predicted=predicted_counts(exponent, epsilon),
         bound=spectrum.discarded_energy,
-        measured_error=reconstruction_error(x, spectrum.right),
-        centroid_error=float(spread.sum()) / len(x),
+        measured_error=measured_error,
+        centroid_error=centroid_error,
     )
 
 
@@ -243,14 +277,6 @@ def _against(x: Tensor, label: Tensor, centroid: Tensor) -> tuple[Tensor, Tensor
         projection[part] = (rows * axis[own]).sum(1)
         start += len(tile)
     return distance, projection
-
-
-def _latest(label: Tensor, time: Tensor | None, modes: int) -> Tensor:  # [M] float64
-    latest = torch.full((modes,), -torch.inf, dtype=torch.float64, device=label.device)
-    if time is not None:
-        known = time.to(label.device).nan_to_num(nan=-torch.inf)
-        latest.scatter_reduce_(0, label, known, "amax")
-    return latest.masked_fill(latest == -torch.inf, torch.nan)
 
 
 _PLAIN = ("label", "centroid", "variance", "size", "order", "offsets", "representative")

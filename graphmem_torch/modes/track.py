@@ -8,17 +8,12 @@ import torch
 from torch import Tensor
 
 from graphmem_torch.checks import check_range
-from graphmem_torch.coo import offsets_of
 from graphmem_torch.errors import InputError
 from graphmem_torch.linalg.incremental_svd import StreamingSpectrum
 from graphmem_torch.linalg.rows import Rows, check_block
-from graphmem_torch.modes.find import Modes
-from graphmem_torch.modes.select import predicted_counts, spectral_exponent
-from graphmem_torch.ops.ragged import segment_topk
+from graphmem_torch.modes.find import Modes, assembled
 
 __all__ = ["ModeTracker"]
-_TYPICAL = 3  # atoms that show what a mode is about, as in `find_modes`
-_TILE = 4096  # rows that are compared with all centroids at once
 
 
 class ModeTracker:
@@ -28,8 +23,7 @@ class ModeTracker:
     variance and latest time of every mode, for the assignment as it is. The assignment itself is
     only followed: a new row joins the mode of the nearest centroid, an old one stays where it is.
     How far that falls short of a fresh start is `drift`, in shares of the rows' energy; beyond
-    `tol` the modes are found anew, where there is a `source`. Otherwise `stale` says that
-    `refresh` is due; it is also what a regime switch calls for.
+    `tol`, `stale` says that `refresh` is due; it is also what a regime switch calls for.
 
     Args:
         modes: Of the rows x, as `find_modes` gave them.
@@ -39,7 +33,7 @@ class ModeTracker:
         share: `centroid_error` when the modes were last found in full, as a share of the energy;
             by default `modes` are as they were found.
         find: `find_modes` with the settings that gave `modes`, on rows and their times.
-        source: Returns the rows present, in order, those added last at the end.
+        tile_rows: Rows that are compared with all centroids at once.
 
     Attributes:
         recomputes: How often the modes were found anew.
@@ -57,11 +51,11 @@ class ModeTracker:
         tol: float = 0.05,
         share: float | None = None,
         find: Callable[[Tensor, Tensor], Modes],
-        source: Callable[[], Tensor] | None = None,
+        tile_rows: int = 4096,
     ) -> None:
         check_range("tol", tol, 0.0, 1.0)
         self.tol, self.recomputes = tol, 0
-        self._find, self._source = find, source
+        self._find, self._tile_rows = find, tile_rows
         self._begin(modes, x, _times(time, len(x)))
         if share is not None:
             self._fresh_share = share
@@ -76,7 +70,7 @@ class ModeTracker:
         assert modes.spectrum.right is not None
         self._axes = modes.spectrum.right.double()
         count, dim = self._axes.shape[1], x.shape[1]
-        self._spectrum = StreamingSpectrum(min(count, dim), dim, source=self._source)
+        self._spectrum = StreamingSpectrum(min(count, dim), dim)
         self._label, self._time = modes.label.long(), time
         kinds = len(modes)
         self._size = modes.size.long()
@@ -112,7 +106,7 @@ class ModeTracker:
         unit = torch.nn.functional.normalize(centroid, dim=1)
         length = centroid.square().sum(1).masked_fill(self._size == 0, torch.inf)
         labels, near = [self._label], [self._near]
-        for tile in rows.double().split(_TILE):
+        for tile in rows.double().split(self._tile_rows):
             labels.append((length - 2 * tile @ centroid.T).argmin(1))
             near.append((tile * unit[labels[-1]]).sum(1))
         label = torch.cat(labels[1:])
@@ -120,7 +114,6 @@ class ModeTracker:
         self._size = self._size + torch.bincount(label, minlength=len(self._size))
         self._label, self._near = torch.cat(labels), torch.cat(near)
         self._time = torch.cat([self._time, times])
-        self._settle()
         return label
 
     def remove(self, index: Tensor, rows: Tensor) -> None:  # [n] int64, [n, d]
@@ -152,7 +145,6 @@ class ModeTracker:
         kept[index] = False
         self._label, self._time = self._label[kept], self._time[kept]
         self._near = self._near[kept]
-        self._settle()
 
     def _count_in(self, rows: Tensor, label: Tensor, sign: int) -> None:
         (self._spectrum.add if sign > 0 else self._spectrum.remove)(rows)
@@ -197,27 +189,16 @@ class ModeTracker:
         """Whether `drift` exceeds `tol`."""
         return self.drift > self.tol
 
-    def _settle(self) -> None:
-        if self._source is not None and self.stale:
-            self.refresh()
-
-    def refresh(self, x: Tensor | None = None) -> None:
-        """Finds the modes anew, in the rows x or those of the source.
+    def refresh(self, x: Tensor) -> None:  # [N, d]
+        """Finds the modes anew in the rows present.
 
         Raises:
-            InputError: If there are neither, or other rows than are present.
+            InputError: If x are other rows than are present.
         """
-        if x is None:
-            if self._source is None:
-                raise InputError(
-                    "refresh needs the rows present; got neither rows nor a source. Call "
-                    "refresh(x)."
-                )
-            x = self._source()
         if len(x) != len(self):
             raise InputError(
-                f"refresh needs the {len(self)} rows present; got {len(x)}. Let the source follow "
-                "every add and remove."
+                f"refresh needs the {len(self)} rows present; got {len(x)}. Give them in "
+                "order, those added last at the end."
             )
         self._begin(self._find(x, self._time), x, self._time)
         self.recomputes += 1
@@ -235,25 +216,18 @@ class ModeTracker:
         label, size = number[self._label], self._size[falling]
         centroid = self._sums[falling] / size[:, None]
         variance = self._squares[falling] / size - centroid.square().sum(1)
-        known = self._time.nan_to_num(nan=-torch.inf)
-        latest = torch.full((len(falling),), -torch.inf, dtype=torch.float64)
-        latest = latest.scatter_reduce(0, label, known, "amax")
         spectrum = self._spectrum.spectrum()
-        exponent = spectral_exponent(spectrum.values)
         assert spectrum.discarded_energy is not None
-        return Modes(
-            label=label.to(torch.int32),
-            centroid=centroid.float(),
-            variance=variance.clamp(min=0).float(),
-            latest=latest.masked_fill(latest == -torch.inf, torch.nan),
-            size=size.to(torch.int32),
-            order=label.argsort(stable=True).to(torch.int32),
-            offsets=offsets_of(size).to(torch.int32),
-            representative=segment_topk(self._near, label, size, _TYPICAL),
-            spectrum=spectrum,
-            exponent=exponent,
-            predicted=predicted_counts(exponent, 0.1),
-            bound=spectrum.discarded_energy,
+        return assembled(
+            label,
+            size,
+            centroid,
+            variance,
+            self._near,
+            self._time,
+            spectrum,
+            eigenvalues=spectrum.values,
+            epsilon=0.1,
             measured_error=spectrum.discarded_energy,
             centroid_error=self.centroid_error,
         )

@@ -9,6 +9,7 @@ from graphmem_torch.spectral.bridges import Bridges, bridge_scores, bridges
 from graphmem_torch.spectral.centrality import Frontiers, centrality, frontiers
 from graphmem_torch.spectral.communities import communities, fiedler, modularity
 from graphmem_torch.spectral.components import components
+from graphmem_torch.spectral.electrical import ElectricalNetwork
 from graphmem_torch.spectral.frustration import Frustration, frustration
 from graphmem_torch.spectral.laplacian import Laplacian, laplacian
 from graphmem_torch.spectral.link_prediction import (
@@ -17,16 +18,22 @@ from graphmem_torch.spectral.link_prediction import (
     predict_links,
 )
 from graphmem_torch.spectral.links import suggest_links
-from graphmem_torch.spectral.resistance import effective_resistance
-from graphmem_torch.spectral.resistance_embedding import ResistanceEmbedding, resistance_embedding
+from graphmem_torch.spectral.resistance import (
+    ResistanceEmbedding,
+    effective_resistance,
+    resistance_embedding,
+)
+from graphmem_torch.spectral.structure import Structure, structure_of
 
 __all__ = [
     "Bridges",
+    "ElectricalNetwork",
     "Frontiers",
     "Frustration",
     "Laplacian",
     "PredictedLinks",
     "ResistanceEmbedding",
+    "Structure",
     "bridge_scores",
     "bridges",
     "centrality",
@@ -41,5 +48,6 @@ __all__ = [
     "modularity",
     "predict_links",
     "resistance_embedding",
+    "structure_of",
     "suggest_links",
 ]

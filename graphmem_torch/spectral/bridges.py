@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -11,17 +12,11 @@ from torch import Tensor
 from graphmem_torch.checks import check_choice, check_count, check_range
 from graphmem_torch.errors import InputError
 from graphmem_torch.graph import Graph
-from graphmem_torch.spectral._pairs import check_pairs
-from graphmem_torch.spectral._pseudo_inverse import SMALL
-from graphmem_torch.spectral._resistance_change import (
-    Forms,
-    exact_forms,
-    sketched_forms,
-    solved_forms,
-)
+from graphmem_torch.linalg.conjugate_gradient import panel
 from graphmem_torch.spectral.components import undirected
+from graphmem_torch.spectral.electrical import ElectricalNetwork, Pairs
 from graphmem_torch.spectral.laplacian import Laplacian
-from graphmem_torch.spectral.workspace import Workspace
+from graphmem_torch.spectral.resistance import check_pairs
 
 __all__ = ["Bridges", "bridge_scores", "bridges"]
 
@@ -30,6 +25,7 @@ _log = logging.getLogger(__name__)
 _MANY = 512  # pairs from which the sketch is the method of choice
 _SPARE = 4  # times `top` that the sketch leaves to be solved exactly, and
 _LEAST = 32  # at least so many
+_TILE = 1024  # pairs whose rows of a dense inverse are gathered at once
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +79,7 @@ def bridge_scores(
     max_iter: int = 2000,
     columns: int = 128,
     generator: torch.Generator | None = None,
-    workspace: Workspace | None = None,
+    network: ElectricalNetwork | None = None,
 ) -> Bridges:
     """How the total effective resistance changes with an edge (`docs/mathematics.md` 2.5).
 
@@ -101,13 +97,13 @@ def bridge_scores(
     Args:
         graph: Signs and directions are ignored; loops carry nothing.
         pairs: Node numbers, every undirected edge once when omitted.
-        method: As above.
-        weight: That an absent pair is supposed to have.
+        method: One of the above.
+        weight: Weight that an absent pair is supposed to have.
         tol: Relative error asked of R by "cg"; about its root is that of the score.
-        max_iter: Of conjugate gradients.
-        columns: Of the sketch.
-        generator: Of the sketch.
-        workspace: Of the graph, which keeps what is solved.
+        max_iter: Most iterations of conjugate gradients.
+        columns: Width of the sketches.
+        generator: Random generator for the sketches.
+        network: Network of the graph, by whose settings it is then done.
 
     Returns:
         The pairs as they came; from a node to itself the score is 0.
@@ -124,17 +120,13 @@ def bridge_scores(
         raise InputError(f"weight must be above 0 and finite; got {weight}. Try 1.0.")
     low, high, strength = undirected(graph)
     ends = torch.stack([low, high]) if pairs is None else check_pairs(pairs, graph)
+    network = network or ElectricalNetwork(
+        graph, columns=columns, max_iter=max_iter, generator=generator
+    )
     if method == "auto":
         few = "cg" if ends.shape[1] <= _MANY else "sketch"
-        method = "exact" if graph.num_nodes <= SMALL else few
-    own = workspace or Workspace(graph, generator=generator)
-    operator = own.operator if method == "sketch" else own.exact
-    if method == "exact":
-        forms = exact_forms(graph, ends, max(tol, 1e-6))
-    elif method == "cg":
-        forms = solved_forms(operator, ends, tol, max_iter, workspace)
-    else:
-        forms = sketched_forms(own, ends, columns, max_iter)
+        method = "exact" if network.small else few
+    forms = _FORMS[method](network, ends, tol)
     if not forms.converged:
         _log.warning(
             "Bridge scores by %r are less exact than asked for after %d iterations: raise max_iter "
@@ -142,7 +134,7 @@ def bridge_scores(
             method,
             forms.iterations,
         )
-    return _assembled(operator, strength, ends, forms, own.cut, weight)
+    return _assembled(network, strength, ends, forms, weight)
 
 
 def bridges(
@@ -154,7 +146,8 @@ def bridges(
     max_iter: int = 2000,
     columns: int = 64,
     generator: torch.Generator | None = None,
-    workspace: Workspace | None = None,
+    network: ElectricalNetwork | None = None,
+    many: int = _MANY,
 ) -> Bridges:
     """The existing edges between communities that the graph would miss the most, best first.
 
@@ -165,35 +158,35 @@ def bridges(
     Args:
         graph: Signs and directions are ignored.
         label: Community of every node.
-        top: How many at most.
+        top: Most edges returned.
         tol: As for `bridge_scores`.
         max_iter: As for `bridge_scores`.
-        columns: Of the sketch.
-        generator: Of the sketch.
-        workspace: Of the graph, which keeps what is solved.
+        columns: Width of the sketches.
+        generator: Random generator for the sketches.
+        network: Network of the graph, by whose settings it is then done.
+        many: Edges between communities beyond which a sketch chooses among them.
 
     Raises:
         InputError: If the labels do not fit the graph or a constant is out of range.
     """
     check_count("top", top)
     check_labels(label, graph)
-    workspace = workspace or Workspace(graph, generator=generator)
-    low, high = workspace.operator.low, workspace.operator.high
+    network = network or ElectricalNetwork(
+        graph, columns=columns, max_iter=max_iter, generator=generator
+    )
+    low, high = network.operator.low, network.operator.high
     crossing = (label[low] != label[high]).nonzero().squeeze(1)
     ends = torch.stack([low[crossing], high[crossing]])
-    if graph.num_nodes > SMALL:
-        side = workspace.cut[crossing]
-        cut = side > 0
-        if int(cut.sum()) >= top:  # nothing finite can be among the best
+    if not network.small:
+        side = network.cut[crossing]
+        if int((side > 0).sum()) >= top:  # nothing finite can be among the best
             best = torch.argsort(side, descending=True, stable=True)[:top]
             ends = ends[:, best]
-        elif ends.shape[1] > _MANY:
-            rough = bridge_scores(
-                graph, ends, "sketch", columns=columns, max_iter=max_iter, workspace=workspace
-            )
+        elif ends.shape[1] > many:
+            rough = bridge_scores(graph, ends, "sketch", network=network)
             ends = ends[:, rough.order()[: max(_SPARE * top, _LEAST)]]
-    method = "exact" if graph.num_nodes <= SMALL else "cg"
-    found = bridge_scores(graph, ends, method, tol=tol, max_iter=max_iter, workspace=workspace)
+    method = "exact" if network.small else "cg"
+    found = bridge_scores(graph, ends, method, tol=tol, network=network)
     return found.take(found.order()[:top])
 
 
@@ -210,25 +203,112 @@ def check_labels(label: Tensor, graph: Graph) -> None:
         )
 
 
+class _Forms(NamedTuple):
+    """b' L⁺ b and ‖L⁺ b‖² of P pairs b = e_i - e_j, L = D - W on |w|.
+
+    Attributes:
+        resistance: `[P]`, 0 from a node to itself, inf between components.
+        square: `[P]`, 0 in both cases.
+        resistance_error: `[P]`, relative.
+        square_error: `[P]`, relative.
+        iterations: Iterations of conjugate gradients.
+        converged: Whether they reached their tolerance.
+    """
+
+    resistance: Tensor
+    square: Tensor
+    resistance_error: Tensor
+    square_error: Tensor
+    iterations: int
+    converged: bool
+
+
+def _exact_forms(network: ElectricalNetwork, ends: Tensor, tol: float) -> _Forms:
+    asked = Pairs(ends, network.exact)
+    first, second = asked.sides.first, asked.sides.second
+    inverse, error = network.combinatorial_inverse(max(tol, 1e-6))
+    own = inverse.diagonal()
+    resistance = own[first] + own[second] - 2 * inverse[first, second]
+    square = torch.cat(
+        [
+            (inverse[i] - inverse[j]).square().sum(1)
+            for i, j in zip(first.split(_TILE), second.split(_TILE), strict=True)
+        ]
+    )
+    errors = torch.full_like(ends[0], error, dtype=torch.float64)
+    return _Forms(
+        asked.spread(resistance, torch.inf),
+        asked.spread(square, 0.0),
+        errors,
+        2 * errors,
+        0,
+        error <= max(tol, 1e-6),
+    )
+
+
+def _solved_forms(network: ElectricalNetwork, ends: Tensor, tol: float) -> _Forms:
+    """By conjugate gradients; the error of ‖L⁺b‖² may be the root of that of R."""
+    asked = Pairs(ends, network.operator)
+    nodes = network.graph.num_nodes
+    resistance = network.exact.degree.new_zeros(len(asked.sides))
+    square, most, settled = torch.zeros_like(resistance), 0, True
+    width = panel(nodes, network.graph.device)
+    for start in range(0, len(resistance), width):
+        run = slice(start, start + width)
+        i, j = asked.sides.first[run], asked.sides.second[run]
+        column = torch.arange(len(i), device=i.device)
+        currents = resistance.new_zeros(nodes, len(i))
+        currents[i, column], currents[j, column] = 1.0, -1.0
+        voltage, done, reached = network.potentials(currents, tol)
+        resistance[run] = voltage[i, column] - voltage[j, column]
+        square[run] = voltage.square().sum(0)
+        most, settled = max(most, done), settled and reached
+    error = torch.full_like(ends[0], max(tol, torch.finfo(torch.float64).eps), dtype=torch.float64)
+    return _Forms(
+        asked.spread(resistance, torch.inf),
+        asked.spread(square, 0.0),
+        error,
+        error.sqrt(),
+        most,
+        settled,
+    )
+
+
+def _sketched_forms(network: ElectricalNetwork, ends: Tensor, tol: float) -> _Forms:
+    """By random projections, which need no tolerance; errors are one standard deviation."""
+    del tol
+    asked = Pairs(ends, network.operator)
+    found, sketch = network.by_sketch(asked.sides), network.node_sketch
+    unit = replace(asked.sides, a=torch.ones_like(asked.sides.a), b=torch.ones_like(asked.sides.b))
+    square = unit.squares(sketch.rows, sketch.rows.new_ones(network.columns, 1))[:, 0].double()
+    resistance = asked.spread(found.value.double(), torch.inf)
+    return _Forms(
+        resistance,
+        asked.spread(square / network.unit**2, 0.0),
+        asked.spread(found.error.double(), 0.0),
+        torch.full_like(resistance, (2 / network.columns) ** 0.5),
+        max(sketch.iterations, found.iterations),
+        sketch.converged and found.converged,
+    )
+
+
+_FORMS = {"exact": _exact_forms, "cg": _solved_forms, "sketch": _sketched_forms}
+
+
 def _assembled(
-    operator: Laplacian,
+    network: ElectricalNetwork,
     strength: Tensor,  # [M] signed
     ends: Tensor,  # [2, P]
-    forms: Forms,
-    side: Tensor,  # [M]
+    forms: _Forms,
     supposed: float,
 ) -> Bridges:
-    low, high = ends.aminmax(dim=0) if ends.shape[1] else (ends[0], ends[1])
-    nodes, edges = operator.shape[0], operator.low.shape[0]
-    exists = torch.zeros(ends.shape[1], dtype=torch.bool, device=ends.device)
-    weight = torch.full(ends.shape[1:], supposed, device=ends.device)
-    cut = torch.zeros_like(low)
-    if edges:
-        known, wanted = operator.low * nodes + operator.high, low * nodes + high
-        at = torch.searchsorted(known, wanted).clamp(max=edges - 1)
-        exists = known[at] == wanted
-        weight = torch.where(exists, strength[at], weight)
-        cut = torch.where(exists, side[at], 0)
+    operator: Laplacian = network.operator
+    low, high = ends
+    edge = operator.edge_between(low, high)
+    exists = edge >= 0
+    pad = torch.nn.functional.pad  # of what is taken at -1, where there is no edge
+    weight = pad(strength, (0, 1), value=supposed)[edge]
+    cut = pad(network.cut, (0, 1))[edge]
     size = torch.bincount(operator.component, minlength=1)
     first, second = operator.component[low], operator.component[high]
     apart = first != second

@@ -129,6 +129,16 @@ class Laplacian(SymmetricOperator):
             dtype=torch.float64,
         )
 
+    def edge_between(self, first: Tensor, second: Tensor) -> Tensor:  # [Q], [Q] -> [Q] int64
+        """Number of the edge of each pair of nodes, -1 where there is none."""
+        nodes, edges = self.shape[0], self.low.shape[0]
+        if edges == 0:
+            return torch.full_like(first, -1)
+        known = self.low * nodes + self.high
+        wanted = torch.minimum(first, second) * nodes + torch.maximum(first, second)
+        at = torch.searchsorted(known, wanted).clamp(max=edges - 1)
+        return torch.where(known[at] == wanted, at, -1)
+
     def adjacency(self, x: Tensor) -> Tensor:  # [N, b] -> [N, b]
         """The product with W, normalised as L is."""
         self.check_columns(x)

@@ -9,11 +9,9 @@ from graphmem_torch.checks import check_count, check_range
 from graphmem_torch.errors import InputError
 from graphmem_torch.graph import Graph
 from graphmem_torch.linalg.conjugate_gradient import panel
-from graphmem_torch.spectral._pseudo_inverse import SMALL, pseudo_inverse
-from graphmem_torch.spectral._resistance_change import centred, sketched_rows
 from graphmem_torch.spectral.bridges import Bridges, check_labels
-from graphmem_torch.spectral.laplacian import Laplacian, laplacian
-from graphmem_torch.spectral.workspace import Workspace
+from graphmem_torch.spectral.electrical import ElectricalNetwork
+from graphmem_torch.spectral.laplacian import Laplacian
 
 __all__ = ["suggest_links"]
 
@@ -29,7 +27,7 @@ def suggest_links(
     tol: float = 1e-10,
     max_iter: int = 2000,
     generator: torch.Generator | None = None,
-    workspace: Workspace | None = None,
+    network: ElectricalNetwork | None = None,
 ) -> Bridges:
     """Pairs of nodes whose joining lowers the total effective resistance the most, one by one.
 
@@ -46,14 +44,14 @@ def suggest_links(
         graph: Signs and directions are ignored. Pairs lie inside one component: to join two
             components lowers the total from infinity, whichever nodes are taken.
         label: Communities; only pairs of two of them are suggested.
-        top: How many at most.
-        weight: Of the edges that are supposed.
+        top: Most links suggested.
+        weight: Weight that the new edges are supposed to have.
         candidates: Nodes of which all pairs are looked at, where the graph is large.
-        columns: Of the sketch.
+        columns: Width of the sketch.
         tol: Relative error asked of the resistances.
-        max_iter: Of conjugate gradients.
-        generator: Of the sketch.
-        workspace: Of the graph, which keeps what is solved.
+        max_iter: Most iterations of conjugate gradients.
+        generator: Random generator for the sketch.
+        network: Network of the graph, by whose settings it is then done.
 
     Returns:
         In the order of adding, `score` the fall that each one brings beyond those before.
@@ -69,26 +67,24 @@ def suggest_links(
         raise InputError(f"weight must be above 0 and finite; got {weight}. Try 1.0.")
     if label is not None:
         check_labels(label, graph)
-    settled = True
-    if graph.num_nodes <= SMALL:
-        exact = laplacian(graph, signed=False, normalized=False, dtype=torch.float64)
-        node = (exact.degree > 0).nonzero().squeeze(1)
-        inverse, _ = pseudo_inverse(exact, 1e-6)
-        potential, operator = inverse[:, node], exact
+    network = network or ElectricalNetwork(
+        graph, columns=columns, max_iter=max_iter, generator=generator
+    )
+    operator, settled = network.operator, True
+    if network.small:
+        node = (operator.degree > 0).nonzero().squeeze(1)
+        potential = network.combinatorial_inverse(1e-6)[0][:, node]
     else:
-        workspace = workspace or Workspace(graph, generator=generator)
-        operator = workspace.exact
-        node = _candidates(workspace, label, candidates, columns, max_iter)
-        potential, settled = _columns(workspace, node, tol, max_iter)
+        node = _candidates(network, label, candidates)
+        potential, settled = _columns(network, node, tol)
     allowed = _absent(operator, node, label)
     return _greedy(potential, node, allowed, operator, weight, top, settled)
 
 
 def _candidates(
-    workspace: Workspace, label: Tensor | None, count: int, columns: int, max_iter: int
+    network: ElectricalNetwork, label: Tensor | None, count: int
 ) -> Tensor:  # [c] int64, ascending
-    operator = workspace.operator
-    rows, _, _ = sketched_rows(workspace, columns, max_iter)
+    operator, rows = network.operator, network.node_sketch.rows
     size = torch.bincount(operator.component)[operator.component]
     remote = rows.square().sum(1) * size
     order = torch.argsort(remote, descending=True)
@@ -109,29 +105,17 @@ def _candidates(
 
 
 def _columns(
-    workspace: Workspace, node: Tensor, tol: float, max_iter: int
-) -> tuple[Tensor, bool]:  # [N, c]
+    network: ElectricalNetwork, node: Tensor, tol: float
+) -> tuple[Tensor, bool]:  # [N, c] float64
     """L⁺ e_i of some nodes, L = D - W."""
-    operator = workspace.exact
-    root = operator.degree.clamp(min=torch.finfo(torch.float64).tiny).rsqrt()[:, None]
-    out = root.new_empty(operator.shape[0], len(node))
-    width, settled = panel(operator.shape[0], operator.device), True
+    nodes = network.graph.num_nodes
+    out = network.exact.degree.new_empty(nodes, len(node))
+    width, settled = panel(nodes, node.device), True
     for start in range(0, len(node), width):
         some = node[start : start + width]
-        unit = root.new_zeros(operator.shape[0], len(some))
+        unit = out.new_zeros(nodes, len(some))
         unit[some, torch.arange(len(some), device=some.device)] = 1
-        sides = centred(unit, operator.component) * root
-        size = sides.norm(dim=0)
-        solved, _, reached = workspace.solved(
-            "columns",
-            some[None],
-            operator,
-            (sides / size).clone,
-            scale=size,
-            tol=tol,
-            max_iter=max_iter,
-        )
-        out[:, start : start + width] = centred(solved * size * root, operator.component)
+        out[:, start : start + width], _, reached = network.potentials(unit, tol)
         settled = settled and reached
     return out, settled
 

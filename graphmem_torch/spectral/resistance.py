@@ -1,22 +1,21 @@
-"""effective_resistance: the electrical distance of pairs of nodes."""
+"""effective_resistance: the electrical distance of pairs of nodes, one by one or as points."""
 
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from graphmem_torch.checks import check_choice, check_count, check_range
+from graphmem_torch.errors import InputError
 from graphmem_torch.graph import Graph
-from graphmem_torch.linalg.conjugate_gradient import Energy, energies, panel
 from graphmem_torch.ops.solution import Solution
-from graphmem_torch.spectral._estimates import Found, by_modes, by_sketch
-from graphmem_torch.spectral._pairs import Pairs, check_pairs
-from graphmem_torch.spectral._pseudo_inverse import SMALL, pseudo_inverse
-from graphmem_torch.spectral.laplacian import Laplacian, check_dtype, laplacian
+from graphmem_torch.spectral.electrical import ElectricalNetwork, Pairs
+from graphmem_torch.spectral.laplacian import check_dtype
 
-__all__ = ["effective_resistance"]
+__all__ = ["ResistanceEmbedding", "check_pairs", "effective_resistance", "resistance_embedding"]
 
 _log = logging.getLogger(__name__)
 
@@ -54,13 +53,13 @@ def effective_resistance(
     Args:
         graph: Signs and directions are ignored; loops carry nothing.
         pairs: Node numbers; `[2, 2]` is read as `[2, P]`, row 0 the one ends.
-        method: As above.
-        scaling: "published" leaves out the roots of the degrees (kept for comparison).
+        method: One of the above.
+        scaling: "seed" leaves out the roots of the degrees, as published.
         tol: Relative error asked of "cg" and of the eigenpairs.
-        max_iter: Of conjugate gradients or Lanczos.
-        columns: Of the sketch.
+        max_iter: Most iterations of conjugate gradients or Lanczos.
+        columns: Width of the sketch.
         modes: Eigenpairs of "truncated", beside the zeros.
-        generator: Of the sketch and the eigensolver.
+        generator: Random generator for the sketch and the eigensolver.
         dtype: float32 or float64, of the products.
 
     Returns:
@@ -73,25 +72,31 @@ def effective_resistance(
             gradient, or a constant out of range.
     """
     check_choice("method", method, ("auto", "exact", "cg", "sketch", "truncated"))
-    check_choice("scaling", scaling, ("degree", "published"))
+    check_choice("scaling", scaling, ("degree", "seed"))
     check_range("tol", tol, 0.0)
     for name, value in (("max_iter", max_iter), ("columns", columns), ("modes", modes)):
         check_count(name, value)
     check_dtype(dtype)
     ends = check_pairs(pairs, graph)
-    dense = method == "exact" or (method == "auto" and graph.num_nodes <= SMALL)
-    operator = laplacian(graph, signed=False, dtype=torch.float64 if dense else dtype)
-    asked = Pairs(operator, ends, by_degree=scaling == "degree")
+    dense = method == "exact" or (method == "auto" and graph.num_nodes <= 1024)
+    network = ElectricalNetwork(
+        graph,
+        columns=columns,
+        generator=generator,
+        max_iter=max_iter,
+        dtype=torch.float64 if dense else dtype,
+    )
+    asked = Pairs(ends, network.operator, by_degree=scaling == "degree")
     if dense:
-        found = _by_inverse(operator, asked, tol)
-    elif method == "cg" or (method == "auto" and asked.count <= _MANY):
-        found = _by_gradients(operator, asked, tol, max_iter)
+        found = network.by_inverse(asked.sides, tol)
+    elif method == "cg" or (method == "auto" and len(asked.sides) <= _MANY):
+        found = network.by_gradients(asked.sides, tol)
     elif method == "truncated":
-        found = by_modes(operator, asked, modes, tol=tol, generator=generator, max_iter=max_iter)
+        found = network.by_modes(asked.sides, modes, tol)
     else:
-        found = by_sketch(operator, asked, columns, generator=generator, max_iter=max_iter)
+        found = network.by_sketch(asked.sides)
     return Solution(
-        asked.spread(found.values),
+        asked.spread(found.value, torch.inf),
         None,
         asked.spread(found.error, 0.0),
         found.iterations,
@@ -99,51 +104,95 @@ def effective_resistance(
     )
 
 
-def _by_inverse(operator: Laplacian, asked: Pairs, tol: float) -> Found:
-    inverse, error = pseudo_inverse(operator, tol)
-    values = asked.forms(inverse)
-    return Found(values, torch.full_like(values, error), 0, error <= tol)
+def check_pairs(pairs: Tensor, graph: Graph) -> Tensor:  # -> [2, P] int64
+    """The pairs as two rows.
+
+    Raises:
+        InputError: For a wrong shape, dtype or device, or a node that is not there.
+    """
+    if pairs.dim() != 2 or 2 not in pairs.shape:
+        raise InputError(
+            f"pairs must be [2, P] or [P, 2]; got {list(pairs.shape)}. Stack the two ends."
+        )
+    if pairs.is_floating_point() or pairs.is_complex() or pairs.dtype == torch.bool:
+        raise InputError(f"pairs must hold integers; got {pairs.dtype}. Convert with .long().")
+    if pairs.device != graph.device:
+        raise InputError(
+            f"pairs must be on {graph.device} like the graph; got {pairs.device}. Move them."
+        )
+    ends = (pairs if pairs.shape[0] == 2 else pairs.T).to(torch.int64)
+    if ends.numel():
+        low, high = (int(v) for v in ends.aminmax())
+        if low < 0 or high >= graph.num_nodes:
+            raise InputError(
+                f"pairs must hold node numbers in 0..{graph.num_nodes - 1}; got "
+                f"{low if low < 0 else high}. Drop or renumber those pairs."
+            )
+    return ends
 
 
-def _by_gradients(operator: Laplacian, asked: Pairs, tol: float, max_iter: int) -> Found:
-    found = _energies(operator, asked, tol, max_iter)
-    most = found.iterations
-    coarse = (~(found.rounding <= tol)).nonzero().squeeze(1)
-    if coarse.numel() and operator.dtype == torch.float32:
-        exact = operator.double()
-        again = _energies(exact, asked.some(coarse, exact), tol, max_iter)
-        for whole, part in (
-            (found.value, again.value),
-            (found.error, again.error),
-            (found.rounding, again.rounding),
-        ):
-            whole[coarse] = part.to(whole.dtype)
-        most = max(most, again.iterations)
-    error = found.error + found.rounding
-    converged = bool((found.error <= tol).all() and (found.rounding <= tol).all())
-    if not converged:
+@dataclass(frozen=True, eq=False)
+class ResistanceEmbedding:
+    """Effective resistances of all pairs of nodes at once, approximately.
+
+    R_ij ~ near_i + near_j - 2 w_ij near_i near_j + |far_i - far_j|² inside a component, infinite
+    between components. The first terms are exact: what current needs to get away from either end;
+    in a large graph they are nearly all of R whatever the pair (von Luxburg et al. 2014). The last
+    term is what is between, and the only one that says where in the graph the two are.
+
+    Attributes:
+        near: [N] float32, 1 / degree; 0 for an isolated node.
+        far: [N, c] float32.
+        component: [N] int64.
+    """
+
+    near: Tensor
+    far: Tensor
+    component: Tensor
+
+    def of_edges(
+        self,
+        low: Tensor,  # [M]
+        high: Tensor,  # [M]
+        weight: Tensor,  # [M]
+    ) -> Tensor:  # [M]
+        """R_ij of edges, each of which lies in one component; their weights count by size."""
+        near, other = self.near[low], self.near[high]
+        between = (self.far[low] - self.far[high]).square().sum(1)
+        return near + other - 2 * weight.abs() * near * other + between
+
+
+def resistance_embedding(
+    graph: Graph,  # N nodes
+    columns: int = 64,
+    *,
+    generator: torch.Generator | None = None,
+    max_iter: int = 2000,
+) -> ResistanceEmbedding:
+    """A random projection of |w| (`docs/mathematics.md` 2.4; Spielman and Srivastava 2011, section 4).
+
+    far = D^-1/2 z with the rows z of `ElectricalNetwork.edge_sketch`.
+
+    Args:
+        graph: Directions and signs are ignored; loops carry nothing.
+        columns: c; the last term of R has a relative standard deviation of sqrt(2 / c).
+        generator: Random generator for the signs; without one they are the same every time.
+        max_iter: Most iterations of conjugate gradients.
+
+    Raises:
+        InputError: A constant out of range, or weights that require a gradient.
+    """
+    check_count("columns", columns)
+    check_count("max_iter", max_iter)
+    if generator is None:
+        generator = torch.Generator().manual_seed(0)
+    network = ElectricalNetwork(graph, columns=columns, generator=generator, max_iter=max_iter)
+    operator, sketch = network.operator, network.edge_sketch
+    if not sketch.converged:
         _log.warning(
-            "Effective resistance stopped after %d iterations, up to %.2e > %.2e off: raise "
-            "max_iter or tol, or take dtype=torch.float64",
-            most,
-            float(error.max()),
-            tol,
+            "The resistance embedding is not solved after %d iterations: parts of the graph hardly "
+            "hang together. Raise max_iter",
+            max_iter,
         )
-    return Found(found.value, error, most, converged)
-
-
-def _energies(operator: Laplacian, asked: Pairs, tol: float, max_iter: int) -> Energy:
-    """Of all pairs, some columns at a time: three blocks of them are alive in an iteration."""
-    width = panel(operator.shape[0], operator.device)
-    parts = [
-        energies(
-            operator, asked.right_sides(slice(start, start + width)), tol=tol, max_iter=max_iter
-        )
-        for start in range(0, max(asked.count, 1), width)
-    ]
-    return Energy(
-        torch.cat([part.value for part in parts]),
-        torch.cat([part.error for part in parts]),
-        torch.cat([part.rounding for part in parts]),
-        max(part.iterations for part in parts),
-    )
+    near = torch.where(operator.degree > 0, 1 / operator.degree, 0.0).float()
+    return ResistanceEmbedding(near, sketch.rows * near.sqrt()[:, None], operator.component)

@@ -11,7 +11,6 @@ from torch import Tensor
 
 from graphmem_torch.errors import InputError
 from graphmem_torch.modes import Modes, ModeTracker, find_modes
-from graphmem_torch.modes import track as mode_tracking
 
 
 def rows_of(count: int, seed: int = 0, groups: int = 5, dim: int = 16) -> Tensor:
@@ -150,49 +149,31 @@ def test_drift_goes_on_from_the_last_full_pass() -> None:
     assert kept == pytest.approx(grown, abs=1e-6) and kept > 0.05
 
 
-def test_many_rows_at_once_join_as_one_by_one_would_choose(monkeypatch) -> None:
-    monkeypatch.setattr(mode_tracking, "_TILE", 7)
+def test_many_rows_at_once_join_as_one_by_one_would_choose() -> None:
     x, time = rows_of(60), times_of(60)
-    tracker = tracker_of(x, time, tol=1.0)
+    tracker = tracker_of(x, time, tol=1.0, tile_rows=7)
     centroid, new = tracker.modes().centroid.double(), rows_of(45, seed=5)
     label = tracker.add(new)
     assert torch.equal(label, torch.cdist(new.double(), centroid).argmin(1))
     check(tracker.modes(), torch.cat([x, new]), torch.cat([time, torch.full((45,), math.nan)]))
 
 
-def test_beyond_the_tolerance_modes_are_found_anew() -> None:
+def test_stale_says_that_modes_are_to_be_found_anew() -> None:
     x, time = rows_of(80), times_of(80)
-    present = [x]
-    tracker = tracker_of(x, time, tol=0.05, source=lambda: torch.cat(present))
-    same = rows_of(20, seed=8)
-    present.append(same)
-    tracker.add(same)
-    assert tracker.recomputes == 0
-    g = torch.Generator().manual_seed(2)
-    strange = torch.nn.functional.normalize(torch.randn(150, 16, generator=g), dim=1)
-    present.append(strange)
-    tracker.add(strange)
-    assert tracker.recomputes >= 1 and not tracker.stale
-    check(
-        tracker.modes(),
-        torch.cat(present),
-        torch.cat([time, torch.full((170,), math.nan).double()]),
-    )
-
-
-def test_without_a_source_it_says_that_a_refresh_is_due() -> None:
-    x, time = rows_of(60), times_of(60)
     tracker = tracker_of(x, time, tol=0.05)
+    same = rows_of(20, seed=8)
+    tracker.add(same)
+    assert not tracker.stale
     g = torch.Generator().manual_seed(2)
     strange = torch.nn.functional.normalize(torch.randn(150, 16, generator=g), dim=1)
     tracker.add(strange)
     assert tracker.stale and tracker.recomputes == 0
-    with pytest.raises(InputError, match="refresh needs"):
-        tracker.refresh()
-    with pytest.raises(InputError, match="210 rows"):
+    with pytest.raises(InputError, match="250 rows"):
         tracker.refresh(x)
-    tracker.refresh(torch.cat([x, strange]))
-    assert not tracker.stale and tracker.recomputes == 1 and len(tracker) == 210
+    whole = torch.cat([x, same, strange])
+    tracker.refresh(whole)
+    assert not tracker.stale and tracker.recomputes == 1 and len(tracker) == 250
+    check(tracker.modes(), whole, torch.cat([time, torch.full((170,), math.nan).double()]))
 
 
 def test_a_mode_that_loses_all_rows_is_gone() -> None:

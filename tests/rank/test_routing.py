@@ -23,7 +23,7 @@ from graphmem_torch.rank.anchors import anchor_relevance
 from graphmem_torch.rank.query import QueryBatch
 from graphmem_torch.rank.routing import bridge_bonus, resistance_directions, routing_tensors
 from graphmem_torch.rank.scope import Scope
-from graphmem_torch.spectral.resistance_embedding import resistance_embedding
+from graphmem_torch.spectral.resistance import resistance_embedding
 from tests.memories import opened, planted
 
 ATOMS, COUNT = 40, 5

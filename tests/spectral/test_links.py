@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 import networkx as nx
 import numpy as np
 import pytest
@@ -11,7 +9,7 @@ import torch
 
 from graphmem_torch.errors import InputError
 from graphmem_torch.graph import Graph
-from graphmem_torch.spectral import bridge_scores, suggest_links
+from graphmem_torch.spectral import ElectricalNetwork, bridge_scores, suggest_links
 
 
 def _tree_like(nodes: int = 200, extra: int = 40, seed: int = 0) -> Graph:
@@ -38,13 +36,13 @@ def test_the_first_link_is_the_best_of_all_absent_pairs() -> None:
     assert not found.exists.any() and found.weight.tolist() == [pytest.approx(0.8)]
 
 
-def test_candidates_of_a_large_graph_hold_nearly_the_best(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_candidates_of_a_large_graph_hold_nearly_the_best() -> None:
     graph = _tree_like(400, 60, 1)
     label = torch.arange(400) // 50
     every = suggest_links(graph, label, 5)
-    monkeypatch.setattr(sys.modules["graphmem_torch.spectral.links"], "SMALL", 10)
     generator = torch.Generator().manual_seed(0)
-    some = suggest_links(graph, label, 5, candidates=48, generator=generator)
+    network = ElectricalNetwork(graph, generator=generator, dense=10)
+    some = suggest_links(graph, label, 5, candidates=48, network=network)
     assert float(some.score.sum()) > 0.9 * float(every.score.sum())
     single = bridge_scores(graph, some.pairs[:, :1]).score
     assert torch.allclose(some.score[:1], single, rtol=1e-4)
@@ -70,10 +68,8 @@ def test_nothing_to_suggest() -> None:
         assert len(suggest_links(Graph.from_edges(none, num_nodes=nodes))) == 0
     clique = Graph.from_edges(torch.combinations(torch.arange(5)).T.contiguous())
     assert len(suggest_links(clique)) == 0
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys.modules["graphmem_torch.spectral.links"], "SMALL", 1)
-        assert len(suggest_links(clique)) == 0
-        assert len(suggest_links(Graph.from_edges(none, num_nodes=4))) == 0
+    for graph in (clique, Graph.from_edges(none, num_nodes=4)):
+        assert len(suggest_links(graph, network=ElectricalNetwork(graph, dense=1))) == 0
 
 
 def test_bad_input_is_named() -> None:
