@@ -169,7 +169,7 @@ def resistance_embedding(
     generator: torch.Generator | None = None,
     max_iter: int = 2000,
 ) -> ResistanceEmbedding:
-    """A random projection of |w| (`docs/mathematics.md` 2.4; Spielman and Srivastava 2011, section 4).
+    """A random projection of |w| (`docs/mathematics.md` 2.4; Spielman and Srivastava 2011).
 
     far = D^-1/2 z with the rows z of `ElectricalNetwork.edge_sketch`.
 
