@@ -182,6 +182,30 @@ def test_bare_import_is_lean() -> None:
     assert loaded.isdisjoint([*HEAVY, "torch", "numpy"])
 
 
+# What `import torch` brings is torch's; the hashing encoder, a store and a question need no more.
+LEAN = """
+import json, sys
+import torch
+brought = set(sys.modules)
+from graphmem_torch import Memory
+imported = sorted({name.split(".")[0] for name in set(sys.modules) - brought})
+from graphmem_torch import load_config
+with Memory.open(None, config=load_config(overrides={"link.concepts": "pattern"}),
+                 embedder="hashing") as memory:
+    memory.add(["The canoe is red.", "Ada plays the violin."])
+    assert memory.retrieve("canoe").hits and memory.compile("canoe", budget=50).sources
+print(json.dumps({"imported": imported, "used": sorted(set(sys.modules) - brought)}))
+"""
+
+
+def test_memory_is_lean() -> None:
+    found = json.loads(_python(LEAN, cwd=ROOT))
+    foreign = set(found["imported"]) - sys.stdlib_module_names
+    assert foreign == {PACKAGE}
+    heavy = {*HEAVY, "torch._dynamo", "torch._inductor", "sympy", "pandas"}
+    assert heavy.isdisjoint(found["used"])
+
+
 def test_no_module_loads_what_it_does_not_need() -> None:
     names = [f"{PACKAGE}.{name}" for name in MODULES if name and not name.startswith("kernels.")]
     names = [name for name in names if not name.endswith("__main__")]

@@ -136,7 +136,7 @@ def _flat_search(
     from graphmem_torch.ops import topk_cosine
 
     known = memory.store.known(turns)
-    vectors = memory.store.rows([known[turn][0] for turn in turns]).embeddings
+    vectors = memory.store.vectors([known[turn][0] for turn in turns]).embeddings
     _, rows = topk_cosine(memory.embedder.encode(questions).pooled, vectors, k)
     return [tuple(turns[row] for row in found) for found in rows.tolist()]
 

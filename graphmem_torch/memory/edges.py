@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from graphmem_torch.atoms import DEFAULT_EDGE_WEIGHT, MAX_EDGE_WEIGHT, EdgeType, Link
+from graphmem_torch.checks import check_count
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.errors import InputError
 from graphmem_torch.memory.assemble import Snapshot
-from graphmem_torch.memory.questions import check_count
 from graphmem_torch.ops import knn_graph
 from graphmem_torch.oracle import Judge, Verdict, ask_judge
 from graphmem_torch.readers.jsonl import parse_edge_type

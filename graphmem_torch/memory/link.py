@@ -68,7 +68,7 @@ class Linked:
 
 
 @dataclass
-class _Columns:
+class _EdgeLists:
     source: list[int] = field(default_factory=list)
     target: list[int] = field(default_factory=list)
     type: list[int] = field(default_factory=list)
@@ -120,11 +120,11 @@ class Linker:
         kept: list[int] = []
         for row, (node, atom) in enumerate(atoms):
             if atom.kind == CONCEPT:
-                self._remember_concept(atom.text, node, embeddings[row : row + 1], _Columns())
+                self._remember_concept(atom.text, node, embeddings[row : row + 1], _EdgeLists())
             else:
                 kept.append(row)
                 self._remember(atom, node)
-                self._state_edges(atom, node, _Columns())
+                self._state_edges(atom, node, _EdgeLists())
         self._rows.append(embeddings[torch.tensor(kept, dtype=torch.int64)])
 
     @property
@@ -134,7 +134,7 @@ class Linker:
 
     def link(self, atoms: Sequence[Atom], embeddings: Tensor, first: int) -> Linked:
         """Links new atoms, numbered from `first` on, and their concepts behind them."""
-        columns = _Columns()
+        columns = _EdgeLists()
         start = len(self._rows)
         windows: list[list[int]] = []
         for node, atom in enumerate(atoms, first):
@@ -148,7 +148,7 @@ class Linker:
         blocks.append(EdgeBlock.of(columns.source, columns.target, columns.type, columns.weight))
         return Linked(concepts, vectors, EdgeBlock.cat(blocks))
 
-    def _remember(self, atom: Atom, node: int, columns: _Columns | None = None) -> list[int]:
+    def _remember(self, atom: Atom, node: int, columns: _EdgeLists | None = None) -> list[int]:
         """Puts an atom at the end of its session; returns the turns before it in its window.
 
         The nearest comes first. What is derived from other atoms is no turn of the session.
@@ -168,7 +168,7 @@ class Linker:
             self._tie_session(self._members.setdefault(atom.session, []), node, columns)
         return before[: self._config.window - 1]
 
-    def _tie_session(self, members: list[int], node: int, columns: _Columns | None) -> None:
+    def _tie_session(self, members: list[int], node: int, columns: _EdgeLists | None) -> None:
         """Ties an atom to earlier ones of its session, at doubling distances.
 
         All pairs of a session would be n² edges; these are n log n, and no two atoms of the session
@@ -182,7 +182,7 @@ class Linker:
                 columns.add(members[-distance], node, EdgeType.COOCCURRENCE, weight)
         members.append(node)
 
-    def _state_edges(self, atom: Atom, node: int, columns: _Columns) -> None:
+    def _state_edges(self, atom: Atom, node: int, columns: _EdgeLists) -> None:
         """Edges that the input states; those to an atom that is still to come wait for it."""
         for source, link in self._pending.pop(atom.id, ()):
             columns.add(source, node, link.type, link.strength)
@@ -211,7 +211,7 @@ class Linker:
         )
 
     def _new_concepts(
-        self, names: Sequence[Sequence[str]], first: int, columns: _Columns
+        self, names: Sequence[Sequence[str]], first: int, columns: _EdgeLists
     ) -> tuple[list[Atom], Tensor]:
         """Nodes for names that are new and not near a known one (cosine below `concept_dedup`)."""
         fresh = list(dict.fromkeys(n for found in names for n in found if n not in self._names))
@@ -268,7 +268,7 @@ class Linker:
         self,
         names: Sequence[Sequence[str]],
         windows: Sequence[Sequence[int]],
-        columns: _Columns,
+        columns: _EdgeLists,
     ) -> None:
         """Abstraction edges from a window's turns to the concept, associations within an atom."""
         weight = DEFAULT_EDGE_WEIGHT[EdgeType.ABSTRACTION]
@@ -295,7 +295,7 @@ class Linker:
                     self._concept_nodes[a], self._concept_nodes[b], EdgeType.ASSOCIATION, value
                 )
 
-    def _remember_concept(self, name: str, node: int, vector: Tensor, columns: _Columns) -> None:
+    def _remember_concept(self, name: str, node: int, vector: Tensor, columns: _EdgeLists) -> None:
         self._names[name] = len(self._concept_nodes)
         self._concept_nodes.append(node)
         self._concept_rows.append(vector)

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from graphmem_torch.atoms import Atom, EdgeType
+from graphmem_torch.checks import check_count
 from graphmem_torch.config import Config, load_config
 from graphmem_torch.errors import InputError
 from graphmem_torch.index.module import MemoryIndex
@@ -66,7 +67,6 @@ from graphmem_torch.memory.modes import align_parts, mode_records, mode_summarie
 from graphmem_torch.memory.questions import (
     Filters,
     atom_masks,
-    check_count,
     checked_questions,
     encode_questions,
     moment,
@@ -334,7 +334,8 @@ class Memory:
             InputError: An empty question, an unknown kind, k below 1.
         """
         asked = checked_questions(questions)
-        check_count("k", k)
+        if k is not None:
+            check_count("k", k)
         snapshot = self._current()
         results = [Result(question, (), 0.0, False) for question in asked]
         if asked and snapshot.index.num_atoms:
@@ -414,7 +415,8 @@ class Memory:
                 memories and the template take, an unknown tokenizer, order, format, field or kind.
         """
         asked, budgets = checked_questions(question), checked_budgets(budget)
-        check_count("k", k)
+        if k is not None:
+            check_count("k", k)
         settings = context_settings(
             self.config.context,
             tokenizer=tokenizer,
@@ -625,7 +627,8 @@ class Memory:
         Raises:
             InputError: An empty question, or `modes` below 1.
         """
-        check_count("modes", modes)
+        if modes is not None:
+            check_count("modes", modes)
         asked = [] if question is None else checked_questions([question])
         snapshot = self._current()
         found = self._modes.of(snapshot)
@@ -867,10 +870,13 @@ class Memory:
 
     # The store.
 
-    def report(self, path: str | os.PathLike[str], *, limit: int = 50_000) -> Report:
+    def report(
+        self, path: str | os.PathLike[str], *, limit: int = 50_000, most_edges: int = 150_000
+    ) -> Report:
         """Writes one self-contained HTML page about the memory; see `report.write_report`."""
-        from graphmem_torch.report import ReportInput, write_report
+        from graphmem_torch.report import ReportInput, checked_target, write_report
 
+        checked_target(path, limit)
         structure, stats, folder = self.structure(), self.stats(), self.store.path
         with self.store.reading():
             data = ReportInput(
@@ -883,7 +889,7 @@ class Memory:
                 texts=list(self.store.texts()),
                 embeddings=self.store.embeddings(),
             )
-        return write_report(data, path, limit=limit)
+        return write_report(data, path, limit=limit, most_edges=most_edges)
 
     def stats(self) -> dict[str, Any]:
         """Counts, sizes and bindings of the store.

@@ -24,7 +24,6 @@ from graphmem_torch.text.question import asks_when, named_dates, named_speakers
 __all__ = [
     "Filters",
     "atom_masks",
-    "check_count",
     "checked_questions",
     "encode_questions",
     "moment",
@@ -56,16 +55,6 @@ def checked_questions(questions: str | Sequence[str]) -> list[str]:
                 f"expected a question, got {question!r} at place {place}; leave it out"
             )
     return asked
-
-
-def check_count(name: str, value: int | None) -> None:
-    """Raises InputError for what is neither a whole number of at least 1 nor None."""
-    if value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= 1):
-        return
-    raise InputError(
-        f"{name}: expected a whole number of at least 1, got {value!r:.60}; leave it out for the "
-        "default"
-    )
 
 
 def encode_questions(

@@ -36,8 +36,8 @@ class MissingLink:
 
 
 @dataclass(frozen=True, eq=False)
-class _Nodes:
-    """Nodes of a store at one of its states, and the edges between them.
+class _StoredGraph:
+    """The graph of a store at one of its states.
 
     Attributes:
         state: Of the store.
@@ -84,7 +84,7 @@ class StructureCache:
                 kept = None
             if kept is not None and kept[0] == self._store.state:
                 return kept[2]
-            there = _nodes(self._store, concepts=settings.concepts)
+            there = _stored_graph(self._store, concepts=settings.concepts)
             block = there.edges
             graph = Graph.from_edges(
                 torch.stack([block.source, block.target]),
@@ -118,7 +118,7 @@ def missing_links(
     Raises:
         InputError: Fewer than 2 such edges, too many atoms, or k below 1.
     """
-    there = _nodes(store, concepts=False, embeddings=True)
+    there = _stored_graph(store, concepts=False, embeddings=True)
     block, count = there.edges, len(there.node)
     ends = torch.stack([block.source, block.target])[:, block.type == int(type)]
     if ends.shape[1] < 2:
@@ -145,7 +145,7 @@ def missing_links(
     ]
 
 
-def _nodes(store: MemoryStore, *, concepts: bool, embeddings: bool = False) -> _Nodes:
+def _stored_graph(store: MemoryStore, *, concepts: bool, embeddings: bool = False) -> _StoredGraph:
     """All nodes of a store, or its memories alone; edges of what is left out are dropped."""
     with store.reading():
         state, columns, ids, edges = store.state, store.columns(), store.ids(), store.edges()
@@ -154,7 +154,7 @@ def _nodes(store: MemoryStore, *, concepts: bool, embeddings: bool = False) -> _
     node = columns.node[row]
     block = to_rows(edges, node) if len(node) else edges.empty()
     names = [ids[i] for i in row.tolist()]
-    return _Nodes(state, node, names, block, None if vectors is None else vectors[row])
+    return _StoredGraph(state, node, names, block, None if vectors is None else vectors[row])
 
 
 def _places(before: Tensor, node: Tensor) -> Tensor:  # [M], [N] int64 ascending -> [N] int64

@@ -151,7 +151,7 @@ class Writer:
         encoded = encode_checked(self._embedder, list(new.values()))
         if len(new) == len(atoms):
             return encoded
-        old = self._store.rows(list(stored.values()))
+        old = self._store.vectors(list(stored.values()))
         place = {h: i for i, h in enumerate([*new, *stored])}
         pick = torch.tensor([place[h] for h in hashes], dtype=torch.int64)
         pooled = torch.cat([encoded.pooled, old.embeddings])[pick]
@@ -159,8 +159,8 @@ class Writer:
         if tokens is None or pieces is None or offsets is None:
             return Encoded(pooled)
         parts = [TokenRows(tokens, pieces, offsets)]
-        if old.tokens is not None and old.pieces is not None and old.offsets is not None:
-            parts.append(TokenRows(old.tokens, old.pieces, old.offsets))
+        if old.tokens is not None:
+            parts.append(old.tokens)
         packed = join_tokens(parts, tokens.shape[1])
         return Encoded(pooled, *pick_tokens(packed, pick))
 

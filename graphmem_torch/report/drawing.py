@@ -17,14 +17,14 @@ from graphmem_torch.report.facts import Facts
 from graphmem_torch.report.markup import clipped
 from graphmem_torch.spectral.layout import Layout, layout
 
-__all__ = ["MOST_EDGES", "Drawing", "draw", "edges_of", "packed", "types_of"]
-MOST_EDGES = 150_000
-"""Edges on a page at most."""
+__all__ = ["Drawing", "draw"]
 
 _BUNDLES = 400
 
 
-def edges_of(graph: Graph, label: Tensor) -> tuple[dict[str, Any], list[list[int]], list[str]]:
+def _edges(
+    graph: Graph, label: Tensor, most: int
+) -> tuple[dict[str, Any], list[list[int]], list[str]]:
     """The edges to send, links between communities in bundles, and what is left out.
 
     An edge that runs both ways is sent once. They come by rank: each node's strongest, then each
@@ -44,11 +44,9 @@ def edges_of(graph: Graph, label: Tensor) -> tuple[dict[str, Any], list[list[int
     rank = torch.where(graph.weight[kept] < 0, -1, rank)
     kept = kept[torch.argsort(rank, stable=True)]
     notes = []
-    if len(kept) > MOST_EDGES:
-        notes.append(
-            f"{MOST_EDGES:,} of {len(kept):,} edges are on this page: each node's strongest."
-        )
-    sent = kept[:MOST_EDGES]
+    if len(kept) > most:
+        notes.append(f"{most:,} of {len(kept):,} edges are on this page: each node's strongest.")
+    sent = kept[:most]
     names = {int(code): i for i, code in enumerate(graph.type.unique().tolist())}
     types = torch.zeros(256, dtype=torch.int64)
     types[list(names)] = torch.tensor(list(names.values()), dtype=torch.int64)
@@ -81,7 +79,7 @@ def _bundles(first: Tensor, second: Tensor) -> list[list[int]]:  # rows of commu
     return torch.stack([key // base, key % base, count], 1).tolist()
 
 
-def types_of(graph: Graph) -> list[dict[str, Any]]:
+def _types(graph: Graph) -> list[dict[str, Any]]:
     """The types of edges there are, as the page switches them."""
     found = []
     for code, count in zip(
@@ -121,12 +119,13 @@ class Drawing:
     notes: list[str]
 
 
-def draw(facts: Facts, *, limit: int) -> Drawing:
+def draw(facts: Facts, *, limit: int, most_edges: int) -> Drawing:
     """Chooses nodes and edges, places them and packs them for the page.
 
     Args:
         facts: Of the memory.
         limit: Nodes that are drawn at most; the best linked ones are.
+        most_edges: Edges that are drawn at most.
     """
     nodes, notes = _chosen(facts, limit)
     place = torch.full((facts.num_nodes,), -1, dtype=torch.int64)
@@ -143,7 +142,7 @@ def draw(facts: Facts, *, limit: int) -> Drawing:
     )
     label = facts.label[nodes]
     placed = layout(graph, label, generator=torch.Generator().manual_seed(0))
-    edges, bundles, told = edges_of(graph, label)
+    edges, bundles, told = _edges(graph, label, most_edges)
     notes += told
     length = max(_SHORTEST, min(_LONGEST, _TEXT // len(nodes)))
     texts = [clipped(facts.texts[i], length) for i in nodes.tolist()]
@@ -165,7 +164,7 @@ def draw(facts: Facts, *, limit: int) -> Drawing:
         "kind": packed(facts.kind[nodes].clamp(max=255), np.uint8),
         "size": packed(_importance(graph), np.uint8),
         "edges": edges,
-        "edge_types": types_of(graph),
+        "edge_types": _types(graph),
         "bundles": bundles,
         **_texts(texts),
         **_marked(facts, place),

@@ -17,7 +17,7 @@ from graphmem_torch.report.facts import Facts, ReportInput, gather
 from graphmem_torch.report.markup import escaped, number, script_json
 from graphmem_torch.report.panels import PANELS, paragraph
 
-__all__ = ["Report", "write_report"]
+__all__ = ["Report", "checked_target", "write_report"]
 
 _SLOT = re.compile(r"\{\{(\w+)\}\}")
 
@@ -51,27 +51,28 @@ class Report:
         return asdict(self)
 
 
-def write_report(data: ReportInput, path: str | os.PathLike[str], *, limit: int = 50_000) -> Report:
+def write_report(
+    data: ReportInput,
+    path: str | os.PathLike[str],
+    *,
+    limit: int = 50_000,
+    most_edges: int = 150_000,
+) -> Report:
     """Writes the report of a memory.
 
     Args:
         data: What is known of it.
         path: File to write, replaced as a whole.
         limit: Nodes that are drawn at most; of more, the best linked are, and the page says so.
+        most_edges: Edges on the page at most; of more, each node's strongest.
 
     Raises:
-        InputError: A path that is a folder or lies in none, or a limit below 1.
+        InputError: As `checked_target`.
         OSError: The file cannot be written.
     """
-    target = Path(path)
-    if target.is_dir():
-        raise InputError(f"path: expected a file to write, got the folder {target}; name a file")
-    if not target.parent.is_dir():
-        raise InputError(f"path: expected a file in a folder that exists, got {target}")
-    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= 200_000:
-        raise InputError(f"limit: expected a number of nodes from 1 to 200,000, got {limit!r}")
+    target = checked_target(path, limit)
     facts = gather(data)
-    drawing = draw(facts, limit=limit)
+    drawing = draw(facts, limit=limit, most_edges=most_edges)
     page = _page(facts, drawing)
     content = page.encode("utf-8")
     _write(target, content)
@@ -86,6 +87,24 @@ def write_report(data: ReportInput, path: str | os.PathLike[str], *, limit: int 
         modes=len(facts.modes) if facts.modes is not None else 0,
         alarms=int(facts.regime.alarm.sum()) if facts.regime is not None else 0,
     )
+
+
+def checked_target(path: str | os.PathLike[str], limit: int) -> Path:
+    """The file that a report is written to, looked at before anything is computed.
+
+    Raises:
+        InputError: A path that is a folder or lies in none, or a limit out of range.
+    """
+    target = Path(path)
+    if target.is_dir():
+        raise InputError(f"path: expected a file to write, got the folder {target}; name a file")
+    if not target.parent.is_dir():
+        raise InputError(f"path: expected a file in a folder that exists, got {target}; make it")
+    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= 200_000:
+        raise InputError(
+            f"limit: expected a number of nodes from 1 to 200,000, got {limit!r:.60}; try 50000"
+        )
+    return target
 
 
 def _write(target: Path, content: bytes) -> None:

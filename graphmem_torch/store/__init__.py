@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from graphmem_torch.edges import EdgeBlock
-from graphmem_torch.store.blocks import Batch, Rows, TokenRows
+from graphmem_torch.store.blocks import Batch, NodeVectors, TokenRows
 from graphmem_torch.store.records import Coded, Columns
 from graphmem_torch.store.snapshot import load_snapshot, save_snapshot
 from graphmem_torch.store.sqlite import MemoryStore
@@ -14,7 +14,7 @@ __all__ = [
     "Columns",
     "EdgeBlock",
     "MemoryStore",
-    "Rows",
+    "NodeVectors",
     "TokenRows",
     "load_snapshot",
     "save_snapshot",

@@ -23,15 +23,15 @@ from graphmem_torch.store.database import Database, damaged
 
 __all__ = [
     "Batch",
-    "Rows",
+    "NodeVectors",
     "TokenRows",
     "checksum",
     "join_tokens",
     "pick_tokens",
     "read_edges",
     "read_embeddings",
-    "read_rows",
     "read_tokens",
+    "read_vectors",
     "thin_edges",
     "write_blocks",
 ]
@@ -311,23 +311,21 @@ def _decode(database: Database, data: bytes, dtype: torch.dtype, *shape: int) ->
 _NEAR = 256  # nodes: about one block, which is read whole anyway
 
 
-class Rows(NamedTuple):
+class NodeVectors(NamedTuple):
     """Vectors of single nodes, in the order they were asked for.
 
     Attributes:
         embeddings: [n, d] float32.
-        tokens: [T, m] int8, or None when the store holds no token vectors at all.
-        pieces: [T] int32, or None.
-        offsets: [n + 1] int64, or None.
+        tokens: Token vectors of the same nodes; None when the store holds none at all.
     """
 
     embeddings: Tensor
-    tokens: Tensor | None
-    pieces: Tensor | None
-    offsets: Tensor | None
+    tokens: TokenRows | None
 
 
-def read_rows(database: Database, nodes: Sequence[int], dim: int, token_dim: int | None) -> Rows:
+def read_vectors(
+    database: Database, nodes: Sequence[int], dim: int, token_dim: int | None
+) -> NodeVectors:
     """Vectors of `nodes`, each of which was given to an atom once; inside `Database.reading`.
 
     Raises:
@@ -340,9 +338,9 @@ def read_rows(database: Database, nodes: Sequence[int], dim: int, token_dim: int
     embeddings = [read_embeddings(database, *span, dim) for span in spans]
     chosen = torch.cat([torch.empty(0, dim), *embeddings])[pick]
     if token_dim is None:
-        return Rows(chosen, None, None, None)
+        return NodeVectors(chosen, None)
     tokens = [read_tokens(database, *span, token_dim) for span in spans]
-    return Rows(chosen, *pick_tokens(join_tokens(tokens, token_dim), pick))
+    return NodeVectors(chosen, pick_tokens(join_tokens(tokens, token_dim), pick))
 
 
 def pick_tokens(rows: TokenRows, pick: Tensor) -> TokenRows:

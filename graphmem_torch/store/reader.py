@@ -13,13 +13,13 @@ from graphmem_torch.atoms import CONCEPT, Atom
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.errors import InputError
 from graphmem_torch.store.blocks import (
-    Rows,
+    NodeVectors,
     TokenRows,
     pick_tokens,
     read_edges,
     read_embeddings,
-    read_rows,
     read_tokens,
+    read_vectors,
 )
 from graphmem_torch.store.database import Database, damaged
 from graphmem_torch.store.life import Life
@@ -114,7 +114,7 @@ class StoreReader:
         return {id_: (node, digest.hex()) for id_, node, digest in rows}
 
     def cached(self, text_hashes: Sequence[str]) -> dict[str, int]:
-        """The first atom of each rendered text, by `text_hash`; `rows` has its vectors."""
+        """The first atom of each rendered text, by `text_hash`; `vectors` has its vectors."""
         try:
             keys = [bytes.fromhex(key) for key in text_hashes]
         except ValueError:
@@ -196,7 +196,7 @@ class StoreReader:
         """
         return read_edges(self._database, start)
 
-    def rows(self, nodes: Sequence[int]) -> Rows:
+    def vectors(self, nodes: Sequence[int]) -> NodeVectors:
         """Vectors of single nodes, in the order asked for; numbers may repeat.
 
         Raises:
@@ -207,7 +207,7 @@ class StoreReader:
             unknown = next((node for node in nodes if not 0 <= node < stop), None)
             if unknown is not None:
                 raise self._unknown_node(unknown)
-            return read_rows(self._database, nodes, self.dim or 0, self.token_dim)
+            return read_vectors(self._database, nodes, self.dim or 0, self.token_dim)
 
     def accesses(self) -> tuple[Tensor, Tensor]:  # [A] int64 node numbers, [A] float64 seconds
         """The access log, oldest first: one entry for every node of every `log_access`."""

@@ -3,7 +3,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from graphmem_torch.atoms import Atom, EdgeType
 from tests.memories import config_of, opened, turns
@@ -86,11 +85,10 @@ def test_a_sample_is_told_and_keeps_what_is_marked(tmp_path: Path) -> None:
     ]
 
 
-def test_edges_beyond_the_limit_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("graphmem_torch.report.drawing.MOST_EDGES", 50)
+def test_edges_beyond_the_limit_are_told(tmp_path: Path) -> None:
     with opened() as memory:
         memory.add(turns(60))
-        page = page_of(memory, tmp_path)
+        page = page_of(memory, tmp_path, most_edges=50)
     assert page.data["edges"]["count"] == 50
     assert "50 of " in page.text and "edges are on this page: each node's strongest" in page.text
 

@@ -199,7 +199,7 @@ def test_damage_found_while_reading(filled: Path) -> None:
     change(filled, "UPDATE atom SET links = '[[\"a\", 200, 1]]' WHERE node = 5")
     with MemoryStore.open(filled) as store:
         assert store.embeddings(40).shape == (20, 8)
-        for read in (store.embeddings, lambda: store.rows([25]), lambda: store.atoms([5])):
+        for read in (store.embeddings, lambda: store.vectors([25]), lambda: store.atoms([5])):
             with pytest.raises(StoreDamagedError, match="backup"):
                 read()
 

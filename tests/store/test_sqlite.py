@@ -96,31 +96,33 @@ def test_edges_come_back_from_the_batch_that_begins_at_a_node(
     assert len(store.edges(first)) == 0
 
 
-def test_rows_of_single_nodes_in_any_order(filled: tuple[MemoryStore, list[Batch]]) -> None:
+def test_vectors_of_single_nodes_in_any_order(filled: tuple[MemoryStore, list[Batch]]) -> None:
     store, batches = filled
     embeddings = torch.cat([batch.embeddings for batch in batches])
     tokens = token_lists(batches)
     wanted = [9, 0, 3, 9, 14, 4]
-    rows = store.rows(wanted)
+    rows = store.vectors(wanted)
     assert torch.equal(rows.embeddings, embeddings[wanted])
-    assert unpack(rows[1:]) == [tokens[node] for node in wanted]
-    assert store.rows([]).embeddings.shape == (0, 8)
+    assert rows.tokens is not None
+    assert unpack(rows.tokens) == [tokens[node] for node in wanted]
+    assert store.vectors([]).embeddings.shape == (0, 8)
     for node in (-1, 15):
         with pytest.raises(InputError, match=str(node)):
-            store.rows([node])
+            store.vectors([node])
 
 
-def test_rows_far_apart(make_batch: MakeBatch) -> None:
+def test_vectors_far_apart(make_batch: MakeBatch) -> None:
     store = MemoryStore.open(None)
     batches = [make_batch(200, start, tokens=start > 0) for start in range(0, 1000, 200)]
     for batch in batches:
         store.append(batch)
     wanted = [999, 5, 450, 0]
     tokens = token_lists(batches)
-    rows = store.rows(wanted)
+    rows = store.vectors(wanted)
     expected = torch.cat([batch.embeddings for batch in batches])[wanted]
     assert torch.equal(rows.embeddings, expected)
-    assert unpack(rows[1:]) == [tokens[node] for node in wanted]
+    assert rows.tokens is not None
+    assert unpack(rows.tokens) == [tokens[node] for node in wanted]
 
 
 def test_known_and_cached(filled: tuple[MemoryStore, list[Batch]]) -> None:
@@ -153,7 +155,7 @@ def test_a_store_without_tokens_has_none() -> None:
     assert store.columns().node.shape == (0,)
     store.append(Batch([Atom("a", "x")], torch.ones(1, 3)))
     assert store.tokens() is None
-    assert store.rows([0]).tokens is None
+    assert store.vectors([0]).tokens is None
     assert store.dim == 3
 
 
