@@ -1,1 +1,1 @@
-"""Benchmarks: `bench.perf` (speed against peers), `bench.scale` and `bench.kills`."""
+"""Benchmarks: `bench.perf` (speed against peers), `bench.scale` and `bench.crash_test`."""

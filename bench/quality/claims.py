@@ -33,8 +33,9 @@ from graphmem_torch.oracle import OpenAIClient, OpenAIOracle, Verdict
 from graphmem_torch.text.embedders import load_embedder
 from graphmem_torch.text.entailment import LexicalJudge
 
+from .common.encoder import CachingEmbedder
 from .common.measure import code_version
-from .common.remember import RememberingEmbedder
+from .common.scores import auroc
 
 __all__ = ["main", "measure"]
 
@@ -69,7 +70,7 @@ class Claims:
 def main() -> int:
     """Read the options, measure, print."""
     options = tyro.cli(Claims, description=__doc__)
-    encoder = RememberingEmbedder(load_embedder(options.embedder, "auto", token_dim=0))
+    encoder = CachingEmbedder(load_embedder(options.embedder, "auto", token_dim=0))
     rows = _drawn(_read(options.data), options.limit, options.seed)
     oracle = None
     if options.model is not None:
@@ -101,7 +102,7 @@ def measure(
     generator = torch.Generator().manual_seed(seed)
     fold = torch.randint(_FOLDS, (len(names),), generator=generator)[group]
     judge = LexicalJudge(encoder)
-    with encoder.remembering():
+    with encoder.caching():
         support = judge.support(premises, hypotheses)
         vectors = encoder.encode(premises).pooled, encoder.encode(hypotheses).pooled
         verdicts = judge.judge(premises, hypotheses)
@@ -122,7 +123,7 @@ def measure(
         "systems": {
             name: {
                 "accuracy": _interval(right[name].double(), group, generator),
-                "auroc": _auroc(score, truth),
+                "auroc": auroc(score[truth], score[~truth]),
                 "minus_majority": _interval(
                     right[name].double() - right["majority"].double(), group, generator
                 ),
@@ -200,14 +201,6 @@ def _decided(score: Tensor, truth: Tensor, fold: Tensor) -> Tensor:  # [n] bool
         least = float(ordered[count - 1]) if count else torch.inf
         out[own] = score[own] >= least
     return out
-
-
-def _auroc(score: Tensor, truth: Tensor) -> float:
-    """Share of (supported, refuted) pairs in the right order, ties half."""
-    ordered = score[~truth].sort().values
-    below = torch.searchsorted(ordered, score[truth]).double()
-    upto = torch.searchsorted(ordered, score[truth], right=True).double()
-    return float(((below + upto) / 2).mean() / max(1, len(ordered)))
 
 
 def _interval(

@@ -17,12 +17,12 @@ import yaml
 from tyro.conf import arg
 
 from graphmem_torch.config import load_config
-from graphmem_torch.text.embedders import load_embedder
 
+from .common.encoder import load_encoder
 from .common.fitting import fit_linear, fit_preset, linear_names
 from .common.questions import read_conversations
-from .common.remember import RememberingEmbedder
-from .locomo.judge import build_arenas
+from .common.task import build_tasks
+from .request import Request
 
 __all__ = ["main"]
 
@@ -50,20 +50,17 @@ def main() -> int:
     """Read the options, fit, print."""
     options = tyro.cli(Fit, description=__doc__)
     config = load_config(options.preset)
-    settings = config.embedder
-    encoder = RememberingEmbedder(
-        load_embedder(settings.name, options.device, token_dim=settings.token_dim)
-    )
-    arenas = []
+    encoder = load_encoder(Request(data=options.data, config=config, device=options.device))
+    tasks = []
     for source in ("raw", "observations"):
         conversations = read_conversations(options.data, evidence=options.evidence, input=source)
-        arenas += build_arenas(conversations, config, encoder, options.device, progress=True)[0]
-    with encoder.remembering():
+        tasks += build_tasks(conversations, config, encoder, options.device, progress=True)[0]
+    with encoder.caching():
         if options.linear:
-            weights = fit_linear(arenas, linear_names(config))
+            weights = fit_linear(tasks, linear_names(config))
             result: dict[str, object] = {"rank": {"weights": weights}}
         else:
-            fitted = fit_preset(arenas, config)
+            fitted = fit_preset(tasks, config)
             gate = {"weights": dict(fitted.gate.weights), "bias": fitted.gate.bias}
             result = {"rank": {"weights": dict(fitted.rank.weights)}, "gate": gate}
     print(yaml.safe_dump(_rounded(result), sort_keys=False), end="")

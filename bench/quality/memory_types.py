@@ -25,7 +25,7 @@ from tyro.conf import arg
 
 from graphmem_torch.atoms import MEMORY_TYPES, Atom
 from graphmem_torch.errors import InputError
-from graphmem_torch.evaluation.bootstrap import bootstrap_interval
+from graphmem_torch.evaluation.bootstrap import interval_table
 from graphmem_torch.readers.jsonl import read_records
 from graphmem_torch.text.memory_type import RULES, memory_types
 
@@ -69,13 +69,11 @@ def measure(atoms: Sequence[Atom], *, seed: int = 0) -> dict[str, Any]:
     right = torch.tensor(
         [[a == label, b == label] for a, b, label in zip(found, alone, labels, strict=True)]
     ).double()
-    generator = torch.Generator().manual_seed(seed)
-    rules, kind = bootstrap_interval(right, generator=generator)
     sources = [str(atom.meta.get("source", "")) for atom in atoms]
     pairs = Counter(zip(labels, found, strict=True))
     return {
         "n": len(atoms),
-        "accuracy": {"rules": rules, "kind": kind},
+        "accuracy": interval_table(right, ("rules", "kind"), seed=seed),
         "by_source": {
             name: {
                 "n": sources.count(name),

@@ -6,10 +6,12 @@ values, question by question: resampled in pairs, the difficulty of a question c
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import torch
 from torch import Tensor
 
-__all__ = ["Interval", "bootstrap_interval"]
+__all__ = ["Interval", "bootstrap_interval", "difference_table", "interval_table", "mean_interval"]
 
 Interval = tuple[float, float, float]
 """Mean, lower end, upper end."""
@@ -56,3 +58,48 @@ def bootstrap_interval(
     low, high = torch.cat(means).quantile(ends, dim=0)
     middle = rows.mean(0)
     return list(zip(middle.tolist(), low.tolist(), high.tolist(), strict=True))
+
+
+def interval_table(
+    values: Tensor,  # [n, K] float, NaN = no value
+    names: Sequence[object],  # [K]
+    *,
+    seed: int,
+    resamples: int = 2000,
+) -> dict[str, list[float] | None]:
+    """`bootstrap_interval` of each column by name, as JSON has it: [mean, low, high] or None.
+
+    Every table starts from the seed anew, so that one more system changes no other's interval.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    found = bootstrap_interval(values, generator=generator, resamples=resamples)
+    return {
+        str(name): None if interval is None else list(interval)
+        for name, interval in zip(names, found, strict=True)
+    }
+
+
+def mean_interval(
+    values: Tensor,  # [n] float, NaN = no value
+    *,
+    seed: int,
+    resamples: int = 2000,
+) -> list[float] | None:
+    """`interval_table` of a single column."""
+    return interval_table(values[:, None], [""], seed=seed, resamples=resamples)[""]
+
+
+def difference_table(
+    values: Mapping[str, Tensor],  # each [n, K]
+    subject: str,
+    names: Sequence[object],  # [K]
+    *,
+    seed: int,
+    resamples: int = 2000,
+) -> dict[str, dict[str, list[float] | None]]:
+    """What `subject` has more than each other system, column by column, resampled in pairs."""
+    return {
+        name: interval_table(values[subject] - value, names, seed=seed, resamples=resamples)
+        for name, value in values.items()
+        if name != subject
+    }

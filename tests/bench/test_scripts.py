@@ -36,8 +36,8 @@ def test_scale(root: Path, tmp_path: Path) -> None:
     assert set(report["index"]["stages_s"]) >= {"encoder", "concepts", "similarity", "store"}
 
 
-def test_kills_lose_nothing(root: Path, tmp_path: Path) -> None:
+def test_crash_test_loses_nothing(root: Path, tmp_path: Path) -> None:
     options = ["--rounds", "4", "--atoms", "60"]
-    outcome = _run(root, tmp_path / "out.json", "bench.kills", *options)
+    outcome = _run(root, tmp_path / "out.json", "bench.crash_test", *options)
     assert outcome["killed"] == 4 or outcome["rounds"] == 12
     assert outcome["lost"] == outcome["unopened"] == outcome["not_whole"] == 0

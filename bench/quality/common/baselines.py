@@ -1,26 +1,51 @@
-"""Baselines that walk a graph: HippoRAG-2-style PageRank, segment traversal, ContextOS."""
+"""The systems that a preset is held against: flat rankings, and three that walk a graph.
+
+Each is a function: a task and its questions to scores of the candidates. To add one, write such a
+function and decorate it.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 
+from graphmem_torch.atoms import EdgeType
 from graphmem_torch.graph import Graph
 from graphmem_torch.ops import personalized_pagerank
+from graphmem_torch.rank.scope import Scope
 from graphmem_torch.rank.segment import discounted, hop_discount
 
+from .task import RetrievalTask
+
 __all__ = [
+    "BASELINES",
+    "Baseline",
     "add_neighbours",
+    "baseline",
     "concept_seeds",
     "contextos_score",
     "fuse",
     "hipporag_score",
-    "lift_facts",
     "reciprocal_rank_fusion",
     "segment_traversal",
     "standardise",
-    "undirected",
 ]
+Baseline = Callable[[RetrievalTask, Sequence[str]], Tensor]
+
+BASELINES: dict[str, Baseline] = {}
+"""By name, in the order of `docs/evaluation.md` 5; `linear` is fitted and lives in `fitting.py`."""
+
+
+def baseline(name: str) -> Callable[[Baseline], Baseline]:
+    """Register a function as the baseline `name`."""
+
+    def register(function: Baseline) -> Baseline:
+        BASELINES[name] = function
+        return function
+
+    return register
 
 
 def standardise(
@@ -71,28 +96,6 @@ def add_neighbours(
     result[:, 1:] += together * scores[:, :-1]
     result[:, :-1] += together * scores[:, 1:]
     return result
-
-
-def lift_facts(
-    scores: Tensor,  # [B, M] scores of all atoms, facts included
-    turns: Tensor,  # [N] which of the M atoms are turns
-    fact: Tensor,  # [L] atom number of a fact, one entry per link
-    source: Tensor,  # [L] position in `turns` of the turn it was derived from
-) -> Tensor:  # [B, N]
-    """Scores of the turns, each raised to the best of the facts derived from it."""
-    own = scores[:, turns]
-    if len(fact) == 0:
-        return own
-    where = source.expand(len(scores), -1)
-    return own.scatter_reduce(1, where, scores[:, fact], reduce="amax", include_self=True)
-
-
-def undirected(graph: Graph) -> Graph:
-    """The graph with every edge usable in both directions, by |weight|; parallel edges merge."""
-    index = graph.edge_index
-    both = torch.cat([index, index.flip(0)], dim=1)
-    weight = graph.weight.abs().repeat(2)
-    return Graph.from_edges(both, weight, num_nodes=graph.num_nodes)
 
 
 def concept_seeds(
@@ -171,3 +174,96 @@ def contextos_score(
     start = torch.zeros_like(relevance).scatter_(1, best.indices, best.values + 1e-6)
     rank = personalized_pagerank(graph, start, damping=damping).values
     return 50.0 * relevance + 10.0 * rank * decay ** age_hours.to(rank.dtype)
+
+
+@baseline("bm25")
+def _bm25(task: RetrievalTask, questions: Sequence[str]) -> Tensor:
+    """BM25, stop words and stemming."""
+    return task.of_turns(task.scope(questions).memo("lexical"))
+
+
+@baseline("dense")
+def _dense(task: RetrievalTask, questions: Sequence[str]) -> Tensor:
+    """Cosine of pooled vectors."""
+    return task.of_turns(task.scope(questions).memo("semantic"))
+
+
+@baseline("rrf")
+def _rrf(task: RetrievalTask, questions: Sequence[str]) -> Tensor:
+    """Reciprocal rank fusion of the two."""
+    scope = task.scope(questions)
+    return task.of_turns(reciprocal_rank_fusion(scope.memo("semantic"), scope.memo("lexical")))
+
+
+@baseline("fusion")
+def _fusion(task: RetrievalTask, questions: Sequence[str]) -> Tensor:
+    """z(dense) + 0.7 z(BM25)."""
+    return _fused(task, task.scope(questions))
+
+
+@baseline("fusion_neighbours")
+def _fusion_neighbours(task: RetrievalTask, questions: Sequence[str]) -> Tensor:
+    """The same + 0.25 of each neighbouring turn."""
+    return add_neighbours(_fused(task, task.scope(questions)), task.session)
+
+
+@baseline("interaction")
+def _interaction(task: RetrievalTask, questions: Sequence[str]) -> Tensor:
+    """IDF late interaction (`docs/mathematics.md` 8.1)."""
+    return task.of_turns(task.scope(questions).memo("interaction"))
+
+
+@baseline("ppr")
+def _ppr(task: RetrievalTask, questions: Sequence[str]) -> Tensor:
+    """HippoRAG-2-style PageRank over concepts and passages."""
+    graph = task.undirected(EdgeType.ABSTRACTION, EdgeType.ASSOCIATION)
+    similarity = _similarity(task, questions)
+    concepts = torch.arange(task.num_atoms, graph.num_nodes)
+    passages = torch.arange(graph.num_nodes) < task.num_atoms
+    seeds = concept_seeds(
+        similarity,
+        concepts,
+        _mentions(graph, task.num_atoms),
+        named=_named(task, questions),
+    )
+    return task.of_turns(hipporag_score(graph, similarity, passages, seeds))
+
+
+@baseline("sgrm")
+def _sgrm(task: RetrievalTask, questions: Sequence[str]) -> Tensor:
+    """Seed and traversal over temporal and similarity edges."""
+    graph = task.undirected(EdgeType.TEMPORAL, EdgeType.SIMILARITY)
+    similarity = _similarity(task, questions)
+    similarity[:, task.num_atoms :] = -torch.inf
+    return task.of_turns(segment_traversal(graph, similarity))
+
+
+@baseline("contextos")
+def _contextos(task: RetrievalTask, questions: Sequence[str]) -> Tensor:
+    """50 relevance + 10 PageRank decay."""
+    graph = task.undirected()
+    return task.of_turns(contextos_score(graph, _similarity(task, questions), task.age_hours))
+
+
+def _fused(task: RetrievalTask, scope: Scope) -> Tensor:
+    return task.of_turns(fuse(scope.memo("semantic"), scope.memo("lexical")))
+
+
+def _similarity(task: RetrievalTask, questions: Sequence[str]) -> Tensor:  # [B, N]
+    return task.scope(questions).query.embedding.cpu() @ task.embeddings.T
+
+
+def _mentions(graph: Graph, num_atoms: int) -> Tensor:  # [N]
+    """How many atoms each node has an edge to."""
+    to_atom = graph.target < num_atoms
+    return torch.bincount(graph.source[to_atom].long(), minlength=graph.num_nodes).float()
+
+
+def _named(task: RetrievalTask, questions: Sequence[str]) -> Tensor:  # [B, K] bool
+    """Which concepts a question names, by the extractor that found them in the conversation."""
+    number = {name: i for i, name in enumerate(task.concepts)}
+    named = torch.zeros(len(questions), len(number), dtype=torch.bool)
+    if number:
+        for row, names in enumerate(task.extractor.extract(questions)):
+            named[row, [number[name] for name in names if name in number]] = True
+    return named

@@ -14,8 +14,8 @@ from graphmem_torch.memory.learning import LabelledQuestions, fit_weights
 from graphmem_torch.rank.abstention import gate_statistics
 from graphmem_torch.rank.fit import fit_gate
 
-from .arena import Arena
-from .tally import ADVERSARIAL
+from .scores import ADVERSARIAL
+from .task import RetrievalTask
 
 __all__ = [
     "GRAPH_SIGNALS",
@@ -39,65 +39,65 @@ def is_fitted(config: Config) -> bool:
     return config.anchors.source == "fused"
 
 
-def fit_linear(arenas: Sequence[Arena], names: Sequence[str]) -> dict[str, float]:
+def fit_linear(tasks: Sequence[RetrievalTask], names: Sequence[str]) -> dict[str, float]:
     """Weights of the linear formula from the questions of some conversations."""
-    with _weights(arenas, dict.fromkeys(names, 0.0)):
-        return fit_weights([_labelled(arena) for arena in arenas])
+    with _weights(tasks, dict.fromkeys(names, 0.0)):
+        return fit_weights([_labelled(task) for task in tasks])
 
 
 def linear_scores(
-    arena: Arena, questions: Sequence[str], weights: Mapping[str, float]
+    task: RetrievalTask, questions: Sequence[str], weights: Mapping[str, float]
 ) -> Tensor:  # [B, T]
     """The weighted sum of the signals, for the turns."""
-    signals = arena.scope(questions).signals(list(weights)).cpu()
-    return (signals @ torch.tensor(list(weights.values())))[:, arena.turns]
+    signals = task.scope(questions).signals(list(weights)).cpu()
+    return (signals @ torch.tensor(list(weights.values())))[:, task.turns]
 
 
-def fit_preset(arenas: Sequence[Arena], config: Config) -> Config:
+def fit_preset(tasks: Sequence[RetrievalTask], config: Config) -> Config:
     """The configuration with its weights, and those of a gate with a logistic link, fitted anew.
 
     The anchors of the first pass come from the linear formula, fitted to the same questions, so
     that nothing of the given weights is left in the result.
     """
-    start = dict.fromkeys(config.rank.weights, 0.0) | fit_linear(arenas, linear_names(config))
-    with _weights(arenas, start):
-        weights = fit_weights([_labelled(arena) for arena in arenas])
+    start = dict.fromkeys(config.rank.weights, 0.0) | fit_linear(tasks, linear_names(config))
+    with _weights(tasks, start):
+        weights = fit_weights([_labelled(task) for task in tasks])
     fitted = replace(config, rank=replace(config.rank, weights=weights))
     if config.gate.link != "sigmoid":
         return fitted
     names = tuple(config.gate.weights)
-    with _weights(arenas, weights):
-        statistics = torch.cat([_statistics(arena, names) for arena in arenas])
-    answerable = torch.cat([arena.categories for arena in arenas]) != ADVERSARIAL
+    with _weights(tasks, weights):
+        statistics = torch.cat([_statistics(task, names) for task in tasks])
+    answerable = torch.cat([task.categories for task in tasks]) != ADVERSARIAL
     slopes, bias = fit_gate(statistics, answerable)
     gate = replace(config.gate, weights=dict(zip(names, slopes.tolist(), strict=True)), bias=bias)
     return replace(fitted, gate=gate)
 
 
-def _labelled(arena: Arena) -> LabelledQuestions:
+def _labelled(task: RetrievalTask) -> LabelledQuestions:
     """The questions of a conversation, to its index with the weights that it has now."""
-    memory, questions = arena.memory, arena.questions
-    rows = [memory.rows_of(list(dict.fromkeys(ids))) for ids in arena.evidence]
+    memory, questions = task.memory, task.questions
+    rows = [memory.rows_of(list(dict.fromkeys(ids))) for ids in task.evidence]
     return LabelledQuestions(memory.index, memory.encode_questions(questions), rows, questions)
 
 
 @contextmanager
-def _weights(arenas: Sequence[Arena], weights: Mapping[str, float]) -> Iterator[None]:
+def _weights(tasks: Sequence[RetrievalTask], weights: Mapping[str, float]) -> Iterator[None]:
     """Other weights for the length of a block."""
-    before = [arena.memory.config.rank.weights for arena in arenas]
+    before = [task.memory.config.rank.weights for task in tasks]
     try:
-        for arena in arenas:
-            arena.memory.use_weights(weights)
+        for task in tasks:
+            task.memory.use_weights(weights)
         yield
     finally:
-        for arena, old in zip(arenas, before, strict=True):
-            arena.memory.use_weights(old)
+        for task, old in zip(tasks, before, strict=True):
+            task.memory.use_weights(old)
 
 
-def _statistics(arena: Arena, names: tuple[str, ...]) -> Tensor:  # [B, G]
-    index = arena.memory.index
+def _statistics(task: RetrievalTask, names: tuple[str, ...]) -> Tensor:  # [B, G]
+    index = task.memory.index
     with torch.inference_mode():
-        _, signals, scope = index.features(arena.memory.encode_questions(arena.questions))
+        _, signals, scope = index.features(task.memory.encode_questions(task.questions))
         score = (signals @ index.weights.float()).masked_fill(~scope.valid, -torch.inf)
         top = score.argmax(1, keepdim=True)
         return gate_statistics(scope, top, names).clone()

@@ -1,19 +1,29 @@
-"""Measuring a run: wall time, peak memory, the state of the code."""
+"""Measuring a run: wall time, peak memory, the state of the code; the frame of a report."""
 
 from __future__ import annotations
 
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from graphmem_torch import version
+from graphmem_torch.config import Config, config_to_dict
 
-__all__ = ["Peak", "code_version", "latencies", "peak_memory", "percentiles"]
+__all__ = [
+    "Peak",
+    "code_version",
+    "framed",
+    "interleaved_medians",
+    "latencies",
+    "peak_memory",
+    "percentiles",
+]
 _STATUS = Path("/proc/self/status")
 _CLEAR = Path("/proc/self/clear_refs")
 
@@ -70,8 +80,7 @@ def latencies(call: Callable[[list[str]], object], questions: Sequence[str]) -> 
     for question in questions:
         start = time.perf_counter()
         call([question])
-        if torch.cuda.is_initialized():
-            torch.cuda.synchronize()
+        _wait()
         seconds.append(time.perf_counter() - start)
     return seconds
 
@@ -83,6 +92,21 @@ def percentiles(seconds: Sequence[float]) -> dict[str, float | None]:
     ends = torch.tensor([0.5, 0.95], dtype=torch.float64)
     p50, p95 = torch.tensor(seconds, dtype=torch.float64).quantile(ends).tolist()
     return {"p50": 1000 * p50, "p95": 1000 * p95}
+
+
+def framed(
+    dataset: str, config: Config, seed: int, *, n: Mapping[str, Any], **figures: Any
+) -> dict[str, Any]:
+    """A report: what was measured, on how many, by which code, settings and seed."""
+    return {
+        "dataset": dataset,
+        "preset": config.name,
+        "commit": code_version(),
+        "n": n,
+        **figures,
+        "config": config_to_dict(config),
+        "seed": seed,
+    }
 
 
 def code_version() -> str:
@@ -104,3 +128,36 @@ def _git(root: Path, *arguments: str) -> str:
         ["git", "-C", str(root), *arguments], capture_output=True, text=True, check=True, timeout=20
     )
     return done.stdout.strip()
+
+
+def interleaved_medians(
+    calls: Mapping[str, Callable[[int], object]],
+    rounds: int,
+) -> dict[str, float]:
+    """Median milliseconds of each call, which is given the number of the round.
+
+    Every call is made once before, to warm up. The order is turned by one each round.
+
+    Args:
+        calls: By name.
+        rounds: How often each is timed.
+    """
+    names = list(calls)
+    for name in names:
+        calls[name](0)
+    seconds = torch.zeros(len(names), rounds, dtype=torch.float64)
+    for number in range(rounds):
+        for place in range(len(names)):
+            which = (place + number) % len(names)
+            _wait()
+            start = time.perf_counter()
+            calls[names[which]](number)
+            _wait()
+            seconds[which, number] = time.perf_counter() - start
+    middle = seconds.median(dim=1).values if rounds else seconds.new_full((len(names),), torch.nan)
+    return dict(zip(names, (1000 * middle).tolist(), strict=True))
+
+
+def _wait() -> None:
+    if torch.cuda.is_initialized():
+        torch.cuda.synchronize()

@@ -16,16 +16,15 @@ from graphmem_torch.atoms import Atom
 from graphmem_torch.config import Config
 from graphmem_torch.context.costs import Ledger
 from graphmem_torch.context.formats import load_format
-from graphmem_torch.evaluation.bootstrap import bootstrap_interval
+from graphmem_torch.evaluation.bootstrap import difference_table, interval_table
 from graphmem_torch.evaluation.metrics import group_masks, rank_candidates
-from graphmem_torch.memory import Memory
 from graphmem_torch.text.embedder import Embedder
 
-from ..common.arena import TURN, Arena
-from ..common.passages import PassageSet, read_passage_sets
+from ..common.baselines import BASELINES
 from ..common.questions import Conversation, Question, read_conversations
-from ..common.systems import BASELINES
-from ..common.tally import BUDGETS
+from ..common.scores import BUDGETS
+from ..common.task import TURN, RetrievalTask, memory_of
+from ..common.texts import PassageSet, read_passage_sets
 from .greedy import fill_by_density, kept_whole, line_costs, prefix, skipping
 from .hops import ablate, ablation_figures
 
@@ -97,13 +96,14 @@ def compare_curves(
     own = curves[subject]
     report: dict[str, Any] = {}
     drawn = _resamples(len(own), seed)
+    differences = difference_table(curves, subject, CURVE, seed=seed)
     for name, curve in curves.items():
         figures: dict[str, Any] = {
             "recall": dict(zip(map(str, CURVE), curve.mean(0).tolist(), strict=True)),
-            "ci": _ends(curve, seed),
+            "ci": interval_table(curve, CURVE, seed=seed),
         }
         if name != subject:
-            figures["difference"] = _ends(own - curve, seed)
+            figures["difference"] = differences[name]
             figures["tokens_needed"] = {
                 str(budget): _needed(own, curve, CURVE.index(budget), drawn) for budget in BUDGETS
             }
@@ -133,15 +133,6 @@ def _resamples(count: int, seed: int) -> Tensor:  # [_RESAMPLES, n], rows sum to
     return weights.scatter_add_(1, drawn, torch.ones_like(drawn, dtype=torch.float64)) / count
 
 
-def _ends(values: Tensor, seed: int) -> dict[str, list[float] | None]:
-    """[mean, low, high] at each budget."""
-    found = bootstrap_interval(values, generator=torch.Generator().manual_seed(seed))
-    return {
-        str(budget): None if interval is None else list(interval)
-        for budget, interval in zip(CURVE, found, strict=True)
-    }
-
-
 _PASSAGE = "passage"
 
 
@@ -164,12 +155,11 @@ class GoldSet:
         """Whether the candidates are turns."""
         return self.kind == TURN
 
-    def arenas(self, config: Config, embedder: Embedder, device: str) -> Iterator[Arena]:
+    def tasks(self, config: Config, embedder: Embedder, device: str) -> Iterator[RetrievalTask]:
         """The conversations with their memories, one at a time."""
         for conversation in self.conversations:
-            with Memory.open(None, config=config, embedder=embedder, device=device) as memory:
-                memory.add(conversation.atoms)
-                yield Arena(conversation, memory, kind=self.kind)
+            with memory_of(conversation.atoms, config, embedder, device) as memory:
+                yield RetrievalTask(conversation, memory, kind=self.kind)
 
 
 def read_gold_sets(root: Path) -> list[GoldSet]:
@@ -222,36 +212,36 @@ SYSTEMS: Mapping[str, str] = {
 _STEP = 64  # questions at once: their choices are [64, 13, N] bool
 
 
-def chosen_by(arena: Arena, *, subject: str) -> dict[str, list[Tensor]]:
+def chosen_by(task: RetrievalTask, *, subject: str) -> dict[str, list[Tensor]]:
     """For each system its choices: tiles of [B, len(CURVE), N] bool, N candidates.
 
     Args:
-        arena: Candidates and questions.
+        task: Candidates and questions.
         subject: Name of the preset under test.
     """
     found: dict[str, list[Tensor]] = {name: [] for name in (subject, *SYSTEMS)}
-    plain = line_costs(_atoms(arena, arena.ids), arena.memory.config.context.tokenizer)
-    for start in range(0, len(arena.questions), _STEP):
+    plain = line_costs(_atoms(task, task.ids), task.memory.config.context.tokenizer)
+    for start in range(0, len(task.questions), _STEP):
         asked = slice(start, start + _STEP)
-        found[subject].append(_compiled(arena, asked))
-        for name, chosen in _baselines(arena, asked, plain).items():
+        found[subject].append(_compiled(task, asked))
+        for name, chosen in _baselines(task, asked, plain).items():
             found[name].append(chosen)
     return found
 
 
 def entry_costs(
-    arena: Arena,
+    task: RetrievalTask,
     ranking: Tensor,  # [B, L] candidates, best first, -1 = none
 ) -> Tensor:  # [B, L] int64 tokens
     """What each costs where it stands in the ranking, as the compiler writes it.
 
     The first one of a group pays for its header.
     """
-    settings = arena.memory.config.context
+    settings = task.memory.config.context
     ledger = Ledger(load_format(settings.format), settings.tokenizer, inline=False)
-    known = arena.memory.store.known(arena.ids)
-    nodes = torch.tensor([known[name][0] for name in arena.ids])
-    ledger.learn(nodes, arena.memory.store.atoms)
+    known = task.memory.store.known(task.ids)
+    nodes = torch.tensor([known[name][0] for name in task.ids])
+    ledger.learn(nodes, task.memory.store.atoms)
     group = ledger.groups[nodes][ranking.clamp(min=0)].masked_fill(ranking < 0, -1)
     costs = ledger.costs[nodes][ranking.clamp(min=0)]
     # Stable: of a group the best comes first.
@@ -261,43 +251,43 @@ def entry_costs(
     return costs + ledger.header_costs[group.clamp(min=0)] * leads
 
 
-def _atoms(arena: Arena, ids: Sequence[str]) -> list[Atom]:
-    known = arena.memory.store.known(ids)
-    return arena.memory.store.atoms([known[name][0] for name in ids])
+def _atoms(task: RetrievalTask, ids: Sequence[str]) -> list[Atom]:
+    known = task.memory.store.known(ids)
+    return task.memory.store.atoms([known[name][0] for name in ids])
 
 
-def _compiled(arena: Arena, asked: slice) -> Tensor:  # [B, K, N] bool
+def _compiled(task: RetrievalTask, asked: slice) -> Tensor:  # [B, K, N] bool
     """The gold that stands whole in the contexts; nothing else of them is asked for."""
-    curves = arena.memory.compile(arena.questions[asked], budget=list(CURVE))
-    wanted = arena.evidence[asked]
-    known = {atom.id: atom for atom in _atoms(arena, sorted(set(chain(*wanted))))}
-    layout = load_format(arena.memory.config.context.format)
-    kept = arena.positions(
+    curves = task.memory.compile(task.questions[asked], budget=list(CURVE))
+    wanted = task.evidence[asked]
+    known = {atom.id: atom for atom in _atoms(task, sorted(set(chain(*wanted))))}
+    layout = load_format(task.memory.config.context.format)
+    kept = task.positions(
         [
             sorted(kept_whole(context, [known[name] for name in gold], layout))
             for gold, curve in zip(wanted, curves, strict=True)
             for context in curve
         ]
     )
-    chosen = torch.zeros(len(kept), len(arena.ids) + 1, dtype=torch.bool)
-    chosen.scatter_(1, kept.masked_fill(kept < 0, len(arena.ids)), True)
+    chosen = torch.zeros(len(kept), len(task.ids) + 1, dtype=torch.bool)
+    chosen.scatter_(1, kept.masked_fill(kept < 0, len(task.ids)), True)
     return chosen[:, :-1].view(len(wanted), len(CURVE), -1)
 
 
-def _baselines(arena: Arena, asked: slice, plain: Tensor) -> dict[str, Tensor]:
-    budgets, count = torch.tensor(CURVE), len(arena.ids)
-    questions = arena.questions[asked]
+def _baselines(task: RetrievalTask, asked: slice, plain: Tensor) -> dict[str, Tensor]:
+    budgets, count = torch.tensor(CURVE), len(task.ids)
+    questions = task.questions[asked]
     deepest = max(CURVE) // int(plain.min())
-    ranked = rank_candidates(BASELINES["dense"](arena, questions))
+    ranked = rank_candidates(BASELINES["dense"](task, questions))
     dense = ranked[:, :deepest]
-    results = arena.memory.retrieve(questions, k=max(CURVE) // 8)
-    own = arena.positions([[hit.id for hit in result.hits] for result in results])
-    utility = BASELINES["contextos"](arena, questions)
+    results = task.memory.retrieve(questions, k=max(CURVE) // 8)
+    own = task.positions([[hit.id for hit in result.hits] for result in results])
+    utility = BASELINES["contextos"](task, questions)
     return {
-        "top-k dense": prefix(dense, entry_costs(arena, dense), budgets, count),
+        "top-k dense": prefix(dense, entry_costs(task, dense), budgets, count),
         "top-k dense, plain": prefix(dense, plain[dense.clamp(min=0)], budgets, count),
         "top-k dense, skipping": skipping(ranked, plain[ranked.clamp(min=0)], budgets, count),
-        "top-k own": prefix(own, entry_costs(arena, own), budgets, count),
+        "top-k own": prefix(own, entry_costs(task, own), budgets, count),
         "contextos greedy": fill_by_density(utility, plain, budgets),
     }
 
@@ -320,14 +310,14 @@ def judge_gold(
     """
     shares: dict[str, list[Tensor]] = {}
     categories, hops = [], {}
-    arenas = gold.arenas(config, embedder, device)
-    for arena in tqdm(arenas, desc=gold.name, total=len(gold.conversations), disable=not progress):
-        for name, chosen in chosen_by(arena, subject=config.name).items():
-            shares.setdefault(name, []).append(_shares(arena, chosen))
-        categories.append(arena.categories)
+    tasks = gold.tasks(config, embedder, device)
+    for task in tqdm(tasks, desc=gold.name, total=len(gold.conversations), disable=not progress):
+        for name, chosen in chosen_by(task, subject=config.name).items():
+            shares.setdefault(name, []).append(_shares(task, chosen))
+        categories.append(task.categories)
         if not gold.conversational:
-            wanted = [set(ids) for ids in arena.evidence]
-            found = ablate(arena.memory, arena.questions, wanted)
+            wanted = [set(ids) for ids in task.evidence]
+            found = ablate(task.memory, task.questions, wanted)
             hops = ablation_figures(found, seed)
     curves = {name: torch.cat(parts) for name, parts in shares.items()}
     groups = _groups(torch.cat(categories), gold.conversational)
@@ -345,8 +335,8 @@ def judge_gold(
     return report | ({"two_hop": hops} if hops else {})
 
 
-def _shares(arena: Arena, chosen: list[Tensor]) -> Tensor:  # [B, len(CURVE)]
-    gold = arena.gold.split([len(tile) for tile in chosen])
+def _shares(task: RetrievalTask, chosen: list[Tensor]) -> Tensor:  # [B, len(CURVE)]
+    gold = task.gold.split([len(tile) for tile in chosen])
     return torch.cat([gold_share(tile, own) for tile, own in zip(chosen, gold, strict=True)])
 
 

@@ -17,14 +17,24 @@ from torch import Tensor
 
 from graphmem_torch.atoms import Atom, EdgeType, Link
 from graphmem_torch.config import Config
-from graphmem_torch.evaluation.bootstrap import bootstrap_interval
+from graphmem_torch.evaluation.bootstrap import interval_table
 from graphmem_torch.memory import Memory
 from graphmem_torch.rank.registry import SIGNALS
 from graphmem_torch.text.embedder import Embedder
 
+from ..common.task import memory_of
 from .facts import Chain, make_chains
 
-__all__ = ["ARMS", "DEPTHS", "ablate", "ablation_figures", "arm_weights", "judge_hops", "recall_at"]
+__all__ = [
+    "ARMS",
+    "DEPTHS",
+    "MEMORIES",
+    "ablate",
+    "ablation_figures",
+    "arm_weights",
+    "judge_hops",
+    "recall_at",
+]
 ARMS: tuple[str, ...] = ("vector only", "graph only", "unseeded graph", "hybrid", "graph x 10")
 """The score without what reads the graph (the published beta = 0), with nothing else (alpha = 0;
 where it starts may still be found by the vector), the PageRank of no question, the whole, and the
@@ -32,13 +42,21 @@ whole with ten times the weight of what reads the graph."""
 
 DEPTHS: tuple[int, ...] = (2, 5, 10)
 
-_MEMORIES = 10
+MEMORIES = 10
+"""Memories of chains."""
+
 _CHAINS = 5  # of a memory, one of each pattern
 _RANDOM = 100  # and facts about anything
 
 
 def judge_hops(
-    facts: Sequence[str], config: Config, embedder: Embedder, *, device: str, seed: int
+    facts: Sequence[str],
+    config: Config,
+    embedder: Embedder,
+    *,
+    device: str,
+    seed: int,
+    memories: int = MEMORIES,
 ) -> dict[str, Any]:
     """The ablation on made-up chains, with two graphs.
 
@@ -51,13 +69,14 @@ def judge_hops(
         embedder: Encodes.
         device: Where the indices live.
         seed: Of names, facts and intervals.
+        memories: Number of memories, each with five chains.
     """
-    chains = make_chains(_MEMORIES * _CHAINS, seed)
+    chains = make_chains(memories * _CHAINS, seed)
     bare = replace(config.link, similarity_k=0, concepts="none", cooccurrence=0)
     report: dict[str, Any] = {"n": len(chains)}
     for graph, link in (("stated", bare), ("found", config.link)):
         arms: dict[str, list[Tensor]] = {}
-        for number in range(_MEMORIES):
+        for number in range(memories):
             own = range(number * _CHAINS, (number + 1) * _CHAINS)
             atoms = list(_atoms(chains, own, graph == "stated"))
             chance = random.Random(1000 * seed + number)
@@ -65,8 +84,7 @@ def judge_hops(
             atoms += [Atom(f"fact {i}", text, kind="fact") for i, text in enumerate(drawn)]
             chance.shuffle(atoms)
             settings = replace(config, link=link)
-            with Memory.open(None, config=settings, embedder=embedder, device=device) as memory:
-                memory.add(atoms)
+            with memory_of(atoms, settings, embedder, device) as memory:
                 questions = [chains[i].question for i in own]
                 gold = [{f"{i}a", f"{i}b"} for i in own]
                 for arm, found in ablate(memory, questions, gold).items():
@@ -100,7 +118,8 @@ def ablate(
 
 def ablation_figures(arms: Mapping[str, Tensor], seed: int) -> dict[str, Any]:
     """Means of each arm with their intervals."""
-    return {arm: _figures(found, seed) for arm, found in arms.items()}
+    names = [f"{what}@{depth}" for what in ("recall", "complete") for depth in DEPTHS]
+    return {arm: interval_table(found, names, seed=seed) for arm, found in arms.items()}
 
 
 def arm_weights(weights: Mapping[str, float], arm: str) -> dict[str, float] | None:
@@ -132,15 +151,6 @@ def recall_at(
         found = [len(wanted & set(ids[:depth])) / len(wanted) for depth in DEPTHS]
         rows.append([*found, *(float(share == 1.0) for share in found)])
     return torch.tensor(rows, dtype=torch.float64)
-
-
-def _figures(found: Tensor, seed: int) -> dict[str, Any]:
-    ends = bootstrap_interval(found, generator=torch.Generator().manual_seed(seed))
-    names = [f"{what}@{depth}" for what in ("recall", "complete") for depth in DEPTHS]
-    return {
-        name: None if interval is None else list(interval)
-        for name, interval in zip(names, ends, strict=True)
-    }
 
 
 def _atoms(chains: Sequence[Chain], own: range, stated: bool) -> Iterator[Atom]:

@@ -2,31 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from graphmem_torch.config import Config, config_to_dict
+from graphmem_torch.config import Config
 from graphmem_torch.errors import InputError
-from graphmem_torch.text.embedders import load_embedder
+from graphmem_torch.evaluation.tables import mean_range, text_table
 
-from ..common.measure import code_version
-from ..common.remember import RememberingEmbedder
+from ..common.encoder import load_encoder
+from ..common.measure import framed
+from ..common.scores import BUDGETS
 from ..request import Judged, Request
-from .gold import judge_gold, read_gold_sets
-from .hops import judge_hops
+from .gold import CURVE, judge_gold, read_gold_sets
+from .hops import MEMORIES, judge_hops
 from .needles import judge_needles, read_essays
-from .noise import judge_decay, judge_noise, random_facts
-from .table import format_context
+from .noise import NOISE, judge_decay, judge_noise, random_facts
 
-__all__ = ["judge"]
+__all__ = ["format_context", "judge"]
 
 
-def judge(request: Request) -> Judged:
+def judge(
+    request: Request, *, memories: int = MEMORIES, noise_levels: Sequence[int] = NOISE
+) -> Judged:
     """Everything on the data root `request.data`: conversations, passages, essays.
 
     What there is no data for is left out: gold without conversations and passages, needles without
     essays.
+
+    Args:
+        request: What is evaluated.
+        memories: Memories of chains in the ablation of two hops.
+        noise_levels: Numbers of distractors.
 
     Raises:
         InputError: None of them is there, or a file cannot be used.
@@ -41,37 +49,143 @@ def judge(request: Request) -> Judged:
         )
     config = _of_the_past(request.settings)
     device = request.device
-    embedder = RememberingEmbedder(
-        load_embedder(
-            config.embedder.name if request.embedder is None else request.embedder,
-            device,
-            token_dim=config.embedder.token_dim,
-        )
-    )
+    embedder = load_encoder(request)
     shared: dict[str, Any] = {"device": device, "seed": request.seed}
-    with embedder.remembering():
+    with embedder.caching():
         facts = random_facts(sets, essays)
-        two_hop = judge_hops(facts, config, embedder, **shared)
+        two_hop = judge_hops(facts, config, embedder, memories=memories, **shared)
         shared["progress"] = request.progress
-        noise = judge_noise(facts, config, embedder, **shared)
+        noise = judge_noise(facts, config, embedder, levels=noise_levels, **shared)
         gold = {one.name: judge_gold(one, config, embedder, **shared) for one in sets}
         needles = judge_needles(essays, config, embedder, **shared) if essays else None
-    report = {
-        "dataset": "context",
-        "preset": config.name,
-        "commit": code_version(),
-        "n": {name: found["n"] for name, found in gold.items()} | {"chains": two_hop["n"]},
-        "gold": gold,
-        "two_hop": two_hop,
-        "needles": needles,
-        "noise": noise,
-        "decay": judge_decay(config),
-        "config": config_to_dict(config),
-        "seed": request.seed,
-    }
+    report = framed(
+        "context",
+        config,
+        request.seed,
+        n={name: found["n"] for name, found in gold.items()} | {"chains": two_hop["n"]},
+        gold=gold,
+        two_hop=two_hop,
+        needles=needles,
+        noise=noise,
+        decay=judge_decay(config),
+    )
     return Judged(report, format_context(report))
 
 
 def _of_the_past(config: Config) -> Config:
     """Decay counts from the latest memory: the records were made years ago."""
     return replace(config, decay=replace(config.decay, now="latest"))
+
+
+def format_context(report: Mapping[str, Any]) -> str:
+    """Every part of the report that there is."""
+    parts = [
+        *_gold(report),
+        *_hops(report),
+        *_needles(report),
+        *_noise(report),
+        *_decay(report),
+    ]
+    return "\n\n".join(parts)
+
+
+def _gold(report: Mapping[str, Any]) -> Iterable[str]:
+    for name, found in report.get("gold", {}).items():
+        for group, systems in found["groups"].items():
+            rows = [
+                [
+                    f"{name}, {group}",
+                    *(f"@{b}" for b in CURVE),
+                    *(f"tokens for @{b}" for b in BUDGETS),
+                ]
+            ]
+            for system, figures in systems.items():
+                cells = [f"{100 * figures['recall'][str(b)]:.1f}" for b in CURVE]
+                needed = figures.get("tokens_needed")
+                cells += [_ratio(needed[str(b)]) if needed else "" for b in BUDGETS]
+                rows.append([system, *cells])
+            yield (
+                f"gold kept in contexts of so many tokens, %, {found['n'][group]} questions; the "
+                f"tokens with which {report['preset']} has their recall, as a share of theirs\n"
+                + _lines(rows)
+            )
+
+
+def _ratio(needed: Mapping[str, Any]) -> str:
+    if needed["ratio"] is None:
+        return "not reached"
+    low, high = ("-" if end is None else f"{end:.2f}" for end in needed["ci"])
+    return f"{needed['ratio']:.2f} [{low}, {high}]"
+
+
+def _hops(report: Mapping[str, Any]) -> Iterable[str]:
+    tables = {f"chains, edges {k}": v for k, v in report.get("two_hop", {}).items() if k != "n"}
+    tables |= {
+        name: found["two_hop"]
+        for name, found in report.get("gold", {}).items()
+        if "two_hop" in found
+    }
+    for name, arms in tables.items():
+        columns = list(next(iter(arms.values()), {}))
+        rows = [[f"two hops: {name}", *columns]]
+        rows += [
+            [arm, *(mean_range(figures[column]) for column in columns)]
+            for arm, figures in arms.items()
+        ]
+        yield _lines(rows)
+
+
+def _needles(report: Mapping[str, Any]) -> Iterable[str]:
+    found = report.get("needles")
+    if not found:
+        return
+    for kind, grid in found["kinds"].items():
+        for budget, cells in grid["cells"].items():
+            depths = (f"{100 * depth:.0f}%" for depth in found["depths"])
+            rows = [["tokens \\ depth", *depths, "all", "by cosine alone"]]
+            rows += [
+                [str(length), *_shares(row), *_shares([_mean(row), _mean(nearest)])]
+                for length, row, nearest in zip(
+                    found["lengths"], cells, grid["vector"]["cells"][budget], strict=True
+                )
+            ]
+            yield (
+                f"{kind} needles in a context of {budget} tokens: {grid['full'][budget]} of "
+                f"{grid['of']} cells full (by cosine alone {grid['vector']['full'][budget]}), "
+                f"{mean_range(grid['ci'][budget])} % of needles, by cosine alone "
+                f"{mean_range(grid['vector']['ci'][budget])}, {grid['trials']} in a cell\n"
+                + _lines(rows)
+            )
+
+
+def _noise(report: Mapping[str, Any]) -> Iterable[str]:
+    found = report.get("noise")
+    if found and found["noise"]:
+        names = ("needle", "policy", "vector")
+        rows = [["distractors", "needle kept %", "policy kept %", "needle by cosine alone %"]]
+        rows += [
+            [level, *(mean_range(shares["ci"][name]) for name in names)]
+            for level, shares in found["noise"].items()
+        ]
+        yield f"one needle, {found['budget']} tokens, {found['trials']} trials\n" + _lines(rows)
+
+
+def _decay(report: Mapping[str, Any]) -> Iterable[str]:
+    found = report.get("decay")
+    if found:
+        days = list(next(iter(found.values())))
+        rows = [["strength kept", *(f"day {day}" for day in days)]]
+        rows += [[kind, *(f"{kept[day]:.3f}" for day in days)] for kind, kept in found.items()]
+        yield _lines(rows)
+
+
+def _shares(values: Iterable[float]) -> list[str]:
+    return [f"{100 * value:.0f}" for value in values]
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
+
+
+def _lines(rows: Sequence[Sequence[str]]) -> str:
+    return "\n".join(text_table(rows))

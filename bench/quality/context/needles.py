@@ -16,13 +16,13 @@ from tqdm import tqdm
 from graphmem_torch.atoms import Atom
 from graphmem_torch.config import Config
 from graphmem_torch.context.formats import load_format
-from graphmem_torch.evaluation.bootstrap import bootstrap_interval
+from graphmem_torch.evaluation.bootstrap import interval_table
 from graphmem_torch.memory import Memory
 from graphmem_torch.readers.source import decode, read_bytes
 from graphmem_torch.text.embedder import Embedder
 from graphmem_torch.text.tokens import count_tokens
 
-from ..common.sentences import split_at_marks
+from ..common.texts import split_at_marks
 from .facts import LITERAL, PARAPHRASED, Needle
 from .greedy import kept_whole, nearest_that_fit
 
@@ -97,18 +97,14 @@ def _figures(found: Tensor, shifts: Sequence[int], seed: int) -> dict[str, Any]:
     turns = [found[..., turn, :].roll(shift, -1) for turn, shift in enumerate(shifts)]
     needle = torch.stack(turns).mean((0, 3))  # [2, K, needles]
     # A needle is the same at every length, so it is needles that are drawn again.
-    rows = torch.cat([needle[0], needle[1], needle[0] - needle[1]]).T
-    ends = bootstrap_interval(rows, generator=torch.Generator().manual_seed(seed))
-    ours, theirs, more = (
-        dict(zip(map(str, BUDGETS), ends[i * len(BUDGETS) :], strict=False)) for i in range(3)
-    )
+    ours, theirs = needle[0].T, needle[1].T  # [needles, K]
     return {
         "trials": len(shifts),
         "of": found.shape[2] * found.shape[4],
         **_grid(found[0]),
-        "ci": ours,
-        "vector": {**_grid(found[1]), "ci": theirs},
-        "difference": more,
+        "ci": interval_table(ours, BUDGETS, seed=seed),
+        "vector": {**_grid(found[1]), "ci": interval_table(theirs, BUDGETS, seed=seed)},
+        "difference": interval_table(ours - theirs, BUDGETS, seed=seed),
     }
 
 

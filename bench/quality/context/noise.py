@@ -14,11 +14,11 @@ from tqdm import tqdm
 from graphmem_torch.atoms import MEMORY_TYPES, Atom
 from graphmem_torch.config import Config
 from graphmem_torch.context.formats import load_format
-from graphmem_torch.evaluation.bootstrap import bootstrap_interval
+from graphmem_torch.evaluation.bootstrap import interval_table, mean_interval
 from graphmem_torch.memory import Memory
 from graphmem_torch.text.embedder import Embedder
 
-from ..common.sentences import split_at_marks
+from ..common.texts import split_at_marks
 from .facts import LITERAL, Needle
 from .gold import GoldSet
 from .greedy import kept_whole, nearest_that_fit
@@ -66,6 +66,7 @@ def judge_noise(
     *,
     device: str,
     seed: int,
+    levels: Sequence[int] = NOISE,
     progress: bool = False,
 ) -> dict[str, Any]:
     """How often the needle, and the policy, are in the context, by the number of distractors.
@@ -73,16 +74,17 @@ def judge_noise(
     `vector` is how often the needle is among the nearest by cosine that fit, a line each.
 
     Args:
-        facts: What the distractors are drawn from; levels of more than there are are left out.
+        facts: What the distractors are drawn from.
         config: Settings of the memories.
         embedder: Encodes.
         device: Where the indices live.
         seed: Of the facts and the intervals.
+        levels: Numbers of distractors; those of more than there are are left out.
         progress: Show a bar.
     """
     report: dict[str, Any] = {"budget": _BUDGET, "trials": len(LITERAL), "noise": {}}
-    levels = [level for level in NOISE if level <= len(facts)]
-    for level in tqdm(levels, desc="distractors", disable=not progress):
+    enough = [level for level in levels if level <= len(facts)]
+    for level in tqdm(enough, desc="distractors", disable=not progress):
         rows = []
         for turn, needle in enumerate(LITERAL):
             chance = random.Random(1000 * seed + turn)
@@ -93,14 +95,11 @@ def judge_noise(
             with Memory.open(None, config=config, embedder=embedder, device=device) as memory:
                 rows.append(_trial(memory, [policy, *atoms], needle))
         kept = torch.tensor(rows, dtype=torch.float64)  # [T, 3]
-        kept = torch.cat([kept, kept[:, :1] - kept[:, 2:]], dim=1)
-        ends = bootstrap_interval(kept, generator=torch.Generator().manual_seed(seed))
-        *shares, _ = kept.mean(0).tolist()
-        *own, difference = ends
+        more = kept[:, 0] - kept[:, 2]
         report["noise"][str(level)] = {
-            **dict(zip(_KEPT, shares, strict=True)),
-            "ci": dict(zip(_KEPT, own, strict=True)),
-            "difference": difference,
+            **dict(zip(_KEPT, kept.mean(0).tolist(), strict=True)),
+            "ci": interval_table(kept, _KEPT, seed=seed),
+            "difference": mean_interval(more, seed=seed),
         }
     return report
 

@@ -2,32 +2,29 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from graphmem_torch.config import Config, config_to_dict, load_config, preset_path
+from graphmem_torch.config import load_config, preset_path
 from graphmem_torch.errors import InputError
 from graphmem_torch.evaluation.metrics import group_masks, rank_candidates
-from graphmem_torch.memory import Memory
-from graphmem_torch.text.embedder import Embedder
-from graphmem_torch.text.embedders import load_embedder
+from graphmem_torch.evaluation.tables import gain, percent, text_table
 
-from ..common.arena import TURN, Arena
+from ..common.baselines import BASELINES, Baseline
+from ..common.encoder import load_encoder
 from ..common.fitting import fit_linear, fit_preset, is_fitted, linear_names, linear_scores
-from ..common.measure import code_version, latencies, peak_memory
-from ..common.questions import Conversation, read_conversations
-from ..common.remember import RememberingEmbedder
-from ..common.systems import BASELINES, Baseline
-from ..common.tally import Tally, summarise
+from ..common.measure import framed, latencies, peak_memory
+from ..common.questions import read_conversations
+from ..common.scores import Scores, summarise
+from ..common.task import TURN, RetrievalTask, baseline_config, build_tasks
 from ..request import Judged, Request
 
-__all__ = ["build_arenas", "format_table", "judge"]
+__all__ = ["format_table", "judge"]
 _DEPTH = 150  # hits asked for: enough to fill 2,048 tokens with short turns
 _TIMED = 20  # questions of each conversation whose latency is measured
 
@@ -65,88 +62,59 @@ def judge(request: Request, *, resamples: int = 2000) -> Judged:
             "leave out --cv",
             where=str(request.data),
         )
-    encoder = RememberingEmbedder(
-        load_embedder(
-            config.embedder.name if request.embedder is None else request.embedder,
-            device,
-            token_dim=config.embedder.token_dim,
-        )
-    )
-    own, own_seconds = build_arenas(conversations, config, encoder, device, progress)
-    # Every preset is held against the same baselines, on what `default` keeps and links.
-    shared = load_config("default")
-    link = replace(shared.link, concepts=config.link.concepts)
-    shared = replace(shared, embedder=config.embedder, link=link)
+    encoder = load_encoder(request)
+    own, own_seconds = build_tasks(conversations, config, encoder, device, progress)
+    shared = baseline_config(config)
     if shared.link == config.link:
         ground, ground_seconds = own, own_seconds
     else:
-        ground, ground_seconds = build_arenas(conversations, shared, encoder, device, progress)
+        ground, ground_seconds = build_tasks(conversations, shared, encoder, device, progress)
 
-    tallies: dict[str, Tally] = {}
+    scores: dict[str, Scores] = {}
     chance = request.chance
-    for number, arena in enumerate(tqdm(own, desc="questions", disable=not progress)):
+    for number, task in enumerate(tqdm(own, desc="questions", disable=not progress)):
         weights = _shipped_linear()
         if request.cv:
             rest = [i for i in range(len(own)) if i != number]
-            with encoder.remembering():
+            with encoder.caching():
                 if is_fitted(config):
-                    arena.adopt(fit_preset([own[i] for i in rest], config))
+                    task.adopt(fit_preset([own[i] for i in rest], config))
                 weights = fit_linear([ground[i] for i in rest], linear_names(shared))
-        timed = chance.sample(arena.questions, min(_TIMED, len(arena.questions)))
-        for name, system in _systems(arena, ground[number], weights, config.name).items():
+        timed = chance.sample(task.questions, min(_TIMED, len(task.questions)))
+        for name, system in _systems(task, ground[number], weights, config.name).items():
             built = own_seconds if name == config.name else ground_seconds
-            tally = tallies.setdefault(name, Tally(build_seconds=built))
-            with peak_memory() as peak, encoder.remembering():
-                answer = system(arena.questions)
-            tally.note_peak(peak.megabytes)
-            tally.note(
+            found = scores.setdefault(name, Scores(build_seconds=built))
+            with peak_memory() as peak, encoder.caching():
+                answer = system(task.questions)
+            found.add_peak(peak.megabytes)
+            found.add(
                 answer.ranking,
-                arena.gold,
-                arena.costs,
+                task.gold,
+                task.costs,
                 confidence=answer.confidence,
                 known=answer.known,
             )
             # What a user waits for: the preset's own number of hits.
-            call = arena.memory.retrieve if name == config.name else system
-            tally.seconds += latencies(call, timed)
+            call = task.memory.retrieve if name == config.name else system
+            found.seconds += latencies(call, timed)
 
-    categories = torch.cat([arena.categories for arena in own])
-    report = {
-        "dataset": "locomo",
-        "input": request.input,
-        "preset": config.name,
-        "commit": code_version(),
-        "n": {group: int(mask.sum()) for group, mask in group_masks(categories).items()},
-        "systems": summarise(
-            tallies, categories, subject=config.name, seed=request.seed, resamples=resamples
+    categories = torch.cat([task.categories for task in own])
+    report = framed(
+        "locomo",
+        config,
+        request.seed,
+        n={group: int(mask.sum()) for group, mask in group_masks(categories).items()},
+        input=request.input,
+        systems=summarise(
+            scores, categories, subject=config.name, seed=request.seed, resamples=resamples
         ),
-        "config": config_to_dict(config) | {"eval": {"cv": request.cv, "conversations": len(own)}},
-        "seed": request.seed,
-    }
+    )
+    report["config"]["eval"] = {"cv": request.cv, "conversations": len(own)}
     return Judged(report, format_table(report))
 
 
-def build_arenas(
-    conversations: Sequence[Conversation],
-    config: Config,
-    encoder: Embedder,
-    device: str,
-    progress: bool,
-) -> tuple[list[Arena], float]:
-    """A memory for each conversation, and the seconds until all could be asked."""
-    arenas, seconds = [], 0.0
-    for conversation in tqdm(conversations, desc="memories", disable=not progress):
-        start = time.perf_counter()
-        memory = Memory.open(None, config=config, embedder=encoder, device=device)
-        memory.add(conversation.atoms)
-        memory.index  # noqa: B018 - built when it is first asked for
-        seconds += time.perf_counter() - start
-        arenas.append(Arena(conversation, memory))
-    return arenas, seconds
-
-
 def _systems(
-    own: Arena, ground: Arena, weights: Mapping[str, float], preset: str
+    own: RetrievalTask, ground: RetrievalTask, weights: Mapping[str, float], preset: str
 ) -> dict[str, _System]:
     """Every system by name, the preset last; a baseline of the preset's name steps back."""
 
@@ -157,7 +125,7 @@ def _systems(
     for name, function in BASELINES.items():
         functions[name] = function
         if name == "interaction":
-            functions["linear"] = lambda arena, questions: linear_scores(arena, questions, weights)
+            functions["linear"] = lambda task, questions: linear_scores(task, questions, weights)
     systems = {
         f"{name}_baseline" if name == preset else name: scored(function)
         for name, function in functions.items()
@@ -166,10 +134,10 @@ def _systems(
     return systems
 
 
-def _retrieved(arena: Arena, questions: Sequence[str]) -> _Answer:
-    results = arena.memory.retrieve(list(questions), k=_DEPTH, kinds=[TURN])
+def _retrieved(task: RetrievalTask, questions: Sequence[str]) -> _Answer:
+    results = task.memory.retrieve(list(questions), k=_DEPTH, kinds=[TURN])
     return _Answer(
-        arena.positions([[hit.id for hit in result.hits] for result in results]),
+        task.positions([[hit.id for hit in result.hits] for result in results]),
         torch.tensor([result.confidence for result in results]),
         torch.tensor([result.known for result in results]),
     )
@@ -205,19 +173,12 @@ def format_table(report: Mapping[str, Any]) -> str:
     differences = report["systems"][subject]["ci"]["difference"]
     rows = [header]
     for name, figures in report["systems"].items():
-        cells = [_percent(figures[measure][group][k]) for _, measure, group, k in _COLUMNS]
+        cells = [percent(figures[measure][group][k]) for _, measure, group, k in _COLUMNS]
         latency = figures["latency_ms"]["p50"]
         cells.append("-" if latency is None else f"{latency:.1f}")
-        cells.append(_interval(differences[name]["1-4"]["10"]) if name in differences else "")
+        cells.append(gain(differences[name]["1-4"]["10"]) if name in differences else "")
         rows.append([name, *cells])
-    widths = [max(len(row[i]) for row in rows) for i in range(len(header))]
-    lines = [
-        "  ".join(
-            cell.ljust(width) if i == 0 else cell.rjust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
+    lines = text_table(rows)
     counts = report["n"]
     kind = (
         "each conversation scored by a fit on the others"
@@ -226,14 +187,3 @@ def format_table(report: Mapping[str, Any]) -> str:
     )
     lines.append(f"{counts['1-4']} questions of categories 1-4, {counts['5']} adversarial; {kind}")
     return "\n".join(lines)
-
-
-def _percent(value: float | None) -> str:
-    return "-" if value is None else f"{100 * value:.1f}"
-
-
-def _interval(value: list[float] | None) -> str:
-    if value is None:
-        return "-"
-    mean, low, high = (100 * v for v in value)
-    return f"{mean:+.1f} [{low:+.1f}, {high:+.1f}]"

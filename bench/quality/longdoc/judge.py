@@ -1,31 +1,47 @@
 """The judge of long documents: the segment graph against flat retrieval (`docs/mathematics.md` 3).
 
 The protocol is that of Segment-Graph Retrieval Memory, section 6: recall@k of the relevant chunks,
-answers with and without the graph, ablation over k, chunk size and summariser.
+answers with and without the graph, ablation over k, chunk size and summariser; and its edge case
+(5 F), a document whose chunks have orthogonal vectors: no similarity edge may be there, and what
+comes back must be exactly the chunks up to L places before and after.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+import torch
+from torch import Tensor
 from tqdm import tqdm
 
-from graphmem_torch.config import Config, config_to_dict
+from graphmem_torch.atoms import EdgeType
+from graphmem_torch.config import Config, load_config
 from graphmem_torch.errors import InputError
-from graphmem_torch.text.embedders import load_embedder
+from graphmem_torch.evaluation.tables import gain, mean_range, percent, text_table
+from graphmem_torch.memory import Memory
+from graphmem_torch.text.embedder import Encoded
+from graphmem_torch.text.tokens import Tokenizer, WordTokenizer
 
-from ..common.measure import code_version
-from ..common.remember import RememberingEmbedder
-from ..common.tables import aligned, gain, mean_range, percent
+from ..common.encoder import CachingEmbedder, load_encoder
+from ..common.measure import framed
 from ..request import Judged, Request
-from .answers import Reader, SmallReader, judge_answers
-from .documents import Chunked, Collection, chunk_document, read_collections
-from .edge import judge_orthogonal
+from .chunked import Chunked, chunk_document
+from .documents import Collection, read_collections
 from .prompts import judge_prompts
-from .retrieval import ablate, compare
+from .reader import Reader, SmallReader, judge_answers
+from .retrieval import ABLATIONS, PRESETS, ablate, compare
 
-__all__ = ["format_longdoc", "judge", "judge_collection"]
+__all__ = [
+    "GivenEmbedder",
+    "format_longdoc",
+    "judge",
+    "judge_collection",
+    "judge_orthogonal",
+    "judge_unlike",
+]
 _FIGURES = (
     ("recall", "5"),
     ("recall", "10"),
@@ -78,7 +94,7 @@ def _systems(found: Mapping[str, Any], subject: str) -> list[str]:
                 gain(more.get("evidence", {}).get("1024")),
             ]
         )
-    return aligned(rows)
+    return text_table(rows)
 
 
 def _ablation(found: Mapping[str, Any]) -> list[str]:
@@ -87,7 +103,7 @@ def _ablation(found: Mapping[str, Any]) -> list[str]:
         for value, figures in values.items():
             mark = " *" if figures.get("own") else ""
             rows.append([f"{setting} {value}{mark}", *_figures(figures)])
-    return aligned(rows)
+    return text_table(rows)
 
 
 def _prompts(found: Mapping[str, Any]) -> list[str]:
@@ -97,7 +113,7 @@ def _prompts(found: Mapping[str, Any]) -> list[str]:
     for name, figures in found.items():
         cells = [percent(figures[key][at]) for key, at in columns]
         rows.append([name, *cells, str(figures["over_budget"])])
-    return aligned(rows)
+    return text_table(rows)
 
 
 def _answers(found: Mapping[str, Any]) -> list[str]:
@@ -109,7 +125,7 @@ def _answers(found: Mapping[str, Any]) -> list[str]:
     return [
         f"answers of a small language model to {found['n']} questions, prompts of "
         f"{found['budget']} tokens",
-        *aligned(rows),
+        *text_table(rows),
     ]
 
 
@@ -120,22 +136,29 @@ def _figures(figures: Mapping[str, Any]) -> list[str]:
 _TOKEN_DIM = 128  # the baseline `default` reads token vectors, whatever the preset does
 
 
-def judge(request: Request) -> Judged:
+def judge(
+    request: Request,
+    *,
+    presets: Sequence[Config] | None = None,
+    ablations: Mapping[str, Sequence[float]] = ABLATIONS,
+    reader: Callable[[], Reader] = SmallReader,
+) -> Judged:
     """Everything on every collection found in the folder `request.data`.
+
+    Args:
+        request: What is evaluated.
+        presets: What it is held against; `PRESETS` as shipped by default.
+        ablations: Settings that are varied one at a time, and their values.
+        reader: Loads the language model that answers; an `InputError` says why there is none.
 
     Raises:
         InputError: Nothing to make documents of, or data that cannot be read.
     """
     config = request.settings
     device = "cpu" if request.device == "auto" else request.device
-    encoder = RememberingEmbedder(
-        load_embedder(
-            config.embedder.name if request.embedder is None else request.embedder,
-            device,
-            token_dim=_TOKEN_DIM,
-        )
-    )
-    reader, why = _reader()
+    encoder = load_encoder(request, device=device, token_dim=_TOKEN_DIM)
+    presets = [load_config(name) for name in PRESETS] if presets is None else presets
+    model, why = _loaded(reader)
     found = {}
     bar = tqdm(
         read_collections(request.data, request.seed),
@@ -143,36 +166,44 @@ def judge(request: Request) -> Judged:
         disable=not request.progress,
     )
     for collection in bar:
-        with encoder.remembering():
+        with encoder.caching():
             found[collection.name] = judge_collection(
-                collection, config, encoder, device=device, reader=reader, seed=request.seed
+                collection,
+                config,
+                encoder,
+                device=device,
+                presets=presets,
+                ablations=ablations,
+                reader=model,
+                seed=request.seed,
             )
-    report = {
-        "dataset": "longdoc",
-        "preset": config.name,
-        "commit": code_version(),
-        "n": {name: result["size"] for name, result in found.items()},
-        "collections": found,
-        "orthogonal": judge_orthogonal(config, request.seed) if config.segment.retrieve else None,
-        "reader": {"name": None if reader is None else reader.name, "not_run": why},
-        "config": config_to_dict(config),
-        "seed": request.seed,
-    }
+    report = framed(
+        "longdoc",
+        config,
+        request.seed,
+        n={name: result["size"] for name, result in found.items()},
+        collections=found,
+        orthogonal=judge_orthogonal(config, request.seed) if config.segment.retrieve else None,
+        reader={"name": getattr(model, "name", None), "not_run": why},
+    )
     return Judged(report, format_longdoc(report))
 
 
 def judge_collection(
     collection: Collection,
     config: Config,
-    encoder: RememberingEmbedder,
+    encoder: CachingEmbedder,
     *,
     device: str,
+    presets: Sequence[Config],
+    ablations: Mapping[str, Sequence[float]],
     reader: Reader | None,
     seed: int,
 ) -> dict[str, Any]:
     """Retrieval, ablation, prompts and (with a reader) answers on one collection."""
     cases = [chunk_document(each, config, encoder, device) for each in collection.documents]
-    judged = compare(cases, subject=config.name, embedder=encoder, device=device, seed=seed)
+    shared: dict[str, Any] = {"embedder": encoder, "device": device}
+    judged = compare(cases, subject=config.name, seed=seed, presets=presets, **shared)
     answers = None
     if reader is not None:
         answers = judge_answers(cases, reader, config=config, embedder=encoder, seed=seed)
@@ -180,7 +211,7 @@ def judge_collection(
         "kind": collection.kind,
         "size": _size(cases),
         **judged,
-        "ablation": ablate(cases, config=config, embedder=encoder, device=device),
+        "ablation": ablate(cases, config=config, ablations=ablations, **shared),
         "prompts": judge_prompts(cases),
         "answers": answers,
     }
@@ -195,9 +226,74 @@ def _size(cases: Sequence[Chunked]) -> dict[str, int]:
     }
 
 
-def _reader() -> tuple[SmallReader | None, str | None]:
-    """The small language model, or why there is none."""
+def _loaded(reader: Callable[[], Reader]) -> tuple[Reader | None, str | None]:
+    """The language model, or why there is none."""
     try:
-        return SmallReader(), None
+        return reader(), None
     except InputError as error:
         return None, str(error)
+
+
+_CHUNKS = 60
+_WIDTH = 384  # of the vectors that are nearly orthogonal: MiniLM's
+_NUMBER = re.compile(r"\d+")
+
+
+class GivenEmbedder:
+    """The vector of a text is the row that its first number names."""
+
+    def __init__(self, rows: Tensor) -> None:  # [n, d], unit
+        self._rows = rows
+        self.dim = rows.shape[1]
+        self.token_dim = 0
+        self.num_pieces = 0
+        self.name = f"given:{len(rows)}"
+        self.fingerprint = self.name
+        self.tokenizer: Tokenizer = WordTokenizer()
+        self.window = 254
+
+    def encode(self, texts: Sequence[str], *, progress: bool = False) -> Encoded:
+        """See `Embedder.encode`."""
+        numbers = [int(_NUMBER.findall(text)[0]) for text in texts]
+        return Encoded(self._rows[torch.tensor(numbers, dtype=torch.int64)])
+
+
+def judge_orthogonal(config: Config, seed: int) -> dict[str, Any]:
+    """Both documents under the settings of a segment graph, by name."""
+    drawn = torch.randn(_CHUNKS, _WIDTH, generator=torch.Generator().manual_seed(seed))
+    return {
+        "orthogonal": judge_unlike(torch.eye(_CHUNKS), config),
+        "nearly": judge_unlike(torch.nn.functional.normalize(drawn, dim=1), config),
+    }
+
+
+def judge_unlike(rows: Tensor, config: Config) -> Mapping[str, Any]:  # [n, d], unit
+    """What is retrieved, from one seed, of a document whose chunks have these vectors.
+
+    Returns:
+        The largest cosine of two chunks, the number of similarity edges, for each chunk asked for
+        what came back and what the text around it is, and whether everything `holds`.
+    """
+    count, hops = len(rows), config.segment.hops
+    size = config.embedder.max_tokens
+    chunks = [" ".join([f"w{i}"] * (size - 1)) + "." for i in range(count)]
+    asked = [0, count // 2, count - 1]
+    # As published: further seeds would be chunks that are no more like the question than any.
+    config = replace(config, segment=replace(config.segment, seeds=1))
+    with Memory.open(None, config=config, embedder=GivenEmbedder(rows), device="cpu") as memory:
+        memory.add_document("\n\n".join(chunks), name="unlike")
+        results = memory.retrieve([f"w{i}" for i in asked], k=count)
+        edges = int((memory.store.edges().type == int(EdgeType.SIMILARITY)).sum())
+    found = [sorted(int(_NUMBER.findall(hit.text)[0]) for hit in result.hits) for result in results]
+    around = [list(range(max(0, i - hops), min(count, i + hops + 1))) for i in asked]
+    cosine = (rows @ rows.T).fill_diagonal_(-1.0)
+    return {
+        "chunks": count,
+        "hops": hops,
+        "largest_cosine": float(cosine.max()),
+        "similarity_edges": edges,
+        "asked": asked,
+        "retrieved": found,
+        "expected": around,
+        "holds": found == around and edges == 0,
+    }

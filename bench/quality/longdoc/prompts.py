@@ -12,9 +12,9 @@ from graphmem_torch.context.costs import Shorten
 from graphmem_torch.context.summarise import Summaries
 from graphmem_torch.results import Context
 
-from ..common.answers import holds_answer
-from ..common.sentences import split_at_marks
-from .documents import TOKENS, Asked, Chunked, Document, told_answers
+from ..common.texts import split_at_marks
+from .chunked import TOKENS, Chunked, holds_answer, told_answers
+from .documents import Asked, Document
 
 __all__ = ["SUMMARIES", "judge_prompts", "lead", "summaries_of"]
 SUMMARIES: Mapping[str, tuple[str, float]] = {

@@ -9,17 +9,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphmem_torch.config import Config, load_config
-from graphmem_torch.evaluation.bootstrap import bootstrap_interval
+from graphmem_torch.config import Config
+from graphmem_torch.evaluation.bootstrap import interval_table
 from graphmem_torch.evaluation.metrics import rank_candidates
 from graphmem_torch.memory import Memory
 from graphmem_torch.rank.scope import Scope
 from graphmem_torch.text.embedder import Embedder
 
-from .documents import CUTOFFS, TOKENS, Chunked, chunk_document, remember
+from ..common.task import memory_of
+from .chunked import CUTOFFS, TOKENS, Chunked, chunk_document
 
 __all__ = [
     "ABLATIONS",
+    "PRESETS",
     "ablate",
     "baselines",
     "compare",
@@ -31,7 +33,8 @@ __all__ = [
     "window",
 ]
 _DEPTH = 96  # chunks ranked: enough to fill 2,048 tokens with the smallest
-_PRESETS = ("sgrm", "default")  # that a preset under test is held against
+PRESETS: tuple[str, ...] = ("sgrm", "default")
+"""What a preset under test is held against."""
 
 ABLATIONS: Mapping[str, tuple[float, ...]] = {
     "link.similarity_k": (0, 1, 2, 5, 10, 20),
@@ -60,17 +63,17 @@ def window(
 
 
 def baselines(
-    case: Chunked, subject: str, embedder: Embedder, device: str
+    case: Chunked, subject: str, embedder: Embedder, device: str, presets: Sequence[Config]
 ) -> dict[str, Tensor]:  # each [Q, K]
     """Every other ranking of the same chunks, by name.
 
     `dense`: cosine; `bm25`; `window`: the text around the most similar chunk, which is all that
-    chronological edges can bring; the presets `sgrm` and `default` as shipped.
+    chronological edges can bring; the presets by their names.
     """
     others = {
-        name: remember(case.atoms, load_config(name), embedder, device)
-        for name in _PRESETS
-        if name != subject
+        preset.name: memory_of(case.atoms, preset, embedder, device)
+        for preset in presets
+        if preset.name != subject
     }
     anyone = next(iter(others.values()))
     rankings = {
@@ -101,12 +104,18 @@ Measures = Mapping[str, Tensor]
 
 
 def compare(
-    cases: Sequence[Chunked], *, subject: str, embedder: Embedder, device: str, seed: int
+    cases: Sequence[Chunked],
+    *,
+    subject: str,
+    embedder: Embedder,
+    device: str,
+    seed: int,
+    presets: Sequence[Config],
 ) -> dict[str, Any]:
     """Every system on the same chunks: means, intervals, and what the subject gains over each."""
     parts: dict[str, list[Measures]] = {}
     for case in cases:
-        rankings = baselines(case, subject, embedder, device)
+        rankings = baselines(case, subject, embedder, device, presets)
         rankings[subject] = retrieved(case, case.memory)
         for name, ranking in rankings.items():
             parts.setdefault(name, []).append(case.measure(ranking))
@@ -125,9 +134,14 @@ def compare(
 
 
 def ablate(
-    cases: Sequence[Chunked], *, config: Config, embedder: Embedder, device: str
+    cases: Sequence[Chunked],
+    *,
+    config: Config,
+    embedder: Embedder,
+    device: str,
+    ablations: Mapping[str, Sequence[float]] = ABLATIONS,
 ) -> dict[str, Any]:
-    """Means of the preset with one of `ABLATIONS` changed at a time; nothing where it has no hops.
+    """Means of the preset with one setting changed at a time; nothing where it has no hops.
 
     A row where the value is the preset's own is marked `own`.
     """
@@ -135,7 +149,7 @@ def ablate(
         return {}
     plain = means(measure_all(cases))
     table: dict[str, Any] = {}
-    for setting, values in ABLATIONS.items():
+    for setting, values in ablations.items():
         section, name = setting.split(".")
         own = getattr(getattr(config, section), name)
         rows = table[setting] = {}
@@ -155,7 +169,7 @@ def _changed(
     return [
         chunk_document(case.document, config, embedder, device)
         if config.embedder != case.memory.config.embedder
-        else Chunked(case.document, remember(case.atoms, config, embedder, device), case.atoms)
+        else Chunked(case.document, memory_of(case.atoms, config, embedder, device), case.atoms)
         for case in cases
     ]
 
@@ -179,11 +193,9 @@ def means(values: Measures) -> dict[str, dict[str, float | None]]:
 
 def intervals(values: Measures, seed: int) -> dict[str, dict[str, Any]]:
     """Mean and ends of the 95 % interval of each measure at each cut-off."""
-    table = {}
-    for name, value in values.items():
-        found = bootstrap_interval(value, generator=torch.Generator().manual_seed(seed))
-        table[name] = dict(zip(map(str, _columns(name)), found, strict=True))
-    return table
+    return {
+        name: interval_table(value, _columns(name), seed=seed) for name, value in values.items()
+    }
 
 
 def _columns(name: str) -> Sequence[int]:

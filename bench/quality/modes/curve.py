@@ -13,12 +13,12 @@ from torch import Tensor
 from tqdm import tqdm
 
 from graphmem_torch.config import ModesConfig
-from graphmem_torch.evaluation.bootstrap import bootstrap_interval
+from graphmem_torch.evaluation.bootstrap import mean_interval
 from graphmem_torch.evaluation.metrics import CUTOFFS, gold_positions, ranking_measures
 from graphmem_torch.index.data import modes_by
 from graphmem_torch.modes import Modes, search_modes
 
-from .clock import race
+from ..common.measure import interleaved_medians
 from .grid import ASSIGNMENTS, PER_MODE, RULES, Setting, depths, index_bytes, partition
 from .search import Found, agreement, by_modes, by_typical, flat
 
@@ -200,7 +200,8 @@ def figures(point: Point) -> dict[str, Any]:
 
 
 _TEN = CUTOFFS.index(10)
-_ROUNDS = 20  # questions of each conversation that are timed
+ROUNDS = 20
+"""Questions of each conversation that are timed."""
 
 
 def measure_curves(
@@ -209,6 +210,8 @@ def measure_curves(
     preset: ModesConfig | None = None,
     seed: int = 0,
     resamples: int = 2000,
+    rounds: int = ROUNDS,
+    rules: Sequence[str] = tuple(RULES),
     progress: bool = False,
 ) -> dict[str, Any]:
     """The part `curves` of the report: see `bench/quality/README.md`.
@@ -222,9 +225,13 @@ def measure_curves(
         preset: Settings that are measured beside the grid.
         seed: Of the assignments and of the bootstrap.
         resamples: Bootstrap resamples.
+        rounds: Questions of each conversation that are timed.
+        rules: How many modes: names in `RULES`.
         progress: Show a bar on stderr.
     """
-    swept = [_sweep(field, seed) for field in tqdm(fields, desc="modes", disable=not progress)]
+    swept = [
+        _sweep(field, rules, seed) for field in tqdm(fields, desc="modes", disable=not progress)
+    ]
     reference = joined([measured(f, flat(f.vectors, f.queries, max(CUTOFFS))) for f in fields])
     exact = reference.recall[:, _TEN]
     group = torch.cat([torch.full((len(f.queries),), i) for i, f in enumerate(fields)])
@@ -259,8 +266,8 @@ def measure_curves(
         "recommended": chosen.as_dict()
         | figures(whole[chosen])
         | {
-            "difference": _interval(quality[chosen] - exact, seed, resamples),
-            "latency_ms": _latency(fields, chosen, seed),
+            "difference": mean_interval(quality[chosen] - exact, seed=seed, resamples=resamples),
+            "latency_ms": _latency(fields, chosen, seed, rounds),
         },
         "left_out": None
         if left is None
@@ -268,7 +275,7 @@ def measure_curves(
             "chosen": [s.as_dict() for s in left.chosen if isinstance(s, Setting)],
             "recall": float(left.quality.mean()),
             "share": float(left.cost.mean()),
-            "difference": _interval(left.quality - exact, seed, resamples),
+            "difference": mean_interval(left.quality - exact, seed=seed, resamples=resamples),
         },
     }
 
@@ -282,9 +289,9 @@ class _Swept:
     facts: dict[str, dict[str, Any]]
 
 
-def _sweep(field: Field, seed: int) -> _Swept:
+def _sweep(field: Field, rules: Sequence[str], seed: int) -> _Swept:
     swept = _Swept({}, {}, {})
-    for rule, assign in product(RULES, ASSIGNMENTS):
+    for rule, assign in product(rules, ASSIGNMENTS):
         name = f"{rule}/{assign}"
         modes = partition(field.vectors, rule, assign, seed=seed)
         swept.facts[name] = _facts(modes, field)
@@ -344,17 +351,13 @@ def _preset(
         "modes": preset.look,
         "atoms": preset.per_mode,
         **figures(point),
-        "difference": _interval(point.recall[:, _TEN] - exact, seed, resamples),
+        "difference": mean_interval(point.recall[:, _TEN] - exact, seed=seed, resamples=resamples),
     }
 
 
-def _interval(values: Tensor, seed: int, resamples: int) -> list[float] | None:
-    generator = torch.Generator().manual_seed(seed)
-    found = bootstrap_interval(values[:, None], generator=generator, resamples=resamples)[0]
-    return None if found is None else list(found)
-
-
-def _latency(fields: Sequence[Field], setting: Setting, seed: int) -> dict[str, dict[str, float]]:
+def _latency(
+    fields: Sequence[Field], setting: Setting, seed: int, rounds: int
+) -> dict[str, dict[str, float]]:
     """Median milliseconds of one question, and of all questions at once, per question."""
     sums: dict[str, dict[str, float]] = {"one": {}, "batch": {}}
     for field in fields:
@@ -366,12 +369,15 @@ def _latency(fields: Sequence[Field], setting: Setting, seed: int) -> dict[str, 
                 m, f.vectors, q, modes_k=p, per_mode=setting.atoms
             ),
         }
-        rounds = min(_ROUNDS, len(field.queries))
+        timed = min(rounds, len(field.queries))
         one = {
             name: lambda i, w=way, f=field: w(f.queries[i : i + 1]) for name, way in ways.items()
         }
         batch = {name: lambda _, w=way, f=field: w(f.queries) for name, way in ways.items()}
-        for kind, found in (("one", race(one, rounds)), ("batch", race(batch, 5))):
+        for kind, found in (
+            ("one", interleaved_medians(one, timed)),
+            ("batch", interleaved_medians(batch, 5)),
+        ):
             scale = 1 if kind == "one" else len(field.queries)
             for name, value in found.items():
                 sums[kind][name] = sums[kind].get(name, 0.0) + value / scale / len(fields)

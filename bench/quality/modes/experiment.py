@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphmem_torch.evaluation.bootstrap import bootstrap_interval
+from graphmem_torch.evaluation.bootstrap import difference_table, interval_table
 from graphmem_torch.evaluation.metrics import NOT_FOUND, gold_positions
 
-from ..common.tally import BUDGETS
+from ..common.scores import BUDGETS
 
 __all__ = ["COLUMNS", "answer_measures", "compare"]
 _DEPTH = 50  # of the curve of gold found against tokens
@@ -92,6 +92,13 @@ def compare(
     }
     _, found, tokens = joined[reference]
     mark, spent = float(found[:, 9].mean()), float(tokens[:, 9].mean())
+    differences = difference_table(
+        {name: columns for name, (columns, _, _) in joined.items()},
+        subject,
+        COLUMNS,
+        seed=seed,
+        resamples=resamples,
+    )
     report = {}
     for name, (columns, found, tokens) in joined.items():
         enough = (found.mean(0) >= mark - 1e-9).nonzero()
@@ -103,23 +110,12 @@ def compare(
             "tokens": cost,
             "ratio": None if not cost else spent / cost,
         }
-        figures["ci"] = _intervals(columns, seed, resamples)
+        figures["ci"] = interval_table(columns, COLUMNS, seed=seed, resamples=resamples)
         if name != subject:
-            figures["difference"] = _intervals(joined[subject][0] - columns, seed, resamples)
+            figures["difference"] = differences[name]
         report[name] = figures
     return report
 
 
 def _hits(positions: Tensor, depth: int) -> Tensor:  # [B, G] -> [B]
     return (positions < depth).sum(1).double()
-
-
-def _intervals(values: Tensor, seed: int, resamples: int) -> dict[str, list[float] | None]:
-    """[mean, low, high] of each column."""
-    found = bootstrap_interval(
-        values, generator=torch.Generator().manual_seed(seed), resamples=resamples
-    )
-    return {
-        name: None if interval is None else list(interval)
-        for name, interval in zip(COLUMNS, found, strict=True)
-    }

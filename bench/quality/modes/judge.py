@@ -1,77 +1,76 @@
 """The judge of mode retrieval: what it costs in recall, and the paper's retrieval experiment.
 
-A LoCoMo file gives both; any other text, or a store, gives curves at scale (`modes_scale.py`).
+A LoCoMo file gives both; any other text, or a store, gives curves at scale (`scale.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from torch import Tensor
 
 from graphmem_torch.atoms import EdgeType
-from graphmem_torch.config import Config, config_to_dict, load_config
+from graphmem_torch.config import Config
 from graphmem_torch.errors import InputError
+from graphmem_torch.evaluation.tables import gain, percent, text_table
 from graphmem_torch.text.embedder import Embedder
-from graphmem_torch.text.embedders import load_embedder
 
-from ..common.arena import TURN, Arena
-from ..common.measure import code_version
+from ..common.encoder import load_encoder
+from ..common.measure import framed
 from ..common.questions import read_conversations
-from ..common.remember import RememberingEmbedder
-from ..common.tally import ADVERSARIAL
-from ..locomo.judge import build_arenas
+from ..common.scores import ADVERSARIAL
+from ..common.task import TURN, RetrievalTask, baseline_config, build_tasks
 from ..request import Judged, Request
-from .curve import Field, measure_curves
+from .baselines import build_communities, build_tree
+from .curve import ROUNDS, Field, measure_curves
 from .experiment import answer_measures, compare
 from .grid import Setting, partition
-from .rivals import build_communities, build_tree
+from .scale import ROUNDS as SCALE_ROUNDS
 from .scale import judge_scale
 from .search import by_modes, flat
 from .source import has_conversations
-from .table import format_modes
 
-__all__ = ["judge"]
+__all__ = ["format_modes", "judge"]
 _DEPTH = 150  # hits asked of a preset
 
 
-def judge(request: Request) -> Judged:
-    """Recall against cost of mode retrieval, and its rivals with the same encoder.
+def judge(
+    request: Request, *, rounds: int = ROUNDS, scale_rounds: tuple[int, int] = SCALE_ROUNDS
+) -> Judged:
+    """Recall against cost of mode retrieval, beside trees and communities with the same encoder.
+
+    Args:
+        request: What is evaluated.
+        rounds: Questions of each conversation that are timed.
+        scale_rounds: At scale, questions timed alone, and batches.
 
     Raises:
         InputError: For data that cannot be used, or without a question that has an answer.
     """
     if not has_conversations(request.data):
-        report = judge_scale(request)
+        report = judge_scale(request, rounds=scale_rounds)
         return Judged(report, format_modes(report))
     config = request.settings
     conversations = read_conversations(request.data, evidence=request.evidence)
-    encoder = RememberingEmbedder(
-        load_embedder(
-            config.embedder.name if request.embedder is None else request.embedder,
-            request.device,
-            token_dim=config.embedder.token_dim,
-        )
-    )
-    shared = replace(load_config("default"), embedder=config.embedder)
-    shared = replace(shared, link=replace(shared.link, concepts=config.link.concepts))
-    with encoder.remembering():
-        own = _arenas(conversations, config, encoder, request)
-        ground = own if config == shared else _arenas(conversations, shared, encoder, request)
-        asked = [_answerable(arena) for arena in ground]
+    encoder = load_encoder(request)
+    shared = baseline_config(config)
+    with encoder.caching():
+        own = _tasks(conversations, config, encoder, request)
+        ground = own if config == shared else _tasks(conversations, shared, encoder, request)
+        asked = [_answerable(task) for task in ground]
         count = sum(int(mask.sum()) for mask in asked)
         if count == 0:
             raise InputError(
                 "expected questions whose evidence is a turn, got none; give --evidence",
                 where=str(request.data),
             )
-        fields = [_field(arena, mask) for arena, mask in zip(ground, asked, strict=True)]
+        fields = [_field(task, mask) for task, mask in zip(ground, asked, strict=True)]
         curves = measure_curves(
             fields,
             preset=config.modes if config.modes.retrieve else None,
             seed=request.seed,
+            rounds=rounds,
             progress=request.progress,
         )
         chosen = _chosen(curves, len(fields))
@@ -85,16 +84,14 @@ def judge(request: Request) -> Judged:
             for name, ranking in rankings.items():
                 found = answer_measures(ranking, field.gold, field.costs)
                 answers.setdefault(name, []).append(found)
-    report = {
-        "dataset": "modes",
-        "preset": config.name,
-        "commit": code_version(),
-        "n": {"questions": count, "conversations": len(fields)},
-        "curves": curves,
-        "systems": compare(answers, subject=config.name, reference="flat", seed=request.seed),
-        "config": config_to_dict(config),
-        "seed": request.seed,
-    }
+    report = framed(
+        "modes",
+        config,
+        request.seed,
+        n={"questions": count, "conversations": len(fields)},
+        curves=curves,
+        systems=compare(answers, subject=config.name, reference="flat", seed=request.seed),
+    )
     return Judged(report, format_modes(report))
 
 
@@ -105,38 +102,38 @@ def _chosen(curves: Mapping[str, Any], count: int) -> list[Setting]:
     return [Setting(s["rule"], s["assign"], s["modes"], s["atoms"]) for s in found]
 
 
-def _arenas(
+def _tasks(
     conversations: Sequence[Any], config: Config, encoder: Embedder, request: Request
-) -> list[Arena]:
-    return build_arenas(conversations, config, encoder, request.device, request.progress)[0]
+) -> list[RetrievalTask]:
+    return build_tasks(conversations, config, encoder, request.device, request.progress)[0]
 
 
-def _answerable(arena: Arena) -> Tensor:  # [B] bool
+def _answerable(task: RetrievalTask) -> Tensor:  # [B] bool
     """Questions of categories 1 to 4 whose evidence is known."""
-    return (arena.categories != ADVERSARIAL) & (arena.gold >= 0).any(1)
+    return (task.categories != ADVERSARIAL) & (task.gold >= 0).any(1)
 
 
-def _field(arena: Arena, asked: Tensor) -> Field:
-    queries = arena.scope(arena.questions).query.embedding.float().cpu()
+def _field(task: RetrievalTask, asked: Tensor) -> Field:
+    queries = task.scope(task.questions).query.embedding.float().cpu()
     return Field(
-        arena.embeddings[arena.turns],
+        task.embeddings[task.turns],
         queries[asked],
-        arena.gold[asked],
-        arena.costs,
+        task.gold[asked],
+        task.costs,
     )
 
 
 def _rankings(
-    arena: Arena,
+    task: RetrievalTask,
     field: Field,
     setting: Setting,
     encoder: Embedder,
     seed: int,
 ) -> dict[str, Tensor]:
     """The turns of one conversation as each system without a preset ranks them."""
-    store = arena.memory.store
-    node = store.known(arena.ids)
-    texts = [atom.rendered for atom in store.atoms([node[i][0] for i in arena.ids])]
+    store = task.memory.store
+    node = store.known(task.ids)
+    texts = [atom.rendered for atom in store.atoms([node[i][0] for i in task.ids])]
 
     def encode(texts: Sequence[str]) -> Tensor:
         return encoder.encode(list(texts)).pooled.float().cpu()
@@ -150,8 +147,8 @@ def _rankings(
         taken=[setting.atoms],
     )
     tree = build_tree(field.vectors, texts, encode, seed=seed)
-    graph = arena.undirected(EdgeType.ABSTRACTION, EdgeType.ASSOCIATION)
-    groups = build_communities(graph, arena.turns, field.vectors, texts, encode)
+    graph = task.undirected(EdgeType.ABSTRACTION, EdgeType.ASSOCIATION)
+    groups = build_communities(graph, task.turns, field.vectors, texts, encode)
     return {
         "flat": flat(field.vectors, field.queries, len(field.vectors)).ranking,
         "tree": tree.search(field.queries),
@@ -160,7 +157,151 @@ def _rankings(
     }
 
 
-def _retrieved(arena: Arena, asked: Tensor) -> Tensor:  # [B, K]
-    questions = [q for q, kept in zip(arena.questions, asked.tolist(), strict=True) if kept]
-    results = arena.memory.retrieve(questions, k=_DEPTH, kinds=[TURN])
-    return arena.positions([[hit.id for hit in result.hits] for result in results])
+def _retrieved(task: RetrievalTask, asked: Tensor) -> Tensor:  # [B, K]
+    questions = [q for q, kept in zip(task.questions, asked.tolist(), strict=True) if kept]
+    results = task.memory.retrieve(questions, k=_DEPTH, kinds=[TURN])
+    return task.positions([[hit.id for hit in result.hits] for result in results])
+
+
+def format_modes(report: Mapping[str, Any]) -> str:
+    """Curves and the retrieval experiment for conversations, curves alone at scale."""
+    if "sizes" in report:
+        return "\n\n".join(_size(part) for part in report["sizes"])
+    return f"{_curves(report)}\n\n{_systems(report)}"
+
+
+def _curves(report: Mapping[str, Any]) -> str:
+    curves = report["curves"]
+    rows = [["modes", "searched", "taken", "recall@10", "@25", "as flat", "vectors read"]]
+    rows.append(["flat, exact", "", "", *_point(curves["reference"])])
+    for name, curve in curves["curves"].items():
+        rows.append([f"{name}, {curve['count']:.0f} modes", *[""] * 6])
+        best: dict[int, Mapping[str, Any]] = {}
+        for point in curve["points"]:
+            kept = best.get(point["modes"])
+            if kept is None or point["recall"]["10"] > kept["recall"]["10"]:
+                best[point["modes"]] = point
+        for searched, point in best.items():
+            rows.append(["", str(searched or "all"), str(point["atoms"]), *_point(point)])
+        for kept, point in curve["without_atoms"].items():
+            rows.append([f"  only {kept}", "", "", *_point(point)])
+    chosen, left = curves["recommended"], curves["left_out"]
+    lines = [
+        *text_table(rows),
+        "Of each number of modes searched the best number of atoms taken is shown.",
+        f"Recommended ({curves['rule']}): {_setting(chosen)}: recall@10 "
+        f"{percent(chosen['recall']['10'])}, {gain(chosen['difference'])} against flat, "
+        f"{percent(chosen['share'])} % of the vectors read",
+        "  ms a question (flat / modes): "
+        + ", ".join(
+            f"{kind} {found['flat']:.3f} / {found['modes']:.3f}"
+            for kind, found in chosen["latency_ms"].items()
+        ),
+    ]
+    own = curves["preset"]
+    if own is not None:
+        lines.append(
+            f"  as {report['preset']} has it ({own['count']:.0f} modes by {own['assign']}, "
+            f"{own['modes']} searched, {own['atoms']} atoms of each): recall@10 "
+            f"{percent(own['recall']['10'])}, {gain(own['difference'])} against flat, "
+            f"{percent(own['share'])} % read"
+        )
+    if left is not None:
+        lines.append(
+            f"  chosen for each conversation on the others: {percent(left['recall'])}, "
+            f"{gain(left['difference'])} against flat, {percent(left['share'])} % read"
+        )
+    return "\n".join(lines)
+
+
+def _systems(report: Mapping[str, Any]) -> str:
+    subject = report["preset"]
+    titles = ("p@5", "p@10", "recall@10", "mrr", "p@1024t", "recall@1024t")
+    rows = [["system", *titles, "tokens@10", "equal precision", f"{subject} minus it, p@10"]]
+    for name, figures in report["systems"].items():
+        equal = figures["equal_precision"]
+        cost = "-" if equal["tokens"] is None else f"{equal['tokens']:.0f} ({equal['ratio']:.2f}x)"
+        difference = figures["difference"]["p@10"] if "difference" in figures else None
+        rows.append(
+            [
+                name,
+                *(percent(figures[title]) for title in titles),
+                f"{figures['tokens@10']:.0f}",
+                cost,
+                "" if name == subject else gain(difference),
+            ]
+        )
+    counts = report["n"]
+    return "\n".join(
+        [
+            *text_table(rows),
+            f"{counts['questions']} questions of categories 1-4 in {counts['conversations']} "
+            "conversations. Equal precision: tokens until as much gold is found as in the ten "
+            "best of flat, and how many times fewer than flat's.",
+        ]
+    )
+
+
+def _size(part: Mapping[str, Any]) -> str:
+    rows = [
+        ["index", "searched", "agreement@10", "sentence found", "read", "faster: one", "batch"],
+        ["flat, exact", "", *_scale_point(part["flat"]), "", ""],
+    ]
+    for index in part["modes"]:
+        size = index["bytes"]
+        smaller = " / ".join(
+            f"{size['flat'] / size[kept]:.1f}" for kept in ("centroids", "statistics", "whole")
+        )
+        title = f"{index['assign']}, {index['count']} modes"
+        if index["axes"] < index["asked"]:
+            title += f" ({index['asked']} asked)"
+        rows.append([f"{title}; smaller {smaller}", *[""] * 6])
+        for kept, point in index["without_atoms"].items():
+            rows.append([f"  only {kept}", "", *_scale_point(point), "", ""])
+        rows += _searched(index["points"])
+    for index in part["ivf"]:
+        rows.append([f"inverted file, {index['count']} lists", *[""] * 6])
+        rows += _searched(index["points"])
+    return "\n".join(
+        [
+            f"{part['rows']:,} vectors of {part['width']} dimensions",
+            *text_table(rows),
+            "Agreement: share of the exact ten best, for texts that are not indexed. Smaller: "
+            "centroids alone / with statistics / with all atoms, times.",
+        ]
+    )
+
+
+def _searched(points: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+    return [
+        [
+            "",
+            str(point["searched"]),
+            *_scale_point(point),
+            f"{point['faster_one']:.2f}x",
+            f"{point['faster_batch']:.2f}x",
+        ]
+        for point in points
+    ]
+
+
+def _scale_point(point: Mapping[str, Any]) -> list[str]:
+    shares = [point[key] for key in ("agreement", "known_item")]
+    return [*("-" if s is None else percent(s[0]) for s in shares), f"{point['read']:,.0f}"]
+
+
+def _point(point: Mapping[str, Any]) -> list[str]:
+    return [
+        percent(point["recall"]["10"]),
+        percent(point["recall"]["25"]),
+        percent(point["agreement"]),
+        f"{percent(point['share'])} %",
+    ]
+
+
+def _setting(setting: Mapping[str, Any]) -> str:
+    searched = setting["modes"] or "all"
+    return (
+        f"{setting['rule']}/{setting['assign']}, {searched} modes searched, {setting['atoms']} "
+        "atoms of each"
+    )

@@ -12,20 +12,18 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from graphmem_torch.config import config_to_dict
 from graphmem_torch.errors import InputError
-from graphmem_torch.evaluation.bootstrap import bootstrap_interval
+from graphmem_torch.evaluation.bootstrap import mean_interval
 from graphmem_torch.modes import search_modes
 from graphmem_torch.ops import IVF, topk_cosine
 
-from ..common.measure import code_version
+from ..common.measure import framed, interleaved_medians
 from ..request import Request
-from .clock import race
 from .grid import ASSIGNMENTS, depths, index_bytes, partition
 from .search import Found, agreement, by_lists, by_modes, by_typical, flat
 from .source import Source, open_source, sentences
 
-__all__ = ["judge_scale", "measure_scale"]
+__all__ = ["ROUNDS", "judge_scale", "measure_scale"]
 _SIZES = (10_000, 100_000)
 _DESIGN = 50  # modes in the paper's example
 _MANY = (100_000, 1_000)  # from so many rows on, also so many modes
@@ -33,7 +31,9 @@ _HELD_OUT = 256  # rows that are asked for and not indexed
 _SENTENCES = 256  # texts of which a sentence is asked for, where they have one
 _K = 10
 _TAKEN = (_K, 3, 1)  # atoms of a mode
-_ONE, _BATCH, _BATCHES = 32, 64, 5  # questions timed alone; size and number of batches
+_BATCH = 64  # questions of a timed batch
+ROUNDS = (32, 5)
+"""Questions timed alone, and batches."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,26 +51,53 @@ class _Questions:
     exact: Tensor
 
 
-def judge_scale(request: Request) -> dict[str, Any]:
+@dataclass(frozen=True, eq=False)
+class _Run:
+    """What every index is measured on, and how.
+
+    Attributes:
+        x: [N, d] rows.
+        asked: Questions about them.
+        seed: Of clusterings and of the bootstrap.
+        resamples: Bootstrap resamples.
+        rounds: As `ROUNDS`.
+    """
+
+    x: Tensor
+    asked: _Questions
+    seed: int
+    resamples: int
+    rounds: tuple[int, int]
+
+
+def judge_scale(request: Request, *, rounds: tuple[int, int] = ROUNDS) -> dict[str, Any]:
     """The report of `graphmem eval modes` on texts or a store."""
-    return {
-        "dataset": "modes",
-        "preset": request.settings.name,
-        "commit": code_version(),
-        **measure_scale(open_source(request), seed=request.seed, progress=request.progress),
-        "config": config_to_dict(request.settings),
-        "seed": request.seed,
-    }
+    found = measure_scale(
+        open_source(request), seed=request.seed, rounds=rounds, progress=request.progress
+    )
+    return framed("modes", request.settings, request.seed, **found)
 
 
 def measure_scale(
-    source: Source, *, seed: int = 0, resamples: int = 2000, progress: bool = False
+    source: Source,
+    *,
+    seed: int = 0,
+    resamples: int = 2000,
+    rounds: tuple[int, int] = ROUNDS,
+    progress: bool = False,
 ) -> dict[str, Any]:
     """Curves at 10,000 rows and at 100,000, or at as many as there are.
 
     `agreement` is the share of the exact ten best that are found, `known_item` the share of
     sentences whose own text is among the ten first. An inverted file with as many lists is measured
     beside: it is the same idea without a spectrum.
+
+    Args:
+        source: Texts with their vectors.
+        seed: Of what is held out, of clusterings and of the bootstrap.
+        resamples: Bootstrap resamples.
+        rounds: Questions timed alone, and batches.
+        progress: Show a bar on stderr.
 
     Raises:
         InputError: For fewer than 20 rows.
@@ -88,7 +115,7 @@ def measure_scale(
         rows = place[:size]
         x = source.vectors[rows.to(source.vectors.device)].float().contiguous()
         asked = _questions(source, x, rows, place[left:])
-        parts.append(_at(x, asked, seed, resamples, progress))
+        parts.append(_at(_Run(x, asked, seed, resamples, rounds), progress))
     return {"n": {"held_out": held_out, "rows": sizes}, "sizes": parts}
 
 
@@ -105,39 +132,39 @@ def _questions(source: Source, x: Tensor, rows: Tensor, held_out: Tensor) -> _Qu
     return _Questions(queries, torch.cat(origins).to(x.device), exact.ranking)
 
 
-def _at(x: Tensor, asked: _Questions, seed: int, resamples: int, progress: bool) -> dict[str, Any]:
+def _at(run: _Run, progress: bool) -> dict[str, Any]:
+    x = run.x
     counts = {min(_DESIGN, len(x)), math.isqrt(len(x))}
     if len(x) >= 0.99 * _MANY[0]:
         counts.add(_MANY[1])
     indices, lists = [], []
     for count in tqdm(sorted(counts), desc=f"{len(x)} rows", disable=not progress):
         for assign in ASSIGNMENTS if count == min(counts) else ASSIGNMENTS[:1]:
-            indices.append(_modes(x, asked, count, assign, seed, resamples))
-        lists.append(_lists(x, asked, count, seed, resamples))
-    exact = Found(asked.exact, torch.full((len(asked.vectors),), float(len(x))).double())
+            indices.append(_modes(run, count, assign))
+        lists.append(_lists(run, count))
+    exact = Found(run.asked.exact, torch.full((len(run.asked.vectors),), float(len(x))).double())
     return {
         "rows": len(x),
         "width": x.shape[1],
-        "flat": _figures(exact, asked, seed, resamples) | {"bytes": x.numel() * x.element_size()},
+        "flat": _figures(run, exact) | {"bytes": x.numel() * x.element_size()},
         "modes": indices,
         "ivf": lists,
     }
 
 
-def _modes(
-    x: Tensor, asked: _Questions, count: int, assign: str, seed: int, resamples: int
-) -> dict[str, Any]:
+def _modes(run: _Run, count: int, assign: str) -> dict[str, Any]:
+    x, queries = run.x, run.asked.vectors
     start = time.perf_counter()
-    modes = partition(x, str(count), assign, seed=seed)
+    modes = partition(x, str(count), assign, seed=run.seed)
     built = time.perf_counter() - start
 
     def search(searched: int) -> list[Found]:
-        return by_modes(modes, x, asked.vectors, searched=searched, taken=_TAKEN)
+        return by_modes(modes, x, queries, searched=searched, taken=_TAKEN)
 
     def timed(queries: Tensor, searched: int) -> object:
         return search_modes(modes, x, queries, modes_k=searched, per_mode=_K)
 
-    points = _curve(x, asked, len(modes), search, timed, seed, resamples)
+    points = _curve(run, len(modes), search, timed)
     return {
         "asked": count,
         "assign": assign,
@@ -152,60 +179,52 @@ def _modes(
         "bytes": index_bytes(modes, x),
         "points": points,
         "without_atoms": {
-            "statistics": _figures(by_typical(modes, asked.vectors), asked, seed, resamples),
-            "representatives": _figures(
-                by_typical(modes, asked.vectors, x), asked, seed, resamples
-            ),
+            "statistics": _figures(run, by_typical(modes, queries)),
+            "representatives": _figures(run, by_typical(modes, queries, x)),
         },
     }
 
 
-def _lists(x: Tensor, asked: _Questions, count: int, seed: int, resamples: int) -> dict[str, Any]:
+def _lists(run: _Run, count: int) -> dict[str, Any]:
     start = time.perf_counter()
-    index = IVF.build(x, count, generator=torch.Generator().manual_seed(seed))
+    index = IVF.build(run.x, count, generator=torch.Generator().manual_seed(run.seed))
     built = time.perf_counter() - start
 
     def search(searched: int) -> list[Found]:
-        return [by_lists(index, asked.vectors, probes=searched, k=_K)]
+        return [by_lists(index, run.asked.vectors, probes=searched, k=_K)]
 
     def timed(queries: Tensor, searched: int) -> object:
         return index.search(queries, _K, probes=searched)
 
-    points = _curve(x, asked, count, search, timed, seed, resamples)
+    points = _curve(run, count, search, timed)
     return {"count": count, "build_s": built, "points": points}
 
 
 def _curve(
-    x: Tensor,
-    asked: _Questions,
+    run: _Run,
     count: int,
     search: Callable[[int], list[Found]],
     timed: Callable[[Tensor, int], object],
-    seed: int,
-    resamples: int,
 ) -> list[dict[str, Any]]:
     """Quality and time by the number of modes or lists that are searched."""
     points = []
     for searched in depths(count):
         whole, *fewer = search(searched)
-        point: dict[str, Any] = {"searched": searched, **_figures(whole, asked, seed, resamples)}
+        point: dict[str, Any] = {"searched": searched, **_figures(run, whole)}
         if fewer:
             point["taken"] = {
-                str(taken): _figures(found, asked, seed, resamples)
+                str(taken): _figures(run, found)
                 for taken, found in zip(_TAKEN[1:], fewer, strict=True)
             }
-        points.append(point | _times(x, asked, timed, searched))
+        points.append(point | _times(run, timed, searched))
     return points
 
 
-def _times(
-    x: Tensor, asked: _Questions, timed: Callable[[Tensor, int], object], searched: int
-) -> dict[str, Any]:
+def _times(run: _Run, timed: Callable[[Tensor, int], object], searched: int) -> dict[str, Any]:
     """Median milliseconds a question, alone and in batches, the exact search beside it."""
-    queries = asked.vectors
-
+    x, queries = run.x, run.asked.vectors
     result: dict[str, Any] = {}
-    for name, size, rounds in (("one", 1, _ONE), ("batch", _BATCH, _BATCHES)):
+    for name, size, rounds in (("one", 1, run.rounds[0]), ("batch", _BATCH, run.rounds[1])):
         # Not the same questions every time, or all that is read stays in the cache.
         parts = [queries.roll(-size * i, 0)[:size] for i in range(rounds)]
 
@@ -216,25 +235,20 @@ def _times(
             return timed(parts[i], searched)
 
         calls: Mapping[str, Callable[[int], object]] = {"flat": exact, "own": own}
-        found = race(calls, rounds)
+        found = interleaved_medians(calls, rounds)
         result[f"ms_{name}"] = found["own"] / min(size, len(queries))
         result[f"faster_{name}"] = found["flat"] / found["own"]
     return result
 
 
-def _figures(found: Found, asked: _Questions, seed: int, resamples: int) -> dict[str, Any]:
+def _figures(run: _Run, found: Found) -> dict[str, Any]:
+    asked, drawn = run.asked, {"seed": run.seed, "resamples": run.resamples}
     inside = asked.origin >= 0
     share = agreement(found.ranking, asked.exact).cpu()
     item = (found.ranking[:, :_K] == asked.origin[:, None]).any(1).double().cpu()
     return {
-        "agreement": _interval(share[~inside.cpu()], seed, resamples),
-        "agreement_sentences": _interval(share[inside.cpu()], seed, resamples),
-        "known_item": _interval(item[inside.cpu()], seed, resamples),
+        "agreement": mean_interval(share[~inside.cpu()], **drawn),
+        "agreement_sentences": mean_interval(share[inside.cpu()], **drawn),
+        "known_item": mean_interval(item[inside.cpu()], **drawn),
         "read": float(found.read.mean()),
     }
-
-
-def _interval(values: Tensor, seed: int, resamples: int) -> Sequence[float] | None:
-    generator = torch.Generator().manual_seed(seed)
-    found = bootstrap_interval(values[:, None], generator=generator, resamples=resamples)[0]
-    return None if found is None else list(found)

@@ -19,7 +19,7 @@ from graphmem_torch.readers.read import check_paths, read_atoms
 from graphmem_torch.store.database import DATABASE_NAME
 from graphmem_torch.text.embedder import Embedder
 
-from ..common.sentences import split_at_marks
+from ..common.texts import split_at_marks
 from ..request import Request
 
 __all__ = ["ENCODED", "Source", "has_conversations", "open_source", "sentences"]

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphmem_torch.evaluation.bootstrap import bootstrap_interval
+from graphmem_torch.evaluation.bootstrap import difference_table
 from graphmem_torch.graph import Graph
 from graphmem_torch.spectral.adjacency import adjacency, reach, sparse_product
 from graphmem_torch.spectral.components import components
@@ -256,13 +256,14 @@ def judge_bridges(
         }
         for name, value in values.items()
     }
+    gains = difference_table(values, subject, _MEASURES, seed=seed, resamples=resamples)
     return {
         "candidates": _count_candidates(proofs),
         "removed": max(1, int(_SHARE * proofs.graph.num_edges)),
         "draws": draws,
         _NOTHING: chains[_NOTHING],
         "systems": figures,
-        "ci": {"difference": _differences(values, subject, seed, resamples)},
+        "ci": {"difference": gains},
     }
 
 
@@ -343,22 +344,3 @@ def _all_scores(model: LinkModel) -> Tensor:  # [N, N]
 def _count_candidates(proofs: ProofSet) -> int:
     nodes = proofs.graph.num_nodes
     return nodes * (nodes - 1) // 2 - proofs.graph.num_edges
-
-
-def _differences(
-    values: Mapping[str, Tensor], subject: str, seed: int, resamples: int
-) -> dict[str, dict[str, list[float] | None]]:
-    table = {}
-    for name, value in values.items():
-        if name == subject:
-            continue
-        found = bootstrap_interval(
-            values[subject] - value,
-            generator=torch.Generator().manual_seed(seed),
-            resamples=resamples,
-        )
-        table[name] = {
-            measure: None if interval is None else list(interval)
-            for measure, interval in zip(_MEASURES, found, strict=True)
-        }
-    return table

@@ -7,14 +7,14 @@ added to a library. `known`: it is there with its dependencies, and has to be fo
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from graphmem_torch.evaluation.bootstrap import bootstrap_interval
+from graphmem_torch.evaluation.bootstrap import difference_table
 from graphmem_torch.graph import Graph
 from graphmem_torch.ops import knapsack, personalized_pagerank
 from graphmem_torch.spectral.adjacency import adjacency, reach, sparse_product
@@ -214,6 +214,7 @@ def _judged(
     # Of what is worth the same the shortest first: no set of that size holds more.
     best = task.gold / proofs.costs.clamp(min=1)
     ceiling = completeness(held(best), task.gold, proofs.costs)
+    gains = difference_table(values, subject, names, seed=seed, resamples=resamples)
     return {
         "ceiling": dict(zip(names, ceiling.nanmean(0).tolist(), strict=True)),
         "gold_mean": float(task.gold.sum(1).double().mean()),
@@ -221,21 +222,5 @@ def _judged(
             name: dict(zip(names, value.nanmean(0).tolist(), strict=True))
             for name, value in values.items()
         },
-        "ci": {"difference": _differences(values, subject, names, seed, resamples)},
+        "ci": {"difference": gains},
     }
-
-
-def _differences(
-    values: Mapping[str, Tensor], subject: str, names: Sequence[str], seed: int, resamples: int
-) -> dict[str, dict[str, list[float] | None]]:
-    table = {}
-    for other, value in values.items():
-        if other == subject:
-            continue
-        chance = torch.Generator().manual_seed(seed)
-        found = bootstrap_interval(values[subject] - value, generator=chance, resamples=resamples)
-        table[other] = {
-            name: None if interval is None else list(interval)
-            for name, interval in zip(names, found, strict=True)
-        }
-    return table

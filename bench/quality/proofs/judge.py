@@ -13,11 +13,10 @@ from typing import Any
 
 from tqdm import tqdm
 
-from graphmem_torch.config import config_to_dict
-from graphmem_torch.text.embedders import load_embedder
+from graphmem_torch.evaluation.tables import gain, percent, text_table
 
-from ..common.measure import code_version
-from ..common.tables import aligned, gain, percent
+from ..common.encoder import load_encoder
+from ..common.measure import framed
 from ..request import Judged, Request
 from .bridges import judge_bridges
 from .chains import judge_chains
@@ -78,7 +77,7 @@ def _bridges(bridges: Mapping[str, Any], subject: str) -> list[str]:
                 gain(bridges["ci"]["difference"].get(name, {}).get("found")),
             ]
         )
-    return aligned(rows)
+    return text_table(rows)
 
 
 def _chains(judged: Mapping[str, Any], subject: str) -> list[str]:
@@ -92,7 +91,7 @@ def _chains(judged: Mapping[str, Any], subject: str) -> list[str]:
                 gain(judged["ci"]["difference"].get(name, {}).get("own_size")),
             ]
         )
-    return aligned(rows)
+    return text_table(rows)
 
 
 _DRAWS = 2
@@ -109,11 +108,7 @@ def judge(request: Request) -> Judged:
     """
     config = request.settings
     device = "cpu" if request.device == "auto" else request.device
-    embedder = load_embedder(
-        config.embedder.name if request.embedder is None else request.embedder,
-        device,
-        token_dim=config.embedder.token_dim,
-    )
+    embedder = load_encoder(request, device=device)
     subject = config.name
     found = {
         proofs.name: judge_set(proofs, subject=subject, seed=request.seed)
@@ -121,15 +116,13 @@ def judge(request: Request) -> Judged:
             read_sets(request.data, embedder), desc="proof sets", disable=not request.progress
         )
     }
-    report = {
-        "dataset": "proofs",
-        "preset": subject,
-        "commit": code_version(),
-        "n": {name: result["size"] for name, result in found.items()},
-        "sets": found,
-        "config": config_to_dict(config),
-        "seed": request.seed,
-    }
+    report = framed(
+        "proofs",
+        config,
+        request.seed,
+        n={name: result["size"] for name, result in found.items()},
+        sets=found,
+    )
     return Judged(report, format_proofs(report))
 
 

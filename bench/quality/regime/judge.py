@@ -6,16 +6,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
 from tqdm import tqdm
 
-from graphmem_torch.config import config_to_dict
-from graphmem_torch.evaluation.bootstrap import Interval, bootstrap_interval
-from graphmem_torch.text.embedders import load_embedder
+from graphmem_torch.evaluation.bootstrap import interval_table
+from graphmem_torch.evaluation.tables import gain, percent, text_table
 
-from ..common.measure import code_version
+from ..common.encoder import load_encoder
+from ..common.measure import framed
 from ..request import Judged, Request
-from .run import MEASURES, Judgement, chosen, judged
+from .segmentation import MEASURES, Judgement, chosen, judged
 from .streams import Stream, read_streams
 from .systems import System, systems_of
 
@@ -52,14 +51,7 @@ def format_table(report: Mapping[str, Any]) -> str:
         )
         rows = [list(_HEAD)]
         rows += [_row(system, found) for system, found in systems.items()]
-        widths = [max(len(row[i]) for row in rows) for i in range(len(_HEAD))]
-        lines += [
-            "  ".join(
-                cell.ljust(width) if i == 0 else cell.rjust(width)
-                for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-            ).rstrip()
-            for row in rows
-        ]
+        lines += text_table(rows)
         lines.append("")
     lines.append(f"F1 gained by {report['preset']}, paired over streams, with its 95 % interval")
     return "\n".join(lines)
@@ -67,23 +59,22 @@ def format_table(report: Mapping[str, Any]) -> str:
 
 def _row(name: str, found: Mapping[str, Any]) -> list[str]:
     low, high = found["ci"]["f1"]
-    lag = found["lag"]
-    gain = [100 * value for value in found["ci"]["difference"]["f1"]]
+    lag, sparing = found["lag"], found["sparing"]
     return [
         name,
-        f"{100 * found['f1']:.1f}",
-        f"[{100 * low:.1f}, {100 * high:.1f}]",
-        f"{100 * found['precision']:.1f}",
-        f"{100 * found['recall']:.1f}",
+        percent(found["f1"]),
+        f"[{percent(low)}, {percent(high)}]",
+        percent(found["precision"]),
+        percent(found["recall"]),
         f"{found['false_per_100']:.2f}",
         f"{found['p_k']:.3f}",
         f"{found['window_diff']:.3f}",
         str(found["look_ahead"]),
-        f"{100 * found['sparing']['f1']:.1f}",
-        f"{found['sparing']['false_per_100']:.2f}",
+        percent(sparing["f1"]),
+        f"{sparing['false_per_100']:.2f}",
         "-" if lag["found"] is None else f"{100 * lag['found']:.0f} %",
         "-" if lag["mean"] is None else f"{lag['mean']:.2f}",
-        f"{gain[0]:+.1f} [{gain[1]:+.1f}, {gain[2]:+.1f}]",
+        gain(found["ci"]["difference"]["f1"]),
     ]
 
 
@@ -92,7 +83,7 @@ def judge(request: Request, *, resamples: int = 2000) -> Judged:
 
     Every second stream of a file is the development half of the others, and the other way round:
     thresholds are chosen there, and a detector that learns without labels reads it. See
-    `regime_systems` for the systems and `regime_run.Judgement` for the three thresholds of each.
+    `systems` for the systems and `segmentation.Judgement` for the three thresholds of each.
 
     Returns:
         The report (see `bench/quality/README.md`) and its table.
@@ -102,11 +93,7 @@ def judge(request: Request, *, resamples: int = 2000) -> Judged:
         ConfigError: If there is no such preset.
     """
     config = request.settings
-    encoder = load_embedder(
-        config.embedder.name if request.embedder is None else request.embedder,
-        request.device,
-        token_dim=0,
-    )
+    encoder = load_encoder(request, token_dim=0)
     sets = read_streams(request.data, encoder, seed=request.seed)
     systems = systems_of(config)
     found: dict[str, dict[str, Judgement]] = {name: {} for name in sets}
@@ -115,20 +102,18 @@ def judge(request: Request, *, resamples: int = 2000) -> Judged:
         others = [stream for other in sets if other != name for stream in sets[other]]
         if others or not systems[system].abroad:
             found[name][system] = _halves(systems[system], sets[name], others)
-    report = {
-        "dataset": "regime",
-        "preset": config.name,
-        "commit": code_version(),
-        "n": {name: _size(streams) for name, streams in sets.items()},
-        "systems": {
+    report = framed(
+        "regime",
+        config,
+        request.seed,
+        n={name: _size(streams) for name, streams in sets.items()},
+        systems={
             name: _summary(
                 found[name], systems, config.name, seed=request.seed, resamples=resamples
             )
             for name in sets
         },
-        "config": config_to_dict(config),
-        "seed": request.seed,
-    }
+    )
     return Judged(report, format_table(report))
 
 
@@ -161,23 +146,28 @@ def _summary(
     own = found[subject].best
     summary = {}
     for name, part in found.items():
-        best, sparing, gain = (
-            _intervals(values, seed, resamples)
+        best, sparing, more = (
+            interval_table(values, MEASURES, seed=seed, resamples=resamples)
             for values in (part.best, part.sparing, own - part.best)
         )
         summary[name] = {
-            **{measure: best[measure][0] for measure in MEASURES},
+            **_column(best, 0),
             "look_ahead": systems[name].look_ahead,
             "thresholds": part.threshold.tolist(),
-            "sparing": {measure: sparing[measure][0] for measure in MEASURES},
+            "sparing": _column(sparing, 0),
             "lag": _lag(part),
             "ci": {
-                **{measure: list(best[measure][1:]) for measure in MEASURES},
-                "sparing": {measure: list(sparing[measure][1:]) for measure in MEASURES},
-                "difference": {measure: list(gain[measure]) for measure in MEASURES},
+                **_column(best, slice(1, None)),
+                "sparing": _column(sparing, slice(1, None)),
+                "difference": more,
             },
         }
     return summary
+
+
+def _column(table: Mapping[str, list[float] | None], which: int | slice) -> dict[str, Any]:
+    """The means (0), or the ends, of intervals by name."""
+    return {name: None if interval is None else interval[which] for name, interval in table.items()}
 
 
 def _lag(part: Judgement) -> dict[str, float | None]:
@@ -191,12 +181,6 @@ def _lag(part: Judgement) -> dict[str, float | None]:
         "charged_mean": float(torch.where(hit, part.lag, part.length).mean()) if there else None,
         "false_per_100": float(part.quiet[:, MEASURES.index("false_per_100")].mean()),
     }
-
-
-def _intervals(values: Tensor, seed: int, resamples: int) -> dict[str, Interval]:
-    made = torch.Generator().manual_seed(seed)
-    found = bootstrap_interval(values, generator=made, resamples=resamples)
-    return {name: part for name, part in zip(MEASURES, found, strict=True) if part is not None}
 
 
 def _size(streams: Sequence[Stream]) -> dict[str, int]:

@@ -7,7 +7,13 @@ import sys
 import numpy as np
 import pytest
 
-from graphmem_torch.quality.common.measure import code_version, latencies, peak_memory, percentiles
+from graphmem_torch.quality.common.measure import (
+    code_version,
+    interleaved_medians,
+    latencies,
+    peak_memory,
+    percentiles,
+)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
@@ -37,3 +43,10 @@ def test_percentiles_match_numpy() -> None:
 
 def test_the_version_is_a_commit_or_a_number() -> None:
     assert code_version().strip("v+")
+
+
+def test_every_call_of_a_race_is_made_equally_often() -> None:
+    made: dict[str, list[int]] = {"a": [], "b": []}
+    found = interleaved_medians({name: calls.append for name, calls in made.items()}, 3)
+    assert made == {"a": [0, 0, 1, 2], "b": [0, 0, 1, 2]}
+    assert found.keys() == made.keys() and all(value >= 0 for value in found.values())

@@ -15,12 +15,11 @@ from graphmem_torch.context.formats import FORMATS, load_format
 from graphmem_torch.errors import InputError
 from graphmem_torch.evaluation.metrics import rank_candidates
 from graphmem_torch.memory import Memory
-from graphmem_torch.quality.common.systems import BASELINES
-from graphmem_torch.quality.context import hops as context_hops
-from graphmem_torch.quality.context import noise as context_noise
+from graphmem_torch.quality.common.baselines import BASELINES
 from graphmem_torch.quality.context.gold import CURVE, SYSTEMS, entry_costs, read_gold_sets
 from graphmem_torch.quality.context.greedy import kept_whole, nearest_that_fit
 from graphmem_torch.quality.context.judge import judge
+from graphmem_torch.quality.context.noise import random_facts
 from graphmem_torch.quality.request import Request
 from graphmem_torch.quality.request import judge as judge_named
 from graphmem_torch.text.embedders import load_embedder
@@ -59,12 +58,11 @@ def root(tmp_path: Path, locomo: Path) -> Path:
 
 
 @pytest.mark.parametrize("preset", ["default", "contextos"])
-def test_a_whole_run(root: Path, preset: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(context_hops, "_MEMORIES", 1)
-    monkeypatch.setattr(context_noise, "NOISE", (5, 10_000))
+def test_judge_on_a_small_root(root: Path, preset: str) -> None:
     config = load_config(preset)
     config = replace(config, link=replace(config.link, concepts="pattern"))
-    found = judge(Request(data=root, preset=preset, config=config, embedder="hashing"))
+    request = Request(data=root, preset=preset, config=config, embedder="hashing")
+    found = judge(request, memories=1, noise_levels=(5, 10_000))
     report = found.report
     json.dumps(report, allow_nan=False)
     assert report["dataset"] == "context"
@@ -96,14 +94,14 @@ def test_costs_of_a_ranking_are_those_of_the_prompt(root: Path) -> None:
     config = replace(config, link=replace(config.link, concepts="pattern"))
     sizes = {}
     for gold in read_gold_sets(root):
-        for arena in gold.arenas(config, load_embedder("hashing"), "cpu"):
-            sizes[gold.name] = len(arena.ids)
-            ranking = rank_candidates(BASELINES["dense"](arena, arena.questions[:2]))
-            costs = entry_costs(arena, ranking)
+        for task in gold.tasks(config, load_embedder("hashing"), "cpu"):
+            sizes[gold.name] = len(task.ids)
+            ranking = rank_candidates(BASELINES["dense"](task, task.questions[:2]))
+            costs = entry_costs(task, ranking)
             # With room for everything the compiler writes all of it.
-            whole = arena.memory.compile(arena.questions[:2], budget=10**6, k=len(arena.ids))
+            whole = task.memory.compile(task.questions[:2], budget=10**6, k=len(task.ids))
             for row, context in enumerate(whole):
-                assert len(context.sources) == len(arena.ids)
+                assert len(context.sources) == len(task.ids)
                 assert abs(int(costs[row].sum()) - context.tokens) <= 2
                 assert count_tokens([context.text], config.context.tokenizer) == [context.tokens]
     assert sizes == {"locomo": 12, "small": len(_TITLES)}
@@ -114,13 +112,12 @@ def test_no_data(tmp_path: Path) -> None:
         judge_named("context", Request(data=tmp_path, embedder="hashing"))
 
 
-def test_parts_without_data_are_left_out(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(context_hops, "_MEMORIES", 1)
-    monkeypatch.setattr(context_noise, "NOISE", (5,))
+def test_judge_leaves_out_parts_without_data(root: Path) -> None:
     shutil.rmtree(root / "text")
     shutil.rmtree(root / "locomo")
     config = load_config("default", {"link.concepts": "none"})
-    found = judge(Request(data=root, config=config, embedder="hashing"))
+    request = Request(data=root, config=config, embedder="hashing")
+    found = judge(request, memories=1, noise_levels=(5,))
     json.dumps(found.report, allow_nan=False)
     assert found.report["needles"] is None and set(found.report["gold"]) == {"small"}
     assert "needles in a context" not in found.table and "distractors" in found.table
@@ -189,5 +186,5 @@ def test_facts_of_passages_without_titles(tmp_path: Path) -> None:
     (tmp_path / "x_corpus.jsonl").write_text(lines, encoding="utf-8")
     asked = json.dumps({"question": "Which?", "gold_ids": [1]})
     (tmp_path / "x_queries.jsonl").write_text(asked, encoding="utf-8")
-    facts = context_noise.random_facts(read_gold_sets(tmp_path), [])
+    facts = random_facts(read_gold_sets(tmp_path), [])
     assert facts == [f"Fact {i} is told in six words." for i in range(3)]

@@ -93,7 +93,7 @@ def test_figures_of_needles_by_hand() -> None:
     mean, low, high = figures["difference"]["200"]
     # One needle of four: drawn again it may be there never or in half of the draws and more.
     assert mean == pytest.approx(0.25) and low == 0.0 and high >= 0.5
-    assert figures["difference"]["512"] == (0.0, 0.0, 0.0)
+    assert figures["difference"]["512"] == [0.0, 0.0, 0.0]
 
 
 def test_there_is_a_needle_for_every_depth() -> None:

@@ -38,7 +38,7 @@ def _report(locomo: Path, **options: Any) -> dict[str, Any]:
 def test_the_report_has_the_shape_of_its_description(locomo: Path, input: str) -> None:
     report = _report(locomo, input=input)
     assert list(report) == [
-        *("dataset", "input", "preset", "commit", "n", "systems", "config", "seed"),
+        *("dataset", "preset", "commit", "n", "input", "systems", "config", "seed"),
     ]
     assert report["dataset"] == "locomo"
     assert report["input"] == input

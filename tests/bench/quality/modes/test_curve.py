@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import json
+import random
 
 import pytest
 import torch
 
 from graphmem_torch.config import ModesConfig
-from graphmem_torch.quality.modes import curve as modes_curve
-from graphmem_torch.quality.modes.curve import Field, measure_curves
-from graphmem_torch.quality.modes.grid import ASSIGNMENTS, RULES
+from graphmem_torch.quality.modes.curve import (
+    Field,
+    cheapest,
+    leave_one_out,
+    measure_curves,
+    pareto_front,
+)
+from graphmem_torch.quality.modes.grid import ASSIGNMENTS
 from tests.bench.quality.made import clusters, unit
 
 
-def test_curves_of_conversations(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(modes_curve, "_ROUNDS", 2)  # what is timed is not tested
-    rules = {rule: RULES[rule] for rule in ("energy", "gap", "50")}
-    monkeypatch.setattr(modes_curve, "RULES", rules)
+def test_measure_curves_on_conversations() -> None:
+    rules = ("energy", "gap", "50")
     fields = []
     for number in range(2):
         x = clusters(6, 8) if number else unit(40, 16, seed=4)
@@ -26,7 +30,7 @@ def test_curves_of_conversations(monkeypatch: pytest.MonkeyPatch) -> None:
         queries = torch.nn.functional.normalize(x[:12] + noise, dim=1)
         fields.append(Field(x, queries, gold, torch.full((len(x),), 5)))
     own = ModesConfig(count=6, look=6, per_mode=50)
-    report = measure_curves(fields, preset=own, resamples=20)
+    report = measure_curves(fields, preset=own, resamples=20, rounds=2, rules=rules)
     assert report["preset"]["agreement"] == 1.0
     assert report["preset"]["difference"] == [0.0, 0.0, 0.0]
     # The exact search, by hand.
@@ -48,4 +52,38 @@ def test_curves_of_conversations(monkeypatch: pytest.MonkeyPatch) -> None:
     assert chosen["recall"]["10"] >= report["reference"]["recall"]["10"] - 0.01 - 1e-9
     assert len(report["left_out"]["chosen"]) == 2
     json.dumps(report, allow_nan=False)
-    assert measure_curves(fields[:1], resamples=20)["left_out"] is None
+    assert measure_curves(fields[:1], resamples=20, rounds=0, rules=rules[:1])["left_out"] is None
+
+
+def test_the_front_holds_what_nothing_beats() -> None:
+    chance = random.Random(1)
+    points = {i: (chance.randrange(6) / 6, chance.randrange(6) / 6) for i in range(40)}
+    front = pareto_front(points)
+    for name, (quality, cost) in points.items():
+        beaten = any(
+            q >= quality and c <= cost and (q, c) != (quality, cost) for q, c in points.values()
+        )
+        assert ((quality, cost) in {points[i] for i in front}) == (not beaten), name
+    assert [points[i][1] for i in front] == sorted(points[i][1] for i in front)
+
+
+def test_the_cheapest_of_those_that_lose_next_to_nothing() -> None:
+    points = {"a": (0.50, 1.0), "b": (0.495, 0.4), "c": (0.48, 0.1), "d": (0.497, 0.4)}
+    assert cheapest(points, 0.5) == "d"
+    assert cheapest(points, 0.5, tolerance=0.03) == "c"
+    assert cheapest(points, 0.9) == "a"  # none is good enough: the best
+
+
+def test_a_group_is_judged_by_a_choice_that_did_not_see_it() -> None:
+    group = torch.tensor([0, 0, 1, 1, 2])
+    reference = torch.ones(5, dtype=torch.float64)
+    cost = {"cheap": torch.full((5,), 0.1).double(), "dear": torch.full((5,), 0.9).double()}
+    # Cheap fails only in group 0: the others, chosen with group 0 in view, must be dear.
+    cheap = torch.tensor([0.0, 0.0, 1.0, 1.0, 1.0], dtype=torch.float64)
+    found = leave_one_out({"cheap": cheap, "dear": reference}, cost, reference, group)
+    assert found is not None
+    assert found.chosen == ["cheap", "dear", "dear"]
+    assert found.quality.tolist() == [0.0, 0.0, 1.0, 1.0, 1.0]
+    assert torch.allclose(found.cost, torch.tensor([0.1, 0.1, 0.9, 0.9, 0.9]).double())
+    alone = torch.zeros(5, dtype=torch.int64)
+    assert leave_one_out({"cheap": cheap}, cost, reference, alone) is None

@@ -9,35 +9,26 @@ from typing import Any
 
 import pytest
 
-from graphmem_torch.cli.main import main
 from graphmem_torch.config import load_config
 from graphmem_torch.errors import InputError
 from graphmem_torch.memory import Memory
-from graphmem_torch.quality.modes import curve as modes_curve
-from graphmem_torch.quality.modes import scale as modes_scale
 from graphmem_torch.quality.modes.experiment import COLUMNS
+from graphmem_torch.quality.modes.judge import judge
 from graphmem_torch.quality.modes.source import has_conversations
-from graphmem_torch.quality.request import Request, judge
+from graphmem_torch.quality.request import Request
+from graphmem_torch.quality.request import judge as judge_named
 from tests.bench.quality.made import novel
 
-FAST = ["--embedder", "hashing:32", "--config.link.concepts", "pattern", "--device", "cpu"]
+
+def _request(data: Path, preset: str = "default") -> Request:
+    config = load_config(preset, {"link.concepts": "pattern"})
+    return Request(data=data, preset=preset, config=config, embedder="hashing:32", device="cpu")
 
 
-@pytest.fixture(autouse=True)
-def _few_timings(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is timed is not tested: a few rounds will do."""
-    monkeypatch.setattr(modes_scale, "_ONE", 2)
-    monkeypatch.setattr(modes_scale, "_BATCHES", 1)
-    monkeypatch.setattr(modes_curve, "_ROUNDS", 2)
-
-
-def test_the_judge_on_conversations(
-    locomo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out = tmp_path / "modes.json"
-    arguments = ["eval", "modes", "--data", str(locomo), "--json", str(out), "--preset", "synapse"]
-    assert main([*arguments, *FAST]) == 0
-    report = json.loads(out.read_text())
+def test_judge_on_conversations(locomo: Path) -> None:
+    # What is timed is not tested: a few rounds will do.
+    judged = judge(_request(locomo, "synapse"), rounds=2)
+    report = json.loads(json.dumps(judged.report))
     assert report["dataset"] == "modes" and report["preset"] == "synapse"
     assert report["n"] == {"questions": 6, "conversations": 2}
     assert set(report["systems"]) == {
@@ -46,12 +37,11 @@ def test_the_judge_on_conversations(
     for name, figures in report["systems"].items():
         assert all(figures[c] >= 0.0 for c in COLUMNS)
         assert ("difference" in figures) == (name != "synapse")
-    table = capsys.readouterr().out
-    assert all(name in table for name in (*report["systems"], "kmeans", "Recommended"))
+    assert all(name in judged.table for name in (*report["systems"], "kmeans", "Recommended"))
 
 
 @pytest.mark.parametrize("form", ["jsonl", "xz", "store"])
-def test_the_judge_on_texts(form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_judge_on_texts(form: str, tmp_path: Path) -> None:
     lines = "\n".join(json.dumps({"text": text}) for text in novel(24))
     data = tmp_path / "novel.jsonl"
     data.write_text(lines, encoding="utf-8")
@@ -63,11 +53,10 @@ def test_the_judge_on_texts(form: str, tmp_path: Path, capsys: pytest.CaptureFix
         config = load_config("default", {"link.concepts": "pattern"})
         with Memory.open(data, config=config, embedder="hashing:32", device="cpu") as memory:
             memory.add(novel(24))
-    out = tmp_path / "modes.json"
-    assert main(["eval", "modes", "--data", str(data), "--json", str(out), *FAST]) == 0
-    report = json.loads(out.read_text())
+    judged = judge(_request(data), scale_rounds=(2, 1))
+    report = json.loads(json.dumps(judged.report, allow_nan=False))
     assert report["n"] == {"held_out": 2, "rows": [22]}
-    assert "22 vectors of 32 dimensions" in capsys.readouterr().out
+    assert "22 vectors of 32 dimensions" in judged.table
 
 
 def test_unusable_data(tmp_path: Path, locomo: Path) -> None:
@@ -75,18 +64,18 @@ def test_unusable_data(tmp_path: Path, locomo: Path) -> None:
     short = tmp_path / "short.jsonl"
     short.write_text('{"text": "alone"}\n')
     with pytest.raises(InputError, match="at least 20"):
-        judge("modes", Request(data=short, **options))
+        judge_named("modes", Request(data=short, **options))
     broken = tmp_path / "broken.xz"
     broken.write_bytes(b"no archive")
     with pytest.raises(InputError, match="broken"):
-        judge("modes", Request(data=broken, **options))
+        judge_named("modes", Request(data=broken, **options))
     samples = json.loads(locomo.read_text())
     for sample in samples:
         for question in sample["qa"]:
             question["evidence"] = []
     locomo.write_text(json.dumps(samples))
     with pytest.raises(InputError, match="evidence"):
-        judge("modes", Request(data=locomo, **options))
+        judge_named("modes", Request(data=locomo, **options))
     assert has_conversations(locomo.parent) and not has_conversations(tmp_path)
     with pytest.raises(InputError, match="--input"):
-        judge("modes", Request(data=locomo, input="observations", **options))
+        judge_named("modes", Request(data=locomo, input="observations", **options))

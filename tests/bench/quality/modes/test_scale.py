@@ -8,27 +8,17 @@ import pytest
 import torch
 
 from graphmem_torch.errors import InputError
-from graphmem_torch.quality.modes import curve as modes_curve
-from graphmem_torch.quality.modes import scale as modes_scale
 from graphmem_torch.quality.modes.scale import measure_scale
 from graphmem_torch.quality.modes.source import Source, sentences
 from graphmem_torch.text.embedders import load_embedder
 from tests.bench.quality.made import novel
 
 
-@pytest.fixture(autouse=True)
-def _few_timings(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is timed is not tested: a few rounds will do."""
-    monkeypatch.setattr(modes_scale, "_ONE", 2)
-    monkeypatch.setattr(modes_scale, "_BATCHES", 1)
-    monkeypatch.setattr(modes_curve, "_ROUNDS", 2)
-
-
 def test_curves_at_scale() -> None:
     texts = novel(90)
     embedder = load_embedder("hashing:32", "cpu")
     source = Source(embedder.encode(texts).pooled.float(), texts, embedder)
-    report = measure_scale(source, resamples=20)
+    report = measure_scale(source, resamples=20, rounds=(2, 1))
     assert report["n"] == {"held_out": 9, "rows": [81]}
     (part,) = report["sizes"]
     assert part["rows"] == 81 and part["width"] == 32

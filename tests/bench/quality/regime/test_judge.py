@@ -13,7 +13,7 @@ import torch
 
 from graphmem_torch.config import load_config
 from graphmem_torch.errors import InputError
-from graphmem_torch.quality.regime.run import lags, matched, measures, segment_errors
+from graphmem_torch.quality.regime.segmentation import lags, matched, measures, segment_errors
 from graphmem_torch.quality.regime.streams import read_streams
 from graphmem_torch.quality.request import Request, judge
 from graphmem_torch.text.embedders import HashingEmbedder

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import torch
 
-from bench.quality.claims import _auroc, _decided, _drawn, _read, measure
+from bench.quality.claims import _decided, _drawn, _read, measure
 from graphmem_torch.errors import InputError
 from graphmem_torch.oracle import Usage, Verdict
-from graphmem_torch.quality.common.remember import RememberingEmbedder
+from graphmem_torch.quality.common.encoder import CachingEmbedder
 from graphmem_torch.text.embedders import HashingEmbedder
 
 
@@ -28,7 +28,7 @@ def test_report_on_claims_that_the_rule_can_tell() -> None:
         rows.append({"claim": f"The harbour of town{i} has {i + 4} red boats", "label": "REFUTED"})
         for row in rows[-3:]:
             row["evidence"] = evidence  # type: ignore[assignment]
-    report = measure(rows, RememberingEmbedder(HashingEmbedder(128)))
+    report = measure(rows, CachingEmbedder(HashingEmbedder(128)))
     assert report["n"] == {"claims": 120, "supported": 40, "evidence": 40}
     systems = report["systems"]
     assert systems["majority"]["accuracy"][0] == pytest.approx(2 / 3)
@@ -55,7 +55,7 @@ def test_a_language_model_beside_it() -> None:
             said = [("contradict", "entail")[label == "SUPPORTED"] for label in labels]
             return [None if i % 4 == 3 else Verdict(said[i], 0.9) for i in range(80)]  # type: ignore
 
-    encoder = RememberingEmbedder(HashingEmbedder(32))
+    encoder = CachingEmbedder(HashingEmbedder(32))
     report = measure(rows, encoder, oracle=Knows())  # type: ignore[arg-type]
     found = report["verdicts_of_model"]
     assert (found["decided"], found["lost"], found["accuracy_of_decided"][0]) == (0.75, 20, 1.0)
@@ -81,8 +81,6 @@ def test_thresholds_come_from_the_other_folds() -> None:
     truth = torch.tensor([True, False, True, False, False, True])
     # Learned from folds 1 and 2, fold 0 is decided above 0.8; from 0 and 1, fold 2 above 0.8.
     assert _decided(score, truth, fold)[[0, 1, 4, 5]].tolist() == [True, False, False, False]
-    pairs = [(s > r) + (s == r) / 2 for s in score[truth] for r in score[~truth]]
-    assert _auroc(score, truth) == pytest.approx(float(sum(pairs)) / len(pairs))
 
 
 def test_unusable_files(tmp_path: Path) -> None:

@@ -1,31 +1,42 @@
-"""One conversation with its memory, as the systems under comparison see it."""
+"""A retrieval task: one conversation with its memory, as the systems under comparison see it."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 
 import torch
 from torch import Tensor
+from tqdm import tqdm
 
-from graphmem_torch.atoms import EdgeType
-from graphmem_torch.config import Config
+from graphmem_torch.atoms import Atom, EdgeType
+from graphmem_torch.config import Config, load_config
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.evaluation.metrics import gold_tensor
 from graphmem_torch.graph import Graph
 from graphmem_torch.memory import Memory
 from graphmem_torch.rank.scope import Scope
 from graphmem_torch.text.concepts import ConceptExtractor, load_concepts
+from graphmem_torch.text.embedder import Embedder
 from graphmem_torch.text.tokens import count_tokens
 
-from .baselines import lift_facts, undirected
 from .questions import Conversation
 
-__all__ = ["TURN", "Arena"]
+__all__ = [
+    "TURN",
+    "RetrievalTask",
+    "baseline_config",
+    "build_tasks",
+    "lift_facts",
+    "memory_of",
+    "undirected",
+]
 TURN = "turn"
 
 
-class Arena:
+class RetrievalTask:
     """The memory of one conversation, its candidates (the turns, in order) and its questions.
 
     The nodes of `graph` are the atoms, in the order of the index, then the concepts.
@@ -125,6 +136,38 @@ class Arena:
         return source[kept], target[kept]
 
 
+def memory_of(atoms: Sequence[Atom], config: Config, embedder: Embedder, device: str) -> Memory:
+    """A memory that no file keeps, filled with some atoms."""
+    memory = Memory.open(None, config=config, embedder=embedder, device=device)
+    memory.add(atoms)
+    return memory
+
+
+def build_tasks(
+    conversations: Sequence[Conversation],
+    config: Config,
+    encoder: Embedder,
+    device: str,
+    progress: bool,
+) -> tuple[list[RetrievalTask], float]:
+    """A memory for each conversation, and the seconds until all could be asked."""
+    tasks, seconds = [], 0.0
+    for conversation in tqdm(conversations, desc="memories", disable=not progress):
+        start = time.perf_counter()
+        memory = memory_of(conversation.atoms, config, encoder, device)
+        memory.index  # noqa: B018 - built when it is first asked for
+        seconds += time.perf_counter() - start
+        tasks.append(RetrievalTask(conversation, memory))
+    return tasks, seconds
+
+
+def baseline_config(config: Config) -> Config:
+    """What the baselines of every preset run on: `default`, with its encoder and its concepts."""
+    shared = load_config("default")
+    link = replace(shared.link, concepts=config.link.concepts)
+    return replace(shared, embedder=config.embedder, link=link)
+
+
 def _graph(edges: EdgeBlock, nodes: Tensor) -> Graph:
     """The stored edges between rows; `nodes` [N] gives the node number of each row."""
     row = torch.full((int(nodes.max()) + 1 if len(nodes) else 0,), -1, dtype=torch.int64)
@@ -138,3 +181,25 @@ def _age_hours(time: Tensor) -> Tensor:  # [N] seconds, NaN = unknown -> [N] hou
     if len(known) == 0:
         return torch.zeros_like(time)
     return ((known.max() - time) / 3600.0).nan_to_num(nan=0.0)
+
+
+def lift_facts(
+    scores: Tensor,  # [B, M] scores of all atoms, facts included
+    turns: Tensor,  # [N] which of the M atoms are turns
+    fact: Tensor,  # [L] atom number of a fact, one entry per link
+    source: Tensor,  # [L] position in `turns` of the turn it was derived from
+) -> Tensor:  # [B, N]
+    """Scores of the turns, each raised to the best of the facts derived from it."""
+    own = scores[:, turns]
+    if len(fact) == 0:
+        return own
+    where = source.expand(len(scores), -1)
+    return own.scatter_reduce(1, where, scores[:, fact], reduce="amax", include_self=True)
+
+
+def undirected(graph: Graph) -> Graph:
+    """The graph with every edge usable in both directions, by |weight|; parallel edges merge."""
+    index = graph.edge_index
+    both = torch.cat([index, index.flip(0)], dim=1)
+    weight = graph.weight.abs().repeat(2)
+    return Graph.from_edges(both, weight, num_nodes=graph.num_nodes)

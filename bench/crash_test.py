@@ -1,6 +1,6 @@
 """Kill a writer at random instants and count what was lost.
 
-`python -m bench.kills --rounds 200 [--json OUT]`
+`python -m bench.crash_test --rounds 200 [--json OUT]`
 
 By turns a child process runs `graphmem index` on a file, or calls `Memory.add` again and again;
 SIGKILL comes at a random instant of its life. What was acknowledged must be there afterwards: for
@@ -33,7 +33,7 @@ from graphmem_torch.errors import GraphMemError
 from graphmem_torch.memory import Memory
 from graphmem_torch.store import MemoryStore
 
-__all__ = ["Kills", "Outcome", "main", "run"]
+__all__ = ["CrashTest", "Outcome", "main", "run"]
 
 _WORDS = (
     *("amber", "anchor", "bridge", "candle", "castle", "cedar", "copper", "desert", "ember"),
@@ -45,7 +45,7 @@ _PEOPLE = ("Ada", "Boris", "Chandra", "Dmitri", "Esra", "Farid")
 
 
 @dataclass(frozen=True)
-class Kills:
+class CrashTest:
     """Kill writers and look at what is left.
 
     Attributes:
@@ -81,14 +81,14 @@ class Outcome:
     problems: list[str] = field(default_factory=list)
 
 
-def run(options: Kills) -> Outcome:
+def run(options: CrashTest) -> Outcome:
     """Runs all rounds."""
     context = multiprocessing.get_context("forkserver")
     # The children fork from a server that has torch loaded, so that most of their life is writing.
     context.set_forkserver_preload([__name__, "graphmem_torch.memory", "graphmem_torch.cli.main"])
     outcome = Outcome()
     chance = random.Random(options.seed)
-    folder = Path(tempfile.mkdtemp(prefix="graphmem-kills-"))
+    folder = Path(tempfile.mkdtemp(prefix="graphmem-crash-test-"))
     try:
         spans = [_span(context, options, folder / f"span{kind}", kind) for kind in range(2)]
         acknowledged: set[str] = set()
@@ -117,7 +117,7 @@ def run(options: Kills) -> Outcome:
     return outcome
 
 
-def _span(context: ForkServerContext, options: Kills, store: Path, kind: int) -> float:
+def _span(context: ForkServerContext, options: CrashTest, store: Path, kind: int) -> float:
     """Seconds of a writer's whole life, the second time; kills are spread over it."""
     seconds = 0.0
     for number in (-2, -1):
@@ -131,7 +131,7 @@ def _span(context: ForkServerContext, options: Kills, store: Path, kind: int) ->
 
 
 def _start(
-    context: ForkServerContext, options: Kills, store: Path, kind: int, number: int
+    context: ForkServerContext, options: CrashTest, store: Path, kind: int, number: int
 ) -> BaseProcess:
     atoms = texts(options.atoms, options.seed + 7919 * (number + 2), prefix=f"r{number}")
     if kind == 0:
@@ -145,7 +145,7 @@ def _start(
     return process
 
 
-def _settings(options: Kills) -> Config:
+def _settings(options: CrashTest) -> Config:
     return load_config(options.preset, {"link.concepts": options.concepts})
 
 
@@ -160,7 +160,7 @@ def _add(store: str, config: Config, atoms: list[dict[str, str]]) -> None:
             os.write(note, "".join(f"{row['id']}\n" for row in part).encode())
 
 
-def _index(store: str, options: Kills, source: str) -> None:
+def _index(store: str, options: CrashTest, source: str) -> None:
     from graphmem_torch.cli.main import main as graphmem
 
     _quiet()
@@ -203,7 +203,7 @@ def _kill(process: BaseProcess, outcome: Outcome) -> None:
 
 
 def _inspect(
-    options: Kills, store: Path, acknowledged: set[str], outcome: Outcome, number: int
+    options: CrashTest, store: Path, acknowledged: set[str], outcome: Outcome, number: int
 ) -> None:
     """Opens the store as a writer would, and counts."""
     try:
@@ -247,7 +247,7 @@ def texts(count: int, seed: int, *, prefix: str) -> list[dict[str, str]]:
 
 def main() -> int:
     """Read the options, kill, write JSON; 1 when anything was lost or would not open."""
-    options = tyro.cli(Kills, description=__doc__)
+    options = tyro.cli(CrashTest, description=__doc__)
     outcome = run(options)
     report = json.dumps(asdict(outcome), indent=2)
     if options.json is None:

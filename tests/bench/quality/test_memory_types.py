@@ -12,7 +12,7 @@ from graphmem_torch.atoms import MEMORY_TYPES, Atom
 from graphmem_torch.errors import InputError
 from graphmem_torch.readers.jsonl import read_records
 
-_SHIPPED = Path(__file__).resolve().parents[2] / "bench" / "quality" / "memory_types.jsonl"
+_SHIPPED = Path(__file__).resolve().parents[3] / "bench" / "quality" / "memory_types.jsonl"
 
 
 def test_report_on_sentences_that_the_rules_can_tell() -> None:

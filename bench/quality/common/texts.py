@@ -1,8 +1,9 @@
-"""Passages with questions whose gold passages are known: MuSiQue, HotpotQA, 2Wiki subsets."""
+"""Texts that judges read: passages with questions (MuSiQue, HotpotQA, 2Wiki), and sentences."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,9 +13,23 @@ from typing import Any
 from graphmem_torch.errors import InputError
 from graphmem_torch.readers.source import decode, read_bytes
 
-__all__ = ["Passage", "PassageQuestion", "PassageSet", "read_passage_sets"]
+__all__ = [
+    "Passage",
+    "PassageQuestion",
+    "PassageSet",
+    "Span",
+    "read_passage_sets",
+    "sentence_spans",
+    "split_at_marks",
+]
 _CORPUS = "_corpus.jsonl"
 _QUERIES = "_queries.jsonl"
+# Plain on purpose: needles, cut sentences and their figures must not change with the splitter of
+# the library (`graphmem_torch.text.sentences`), which is itself under test.
+_BREAK = re.compile(r"(?<=[.!?])\s+")
+
+Span = tuple[int, int]
+"""Start and end, in characters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,3 +145,20 @@ def _rows(path: Path, needed: tuple[str, ...]) -> Iterator[tuple[dict[str, Any],
         if missing:
             raise InputError(f"expected the field {missing[0]!r}, got {sorted(row)}", where=where)
         yield row, where
+
+
+def sentence_spans(text: str) -> list[Span]:
+    """Where the parts of a text lie that end with a mark (. ! ?) and white space behind it.
+
+    The last part goes to the end of the text, with or without a mark; it is empty where white
+    space follows the last mark.
+    """
+    breaks = [match.span() for match in _BREAK.finditer(text)]
+    starts = [0, *(end for _, end in breaks)]
+    ends = [*(start for start, _ in breaks), len(text)]
+    return list(zip(starts, ends, strict=True))
+
+
+def split_at_marks(text: str) -> list[str]:
+    """The parts of `sentence_spans`, without the white space between them."""
+    return [text[start:end] for start, end in sentence_spans(text)]

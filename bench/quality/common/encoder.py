@@ -1,4 +1,4 @@
-"""An embedder that remembers what it has encoded, so that many systems can be asked the same."""
+"""The encoder of a run: it caches what it has encoded, so that many systems are asked the same."""
 
 from __future__ import annotations
 
@@ -10,13 +10,16 @@ from torch import Tensor
 
 from graphmem_torch.coo import offsets_of
 from graphmem_torch.text.embedder import Embedder, Encoded
+from graphmem_torch.text.embedders import load_embedder
 
-__all__ = ["RememberingEmbedder"]
+from ..request import Request
+
+__all__ = ["CachingEmbedder", "load_encoder"]
 _Row = tuple[Tensor, Tensor | None, Tensor | None]  # [d], [t, m], [t]
 
 
-class RememberingEmbedder:
-    """Encodes through another embedder; inside `remembering()` no text is encoded twice.
+class CachingEmbedder:
+    """Encodes through another embedder; inside `caching()` no text is encoded twice.
 
     Outside it works as if it were not there, so that latencies are those of the encoder.
     """
@@ -34,7 +37,7 @@ class RememberingEmbedder:
         self.window = inner.window
 
     @contextmanager
-    def remembering(self) -> Iterator[None]:
+    def caching(self) -> Iterator[None]:
         """Within the block texts are looked up, also those of earlier blocks."""
         self._rows = self._kept
         try:
@@ -62,6 +65,26 @@ class RememberingEmbedder:
             torch.cat([torch.empty(0, dtype=torch.int32), *pieces]),
             offsets_of(counts),
         )
+
+
+def load_encoder(
+    request: Request, *, device: str | None = None, token_dim: int | None = None
+) -> CachingEmbedder:
+    """The encoder that a request names, or its preset's.
+
+    Args:
+        request: What is evaluated.
+        device: Where it computes; the request's by default.
+        token_dim: Width of token vectors, 0 for none; the preset's by default.
+    """
+    settings = request.settings.embedder
+    return CachingEmbedder(
+        load_embedder(
+            settings.name if request.embedder is None else request.embedder,
+            request.device if device is None else device,
+            token_dim=settings.token_dim if token_dim is None else token_dim,
+        )
+    )
 
 
 def _split(encoded: Encoded) -> Iterator[_Row]:

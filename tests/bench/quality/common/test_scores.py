@@ -1,4 +1,4 @@
-"""The figures of a run against direct computation."""
+"""Figures of a run against direct computation; AUROC against scikit-learn, refusal by counting."""
 
 from __future__ import annotations
 
@@ -6,16 +6,22 @@ import pytest
 import torch
 
 from graphmem_torch.evaluation.metrics import GROUPS, gold_tensor
-from graphmem_torch.quality.common.tally import BUDGETS, Tally, summarise
+from graphmem_torch.quality.common.scores import (
+    BUDGETS,
+    Scores,
+    auroc,
+    refusal_at,
+    summarise,
+)
 
 CATEGORIES = torch.tensor([1, 2, 4, 5, 5, 4])
 GOLD = [[0], [3, 4], [], [2], [1], [6]]
 COSTS = torch.full((60,), 100)
 
 
-def _tally(shift: int, confidence: list[float] | None = None) -> Tally:
+def _scores(shift: int, confidence: list[float] | None = None) -> Scores:
     """Two conversations of three questions; gold stands `shift` places down the ranking."""
-    tally = Tally()
+    scores = Scores()
     for part in (slice(0, 3), slice(3, 6)):
         gold = GOLD[part]
         rows = []
@@ -23,22 +29,22 @@ def _tally(shift: int, confidence: list[float] | None = None) -> Tally:
             others = [i for i in range(60) if i not in wanted]
             rows.append(others[:shift] + list(wanted) + others[shift:])
         values = None if confidence is None else torch.tensor(confidence[part])
-        tally.note(
+        scores.add(
             torch.tensor(rows),
             gold_tensor(gold),
             COSTS,
             confidence=values,
             known=None if values is None else values > 0.5,
         )
-    return tally
+    return scores
 
 
 def test_means_differences_and_gate() -> None:
     confidence = [0.9, 0.8, 0.4, 0.3, 0.6, 0.7]
-    tallies = {"ours": _tally(0, confidence), "theirs": _tally(7), "far": _tally(24)}
-    tallies["ours"].seconds = [0.001, 0.002, 0.003]
-    systems = summarise(tallies, CATEGORIES, subject="ours", seed=0, resamples=200)
-    ours, theirs, far = (systems[name] for name in tallies)
+    systems_scores = {"ours": _scores(0, confidence), "theirs": _scores(7), "far": _scores(24)}
+    systems_scores["ours"].seconds = [0.001, 0.002, 0.003]
+    systems = summarise(systems_scores, CATEGORIES, subject="ours", seed=0, resamples=200)
+    ours, theirs, far = (systems[name] for name in systems_scores)
 
     assert ours["recall"]["1-4"] == {"5": 1.0, "10": 1.0, "25": 1.0, "50": 1.0}
     assert theirs["recall"]["1-4"] == {"5": 0.0, "10": 1.0, "25": 1.0, "50": 1.0}
@@ -66,3 +72,35 @@ def test_means_differences_and_gate() -> None:
     assert ours["ci"]["difference"]["theirs"]["all"]["10"] == pytest.approx([0.0, 0.0, 0.0])
     assert ours["ci"]["difference"]["theirs"]["3"]["10"] is None
     assert "difference" not in theirs["ci"]
+
+
+@pytest.mark.parametrize("levels", [3, 1000])
+def test_auroc_matches_scikit_learn_with_and_without_ties(levels: int) -> None:
+    sklearn_metrics = pytest.importorskip("sklearn.metrics")
+    generator = torch.Generator().manual_seed(levels)
+    positive = torch.randint(levels, (80,), generator=generator) + levels // 3
+    negative = torch.randint(levels, (50,), generator=generator)
+    truth = [1] * 80 + [0] * 50
+    oracle = sklearn_metrics.roc_auc_score(truth, torch.cat([positive, negative]).numpy())
+    assert auroc(positive, negative) == pytest.approx(oracle)
+
+
+def test_refusal_counts_answerable_questions_at_or_below_the_threshold() -> None:
+    negative = torch.tensor([0.1, 0.2, 0.3, 0.4])
+    positive = torch.tensor([0.05, 0.2, 0.35, 0.9])
+    # Half of the negatives lie at or below 0.2, three quarters at or below 0.3.
+    assert refusal_at(positive, negative, (0.5, 0.75, 1.0)) == {
+        "50": 0.5,
+        "75": 0.5,
+        "100": 0.75,
+    }
+
+
+def test_a_constant_confidence_refuses_everything() -> None:
+    assert refusal_at(torch.ones(5), torch.ones(7), (0.5,)) == {"50": 1.0}
+    assert auroc(torch.ones(5), torch.ones(7)) == 0.5
+
+
+def test_one_side_alone_says_nothing() -> None:
+    assert auroc(torch.ones(3), torch.empty(0)) is None
+    assert refusal_at(torch.empty(0), torch.ones(3)) is None

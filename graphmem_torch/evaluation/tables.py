@@ -1,13 +1,13 @@
-"""Cells and columns of the tables that judges print."""
+"""Tables of plain text, and the cells of figures in them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-__all__ = ["aligned", "gain", "mean_range", "percent"]
+__all__ = ["gain", "mean_range", "percent", "text_table"]
 
 
-def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+def text_table(rows: Sequence[Sequence[str]]) -> list[str]:
     """The rows as lines; the first column flush left, the others flush right."""
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     return [

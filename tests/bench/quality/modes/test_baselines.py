@@ -6,7 +6,7 @@ import random
 
 import torch
 
-from graphmem_torch.quality.modes.rivals import (
+from graphmem_torch.quality.modes.baselines import (
     CommunityIndex,
     build_tree,
     first_mentions,

@@ -1,15 +1,16 @@
-"""What the judge notes of each system, question by question, and the figures it makes of it."""
+"""Scores of each system, question by question, and the figures made of them; abstention."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from graphmem_torch.evaluation.bootstrap import bootstrap_interval
+from graphmem_torch.evaluation.bootstrap import difference_table, interval_table
 from graphmem_torch.evaluation.metrics import (
     CUTOFFS,
     budget_recall,
@@ -19,10 +20,18 @@ from graphmem_torch.evaluation.metrics import (
     ranking_measures,
 )
 
-from .abstention import auroc, refusal_at
 from .measure import percentiles
 
-__all__ = ["ADVERSARIAL", "BUDGETS", "MEASURES", "Tally", "summarise"]
+__all__ = [
+    "ADVERSARIAL",
+    "BUDGETS",
+    "MEASURES",
+    "REJECTION_RATES",
+    "Scores",
+    "auroc",
+    "refusal_at",
+    "summarise",
+]
 BUDGETS: tuple[int, ...] = (512, 1024, 2048)
 """Token budgets of `budget_recall` (`docs/evaluation.md` 4)."""
 
@@ -31,9 +40,12 @@ MEASURES: tuple[str, ...] = ("recall", "any", "complete", "ndcg")
 ADVERSARIAL = 5
 """The category whose questions have no answer in the conversation."""
 
+REJECTION_RATES: tuple[float, ...] = (0.5, 0.75, 0.9)
+"""Shares of the unanswerable questions that are to be rejected."""
+
 
 @dataclass(slots=True)
-class Tally:
+class Scores:
     """One system over all conversations; the lists have one entry per conversation.
 
     Attributes:
@@ -54,7 +66,7 @@ class Tally:
     build_seconds: float = 0.0
     peak_mb: float | None = None
 
-    def note(
+    def add(
         self,
         ranking: Tensor,  # [B, K] candidate numbers, -1 = nothing retrieved there
         gold: Tensor,  # [B, G], -1 = padding
@@ -73,15 +85,15 @@ class Tally:
         if known is not None:
             self.known.append(known)
 
-    def note_peak(self, megabytes: float | None) -> None:
+    def add_peak(self, megabytes: float | None) -> None:
         """Keep the largest peak."""
         if megabytes is not None:
             self.peak_mb = max(megabytes, self.peak_mb or 0.0)
 
 
 def summarise(
-    tallies: Mapping[str, Tally],
-    categories: Tensor,  # [n] of all questions, in the order of the tallies
+    scores: Mapping[str, Scores],
+    categories: Tensor,  # [n] of all questions, in the order of the scores
     *,
     subject: str,
     seed: int,
@@ -94,54 +106,67 @@ def summarise(
     resampled in pairs.
 
     Args:
-        tallies: By system name.
+        scores: By system name.
         categories: Question categories.
         subject: The system that is compared with all others.
         seed: Of the bootstrap; each table starts from it anew, so that adding a system changes no
             other's interval.
         resamples: Bootstrap resamples.
     """
-    recalls = {name: torch.cat(tally.measures["recall"]) for name, tally in tallies.items()}
+    recalls = {name: torch.cat(own.measures["recall"]) for name, own in scores.items()}
+    groups = group_masks(categories)
+    drawn = {"seed": seed, "resamples": resamples}
     systems = {}
-    for name, tally in tallies.items():
-        table = _intervals(recalls[name], categories, seed, resamples)
+    for name, own in scores.items():
+        tables = {
+            group: interval_table(recalls[name][mask], CUTOFFS, **drawn)
+            for group, mask in groups.items()
+        }
         intervals: dict[str, Any] = {
             "recall": {
-                group: {k: None if ends is None else ends[1:] for k, ends in row.items()}
-                for group, row in table.items()
+                group: {k: None if ends is None else ends[1:] for k, ends in table.items()}
+                for group, table in tables.items()
             }
         }
         if name == subject:
+            gains = {
+                group: difference_table(
+                    {other: values[mask] for other, values in recalls.items()},
+                    subject,
+                    CUTOFFS,
+                    **drawn,
+                )
+                for group, mask in groups.items()
+            }
             intervals["difference"] = {
-                other: _intervals(recalls[name] - theirs, categories, seed, resamples)
-                for other, theirs in recalls.items()
+                other: {group: table[other] for group, table in gains.items()}
+                for other in recalls
                 if other != subject
             }
-        systems[name] = _figures(tally, categories) | {"ci": intervals}
+        systems[name] = _figures(own, categories) | {"ci": intervals}
     return systems
 
 
-def _figures(tally: Tally, categories: Tensor) -> dict[str, Any]:
+def _figures(own: Scores, categories: Tensor) -> dict[str, Any]:
     figures: dict[str, Any] = {
-        name: grouped_means(torch.cat(tally.measures[name]), categories, CUTOFFS)
-        for name in MEASURES
+        name: grouped_means(torch.cat(own.measures[name]), categories, CUTOFFS) for name in MEASURES
     }
-    budget = grouped_means(torch.cat(tally.budget), categories, BUDGETS)
+    budget = grouped_means(torch.cat(own.budget), categories, BUDGETS)
     figures |= {
-        "latency_ms": percentiles(tally.seconds),
-        "build_s": tally.build_seconds,
-        "peak_mb": tally.peak_mb,
+        "latency_ms": percentiles(own.seconds),
+        "build_s": own.build_seconds,
+        "peak_mb": own.peak_mb,
         "gate_auroc": None,
         "refusal": None,
         "budget_recall": budget["1-4"],
     }
-    if tally.confidence:
-        confidence = torch.cat(tally.confidence)
+    if own.confidence:
+        confidence = torch.cat(own.confidence)
         adversarial = categories == ADVERSARIAL
         figures["gate_auroc"] = auroc(confidence[~adversarial], confidence[adversarial])
         figures["refusal"] = refusal_at(confidence[~adversarial], confidence[adversarial])
-        if tally.known and figures["refusal"] is not None:
-            closed = (~torch.cat(tally.known)).double()
+        if own.known and figures["refusal"] is not None:
+            closed = (~torch.cat(own.known)).double()
             figures["refusal"] |= {
                 "gate_answerable": float(closed[~adversarial].mean()),
                 "gate_adversarial": float(closed[adversarial].mean()),
@@ -149,20 +174,39 @@ def _figures(tally: Tally, categories: Tensor) -> dict[str, Any]:
     return figures
 
 
-def _intervals(
-    values: Tensor,  # [n, len(CUTOFFS)]
-    categories: Tensor,  # [n]
-    seed: int,
-    resamples: int,
-) -> dict[str, dict[str, list[float] | None]]:
-    """[mean, low, high] of each column in each group."""
-    table = {}
-    for group, mask in group_masks(categories).items():
-        found = bootstrap_interval(
-            values[mask], generator=torch.Generator().manual_seed(seed), resamples=resamples
-        )
-        table[group] = {
-            str(k): None if interval is None else list(interval)
-            for k, interval in zip(CUTOFFS, found, strict=True)
-        }
-    return table
+def auroc(
+    positive: Tensor,  # [P] confidence of answerable questions
+    negative: Tensor,  # [Q] confidence of unanswerable questions
+) -> float | None:
+    """Area under the ROC curve: the chance that an answerable question gets the higher confidence.
+
+    Ties count half (Mann-Whitney). None when one of the sides is empty.
+    """
+    if len(positive) == 0 or len(negative) == 0:
+        return None
+    ordered = negative.double().sort().values
+    values = positive.double()
+    below = torch.searchsorted(ordered, values, side="left")
+    upto = torch.searchsorted(ordered, values, side="right")
+    return float((below + upto).double().sum() / (2 * len(positive) * len(negative)))
+
+
+def refusal_at(
+    positive: Tensor,  # [P] confidence of answerable questions
+    negative: Tensor,  # [Q] confidence of unanswerable questions
+    rates: Sequence[float] = REJECTION_RATES,
+) -> dict[str, float] | None:
+    """Share of answerable questions refused, at thresholds set by the unanswerable ones.
+
+    For each rate the threshold is the smallest confidence at or below which at least that share of
+    the unanswerable questions lies; whatever is at or below it is refused. Keys are percentages.
+    None when one of the sides is empty.
+    """
+    if len(positive) == 0 or len(negative) == 0:
+        return None
+    ordered = negative.double().sort().values
+    refused = {}
+    for rate in rates:
+        threshold = ordered[max(math.ceil(rate * len(ordered)), 1) - 1]
+        refused[f"{round(100 * rate)}"] = float((positive.double() <= threshold).double().mean())
+    return refused

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 import torch
 
-from graphmem_torch.quality.common.remember import RememberingEmbedder
+from graphmem_torch.quality.common.encoder import CachingEmbedder
 from graphmem_torch.text.embedder import Embedder, Encoded
 from graphmem_torch.text.embedders import HashingEmbedder
 
@@ -27,11 +27,11 @@ class _Counting(HashingEmbedder):
 @pytest.mark.parametrize("token_dim", [0, 8])
 def test_same_vectors_and_each_text_once(token_dim: int) -> None:
     inner = _Counting(token_dim)
-    embedder = RememberingEmbedder(inner)
+    embedder = CachingEmbedder(inner)
     assert isinstance(embedder, Embedder)
     expected = HashingEmbedder(16, token_dim).encode(TEXTS)
     for _ in range(2):
-        with embedder.remembering():
+        with embedder.caching():
             got = embedder.encode(TEXTS)
         assert torch.equal(got.pooled, expected.pooled)
         if token_dim:
@@ -46,6 +46,6 @@ def test_same_vectors_and_each_text_once(token_dim: int) -> None:
 
 
 def test_no_texts() -> None:
-    embedder = RememberingEmbedder(HashingEmbedder(16, 8))
-    with embedder.remembering():
+    embedder = CachingEmbedder(HashingEmbedder(16, 8))
+    with embedder.caching():
         assert embedder.encode([]).pooled.shape == (0, 16)

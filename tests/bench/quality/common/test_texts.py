@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from graphmem_torch.quality.common.sentences import sentence_spans, split_at_marks
+from graphmem_torch.quality.common.texts import sentence_spans, split_at_marks
 
 
 @pytest.mark.parametrize(
