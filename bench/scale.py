@@ -31,7 +31,7 @@ from graphmem_torch.config import load_config
 from graphmem_torch.memory import Memory, link
 from graphmem_torch.memory import memory as memory_module
 from graphmem_torch.quality.common.measure import code_version, peak_memory, percentiles
-from graphmem_torch.quality.common.sentences import split_at_marks
+from graphmem_torch.quality.common.texts import split_at_marks
 from graphmem_torch.store import MemoryStore
 from graphmem_torch.text.concepts import PatternConcepts, SpacyConcepts
 from graphmem_torch.text.embedder import Embedder, Encoded
