@@ -102,5 +102,5 @@ def test_another_preset_meets_the_same_baselines(locomo: Path) -> None:
 
 
 def test_an_unknown_input(locomo: Path) -> None:
-    with pytest.raises(InputError, match="input: .*raw.*observations.*'facts'"):
+    with pytest.raises(InputError, match=r"input: .*raw.*observations.*'facts'"):
         _report(locomo, input="facts")
