@@ -578,7 +578,7 @@ class Memory:
     def structure(self, *, refresh: bool = False) -> Structure:
         """Spectrum, communities, bridges, frontiers and frustration of the graph of memories.
 
-        `docs/mathematics.md` 2. Kept until the store changes, and then updated where it did.
+        `docs/mathematics.md` 2. Kept until the store changes, and then found anew.
 
         Args:
             refresh: Analyses everything anew, as after a regime switch.

@@ -54,7 +54,7 @@ def effective_resistance(
         graph: Signs and directions are ignored; loops carry nothing.
         pairs: Node numbers; `[2, 2]` is read as `[2, P]`, row 0 the one ends.
         method: One of the above.
-        scaling: "seed" leaves out the roots of the degrees, as published.
+        scaling: "published" leaves out the roots of the degrees, as the paper does.
         tol: Relative error asked of "cg" and of the eigenpairs.
         max_iter: Most iterations of conjugate gradients or Lanczos.
         columns: Width of the sketch.
@@ -72,7 +72,7 @@ def effective_resistance(
             gradient, or a constant out of range.
     """
     check_choice("method", method, ("auto", "exact", "cg", "sketch", "truncated"))
-    check_choice("scaling", scaling, ("degree", "seed"))
+    check_choice("scaling", scaling, ("degree", "published"))
     check_range("tol", tol, 0.0)
     for name, value in (("max_iter", max_iter), ("columns", columns), ("modes", modes)):
         check_count(name, value)
