@@ -48,7 +48,7 @@ class Client:
             self.complete_all = lambda prompts: self.prompts.extend(prompts) or answers  # type: ignore[func-returns-value]
 
 
-def test_a_function_gets_the_context_and_the_question(memory: Memory) -> None:
+def test_answer_of_a_function_to_context_and_question(memory: Memory) -> None:
     model = Model()
     found = memory.answer(QUESTION, llm=model, budget=120)
     assert found.text == model.answer
@@ -61,7 +61,7 @@ def test_a_function_gets_the_context_and_the_question(memory: Memory) -> None:
 
 
 @pytest.mark.parametrize("format", ["openai", "anthropic"])
-def test_a_chat_gets_messages(memory: Memory, format: Any) -> None:
+def test_answer_of_a_chat_to_messages(memory: Memory, format: Any) -> None:
     model = Model()
     found = memory.answer(QUESTION, llm=model, budget=120, format=format)
     assert [m["role"] for m in model.prompts[0]] == ["system", "user"]
@@ -70,13 +70,13 @@ def test_a_chat_gets_messages(memory: Memory, format: Any) -> None:
 
 
 @pytest.mark.parametrize("format", ["text", "markdown", "json"])
-def test_every_text_format_asks_the_question(memory: Memory, format: Any) -> None:
+def test_answer_asks_the_question_in_every_text_format(memory: Memory, format: Any) -> None:
     model = Model()
     memory.answer(QUESTION, llm=model, budget=150, format=format)
     assert QUESTION in model.prompts[0]
 
 
-def test_a_client_is_asked_by_its_method(memory: Memory) -> None:
+def test_client_is_asked_by_its_method(memory: Memory) -> None:
     client = Client()
     found = memory.answer([QUESTION, "And the violin?"], llm=client, budget=120)
     assert [each.text for each in found] == ["yes", "yes"]
@@ -84,7 +84,7 @@ def test_a_client_is_asked_by_its_method(memory: Memory) -> None:
     assert client.one.prompts[0][-1]["role"] == "user"
 
 
-def test_a_client_that_takes_many_is_asked_once(memory: Memory) -> None:
+def test_client_that_takes_many_is_asked_once(memory: Memory) -> None:
     client = Client(["one", None])
     found = memory.answer([QUESTION, "And the violin?"], llm=client, budget=120)
     assert [each.text for each in found] == ["one", None]
@@ -94,7 +94,7 @@ def test_a_client_that_takes_many_is_asked_once(memory: Memory) -> None:
 
 
 @pytest.mark.parametrize("answers", [["only one"], 5])
-def test_a_client_whose_answers_do_not_fit(memory: Memory, answers: Any) -> None:
+def test_client_whose_answers_do_not_fit(memory: Memory, answers: Any) -> None:
     found = memory.answer([QUESTION, "And the violin?"], llm=Client(answers), budget=120)
     assert [each.text for each in found] == [None, None]
     assert all(each.error and each.context.sources for each in found)
@@ -113,7 +113,7 @@ def _fails(prompt: Any) -> str:
         (lambda prompt: {"text": "x"}, "expected a text, got {'text'"),
     ],
 )
-def test_a_model_that_fails_costs_only_the_answer(
+def test_answer_is_all_that_a_failing_model_costs(
     memory: Memory, llm: Callable[[Any], Any], error: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING):
@@ -126,12 +126,12 @@ def test_a_model_that_fails_costs_only_the_answer(
 
 
 @pytest.mark.parametrize("llm", ["gpt", None, 3])
-def test_what_cannot_be_asked(memory: Memory, llm: Any) -> None:
+def test_answer_by_what_cannot_be_asked(memory: Memory, llm: Any) -> None:
     with pytest.raises(InputError, match="llm: expected a function from a prompt to a text"):
         memory.answer(QUESTION, llm=llm)
 
 
-def test_templates(memory: Memory) -> None:
+def test_template_must_ask(memory: Memory) -> None:
     model = Model()
     memory.answer(QUESTION, llm=model, budget=90, template="Notes:\n{context}\n\nQ: {question}")
     assert model.prompts[0].startswith("Notes:\n")
@@ -145,19 +145,19 @@ def test_templates(memory: Memory) -> None:
     assert len(model.prompts) == 1
 
 
-def test_a_system_message_alone_leaves_the_question_to_the_format(memory: Memory) -> None:
+def test_template_of_a_system_message_leaves_the_question(memory: Memory) -> None:
     found = memory.answer(QUESTION, llm=Model(), format="openai", template={"system": "Be brief."})
     assert [m["role"] for m in found.context.messages] == ["system", "user"]
     assert found.context.messages[1]["content"].endswith(QUESTION)
 
 
 @pytest.mark.parametrize("wrong", [{"template": 5}, {"template": ["{context}"]}, {"budget": [9]}])
-def test_arguments_of_another_kind(memory: Memory, wrong: dict[str, Any]) -> None:
+def test_answer_to_arguments_of_another_kind(memory: Memory, wrong: dict[str, Any]) -> None:
     with pytest.raises(InputError, match=next(iter(wrong))):
         memory.answer(QUESTION, llm=Model(), **wrong)
 
 
-def test_the_settings_template_must_ask_too() -> None:
+def test_template_of_the_settings_must_ask() -> None:
     config = load_config("default", {"context.template": "Notes: {context}"})
     with (
         opened(config=config) as memory,
@@ -166,7 +166,7 @@ def test_the_settings_template_must_ask_too() -> None:
         memory.answer(QUESTION, llm=Model())
 
 
-def test_an_empty_store_and_no_question() -> None:
+def test_answer_of_an_empty_store_and_to_no_question() -> None:
     with opened() as memory:
         model = Model()
         assert memory.answer(QUESTION, llm=model).context.sources == ()
@@ -197,7 +197,7 @@ def segments(**overrides: Any) -> Memory:
     return memory
 
 
-def test_the_segment_graph_answers_in_the_order_of_the_document() -> None:
+def test_segment_graph_answers_in_the_order_of_the_document() -> None:
     with segments() as memory:
         model = Model()
         found = memory.answer("What of the harbour in chapter 3?", llm=model, budget=300)

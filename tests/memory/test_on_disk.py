@@ -23,7 +23,7 @@ from graphmem_torch.text.embedders import HashingEmbedder
 from tests.memories import QUESTIONS, Counting, config_of, ids, opened, plain, turns
 
 
-def test_empty_store(tmp_path: Path) -> None:
+def test_memory_on_disk_may_be_empty(tmp_path: Path) -> None:
     with opened(tmp_path / "m") as memory:
         assert memory.retrieve(["a", "b"]) == [Result(q, (), 0.0, False) for q in ("a", "b")]
         context = memory.compile("a", budget=100)
@@ -35,7 +35,7 @@ def test_empty_store(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("spoil", ["keep", "delete", "damage", "stale"])
-def test_reopening(tmp_path: Path, spoil: str) -> None:
+def test_memory_on_disk_opens_as_it_was(tmp_path: Path, spoil: str) -> None:
     path = tmp_path / "m"
     with opened(path) as memory:
         memory.add(turns(20))
@@ -65,7 +65,7 @@ def test_reopening(tmp_path: Path, spoil: str) -> None:
         assert reader.check() == []
 
 
-def test_another_graph_setting_is_not_read_from_the_snapshot(tmp_path: Path) -> None:
+def test_snapshot_of_another_graph_setting_is_not_read(tmp_path: Path) -> None:
     with opened(tmp_path / "m") as memory:
         memory.add(turns())
     config = config_of(**{"spread.max_edges": 1})
@@ -75,7 +75,7 @@ def test_another_graph_setting_is_not_read_from_the_snapshot(tmp_path: Path) -> 
         assert int(memory.index.graph.out_degree.max()) == 1
 
 
-def test_a_reader_sees_what_a_writer_adds(tmp_path: Path) -> None:
+def test_reader_sees_what_a_writer_adds(tmp_path: Path) -> None:
     path = tmp_path / "m"
     with opened(path) as writer:
         writer.add(turns(4))
@@ -98,7 +98,7 @@ def test_a_reader_sees_what_a_writer_adds(tmp_path: Path) -> None:
                 reader.add("x")
 
 
-def test_another_embedder_is_refused(tmp_path: Path) -> None:
+def test_embedder_of_another_store_is_refused(tmp_path: Path) -> None:
     with opened(tmp_path / "m") as memory:
         memory.add(turns(2))
     for mode in ("w", "r"):
@@ -114,7 +114,7 @@ def test_another_embedder_is_refused(tmp_path: Path) -> None:
         opened(tmp_path / "none", mode="r")
 
 
-def test_a_text_is_encoded_once() -> None:
+def test_texts_are_encoded_once() -> None:
     embedder = Counting()
     with opened(embedder=embedder, config=config_of(**{"link.concepts": "none"})) as memory:
         memory.add([Atom("a", "same words"), Atom("b", "same words"), Atom("c", "other words")])
@@ -132,7 +132,7 @@ def test_a_text_is_encoded_once() -> None:
         assert torch.equal(tokens.offsets, fresh.offsets)
 
 
-def test_nan_loses_nothing_that_was_acknowledged() -> None:
+def test_add_of_nan_loses_nothing_that_was_acknowledged() -> None:
     with opened(embedder=Counting()) as memory:
         atoms = turns(16)
         atoms[9] = replace(atoms[9], text="poison")
@@ -149,7 +149,7 @@ def test_nan_loses_nothing_that_was_acknowledged() -> None:
             assert plain(memory.retrieve(QUESTIONS)) == plain(whole.retrieve(QUESTIONS))
 
 
-def test_a_failed_append_leaves_a_usable_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_add_that_fails_leaves_a_usable_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     with opened() as memory:
         memory.add(turns(7))
         append, calls = MemoryStore.append, iter([False, True])
@@ -182,7 +182,7 @@ def test_accesses_are_logged_by_writers(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("part", ["graph_source", "node", "embeddings", "vocabulary"])
-def test_flipped_bits_in_a_snapshot_change_no_answer(tmp_path: Path, part: str) -> None:
+def test_snapshot_with_flipped_bits_changes_no_answer(tmp_path: Path, part: str) -> None:
     with opened(tmp_path / "m") as memory:
         memory.add([f"the {word} boat number {i}" for i, word in enumerate(["red", "blue"] * 8)])
     with opened(tmp_path / "m", mode="r") as memory:
@@ -198,7 +198,7 @@ def test_flipped_bits_in_a_snapshot_change_no_answer(tmp_path: Path, part: str) 
         assert memory.retrieve("which blue boat?") == before
 
 
-def test_a_store_remembers_how_its_embedder_was_loaded(tmp_path: Path) -> None:
+def test_embedder_is_loaded_as_when_the_store_was_filled(tmp_path: Path) -> None:
     config = load_config(overrides={"embedder.name": "hashing:32", "embedder.token_dim": 8})
     with Memory.open(tmp_path / "m", config=config) as memory:
         memory.add("a small boat")

@@ -59,7 +59,7 @@ def test_switches_are_told_after_the_atoms_are_stored() -> None:
         assert len(told) == count
 
 
-def test_a_callback_that_raises_loses_nothing(caplog: pytest.LogCaptureFixture) -> None:
+def test_switches_told_to_a_callback_that_raises(caplog: pytest.LogCaptureFixture) -> None:
     with opened() as memory:
         told = []
 
@@ -74,7 +74,7 @@ def test_a_callback_that_raises_loses_nothing(caplog: pytest.LogCaptureFixture) 
         assert told and "no room" in caplog.text and repr(told[0].atom) in caplog.text
 
 
-def test_the_state_survives_reopening(tmp_path: Path) -> None:
+def test_monitor_survives_reopening(tmp_path: Path) -> None:
     whole, parts = [], []
     with opened(tmp_path / "whole") as memory:
         memory.on_regime_switch(whole.append)
@@ -97,7 +97,7 @@ def test_the_state_survives_reopening(tmp_path: Path) -> None:
     assert [switch.statistic for switch in parts] == statistic
 
 
-def test_other_settings_start_from_the_stored_atoms(tmp_path: Path) -> None:
+def test_monitor_of_other_settings_starts_from_the_stored_atoms(tmp_path: Path) -> None:
     with opened(tmp_path) as memory:
         memory.on_regime_switch(print)
         memory.add(talk(20))
@@ -109,7 +109,7 @@ def test_other_settings_start_from_the_stored_atoms(tmp_path: Path) -> None:
     assert all(switch.threshold == 3.0 and switch.position >= 119 for switch in told)
 
 
-def test_a_switch_has_the_structure_analysed_anew() -> None:
+def test_switches_have_the_structure_analysed_anew() -> None:
     with opened() as memory:
         memory.add(talk(20))
         before = memory.structure()
@@ -120,7 +120,7 @@ def test_a_switch_has_the_structure_analysed_anew() -> None:
         assert memory.structure() is not before
 
 
-def test_a_state_of_another_version_is_learned_again(tmp_path: Path) -> None:
+def test_monitor_of_another_version_learns_again(tmp_path: Path) -> None:
     with opened(tmp_path) as memory:
         memory.on_regime_switch(print)
         memory.add(talk(20))
@@ -137,7 +137,7 @@ def test_a_state_of_another_version_is_learned_again(tmp_path: Path) -> None:
     assert told
 
 
-def test_a_callback_may_add(tmp_path: Path) -> None:
+def test_switches_told_to_a_callback_that_adds(tmp_path: Path) -> None:
     with opened() as memory:
         summaries: list[str] = []
 
@@ -151,7 +151,7 @@ def test_a_callback_may_add(tmp_path: Path) -> None:
         assert len(summaries) == 3 and len(memory.rows_of(["m1", "m2", "m3", "t179"])) == 4
 
 
-def test_bad_requests(tmp_path: Path) -> None:
+def test_on_regime_switch_says_what_is_wrong(tmp_path: Path) -> None:
     with opened(tmp_path) as memory:
         memory.add(talk(1))
         with pytest.raises(InputError, match="can be called"):
@@ -163,7 +163,7 @@ def test_bad_requests(tmp_path: Path) -> None:
         memory.on_regime_switch(print)
 
 
-def test_short_streams_raise_no_alarm() -> None:
+def test_switches_in_short_streams_are_none() -> None:
     with opened() as memory:
         told: list[RegimeSwitch] = []
         memory.on_regime_switch(told.append)

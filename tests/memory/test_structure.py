@@ -26,7 +26,7 @@ def _library(memory: Memory) -> set[tuple[str, str]]:
     return left_out
 
 
-def test_what_was_left_out_is_named() -> None:
+def test_missing_links_name_what_was_left_out() -> None:
     with Memory.open(None, embedder="hashing") as memory:
         left_out = _library(memory)
         found = memory.missing_links(len(left_out), type="dependency")
@@ -36,7 +36,7 @@ def test_what_was_left_out_is_named() -> None:
     assert all(0 <= link.probability <= 1 for link in found)
 
 
-def test_nothing_to_learn_from() -> None:
+def test_missing_links_without_a_pattern() -> None:
     with Memory.open(None, embedder="hashing") as memory:
         memory.add([Atom("a", "One."), Atom("b", "Two.")])
         with pytest.raises(InputError, match="at least 2 edges of type supports"):
