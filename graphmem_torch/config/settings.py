@@ -57,7 +57,8 @@ class LinkConfig:
     Attributes:
         similarity_k: Similarity edges of a new atom to its most similar earlier atoms.
         similarity_min: Cosine below which no similarity edge is made.
-        concepts: `spacy`, `pattern`, `auto` (spaCy where installed) or `none`.
+        concepts: `spacy`, `pattern`, `none` or `auto`: what the store has, in a new one spaCy where
+            installed.
         window: Turns, the mention's own included, that a concept is tied to.
         concept_dedup: Cosine from which two concepts are one.
         cooccurrence: Co-occurrence edges of a new atom to earlier ones of its session: those 1, 2,

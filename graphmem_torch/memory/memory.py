@@ -63,7 +63,7 @@ from graphmem_torch.memory.learning import (
     with_weights,
 )
 from graphmem_torch.memory.link import concept_id
-from graphmem_torch.memory.modes import align_parts, mode_records, mode_summaries
+from graphmem_torch.memory.modes import RegimeMonitor, align_parts, mode_records, mode_summaries
 from graphmem_torch.memory.questions import (
     Filters,
     atom_masks,
@@ -72,7 +72,6 @@ from graphmem_torch.memory.questions import (
     moment,
     to_results,
 )
-from graphmem_torch.memory.regimes import RegimeMonitor
 from graphmem_torch.memory.structure import MissingLink, StructureCache, missing_links
 from graphmem_torch.memory.writer import Added, Writer, as_atom, batched
 from graphmem_torch.oracle import Judge, Oracle, classifier_of, judge_of
@@ -109,7 +108,8 @@ class Memory:
     """Long-term memory: `add` atoms, `retrieve` for questions, `compile` a context.
 
     What `add` has returned for is on disk for good, and the next question sees it. One object may
-    be used by many threads: questions are answered side by side, additions one batch after another.
+    be used by many threads, where its encoder may: questions are answered side by side, additions
+    one batch after another.
 
     `len(memory)` counts its atoms, `id in memory` asks for one; concepts, which linking makes, are
     neither counted nor found.
