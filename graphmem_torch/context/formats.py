@@ -65,7 +65,8 @@ class Template:
         for literal, field, form, conversion in pieces:
             if field is not None and (field not in _FIELDS or form or conversion):
                 known = [f"{{{name}}}" for name in _FIELDS]
-                said = unknown("template", _written(field, form, conversion), known)
+                got = _written(field, form, conversion)
+                said = unknown("template", got, known, what="the fields")
                 raise InputError(f"{said}; write {{{{ and }}}} for braces")
             parts.append((literal, field))
         return cls(tuple(parts))

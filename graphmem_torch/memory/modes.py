@@ -30,7 +30,7 @@ from graphmem_torch.results import (
     Statement,
 )
 from graphmem_torch.store import MemoryStore
-from graphmem_torch.text.sentences import split_sentences
+from graphmem_torch.text.sentences import split_at_marks
 
 __all__ = ["RegimeMonitor", "align_parts", "mode_records", "mode_summaries"]
 
@@ -169,7 +169,7 @@ def _of_kinds(snapshot: Snapshot, names: tuple[str, ...]) -> Tensor:  # [A] bool
 
 def _sentence(text: str, asks: bool) -> str:
     """One sentence of a text: its last question, or its first statement that is not a scrap."""
-    sentences = [sentence.strip() for sentence in split_sentences(text.strip())]
+    sentences = split_at_marks(text.strip())
     fitting = [s for s in sentences if s.endswith("?") == asks] or sentences
     if asks:
         return fitting[-1]

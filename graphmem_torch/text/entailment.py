@@ -17,7 +17,7 @@ from torch import Tensor
 from graphmem_torch.errors import InputError
 from graphmem_torch.oracle import Verdict
 from graphmem_torch.text.embedder import Embedder, encode_checked
-from graphmem_torch.text.sentences import split_clauses
+from graphmem_torch.text.sentences import split_at_marks
 from graphmem_torch.text.terms import terms
 from graphmem_torch.text.times import MONTHS
 
@@ -81,7 +81,8 @@ class Claim:
     @classmethod
     def read(cls, text: str) -> Claim:
         """The claim of a text."""
-        return cls(tuple(_sentence(part) for part in split_clauses(text)))
+        parts = [part for line in text.split("\n") for part in split_at_marks(line, ".!?;")]
+        return cls(tuple(_sentence(part) for part in parts if part.strip()))
 
     @property
     def stems(self) -> frozenset[str]:

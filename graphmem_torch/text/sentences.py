@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["ends_sentence", "split_clauses", "split_sentences"]
+__all__ = ["ends_sentence", "split_at_marks", "split_sentences"]
 
 _MARKS = (".", "!", "?", "…", "。", "！", "？")
 _CLOSING = "\"'”’)]}»"
@@ -21,7 +21,6 @@ ch vs etc al e.g i.e cf ca approx inc ltd co corp dept univ mt ft jan feb mar ap
 sept oct nov dec
 """
 _ABBREVIATIONS = frozenset(_SHORT.split())
-_CLAUSE = re.compile(r"(?<=[.!?;])\s+|\n+")
 _LOOK = 64  # characters back: more than a word and the white space behind it
 _LAST_WORD = re.compile(r"([^\W\d_](?:\.?[^\W\d_])*)\.$")
 
@@ -51,12 +50,13 @@ def ends_sentence(text: str) -> bool:
     return text.rstrip(_CLOSING).endswith(_MARKS)
 
 
-def split_clauses(text: str) -> list[str]:
-    """What lies between the marks . ! ? ; before white space, and between lines; none is blank.
+def split_at_marks(text: str, marks: str = ".!?") -> list[str]:
+    """The parts of a text that end with one of these marks and white space behind it.
 
-    Plainer and finer than sentences: an abbreviation ends a clause, too.
+    Plainer than `split_sentences`: an abbreviation ends a part, and one may begin in lower case.
+    The white space between the parts is left out.
     """
-    return [part for part in _CLAUSE.split(text) if part.strip()]
+    return re.split(rf"(?<=[{re.escape(marks)}])\s+", text)
 
 
 def _goes_on(head: str) -> bool:

@@ -78,7 +78,9 @@ def test_a_discount_that_is_none(discount: float) -> None:
 
 def test_settings_that_are_none() -> None:
     for name, value in (("hops", -1), ("seeds", 0), ("discount", 0)):
-        with pytest.raises(ConfigError, match=f"segment.{name} to be at least"):
+        with pytest.raises(
+            ConfigError, match=rf"segment.{name}: expected a finite number of at least"
+        ):
             settings(**{f"segment.{name}": value})
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphmem_torch.text.sentences import split_sentences
+from graphmem_torch.text.sentences import ends_sentence, split_at_marks, split_sentences
 
 CASES = [
     ["The canoe sank. ", "Ada swam ashore! ", "Who saw it?"],
@@ -24,24 +24,40 @@ CASES = [
 
 
 @pytest.mark.parametrize("parts", CASES, ids=lambda parts: parts[0][:16])
-def test_sentences(parts: list[str]) -> None:
+def test_split_sentences(parts: list[str]) -> None:
     assert split_sentences("".join(parts)) == parts
 
 
 @given(st.text(alphabet="aB1. \n!?)\"'é。", max_size=80))
-def test_sentences_join_to_the_text(text: str) -> None:
+def test_split_sentences_join_to_the_text(text: str) -> None:
     parts = split_sentences(text)
     assert "".join(parts) == text
     assert all(parts)
 
 
-def test_nothing_and_nearly_nothing() -> None:
+def test_split_sentences_of_nearly_nothing() -> None:
     assert split_sentences("") == []
     assert split_sentences(" \n ") == [" \n "]
     assert split_sentences("...") == ["..."]
 
 
 @pytest.mark.parametrize("unit", [" ", "\n", ".", ". ", "a.", "\n ", '"', "A. ", "1. ", "。"])
-def test_a_long_run_of_one_mark_takes_no_long_time(unit: str) -> None:
+def test_split_sentences_of_a_long_run_takes_no_long_time(unit: str) -> None:
     text = "x" + unit * 50_000 + "y"
     assert "".join(split_sentences(text)) == text
+
+
+def test_split_at_marks_is_plain() -> None:
+    assert split_at_marks("See Dr. Who? no.  Yes; 3.5 kg") == [
+        "See Dr.",
+        "Who?",
+        "no.",
+        "Yes; 3.5 kg",
+    ]
+    assert split_at_marks("Yes; 3.5 kg", ".;") == ["Yes;", "3.5 kg"]
+    assert split_at_marks("") == [""]
+
+
+def test_ends_sentence_looks_through_what_closes() -> None:
+    assert all(map(ends_sentence, ("So.", 'She said "no!"', "(Really?)", "誰？", "Wait…")))
+    assert not any(map(ends_sentence, ("", "so", "3.5", '"', "a, ")))
