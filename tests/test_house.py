@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import graphlib
+import importlib
 import json
 import os
 import re
@@ -218,6 +219,15 @@ def test_no_module_loads_what_it_does_not_need() -> None:
         f"print(json.dumps([m for m in {HEAVY!r} if m in sys.modules]))"
     )
     assert json.loads(_python(code, cwd=ROOT)) == []
+
+
+@pytest.mark.parametrize("folder", ["linalg", "modes", "spectral"])
+def test_no_function_hides_a_module_of_its_name(folder: str) -> None:
+    package = importlib.import_module(f"{PACKAGE}.{folder}")
+    inside = [name for name in MODULES if name.startswith(f"{folder}.")]
+    for name in inside:
+        module = importlib.import_module(f"{PACKAGE}.{name}")
+        assert getattr(package, name.partition(".")[2]) is module
 
 
 def test_every_public_name_resolves() -> None:

@@ -22,7 +22,7 @@ from graphmem_torch.spectral import (
     laplacian,
     modularity,
 )
-from graphmem_torch.spectral.components import cut_edges, undirected
+from graphmem_torch.spectral.component import cut_edges, undirected
 from graphmem_torch.spectral.structure import Structure, structure_of
 
 _SIZES = sizes("structure")

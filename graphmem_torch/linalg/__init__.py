@@ -5,13 +5,12 @@ Imports from `ops`, `checks` and what lies below them.
 
 from __future__ import annotations
 
-from graphmem_torch.linalg.conjugate_gradient import conjugate_gradient
-from graphmem_torch.linalg.decompose import decompose
+from graphmem_torch.linalg.eigenpairs import lanczos
 from graphmem_torch.linalg.gram import Gram, gram_svd
 from graphmem_torch.linalg.incremental_svd import StreamingSpectrum
-from graphmem_torch.linalg.lanczos import lanczos
+from graphmem_torch.linalg.linear_systems import conjugate_gradient
+from graphmem_torch.linalg.low_rank import Kernel, decompose, randomized_svd
 from graphmem_torch.linalg.operator import MatrixOperator, SymmetricOperator
-from graphmem_torch.linalg.randomized_svd import Kernel, randomized_svd
 from graphmem_torch.linalg.spectrum import Spectrum, reconstruction_error
 
 __all__ = [

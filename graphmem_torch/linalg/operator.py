@@ -69,8 +69,8 @@ class SymmetricOperator(ABC):
 
     Attributes:
         shape: `(N, N)`.
-        dtype: Of its products.
-        device: Where its products are made.
+        dtype: Type of its products.
+        device: Device on which its products are made.
     """
 
     shape: tuple[int, int]

@@ -32,7 +32,7 @@ class Rows:
     Attributes:
         count: N, or None where only reading to the end will tell.
         width: d, or None likewise.
-        dtype: Of the tiles; float32 until a block of float64 was seen.
+        dtype: Type of the tiles; float32 until a block of float64 was seen.
         repeatable: Whether the rows can be read more than once; a generator's cannot.
 
     Raises:

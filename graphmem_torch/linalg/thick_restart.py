@@ -107,7 +107,7 @@ def lowest_pairs(
         count: At most N minus the null vectors.
         sign: -1 for the highest.
         tol: Absolute: a pair is locked when its residual norm is below 0.7 times this.
-        generator: Of the random start.
+        generator: Random generator for the start block.
         max_iter: Products with a block after which what there is is returned.
         null: Vectors to deflate.
         start: `[N, m]`, in place of as many random columns.

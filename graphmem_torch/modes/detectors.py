@@ -54,7 +54,7 @@ class Detector(ABC):
 
     Args:
         dim: d.
-        threshold: Of the statistic; [S, 1] for one of its own for each stream.
+        threshold: Threshold of the statistic; [S, 1] for one of its own for each stream.
         streams: S, of one length each call.
 
     Attributes:
@@ -180,7 +180,7 @@ class CosineDrift(Detector):
 
     Args:
         dim: d.
-        threshold: Of the statistic, in [0, 2].
+        threshold: Threshold of the statistic, in [0, 2].
         before: Rows of the earlier window; fewer at the beginning.
         after: Rows of the later window.
         streams: S.

@@ -12,8 +12,8 @@ from torch import Tensor
 from graphmem_torch.checks import check_choice, check_count
 from graphmem_torch.coo import offsets_of
 from graphmem_torch.errors import InputError
-from graphmem_torch.linalg.decompose import decompose
 from graphmem_torch.linalg.gram import gram_svd
+from graphmem_torch.linalg.low_rank import decompose
 from graphmem_torch.linalg.rows import Rows, check_block
 from graphmem_torch.linalg.spectrum import Spectrum, reconstruction_error, truncated
 from graphmem_torch.modes.assign import ASSIGNMENTS, assign_modes
@@ -117,7 +117,7 @@ def find_modes(
         epsilon: Share of the energy that "energy" may leave out.
         assign: "kmeans", "sign" or "varimax" (`assign_modes`).
         time: When each row was; only for `Modes.latest`.
-        generator: Of the assignment; by default on the CPU, seeded with 0.
+        generator: Random generator for the assignment; by default on the CPU, seeded with 0.
 
     Raises:
         InputError: If x is no finite floating-point matrix, is empty or all zero, requires a

@@ -42,7 +42,7 @@ def mode_weights(
 
     Args:
         modes: M modes.
-        queries: Of any length.
+        queries: Query vectors of any length.
         now: Seconds since the epoch; by default the latest time of any mode.
         half_life: Seconds in which a mode that gets no new atoms loses half of its weight; None: no
             decay. A mode of unknown time does not decay.
@@ -127,9 +127,9 @@ def search_modes(
     rows and one product.
 
     Args:
-        modes: Of these embeddings.
+        modes: Modes of these embeddings.
         embeddings: The rows that the modes were found in.
-        queries: Of any length.
+        queries: Query vectors of any length.
         modes_k: Modes looked into; at most M count.
         per_mode: Atoms taken from each.
         now: As for `mode_weights`.

@@ -28,7 +28,7 @@ def numerical_rank(values: Tensor, dtype: torch.dtype = torch.float32) -> int:
 
     Args:
         values: [r], largest first, not negative.
-        dtype: Of the rows that were decomposed.
+        dtype: Type of the rows that were decomposed.
     """
     if values.numel() == 0:
         return 0

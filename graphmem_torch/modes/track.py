@@ -26,10 +26,10 @@ class ModeTracker:
     `tol`, `stale` says that `refresh` is due; it is also what a regime switch calls for.
 
     Args:
-        modes: Of the rows x, as `find_modes` gave them.
+        modes: Modes of the rows x, as `find_modes` gave them.
         x: These rows [N, d].
         time: [N] float64, seconds since the epoch, NaN where unknown; as given to `find_modes`.
-        tol: Drift that is put up with.
+        tol: Drift up to which the modes are followed.
         share: `centroid_error` when the modes were last found in full, as a share of the energy;
             by default `modes` are as they were found.
         find: `find_modes` with the settings that gave `modes`, on rows and their times.

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from graphmem_torch.graph import Graph
-from graphmem_torch.spectral.bridges import bridge_scores
-from graphmem_torch.spectral.communities import communities
-from graphmem_torch.spectral.components import undirected
+from graphmem_torch.spectral.bridge import bridge_scores
+from graphmem_torch.spectral.community import communities
+from graphmem_torch.spectral.component import undirected
 from graphmem_torch.spectral.resistance import resistance_embedding
 
 __all__ = ["ROUTING_PARTS", "bridge_bonus", "resistance_directions", "routing_tensors"]

@@ -19,7 +19,7 @@ from graphmem_torch.modes import Modes
 from graphmem_torch.modes.detectors import Steps
 from graphmem_torch.modes.regime import detector_of
 from graphmem_torch.ops.ragged import ranges
-from graphmem_torch.spectral.components import undirected
+from graphmem_torch.spectral.component import undirected
 from graphmem_torch.spectral.structure import Structure
 from graphmem_torch.store import Columns
 from graphmem_torch.text.terms import GENERIC

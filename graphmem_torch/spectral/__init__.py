@@ -5,13 +5,12 @@ Imports from `linalg` and what lies below it.
 
 from __future__ import annotations
 
-from graphmem_torch.spectral.bridges import Bridges, bridge_scores, bridges
-from graphmem_torch.spectral.centrality import Frontiers, centrality, frontiers
-from graphmem_torch.spectral.communities import communities, fiedler, modularity
-from graphmem_torch.spectral.components import components
+from graphmem_torch.spectral.balance import Frustration, frustration
+from graphmem_torch.spectral.bridge import Bridges, bridge_scores, bridges
+from graphmem_torch.spectral.community import communities, fiedler, modularity
+from graphmem_torch.spectral.component import components
 from graphmem_torch.spectral.electrical import ElectricalNetwork
-from graphmem_torch.spectral.frustration import Frustration, frustration
-from graphmem_torch.spectral.laplacian import Laplacian, laplacian
+from graphmem_torch.spectral.laplacians import Laplacian, laplacian
 from graphmem_torch.spectral.link_prediction import (
     PredictedLinks,
     linear_autoencoder,
@@ -19,8 +18,11 @@ from graphmem_torch.spectral.link_prediction import (
 )
 from graphmem_torch.spectral.links import suggest_links
 from graphmem_torch.spectral.resistance import (
+    Frontiers,
     ResistanceEmbedding,
+    centrality,
     effective_resistance,
+    frontiers,
     resistance_embedding,
 )
 from graphmem_torch.spectral.structure import Structure, structure_of

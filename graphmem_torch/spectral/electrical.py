@@ -19,11 +19,11 @@ from torch import Tensor
 
 from graphmem_torch.errors import InputError
 from graphmem_torch.graph import Graph
-from graphmem_torch.linalg.conjugate_gradient import energies, panel, solved_to
-from graphmem_torch.linalg.lanczos import pairs_beyond_null
+from graphmem_torch.linalg.eigenpairs import pairs_beyond_null
+from graphmem_torch.linalg.linear_systems import energies, panel, solved_to
 from graphmem_torch.ops.spmm import spmm
-from graphmem_torch.spectral.components import cut_edges
-from graphmem_torch.spectral.laplacian import Laplacian, laplacian
+from graphmem_torch.spectral.component import cut_edges
+from graphmem_torch.spectral.laplacians import Laplacian, laplacian
 
 __all__ = ["ElectricalNetwork", "Forms", "Pairs", "Sides", "Sketch"]
 
@@ -133,7 +133,7 @@ class Pairs:
             normalised Laplacian those of D - W; else c = e_i - e_j.
 
     Attributes:
-        sides: Of the Q different pairs i < j of two nodes of one component.
+        sides: Right sides of the Q different pairs i < j of two nodes of one component.
         apart: `[P]` bool, which of those asked for have their ends in two components.
     """
 

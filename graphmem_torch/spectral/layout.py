@@ -17,7 +17,7 @@ from graphmem_torch.checks import check_count
 from graphmem_torch.coo import offsets_of
 from graphmem_torch.errors import InputError
 from graphmem_torch.graph import Graph
-from graphmem_torch.spectral.components import undirected
+from graphmem_torch.spectral.component import undirected
 
 __all__ = ["Layout", "layout", "pack_discs"]
 _MOST = 256  # discs that are moved by forces; the smallest beyond them lie around in a spiral
@@ -164,7 +164,7 @@ def layout(
         graph: Directions and signs are ignored.
         label: Communities; a number without nodes gets a disc without area.
         iterations: Steps of the forces, at least 1.
-        generator: Of the random start; the global one when omitted.
+        generator: Random generator for the first places; the global one when omitted.
 
     Raises:
         InputError: For labels of the wrong shape or kind, or no iterations.

@@ -102,7 +102,7 @@ class LinkSignals:
             graph: At most 20,000 nodes; edges count once, whatever their weight.
             views: Vectors of the nodes, e.g. embeddings of their texts.
             place: Where each node stands in its source; near ones belong together.
-            penalty: Of the autoencoder.
+            penalty: Penalty of the autoencoder.
             neighbours: Most similar nodes whose edges count.
 
         Raises:
@@ -224,7 +224,7 @@ class LinkModel:
     """A fitted judge of all pairs of nodes.
 
     Attributes:
-        signals: Of the whole graph.
+        signals: Signals of the whole graph.
         logistic: What each of them counts.
         order: `[N]`; an edge leads to a node of smaller order only. None: anywhere.
     """
@@ -262,8 +262,8 @@ def fit_links(
         views: Vectors of the nodes, e.g. embeddings of their texts.
         order: Where edges only lead back, e.g. from a theorem to what was proved before it.
         place: Where each node stands in its source, e.g. its line; near ones belong together.
-        share: Of the edges that are hidden in a draw, in (0, 0.5].
-        generator: Of the draws.
+        share: Share of the edges that are hidden in a draw, in (0, 0.5].
+        generator: Random generator for the draws.
 
     Raises:
         InputError: A graph too small, too large or complete, a share out of range, views or places

@@ -104,7 +104,7 @@ def fit_chains(
         relevance: K kinds of likeness of their texts to all nodes.
         allowed: What would be there without each of them: not it, nor what rests on it.
         neighbours: How many statements vote.
-        penalty: Of the logistic fit.
+        penalty: Penalty of the logistic fit.
 
     Raises:
         InputError: Shapes that do not fit, or chains that are all empty.

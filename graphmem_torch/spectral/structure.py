@@ -13,13 +13,13 @@ from torch import Tensor
 from graphmem_torch.config import StructureConfig
 from graphmem_torch.errors import InputError
 from graphmem_torch.graph import Graph
-from graphmem_torch.linalg.lanczos import pairs_beyond_null
-from graphmem_torch.spectral.bridges import Bridges, bridges
-from graphmem_torch.spectral.centrality import Frontiers, centrality, frontiers
-from graphmem_torch.spectral.communities import communities, modularity
+from graphmem_torch.linalg.eigenpairs import pairs_beyond_null
+from graphmem_torch.spectral.balance import Frustration, frustration
+from graphmem_torch.spectral.bridge import Bridges, bridges
+from graphmem_torch.spectral.community import communities, modularity
 from graphmem_torch.spectral.electrical import ElectricalNetwork
-from graphmem_torch.spectral.frustration import Frustration, frustration
 from graphmem_torch.spectral.links import suggest_links
+from graphmem_torch.spectral.resistance import Frontiers, centrality, frontiers
 
 __all__ = ["Structure", "structure_of"]
 
@@ -36,7 +36,7 @@ class Structure:
 
     Attributes:
         graph: The graph.
-        settings: By which it was analysed.
+        settings: Settings by which it was analysed.
         values: `[k]`, ascending, the smallest eigenvalues of the normalised Laplacian beyond its
             zeros, of which there is one for each component.
         vectors: `[N, k]`, orthonormal; the first one, the Fiedler vector, parts the graph where
@@ -51,7 +51,7 @@ class Structure:
         frontiers: Remote nodes that little ties to the rest.
         frustration: Balance of each component's signs.
         converged: Whether every iteration reached its tolerance.
-        names: Of the nodes, or None.
+        names: Names of the nodes, or None.
     """
 
     graph: Graph

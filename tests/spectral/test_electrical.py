@@ -10,7 +10,7 @@ import torch
 
 from graphmem_torch.config import StructureConfig
 from graphmem_torch.graph import Graph
-from graphmem_torch.linalg.conjugate_gradient import solved_to
+from graphmem_torch.linalg.linear_systems import solved_to
 from graphmem_torch.spectral import ElectricalNetwork, laplacian, structure_of
 from graphmem_torch.spectral.electrical import Pairs
 

@@ -16,7 +16,7 @@ from graphmem_torch.atoms import Atom, EdgeType, Link
 from graphmem_torch.config import Config, StructureConfig, config_from_dict
 from graphmem_torch.errors import InputError
 from graphmem_torch.graph import Graph
-from graphmem_torch.linalg.lanczos import pairs_beyond_null
+from graphmem_torch.linalg.eigenpairs import pairs_beyond_null
 from graphmem_torch.memory import Memory
 from graphmem_torch.spectral import laplacian, modularity
 from graphmem_torch.spectral.structure import Structure, structure_of

@@ -12,7 +12,7 @@ from torch import Tensor
 from graphmem_torch.graph import Graph
 from graphmem_torch.ops import IVF, topk_cosine
 from graphmem_torch.ops.ragged import segment_topk
-from graphmem_torch.spectral.communities import communities
+from graphmem_torch.spectral.community import communities
 
 __all__ = [
     "CommunityIndex",

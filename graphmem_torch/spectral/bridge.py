@@ -12,10 +12,10 @@ from torch import Tensor
 from graphmem_torch.checks import check_choice, check_count, check_range
 from graphmem_torch.errors import InputError
 from graphmem_torch.graph import Graph
-from graphmem_torch.linalg.conjugate_gradient import panel
-from graphmem_torch.spectral.components import undirected
+from graphmem_torch.linalg.linear_systems import panel
+from graphmem_torch.spectral.component import undirected
 from graphmem_torch.spectral.electrical import ElectricalNetwork, Pairs
-from graphmem_torch.spectral.laplacian import Laplacian
+from graphmem_torch.spectral.laplacians import Laplacian
 from graphmem_torch.spectral.resistance import check_pairs
 
 __all__ = ["Bridges", "bridge_scores", "bridges"]

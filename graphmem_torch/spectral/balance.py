@@ -10,9 +10,9 @@ from torch import Tensor
 
 from graphmem_torch.checks import check_count, check_range
 from graphmem_torch.graph import Graph
-from graphmem_torch.spectral._block_pairs import lowest_of_components
-from graphmem_torch.spectral.components import number, switching, undirected
-from graphmem_torch.spectral.laplacian import Laplacian
+from graphmem_torch.spectral.component import number, switching, undirected
+from graphmem_torch.spectral.component_pairs import lowest_of_components
+from graphmem_torch.spectral.laplacians import Laplacian
 
 __all__ = ["Frustration", "frustration"]
 
@@ -67,7 +67,7 @@ def frustration(
         graph: Directions are ignored; loops do not count.
         tol: Residual asked of the eigenpairs.
         max_iter: Block products.
-        generator: Of the random start; without one it is the same every time.
+        generator: Random generator for the start block; without one it is the same every time.
 
     Raises:
         InputError: If the weights require a gradient or a constant is out of range.

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from graphmem_torch.errors import InputError
 from graphmem_torch.linalg import Kernel, gram_svd, randomized_svd, reconstruction_error
-from graphmem_torch.linalg.randomized_svd import block_krylov
+from graphmem_torch.linalg.low_rank import block_krylov
 
 
 def _rows(count: int, width: int, generator: torch.Generator, decay: float = 1.0) -> torch.Tensor:

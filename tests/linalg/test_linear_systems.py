@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from graphmem_torch.errors import InputError
 from graphmem_torch.graph import Graph
 from graphmem_torch.linalg import MatrixOperator, conjugate_gradient
-from graphmem_torch.linalg.conjugate_gradient import energies
+from graphmem_torch.linalg.linear_systems import energies
 from graphmem_torch.spectral import laplacian
 
 

@@ -136,7 +136,7 @@ def cut_edges(
     Args:
         low: Undirected edges, each once, no loops.
         high: Their other ends.
-        component: Of every node.
+        component: Component of every node.
     """
     nodes, edges = component.shape[0], low.shape[0]
     if edges == 0:

@@ -44,7 +44,7 @@ def lanczos(
         which: "smallest" or "largest".
         tol: A pair has converged when ‖A x - value x‖ is at most `tol` times half the width of
             `operator.bounds()`, which for a normalised Laplacian is `tol` itself.
-        generator: Of the random start; the global one when omitted.
+        generator: Random generator for the start vectors; the global one when omitted.
         max_iter: Block products with the operator (each one the product with some k + 50% columns).
 
     Returns:
@@ -132,7 +132,7 @@ def _judged(
     """Residuals computed anew, and warnings where they do not bear the values out.
 
     Args:
-        operator: Of the pairs.
+        operator: Operator whose pairs they are.
         found: The pairs, of which the first `zeros` are known to be exact.
         tol: As for `lanczos`.
         zeros: As above.

@@ -11,11 +11,11 @@ from graphmem_torch.checks import check_choice, check_count, check_range
 from graphmem_torch.coo import offsets_of
 from graphmem_torch.errors import InputError, optional_import
 from graphmem_torch.graph import Graph
-from graphmem_torch.linalg.lanczos import lanczos
+from graphmem_torch.linalg.eigenpairs import lanczos
 from graphmem_torch.ops.solution import Solution
-from graphmem_torch.spectral._block_pairs import lowest_of_components
-from graphmem_torch.spectral.components import compress, number, roots_of, undirected
-from graphmem_torch.spectral.laplacian import Laplacian, laplacian
+from graphmem_torch.spectral.component import compress, number, roots_of, undirected
+from graphmem_torch.spectral.component_pairs import lowest_of_components
+from graphmem_torch.spectral.laplacians import Laplacian, laplacian
 
 __all__ = [
     "SweepCut",
@@ -59,8 +59,8 @@ def sweep_cut(
     Args:
         low: Undirected edges, inside components.
         high: Their other ends.
-        weight: Of the edges.
-        component: Of every node.
+        weight: Weights of the edges.
+        component: Component of every node.
         value: What the nodes are ordered by.
         count: C.
         min_size: Nodes that each side must have at least.
@@ -113,7 +113,7 @@ def leiden(
         graph: Any; loops do not count.
         resolution: Larger values give more and smaller communities.
         iterations: Times the whole cycle is run, each from the result before.
-        seed: Of the order in which nodes are looked at.
+        seed: Seed for the order in which nodes are looked at.
 
     Returns:
         Labels 0, 1, ... in order of each community's smallest node; an isolated node has its own.
@@ -240,11 +240,11 @@ def communities(
     Args:
         graph: Directions and signs are ignored; loops do not count.
         method: As above.
-        resolution: Of "leiden": larger values give more communities.
-        iterations: Of "leiden".
-        conductance: Of "fiedler": the largest at which a part is cut.
-        min_size: Of "fiedler".
-        generator: Of the random choices; without one they are the same every time.
+        resolution: Resolution of "leiden": larger values give more communities.
+        iterations: Cycles of "leiden".
+        conductance: Largest conductance at which "fiedler" cuts a part.
+        min_size: Fewest nodes that "fiedler" leaves on either side.
+        generator: Random generator; without one the choices are the same every time.
 
     Returns:
         An isolated node is a community of its own.

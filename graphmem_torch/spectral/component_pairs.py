@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from graphmem_torch.spectral.laplacian import Laplacian
+from graphmem_torch.spectral.laplacians import Laplacian
 
 __all__ = ["ComponentPairs", "lowest_of_components"]
 
@@ -49,7 +49,7 @@ def lowest_of_components(
         operator: Its null space is deflated.
         tol: A pair is done when its residual is at most `tol`,
         relative: or at most so much of its value.
-        generator: Of the random start.
+        generator: Random generator for the start block.
         max_iter: Block products.
     """
     nodes, count = operator.shape[0], operator.num_components

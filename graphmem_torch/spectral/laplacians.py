@@ -11,7 +11,7 @@ from graphmem_torch.errors import InputError
 from graphmem_torch.graph import Graph
 from graphmem_torch.linalg.operator import NullSpace, SymmetricOperator
 from graphmem_torch.ops.spmm import spmm
-from graphmem_torch.spectral.components import compress, number, roots_of, switching, undirected
+from graphmem_torch.spectral.component import compress, number, roots_of, switching, undirected
 
 __all__ = ["Laplacian", "check_dtype", "laplacian"]
 
