@@ -64,14 +64,16 @@ def lanczos(
     check_count("max_iter", max_iter)
     rows = operator.shape[0]
     if k > rows:
-        raise InputError(f"k must be at most {rows}, the rows of the operator; got {k}. Ask fewer.")
+        raise InputError(
+            f"k: expected at most {rows}, the rows of the operator, got {k}; ask fewer"
+        )
     low, high = operator.bounds()
     # Squares of what has this size must stay in the range of the dtype.
     most = torch.finfo(operator.dtype).max ** 0.4
     if not (high == low or 1 / most <= high - low <= most):
         raise InputError(
-            f"operator must have eigenvalues of a size in {1 / most:.0e}..{most:.0e} for "
-            f"{operator.dtype}; got bounds {low:.1e}..{high:.1e}. Scale it, or take float64."
+            f"operator: expected eigenvalues of a size in {1 / most:.0e}..{most:.0e} for "
+            f"{operator.dtype}, got bounds {low:.1e}..{high:.1e}; scale it, or take float64"
         )
     null = operator.null_space()
     zeros = min(k, null.count) if null is not None and which == "smallest" else 0

@@ -50,7 +50,7 @@ class Gram:
             gram = gram or cls.zeros(tile.shape[1], tile.device)
             gram.add_(tile)
         if gram is None:
-            raise InputError("x must have at least one row; got none. Give it rows.")
+            raise InputError("x: expected at least one row, got none; give it rows")
         return gram
 
     def add_(self, rows: Tensor, *, sign: int = 1) -> None:  # rows [n, d], float32 or float64
@@ -73,8 +73,8 @@ class Gram:
         """Of the rows of both."""
         if self.sums.shape != other.sums.shape:
             raise InputError(
-                f"Grams must be of the same width to be added; got {len(self.sums)} and "
-                f"{len(other.sums)}. Were the rows made by different encoders?"
+                f"Grams: expected the same width to be added, got {len(self.sums)} and "
+                f"{len(other.sums)}; were the rows made by different encoders?"
             )
         return Gram(self.sums + other.sums, self.count + other.count)
 
@@ -86,11 +86,11 @@ class Gram:
                 whatever is not finite in a row stays so in the sums.
         """
         if self.count < 1:
-            raise InputError("x must have at least one row; got none. Add rows first.")
+            raise InputError("x: expected at least one row, got none; add rows first")
         if not bool(self.sums.diagonal().isfinite().all()):
             raise InputError(
-                "rows must be finite, and so must their squares in float32; got others. Find them "
-                "with rows.isfinite().all(1)."
+                "rows: expected finite rows whose squares are finite in float32, got others; "
+                "find them with rows.isfinite().all(1)"
             )
         upper = self.sums.triu() / self.count
         return upper + upper.triu(1).T
@@ -128,8 +128,8 @@ def gram_svd(
     if isinstance(x, Gram):
         if left:
             raise InputError(
-                "left vectors need the rows themselves; got left=True with a Gram. Give the rows, "
-                "or multiply them by right."
+                "left: expected the rows themselves for left vectors, got left=True with a Gram; "
+                "give the rows, or multiply them by right"
             )
         return _of_gram(x, rank, torch.float64)
     rows = Rows(x, block_rows)

@@ -39,7 +39,7 @@ class StreamingSpectrum:
         check_count("dim", dim)
         check_count("rank", rank)
         if rank > dim:
-            raise InputError(f"rank must be at most dim = {dim}; got {rank}. Ask for fewer.")
+            raise InputError(f"rank: expected at most dim = {dim}, got {rank}; ask for fewer")
         self.rank, self.dim = rank, dim
         self._device = torch.device(device)
         self._start_anew()
@@ -75,8 +75,8 @@ class StreamingSpectrum:
         check_block(rows, self.dim)
         if sign < 0 and len(rows) > self.count:
             raise InputError(
-                f"rows to remove must be among the {self.count} present; got {len(rows)}. Remove "
-                "only what was added, once."
+                f"rows to remove: expected some of the {self.count} present, got {len(rows)}; "
+                "remove only what was added, once"
             )
         if len(rows) == 0:
             return
@@ -84,8 +84,8 @@ class StreamingSpectrum:
         energies = [tile.square().sum() for tile in tiles]
         if not bool(torch.stack(energies).sum().isfinite()):
             raise InputError(
-                "rows must be finite, and so must their squares; got others. Find them with "
-                "rows.isfinite().all(1)."
+                "rows: expected finite rows with finite squares, got others; find them with "
+                "rows.isfinite().all(1)"
             )
         if sign < 0 and len(rows) == self.count:
             self._start_anew()
@@ -106,12 +106,13 @@ class StreamingSpectrum:
         """
         if self._solved is None:
             if self.count < 1:
-                raise InputError("rows must be there to be decomposed; got none. Add some first.")
+                raise InputError("rows: expected some to be decomposed, got none; add some first")
             lowest = self._gram.sums.diagonal().min()
             if bool(lowest < -2 * self._rounding):
                 raise InputError(
-                    "rows to remove must have been added, with the same values; got others: a sum "
-                    f"of squares fell to {float(lowest):.3g}. Start anew with the rows present."
+                    "rows to remove: expected rows that were added, with the same values, got "
+                    f"others: a sum of squares fell to {float(lowest):.3g}; start anew with the "
+                    "rows present"
                 )
             found = gram_svd(self._gram, min(self.rank, self.count))
             # The backward error of the decomposition comes on top.

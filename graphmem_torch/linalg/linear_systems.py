@@ -52,11 +52,11 @@ def conjugate_gradient(
     operator.check_columns(rhs)
     if rhs.requires_grad:
         raise InputError(
-            "rhs must require no gradient, because this solver has no backward; got "
-            "requires_grad=True. Detach it."
+            "rhs: expected no gradient, because this solver has no backward, got "
+            "requires_grad=True; detach it"
         )
     if not bool(rhs.isfinite().all()):
-        raise InputError("rhs must be finite; got others. Drop or repair those columns.")
+        raise InputError("rhs: expected finite values, got others; drop or repair those columns")
     check_range("tol", tol, 0.0)
     check_count("max_iter", max_iter)
     null = operator.null_space()

@@ -53,19 +53,21 @@ def fit_logistic(
     """
     if signals.dim() != 2 or positive.shape != signals.shape[:1]:
         raise InputError(
-            f"signals and positive must be [n, F] and [n]; got {list(signals.shape)} and "
-            f"{list(positive.shape)}. Give one label for each row."
+            f"signals and positive: expected [n, F] and [n], got {list(signals.shape)} and "
+            f"{list(positive.shape)}; give one label for each row"
         )
     if weight is not None and (weight.shape != positive.shape or not bool((weight > 0).all())):
         raise InputError(
-            f"weight must be [{positive.shape[0]}], each above 0; got {list(weight.shape)} or one "
-            "that is not. Leave out rows that do not count."
+            f"weight: expected [{positive.shape[0]}], each above 0, got {list(weight.shape)} or "
+            "one that is not; leave out rows that do not count"
         )
     if not bool(signals.isfinite().all()):
-        raise InputError("signals must be finite; got NaN or infinity. Leave out such rows.")
+        raise InputError(
+            "signals: expected finite values, got NaN or infinity; leave out such rows"
+        )
     if bool(positive.all()) or not bool(positive.any()):
         raise InputError(
-            "expected both positive and negative rows to fit a logistic model, got one kind"
+            "positive: expected rows of both kinds to fit a logistic model, got one kind; give both"
         )
     x = signals.float()
     share = torch.ones_like(x[:, 0]) if weight is None else weight.float()

@@ -162,7 +162,7 @@ def randomized_svd(
     rows.require_repeatable("for several products")
     first = next(iter(rows), None)
     if first is None:
-        raise InputError("x must have at least one row; got none. Give it rows.")
+        raise InputError("x: expected at least one row, got none; give it rows")
     width, work = first.shape[1], first.dtype
     check_rank(rank, rows.count or rank, width)
     product = _MeanProduct(rows)
@@ -216,8 +216,8 @@ def _of_kernel(
     check_count("size", kernel.size)
     if kernel.dtype not in (torch.float32, torch.float64):
         raise InputError(
-            f"dtype must be torch.float32 or torch.float64; got {kernel.dtype}. Let the product "
-            "convert its panel."
+            f"dtype: expected torch.float32 or torch.float64, got {kernel.dtype}; let the product "
+            "convert its panel"
         )
     check_rank(rank, kernel.size, kernel.size)
 
@@ -225,8 +225,8 @@ def _of_kernel(
         image = kernel.product(panel)
         if image.shape != panel.shape or image.dtype != panel.dtype:
             raise InputError(
-                f"product must return {panel.dtype} {list(panel.shape)} like its panel; got "
-                f"{image.dtype} {list(image.shape)}. Check the kernel's size and dtype."
+                f"product: expected to return {panel.dtype} {list(panel.shape)} like its panel, "
+                f"got {image.dtype} {list(image.shape)}; check the kernel's size and dtype"
             )
         _require_finite(image.sum(dtype=torch.float64))
         return image.detach()
@@ -264,8 +264,8 @@ def _gaussian(
 def _require_finite(total: Tensor) -> None:
     if not bool(total.isfinite()):
         raise InputError(
-            "x must be finite, and so must its squares or products in float32; got others. Find "
-            "them with x.isfinite().all(1)."
+            "x: expected finite values whose squares and products are finite in float32, got "
+            "others; find them with x.isfinite().all(1)"
         )
 
 
@@ -275,9 +275,9 @@ def _require_semidefinite(found: Ritz) -> None:
     lowest = float(found.values[-1])
     if found.asymmetry > slack or lowest < -slack * float(found.values[0].abs()):
         raise InputError(
-            "a kernel must be symmetric positive semidefinite; got products that are asymmetric by "
-            f"{found.asymmetry:.1e} of the largest eigenvalue, and a value of {lowest:.3g}. Check "
-            "the product, or decompose the square of the matrix."
+            "kernel: expected a symmetric positive semidefinite one, got products that are "
+            f"asymmetric by {found.asymmetry:.1e} of the largest eigenvalue, and a value of "
+            f"{lowest:.3g}; check the product, or decompose the square of the matrix"
         )
 
 

@@ -109,8 +109,8 @@ class SymmetricOperator(ABC):
         rows = self.shape[0]
         if x.dim() != 2 or x.shape[0] != rows or x.dtype != self.dtype or x.device != self.device:
             raise InputError(
-                f"x must be {self.dtype} of shape [{rows}, b] on {self.device}; got {x.dtype} "
-                f"{list(x.shape)} on {x.device}. A single vector is x[:, None]."
+                f"x: expected {self.dtype} of shape [{rows}, b] on {self.device}, got {x.dtype} "
+                f"{list(x.shape)} on {x.device}; a single vector is x[:, None]"
             )
 
 
@@ -125,17 +125,17 @@ class MatrixOperator(SymmetricOperator):
     def __init__(self, matrix: Tensor) -> None:  # [N, N]
         if matrix.dim() != 2 or matrix.shape[0] != matrix.shape[1]:
             raise InputError(
-                f"matrix must be square [N, N]; got {list(matrix.shape)}. Check the axes."
+                f"matrix: expected a square [N, N], got {list(matrix.shape)}; check the axes"
             )
         if matrix.dtype not in (torch.float32, torch.float64) or matrix.requires_grad:
             raise InputError(
-                "matrix must be float32 or float64 and require no gradient; got "
-                f"{matrix.dtype}, requires_grad={matrix.requires_grad}. Convert or detach it."
+                f"matrix: expected float32 or float64 without a gradient, got {matrix.dtype}, "
+                f"requires_grad={matrix.requires_grad}; convert or detach it"
             )
         skew, size = (m.abs().max() if m.numel() else 0.0 for m in (matrix - matrix.T, matrix))
         if not skew <= 1e-5 * size:  # nor for NaN
             raise InputError(
-                "matrix must be finite and symmetric; got another. Take (matrix + matrix.T) / 2."
+                "matrix: expected a finite symmetric one, got another; take (matrix + matrix.T) / 2"
             )
         self.matrix = matrix
         self.shape = (matrix.shape[0], matrix.shape[0])

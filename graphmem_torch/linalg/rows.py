@@ -51,15 +51,15 @@ class Rows:
             shape = list(x.shape if isinstance(x, Tensor) else x.get_shape())
             if len(shape) != 2 or min(shape) < 1:
                 raise InputError(
-                    f"x must be a matrix [N, d] with at least one row and one column; got {shape}. "
-                    "A single row is x[None]."
+                    "x: expected a matrix [N, d] with at least one row and one column, got "
+                    f"{shape}; a single row is x[None]"
                 )
             self.count, self.width = shape
             check_block(x if isinstance(x, Tensor) else x[:1], self.width)
         elif not isinstance(x, Iterable):
             raise InputError(
-                f"x must be a matrix [N, d] or an iterable of its blocks; got {type(x).__name__}. "
-                "Convert it to a tensor."
+                "x: expected a matrix [N, d] or an iterable of its blocks, got "
+                f"{type(x).__name__}; convert it to a tensor"
             )
         self._x = x
         self.repeatable = self._cuts or iter(x) is not x
@@ -73,8 +73,8 @@ class Rows:
             width, device = block.shape[1], device or block.device
             if block.device != device:
                 raise InputError(
-                    f"blocks of x must be on one device; got {device} and {block.device}. Move "
-                    "them to one."
+                    f"blocks of x: expected one device for all, got {device} and {block.device}; "
+                    "move them to one"
                 )
             work = torch.promote_types(block.dtype, torch.float32)
             self.dtype = torch.promote_types(self.dtype, work)
@@ -100,8 +100,9 @@ class Rows:
         """Raises `InputError` where the rows can be read only once."""
         if not self.repeatable:
             raise InputError(
-                f"x must be readable more than once {reason}; got an iterator, which is spent "
-                "after one pass. Give a tensor, a list, or an object whose __iter__ starts anew."
+                f"x: expected rows that can be read more than once {reason}, got an iterator, "
+                "which is spent after one pass; give a tensor, a list, or an object whose "
+                "__iter__ starts anew"
             )
 
 
@@ -109,17 +110,17 @@ def check_block(block: Tensor, width: int | None) -> None:
     """Raises `InputError` unless `block` is a floating-point matrix [n, width] without gradient."""
     if not isinstance(block, Tensor):
         raise InputError(
-            f"blocks of rows must be tensors [n, d]; got {type(block).__name__}. Convert them, as "
-            "with torch.from_numpy."
+            f"blocks of rows: expected tensors [n, d], got {type(block).__name__}; convert them, "
+            "as with torch.from_numpy"
         )
     check_matrix("rows", block, "[N, d]")
     if block.requires_grad:
         raise InputError(
-            "rows must not require a gradient: a decomposition has no backward; got a tensor that "
-            "does. Call .detach()."
+            "rows: expected no gradient, because a decomposition has no backward, got a tensor "
+            "that requires one; call .detach()"
         )
     if block.shape[1] < 1 or (width is not None and block.shape[1] != width):
         raise InputError(
-            f"rows must be {width or 'at least one column'} wide; got {list(block.shape)}. Were "
-            "they made by another encoder?"
+            f"rows: expected width {width or 'of at least 1'}, got {list(block.shape)}; were they "
+            "made by another encoder?"
         )

@@ -65,8 +65,8 @@ def check_rank(rank: int, count: int, width: int) -> None:
     """Raises `InputError` where more eigenpairs are asked for than [count, width] has."""
     if rank > min(count, width):
         raise InputError(
-            f"rank must be at most min(N, d) = min({count}, {width}); got {rank}. Ask for "
-            f"{min(count, width)} or fewer."
+            f"rank: expected at most min(N, d) = min({count}, {width}), got {rank}; ask for "
+            f"{min(count, width)} or fewer"
         )
 
 
@@ -114,8 +114,8 @@ def reconstruction_error(x: Tensor, right: Tensor, *, block_rows: int | None = N
     for tile in Rows(x, block_rows):
         if tile.shape[1] != right.shape[0]:
             raise InputError(
-                f"right must have {tile.shape[1]} rows, one for each column of x; got "
-                f"{list(right.shape)}. Was it made from other rows?"
+                f"right: expected {tile.shape[1]} rows, one for each column of x, got "
+                f"{list(right.shape)}; was it made from other rows?"
             )
         axes = right.to(tile.dtype)
         total += (tile - tile @ axes @ axes.T).square().sum(1).double().sum()

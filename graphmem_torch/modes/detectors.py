@@ -121,18 +121,18 @@ class Detector(ABC):
         ):
             got = list(x.shape) if isinstance(x, Tensor) else type(x).__name__
             raise InputError(
-                f"x must be {shapes}: the next embedding or embeddings of the stream; got {got}. "
-                "Was it made by another encoder?"
+                f"x: expected {shapes}: the next embedding or embeddings of the stream, got "
+                f"{got}; was it made by another encoder?"
             )
         if not rows.is_floating_point():
-            raise InputError(f"x must be floating point; got {rows.dtype}. Call .float().")
+            raise InputError(f"x: expected a floating point type, got {rows.dtype}; call .float()")
         rows = rows.detach().to("cpu", torch.float32)
         bad = ~rows.isfinite().all(2)
         if bool(bad.any()):
             stream, step = bad.nonzero()[0].tolist()
             raise InputError(
-                f"x must be finite; got NaN or infinity at step {step} of stream {stream}. Check "
-                "the encoder, or leave the step out."
+                f"x: expected finite values, got NaN or infinity at step {step} of stream "
+                f"{stream}; check the encoder, or leave the step out"
             )
         return rows
 
@@ -158,9 +158,9 @@ class Detector(ABC):
         lacking = self.state.keys() - state.keys() - {"rows"}
         if lacking or state["streak"].shape != (self.streams,) or width - {self.dim}:
             raise InputError(
-                f"state must be that of a {type(self).__name__} of {self.streams} streams of width "
-                f"{self.dim}; got the names {sorted(state)} and widths {sorted(width)}. Make the "
-                "detector as it was."
+                f"state: expected that of a {type(self).__name__} of {self.streams} streams of "
+                f"width {self.dim}, got the names {sorted(state)} and widths {sorted(width)}; "
+                "make the detector as it was"
             )
         self.state = {name: value.clone() for name, value in state.items()}
 

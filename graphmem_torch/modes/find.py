@@ -135,7 +135,7 @@ def find_modes(
         whole = decompose(x, min(count, *shape), generator=generator)
     rank = numerical_rank(whole.values, torch.promote_types(x.dtype, torch.float32))
     if rank == 0:
-        raise InputError("x must have a row that is not zero; got only zeros. Check the embedder.")
+        raise InputError("x: expected a row that is not zero, got only zeros; check the embedder")
     known = whole.values[:rank]
     if count is None:
         total = whole.total_energy or 0.0
@@ -176,8 +176,8 @@ def modes_of(
     _check(x, time)
     if label.shape != x.shape[:1] or label.is_floating_point():
         raise InputError(
-            f"label must be integers [{len(x)}], one for each row; got {label.dtype} "
-            f"{list(label.shape)}."
+            f"label: expected integers [{len(x)}], one for each row, got {label.dtype} "
+            f"{list(label.shape)}"
         )
     _, label, size = label.unique(return_inverse=True, return_counts=True)
     falling = size.argsort(descending=True, stable=True)
@@ -249,18 +249,18 @@ def assembled(
 def _check(x: Tensor, time: Tensor | None) -> None:
     if not isinstance(x, Tensor):
         raise InputError(
-            f"x must be a tensor [N, d], which is read several times; got {type(x).__name__}. "
-            "Stack the rows."
+            f"x: expected a tensor [N, d], which is read several times, got {type(x).__name__}; "
+            "stack the rows"
         )
     check_block(x, None)
     if len(x) == 0:
-        raise InputError("x must have at least one row; got none. Add atoms first.")
+        raise InputError("x: expected at least one row, got none; add atoms first")
     if time is not None and not isinstance(time, Tensor):
-        raise InputError(f"time must be a tensor [{len(x)}]; got {type(time).__name__}.")
+        raise InputError(f"time: expected a tensor [{len(x)}], got {type(time).__name__}")
     if time is not None and (time.shape != x.shape[:1] or time.dtype != torch.float64):
         raise InputError(
-            f"time must be float64 [{len(x)}], a time for each row; got {time.dtype} "
-            f"{list(time.shape)}. NaN stands for unknown; float32 cannot hold seconds since 1970."
+            f"time: expected float64 [{len(x)}], a time for each row, got {time.dtype} "
+            f"{list(time.shape)}; NaN stands for unknown; float32 cannot hold seconds since 1970"
         )
 
 

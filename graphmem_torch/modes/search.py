@@ -73,7 +73,7 @@ def _decay(latest: Tensor, now: float | None, half_life: float | None) -> Tensor
         return torch.ones_like(latest)
     if not half_life > 0:
         raise InputError(
-            f"half_life must be a positive number of seconds; got {half_life}. None is no decay."
+            f"half_life: expected a positive number of seconds, got {half_life}; None is no decay"
         )
     reference = latest.nan_to_num(nan=-torch.inf).amax() if now is None else now
     age = (reference - latest).nan_to_num(nan=0.0, neginf=0.0).clamp(min=0)
@@ -148,8 +148,8 @@ def search_modes(
     count = len(modes.label)
     if len(embeddings) != count:
         raise InputError(
-            f"embeddings must be the {count} rows that the modes were found in; got "
-            f"{len(embeddings)}. Find the modes anew."
+            f"embeddings: expected the {count} rows that the modes were found in, got "
+            f"{len(embeddings)}; find the modes anew"
         )
     chosen, _ = select_modes(
         modes, queries, modes_k, now=now, half_life=half_life, absolute=absolute
@@ -182,8 +182,8 @@ def _kept(
         kind = torch.int64 if name == "duplicate" else torch.bool
         if tuple(given.shape) not in fits or given.dtype != kind:
             raise InputError(
-                f"{name} must be {kind} {list(fits[0])}; got {given.dtype} {list(given.shape)}. "
-                "Make it for these embeddings."
+                f"{name}: expected {kind} {list(fits[0])}, got {given.dtype} {list(given.shape)}; "
+                "make it for these embeddings"
             )
     if duplicate is None:
         return allowed

@@ -66,8 +66,8 @@ def select_count(
     check_choice("select", select, SELECTIONS)
     if values.dim() != 1 or len(values) == 0:
         raise InputError(
-            f"values must be eigenvalues [r], at least one; got {list(values.shape)}. Decompose "
-            "rows that are not all zero."
+            f"values: expected eigenvalues [r], at least one, got {list(values.shape)}; decompose "
+            "rows that are not all zero"
         )
     check_epsilon(epsilon)
     values = values.double()
@@ -95,8 +95,8 @@ def check_epsilon(epsilon: float) -> None:
     """Raises `InputError` unless it is a number in (0, 1)."""
     if not isinstance(epsilon, int | float) or not 0 < epsilon < 1:
         raise InputError(
-            f"epsilon must be between 0 and 1, both excluded; got {epsilon!r}. It is the share of "
-            "the energy to leave out."
+            f"epsilon: expected a number between 0 and 1, both excluded, got {epsilon!r}; it is "
+            "the share of the energy to leave out"
         )
 
 

@@ -64,8 +64,8 @@ class ModeTracker:
         check_block(x, modes.centroid.shape[1])
         if len(x) != len(modes.label):
             raise InputError(
-                f"x must be the {len(modes.label)} rows that modes were found in; got {len(x)}. "
-                "Give the rows present, in their order."
+                f"x: expected the {len(modes.label)} rows that modes were found in, got {len(x)}; "
+                "give the rows present, in their order"
             )
         assert modes.spectrum.right is not None
         self._axes = modes.spectrum.right.double()
@@ -101,7 +101,7 @@ class ModeTracker:
         check_block(rows, self._sums.shape[1])
         times = _times(time, len(rows))
         if not bool(rows.isfinite().all()):
-            raise InputError("rows must be finite; got NaN or infinity. Check the encoder.")
+            raise InputError("rows: expected finite values, got NaN or infinity; check the encoder")
         centroid = self._sums / self._size.clamp(min=1)[:, None]
         unit = torch.nn.functional.normalize(centroid, dim=1)
         length = centroid.square().sum(1).masked_fill(self._size == 0, torch.inf)
@@ -131,13 +131,13 @@ class ModeTracker:
         inside = bool(((index >= 0) & (index < len(self))).all())
         if not inside or len(index.unique()) != len(rows) or len(index) != len(rows):
             raise InputError(
-                f"index must be {len(rows)} different places among the {len(self)} rows present; "
-                f"got {len(index)}. Give one for each row to remove."
+                f"index: expected {len(rows)} different places among the {len(self)} rows "
+                f"present, got {len(index)}; give one for each row to remove"
             )
         if len(rows) == len(self):
             raise InputError(
-                "rows to remove must leave at least one; got all. Without rows there are no modes: "
-                "start anew with the next ones."
+                "rows to remove: expected at least one row to stay, got all; without rows there "
+                "are no modes: start anew with the next ones"
             )
         self._count_in(rows.double(), self._label[index], -1)
         self._size = self._size - torch.bincount(self._label[index], minlength=len(self._size))
@@ -197,8 +197,8 @@ class ModeTracker:
         """
         if len(x) != len(self):
             raise InputError(
-                f"refresh needs the {len(self)} rows present; got {len(x)}. Give them in "
-                "order, those added last at the end."
+                f"x: expected the {len(self)} rows present, got {len(x)}; give them in order, "
+                "those added last at the end"
             )
         self._begin(self._find(x, self._time), x, self._time)
         self.recomputes += 1
@@ -238,7 +238,7 @@ def _times(time: Tensor | None, count: int) -> Tensor:  # [n] float64
         return torch.full((count,), torch.nan, dtype=torch.float64)
     if time.shape != (count,) or time.dtype != torch.float64:
         raise InputError(
-            f"time must be float64 [{count}], a time for each row; got {time.dtype} "
-            f"{list(time.shape)}. NaN stands for unknown."
+            f"time: expected float64 [{count}], a time for each row, got {time.dtype} "
+            f"{list(time.shape)}; NaN stands for unknown"
         )
     return time

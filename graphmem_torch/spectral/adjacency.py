@@ -25,8 +25,8 @@ def adjacency(graph: Graph) -> Tensor:  # [N, N] float32
     """
     if graph.num_nodes > MAX_DENSE:
         raise InputError(
-            f"graph must have at most {MAX_DENSE} nodes for dense matrices; got "
-            f"{graph.num_nodes}. Take the part of it that is asked about."
+            f"graph: expected at most {MAX_DENSE} nodes for dense matrices, got "
+            f"{graph.num_nodes}; take the part of it that is asked about"
         )
     dense = torch.zeros(graph.num_nodes, graph.num_nodes, device=graph.device)
     dense[graph.source.long(), graph.target.long()] = 1.0

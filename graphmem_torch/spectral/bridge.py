@@ -117,7 +117,7 @@ def bridge_scores(
     for name, value in (("max_iter", max_iter), ("columns", columns)):
         check_count(name, value)
     if not 0 < weight < float("inf"):
-        raise InputError(f"weight must be above 0 and finite; got {weight}. Try 1.0.")
+        raise InputError(f"weight: expected a finite number above 0, got {weight}; try 1.0")
     low, high, strength = undirected(graph)
     ends = torch.stack([low, high]) if pairs is None else check_pairs(pairs, graph)
     network = network or ElectricalNetwork(
@@ -198,8 +198,8 @@ def check_labels(label: Tensor, graph: Graph) -> None:
         or label.device != graph.device
     ):
         raise InputError(
-            f"label must be integers of shape [{graph.num_nodes}] on {graph.device}; got "
-            f"{label.dtype} {list(label.shape)} on {label.device}. Was the graph rebuilt since?"
+            f"label: expected integers of shape [{graph.num_nodes}] on {graph.device}, got "
+            f"{label.dtype} {list(label.shape)} on {label.device}; was the graph rebuilt since?"
         )
 
 

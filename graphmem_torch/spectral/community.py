@@ -122,7 +122,7 @@ def leiden(
         InputError: If graspologic-native is not installed, or a constant is out of range.
     """
     if not 0 < resolution < float("inf"):
-        raise InputError(f"resolution must be above 0 and finite; got {resolution}. Try 1.0.")
+        raise InputError(f"resolution: expected a finite number above 0, got {resolution}; try 1.0")
     check_count("iterations", iterations)
     check_count("seed", seed, 0)
     library = optional_import(
@@ -193,7 +193,7 @@ def fiedler(
     """
     if graph.num_nodes < 2:
         raise InputError(
-            f"graph must have at least 2 nodes to be parted; got {graph.num_nodes}. Add nodes."
+            f"graph: expected at least 2 nodes to be parted, got {graph.num_nodes}; add nodes"
         )
     operator = laplacian(graph, signed=False, dtype=dtype)
     null = operator.null_space()

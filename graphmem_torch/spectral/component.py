@@ -23,8 +23,8 @@ def undirected(graph: Graph) -> tuple[Tensor, Tensor, Tensor]:  # [M] low, [M] h
     """
     if graph.weight.requires_grad:
         raise InputError(
-            "graph must have weights without a gradient, because spectra have no backward here; "
-            "got weight.requires_grad=True. Call graph.with_weight(graph.weight.detach())."
+            "graph: expected weights without a gradient, because spectra have no backward here, "
+            "got weight.requires_grad=True; call graph.with_weight(graph.weight.detach())"
         )
     kept = (graph.source != graph.target) & (graph.weight != 0)
     source, target = graph.source[kept].long(), graph.target[kept].long()

@@ -261,8 +261,8 @@ class ElectricalNetwork:
         nodes = self.graph.num_nodes
         if nodes > _LARGEST:
             raise InputError(
-                f"method='exact' is dense and takes at most {_LARGEST} nodes; got {nodes}. Use "
-                "'cg' or 'sketch'."
+                f"graph: expected for the dense method='exact' at most {_LARGEST} nodes, got "
+                f"{nodes}; use 'cg' or 'sketch'"
             )
         null = self.exact.null_space()
         basis = null.vectors(null.count)
@@ -271,9 +271,9 @@ class ElectricalNetwork:
         if bool(info):
             low, high = (float(w) for w in self.exact.weight.aminmax())
             raise InputError(
-                "graph must hang together by more than float64 resolves for method='exact'; got "
-                f"weights from {low:.1e} to {high:.1e}. Drop edges that are nothing beside the "
-                "others."
+                "graph: expected to hang together by more than float64 resolves for "
+                f"method='exact', got weights from {low:.1e} to {high:.1e}; drop edges that are "
+                "nothing beside the others"
             )
         inverse = torch.cholesky_inverse(factor) - kernel
         reach = float(inverse.abs().sum(0).max()) if nodes else 0.0

@@ -56,7 +56,7 @@ def check_dtype(dtype: torch.dtype) -> None:
     """Raises `InputError` unless products can be made in it."""
     if dtype not in (torch.float32, torch.float64):
         raise InputError(
-            f"dtype must be torch.float32 or torch.float64; got {dtype}. Choose one of them."
+            f"dtype: expected torch.float32 or torch.float64, got {dtype}; choose one of them"
         )
 
 

@@ -173,8 +173,8 @@ def layout(
     nodes = graph.num_nodes
     if label.shape != (nodes,) or label.is_floating_point() or bool((label < 0).any()):
         raise InputError(
-            f"label must be integers of shape [{nodes}], at least 0; got {label.dtype} "
-            f"{list(label.shape)}. Give every node the number of its community."
+            f"label: expected integers of shape [{nodes}], at least 0, got {label.dtype} "
+            f"{list(label.shape)}; give every node the number of its community"
         )
     label = label.long()
     low, high, weight = undirected(graph)

@@ -111,17 +111,17 @@ class LinkSignals:
         for view in views:
             if view.dim() != 2 or view.shape[0] != graph.num_nodes:
                 raise InputError(
-                    f"views must have a row for each of the {graph.num_nodes} nodes; got "
-                    f"{list(view.shape)}. Give vectors of all nodes, in their order."
+                    f"views: expected a row for each of the {graph.num_nodes} nodes, got "
+                    f"{list(view.shape)}; give vectors of all nodes, in their order"
                 )
         if place is not None and place.shape != (graph.num_nodes,):
             raise InputError(
-                f"place must be [{graph.num_nodes}]; got {list(place.shape)}. Give each node's."
+                f"place: expected [{graph.num_nodes}], got {list(place.shape)}; give each node's"
             )
         for name, given in (*(("views", view) for view in views), ("place", place)):
             if given is not None and not bool(given.isfinite().all()):
                 raise InputError(
-                    f"{name} must be finite; got NaN or infinity. Leave such nodes out."
+                    f"{name}: expected finite values, got NaN or infinity; leave such nodes out"
                 )
         self.num_nodes = graph.num_nodes
         self._place = None if place is None else place.float()
@@ -272,16 +272,16 @@ def fit_links(
     check_range("share", share, 1e-6, 0.5)
     if graph.num_edges < 2:
         raise InputError(
-            f"graph must have at least 2 edges to learn from; got {graph.num_edges}. Add edges."
+            f"graph: expected at least 2 edges to learn from, got {graph.num_edges}; add edges"
         )
     if order is not None and order.shape != (graph.num_nodes,):
         raise InputError(
-            f"order must be [{graph.num_nodes}]; got {list(order.shape)}. Give each node's place."
+            f"order: expected [{graph.num_nodes}], got {list(order.shape)}; give each node's place"
         )
     if order is not None and not bool((order[graph.source] > order[graph.target]).all()):
         raise InputError(
-            "order must fall along every edge; got an edge that leads to a node of the same or "
-            "larger order. Leave the order out."
+            "order: expected to fall along every edge, got an edge that leads to a node of the "
+            "same or larger order; leave the order out"
         )
     hidden = max(1, int(share * graph.num_edges))
     rows = []
@@ -294,8 +294,8 @@ def fit_links(
     signals, positive, weight = (torch.cat(column) for column in zip(*rows, strict=True))
     if bool(positive.all()):
         raise InputError(
-            f"graph must lack some edge; got all that {graph.num_nodes} nodes may have. Ask of a "
-            "graph in which something may be missing."
+            f"graph: expected some edge to be absent, got all that {graph.num_nodes} nodes may "
+            "have; ask of a graph in which something may be missing"
         )
     full = LinkSignals(graph, views, place=place)
     return LinkModel(full, fit_logistic(signals, positive, weight), order)

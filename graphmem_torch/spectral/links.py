@@ -64,7 +64,7 @@ def suggest_links(
     check_count("candidates", candidates, 2)
     check_range("tol", tol, 0.0)
     if not 0 < weight < float("inf"):
-        raise InputError(f"weight must be above 0 and finite; got {weight}. Try 1.0.")
+        raise InputError(f"weight: expected a finite number above 0, got {weight}; try 1.0")
     if label is not None:
         check_labels(label, graph)
     network = network or ElectricalNetwork(

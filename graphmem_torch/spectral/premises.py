@@ -112,9 +112,9 @@ def fit_chains(
     check_count("neighbours", neighbours)
     if relevance.shape[1:] != allowed.shape or allowed.shape != (len(nodes), chains.shape[0]):
         raise InputError(
-            f"relevance and allowed must be [K, {len(nodes)}, {chains.shape[0]}] and "
-            f"[{len(nodes)}, {chains.shape[0]}]; got {list(relevance.shape)} and "
-            f"{list(allowed.shape)}. Give a row for each of `nodes`."
+            f"relevance and allowed: expected [K, {len(nodes)}, {chains.shape[0]}] and "
+            f"[{len(nodes)}, {chains.shape[0]}], got {list(relevance.shape)} and "
+            f"{list(allowed.shape)}; give a row for each of `nodes`"
         )
     signals, positive = [], []
     for run in _runs(allowed):

@@ -116,21 +116,21 @@ def check_pairs(pairs: Tensor, graph: Graph) -> Tensor:  # -> [2, P] int64
     """
     if pairs.dim() != 2 or 2 not in pairs.shape:
         raise InputError(
-            f"pairs must be [2, P] or [P, 2]; got {list(pairs.shape)}. Stack the two ends."
+            f"pairs: expected [2, P] or [P, 2], got {list(pairs.shape)}; stack the two ends"
         )
     if pairs.is_floating_point() or pairs.is_complex() or pairs.dtype == torch.bool:
-        raise InputError(f"pairs must hold integers; got {pairs.dtype}. Convert with .long().")
+        raise InputError(f"pairs: expected integers, got {pairs.dtype}; convert with .long()")
     if pairs.device != graph.device:
         raise InputError(
-            f"pairs must be on {graph.device} like the graph; got {pairs.device}. Move them."
+            f"pairs: expected the graph's device {graph.device}, got {pairs.device}; move them"
         )
     ends = (pairs if pairs.shape[0] == 2 else pairs.T).to(torch.int64)
     if ends.numel():
         low, high = (int(v) for v in ends.aminmax())
         if low < 0 or high >= graph.num_nodes:
             raise InputError(
-                f"pairs must hold node numbers in 0..{graph.num_nodes - 1}; got "
-                f"{low if low < 0 else high}. Drop or renumber those pairs."
+                f"pairs: expected node numbers in 0..{graph.num_nodes - 1}, got "
+                f"{low if low < 0 else high}; drop or renumber those pairs"
             )
     return ends
 
@@ -308,8 +308,8 @@ def frontiers(
         centrality = _centrality(graph, columns=columns, generator=generator).values
     if centrality.shape != (graph.num_nodes,) or centrality.device != graph.device:
         raise InputError(
-            f"centrality must be [{graph.num_nodes}] on {graph.device}; got "
-            f"{list(centrality.shape)} on {centrality.device}. Was the graph rebuilt since?"
+            f"centrality: expected [{graph.num_nodes}] on {graph.device}, got "
+            f"{list(centrality.shape)} on {centrality.device}; was the graph rebuilt since?"
         )
     low, high, weight = undirected(graph)
     size = weight.double().abs()

@@ -138,8 +138,8 @@ def structure_of(
     """
     if names is not None and len(names) != graph.num_nodes:
         raise InputError(
-            f"names must be one for each of the {graph.num_nodes} nodes; got {len(names)}. Give "
-            "them in the order of the nodes."
+            f"names: expected one for each of the {graph.num_nodes} nodes, got {len(names)}; give "
+            "them in the order of the nodes"
         )
     settings = settings or StructureConfig()
     generator = torch.Generator().manual_seed(0) if generator is None else generator

@@ -210,7 +210,7 @@ def test_the_same_generator_gives_the_same(random_graph):
     ("change", "message"),
     [
         ({"k": 0}, "k must be an integer of at least 1; got 0"),
-        ({"k": 10}, "k must be at most 9"),
+        ({"k": 10}, "k: expected at most 9"),
         ({"which": "middle"}, "which must be one of 'smallest', 'largest'"),
         ({"tol": -1.0}, "tol must be in"),
         ({"max_iter": 0}, "max_iter must be an integer"),
@@ -231,7 +231,7 @@ def test_what_would_overflow_is_refused(random_graph):
 
 def test_an_empty_graph_has_no_eigenvalue():
     operator = laplacian(Graph.from_edges(torch.zeros(2, 0, dtype=torch.int64)))
-    with pytest.raises(InputError, match="k must be at most 0"):
+    with pytest.raises(InputError, match="k: expected at most 0"):
         lanczos(operator, 1)
 
 

@@ -176,7 +176,7 @@ def _spent() -> Iterator[torch.Tensor]:
         ([torch.ones(2, 3)], 3, r"min\(2, 3\)"),
         (torch.ones(0, 3), 1, "at least one row"),
         (torch.ones(3, 0), 1, "one column"),
-        (torch.ones(3), 1, "must be a matrix"),
+        (torch.ones(3), 1, "expected a matrix"),
         ([], 1, "at least one row; got none"),
         ([torch.ones(0, 3)], 1, "at least one row; got none"),
         (torch.ones(5, 3, dtype=torch.int64), 1, "floating point"),
@@ -185,8 +185,8 @@ def _spent() -> Iterator[torch.Tensor]:
         (torch.full((5, 3), float("inf")), 1, "finite"),
         (torch.full((5, 3), 1e30), 1, "squares in float32"),
         (torch.full((2, 3), float("nan")), 1, "finite"),
-        ([torch.ones(5, 3), torch.ones(5, 4)], 1, "must be 3 wide"),
-        ([[1.0, 2.0]], 1, "must be tensors"),
+        ([torch.ones(5, 3), torch.ones(5, 4)], 1, "expected width 3"),
+        ([[1.0, 2.0]], 1, "expected tensors"),
         (7, 1, "matrix .* or an iterable"),
         ([torch.ones(5, 3), torch.ones(5, 3, device="meta")], 1, "on one device"),
     ],
@@ -202,7 +202,7 @@ def test_left_vectors_need_a_second_pass():
         gram_svd(_spent(), 2, left=True)
     with pytest.raises(InputError, match="block_rows"):
         gram_svd(torch.ones(5, 3), 2, block_rows=0)
-    with pytest.raises(InputError, match="right must have 3 rows"):
+    with pytest.raises(InputError, match="right: expected 3 rows"):
         reconstruction_error(torch.ones(5, 3), torch.ones(4, 1))
 
 

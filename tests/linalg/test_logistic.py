@@ -55,10 +55,10 @@ def test_a_constant_signal_counts_nothing() -> None:
 @pytest.mark.parametrize("label", [True, False])
 def test_one_class_or_wrong_shapes(label: bool) -> None:
     both = torch.tensor([True, False])
-    with pytest.raises(InputError, match="signals must be finite"):
+    with pytest.raises(InputError, match="signals: expected finite"):
         fit_logistic(torch.tensor([[torch.nan], [1.0]]), both)
     for weight in (torch.ones(3), torch.tensor([-1.0, 1.0])):
-        with pytest.raises(InputError, match="weight must be"):
+        with pytest.raises(InputError, match="weight: expected"):
             fit_logistic(torch.zeros(2, 1), both, weight)
     with pytest.raises(InputError, match="both positive and negative"):
         fit_logistic(torch.zeros(3, 1), torch.full((3,), label))

@@ -106,7 +106,7 @@ def test_bad_input_is_refused_and_leaves_no_trace(make) -> None:
     expected = make()
     expected.update(x[:32])
     assert torch.equal(detector.update(x[32:]).statistic, expected.update(x[32:]).statistic)
-    with pytest.raises(InputError, match="state must be"):
+    with pytest.raises(InputError, match="state: expected"):
         make(streams=2).load_state_dict(detector.state_dict())
 
 

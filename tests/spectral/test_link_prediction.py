@@ -127,8 +127,8 @@ def test_nearest_leave_out_the_node_itself() -> None:
         ({"order": torch.arange(3)}, "order"),
         ({"order": -torch.arange(80)}, "fall along every edge"),
         ({"views": [torch.zeros(3, 2)]}, "views"),
-        ({"views": [torch.full((80, 2), torch.nan)]}, "views must be finite"),
-        ({"place": torch.full((80,), torch.inf)}, "place must be finite"),
+        ({"views": [torch.full((80, 2), torch.nan)]}, "views: expected finite"),
+        ({"place": torch.full((80,), torch.inf)}, "place: expected finite"),
     ],
 )
 def test_bad_input(change: dict[str, object], message: str) -> None:
