@@ -104,7 +104,7 @@ def test_no_columns(random_graph):
     ("change", "message"),
     [
         ({"rhs": torch.zeros(9)}, r"x: expected torch.float32 of shape \[9, b\]"),
-        ({"rhs": torch.zeros(9, 2, requires_grad=True)}, "rhs must require no gradient"),
+        ({"rhs": torch.zeros(9, 2, requires_grad=True)}, "rhs: expected no gradient"),
         ({"rhs": torch.full((9, 2), torch.nan)}, "rhs: expected finite"),
         ({"tol": -1.0}, "tol must be in"),
         ({"max_iter": 0}, "max_iter must be an integer"),

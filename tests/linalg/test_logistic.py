@@ -60,7 +60,7 @@ def test_one_class_or_wrong_shapes(label: bool) -> None:
     for weight in (torch.ones(3), torch.tensor([-1.0, 1.0])):
         with pytest.raises(InputError, match="weight: expected"):
             fit_logistic(torch.zeros(2, 1), both, weight)
-    with pytest.raises(InputError, match="both positive and negative"):
+    with pytest.raises(InputError, match="rows of both kinds"):
         fit_logistic(torch.zeros(3, 1), torch.full((3,), label))
     with pytest.raises(InputError, match=r"\[n, F\]"):
         fit_logistic(torch.zeros(3, 1), torch.full((2,), label))

@@ -292,9 +292,9 @@ def test_a_state_that_lacks_a_part_is_refused(make) -> None:
     detector.update(stream(3, 5))
     whole = detector.state_dict()
     for name in make().state_dict().keys() - {"rows"}:
-        with pytest.raises(InputError, match="Make the"):
+        with pytest.raises(InputError, match="make the"):
             make().load_state_dict({k: v for k, v in whole.items() if k not in (name, "rows")})
-    with pytest.raises(InputError, match="Make the"):
+    with pytest.raises(InputError, match="make the"):
         make().load_state_dict({})
 
 

@@ -119,9 +119,9 @@ def test_bad_input_is_refused_by_name(random_graph):
         with pytest.raises(InputError, match="matrix: expected a square"):
             MatrixOperator(matrix)
     for matrix in (torch.tensor([[1.0, 2.0], [0.0, 1.0]]), torch.full((2, 2), torch.nan)):
-        with pytest.raises(InputError, match="finite and symmetric"):
+        with pytest.raises(InputError, match="finite symmetric"):
             MatrixOperator(matrix)
-    with pytest.raises(InputError, match="require no gradient"):
+    with pytest.raises(InputError, match="without a gradient"):
         MatrixOperator(torch.zeros(2, 2, requires_grad=True))
 
 

@@ -144,5 +144,5 @@ def test_too_few_edges() -> None:
     with pytest.raises(InputError, match="k"):
         predict_links(graph, k=0)
     full = Graph.from_edges(torch.tensor([[1, 2, 2], [0, 0, 1]]))
-    with pytest.raises(InputError, match="lack some edge"):
+    with pytest.raises(InputError, match="some edge to be absent"):
         predict_links(full, order=torch.arange(3))

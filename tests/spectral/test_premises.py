@@ -95,5 +95,5 @@ def test_bad_input() -> None:
         fit_chains(chains, nodes, likeness[:, nodes], _alone(nodes, 120)[:1])
     with pytest.raises(InputError, match="neighbours"):
         fit_chains(chains, nodes, likeness[:, nodes], _alone(nodes, 120), neighbours=0)
-    with pytest.raises(InputError, match="both positive and negative"):
+    with pytest.raises(InputError, match="rows of both kinds"):
         fit_chains(torch.zeros(120, 120), nodes, likeness[:, nodes], _alone(nodes, 120))
