@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 from graphmem_torch.graph import Graph
 
@@ -75,3 +76,35 @@ def adjacency() -> Callable[..., np.ndarray]:
 def dense_laplacian() -> Callable[..., np.ndarray]:
     """`dense_laplacian(graph, signed=, normalized=)`."""
     return _dense
+
+
+def hop_distances(edges: Tensor, seeds: list[int], hops: int, allowed: Tensor) -> Tensor:
+    """Hops [N] from the nearest seed over allowed nodes, inf where there is no way; by scipy."""
+    from scipy.sparse import coo_matrix
+    from scipy.sparse.csgraph import dijkstra
+
+    count, keep = len(allowed), allowed[edges[1]]
+    source, target = edges[:, keep].numpy()
+    matrix = coo_matrix(
+        (torch.ones(source.shape[0]).numpy(), (source, target)), shape=(count, count)
+    ).tocsr()
+    if not seeds:
+        return torch.full((count,), torch.inf)
+    found = dijkstra(matrix, indices=seeds, unweighted=True, limit=hops, min_only=True)
+    return torch.from_numpy(found).float()
+
+
+def walked(graph: Graph, seeds: dict[int, float], gone: Set[int] = frozenset()) -> list[float]:
+    """Personalised PageRank by networkx; where a node has no edges the walk starts again."""
+    import networkx as nx
+
+    walk = nx.DiGraph()
+    walk.add_nodes_from(n for n in range(graph.num_nodes) if n not in gone)
+    ends = (graph.source.tolist(), graph.target.tolist(), graph.weight.tolist())
+    for source, target, weight in zip(*ends, strict=True):
+        if source in gone or target in gone:
+            continue
+        old = walk.get_edge_data(source, target, {"weight": 0.0})["weight"]
+        walk.add_edge(source, target, weight=old + weight)
+    found = nx.pagerank(walk, alpha=0.85, personalization=seeds, tol=1e-12, max_iter=1000)
+    return [found.get(node, 0.0) for node in range(graph.num_nodes)]

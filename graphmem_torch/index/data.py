@@ -1,9 +1,10 @@
-"""From the columns of a memory to the tensors of its index."""
+"""From the columns of a memory to the buffers of its index, and from these to what is read."""
 
 from __future__ import annotations
 
-import itertools
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,22 +14,44 @@ from graphmem_torch.atoms import EdgeType
 from graphmem_torch.config import Config, ModesConfig, SpreadConfig
 from graphmem_torch.coo import offsets_of
 from graphmem_torch.edges import EdgeBlock
+from graphmem_torch.errors import InputError
 from graphmem_torch.graph import Graph
-from graphmem_torch.modes.find import MODE_PARTS, Modes, find_modes, modes_to_tensors
+from graphmem_torch.modes.find import (
+    MODE_PARTS,
+    Modes,
+    find_modes,
+    modes_from_tensors,
+    modes_to_tensors,
+)
 from graphmem_torch.ops import pagerank
 from graphmem_torch.rank.bm25 import BM25
+from graphmem_torch.rank.candidates import MemoryTensors
 from graphmem_torch.rank.hops import HOP_PARTS, HopParts, hop_parts
-from graphmem_torch.rank.routing import ROUTING_PARTS
 
 __all__ = [
-    "BM25_PARTS",
-    "GRAPH_PARTS",
     "OPTIONAL_PARTS",
+    "REQUIRED_PARTS",
     "IndexInput",
     "conducting_graph",
+    "graph_of",
     "index_tensors",
+    "memory_tensors",
     "modes_by",
+    "modes_in",
 ]
+
+_BM25_PARTS = ("indptr", "docs", "scores", "idf", "count")
+_GRAPH_PARTS = ("indptr", "source", "target", "weight", "type", "out_indptr", "out_edge")
+# What is a tensor in `MemoryTensors` is a buffer of the same name.
+_PLAIN = tuple(field.name for field in fields(MemoryTensors) if field.type == "Tensor")
+_OPTIONAL = tuple(field.name for field in fields(MemoryTensors) if field.type == "Tensor | None")
+REQUIRED_PARTS = (
+    *("kind", "named", "time_bits"),
+    *_PLAIN,
+    *(f"{which}_{name}" for which in ("bm25", "session_bm25") for name in _BM25_PARTS),
+    *(f"graph_{name}" for name in _GRAPH_PARTS),
+)
+OPTIONAL_PARTS = (*_OPTIONAL, *(f"modes_{name}" for name in MODE_PARTS), *HOP_PARTS)
 
 
 def conducting_graph(
@@ -66,19 +89,6 @@ def _per_type(gains: object) -> Tensor:
     for name, gain in dict(gains).items():  # type: ignore[call-overload]
         table[EdgeType[name.upper()]] = gain
     return table
-
-
-BM25_PARTS = ("indptr", "docs", "scores", "idf")
-GRAPH_PARTS = ("indptr", "source", "target", "weight", "type", "out_indptr", "out_edge")
-OPTIONAL_PARTS = (
-    "tokens",
-    "token_offsets",
-    "piece_df",
-    "duplicate",
-    *itertools.chain.from_iterable(ROUTING_PARTS.values()),
-    *(f"modes_{name}" for name in MODE_PARTS),
-    *HOP_PARTS,
-)
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,7 +143,12 @@ class IndexInput:
 
 
 def index_tensors(data: IndexInput, config: Config) -> dict[str, Tensor]:
-    """Derives everything that retrieval needs: the buffers of `MemoryIndex` by name."""
+    """Derives everything that retrieval needs: the buffers of `MemoryIndex` by name.
+
+    Raises:
+        InputError: For columns of different lengths.
+    """
+    _check(data)
     atoms = data.embeddings.shape[0]
     missing = data.session < 0
     sessions = int(data.session.max()) + 1 if atoms else 0
@@ -163,9 +178,9 @@ def index_tensors(data: IndexInput, config: Config) -> dict[str, Tensor]:
         "derived_source": data.edges.source[derived].to(torch.int32),
         "derived_target": data.edges.target[derived].to(torch.int32),
         "pagerank": _relative_pagerank(graph, atoms),
-        **_prefixed("bm25_", bm25),
-        **_prefixed("session_bm25_", by_session),
-        **{f"graph_{name}": getattr(graph, name) for name in GRAPH_PARTS},
+        **_prefixed("bm25", bm25),
+        **_prefixed("session_bm25", by_session),
+        **{f"graph_{name}": getattr(graph, name) for name in _GRAPH_PARTS},
     }
     if data.tokens is not None and data.pieces is not None and data.token_offsets is not None:
         tensors["tokens"] = data.tokens
@@ -182,6 +197,57 @@ def index_tensors(data: IndexInput, config: Config) -> dict[str, Tensor]:
     if (hops := _hops(data, alone)) is not None:
         tensors |= {name: getattr(hops, name.removeprefix("hop_")) for name in HOP_PARTS}
     return tensors
+
+
+def _check(data: IndexInput) -> None:
+    atoms = len(data.embeddings)
+    lengths = {
+        "term_offsets": atoms + 1,
+        **dict.fromkeys(("kind", "speaker", "session", "time", "log_words"), atoms),
+        **dict.fromkeys(("is_question", "tells_time", "duplicate", "title"), atoms),
+        "token_offsets": atoms + 1,
+        "name_offsets": data.num_nodes - atoms + 1,
+    }
+    for name, length in lengths.items():
+        column = getattr(data, name)
+        if column is not None and tuple(column.shape) != (length,):
+            raise InputError(
+                f"{name}: expected [{length}], got {list(column.shape)}; give one entry for each "
+                f"of the {atoms} atoms of `embeddings` (offsets: one more, of concepts for names)"
+            )
+
+
+def memory_tensors(parts: Mapping[str, Tensor]) -> MemoryTensors:
+    """What ranking reads, from the buffers of an index by name."""
+    values: dict[str, Any] = {name: parts[name] for name in _PLAIN}
+    values |= {name: parts.get(name) for name in _OPTIONAL}
+    hops = HopParts(*(parts[name] for name in HOP_PARTS)) if HOP_PARTS[0] in parts else None
+    return MemoryTensors(
+        **values,
+        bm25=_bm25(parts, "bm25"),
+        session_bm25=_bm25(parts, "session_bm25"),
+        graph=graph_of(parts),
+        modes=modes_in(parts),
+        hops=hops,
+    )
+
+
+def graph_of(parts: Mapping[str, Tensor]) -> Graph:
+    """The conducting graph among the buffers of an index."""
+    part = {name: parts[f"graph_{name}"] for name in _GRAPH_PARTS}
+    part["weight"] = part["weight"].float()
+    return Graph(**part, num_nodes=len(part["indptr"]) - 1)
+
+
+def modes_in(parts: Mapping[str, Tensor]) -> Modes | None:
+    """The modes among the buffers of an index; None where it has none."""
+    part = {name: parts[f"modes_{name}"] for name in MODE_PARTS if f"modes_{name}" in parts}
+    return modes_from_tensors(part) if part else None
+
+
+def _bm25(parts: Mapping[str, Tensor], prefix: str) -> BM25:
+    indptr, docs, scores, idf, count = (parts[f"{prefix}_{name}"] for name in _BM25_PARTS)
+    return BM25(indptr, docs, scores.float(), idf.float(), len(count))
 
 
 def modes_by(
@@ -228,10 +294,10 @@ def _hops(data: IndexInput, alone: Tensor) -> HopParts | None:  # alone [A] bool
 
 
 def _prefixed(prefix: str, bm25: BM25) -> dict[str, Tensor]:
-    tensors = {prefix + name: getattr(bm25, name) for name in BM25_PARTS}
     # A count that survives .half(): the length of an empty-handed buffer.
-    tensors[prefix + "count"] = torch.zeros(bm25.num_docs, dtype=torch.uint8)
-    return tensors
+    tensors = {"count": torch.zeros(bm25.num_docs, dtype=torch.uint8)}
+    tensors |= {name: getattr(bm25, name) for name in _BM25_PARTS if name != "count"}
+    return {f"{prefix}_{name}": tensor for name, tensor in tensors.items()}
 
 
 def _session_bm25(data: IndexInput, session: Tensor) -> BM25:

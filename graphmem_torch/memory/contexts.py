@@ -22,7 +22,7 @@ from graphmem_torch.context.pool import Relations, gather_pool
 from graphmem_torch.context.summarise import Summaries
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.errors import InputError
-from graphmem_torch.index.module import Retrieval
+from graphmem_torch.index.retrieve import Retrieval
 from graphmem_torch.memory.assemble import Snapshot, to_rows
 from graphmem_torch.memory.questions import Filters
 from graphmem_torch.results import Answer, Context

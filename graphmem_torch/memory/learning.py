@@ -204,11 +204,13 @@ def _batches(labelled: LabelledQuestions) -> Iterator[tuple[Tensor, Tensor]]:
     index = labelled.index
     for query, evidence in labelled.tiles():
         with torch.inference_mode():
-            rows, signals, scope = index.features(query)
-            signals = signals.masked_fill(~scope.valid[:, :, None], -torch.inf)
+            candidates = index.candidates(query)
+            signals = candidates.signals(index.signal_names)
+            signals = signals.masked_fill(~candidates.valid[:, :, None], -torch.inf)
         gold = torch.zeros(len(query), index.num_atoms, dtype=torch.bool)
         for line, found in zip(gold, evidence, strict=True):
             line[found] = True
+        rows = candidates.rows
         if rows is not None:
             gold = gold.gather(1, rows.clamp(min=0).cpu()) & (rows >= 0).cpu()
         yield signals.cpu().clone(), gold

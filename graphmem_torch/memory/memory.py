@@ -77,7 +77,7 @@ from graphmem_torch.memory.writer import Added, Writer, as_atom, batched
 from graphmem_torch.oracle import Judge, Oracle, classifier_of, judge_of
 from graphmem_torch.rank.abstention import conformal_threshold
 from graphmem_torch.rank.query import QueryBatch
-from graphmem_torch.rank.signals.graph import LIFE_SIGNALS
+from graphmem_torch.rank.registry import reading
 from graphmem_torch.readers.jsonl import parse_edge_type
 from graphmem_torch.readers.read import document_atoms
 from graphmem_torch.results import (
@@ -962,7 +962,7 @@ class Memory:
         """Questions, what they may see, and how strong it is for them, as tensors."""
         query = encode_questions(questions, self.embedder, snapshot)
         masks = atom_masks(snapshot, kinds, between, as_of)
-        if not LIFE_SIGNALS.isdisjoint(snapshot.index.signal_names):
+        if reading(snapshot.index.signal_names, "retention"):
             node = snapshot.node[: snapshot.index.num_atoms]
             retention = self._decay.retention(node, as_of)
             masks["retention"] = retention[None].to(query.embedding.device)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from graphmem_torch.atoms import CONCEPT, EdgeType
 from graphmem_torch.errors import InputError, unknown
-from graphmem_torch.index.module import Retrieval
+from graphmem_torch.index.retrieve import Retrieval
 from graphmem_torch.memory.assemble import Snapshot
 from graphmem_torch.modes.find import Modes
 from graphmem_torch.rank.query import QueryBatch

@@ -8,42 +8,42 @@ from torch import Tensor
 from graphmem_torch.config import AnchorConfig, WalkConfig
 from graphmem_torch.graph import Graph
 from graphmem_torch.ops import SparseRows, personalized_pagerank
-from graphmem_torch.rank.scope import Scope
+from graphmem_torch.rank.candidates import Candidates
 
-__all__ = ["WALK_SIGNALS", "anchor_activation", "anchor_relevance", "walk_from"]
+__all__ = ["anchor_activation", "anchor_relevance", "traversal_seeds", "walk_from"]
 
 
 def anchor_activation(
-    scope: Scope,
-    strong: Tensor,  # [B, C] weighted strong signals
+    candidates: Candidates,
+    base: Tensor,  # [B, C] weighted base signals
     config: AnchorConfig,
 ) -> tuple[Tensor, Tensor]:  # [B, K] int64 rows (-1 = none), [B, K] activation
     """The anchors of each question.
 
-    `fused`: the k best by the strong signals, each at exp(F - max F) (`docs/mathematics.md` 8.4).
+    `fused`: the k best by the base signals, each at exp(F - max F) (`docs/mathematics.md` 8.4).
     `dual`: the k best by BM25 and the k best by cosine, each at max(cosine, 0) (SYNAPSE,
     `docs/mathematics.md` 4); an atom that no question term touches is no lexical anchor.
     `semantic`: the k best by cosine (ContextOS, `docs/mathematics.md` 6).
     """
     if config.source == "fused":
-        values, place = _best(strong, scope, config.k)
+        values, place = _best(base, candidates, config.k)
         activation = torch.exp(values - values[:, :1])
-        return _rows(scope, place, values), torch.where(values > -torch.inf, activation, 0.0)
-    cosine = scope.memo("semantic")
-    values, place = _best(cosine, scope, config.k)
+        return _rows(candidates, place, values), torch.where(values > -torch.inf, activation, 0.0)
+    cosine = candidates.signal("semantic")
+    values, place = _best(cosine, candidates, config.k)
     if config.source == "dual":
-        lexical = scope.memo("lexical")
+        lexical = candidates.signal("lexical")
         touched = torch.where(lexical > 0, lexical, -torch.inf)
-        by_words, place_words = _best(touched, scope, config.k)
+        by_words, place_words = _best(touched, candidates, config.k)
         values, place = torch.cat([by_words, values], 1), torch.cat([place_words, place], 1)
-    rows = _rows(scope, place, values)
+    rows = _rows(candidates, place, values)
     activation = torch.where(rows >= 0, cosine.gather(1, place).clamp(min=0.0), 0.0)
     return rows, activation
 
 
 def anchor_relevance(
-    scope: Scope,
-    strong: Tensor,  # [B, C] weighted strong signals
+    candidates: Candidates,
+    base: Tensor,  # [B, C] weighted base signals
     value: Tensor,  # [B, K] activation of the anchors
     config: AnchorConfig,
 ) -> Tensor:  # [B, K] in [0, 1], the best has 1
@@ -55,28 +55,34 @@ def anchor_relevance(
     """
     if config.source != "fused":
         return value / value.amax(1, keepdim=True).clamp(min=torch.finfo(value.dtype).tiny)
-    there = scope.valid.expand_as(strong)
+    there = candidates.valid.expand_as(base)
     count = there.sum(1, keepdim=True).clamp(min=1)
-    mean = strong.where(there, 0.0).sum(1, keepdim=True) / count
-    spread = (strong - mean).where(there, 0.0).square().sum(1, keepdim=True) / count
+    mean = base.where(there, 0.0).sum(1, keepdim=True) / count
+    spread = (base - mean).where(there, 0.0).square().sum(1, keepdim=True) / count
     # All alike: every anchor stands for the question as much as the best.
     power = torch.where(spread > 1e-12, spread.clamp(min=1e-12).rsqrt(), 0.0)
     return torch.where(value > 0, value.pow(power), 0.0)
 
 
-def _best(values: Tensor, scope: Scope, k: int) -> tuple[Tensor, Tensor]:
-    allowed = values.masked_fill(~scope.valid, -torch.inf)
+def traversal_seeds(
+    candidates: Candidates,  # every atom
+    count: int,
+) -> tuple[Tensor, Tensor]:  # [B, s] int64, [B, s]
+    """The atoms most similar to each question, and their cosine; -1 and 0 where there are fewer."""
+    values, place = _best(candidates.signal("semantic"), candidates, count)
+    return _rows(candidates, place, values), torch.where(values > -torch.inf, values, 0.0)
+
+
+def _best(values: Tensor, candidates: Candidates, k: int) -> tuple[Tensor, Tensor]:
+    allowed = values.masked_fill(~candidates.valid, -torch.inf)
     best = allowed.topk(min(k, values.shape[1]), dim=1)
     return best.values, best.indices
 
 
-def _rows(scope: Scope, place: Tensor, values: Tensor) -> Tensor:
-    rows = place if scope.rows is None else scope.rows.gather(1, place)
+def _rows(candidates: Candidates, place: Tensor, values: Tensor) -> Tensor:
+    rows = place if candidates.rows is None else candidates.rows.gather(1, place)
     return torch.where(values > -torch.inf, rows, -1)
 
-
-WALK_SIGNALS = frozenset({"decayed_pagerank", "personalized_pagerank"})
-"""Signals that read where a walk from the anchors is."""
 
 _SMALL = 2048  # nodes up to which every node is ranked: the panel costs less than a ranking
 

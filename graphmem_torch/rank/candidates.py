@@ -1,52 +1,325 @@
-"""Candidates: which atoms of a large store are worth the expensive signals."""
+"""Candidates: B questions against the memories that may answer them, as values."""
 
 from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
+from graphmem_torch.config import Config
+from graphmem_torch.graph import Graph
 from graphmem_torch.modes.find import Modes
-from graphmem_torch.modes.search import search_modes
-from graphmem_torch.ops.running_topk import empty_best, merge_tile
-from graphmem_torch.rank.scope import Scope
+from graphmem_torch.ops import SparseRows, token_maxima
+from graphmem_torch.rank.bm25 import BM25
+from graphmem_torch.rank.hops import HopParts
+from graphmem_torch.rank.query import QueryBatch
+from graphmem_torch.rank.registry import SIGNALS
 
-__all__ = ["merge_rows", "mode_candidates", "strong_candidates"]
-_HALO_SHARE = 6  # one of so many candidates brings its neighbours along
-_REACH = 2  # turns on both sides
+__all__ = ["Candidates", "MemoryTensors", "Reached", "merge_rows"]
 
 
-def strong_candidates(scope: Scope, count: int) -> Tensor:  # [B, C] int64, ascending, -1 first
-    """The `count` best by cosine, the `count` best by BM25, and the turns beside the best of both.
+@dataclass(frozen=True, eq=False)
+class MemoryTensors:
+    """What ranking reads of a memory: A atoms, which can be hits, then concepts, N nodes in all.
 
-    The neighbours are there for the signals that look at windows: what one turn asks, the next one
-    answers.
+    Attributes:
+        embeddings: [A, d] unit rows.
+        bm25, session_bm25: The lexical indexes of the atoms and of their sessions.
+        graph: The conducting graph of the N nodes.
+        session: [A] integer codes, none below 0.
+        previous, next: [A] rows of the turn before and after, -1 = none.
+        speaker, month, day: [A] integer codes, -1 = unknown.
+        log_words: [A], ln(1 + words).
+        is_question, tells_time: [A], 1 or 0.
+        pagerank: [A], relative to the largest.
+        derived_source, derived_target: [D] rows; the source was derived from the target.
+        tokens, token_offsets, piece_df: Packed token vectors [T, m], [A + 1], and in how many atoms
+            each word piece occurs.
+        direction, component, bridge_bonus: [A, c], [A] and [A], of `rank.routing`.
+        duplicate: [A], the first atom of equal content.
+        modes: The modes of the atoms.
+        hops: What hops read, where there are documents.
     """
-    masks = [None if scope.query.allowed is None else scope.valid]
-    if scope.query.listed is not None:  # what may be a hit must not be crowded out by what may not
-        masks.append(scope.listed)
-    least = {"semantic": -torch.inf, "lexical": 0.0}  # an atom without a question term is no match
-    best = [
-        _best(scope.memo(name), mask, count, above)
-        for mask in masks
-        for name, above in least.items()
-    ]
-    halo = torch.cat([rows[:, : max(1, count // _HALO_SHARE)] for rows in best], dim=1)
-    parts = list(best)
-    for pointer in (scope.index.next.long(), scope.index.previous.long()):
-        row = halo
-        for _ in range(_REACH):
-            row = torch.where(row >= 0, pointer[row.clamp(min=0)], -1)
-            parts.append(row)
-    return merge_rows(*parts)
+
+    embeddings: Tensor
+    bm25: BM25
+    session_bm25: BM25
+    graph: Graph
+    session: Tensor
+    previous: Tensor
+    next: Tensor
+    speaker: Tensor
+    month: Tensor
+    day: Tensor
+    log_words: Tensor
+    is_question: Tensor
+    tells_time: Tensor
+    pagerank: Tensor
+    derived_source: Tensor
+    derived_target: Tensor
+    tokens: Tensor | None = None
+    token_offsets: Tensor | None = None
+    piece_df: Tensor | None = None
+    direction: Tensor | None = None
+    component: Tensor | None = None
+    bridge_bonus: Tensor | None = None
+    duplicate: Tensor | None = None
+    modes: Modes | None = None
+    hops: HopParts | None = None
+
+    @property
+    def num_atoms(self) -> int:
+        """A."""
+        return self.embeddings.shape[0]
 
 
-def _best(values: Tensor, mask: Tensor | None, count: int, above: float) -> Tensor:
-    """The rows [B, c] of the largest of `values` [B, A] inside the mask and above a value."""
-    # A pass over B x A costs more than anything that comes after it, so none is made in vain.
-    inside = values if mask is None else values.masked_fill(~mask, -torch.inf)
-    best, rows = empty_best(len(values), min(count, values.shape[1]), values.device)
-    merge_tile(best, rows, inside, 0)
-    return torch.where(best > above, rows, -1)
+@dataclass(frozen=True, eq=False)
+class Reached:
+    """What the graph brings to B questions; None where nobody asked for it.
+
+    Attributes:
+        anchors: [B, K] int64 rows where it started, -1 = none.
+        value: [B, K] activation there.
+        relevance: [B, K] in [0, 1], how much each anchor stands for its question.
+        activation: [B, A] activation after the last round.
+        walk: [B, A] personalised PageRank from the anchors.
+        traversal: [B, A] discount^hops from the seeds of a traversal.
+        title_hop, entity_hop: [B, A] what mentions of titles and shared entities lead to.
+    """
+
+    anchors: Tensor | None = None
+    value: Tensor | None = None
+    relevance: Tensor | None = None
+    activation: SparseRows | None = None
+    walk: SparseRows | None = None
+    traversal: SparseRows | None = None
+    title_hop: SparseRows | None = None
+    entity_hop: SparseRows | None = None
+
+
+class Candidates:
+    """The candidates of B questions, and what several signals share about them.
+
+    In a small store every atom is a candidate of every question and `rows` is None; else each
+    question has its own list, ascending, padded with -1. Signals are written once for both: values
+    are [B, C], and neighbours are found by `step`, which knows where a row stands among the
+    candidates. What is computed is kept.
+
+    Attributes:
+        memory: The memories, A atoms.
+        query: B questions.
+        config: The settings, for the constants of signals.
+        rows: [B, C] int64 candidate atoms, or None for all (C = A).
+        reached: What the graph brought.
+    """
+
+    def __init__(
+        self,
+        memory: MemoryTensors,
+        query: QueryBatch,
+        config: Config,
+        rows: Tensor | None = None,
+        *,
+        reached: Reached | None = None,
+    ) -> None:
+        self.memory, self.query, self.config, self.rows = memory, query, config, rows
+        self.reached = reached or Reached()
+        self._wider: Candidates | None = None
+        self._signals: dict[str, Tensor] = {}
+        self._steps: dict[int, tuple[Tensor, Tensor]] = {}
+
+    def narrowed(self, rows: Tensor) -> Candidates:  # [B, C]
+        """The same questions against fewer candidates; what is known is not computed again."""
+        fewer = Candidates(self.memory, self.query, self.config, rows, reached=self.reached)
+        fewer._wider = self
+        return fewer
+
+    def reaching(self, reached: Reached) -> Candidates:
+        """The same candidates with what the graph brings; only its signals are computed again."""
+        other = copy.copy(self)
+        other.reached = reached
+        other._wider = None if self._wider is None else self._wider.reaching(reached)
+        other._signals = {n: value for n, value in self._signals.items() if not SIGNALS[n].graph}
+        return other
+
+    def extended(self, extra: Tensor) -> Candidates:  # [B, e] int64, -1 = none
+        """The same candidates and some more; the matches of the old ones are kept."""
+        if self.rows is None:
+            return self
+        extra = merge_rows(extra)
+        place = torch.searchsorted(self.rows, extra).clamp(max=self.rows.shape[1] - 1)
+        fresh = extra.masked_fill(self.rows.gather(1, place) == extra, -1)
+        both = torch.cat([self.rows, fresh], dim=1).sort(dim=1)
+        more = Candidates(self.memory, self.query, self.config, both.values, reached=self.reached)
+        more._wider = self._wider
+        known = self.__dict__.get("matches")  # a preset that does not read them never makes them
+        if known is not None:
+            matches = torch.cat([known, self._best_matches(fresh)], dim=2)
+            more.matches = matches.gather(2, both.indices[:, None].expand_as(matches))
+        return more
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """B, C."""
+        count = self.memory.num_atoms if self.rows is None else self.rows.shape[1]
+        return len(self.query), count
+
+    def signal(self, name: str) -> Tensor:  # [B, C] or [1, C]
+        """The value of a signal, computed once; signals build on each other through this."""
+        if name not in self._signals:
+            if self._wider is not None and name in self._wider._signals:
+                self._signals[name] = self.pick_each(self._wider._signals[name])
+            else:
+                self._signals[name] = SIGNALS[name].compute(self)
+        return self._signals[name]
+
+    def signals(self, names: Sequence[str]) -> Tensor:  # [B, C, F]
+        """Several signals side by side."""
+        if not names:
+            return self.zeros()[:, :, None][:, :, :0]
+        return torch.stack([self.signal(name).expand(self.shape) for name in names], dim=2)
+
+    def zeros(self) -> Tensor:  # [B, C]
+        """What a signal gives that knows nothing."""
+        return self.query.embedding.new_zeros(self.shape, dtype=torch.float32)
+
+    def pick(self, column: Tensor) -> Tensor:  # [A] -> [1 or B, C]
+        """An attribute of the atoms, for the candidates."""
+        return column[None] if self.rows is None else column[self.rows.clamp(min=0)]
+
+    def pick_each(self, values: Tensor) -> Tensor:  # [B, A] -> [B, C]
+        """A value of every atom for every question, for the candidates."""
+        return values if self.rows is None else values.gather(1, self.rows.clamp(min=0))
+
+    def pick_reached(self, values: SparseRows | None) -> Tensor:  # [B, A] -> [B, C]
+        """What the graph brought, for the candidates; 0 where nobody asked for it."""
+        if values is None:
+            return self.zeros()
+        return values.to_dense() if self.rows is None else values.gather(self.rows)
+
+    @cached_property
+    def valid(self) -> Tensor:  # [B, C] or [1, C] bool
+        """Candidates that there are for the question: no padding, nothing that it excludes."""
+        if self.rows is None:
+            device = self.query.embedding.device
+            known = torch.ones(1, self.shape[1], dtype=torch.bool, device=device)
+        else:
+            known = self.rows >= 0
+        return self._only(known, self.query.allowed)
+
+    @cached_property
+    def listed(self) -> Tensor:  # [B, C] or [1, C] bool
+        """Candidates that may be hits."""
+        return self._only(self.valid, self.query.listed)
+
+    def _only(self, known: Tensor, atoms: Tensor | None) -> Tensor:
+        if atoms is None:
+            return known
+        shared = self.rows is None
+        return known & self.pick_each(atoms if shared else atoms.expand(len(self.query), -1))
+
+    @cached_property
+    def token_weights(self) -> tuple[Tensor, Tensor]:  # [B, Q], [B, Q]
+        """Weight of each question token: its idf over the atoms, smooth and strict.
+
+        The first is ln(1 + (n - df + 1/2) / (df + 1/2)), `docs/mathematics.md` 8.1. The second
+        drops the 1: a token in half of the atoms, such as the name of one of two speakers, weighs
+        nothing. Rows sum to 1.
+        """
+        pieces, df = self.query.pieces, self.memory.piece_df
+        assert pieces is not None and df is not None
+        df = df.float()[pieces.clamp(min=0, max=df.shape[0] - 1)]
+        known = pieces >= 0
+        odds = (float(self.memory.num_atoms) - df + 0.5) / (df + 0.5)
+        smooth = torch.where(known, torch.log1p(odds), 0.0)
+        strict = torch.where(known, torch.log(odds).clamp(min=0.0), 0.0)
+        strict = torch.where(strict.sum(1, keepdim=True) > 0, strict, smooth)
+        return _normalised(smooth), _normalised(strict)
+
+    @cached_property
+    def matches(self) -> Tensor | None:  # [B, Q, C]
+        """Best cosine of each question token in each candidate; None without token vectors."""
+        query = self.query
+        if query.tokens is None or query.pieces is None or self.memory.token_offsets is None:
+            return None
+        return self._best_matches(self.rows)
+
+    def _best_matches(self, rows: Tensor | None) -> Tensor:  # [B, C] -> [B, Q, C]
+        memory, query = self.memory, self.query
+        assert query.tokens is not None and query.pieces is not None
+        assert memory.tokens is not None and memory.token_offsets is not None
+        return token_maxima(
+            query.tokens, query.pieces >= 0, memory.tokens, memory.token_offsets, candidates=rows
+        )
+
+    def step(self, values: Tensor, distance: int) -> Tensor:
+        """Values of the atom `distance` turns later in the session, earlier if negative.
+
+        0 where there is none, or none that there is for the question.
+
+        Args:
+            values: [B, C] or [B, Q, C].
+            distance: Turns.
+        """
+        if distance not in self._steps:
+            self._steps[distance] = self._neighbour(distance)
+        place, found = self._steps[distance]
+        if values.dim() == 3:
+            place, found = place[:, None], found[:, None]
+        if place.shape[0] == 1:
+            return torch.where(found, values[..., place.flatten()], 0.0)
+        return torch.where(found, values.gather(-1, place.expand_as(values)), 0.0)
+
+    def _neighbour(self, distance: int) -> tuple[Tensor, Tensor]:  # [1 or B, C] place, found
+        pointer = self.memory.next if distance > 0 else self.memory.previous
+        rows = torch.arange(len(pointer), device=pointer.device)[None]
+        wanted = rows if self.rows is None else self.rows
+        for _ in range(abs(distance)):
+            wanted = torch.where(wanted >= 0, pointer[wanted.clamp(min=0)].long(), -1)
+        if self.rows is None:
+            place = wanted.clamp(min=0)
+            found = wanted >= 0
+        else:
+            # Padding is -1 and comes first, so the lists are ascending.
+            place = torch.searchsorted(self.rows, wanted).clamp(max=self.rows.shape[1] - 1)
+            found = (wanted >= 0) & (self.rows >= 0) & (self.rows.gather(1, place) == wanted)
+        if self.query.allowed is not None:
+            there = self.valid.expand(max(len(self.valid), len(place)), -1)
+            place, found = place.expand(len(there), -1), found.expand(len(there), -1)
+            found = found & there.gather(1, place)
+        return place, found
+
+    def widest(self, values: Tensor, reach: int) -> Tensor:
+        """Largest value among the turns up to `reach` away on both sides."""
+        best = values
+        for distance in range(1, reach + 1):
+            best = torch.maximum(best, self.step(values, distance))
+            best = torch.maximum(best, self.step(values, -distance))
+        return best
+
+    def session_max(self, values: Tensor) -> Tensor:
+        """Largest value among the candidates of the same session; shape as given."""
+        session = self._session if values.dim() == 2 else self._session[:, None]
+        session = session.expand_as(values)
+        if self.query.allowed is not None:
+            excluded = ~self.valid if values.dim() == 2 else ~self.valid[:, None]
+            values = values.masked_fill(excluded, 0.0)
+        best = torch.full_like(values, -torch.inf).scatter_reduce(-1, session, values, "amax")
+        return best.gather(-1, session)
+
+    @cached_property
+    def _session(self) -> Tensor:  # [1 or B, C]
+        """The session of each candidate, numbered densely from 0 in each row."""
+        sessions = self.pick(self.memory.session.long())
+        if self.rows is not None:  # padding is no member of the first atom's session
+            sessions = sessions.masked_fill(self.rows < 0, -1)
+        ordered, order = sessions.sort(dim=1)
+        fresh = torch.nn.functional.pad((ordered[:, 1:] != ordered[:, :-1]).long(), (1, 0))
+        return torch.empty_like(order).scatter(1, order, fresh.cumsum(1))
 
 
 def merge_rows(*parts: Tensor) -> Tensor:  # [B, c] each -> [B, C]
@@ -56,35 +329,6 @@ def merge_rows(*parts: Tensor) -> Tensor:  # [B, c] each -> [B, C]
     return rows.masked_fill(repeated, -1).sort(dim=1).values
 
 
-def mode_candidates(scope: Scope, modes: Modes, k: int) -> Tensor:  # [B, C] int64, -1 first
-    """The best atoms of the best modes of each question (`docs/mathematics.md` 1.5), ascending.
-
-    As many from each mode as `modes.per_mode` says, or as k hits need.
-
-    Args:
-        scope: The questions against every atom.
-        modes: Of those atoms.
-        k: Hits wanted.
-    """
-    index, query, own = scope.index, scope.query, scope.index.config.modes
-    look = min(own.look, len(modes))
-    per_mode = min(max(own.per_mode, -(-k // look)), index.num_atoms)
-    masks = [query.allowed]
-    if query.listed is not None:  # what may be a hit must not be crowded out by what may not
-        masks.append(query.listed if query.allowed is None else query.allowed & query.listed)
-    duplicate = None if index.duplicate is None else index.duplicate.long()
-    found = [
-        search_modes(
-            modes,
-            index.embeddings,
-            query.embedding,
-            modes_k=look,
-            per_mode=per_mode,
-            half_life=own.half_life,
-            absolute=own.absolute,
-            duplicate=duplicate,
-            allowed=mask,
-        ).rows
-        for mask in masks
-    ]
-    return merge_rows(*found)
+def _normalised(weights: Tensor) -> Tensor:
+    total = weights.sum(1, keepdim=True)
+    return torch.where(total > 0, weights / total.clamp(min=1e-12), 0.0)

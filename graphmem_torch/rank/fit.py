@@ -8,9 +8,8 @@ import torch
 from torch import Tensor
 
 from graphmem_torch.errors import InputError
-from graphmem_torch.linalg.logistic import minimise_log_loss
 
-__all__ = ["fit_gate", "fit_listwise"]
+__all__ = ["fit_listwise"]
 
 
 def fit_listwise(
@@ -30,12 +29,14 @@ def fit_listwise(
         InputError: No question has evidence, or a penalty that is negative or not finite.
     """
     if not 0.0 <= penalty < torch.inf:
-        raise InputError(f"penalty must be a finite number, at least 0, got {penalty!r}")
+        raise InputError(
+            f"penalty: expected a finite number of at least 0, got {penalty!r}; give one"
+        )
     kept = [(x[g.any(1)], g[g.any(1)]) for x, g in batches]
     kept = [(x, g) for x, g in kept if len(x)]
     if not kept:
         raise InputError(
-            "expected questions whose evidence is in the store, got none; check the evidence ids"
+            "evidence: expected questions whose evidence is in the store, got none; check the ids"
         )
     sample = torch.cat([x.flatten(0, 1) for x, _ in kept])
     sample = sample[torch.isfinite(sample).all(1)]
@@ -61,29 +62,3 @@ def fit_listwise(
     with torch.enable_grad():
         optimiser.step(closure)
     return (weights / scale).detach()
-
-
-def fit_gate(
-    statistics: Tensor,  # [n, G]
-    answerable: Tensor,  # [n] bool
-    *,
-    penalty: float = 1e-2,
-    steps: int = 60,
-) -> tuple[Tensor, float]:  # [G] weights, bias
-    """Logistic regression of answerable against unanswerable questions.
-
-    Both classes weigh the same.
-
-    Raises:
-        InputError: One of the classes is empty.
-    """
-    if answerable.all() or not answerable.any():
-        raise InputError(
-            "expected both answerable and unanswerable questions to fit the gate, got one kind"
-        )
-    mean, scale = statistics.mean(0), statistics.std(0).clamp(min=1e-6)
-    x, y = (statistics - mean) / scale, answerable.float()
-    balance = torch.where(answerable, 0.5 / y.sum(), 0.5 / (1 - y).sum())
-    fitted = minimise_log_loss(x, y, balance, penalty=penalty, steps=steps)
-    slope = fitted[:-1] / scale
-    return slope, float(fitted[-1] - slope @ mean)

@@ -1,16 +1,52 @@
-"""Paths: the strongest chain of edges that brought activation to a hit."""
+"""Paths: how many edges lead from a seed to a node, and the strongest chain of edges to a hit."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
+from graphmem_torch.errors import InputError
 from graphmem_torch.graph import Graph
 from graphmem_torch.ops import SparseRows, spread_activation
 from graphmem_torch.ops.propagate import Fan, fan_scale
 from graphmem_torch.ops.ragged import row_entries
 
-__all__ = ["strongest_paths"]
+__all__ = ["discounted", "hop_discount", "strongest_paths", "unweighted"]
+
+
+def unweighted(graph: Graph) -> Graph:
+    """The same edges, each of weight 1: a step is a step, whatever the cosine that made it."""
+    return graph.with_weight(torch.ones_like(graph.weight))
+
+
+def hop_discount(
+    graph: Graph,  # N nodes, usable as directed
+    seeds: Tensor,  # [B, s] int64, -1 = none
+    *,
+    hops: int,
+    discount: float,
+    mask: Tensor | None = None,  # [B, N] bool, the nodes that may be reached
+) -> SparseRows:  # [B, N]
+    """discount^d for the nodes whose shortest path from a seed has d <= hops edges; 0 elsewhere.
+
+    Traversal of the segment graph (`docs/mathematics.md` section 3; Segment-Graph Retrieval Memory,
+    sections 3.5 and 3.6): spreading that keeps the largest, on edges of weight 1. Work is in
+    proportion to the edges of what is reached; nothing is N².
+
+    Raises:
+        InputError: A discount outside (0, 1], negative hops, or a mask that does not fit.
+    """
+    if not 0.0 < discount <= 1.0:
+        raise InputError(
+            f"discount: expected above 0 and at most 1, got {discount}; 1 counts every hop alike"
+        )
+    seeded = SparseRows.of(seeds, torch.ones(seeds.shape, device=seeds.device), graph.num_nodes)
+    return _propagate_max(unweighted(graph), seeded, hops, discount, "none", mask)
+
+
+def discounted(similarity: Tensor, factor: Tensor) -> Tensor:
+    """Similarity after the hops; a negative cosine must not gain by distance and stays as it is."""
+    return similarity.clamp(min=0.0) * factor + similarity.clamp(max=0.0)
 
 
 def strongest_paths(
@@ -31,20 +67,7 @@ def strongest_paths(
     """
     best = [anchors]
     for _ in range(rounds):
-        best.append(
-            spread_activation(
-                graph,
-                best[-1],
-                rounds=1,
-                retention=1.0,
-                spread=spread,
-                reduce="max",
-                fan=fan,
-                inhibition=0.0,
-                firing="linear",
-                mask=mask,
-            )
-        )
+        best.append(_propagate_max(graph, best[-1], 1, spread, fan, mask))
     question = torch.arange(rows.shape[0], device=rows.device).repeat_interleave(rows.shape[1])
     node = rows.flatten()
     path = torch.full((len(node), rounds), -1, dtype=torch.int64, device=rows.device)
@@ -57,6 +80,24 @@ def strongest_paths(
         path[pick, level - 1] = edge
         node = node.index_copy(0, pick, graph.source[edge].long())
     return path.view(*rows.shape, rounds)
+
+
+def _propagate_max(
+    graph: Graph, start: SparseRows, rounds: int, spread: float, fan: Fan, mask: Tensor | None
+) -> SparseRows:
+    """What the strongest chain of up to so many edges brings to each node."""
+    return spread_activation(
+        graph,
+        start,
+        rounds=rounds,
+        retention=1.0,
+        spread=spread,
+        reduce="max",
+        fan=fan,
+        inhibition=0.0,
+        firing="linear",
+        mask=mask,
+    )
 
 
 def _best_edge(

@@ -1,4 +1,4 @@
-"""The registry of signals."""
+"""The registry of signals: their names, what computes them and what they read."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from graphmem_torch.errors import ConfigError, unknown
-from graphmem_torch.rank.scope import Scope
 
-__all__ = ["SIGNALS", "Signal", "check_signal_names", "signal"]
-Compute = Callable[[Scope], Tensor]
+__all__ = ["SIGNALS", "Signal", "check_signal_names", "reading", "signal"]
+Compute = Callable[..., Tensor]  # (candidates) -> [B, C], or [1, C] where all questions share it
 
 
 @dataclass(frozen=True)
@@ -20,31 +19,39 @@ class Signal:
 
     Attributes:
         name: Its name in presets and in the reasons of a hit.
-        compute: `Scope -> [B, C]`.
-        graph: Whether it needs the graph; those without are the strong signals that choose the
+        compute: `Candidates -> [B, C]`.
+        graph: Whether it needs the graph; those without are the base signals, which choose the
             anchors.
         conversational: Whether it reads speakers, dates or the form of a question.
+        reads: What it reads that is made only for those who ask: `activation`, `traversal`, `walk`
+            or `hops` of `Reached`, `documents` or `retention`.
     """
 
     name: str
     compute: Compute
     graph: bool = False
     conversational: bool = False
+    reads: tuple[str, ...] = ()
 
 
 SIGNALS: dict[str, Signal] = {}
 
 
 def signal(
-    name: str, *, graph: bool = False, conversational: bool = False
+    name: str, *, graph: bool = False, conversational: bool = False, reads: tuple[str, ...] = ()
 ) -> Callable[[Compute], Compute]:
-    """Registers a function as a signal."""
+    """Registers a function as a signal; see `Signal`."""
 
     def decorate(compute: Compute) -> Compute:
-        SIGNALS[name] = Signal(name, compute, graph, conversational)
+        SIGNALS[name] = Signal(name, compute, graph, conversational, reads)
         return compute
 
     return decorate
+
+
+def reading(names: Iterable[str], *what: str) -> list[str]:
+    """The signals among `names` that read one of these."""
+    return [name for name in names if not set(SIGNALS[name].reads).isdisjoint(what)]
 
 
 def check_signal_names(names: Iterable[str]) -> None:

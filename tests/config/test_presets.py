@@ -20,7 +20,7 @@ from graphmem_torch.config import (
     preset_path,
 )
 from graphmem_torch.errors import ConfigError
-from graphmem_torch.rank.abstention import GATE_STATISTICS
+from graphmem_torch.rank.abstention import ABSTENTION_STATISTICS
 from graphmem_torch.rank.signals import check_signal_names
 
 
@@ -43,7 +43,7 @@ def test_presets_say_what_their_files_say(shipped: list[Path]) -> None:
             if isinstance(values, dict):
                 assert {key: whole[section][key] for key in values} == values
         check_signal_names(config.rank.weights)
-        assert set(config.gate.weights) <= set(GATE_STATISTICS)
+        assert set(config.gate.weights) <= set(ABSTENTION_STATISTICS)
         assert {*config.spread.edges, *config.spread.reverse} <= {t.name.lower() for t in EdgeType}
 
 

@@ -15,7 +15,8 @@ from graphmem_torch.config import Config, load_config
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.errors import ConfigError, InputError
 from graphmem_torch.index.data import IndexInput
-from graphmem_torch.index.module import MemoryIndex, Retrieval
+from graphmem_torch.index.module import MemoryIndex
+from graphmem_torch.index.retrieve import CandidateRule, Retrieval
 from graphmem_torch.rank.query import QueryBatch
 from graphmem_torch.rank.registry import SIGNALS
 from graphmem_torch.rank.routing import ROUTING_PARTS
@@ -58,8 +59,9 @@ def test_hits_are_the_best_by_the_weighted_sum(
 ) -> None:
     asked = random_questions()
     found = index(asked, k=7, paths=True)
-    rows, signals, _ = index.features(asked)
-    assert rows is None
+    candidates = index.candidates(asked)
+    signals = candidates.signals(index.signal_names)
+    assert candidates.rows is None
     weights = torch.tensor([index.config.rank.weights[name] for name in index.signal_names])
     for b in range(5):
         total = [float((signals[b, a] * weights).sum()) for a in range(ATOMS)]
@@ -308,6 +310,37 @@ def test_unknown_names_in_the_settings(random_columns: Columns) -> None:
     config = load_config("default", {"rank.weights.semantc": 1.0})
     with pytest.raises(ConfigError, match="did you mean 'semantic'"):
         MemoryIndex.build(random_columns(5), config)
+
+
+def test_repr_says_what_is_there(index: MemoryIndex) -> None:
+    text = repr(index)
+    for part in ("'default'", "40 atoms [16]", "6 concepts", "signals", "every atom", "cpu"):
+        assert part in text
+
+
+def test_from_state_dict_refuses_what_is_no_state(index: MemoryIndex) -> None:
+    state = index.state_dict()
+    lacking = {name: value for name, value in state.items() if name != "session"}
+    with pytest.raises(InputError, match=r"none of \['session'\]"):
+        MemoryIndex.from_state_dict(lacking, index.config)
+    with pytest.raises(InputError, match=r"also \['sessions'\]"):
+        MemoryIndex.from_state_dict({**state, "sessions": state["session"]}, index.config)
+    with pytest.raises(InputError, match=r"state\['weights'\]: expected"):
+        MemoryIndex.from_state_dict({**state, "weights": torch.ones(2)}, index.config)
+
+
+def test_plan_of_each_regime(random_columns: Columns) -> None:
+    modes = {"modes.build": True, "modes.retrieve": True}
+    for overrides, rule in (
+        ({}, CandidateRule.EVERY),
+        ({"rank.dense_limit": ATOMS - 1}, CandidateRule.BASE),
+        ({"rank.dense_limit": 0, **modes}, CandidateRule.MODES),
+        ({**modes, "segment.retrieve": True}, CandidateRule.REACHED),
+    ):
+        index = MemoryIndex.build(random_columns(ATOMS), config_of(**overrides))
+        assert index.plan.rule == rule
+        bare = MemoryIndex.build(random_columns(ATOMS), load_config("sgrm", overrides))
+        assert bare.plan.traverses and not bare.plan.activates
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="inductor needs a C++ compiler")

@@ -1,4 +1,4 @@
-"""The gate's threshold keeps its promise exactly, counted over every question held out."""
+"""The threshold of abstention keeps its promise exactly, counted over every question held out."""
 
 from __future__ import annotations
 
@@ -11,7 +11,12 @@ import torch
 
 from graphmem_torch.config import GateConfig
 from graphmem_torch.errors import ConfigError, InputError
-from graphmem_torch.rank.abstention import confidence, conformal_threshold, gate_statistics
+from graphmem_torch.rank.abstention import (
+    abstention_statistics,
+    confidence,
+    conformal_threshold,
+    fit_abstention,
+)
 
 
 @pytest.mark.parametrize("n", [1, 4, 9, 10, 19, 50, 99])
@@ -54,6 +59,29 @@ def test_confidence_is_the_weighted_sum_through_the_link(generator: torch.Genera
 
 
 def test_unknown_statistic() -> None:
-    scope: Any = None
-    with pytest.raises(ConfigError, match="unknown gate statistic 'activatoin'"):
-        gate_statistics(scope, torch.zeros(1, 1), ["activation", "activatoin"])
+    found: Any = None
+    with pytest.raises(ConfigError, match="got 'activatoin'; did you mean 'activation'"):
+        abstention_statistics(found, torch.zeros(1, 1), ["activation", "activatoin"])
+
+
+def test_fit_abstention_against_scikit_learn(generator: torch.Generator) -> None:
+    from sklearn.linear_model import LogisticRegression
+
+    answerable = torch.rand(200, generator=generator) < 0.2
+    x = torch.randn(200, 3, generator=generator) * torch.tensor([1.0, 20.0, 0.05])
+    x[:, 0] += answerable
+    penalty = 0.01
+    weights, bias = fit_abstention(x, answerable, penalty=penalty)
+    scaled = (x - x.mean(0)) / x.std(0)
+    # C * sum(loss) + |w|^2 / 2 with class weights that sum to one.
+    weight = torch.where(answerable, 0.5 / answerable.sum(), 0.5 / (~answerable).sum())
+    model = LogisticRegression(C=1 / (2 * penalty), tol=1e-8, max_iter=1000)
+    model.fit(scaled.numpy(), answerable.numpy(), sample_weight=weight.numpy())
+    expected = model.decision_function(scaled.numpy())
+    assert (x @ weights + bias).numpy() == pytest.approx(expected, abs=2e-2)
+
+
+def test_fit_abstention_needs_both_kinds() -> None:
+    for kind in (True, False):
+        with pytest.raises(InputError, match="both"):
+            fit_abstention(torch.rand(5, 2), torch.full((5,), kind))

@@ -11,7 +11,7 @@ from scipy.optimize import minimize
 from torch import Tensor
 
 from graphmem_torch.errors import InputError
-from graphmem_torch.rank.fit import fit_gate, fit_listwise
+from graphmem_torch.rank.fit import fit_listwise
 
 
 def planted(
@@ -80,26 +80,3 @@ def test_no_evidence() -> None:
         fit_listwise([(torch.zeros(3, 4, 2), torch.zeros(3, 4, dtype=torch.bool))])
     with pytest.raises(InputError, match="evidence"):
         fit_listwise([])
-
-
-def test_gate_against_scikit_learn(generator: torch.Generator) -> None:
-    from sklearn.linear_model import LogisticRegression
-
-    answerable = torch.rand(200, generator=generator) < 0.2
-    x = torch.randn(200, 3, generator=generator) * torch.tensor([1.0, 20.0, 0.05])
-    x[:, 0] += answerable
-    penalty = 0.01
-    weights, bias = fit_gate(x, answerable, penalty=penalty)
-    scaled = (x - x.mean(0)) / x.std(0)
-    # C * sum(loss) + |w|^2 / 2 with class weights that sum to one.
-    weight = torch.where(answerable, 0.5 / answerable.sum(), 0.5 / (~answerable).sum())
-    model = LogisticRegression(C=1 / (2 * penalty), tol=1e-8, max_iter=1000)
-    model.fit(scaled.numpy(), answerable.numpy(), sample_weight=weight.numpy())
-    expected = model.decision_function(scaled.numpy())
-    assert (x @ weights + bias).numpy() == pytest.approx(expected, abs=2e-2)
-
-
-def test_gate_needs_both_kinds() -> None:
-    for kind in (True, False):
-        with pytest.raises(InputError, match="both"):
-            fit_gate(torch.rand(5, 2), torch.full((5,), kind))

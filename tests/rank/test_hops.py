@@ -15,7 +15,7 @@ from graphmem_torch.index.data import IndexInput
 from graphmem_torch.index.module import MemoryIndex
 from graphmem_torch.memory import Memory
 from graphmem_torch.rank.hops import entity_hop, hop_parts, named_keys, title_hop
-from graphmem_torch.rank.signals.graph import DOCUMENT_SIGNALS
+from graphmem_torch.rank.registry import SIGNALS, reading
 
 Words = list[tuple[int, ...]]
 
@@ -153,8 +153,9 @@ def test_index_without_documents_ranks_as_without_their_signals(
 ) -> None:
     config = load_config("default")
     index = MemoryIndex.build(random_columns(atoms=50), config)
-    assert DOCUMENT_SIGNALS.isdisjoint(index.signal_names)
-    assert set(config.rank.weights) > DOCUMENT_SIGNALS
+    of_documents = reading(SIGNALS, "hops", "documents")
+    assert set(of_documents).isdisjoint(index.signal_names)
+    assert set(config.rank.weights) > set(of_documents)
     assert index.hop_document is None
 
 
@@ -183,7 +184,8 @@ def test_signals_of_documents_are_0_for_other_memories() -> None:
     with Memory.open(None, embedder="hashing:64", device="cpu") as memory:
         memory.add([*PASSAGES, Atom("turn", "I saw Silent Harbour by Orla Venn.", speaker="Ann")])
         index = memory.index
-        _, signals, _ = index.features(memory.encode_questions(["Where is Silent Harbour shot?"]))
+        found = index.candidates(memory.encode_questions(["Where is Silent Harbour shot?"]))
+        signals = found.signals(index.signal_names)
         turn = memory.rows_of(["turn"])
         documents = torch.ones(index.num_atoms, dtype=torch.bool).index_fill(0, turn, False)
         value = dict(zip(index.signal_names, signals[0].unbind(1), strict=True))

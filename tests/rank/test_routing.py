@@ -19,10 +19,9 @@ from graphmem_torch.errors import InputError
 from graphmem_torch.graph import Graph
 from graphmem_torch.index.data import IndexInput
 from graphmem_torch.index.module import MemoryIndex
-from graphmem_torch.rank.anchors import anchor_relevance
+from graphmem_torch.rank.candidates import Candidates
 from graphmem_torch.rank.query import QueryBatch
 from graphmem_torch.rank.routing import bridge_bonus, resistance_directions, routing_tensors
-from graphmem_torch.rank.scope import Scope
 from graphmem_torch.spectral.resistance import resistance_embedding
 from tests.memories import opened, planted
 
@@ -151,14 +150,16 @@ def test_proximity_is_the_nearest_anchor_by_relevance(
     random_columns: Callable[..., IndexInput], random_questions: Callable[..., QueryBatch]
 ) -> None:
     index = index_of(random_columns, WEIGHTS, **{"anchors.k": 3})
-    scope, anchors, _ = index._scope(random_questions(COUNT), 5)
-    got, bridge = scope.memo("proximity"), scope.memo("bridge")
-    strong = 0.5 * scope.memo("semantic")
+    found = index.candidates(random_questions(COUNT))
+    anchors = found.reached.anchors
+    assert anchors is not None
+    got, bridge = found.signal("proximity"), found.signal("bridge")
+    base = 0.5 * found.signal("semantic")
     cosine = index.direction @ index.direction.T
     for b in range(COUNT):
-        order = strong[b].sort(descending=True)
+        order = base[b].sort(descending=True)
         assert anchors[b].tolist() == order.indices[:3].tolist()
-        deviation = float(strong[b].std(correction=0))
+        deviation = float(base[b].std(correction=0))
         for a in range(ATOMS):
             near = [
                 max(0.0, float(cosine[i, a])) * np.exp((v - float(order.values[0])) / deviation)
@@ -169,11 +170,11 @@ def test_proximity_is_the_nearest_anchor_by_relevance(
     assert float(got.min()) >= 0 and float(got.max()) <= 1
     assert torch.equal(bridge, index.bridge_bonus[None].expand(COUNT, -1))
     padded = torch.cat([torch.full((COUNT, 3), -1), torch.arange(ATOMS).expand(COUNT, -1)], dim=1)
-    narrow = scope.narrowed(padded)
-    narrow._wider = None
-    torch.testing.assert_close(narrow.memo("proximity")[:, 3:], got)
-    assert not narrow.memo("proximity")[:, :3].any()
-    torch.testing.assert_close(narrow.memo("bridge")[:, 3:], bridge)
+    reached = found.reached
+    narrow = Candidates(found.memory, found.query, found.config, padded, reached=reached)
+    torch.testing.assert_close(narrow.signal("proximity")[:, 3:], got)
+    assert not narrow.signal("proximity")[:, :3].any()
+    torch.testing.assert_close(narrow.signal("bridge")[:, 3:], bridge)
 
 
 def test_candidates_and_masks(
@@ -184,15 +185,17 @@ def test_candidates_and_masks(
     query = replace(random_questions(COUNT), allowed=allowed)
     dense = index_of(random_columns, WEIGHTS)
     large = index_of(random_columns, WEIGHTS, **{"rank.dense_limit": 1, "rank.candidates": 60})
-    every, anchors, _ = dense._scope(query, 5)
+    every = dense.candidates(query, k=5)
+    anchors = every.reached.anchors
+    assert anchors is not None
     assert bool(allowed[0][anchors[anchors >= 0]].all())
-    some, _, _ = large._scope(query, 5)
+    some = large.candidates(query, k=5)
     assert some.rows is not None
     rows = some.rows.clamp(min=0)
     known = some.rows >= 0
     for name in ("proximity", "bridge"):
-        values = every.memo(name).gather(1, rows)
-        torch.testing.assert_close(some.memo(name)[known], values[known])
+        values = every.signal(name).gather(1, rows)
+        torch.testing.assert_close(some.signal(name)[known], values[known])
     found = dense(QueryBatch(query.embedding, allowed=allowed), k=30)
     assert bool(allowed[0][found.rows[found.rows >= 0]].all())
 
@@ -207,9 +210,10 @@ def test_another_component_is_not_near(
     edges = EdgeBlock.of(source, target, EdgeType.SIMILARITY, 1.0)
     data = random_columns(ATOMS, 0, edges=edges, num_nodes=ATOMS)
     index = MemoryIndex.build(data, config_with(WEIGHTS, **{"anchors.k": 1}))
-    scope, anchors, _ = index._scope(QueryBatch(data.embeddings[:30:10]), 5)
-    assert anchors.tolist() == [[0], [10], [20]]
-    near = scope.memo("proximity") > 0
+    found = index.candidates(QueryBatch(data.embeddings[:30:10]))
+    assert found.reached.anchors is not None
+    assert found.reached.anchors.tolist() == [[0], [10], [20]]
+    near = found.signal("proximity") > 0
     side = torch.arange(ATOMS) >= 20
     assert not near[0][side].any() and not near[1][side].any() and not near[2][~side].any()
     assert bool(near[0][[1, 19]].all() and near[2][[21, 39]].all())
@@ -231,25 +235,6 @@ def test_only_who_asks_pays_and_moves_and_halves(
     full = early(asked, k=10)
     half = MemoryIndex.from_state_dict(early.half().state_dict(), early.config)(asked, k=10)
     assert (full.rows == half.rows).float().mean() > 0.8
-
-
-def test_relevance_does_not_depend_on_the_unit(generator: torch.Generator) -> None:
-    config = load_config("default").anchors
-    index = type("Index", (), {"num_atoms": 12})()
-    scope = Scope(index, QueryBatch(torch.zeros(2, 4)))
-    strong = torch.randn(2, 12, generator=generator)
-    got = []
-    for unit in (1.0, 20.0):
-        best = (unit * strong).topk(4, dim=1).values
-        value = torch.exp(best - best[:, :1])
-        got.append(anchor_relevance(scope, unit * strong, value, config))
-    torch.testing.assert_close(got[0], got[1], rtol=1e-3, atol=1e-6)
-    flat = anchor_relevance(scope, torch.ones(2, 12), torch.ones(2, 4), config)
-    assert torch.equal(flat, torch.ones(2, 4))
-    dual = replace(config, source="dual")
-    cosine = torch.tensor([[0.8, 0.4], [0.0, 0.0]])
-    expected = torch.tensor([[1.0, 0.5], [0.0, 0.0]])
-    torch.testing.assert_close(anchor_relevance(scope, strong, cosine, dual), expected)
 
 
 def test_snapshot_keeps_what_routing_reads(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Every signal against a loop over questions and atoms, in both forms of a scope."""
+"""Every signal against a loop over questions and atoms, in both forms of candidates."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from graphmem_torch.config import config_from_dict
 from graphmem_torch.errors import ConfigError
 from graphmem_torch.index.data import IndexInput
 from graphmem_torch.index.module import MemoryIndex
+from graphmem_torch.rank.candidates import Candidates
 from graphmem_torch.rank.query import QueryBatch
 from graphmem_torch.rank.registry import SIGNALS, check_signal_names
-from graphmem_torch.rank.scope import Scope
 
 ATOMS, COUNT = 40, 5
 
@@ -184,8 +184,7 @@ def expected(o: Oracle, name: str, b: int, a: int) -> float:
     return values[name]()
 
 
-# In test_synapse.py, test_routing.py, test_memory_modes.py, test_segment.py, test_walk.py and
-# test_hops.py.
+# In test_routing.py, test_hops.py, tests/index/test_retrieve*.py and tests/test_memory_modes.py.
 GRAPH = {"activation", "pagerank", "proximity", "bridge", "mode", "traversal"}
 GRAPH |= {"decay", "decayed_pagerank", "personalized_pagerank", "strength"}
 GRAPH |= {"document_semantic", "document_lexical", "document_interaction"}
@@ -205,23 +204,29 @@ def test_signal(
     truth = torch.tensor(
         [[expected(oracle, name, b, a) for a in range(ATOMS)] for b in range(COUNT)]
     )
-    everyone = Scope(index, query)
+    everyone = Candidates(index.tensors, query, index.config)
     got = SIGNALS[name].compute(everyone).expand(COUNT, ATOMS)
     torch.testing.assert_close(got, truth, rtol=1e-4, atol=1e-5)
     assert truth.abs().max() > 0, "the test would pass with zeros"
     padded = torch.cat([torch.full((COUNT, 3), -1), torch.arange(ATOMS).expand(COUNT, -1)], dim=1)
-    got = Scope(index, query, padded).memo(name).expand(COUNT, ATOMS + 3)[:, 3:]
+    got = (
+        Candidates(index.tensors, query, index.config, padded)
+        .signal(name)
+        .expand(COUNT, ATOMS + 3)[:, 3:]
+    )
     torch.testing.assert_close(got, truth, rtol=1e-4, atol=1e-5)
 
 
 def test_what_is_unknown_is_zero(random_columns: Callable[..., IndexInput]) -> None:
     index = MemoryIndex.build(random_columns(ATOMS), config_from_dict({}))
-    scope = Scope(index, QueryBatch(torch.zeros(2, 16)))
+    found = Candidates(index.tensors, QueryBatch(torch.zeros(2, 16)), index.config)
     attributes = {"length", "question", "pagerank", "decay", "strength"}
     for name in SIGNALS.keys() - attributes:
-        assert not scope.memo(name).any(), name
+        assert not found.signal(name).any(), name
 
 
 def test_unknown_signal() -> None:
-    with pytest.raises(ConfigError, match=r"signal: .*, got 'lexcal'; did you mean 'lexical'\?"):
+    with pytest.raises(
+        ConfigError, match=r"signal: expected .* got 'lexcal'; did you mean 'lexical'\?"
+    ):
         check_signal_names(["semantic", "lexcal"])

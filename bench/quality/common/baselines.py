@@ -14,8 +14,8 @@ from torch import Tensor
 from graphmem_torch.atoms import EdgeType
 from graphmem_torch.graph import Graph
 from graphmem_torch.ops import personalized_pagerank
-from graphmem_torch.rank.scope import Scope
-from graphmem_torch.rank.segment import discounted, hop_discount
+from graphmem_torch.rank.candidates import Candidates
+from graphmem_torch.rank.paths import discounted, hop_discount
 
 from .task import RetrievalTask
 
@@ -179,38 +179,38 @@ def contextos_score(
 @baseline("bm25")
 def _bm25(task: RetrievalTask, questions: Sequence[str]) -> Tensor:
     """BM25, stop words and stemming."""
-    return task.of_turns(task.scope(questions).memo("lexical"))
+    return task.of_turns(task.candidates(questions).signal("lexical"))
 
 
 @baseline("dense")
 def _dense(task: RetrievalTask, questions: Sequence[str]) -> Tensor:
     """Cosine of pooled vectors."""
-    return task.of_turns(task.scope(questions).memo("semantic"))
+    return task.of_turns(task.candidates(questions).signal("semantic"))
 
 
 @baseline("rrf")
 def _rrf(task: RetrievalTask, questions: Sequence[str]) -> Tensor:
     """Reciprocal rank fusion of the two."""
-    scope = task.scope(questions)
-    return task.of_turns(reciprocal_rank_fusion(scope.memo("semantic"), scope.memo("lexical")))
+    found = task.candidates(questions)
+    return task.of_turns(reciprocal_rank_fusion(found.signal("semantic"), found.signal("lexical")))
 
 
 @baseline("fusion")
 def _fusion(task: RetrievalTask, questions: Sequence[str]) -> Tensor:
     """z(dense) + 0.7 z(BM25)."""
-    return _fused(task, task.scope(questions))
+    return _fused(task, task.candidates(questions))
 
 
 @baseline("fusion_neighbours")
 def _fusion_neighbours(task: RetrievalTask, questions: Sequence[str]) -> Tensor:
     """The same + 0.25 of each neighbouring turn."""
-    return add_neighbours(_fused(task, task.scope(questions)), task.session)
+    return add_neighbours(_fused(task, task.candidates(questions)), task.session)
 
 
 @baseline("interaction")
 def _interaction(task: RetrievalTask, questions: Sequence[str]) -> Tensor:
     """IDF late interaction (`docs/mathematics.md` 8.1)."""
-    return task.of_turns(task.scope(questions).memo("interaction"))
+    return task.of_turns(task.candidates(questions).signal("interaction"))
 
 
 @baseline("ppr")
@@ -245,12 +245,12 @@ def _contextos(task: RetrievalTask, questions: Sequence[str]) -> Tensor:
     return task.of_turns(contextos_score(graph, _similarity(task, questions), task.age_hours))
 
 
-def _fused(task: RetrievalTask, scope: Scope) -> Tensor:
-    return task.of_turns(fuse(scope.memo("semantic"), scope.memo("lexical")))
+def _fused(task: RetrievalTask, found: Candidates) -> Tensor:
+    return task.of_turns(fuse(found.signal("semantic"), found.signal("lexical")))
 
 
 def _similarity(task: RetrievalTask, questions: Sequence[str]) -> Tensor:  # [B, N]
-    return task.scope(questions).query.embedding.cpu() @ task.embeddings.T
+    return task.candidates(questions).query.embedding.cpu() @ task.embeddings.T
 
 
 def _mentions(graph: Graph, num_atoms: int) -> Tensor:  # [N]

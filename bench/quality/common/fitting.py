@@ -11,8 +11,7 @@ from torch import Tensor
 
 from graphmem_torch.config import Config
 from graphmem_torch.memory.learning import LabelledQuestions, fit_weights
-from graphmem_torch.rank.abstention import gate_statistics
-from graphmem_torch.rank.fit import fit_gate
+from graphmem_torch.rank.abstention import abstention_statistics, fit_abstention
 
 from .scores import ADVERSARIAL
 from .task import RetrievalTask
@@ -49,7 +48,7 @@ def linear_scores(
     task: RetrievalTask, questions: Sequence[str], weights: Mapping[str, float]
 ) -> Tensor:  # [B, T]
     """The weighted sum of the signals, for the turns."""
-    signals = task.scope(questions).signals(list(weights)).cpu()
+    signals = task.candidates(questions).signals(list(weights)).cpu()
     return (signals @ torch.tensor(list(weights.values())))[:, task.turns]
 
 
@@ -69,7 +68,7 @@ def fit_preset(tasks: Sequence[RetrievalTask], config: Config) -> Config:
     with _weights(tasks, weights):
         statistics = torch.cat([_statistics(task, names) for task in tasks])
     answerable = torch.cat([task.categories for task in tasks]) != ADVERSARIAL
-    slopes, bias = fit_gate(statistics, answerable)
+    slopes, bias = fit_abstention(statistics, answerable)
     gate = replace(config.gate, weights=dict(zip(names, slopes.tolist(), strict=True)), bias=bias)
     return replace(fitted, gate=gate)
 
@@ -97,7 +96,7 @@ def _weights(tasks: Sequence[RetrievalTask], weights: Mapping[str, float]) -> It
 def _statistics(task: RetrievalTask, names: tuple[str, ...]) -> Tensor:  # [B, G]
     index = task.memory.index
     with torch.inference_mode():
-        _, signals, scope = index.features(task.memory.encode_questions(task.questions))
-        score = (signals @ index.weights.float()).masked_fill(~scope.valid, -torch.inf)
-        top = score.argmax(1, keepdim=True)
-        return gate_statistics(scope, top, names).clone()
+        found = index.candidates(task.memory.encode_questions(task.questions))
+        score = found.signals(index.signal_names) @ index.weights.float()
+        top = score.masked_fill(~found.valid, -torch.inf).argmax(1, keepdim=True)
+        return abstention_statistics(found, top, names).clone()

@@ -17,7 +17,7 @@ from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.evaluation.metrics import gold_tensor
 from graphmem_torch.graph import Graph
 from graphmem_torch.memory import Memory
-from graphmem_torch.rank.scope import Scope
+from graphmem_torch.rank.candidates import Candidates
 from graphmem_torch.text.concepts import ConceptExtractor, load_concepts
 from graphmem_torch.text.embedder import Embedder
 from graphmem_torch.text.tokens import count_tokens
@@ -92,9 +92,10 @@ class RetrievalTask:
         self.evidence = [list(question.gold) for question in conversation.questions]
         self.gold = gold_tensor([[place[g] for g in gold] for gold in self.evidence])
 
-    def scope(self, questions: Sequence[str]) -> Scope:
-        """The signals of all atoms for some questions, each computed when it is first asked for."""
-        return Scope(self.memory.index, self.memory.encode_questions(questions))
+    def candidates(self, questions: Sequence[str]) -> Candidates:
+        """All atoms for some questions; a signal is computed when it is first asked for."""
+        index = self.memory.index
+        return Candidates(index.tensors, self.memory.encode_questions(questions), index.config)
 
     def adopt(self, config: Config) -> None:
         """Go on with other weights and another gate; what the graph was built with stays."""

@@ -13,7 +13,7 @@ from graphmem_torch.config import Config
 from graphmem_torch.evaluation.bootstrap import interval_table
 from graphmem_torch.evaluation.metrics import rank_candidates
 from graphmem_torch.memory import Memory
-from graphmem_torch.rank.scope import Scope
+from graphmem_torch.rank.candidates import Candidates
 from graphmem_torch.text.embedder import Embedder
 
 from ..common.task import memory_of
@@ -84,10 +84,11 @@ def baselines(
 
 def _flat(case: Chunked, memory: Memory) -> dict[str, Tensor]:  # each [Q, N]
     """Scores that need no graph, of the chunks in their order."""
-    scope = Scope(memory.index, memory.encode_questions(case.questions))
+    index = memory.index
+    found = Candidates(index.tensors, memory.encode_questions(case.questions), index.config)
     rows = memory.rows_of([atom.id for atom in case.atoms])
-    cosine = scope.memo("semantic")[:, rows].cpu()
-    lexical = scope.memo("lexical")[:, rows].cpu()
+    cosine = found.signal("semantic")[:, rows].cpu()
+    lexical = found.signal("lexical")[:, rows].cpu()
     return {"dense": cosine, "bm25": lexical, "window": window(cosine)}
 
 

@@ -114,7 +114,7 @@ def _answerable(task: RetrievalTask) -> Tensor:  # [B] bool
 
 
 def _field(task: RetrievalTask, asked: Tensor) -> Field:
-    queries = task.scope(task.questions).query.embedding.float().cpu()
+    queries = task.candidates(task.questions).query.embedding.float().cpu()
     return Field(
         task.embeddings[task.turns],
         queries[asked],

@@ -14,51 +14,51 @@ import torch
 from torch import Tensor
 
 from graphmem_torch.ops.topk_cosine import FEW, tile_scores
+from graphmem_torch.rank.candidates import Candidates
 from graphmem_torch.rank.registry import signal
-from graphmem_torch.rank.scope import Scope
 
 __all__ = []
 
 
 @signal("semantic")
-def _semantic(scope: Scope) -> Tensor:
+def _semantic(c: Candidates) -> Tensor:
     """Cosine of question and atom."""
-    embeddings, query = scope.index.embeddings, scope.query.embedding
-    if scope.rows is None:
+    embeddings, query = c.memory.embeddings, c.query.embedding
+    if c.rows is None:
         if len(query) <= FEW and not query.is_cuda:
             return tile_scores(query, embeddings, query.new_empty(len(query) * len(embeddings)))
         return query @ embeddings.float().T
-    rows = embeddings[scope.rows.clamp(min=0)].float()
+    rows = embeddings[c.rows.clamp(min=0)].float()
     return torch.bmm(rows, query[:, :, None]).squeeze(2)
 
 
 @signal("semantic_positive")
-def _semantic_positive(scope: Scope) -> Tensor:
+def _semantic_positive(c: Candidates) -> Tensor:
     """max(cosine, 0), SYNAPSE's semantic term."""
-    return torch.clamp(scope.memo("semantic"), min=0.0)
+    return torch.clamp(c.signal("semantic"), min=0.0)
 
 
 @signal("semantic_previous")
-def _previous(scope: Scope) -> Tensor:
+def _previous(c: Candidates) -> Tensor:
     """Cosine of question and the turn before."""
-    return scope.step(scope.memo("semantic"), -1)
+    return c.step(c.signal("semantic"), -1)
 
 
 @signal("lexical")
-def _lexical(scope: Scope) -> Tensor:
+def _lexical(c: Candidates) -> Tensor:
     """BM25 of the atom."""
-    if scope.query.terms is None:
-        return scope.zeros()
-    return scope.pick_each(scope.index.bm25.score(scope.query.terms))
+    if c.query.terms is None:
+        return c.zeros()
+    return c.pick_each(c.memory.bm25.score(c.query.terms))
 
 
 @signal("lexical_session")
-def _session(scope: Scope) -> Tensor:
+def _session(c: Candidates) -> Tensor:
     """BM25 of the session as one document (`docs/mathematics.md` 8.2)."""
-    if scope.query.terms is None:
-        return scope.zeros()
-    scores = scope.index.session_bm25.score(scope.query.terms)
-    sessions = scope.pick(scope.index.session.long()).expand(scope.shape)
+    if c.query.terms is None:
+        return c.zeros()
+    scores = c.memory.session_bm25.score(c.query.terms)
+    sessions = c.pick(c.memory.session.long()).expand(c.shape)
     return scores.gather(1, sessions)
 
 
@@ -66,11 +66,11 @@ _SHARP = 4
 _WINDOW, _PASSAGE = 1, 3  # turns on both sides
 
 
-def _combined(scope: Scope, change: Callable[[Tensor], Tensor], *, strict: bool = True) -> Tensor:
-    if scope.matches is None:
-        return scope.zeros()
-    weights = scope.weights[1 if strict else 0]
-    return (weights[:, :, None] * change(scope.matches)).sum(1)
+def _combined(c: Candidates, change: Callable[[Tensor], Tensor], *, strict: bool = True) -> Tensor:
+    if c.matches is None:
+        return c.zeros()
+    weights = c.token_weights[1 if strict else 0]
+    return (weights[:, :, None] * change(c.matches)).sum(1)
 
 
 def _sharp(values: Tensor) -> Tensor:
@@ -78,72 +78,95 @@ def _sharp(values: Tensor) -> Tensor:
 
 
 @signal("interaction")
-def _interaction(scope: Scope) -> Tensor:
+def _interaction(c: Candidates) -> Tensor:
     """Late interaction with the atom."""
-    return _combined(scope, lambda m: m, strict=False)
+    return _combined(c, lambda m: m, strict=False)
 
 
 @signal("interaction_focus")
-def _focus(scope: Scope) -> Tensor:
+def _focus(c: Candidates) -> Tensor:
     """The same without question tokens that half of the atoms have."""
-    return _combined(scope, lambda m: m)
+    return _combined(c, lambda m: m)
 
 
 @signal("interaction_sharp")
-def _atom_sharp(scope: Scope) -> Tensor:
+def _atom_sharp(c: Candidates) -> Tensor:
     """Near-exact matches in the atom."""
-    return _combined(scope, _sharp)
+    return _combined(c, _sharp)
 
 
 @signal("interaction_window")
-def _window(scope: Scope) -> Tensor:
+def _window(c: Candidates) -> Tensor:
     """Late interaction with the atom and the turns beside it."""
-    return _combined(scope, lambda m: scope.widest(m, _WINDOW))
+    return _combined(c, lambda m: c.widest(m, _WINDOW))
 
 
 @signal("interaction_passage")
-def _passage(scope: Scope) -> Tensor:
+def _passage(c: Candidates) -> Tensor:
     """Late interaction with the seven turns around."""
-    return _combined(scope, lambda m: scope.widest(m, _PASSAGE))
+    return _combined(c, lambda m: c.widest(m, _PASSAGE))
 
 
 @signal("interaction_passage_sharp")
-def _passage_sharp(scope: Scope) -> Tensor:
+def _passage_sharp(c: Candidates) -> Tensor:
     """Near-exact matches in the seven turns around."""
-    return _combined(scope, lambda m: _sharp(scope.widest(m, _PASSAGE)))
+    return _combined(c, lambda m: _sharp(c.widest(m, _PASSAGE)))
 
 
 @signal("interaction_session")
-def _interaction_session(scope: Scope) -> Tensor:
+def _interaction_session(c: Candidates) -> Tensor:
     """Late interaction with the whole session."""
-    return _combined(scope, scope.session_max)
+    return _combined(c, c.session_max)
 
 
 @signal("interaction_session_best")
-def _session_best(scope: Scope) -> Tensor:
+def _session_best(c: Candidates) -> Tensor:
     """The best single atom of the session."""
-    return scope.session_max(scope.memo("interaction_focus"))
+    return c.session_max(c.signal("interaction_focus"))
 
 
 @signal("interaction_previous")
-def _interaction_previous(scope: Scope) -> Tensor:
+def _interaction_previous(c: Candidates) -> Tensor:
     """Late interaction with the turn before."""
-    return scope.step(scope.memo("interaction_focus"), -1)
+    return c.step(c.signal("interaction_focus"), -1)
 
 
 @signal("interaction_next")
-def _next(scope: Scope) -> Tensor:
+def _next(c: Candidates) -> Tensor:
     """Late interaction with the turn after."""
-    return scope.step(scope.memo("interaction_focus"), 1)
+    return c.step(c.signal("interaction_focus"), 1)
 
 
 @signal("interaction_sharp_previous")
-def _sharp_previous(scope: Scope) -> Tensor:
+def _sharp_previous(c: Candidates) -> Tensor:
     """Near-exact matches in the turn before."""
-    return scope.step(scope.memo("interaction_sharp"), -1)
+    return c.step(c.signal("interaction_sharp"), -1)
 
 
 @signal("interaction_answer", conversational=True)
-def _answer(scope: Scope) -> Tensor:
+def _answer(c: Candidates) -> Tensor:
     """Late interaction with the turn before where that asks: this turn may be the answer."""
-    return scope.step(scope.memo("interaction_focus") * scope.pick(scope.index.is_question), -1)
+    return c.step(c.signal("interaction_focus") * c.pick(c.memory.is_question), -1)
+
+
+def _of_documents(c: Candidates, values: Tensor) -> Tensor:  # [B, C]
+    hops = c.memory.hops
+    return c.zeros() if hops is None else values.where(c.pick(hops.document), 0.0)
+
+
+@signal("document_semantic", reads=("documents",))
+def _document_semantic(c: Candidates) -> Tensor:
+    """Cosine of question and document; 0 for what is no document, as below."""
+    return _of_documents(c, c.signal("semantic"))
+
+
+@signal("document_lexical", reads=("documents",))
+def _document_lexical(c: Candidates) -> Tensor:
+    """BM25 of the document."""
+    return _of_documents(c, c.signal("lexical"))
+
+
+@signal("document_interaction", reads=("documents",))
+def _document_interaction(c: Candidates) -> Tensor:
+    """Late interaction with the document."""
+    return _of_documents(c, c.signal("interaction"))

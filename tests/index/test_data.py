@@ -1,16 +1,24 @@
-"""The conducting graph, edge by edge against a loop."""
+"""The conducting graph, edge by edge against a loop, and the columns that are refused."""
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
 
 from graphmem_torch.atoms import EdgeType
-from graphmem_torch.config import SpreadConfig
-from graphmem_torch.index.data import conducting_graph
+from graphmem_torch.config import Config, SpreadConfig
+from graphmem_torch.errors import InputError
+from graphmem_torch.index.data import (
+    IndexInput,
+    conducting_graph,
+    index_tensors,
+    memory_tensors,
+)
 
 EDGES = {"temporal": 0.5, "similarity": 2.0, "causes": 0.7, "abstraction": 1.0}
 REVERSE = {"temporal": 0.25, "abstraction": 1.0, "derived_from": 0.3}
@@ -18,7 +26,7 @@ NODES = 12
 
 
 @pytest.mark.parametrize("cap", [1, 3, 100])
-def test_gains_reverse_decay_and_cap(cap: int, generator: torch.Generator) -> None:
+def test_conducting_graph_gains_reverse_decay_and_cap(cap: int, generator: torch.Generator) -> None:
     count = 90
     source, target = torch.randint(0, NODES, (2, count), generator=generator)
     kinds = torch.tensor(list(EdgeType))[
@@ -55,7 +63,7 @@ def test_gains_reverse_decay_and_cap(cap: int, generator: torch.Generator) -> No
     assert all(got[key] == pytest.approx(kept[key], rel=1e-5) for key in kept)
 
 
-def test_contradictions_conduct_only_when_asked() -> None:
+def test_conducting_graph_contradictions_conduct_only_when_asked() -> None:
     kinds = torch.tensor([int(EdgeType.CONTRADICTS)], dtype=torch.uint8)
     ends = torch.tensor([0]), torch.tensor([1])
     time = torch.zeros(2, dtype=torch.float64)
@@ -65,7 +73,7 @@ def test_contradictions_conduct_only_when_asked() -> None:
     assert asked.weight.tolist() == pytest.approx([0.2])
 
 
-def test_negative_weights_conduct_nothing() -> None:
+def test_conducting_graph_negative_weights_conduct_nothing() -> None:
     """Of any type: an edge that says "not together" must not bring its ends together."""
     kinds = torch.tensor([int(EdgeType.SUPPORTS), int(EdgeType.SUPPORTS)], dtype=torch.uint8)
     ends = torch.tensor([0, 1]), torch.tensor([1, 2])
@@ -78,9 +86,31 @@ def test_negative_weights_conduct_nothing() -> None:
     assert graph.weight.tolist() == pytest.approx([0.35, 0.35])
 
 
-def test_no_edges() -> None:
+def test_conducting_graph_no_edges() -> None:
     none = torch.empty(0, dtype=torch.int64)
     graph = conducting_graph(
         none, none, none.to(torch.uint8), none.float(), torch.zeros(3).double(), SpreadConfig()
     )
     assert (graph.num_nodes, graph.num_edges) == (3, 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "length"), [("speaker", 39), ("term_offsets", 40), ("token_offsets", 42)]
+)
+def test_index_tensors_refuses_columns_that_do_not_fit(
+    name: str, length: int, random_columns: Callable[..., IndexInput]
+) -> None:
+    data = random_columns(40)
+    with pytest.raises(InputError, match=f"{name}: expected .* got .{length}.; give one entry"):
+        index_tensors(replace(data, **{name: torch.zeros(length).long()}), Config())
+
+
+def test_memory_tensors_has_what_the_columns_say(
+    random_columns: Callable[..., IndexInput],
+) -> None:
+    data = random_columns(40)
+    memory = memory_tensors(index_tensors(data, Config()))
+    assert torch.equal(memory.embeddings, data.embeddings)
+    assert memory.num_atoms == 40 and memory.graph.num_nodes == data.num_nodes
+    assert memory.modes is None and memory.hops is None and memory.direction is None
+    assert memory.bm25.num_docs == 40

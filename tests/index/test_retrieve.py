@@ -6,23 +6,19 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
-from scipy.sparse import coo_matrix
-from scipy.sparse.csgraph import dijkstra
 from torch import Tensor
 
 from graphmem_torch.atoms import EdgeType
 from graphmem_torch.config import Config, load_config
 from graphmem_torch.edges import EdgeBlock
-from graphmem_torch.errors import ConfigError, InputError
-from graphmem_torch.graph import Graph
+from graphmem_torch.errors import ConfigError
 from graphmem_torch.index.data import IndexInput
 from graphmem_torch.index.module import MemoryIndex
+from graphmem_torch.rank.candidates import Candidates
 from graphmem_torch.rank.query import QueryBatch
-from graphmem_torch.rank.scope import Scope
-from graphmem_torch.rank.segment import hop_discount
+from tests.graphs import hop_distances
 
 ATOMS, COUNT = 40, 5
 EDGES = {"temporal": 1.0, "similarity": 1.0}
@@ -32,51 +28,7 @@ def settings(**overrides: Any) -> Config:
     return load_config("sgrm", {"segment.hops": 2, "segment.discount": 0.9, **overrides})
 
 
-def distances(edges: Tensor, seeds: list[int], hops: int, allowed: Tensor) -> Tensor:
-    """Hops [N] from the nearest seed over allowed nodes, inf where there is no way; by scipy."""
-    count, keep = len(allowed), allowed[edges[1]]
-    source, target = edges[:, keep].numpy()
-    matrix = coo_matrix((np.ones(len(source)), (source, target)), shape=(count, count)).tocsr()
-    if not seeds:
-        return torch.full((count,), torch.inf)
-    found = dijkstra(matrix, indices=seeds, unweighted=True, limit=hops, min_only=True)
-    return torch.from_numpy(found).float()
-
-
-@pytest.mark.parametrize("hops", [0, 1, 2, 3])
-@pytest.mark.parametrize("nodes", [50, 30_000])
-def test_hops_are_those_of_breadth_first_search(hops: int, nodes: int) -> None:
-    g = torch.Generator().manual_seed(hops)
-    edges = torch.randint(0, nodes, (2, 3 * nodes), generator=g)
-    edges = torch.cat([edges, torch.zeros_like(edges), edges[:, :9]], dim=1)  # loops, duplicates
-    hub = torch.stack([torch.full((40,), 3), torch.randint(0, nodes, (40,), generator=g)])
-    edges = torch.cat([edges, hub, hub.flip(0)], dim=1)
-    graph = Graph.from_edges(edges, torch.rand(edges.shape[1], generator=g) + 0.1, num_nodes=nodes)
-    seeds = torch.randint(0, nodes, (4, 2), generator=g)
-    seeds[0], seeds[1, 1], seeds[2] = 3, -1, -1
-    mask = torch.rand(4, nodes, generator=g) < 0.8
-    for allowed in (None, mask):
-        got = hop_discount(graph, seeds, hops=hops, discount=0.7, mask=allowed).to_dense()
-        everyone = torch.ones_like(mask) if allowed is None else allowed
-        for row in range(4):
-            own = [s for s in seeds[row].tolist() if s >= 0]
-            torch.testing.assert_close(got[row], 0.7 ** distances(edges, own, hops, everyone[row]))
-
-
-def test_without_discount_every_hop_counts_alike() -> None:
-    graph = Graph.from_edges(torch.tensor([[0, 1, 2], [1, 2, 3]]), num_nodes=4)
-    got = hop_discount(graph, torch.tensor([[0]]), hops=2, discount=1.0)
-    assert got.to_dense().tolist() == [[1.0, 1.0, 1.0, 0.0]]
-
-
-@pytest.mark.parametrize("discount", [0.0, -0.5, 1.5])
-def test_a_discount_that_is_none(discount: float) -> None:
-    graph = Graph.from_edges(torch.tensor([[0], [1]]))
-    with pytest.raises(InputError, match=r"discount must be above 0 and at most 1"):
-        hop_discount(graph, torch.tensor([[0]]), hops=1, discount=discount)
-
-
-def test_settings_that_are_none() -> None:
+def test_traversal_settings_that_are_none() -> None:
     for name, value in (("hops", -1), ("seeds", 0), ("discount", 0)):
         with pytest.raises(
             ConfigError, match=rf"segment.{name}: expected a finite number of at least"
@@ -100,7 +52,7 @@ def expected(
     cosine = (data.embeddings.double() @ question.double()).tolist()
     start = sorted(allowed.nonzero()[:, 0].tolist(), key=lambda a: -cosine[a])[:seeds]
     nodes = torch.nn.functional.pad(allowed, (0, data.num_nodes - ATOMS), value=True)
-    found = distances(torch.cat([ends, ends.flip(0)], dim=1), start, hops, nodes).tolist()
+    found = hop_distances(torch.cat([ends, ends.flip(0)], dim=1), start, hops, nodes).tolist()
     return {
         a: max(cosine[a], 0.0) * discount ** found[a] + min(cosine[a], 0.0)
         for a in range(ATOMS)
@@ -110,7 +62,7 @@ def expected(
 
 @pytest.mark.parametrize("retrieve", [True, False])
 @pytest.mark.parametrize(("hops", "seeds"), [(0, 1), (1, 1), (2, 1), (2, 3)])
-def test_hits_are_the_best_of_what_is_reached(
+def test_retrieve_ranks_what_is_reached(
     retrieve: bool, hops: int, seeds: int, random_columns: Callable[..., IndexInput]
 ) -> None:
     data = random_columns(ATOMS)
@@ -146,7 +98,7 @@ def test_hits_are_the_best_of_what_is_reached(
                 assert not steps
 
 
-def test_a_store_beyond_the_dense_limit_gives_the_same(
+def test_retrieve_beyond_the_dense_limit_gives_the_same(
     random_columns: Callable[..., IndexInput],
 ) -> None:
     data = random_columns(ATOMS)
@@ -162,7 +114,7 @@ def test_a_store_beyond_the_dense_limit_gives_the_same(
     torch.testing.assert_close(one.scores, other.scores)
 
 
-def test_what_is_reached_is_a_candidate_in_a_large_store(
+def test_retrieve_takes_what_is_reached_in_a_large_store(
     random_columns: Callable[..., IndexInput],
 ) -> None:
     data = random_columns(ATOMS)
@@ -176,14 +128,15 @@ def test_what_is_reached_is_a_candidate_in_a_large_store(
     assert torch.equal(one.rows[one.scores > 0], other.rows[one.scores > 0])
 
 
-def test_the_signal_alone_in_both_forms_of_a_scope(
+def test_traversal_alone_in_both_forms_of_candidates(
     random_columns: Callable[..., IndexInput],
 ) -> None:
     data = random_columns(ATOMS)
     index = MemoryIndex.build(data, settings(**{"segment.retrieve": False}))
     g = torch.Generator().manual_seed(9)
     questions = torch.nn.functional.normalize(torch.randn(COUNT, 16, generator=g), dim=1)
-    _, signals, scope = index.features(QueryBatch(questions))
+    candidates = index.candidates(QueryBatch(questions))
+    signals = candidates.signals(index.signal_names)
     truth = torch.zeros(COUNT, ATOMS)
     everyone = torch.ones(ATOMS, dtype=torch.bool)
     for b in range(COUNT):
@@ -191,8 +144,12 @@ def test_the_signal_alone_in_both_forms_of_a_scope(
         truth[b, list(found)] = torch.tensor(list(found.values()))
     torch.testing.assert_close(signals[:, :, 0], truth)
     padded = torch.cat([torch.full((COUNT, 2), -1), torch.arange(3, 9).expand(COUNT, -1)], dim=1)
-    torch.testing.assert_close(scope.narrowed(padded).memo("traversal")[:, 2:], truth[:, 3:9])
-    assert not Scope(index, QueryBatch(questions)).memo("traversal").any()
+    torch.testing.assert_close(
+        candidates.narrowed(padded).signal("traversal")[:, 2:], truth[:, 3:9]
+    )
+    assert (
+        not Candidates(index.tensors, QueryBatch(questions), index.config).signal("traversal").any()
+    )
 
 
 def chain(embeddings: Tensor, similar: list[tuple[int, int]]) -> IndexInput:

@@ -10,15 +10,18 @@ import pytest
 import torch
 from torch import Tensor
 
+import graphmem_torch.rank.signals  # noqa: F401  (registers them)
+from graphmem_torch.config import Config
+from graphmem_torch.ops import SparseRows
+from graphmem_torch.rank.candidates import Candidates, Reached, merge_rows
 from graphmem_torch.rank.query import QueryBatch
-from graphmem_torch.rank.scope import Scope
 
 SESSIONS = [[3, 0, 5, 7, 1], [2, 4], [6]]  # turns in their order; row numbers are shuffled
 COUNT = 8
 
 
 @pytest.fixture
-def index() -> Any:
+def memory() -> Any:
     previous, following = torch.full((2, COUNT), -1, dtype=torch.int32)
     session = torch.zeros(COUNT, dtype=torch.int32)
     for number, rows in enumerate(SESSIONS):
@@ -40,19 +43,22 @@ CANDIDATES = torch.tensor(
 )
 
 
-def scopes(index: Any) -> list[tuple[Scope, Tensor]]:
+def forms(memory: Any) -> list[tuple[Candidates, Tensor]]:
     """Both forms, with the row of every candidate."""
     query = QueryBatch(torch.zeros(3, 4))
     everyone = torch.arange(COUNT).expand(3, -1)
-    return [(Scope(index, query), everyone), (Scope(index, query, CANDIDATES), CANDIDATES)]
+    return [
+        (Candidates(memory, query, Config()), everyone),
+        (Candidates(memory, query, Config(), CANDIDATES), CANDIDATES),
+    ]
 
 
 @pytest.mark.parametrize("distance", [-4, -2, -1, 1, 2, 3, 9])
 @pytest.mark.parametrize("inner", [(), (2,)])
-def test_step(index: Any, distance: int, inner: tuple[int, ...], generator: Any) -> None:
-    for scope, rows in scopes(index):
+def test_step(memory: Any, distance: int, inner: tuple[int, ...], generator: Any) -> None:
+    for found, rows in forms(memory):
         values = torch.randn(3, *inner, COUNT, generator=generator)
-        got = scope.step(values, distance)
+        got = found.step(values, distance)
         assert got.shape == values.shape
         for b in range(3):
             listed = rows[b].tolist()
@@ -66,10 +72,10 @@ def test_step(index: Any, distance: int, inner: tuple[int, ...], generator: Any)
 
 
 @pytest.mark.parametrize("reach", [1, 3])
-def test_widest(index: Any, reach: int, generator: Any) -> None:
-    for scope, rows in scopes(index):
+def test_widest(memory: Any, reach: int, generator: Any) -> None:
+    for found, rows in forms(memory):
         values = torch.randn(3, 2, COUNT, generator=generator)
-        got = scope.widest(values, reach)
+        got = found.widest(values, reach)
         for b in range(3):
             listed = rows[b].tolist()
             for place, row in enumerate(listed):
@@ -89,12 +95,12 @@ def test_widest(index: Any, reach: int, generator: Any) -> None:
 
 
 @pytest.mark.parametrize("inner", [(), (2,)])
-def test_session_max(index: Any, inner: tuple[int, ...], generator: Any) -> None:
-    for scope, rows in scopes(index):
+def test_session_max(memory: Any, inner: tuple[int, ...], generator: Any) -> None:
+    for found, rows in forms(memory):
         # Negative, so that padding with 0 would show.
         values = -torch.rand(3, *inner, COUNT, generator=generator) - 0.1
         values = values.masked_fill((rows < 0).view(3, *[1] * len(inner), COUNT), 0.0)
-        got = scope.session_max(values)
+        got = found.session_max(values)
         for b in range(3):
             for place, row in enumerate(rows[b].tolist()):
                 if row < 0:
@@ -104,24 +110,55 @@ def test_session_max(index: Any, inner: tuple[int, ...], generator: Any) -> None
                 assert torch.equal(got[b, ..., place], values[b][..., same].amax(-1))
 
 
-def test_valid_and_pick(index: Any) -> None:
+def test_valid_and_pick_each(memory: Any) -> None:
     allowed = torch.tensor([[row % 3 != 0 for row in range(COUNT)]])
     query = QueryBatch(torch.zeros(3, 4), allowed=allowed)
-    scope = Scope(index, query, CANDIDATES)
+    found = Candidates(memory, query, Config(), CANDIDATES)
     expected = [[row >= 0 and row % 3 != 0 for row in line] for line in CANDIDATES.tolist()]
-    assert scope.valid.tolist() == expected
-    assert Scope(index, query).valid.expand(3, -1).tolist() == allowed.expand(3, -1).tolist()
+    assert found.valid.tolist() == expected
+    assert (
+        Candidates(memory, query, Config()).valid.expand(3, -1).tolist()
+        == allowed.expand(3, -1).tolist()
+    )
     each = torch.arange(3 * COUNT).view(3, COUNT)
-    picked = scope.pick_each(each)
+    picked = found.pick_each(each)
     for b, line in enumerate(CANDIDATES.tolist()):
         for place, row in enumerate(line):
             if row >= 0:
                 assert picked[b, place] == each[b, row]
-                assert scope.pick(index.session)[b, place] == index.session[row]
+                assert found.pick(memory.session)[b, place] == memory.session[row]
 
 
-def test_more_candidates_make_no_matches_that_nobody_read(index: Any) -> None:
-    scope = Scope(index, QueryBatch(torch.zeros(1, 4)), torch.tensor([[-1, 2, 5]]))
-    wider = scope.extended(torch.tensor([[5, 7, -1]]))  # `index` has no token vectors to read
+def test_extended_makes_no_matches_that_nobody_read(memory: Any) -> None:
+    found = Candidates(memory, QueryBatch(torch.zeros(1, 4)), Config(), torch.tensor([[-1, 2, 5]]))
+    wider = found.extended(torch.tensor([[5, 7, -1]]))  # `memory` has no token vectors to read
     assert wider.rows is not None
     assert wider.rows.tolist() == [[-1, -1, -1, 2, 5, 7]]
+
+
+def test_extended_takes_each_row_once(memory: Any) -> None:
+    found = Candidates(memory, QueryBatch(torch.zeros(1, 4)), Config(), torch.tensor([[-1, 2, 5]]))
+    wider = found.extended(torch.tensor([[7, 5, -1, 7]]))
+    assert wider.rows is not None
+    assert wider.rows[wider.rows >= 0].tolist() == [2, 5, 7]
+
+
+def test_reaching_keeps_base_signals_and_drops_those_of_the_graph(memory: Any) -> None:
+    memory.embeddings = torch.eye(COUNT, 4)
+    everyone = Candidates(memory, QueryBatch(torch.eye(1, 4)), Config())
+    found = everyone.narrowed(torch.tensor([[-1, 0, 3]]))
+    cosine, before = found.signal("semantic"), found.signal("activation")
+    activation = SparseRows.from_dense(torch.arange(COUNT).float()[None])
+    reached = found.reaching(Reached(activation=activation))
+    assert reached.signal("semantic") is cosine
+    assert not before.any() and not found.signal("activation").any()
+    assert reached.signal("activation").tolist() == [[0.0, 0.0, 3.0]]
+
+
+def test_merge_rows_is_the_union(generator: torch.Generator) -> None:
+    one, other = torch.randint(-1, 9, (2, 5, 6), generator=generator)
+    for merged, *parts in zip(
+        merge_rows(one, other).tolist(), one.tolist(), other.tolist(), strict=True
+    ):
+        rows = sorted({row for part in parts for row in part} - {-1})
+        assert merged == [-1] * (12 - len(rows)) + rows

@@ -1,0 +1,374 @@
+"""Retrieval, stage by stage: candidates, anchors, what the graph brings, scores, abstention, paths.
+
+Functions over values; `MemoryIndex.forward` hands them its tensors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from graphmem_torch.config import Config
+from graphmem_torch.modes.search import search_modes
+from graphmem_torch.ops import SparseRows, spread_activation
+from graphmem_torch.ops.running_topk import empty_best, merge_tile
+from graphmem_torch.rank.abstention import abstention_statistics, confidence
+from graphmem_torch.rank.anchors import (
+    anchor_activation,
+    anchor_relevance,
+    traversal_seeds,
+    walk_from,
+)
+from graphmem_torch.rank.candidates import Candidates, MemoryTensors, Reached, merge_rows
+from graphmem_torch.rank.hops import entity_hop, named_keys, title_hop
+from graphmem_torch.rank.paths import discounted, hop_discount, strongest_paths, unweighted
+from graphmem_torch.rank.query import QueryBatch
+from graphmem_torch.rank.registry import SIGNALS, reading
+
+__all__ = ["CandidateRule", "Plan", "Retrieval", "candidates_of", "retrieve"]
+
+_EXTRA = 32  # atoms that only the graph brought, added to the candidates of a large store
+_HALO_SHARE = 6  # one of so many candidates brings its neighbours along
+_REACH = 2  # turns on both sides
+
+
+class Retrieval(NamedTuple):
+    """What `MemoryIndex.forward` returns, best first; k is at most the number of candidates.
+
+    Attributes:
+        rows: [B, k] int64 atom rows, -1 where there were fewer than k.
+        scores: [B, k] float32 hybrid scores, -inf where rows is -1.
+        shares: [B, k, F] float32, each signal's share of the score, in the order of `signal_names`.
+        confidence: [B] float32 in [0, 1].
+        anchors: [B, K] int64 rows where activation started, -1 = none.
+        anchor_activation: [B, K] float32.
+        paths: [B, k, T] int64, the edges of `MemoryIndex.graph` that brought most activation to
+            each row, from the anchor on, -1 = none; T = 0 unless paths were asked for.
+    """
+
+    rows: Tensor
+    scores: Tensor
+    shares: Tensor
+    confidence: Tensor
+    anchors: Tensor
+    anchor_activation: Tensor
+    paths: Tensor
+
+
+class CandidateRule(Enum):
+    """Which atoms a question is held against."""
+
+    EVERY = "every atom"
+    BASE = "the best by cosine and by BM25, their neighbours, and what the graph reaches"
+    MODES = "the best atoms of the best modes"
+    REACHED = "what a traversal reaches"
+
+    @classmethod
+    def of(cls, config: Config, atoms: int, *, modes: bool) -> CandidateRule:
+        """The rule of a memory of so many atoms, with or without modes."""
+        if config.segment.retrieve:
+            return cls.REACHED
+        if config.modes.retrieve and modes:
+            return cls.MODES
+        return cls.BASE if atoms > config.rank.dense_limit else cls.EVERY
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a question takes, decided once for an index.
+
+    Attributes:
+        config: The settings.
+        names: F signals of the score.
+        rule: What the candidates are.
+        traverses: Whether a question walks from its seeds.
+        hops: Whether a signal reads where hops lead.
+        activates: Whether another signal reads the graph, and there is one to spread over.
+        walks: Whether one of these reads where a walk from the anchors is.
+        spreads: Whether activation is of use; beside a walk only where a signal or the
+            abstention reads it.
+    """
+
+    config: Config
+    names: tuple[str, ...]
+    rule: CandidateRule
+    traverses: bool
+    hops: bool
+    activates: bool
+    walks: bool
+    spreads: bool
+
+    @classmethod
+    def of(cls, config: Config, names: Sequence[str], rule: CandidateRule, *, graph: bool) -> Plan:
+        """The plan of some signals; `graph` says whether there is one worth spreading over."""
+        own = reading(names, "traversal", "hops")  # these go their own ways
+        activates = graph and any(SIGNALS[name].graph for name in names if name not in own)
+        walks = activates and bool(reading(names, "walk"))
+        read = bool(reading(names, "activation")) or "activation" in config.gate.weights
+        return cls(
+            config,
+            tuple(names),
+            rule,
+            traverses=rule == CandidateRule.REACHED or bool(reading(names, "traversal")),
+            hops=bool(reading(names, "hops")),
+            activates=activates,
+            walks=walks,
+            spreads=activates and (read or not walks),
+        )
+
+
+def retrieve(
+    memory: MemoryTensors,
+    plan: Plan,
+    weights: Tensor,  # [F]
+    query: QueryBatch,
+    k: int,
+    *,
+    paths: bool = False,
+) -> Retrieval:
+    """The k best memories of each question, and why.
+
+    Args:
+        memory: The memories.
+        plan: What a question takes.
+        weights: Weight of each signal.
+        query: B questions that fit the memory.
+        k: Hits a question.
+        paths: Whether the edges that led to each hit are wanted.
+    """
+    found = candidates_of(memory, plan, weights, query, k)
+    signals = found.signals(plan.names)
+    score = (signals @ weights).masked_fill(~found.listed, -torch.inf)
+    best = score.topk(min(k, score.shape[1]), dim=1)
+    chosen = best.indices
+    rows = chosen if found.rows is None else found.rows.gather(1, chosen)
+    rows = torch.where(best.values > -torch.inf, rows, -1)
+    shares = signals.gather(1, chosen[:, :, None].expand(-1, -1, signals.shape[2])) * weights
+    gate = plan.config.gate
+    anchors, value = found.reached.anchors, found.reached.value
+    if anchors is None or value is None:
+        anchors = rows.new_zeros(len(query), 0)
+        value = anchors.float()
+    return Retrieval(
+        rows,
+        best.values,
+        shares,
+        confidence(abstention_statistics(found, chosen, tuple(gate.weights)), gate),
+        anchors,
+        value,
+        _paths(memory, plan, query, anchors, value, rows, wanted=paths),
+    )
+
+
+def candidates_of(
+    memory: MemoryTensors,
+    plan: Plan,
+    weights: Tensor,  # [F]
+    query: QueryBatch,
+    k: int,
+) -> Candidates:
+    """The candidates of each question, with what the graph brings from their anchors."""
+    config = plan.config
+    everyone = Candidates(memory, query, config)
+    conducting = _conducting(memory, query)
+    if plan.traverses:
+        everyone = everyone.reaching(_traversed(everyone, conducting))
+    found = _chosen(everyone, plan.rule, k)
+    if not (plan.activates or plan.hops) or found.shape[1] == 0:
+        return found
+    base = [place for place, name in enumerate(plan.names) if not SIGNALS[name].graph]
+    score = found.signals([plan.names[place] for place in base]) @ weights[base]
+    anchors, value = anchor_activation(found, score, config.anchors)
+    relevance = anchor_relevance(found, score, value, config.anchors)
+    reached = replace(found.reached, anchors=anchors, value=value, relevance=relevance)
+    extra: list[SparseRows] = []  # what the graph brings to the candidates of a large store
+    if plan.hops and memory.hops is not None:
+        named = named_keys(query.terms)
+        title, entity = (
+            _allowed(hop(memory.hops, anchors, value, named), query)
+            for hop in (title_hop, entity_hop)
+        )
+        reached = replace(reached, title_hop=title, entity_hop=entity)
+        extra += title, entity
+    if plan.walks:
+        walk = walk_from(memory.graph, anchors, relevance, config.walk, conducting)
+        walk = walk.narrowed(memory.num_atoms)
+        reached = replace(reached, walk=walk)
+        extra.append(walk)
+    if plan.spreads:
+        activation = _spread(memory, config, anchors, value, conducting)
+        reached = replace(reached, activation=activation)
+        extra.append(_allowed(activation, query))
+    found = found.reaching(reached)
+    if found.rows is None or not extra:
+        return found
+    return found.extended(torch.cat([one.topk(_EXTRA)[1] for one in extra], dim=1))
+
+
+def _chosen(everyone: Candidates, rule: CandidateRule, k: int) -> Candidates:
+    if rule == CandidateRule.EVERY:
+        return everyone
+    if rule == CandidateRule.MODES:
+        return everyone.narrowed(_mode_candidates(everyone, k))
+    if rule == CandidateRule.REACHED:
+        return everyone.narrowed(_reached_candidates(everyone, k))
+    found = everyone.narrowed(_base_candidates(everyone, max(everyone.config.rank.candidates, k)))
+    if everyone.reached.traversal is None:
+        return found
+    return found.extended(_reached_candidates(everyone, _EXTRA))
+
+
+def _base_candidates(everyone: Candidates, count: int) -> Tensor:  # [B, C] int64, ascending
+    """The `count` best by cosine, the `count` best by BM25, and the turns beside the best of both.
+
+    The neighbours are there for the signals that look at windows: what one turn asks, the next one
+    answers.
+    """
+    memory, query = everyone.memory, everyone.query
+    masks = [None if query.allowed is None else everyone.valid]
+    if query.listed is not None:  # what may be a hit must not be crowded out by what may not
+        masks.append(everyone.listed)
+    least = {"semantic": -torch.inf, "lexical": 0.0}  # an atom without a question term is no match
+    parts = [
+        _best(everyone.signal(name), mask, count, above)
+        for mask in masks
+        for name, above in least.items()
+    ]
+    halo = torch.cat([rows[:, : max(1, count // _HALO_SHARE)] for rows in parts], dim=1)
+    for pointer in (memory.next.long(), memory.previous.long()):
+        row = halo
+        for _ in range(_REACH):
+            row = torch.where(row >= 0, pointer[row.clamp(min=0)], -1)
+            parts.append(row)
+    return merge_rows(*parts)
+
+
+def _best(values: Tensor, mask: Tensor | None, count: int, above: float) -> Tensor:
+    """The rows [B, c] of the largest of `values` [B, A] inside the mask and above a value."""
+    # A pass over B x A costs more than anything that comes after it, so none is made in vain.
+    inside = values if mask is None else values.masked_fill(~mask, -torch.inf)
+    best, rows = empty_best(len(values), min(count, values.shape[1]), values.device)
+    merge_tile(best, rows, inside, 0)
+    return torch.where(best > above, rows, -1)
+
+
+def _mode_candidates(everyone: Candidates, k: int) -> Tensor:  # [B, C] int64, ascending, -1 first
+    """The best atoms of the best modes of each question (`docs/mathematics.md` 1.5).
+
+    As many from each mode as `modes.per_mode` says, or as k hits need.
+    """
+    memory, query, own = everyone.memory, everyone.query, everyone.config.modes
+    modes = memory.modes
+    assert modes is not None  # else the rule is another
+    look = min(own.look, len(modes))
+    masks = [query.allowed]
+    if query.listed is not None:  # what may be a hit must not be crowded out by what may not
+        masks.append(query.listed if query.allowed is None else query.allowed & query.listed)
+    found = [
+        search_modes(
+            modes,
+            memory.embeddings,
+            query.embedding,
+            modes_k=look,
+            per_mode=min(max(own.per_mode, -(-k // look)), memory.num_atoms),
+            half_life=own.half_life,
+            absolute=own.absolute,
+            duplicate=None if memory.duplicate is None else memory.duplicate.long(),
+            allowed=mask,
+        ).rows
+        for mask in masks
+    ]
+    return merge_rows(*found)
+
+
+def _reached_candidates(everyone: Candidates, m: int) -> Tensor:  # [B, <= m] int64, ascending
+    """R_q: of what was traversed, the m best by hop-discounted similarity (mathematics.md 3)."""
+    query, reach = everyone.query, everyone.reached.traversal
+    assert reach is not None
+    row, column = reach.row, reach.column
+    value = discounted(everyone.signal("semantic")[row, column], reach.value)
+    if query.listed is not None:
+        inside = everyone.listed.expand(len(query), -1)[row, column]
+        value = value.masked_fill(~inside, -torch.inf)
+    values, place = SparseRows(reach.key, value, reach.shape).padded()
+    values = values.masked_fill(place < 0, -torch.inf)
+    best = values.topk(min(m, values.shape[1]), dim=1)
+    place = place.gather(1, best.indices)
+    found = best.values > -torch.inf
+    return torch.where(found, column[place.clamp(min=0)], -1).sort(dim=1).values
+
+
+def _traversed(everyone: Candidates, mask: Tensor | None) -> Reached:
+    """What is around the seeds of each question."""
+    memory, own = everyone.memory, everyone.config.segment
+    seeds, cosine = traversal_seeds(everyone, own.seeds)
+    reach = hop_discount(memory.graph, seeds, hops=own.hops, discount=own.discount, mask=mask)
+    return Reached(anchors=seeds, value=cosine, traversal=reach.narrowed(memory.num_atoms))
+
+
+def _spread(
+    memory: MemoryTensors, config: Config, anchors: Tensor, value: Tensor, mask: Tensor | None
+) -> SparseRows:  # [B, A]
+    """Spreading activation with the constants of the preset (`docs/mathematics.md` 4)."""
+    s = config.spread
+    return spread_activation(
+        memory.graph,
+        SparseRows.of(anchors, value, memory.graph.num_nodes),
+        rounds=s.rounds,
+        retention=s.retention,
+        spread=s.spread,
+        reduce=s.reduce,
+        fan=s.fan,
+        inhibition=s.inhibition,
+        top=s.top,
+        firing=s.firing,
+        gain=s.gain,
+        threshold=s.threshold,
+        mask=mask,
+    ).narrowed(memory.num_atoms)
+
+
+def _conducting(memory: MemoryTensors, query: QueryBatch) -> Tensor | None:  # [B, N] bool
+    """The nodes that activation may reach: concepts, and atoms there are for the question."""
+    if query.allowed is None:
+        return None
+    concepts = memory.graph.num_nodes - memory.num_atoms
+    there = torch.nn.functional.pad(query.allowed, (0, concepts), value=True)
+    return there.expand(len(query), -1)
+
+
+def _allowed(found: SparseRows, query: QueryBatch) -> SparseRows:  # [B, A]
+    """Without the atoms that there are not for the question."""
+    if query.allowed is None:
+        return found
+    return found.select(query.allowed.expand(len(query), -1)[found.row, found.column])
+
+
+def _paths(
+    memory: MemoryTensors,
+    plan: Plan,
+    query: QueryBatch,
+    anchors: Tensor,
+    value: Tensor,
+    rows: Tensor,
+    *,
+    wanted: bool,
+) -> Tensor:  # [B, k, T]
+    if not wanted or anchors.shape[1] == 0:
+        return rows.new_zeros(*rows.shape, 0)
+    s, own = plan.config.spread, plan.config.segment
+    walked = plan.traverses and not plan.activates  # the anchors are seeds then
+    return strongest_paths(
+        unweighted(memory.graph) if walked else memory.graph,
+        SparseRows.of(anchors, value, memory.graph.num_nodes),
+        rows,
+        rounds=own.hops if walked else s.rounds,
+        spread=own.discount if walked else s.spread,
+        fan="none" if walked else s.fan,
+        mask=_conducting(memory, query),
+    )
