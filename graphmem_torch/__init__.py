@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         StoreError,
         StoreLockedError,
     )
+    from graphmem_torch.evaluation.retrieval import RetrievalReport, evaluate
     from graphmem_torch.graph import Graph
     from graphmem_torch.index import MemoryIndex
     from graphmem_torch.memory import Memory
@@ -57,11 +58,13 @@ __all__ = [
     "PathStep",
     "RegimeSwitch",
     "Result",
+    "RetrievalReport",
     "StoreDamagedError",
     "StoreError",
     "StoreLockedError",
     "Summaries",
     "Verdict",
+    "evaluate",
     "linalg",
     "load_config",
     "modes",
@@ -94,11 +97,13 @@ _MODULE = {
     "PathStep": "results",
     "RegimeSwitch": "results",
     "Result": "results",
+    "RetrievalReport": "evaluation.retrieval",
     "StoreDamagedError": "errors",
     "StoreError": "errors",
     "StoreLockedError": "errors",
     "Summaries": "context.summarise",
     "Verdict": "oracle",
+    "evaluate": "evaluation.retrieval",
     "load_config": "config",
     "read_atoms": "readers",
 }

@@ -15,6 +15,7 @@ from graphmem_torch.errors import InputError
 __all__ = ["JUDGES", "Judged", "Request", "judge"]
 JUDGES: Mapping[str, frozenset[str]] = {
     "context": frozenset(),
+    "custom": frozenset({"questions"}),
     "locomo": frozenset({"evidence", "input", "cv"}),
     "longdoc": frozenset(),
     "modes": frozenset({"evidence"}),
@@ -23,7 +24,7 @@ JUDGES: Mapping[str, frozenset[str]] = {
 }
 """The data sets, one module of this package each, and the options that are theirs alone."""
 
-_PLAIN: Mapping[str, Any] = {"evidence": None, "input": "raw", "cv": False}
+_PLAIN: Mapping[str, Any] = {"evidence": None, "input": "raw", "cv": False, "questions": None}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,14 +32,14 @@ class Request:
     """One evaluation.
 
     Attributes:
-        data: The data set's file, or the folder it is in.
+        data: The data set's file, or the folder it is in; of custom, what to index.
         preset: Name of the preset under test, or path of a YAML file.
         config: Its settings where they are changed; the preset then only gives the name.
         embedder: Name or folder of an encoder, `hashing`, or an object; the preset's by default.
         device: Where the indices live.
         seed: Of everything that is drawn.
         progress: Whether to show bars on stderr.
-        evidence, input, cv: Options of single data sets; see `JUDGES`.
+        evidence, input, cv, questions: Options of single data sets; see `JUDGES`.
     """
 
     data: Path
@@ -51,6 +52,7 @@ class Request:
     evidence: Path | None = None
     input: Literal["raw", "observations"] = "raw"
     cv: bool = False
+    questions: Path | None = None
 
     @property
     def settings(self) -> Config:

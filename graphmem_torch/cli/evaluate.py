@@ -21,8 +21,10 @@ class Evaluate(Command):
     """Measure a preset beside its baselines; writes a JSON file and prints a table.
 
     Attributes:
-        dataset: What to measure on.
-        data: The data set's file, or the folder it is in.
+        dataset: What to measure on; `custom` is data of your own.
+        data: The data set's file, or the folder it is in; not for custom.
+        atoms: For custom: a file or folder that `graphmem index` takes.
+        questions: For custom: JSON lines with `question` and `evidence`, a list of ids of atoms.
         json: File to write the results to.
         evidence: For locomo and modes: file with repaired evidence ids, one JSON object a line.
         preset: Name of a preset, or the path of a YAML file.
@@ -34,7 +36,9 @@ class Evaluate(Command):
     """
 
     dataset: Annotated[Positional[Literal[tuple(JUDGES)]], arg(metavar="|".join(JUDGES))]  # type: ignore[valid-type]
-    data: Annotated[Path, arg(metavar="PATH")]
+    data: Annotated[Path | None, arg(metavar="PATH")] = None
+    atoms: Annotated[Path | None, arg(metavar="FILE")] = None
+    questions: Annotated[Path | None, arg(metavar="FILE")] = None
     json: Annotated[Path, arg(metavar="OUT")]
     evidence: Annotated[Path | None, arg(metavar="FILE")] = None
     preset: Annotated[str, arg(metavar="NAME")] = "default"
@@ -51,10 +55,12 @@ class Evaluate(Command):
             raise InputError(f"expected --json to be a file to write, got the folder {self.json}")
         if not self.json.parent.is_dir():
             raise InputError(f"expected --json in a folder that exists, got {self.json}")
+        data = self._data()
         found = judge(
             self.dataset,
             Request(
-                data=self.data,
+                data=data,
+                questions=self.questions,
                 preset=self.preset,
                 config=self.config,
                 embedder=self.embedder,
@@ -71,3 +77,18 @@ class Evaluate(Command):
         partial.replace(self.json)
         print(found.table)
         return 0
+
+    def _data(self) -> Path:
+        """What is read: `--atoms` of custom, `--data` of every other data set."""
+        own = self.dataset == "custom"
+        needed = {"atoms": self.atoms, "questions": self.questions} if own else {"data": self.data}
+        for name, value in needed.items():
+            if value is None:
+                raise InputError(f"--{name}: expected a path, got none; {self.dataset} needs it")
+        other = {"data": self.data} if own else {"atoms": self.atoms}
+        for name, value in other.items():
+            if value is not None:
+                raise InputError(f"--{name}: expected nothing for {self.dataset}, got {value}")
+        data = self.atoms if own else self.data
+        assert data is not None
+        return data

@@ -1,4 +1,4 @@
-"""Evaluation: ranking measures and bootstrap intervals; the judges are in `bench/quality`.
+"""Evaluation: ranking measures, bootstrap intervals, `evaluate` on a user's own questions.
 
-Imports from `errors` only.
+Imports from `errors` and `results` only; the judges of `graphmem eval` are in `bench/quality`.
 """

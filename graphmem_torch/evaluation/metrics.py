@@ -15,6 +15,7 @@ from torch import Tensor
 __all__ = [
     "CUTOFFS",
     "GROUPS",
+    "MEASURES",
     "NOT_FOUND",
     "budget_recall",
     "gold_positions",
@@ -38,6 +39,9 @@ GROUPS: Mapping[str, tuple[int, ...]] = {
     "5": (5,),
 }
 """LoCoMo's categories: 1 multi-hop, 2 temporal, 3 open-domain, 4 single-hop, 5 adversarial."""
+
+MEASURES: tuple[str, ...] = ("recall", "any", "complete", "ndcg")
+"""Names of the measures of `ranking_measures`."""
 
 NOT_FOUND = 1 << 40
 """Position of a gold candidate that was not retrieved: beyond every cut-off."""

@@ -13,6 +13,7 @@ from torch import Tensor
 from graphmem_torch.evaluation.bootstrap import difference_table, interval_table
 from graphmem_torch.evaluation.metrics import (
     CUTOFFS,
+    MEASURES,
     budget_recall,
     gold_positions,
     group_masks,
@@ -25,7 +26,6 @@ from .measure import percentiles
 __all__ = [
     "ADVERSARIAL",
     "BUDGETS",
-    "MEASURES",
     "REJECTION_RATES",
     "Scores",
     "auroc",
@@ -34,8 +34,6 @@ __all__ = [
 ]
 BUDGETS: tuple[int, ...] = (512, 1024, 2048)
 """Token budgets of `budget_recall` (`docs/evaluation.md` 4)."""
-
-MEASURES: tuple[str, ...] = ("recall", "any", "complete", "ndcg")
 
 ADVERSARIAL = 5
 """The category whose questions have no answer in the conversation."""

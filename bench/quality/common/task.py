@@ -57,13 +57,15 @@ class RetrievalTask:
         age_hours: [N] from each atom's time to the latest; 0 where unknown.
     """
 
-    def __init__(self, conversation: Conversation, memory: Memory, *, kind: str = TURN) -> None:
+    def __init__(
+        self, conversation: Conversation, memory: Memory, *, kind: str | None = TURN
+    ) -> None:
         """Look up what the baselines need in the memory's store.
 
         Args:
             conversation: What is asked.
             memory: Filled with its atoms.
-            kind: Of the atoms that are candidates, instead of the turns.
+            kind: Of the atoms that are candidates, instead of the turns; None for all atoms.
         """
         self.memory = memory
         columns = memory.store.columns()
@@ -78,7 +80,8 @@ class RetrievalTask:
         self.graph = _graph(memory.store.edges(), columns.node[order])
         self.age_hours = _age_hours(columns.time[order])
 
-        rows = [i for i, atom in enumerate(atoms) if atom.kind == kind]
+        candidates = enumerate(atoms[: self.num_atoms])
+        rows = [i for i, atom in candidates if kind is None or atom.kind == kind]
         self.turns = torch.tensor(rows, dtype=torch.int64)
         self.ids = [atoms[i].id for i in rows]
         self.session = columns.session.codes[order][self.turns]

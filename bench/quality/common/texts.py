@@ -18,6 +18,7 @@ __all__ = [
     "PassageQuestion",
     "PassageSet",
     "Span",
+    "json_rows",
     "read_passage_sets",
     "sentence_spans",
     "split_at_marks",
@@ -99,11 +100,11 @@ def _read_set(path: Path, name: str) -> PassageSet:
     corpus, queries = path.with_name(path.name + _CORPUS), path.with_name(path.name + _QUERIES)
     place: dict[Any, int] = {}
     passages: list[Passage] = []
-    for row, where in _rows(corpus, ("id", "text")):
+    for row, where in json_rows(corpus, ("id", "text")):
         place[_id(row["id"], where)] = len(passages)
         passages.append(Passage(str(row.get("title") or ""), str(row["text"])))
     questions = []
-    for row, where in _rows(queries, ("question", "gold_ids")):
+    for row, where in json_rows(queries, ("question", "gold_ids")):
         ids = row["gold_ids"]
         if not isinstance(ids, list) or not ids:
             raise InputError(f"gold_ids: expected a list of passage ids, got {ids!r}", where=where)
@@ -128,7 +129,7 @@ def _id(value: Any, where: str) -> Any:
     return value
 
 
-def _rows(path: Path, needed: tuple[str, ...]) -> Iterator[tuple[dict[str, Any], str]]:
+def json_rows(path: Path, needed: tuple[str, ...]) -> Iterator[tuple[dict[str, Any], str]]:
     """The objects of a file of JSON lines, each with its place for messages."""
     lines = decode(read_bytes(path), str(path)).split("\n")
     for number, line in enumerate(lines, 1):

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-_REMARKS = [
+REMARKS = [
     ("{a}", "I planted red tulips beside the old garden wall this morning."),
     ("{b}", "Lovely! My sister Vera repaired the wooden rowing boat at lake Iseo."),
     ("{a}", "Does she still work at the observatory in Bergamo?"),
@@ -63,7 +63,7 @@ def _sample(name: str, a: str, b: str) -> dict[str, Any]:
                 "dia_id": f"D{number + 1}:{place + 1}",
                 "text": text,
             }
-            for place, (who, text) in enumerate(_REMARKS[4 * number : 4 * number + 4])
+            for place, (who, text) in enumerate(REMARKS[4 * number : 4 * number + 4])
         ]
         sessions[f"session_{number + 1}_date_time"] = f"1:56 pm on {number + 5} May, 2023"
         sessions[f"session_{number + 1}"] = turns

@@ -1,0 +1,1 @@
+"""The judge `custom` of `graphmem eval`; see `bench/quality/README.md`."""

@@ -1,0 +1,221 @@
+"""How well a memory finds the evidence of questions whose evidence is known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from graphmem_torch.errors import InputError
+from graphmem_torch.evaluation.bootstrap import interval_table
+from graphmem_torch.evaluation.metrics import MEASURES, NOT_FOUND, ranking_measures
+from graphmem_torch.evaluation.tables import mean_range, text_table
+from graphmem_torch.results import Result
+
+__all__ = ["RetrievalReport", "Retriever", "evaluate", "measure_rankings"]
+
+Intervals = Mapping[str, Mapping[str, list[float] | None]]
+"""By measure and cut-off: [mean, low, high]; None where no question has a value."""
+
+
+class Retriever(Protocol):
+    """What `evaluate` asks of a memory; `Memory` is one."""
+
+    def retrieve(self, questions: Sequence[str], /, *, k: int) -> Sequence[Result]:
+        """A result for each question, with up to k hits, best first."""
+        ...
+
+    def __contains__(self, id: object, /) -> bool:
+        """Whether something of this id can be retrieved."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class RetrievalReport:
+    """Measures of one system over questions; printed, it is a table.
+
+    Attributes:
+        questions: The n questions that have evidence.
+        without_evidence: The questions that have none and count nowhere.
+        cutoffs: K numbers of hits.
+        intervals: Of `recall` (share of the evidence among the first k hits), `any` (whether some
+            of it is), `complete` (whether all of it is) and `ndcg`: mean and 95 % interval.
+        seed, resamples: Of the bootstrap.
+        values: The same measures question by question, [n, K] each.
+    """
+
+    questions: tuple[str, ...]
+    without_evidence: tuple[str, ...]
+    cutoffs: tuple[int, ...]
+    intervals: Intervals
+    seed: int
+    resamples: int
+    values: Mapping[str, Tensor] = field(repr=False)
+
+    def minus(self, other: RetrievalReport) -> Intervals:
+        """What this system has more than another, with intervals resampled in pairs.
+
+        Raises:
+            InputError: The other one was asked other questions, or measured at other cut-offs.
+        """
+        if (self.questions, self.cutoffs) != (other.questions, other.cutoffs):
+            raise InputError(
+                f"other: expected a report on the same {len(self.questions)} questions at "
+                f"{list(self.cutoffs)}, got {len(other.questions)} at {list(other.cutoffs)}; "
+                "evaluate both systems with the same arguments"
+            )
+        more = {name: value - other.values[name] for name, value in self.values.items()}
+        return _tables(more, self.cutoffs, self.seed, self.resamples)
+
+    def as_dict(self) -> dict[str, Any]:
+        """As plain JSON values, without the values of single questions."""
+        return {
+            "n": len(self.questions),
+            "without_evidence": list(self.without_evidence),
+            **{name: dict(table) for name, table in self.intervals.items()},
+            "seed": self.seed,
+            "resamples": self.resamples,
+        }
+
+    def __str__(self) -> str:
+        rows = [["%", *(f"@{k}" for k in self.cutoffs)]]
+        for name, table in self.intervals.items():
+            rows.append([name, *(mean_range(table[str(k)]) for k in self.cutoffs)])
+        said = f"{len(self.questions)} questions; mean [95 % interval]"
+        if self.without_evidence:
+            said += f"; {len(self.without_evidence)} more without evidence are left out"
+        return "\n".join([*text_table(rows), said])
+
+
+def evaluate(
+    memory: Retriever,
+    questions: Sequence[str],
+    evidence: Sequence[Sequence[str]],
+    *,
+    k: Sequence[int] = (5, 10, 25),
+    seed: int = 0,
+    resamples: int = 2000,
+) -> RetrievalReport:
+    """Asks a memory all the questions and measures where the evidence stands among its hits.
+
+    Args:
+        memory: Holds the evidence; a `Memory`, or anything with `retrieve` and `in`.
+        questions: B questions.
+        evidence: Ids of the atoms that answer each question; without any the question is named in
+            the report and left out of every mean.
+        k: Cut-offs, in hits.
+        seed: Of the bootstrap; the same seed gives the same intervals.
+        resamples: Bootstrap resamples.
+
+    Raises:
+        InputError: No questions, or none with evidence; lists of other lengths; evidence that the
+            memory does not hold; a cut-off below 1.
+    """
+    wanted = _checked(questions, evidence)
+    for number, ids in enumerate(wanted):
+        for name in ids:
+            if name not in memory:
+                raise InputError(
+                    f"evidence: expected ids of the memory, got {name!r} for question {number}; "
+                    "add that atom, or leave it out of the evidence"
+                )
+    results = memory.retrieve(list(questions), k=max(_cutoffs(k)))
+    rankings = [[hit.id for hit in result.hits] for result in results]
+    return measure_rankings(rankings, questions, wanted, k=k, seed=seed, resamples=resamples)
+
+
+def measure_rankings(
+    rankings: Sequence[Sequence[str]],
+    questions: Sequence[str],
+    evidence: Sequence[Sequence[str]],
+    *,
+    k: Sequence[int] = (5, 10, 25),
+    seed: int = 0,
+    resamples: int = 2000,
+) -> RetrievalReport:
+    """The report of a system of which only the rankings are known.
+
+    Args:
+        rankings: For each question, ids, best first; at least as many as the largest cut-off.
+        questions: B questions.
+        evidence: Ids of what answers each question.
+        k: Cut-offs, in hits.
+        seed: Of the bootstrap.
+        resamples: Bootstrap resamples.
+
+    Raises:
+        InputError: As `evaluate`.
+    """
+    wanted, cutoffs = _checked(questions, evidence), _cutoffs(k)
+    if len(rankings) != len(questions):
+        raise InputError(
+            f"rankings: expected one for each of {len(questions)} questions, got {len(rankings)}"
+        )
+    asked = [number for number, ids in enumerate(wanted) if ids]
+    width = max(len(ids) for ids in wanted)
+    gold = torch.full((len(asked), width), -1, dtype=torch.int64)
+    positions = torch.full((len(asked), width), NOT_FOUND, dtype=torch.int64)
+    for row, number in enumerate(asked):
+        place = {name: position for position, name in reversed([*enumerate(rankings[number])])}
+        count = len(wanted[number])
+        gold[row, :count] = torch.arange(count)
+        positions[row, :count] = torch.tensor(
+            [place.get(name, NOT_FOUND) for name in wanted[number]]
+        )
+    values = ranking_measures(positions, gold, cutoffs)
+    return RetrievalReport(
+        questions=tuple(questions[number] for number in asked),
+        without_evidence=tuple(
+            question for question, ids in zip(questions, wanted, strict=True) if not ids
+        ),
+        cutoffs=cutoffs,
+        intervals=_tables(values, cutoffs, seed, resamples),
+        seed=seed,
+        resamples=resamples,
+        values=values,
+    )
+
+
+def _tables(
+    values: Mapping[str, Tensor], cutoffs: Sequence[int], seed: int, resamples: int
+) -> Intervals:
+    return {
+        name: interval_table(values[name], cutoffs, seed=seed, resamples=resamples)
+        for name in MEASURES
+    }
+
+
+def _checked(questions: Sequence[str], evidence: Sequence[Sequence[str]]) -> list[list[str]]:
+    """Ids of the evidence of each question, once each."""
+    if isinstance(questions, str) or not questions:
+        raise InputError(f"questions: expected a list of questions, got {questions!r:.80}")
+    if isinstance(evidence, str) or len(evidence) != len(questions):
+        raise InputError(
+            f"evidence: expected a list of ids for each of {len(questions)} questions, got "
+            f"{len(evidence)}; give an empty list where nothing answers a question"
+        )
+    for number, ids in enumerate(evidence):
+        if isinstance(ids, str) or not all(isinstance(name, str) for name in ids):
+            raise InputError(
+                f"evidence: expected a list of ids for question {number}, got {ids!r:.80}; "
+                "write the ids as texts in a list"
+            )
+    wanted = [list(dict.fromkeys(ids)) for ids in evidence]
+    if not any(wanted):
+        raise InputError(
+            "evidence: expected ids for some question, got none; without them nothing is measured"
+        )
+    return wanted
+
+
+def _cutoffs(k: Sequence[int]) -> tuple[int, ...]:
+    cutoffs = tuple(k)
+    if not cutoffs or cutoffs[0] < 1 or any(here >= after for here, after in pairwise(cutoffs)):
+        raise InputError(
+            f"k: expected ascending numbers of hits of at least 1, got {cutoffs}; use (5, 10, 25)"
+        )
+    return cutoffs
