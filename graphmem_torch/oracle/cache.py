@@ -21,7 +21,7 @@ class AnswerCache:
     A file that stops working (full disk, damage) costs a warning and then only its use.
 
     Args:
-        path: The file, made where there is none; None keeps the answers in memory.
+        path: Path of the file, made where there is none; None keeps the answers in memory.
 
     Raises:
         InputError: The file is something else, or cannot be opened.

@@ -157,7 +157,7 @@ class ChatSession:
         api: An `AsyncOpenAI` without retries of its own.
         model: Name of the model, as the server knows it.
         options: Further fields of each request; None leaves one out.
-        policy: How failures are treated.
+        policy: Treatment of failures.
         concurrency: Most requests at once.
         cache: Keeper of usable answers; None for none.
         usage: Counts to go on from.

@@ -144,8 +144,8 @@ def ask_checked(
         count: Number of answers expected.
         read: Function from an answer to what is used of it, None where it cannot be.
         what: Names of the answers and of the questions, for warnings.
-        wanted: What a bad answer is not, for warnings.
-        lost: What becomes of questions without an answer, for warnings.
+        wanted: Description of what a bad answer is not, for warnings.
+        lost: Fate of questions without an answer, for warnings.
     """
     answers_are, questions_are = what
     try:

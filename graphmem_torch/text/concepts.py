@@ -130,8 +130,8 @@ def load_concepts(spec: str = "auto") -> ConceptExtractor:
     """The extractor that `spec` names.
 
     Args:
-        spec: "auto" (spaCy with a pipeline where both are installed, else "pattern"), "spacy",
-            "spacy:PIPELINE" or "pattern"; the choice is in the extractor's `name`.
+        spec: Name of the extractor: "auto" (spaCy with a pipeline where both are installed, else
+            "pattern"), "spacy", "spacy:PIPELINE" or "pattern"; the choice is in its `name`.
 
     Raises:
         InputError: Another name, or what it names is not installed.

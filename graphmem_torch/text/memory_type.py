@@ -121,7 +121,7 @@ def memory_types(atoms: Iterable[Atom]) -> list[str]:
     """The memory type of each atom (`docs/mathematics.md` 6), whatever type it states.
 
     Args:
-        atoms: Their texts, kinds and speakers are read.
+        atoms: Atoms, of which texts, kinds and speakers are read.
     """
     return [_BY_KIND.get(atom.kind) or _by_cues(atom) for atom in atoms]
 

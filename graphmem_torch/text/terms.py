@@ -110,7 +110,7 @@ class Vocabulary:
 
         Args:
             texts: n texts.
-            grow: Number unknown terms; else they are left out.
+            grow: Whether unknown terms are numbered; else they are left out.
 
         Returns:
             ids: [T] int64, the terms of all texts one after another.

@@ -24,28 +24,28 @@ def fail(path: Path) -> str:
 
 @pytest.mark.parametrize("name", ["a.txt", "a.md", "a.jsonl", "a.json"])
 @pytest.mark.parametrize("data", [b"", b" \n\n"])
-def test_empty_file(tmp_path: Path, name: str, data: bytes) -> None:
+def test_read_atoms_of_an_empty_file(tmp_path: Path, name: str, data: bytes) -> None:
     path = tmp_path / name
     path.write_bytes(data)
     assert "got an empty file" in fail(path)
 
 
 @pytest.mark.parametrize("name", ["a.txt", "a.jsonl", "a.json"])
-def test_binary_file(tmp_path: Path, name: str) -> None:
+def test_read_atoms_of_a_binary_file(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     path.write_bytes(GOOD + b"\x7fELF\x00\x01")
     assert fail(path).startswith(":2: expected text, got a binary file: NUL byte at byte 21")
 
 
 @pytest.mark.parametrize("name", ["a.txt", "a.jsonl", "a.json"])
-def test_bytes_that_are_not_utf8(tmp_path: Path, name: str) -> None:
+def test_read_atoms_of_bytes_that_are_not_utf8(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     path.write_bytes(GOOD + '{"text": "schön"}'.encode("latin-1"))
     message = fail(path)
     assert message.startswith(":2: expected UTF-8, got byte 0xf6 at byte 30")
 
 
-def test_utf16(tmp_path: Path) -> None:
+def test_read_atoms_of_utf16(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_bytes("Hello".encode("utf-16"))
     assert "got UTF-16" in fail(path)
@@ -89,7 +89,7 @@ def test_utf16(tmp_path: Path) -> None:
         ("[" * 100_000, "not JSON"),
     ],
 )
-def test_bad_lines_name_their_line(tmp_path: Path, line: str, message: str) -> None:
+def test_read_atoms_names_the_line_that_is_bad(tmp_path: Path, line: str, message: str) -> None:
     path = tmp_path / "a.jsonl"
     path.write_bytes(GOOD + b"\n" + line.encode() + b"\n" + GOOD)
     found = fail(path)
@@ -97,7 +97,7 @@ def test_bad_lines_name_their_line(tmp_path: Path, line: str, message: str) -> N
     assert message in found
 
 
-def test_lines_before_the_bad_one_are_given(tmp_path: Path) -> None:
+def test_read_atoms_gives_the_lines_before_the_bad_one(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_bytes(GOOD + b"oops\n")
     atoms = read_atoms([path], tokenizer=WordTokenizer())
@@ -106,7 +106,7 @@ def test_lines_before_the_bad_one_are_given(tmp_path: Path) -> None:
         next(atoms)
 
 
-def test_nothing_to_read(tmp_path: Path) -> None:
+def test_read_atoms_of_nothing(tmp_path: Path) -> None:
     (tmp_path / "a.png").write_bytes(b"x")
     assert "holds nothing to read" in fail(tmp_path)
     assert "no such file" in fail(tmp_path / "missing.txt")
@@ -128,7 +128,7 @@ def test_nothing_to_read(tmp_path: Path) -> None:
         ('{"conversation": {"session_1": "x"}}', "expected a list of turns"),
     ],
 )
-def test_json_that_is_not_locomo(tmp_path: Path, data: str, message: str) -> None:
+def test_read_atoms_of_json_that_is_not_locomo(tmp_path: Path, data: str, message: str) -> None:
     path = tmp_path / "a.json"
     path.write_text(data)
     assert message in fail(path)

@@ -13,7 +13,7 @@ from graphmem_torch.text import parse_time
 from graphmem_torch.text.tokens import WordTokenizer
 
 
-def test_turns_in_order_with_their_dates_and_captions(locomo_file: Path) -> None:
+def test_read_locomo_turns_in_order_with_their_dates_and_captions(locomo_file: Path) -> None:
     (sample,) = read_locomo(locomo_file)
     assert sample.sample_id == "conv-7"
     assert [entry["answer"] for entry in sample.qa] == ["canoe"]
@@ -28,7 +28,7 @@ def test_turns_in_order_with_their_dates_and_captions(locomo_file: Path) -> None
     assert sample.atoms[2].time == parse_time("2023-05-09T10:05Z")
 
 
-def test_observations_link_to_the_turns_they_come_from(locomo_file: Path) -> None:
+def test_read_locomo_observations_link_to_their_turns(locomo_file: Path) -> None:
     (sample,) = read_locomo(locomo_file, input="observations")
     facts = sample.atoms[3:]
     assert [a.id for a in facts] == [
@@ -47,7 +47,7 @@ def test_observations_link_to_the_turns_they_come_from(locomo_file: Path) -> Non
     assert facts[2].session == "session_2"
 
 
-def test_several_conversations_in_a_file_do_not_mix(tmp_path: Path, sample: dict[str, Any]) -> None:
+def test_read_locomo_does_not_mix_conversations(tmp_path: Path, sample: dict[str, Any]) -> None:
     path = tmp_path / "two.json"
     path.write_text(json.dumps([sample, {**sample, "sample_id": "conv-8"}]))
     atoms = list(read_atoms([path], tokenizer=WordTokenizer(), locomo_input="observations"))
@@ -60,13 +60,13 @@ def test_several_conversations_in_a_file_do_not_mix(tmp_path: Path, sample: dict
     assert [a.id for a in alone[0]] == [a.id for a in alone[1]]
 
 
-def test_one_sample_without_a_list(tmp_path: Path, sample: dict[str, Any]) -> None:
+def test_read_locomo_of_one_sample_without_a_list(tmp_path: Path, sample: dict[str, Any]) -> None:
     path = tmp_path / "one.json"
     path.write_text(json.dumps(sample))
     assert [a.id for a in read_atoms([path], tokenizer=WordTokenizer())] == ["D1:1", "D1:2", "D2:1"]
 
 
-def test_other_inputs_are_refused(locomo_file: Path, tmp_path: Path) -> None:
+def test_read_locomo_refuses_other_inputs(locomo_file: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="got 'facts'"):
         read_locomo(locomo_file, input="facts")
     with pytest.raises(InputError, match="no such file"):

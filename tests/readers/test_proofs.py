@@ -57,7 +57,7 @@ def _read(*paths: Path, origins: dict[str, str] | None = None) -> list[Any]:
     return list(read_atoms(list(paths), tokenizer=tokenizer, origins=origins))
 
 
-def test_statements_become_atoms_with_dependencies(tmp_path: Path) -> None:
+def test_library_statements_become_atoms_with_dependencies(tmp_path: Path) -> None:
     path = _library(tmp_path)
     origins: dict[str, str] = {}
     atoms = _read(path, origins=origins)
@@ -73,7 +73,7 @@ def test_statements_become_atoms_with_dependencies(tmp_path: Path) -> None:
     )
 
 
-def test_modules_may_use_what_comes_later(tmp_path: Path) -> None:
+def test_library_modules_may_use_what_comes_later(tmp_path: Path) -> None:
     nodes = tmp_path / "lib_modules.jsonl"
     records = [
         {"id": 0, "module": "algebra.basic", "doc": "# Rings", "n_lines": 9},
@@ -91,7 +91,7 @@ def test_modules_may_use_what_comes_later(tmp_path: Path) -> None:
     assert algebra.meta == {"n_lines": 9}
 
 
-def test_blueprint(tmp_path: Path) -> None:
+def test_blueprint_atoms(tmp_path: Path) -> None:
     path = tmp_path / "plan.json"
     path.write_text(json.dumps(BLUEPRINT), encoding="utf-8")
     second, first = _read(path)
@@ -101,7 +101,7 @@ def test_blueprint(tmp_path: Path) -> None:
     assert read_proofs(path) == [second, first]
 
 
-def test_a_folder_of_several_sets_names_the_set(
+def test_read_atoms_of_several_sets_names_the_set(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     _library(tmp_path, name="one")
@@ -119,14 +119,16 @@ def test_a_folder_of_several_sets_names_the_set(
     assert not caplog.records  # the tables are read along, so nothing was left out
 
 
-def test_a_stray_table_is_told_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_read_atoms_tells_of_a_stray_table(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     (tmp_path / "other_edges.tsv").write_text("0\t1\n", encoding="utf-8")
     (tmp_path / "note.txt").write_text("Something.", encoding="utf-8")
     _read(tmp_path)
     assert "other_edges.tsv" in caplog.text
 
 
-def test_content_decides_not_the_name(tmp_path: Path) -> None:
+def test_proof_format_goes_by_content(tmp_path: Path) -> None:
     plain = tmp_path / "x_nodes.jsonl"
     plain.write_text('{"id": 1, "label": "a", "statement": "b", "text": "A memory."}\n', "utf-8")
     assert proof_format(plain) is None
@@ -136,7 +138,7 @@ def test_content_decides_not_the_name(tmp_path: Path) -> None:
     assert proof_format(renamed) == "library" and len(_read(renamed)) == 4
 
 
-def test_indexed_edges_stand_in_the_store(tmp_path: Path) -> None:
+def test_proof_edges_stand_in_the_store(tmp_path: Path) -> None:
     with Memory.open(None, embedder="hashing") as memory:
         memory.add(_read(_library(tmp_path)))
         graph = memory.index.graph
@@ -168,7 +170,7 @@ def _no_table(path: Path) -> None:
         ),
     ],
 )
-def test_what_is_wrong_is_said_with_its_line(
+def test_library_says_what_is_wrong_with_its_line(
     tmp_path: Path,
     nodes: Sequence[Any],
     edges: str,
@@ -192,7 +194,7 @@ def test_what_is_wrong_is_said_with_its_line(
         ([["a", "a"]], "expected two nodes, got 'a' twice"),
     ],
 )
-def test_broken_blueprints(tmp_path: Path, edges: list[list[str]], message: str) -> None:
+def test_blueprint_says_what_is_wrong(tmp_path: Path, edges: list[list[str]], message: str) -> None:
     path = tmp_path / "plan.json"
     path.write_text(json.dumps(BLUEPRINT | {"edges": edges}), encoding="utf-8")
     with pytest.raises(InputError, match=message):
@@ -200,14 +202,14 @@ def test_broken_blueprints(tmp_path: Path, edges: list[list[str]], message: str)
 
 
 @pytest.mark.parametrize("label", [None, " ", ["a"], 3])
-def test_a_node_without_a_label(tmp_path: Path, label: object) -> None:
+def test_blueprint_of_a_node_without_a_label(tmp_path: Path, label: object) -> None:
     path = tmp_path / "plan.json"
     path.write_text(json.dumps({"nodes": [{"label": label}], "edges": []}), encoding="utf-8")
     with pytest.raises(InputError, match="node 0: expected a label"):
         _read(path)
 
 
-def test_two_sets_of_one_name_are_refused_not_merged(tmp_path: Path) -> None:
+def test_set_names_refuses_two_of_one_name(tmp_path: Path) -> None:
     paths = [tmp_path / name / "plan.json" for name in "xy"]
     for path in paths:
         path.parent.mkdir()
@@ -220,7 +222,7 @@ def test_two_sets_of_one_name_are_refused_not_merged(tmp_path: Path) -> None:
     assert {"tiny:syl", "tiny_plan:b"} <= {atom.id for atom in atoms}
 
 
-def test_two_tables_are_ambiguous(tmp_path: Path) -> None:
+def test_edges_beside_refuses_two_tables(tmp_path: Path) -> None:
     path = _library(tmp_path)
     (tmp_path / "tiny_edges.tsv").rename(tmp_path / "tiny_a_edges.tsv")
     (tmp_path / "tiny_b_edges.tsv").write_text("7\t1\n", encoding="utf-8")

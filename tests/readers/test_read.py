@@ -26,7 +26,7 @@ def pipe(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
 
 
-def test_a_text_becomes_chunks_that_join_to_it(tmp_path: Path) -> None:
+def test_read_atoms_cuts_a_text_into_chunks_that_join_to_it(tmp_path: Path) -> None:
     text = "\ufeffFirst paragraph, with words.\r\n\r\n" + "Second one. " * 40
     path = tmp_path / "notes.md"
     path.write_bytes(text.encode())
@@ -39,7 +39,7 @@ def test_a_text_becomes_chunks_that_join_to_it(tmp_path: Path) -> None:
         assert text[1:][atom.meta["start"] : atom.meta["end"]] == atom.text
 
 
-def test_a_folder_is_read_in_order_and_the_rest_named(
+def test_read_atoms_reads_a_folder_in_order_and_names_the_rest(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -53,7 +53,7 @@ def test_a_folder_is_read_in_order_and_the_rest_named(
     assert {record.args[0].name for record in caplog.records} == {"image.png", "empty.txt"}
 
 
-def test_ids_do_not_depend_on_how_a_path_is_given(
+def test_read_atoms_ids_do_not_depend_on_how_a_path_is_given(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here = tmp_path / "here"
@@ -77,7 +77,7 @@ def test_ids_do_not_depend_on_how_a_path_is_given(
     assert read("../n.txt")[0].id == f"{(tmp_path / 'n.txt').resolve().as_posix()}#0"
 
 
-def test_json_of_others_in_a_folder_is_left_out(
+def test_read_atoms_leaves_out_json_of_others_in_a_folder(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, locomo_file: Path
 ) -> None:
     (tmp_path / "package.json").write_text('{"name": "canoe"}')
@@ -91,7 +91,7 @@ def test_json_of_others_in_a_folder_is_left_out(
         read(tmp_path, format="locomo")
 
 
-def test_folders_that_cannot_be_read_are_named(
+def test_read_atoms_names_folders_that_cannot_be_read(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "shut").mkdir()
@@ -110,7 +110,7 @@ def test_folders_that_cannot_be_read_are_named(
     assert "Permission denied" in record.getMessage()
 
 
-def test_origins_tell_file_and_line(tmp_path: Path, locomo_file: Path) -> None:
+def test_read_atoms_origins_tell_file_and_line(tmp_path: Path, locomo_file: Path) -> None:
     lines = tmp_path / "a.jsonl"
     lines.write_text('\n{"id": "a", "text": "a"}\n{"id": "b", "text": "b"}\n')
     text = tmp_path / "n.txt"
@@ -123,7 +123,7 @@ def test_origins_tell_file_and_line(tmp_path: Path, locomo_file: Path) -> None:
     assert origins["D1:1"] == str(locomo_file)
 
 
-def test_every_field_of_a_record(tmp_path: Path) -> None:
+def test_atom_from_record_reads_every_field(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     record = {
         "text": "The canoe sank.",
@@ -166,7 +166,7 @@ def test_every_field_of_a_record(tmp_path: Path) -> None:
     assert second.kind == "chunk"
 
 
-def test_ids_made_from_content_are_stable_and_unique(tmp_path: Path) -> None:
+def test_read_atoms_ids_made_from_content_are_stable_and_unique(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     lines = [
         '{"text": "Yes.", "speaker": "A"}',
@@ -181,7 +181,9 @@ def test_ids_made_from_content_are_stable_and_unique(tmp_path: Path) -> None:
     assert {atom.id for atom in read(path)} == set(ids)
 
 
-def test_standard_input(monkeypatch: pytest.MonkeyPatch, sample: dict[str, Any]) -> None:
+def test_read_atoms_of_standard_input(
+    monkeypatch: pytest.MonkeyPatch, sample: dict[str, Any]
+) -> None:
     pipe(monkeypatch, b"Plain words.\n{not json")
     plain = read("-")
     assert [(atom.text, atom.kind) for atom in plain] == [("Plain words.\n{not json", "chunk")]
@@ -211,7 +213,7 @@ def test_standard_input(monkeypatch: pytest.MonkeyPatch, sample: dict[str, Any])
         read("-")
 
 
-def test_a_format_can_be_named(tmp_path: Path) -> None:
+def test_read_atoms_of_a_named_format(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_text('{"text": "a"}')
     assert read(path, format="jsonl")[0].text == "a"
@@ -222,7 +224,7 @@ def test_a_format_can_be_named(tmp_path: Path) -> None:
         read(path, format="csv")
 
 
-def test_documents() -> None:
+def test_document_atoms() -> None:
     (atom,) = document_atoms("Some text.", name="d", tokenizer=WORDS, time=5.0)
     assert (atom.id, atom.session, atom.time) == ("d#0", "d", 5.0)
     with pytest.raises(InputError, match="d: expected text, got an empty document"):

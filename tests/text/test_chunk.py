@@ -31,11 +31,11 @@ def check(
 
 
 @given(st.text(alphabet="ab .\n!é中", max_size=300), st.integers(1, 9))
-def test_slices_join_to_the_text_and_hold_every_piece_once(text: str, most: int) -> None:
+def test_chunk_text_slices_join_to_the_text_and_hold_every_piece_once(text: str, most: int) -> None:
     check(text, chunk_text(text, WORDS, most), WORDS.spans(text), most)
 
 
-def test_no_text_no_slice() -> None:
+def test_chunk_text_of_nothing() -> None:
     assert chunk_text("", WORDS) == []
     assert chunk_text(" \n ", WORDS) == [(0, 3)]
 
@@ -43,19 +43,19 @@ def test_no_text_no_slice() -> None:
 @pytest.mark.parametrize(
     ("gap", "mark"), [("\n\n", "w"), (" ", "w."), (" ", 'w."'), ("\n", "w"), ("\n \n", "w.")]
 )
-def test_a_cut_falls_on_the_best_boundary_of_the_last_quarter(gap: str, mark: str) -> None:
+def test_chunk_text_cuts_at_the_best_boundary_of_the_last_quarter(gap: str, mark: str) -> None:
     # 14 pieces of 16, then the boundary, then words only.
     head = " ".join(["w"] * (16 - 2 - len(mark) + 1)) + " " + mark
     text = head + gap + " ".join(["v"] * 20)
     assert chunk_text(text, WORDS, 16)[0] == (0, len(head + gap))
 
 
-def test_a_paragraph_beats_a_later_sentence() -> None:
+def test_chunk_text_prefers_a_paragraph_to_a_later_sentence() -> None:
     text = " ".join(["w"] * 14) + "\n\nIt is. " + " ".join(["v"] * 20)
     assert text[: chunk_text(text, WORDS, 17)[0][1]].endswith("\n\n")
 
 
-def test_words_are_not_cut_where_another_cut_is_possible() -> None:
+def test_chunk_text_cuts_no_word_where_another_cut_is_possible() -> None:
     tokenizer = WordTokenizer(longest=2)
     text = "one " + "abcdefghij " * 6
     for start, end in chunk_text(text, tokenizer, 8):
@@ -63,12 +63,14 @@ def test_words_are_not_cut_where_another_cut_is_possible() -> None:
     assert len(chunk_text("a" * 40, tokenizer, 8)) == 3
 
 
-def test_max_tokens_is_checked() -> None:
+def test_chunk_text_checks_max_tokens() -> None:
     with pytest.raises(InputError, match="at least 1, got 0"):
         chunk_text("text", WORDS, 0)
 
 
-def test_a_million_characters_through_the_encoders_tokenizer(minilm: Embedder) -> None:
+def test_chunk_text_of_a_million_characters_through_the_encoders_tokenizer(
+    minilm: Embedder,
+) -> None:
     paragraph = (
         "He didn't see the lighthouse-keeper (aged 61); naïve, isn't it? 漢字 😀 Nebenwirkungen.\n"
     )
@@ -81,7 +83,7 @@ def test_a_million_characters_through_the_encoders_tokenizer(minilm: Embedder) -
     assert min(pieces[:-1]) > 150
 
 
-def test_a_million_characters_without_a_space(minilm: Embedder) -> None:
+def test_chunk_text_of_a_million_characters_without_a_space(minilm: Embedder) -> None:
     text = "x" * 1_000_000
     slices = chunk_text(text, minilm.tokenizer)
     assert "".join(text[start:end] for start, end in slices) == text
@@ -91,7 +93,7 @@ def test_a_million_characters_without_a_space(minilm: Embedder) -> None:
 
 
 @pytest.mark.parametrize("name", ["cl100k_base", "o200k_base"])
-def test_chunks_of_an_encoding(name: str) -> None:
+def test_chunk_text_by_an_encoding(name: str) -> None:
     bpe = pytest.importorskip("bpe_openai")
     tokenizer, encoding = get_tokenizer(name), bpe.get_encoding(name)
     text = "Naïve 漢字 😀👋🏽 lighthouse-keepers aren't <|endoftext|>; e\u0301t\u0301.\n\n" * 40
@@ -105,7 +107,7 @@ def test_chunks_of_an_encoding(name: str) -> None:
     assert max(len(encoding.encode_ordinary(text[start:end])) for start, end in cut) <= 30
 
 
-def test_a_text_longer_than_an_encoding_takes() -> None:
+def test_chunk_text_longer_than_an_encoding_takes() -> None:
     pytest.importorskip("bpe_openai")
     text = "one two three, " * 80_000
     spans = get_tokenizer("cl100k_base").spans(text)
@@ -114,7 +116,7 @@ def test_a_text_longer_than_an_encoding_takes() -> None:
 
 
 @pytest.mark.parametrize("byte_level", [True, False])
-def test_chunks_of_a_hugging_face_tokenizer(byte_level: bool, tmp_path: Path) -> None:
+def test_chunk_text_by_a_hugging_face_tokenizer(byte_level: bool, tmp_path: Path) -> None:
     text = "The keeper of Körkarlen's light — 漢字 — slept. He woke!\n" * 12
     made = Tokenizer(models.BPE())
     made.pre_tokenizer = pre_tokenizers.ByteLevel() if byte_level else pre_tokenizers.Whitespace()
@@ -128,6 +130,6 @@ def test_chunks_of_a_hugging_face_tokenizer(byte_level: bool, tmp_path: Path) ->
     assert len(cut) >= len(spans) / 20
 
 
-def test_a_tokenizer_to_chunk_by_that_there_is_not() -> None:
+def test_get_tokenizer_of_an_unknown_name() -> None:
     with pytest.raises(InputError, match=r"did you mean 'cl100k_base'"):
         get_tokenizer("cl100k")

@@ -23,7 +23,7 @@ def spacy_concepts() -> ConceptExtractor:
     return SpacyConcepts()
 
 
-def test_names_dates_and_noun_phrases(spacy_concepts: ConceptExtractor) -> None:
+def test_spacy_concepts_are_names_dates_and_noun_phrases(spacy_concepts: ConceptExtractor) -> None:
     first, second, third, fourth = spacy_concepts.extract(TEXTS)
     assert {"sam", "boston", "kid", "science museum"} <= set(first)
     assert {"charlotte's web", "adoption agency", "june 2023"} <= set(second)
@@ -32,13 +32,13 @@ def test_names_dates_and_noun_phrases(spacy_concepts: ConceptExtractor) -> None:
     assert spacy_concepts.name.startswith("spacy:en_core_web_sm")
 
 
-def test_one_name_for_one_thing(spacy_concepts: ConceptExtractor) -> None:
+def test_spacy_concepts_have_one_name_for_one_thing(spacy_concepts: ConceptExtractor) -> None:
     said = ["The museum was open.", "Two museums are closed.", "My favourite museums!"]
     assert all("museum" in names for names in spacy_concepts.extract(said))
 
 
 @pytest.mark.parametrize("kind", ["spacy", "pattern"])
-def test_what_every_extractor_keeps(kind: str, request: pytest.FixtureRequest) -> None:
+def test_concepts_of_every_extractor(kind: str, request: pytest.FixtureRequest) -> None:
     extractor: ConceptExtractor = (
         PatternConcepts() if kind == "pattern" else request.getfixturevalue("spacy_concepts")
     )
@@ -54,13 +54,13 @@ def test_what_every_extractor_keeps(kind: str, request: pytest.FixtureRequest) -
     assert extractor.extract([]) == []
 
 
-def test_patterns_find_names_and_runs_of_words() -> None:
+def test_pattern_concepts_are_names_and_runs_of_words() -> None:
     first, second, *_ = PatternConcepts().extract(TEXTS)
     assert {"sam", "boston", "science museum"} <= set(first)
     assert {"charlotte's web", "adoption agencies", "2023"} <= set(second)
 
 
-def test_extractors_by_name() -> None:
+def test_load_concepts_by_name() -> None:
     assert load_concepts("pattern").name == "pattern-v1"
     assert load_concepts("auto").name.startswith(("spacy:", "pattern"))
     with pytest.raises(InputError, match="no_such_pipeline"):

@@ -32,7 +32,7 @@ def refuse(change: Callable[[Encoded], Encoded]) -> str:
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_vectors_that_are_not_finite_name_their_text(value: float) -> None:
+def test_encode_checked_names_the_text_of_vectors_that_are_not_finite(value: float) -> None:
     def spoil(encoded: Encoded) -> Encoded:
         encoded.pooled[1, 3] = value
         return encoded
@@ -55,18 +55,20 @@ def test_vectors_that_are_not_finite_name_their_text(value: float) -> None:
         lambda e: Encoded(e.pooled, e.tokens, e.pieces, e.offsets[:-1]),
     ],
 )
-def test_wrong_shapes_and_types_are_refused(change: Callable[[Encoded], Encoded]) -> None:
+def test_encode_checked_refuses_wrong_shapes_and_types(
+    change: Callable[[Encoded], Encoded],
+) -> None:
     assert "expected" in refuse(change)
 
 
-def test_an_embedder_of_ones_own_is_taken_as_it_is() -> None:
+def test_load_embedder_takes_one_as_it_is() -> None:
     mine = Changed(lambda encoded: encoded)
     assert isinstance(mine, Embedder)
     assert load_embedder(mine) is mine
     assert encode_checked(mine, TEXTS).pooled.shape == (3, 8)
 
 
-def test_half_an_embedder_hears_what_it_lacks() -> None:
+def test_load_embedder_says_what_one_lacks() -> None:
     class Half:
         name = "half"
         fingerprint = "half"
@@ -80,7 +82,7 @@ def test_half_an_embedder_hears_what_it_lacks() -> None:
         load_embedder(3)
 
 
-def test_int8_keeps_directions() -> None:
+def test_to_int8_keeps_directions() -> None:
     vectors = torch.randn(50, 32, generator=torch.Generator().manual_seed(0))
     stored = to_int8(vectors)
     assert stored.dtype == torch.int8
@@ -90,7 +92,7 @@ def test_int8_keeps_directions() -> None:
 
 
 @pytest.mark.parametrize("factor", [1.05, 0.9, 1e-4])
-def test_pooled_vectors_have_unit_length(factor: float) -> None:
+def test_encode_checked_wants_unit_length(factor: float) -> None:
     def scale(encoded: Encoded) -> Encoded:
         encoded.pooled[1] *= factor
         return encoded
@@ -100,7 +102,7 @@ def test_pooled_vectors_have_unit_length(factor: float) -> None:
     assert "'second text'" in message
 
 
-def test_a_row_of_zeros_and_a_rounded_one_are_taken() -> None:
+def test_encode_checked_takes_a_row_of_zeros_and_a_rounded_one() -> None:
     def change(encoded: Encoded) -> Encoded:
         encoded.pooled[0] = 0
         encoded.pooled[1] *= 1.005

@@ -37,7 +37,7 @@ def test_verdict(premise: str, hypothesis: str, label: str) -> None:
     assert 0.0 <= verdict.confidence <= 1.0
 
 
-def test_a_batch_is_what_its_pairs_are() -> None:
+def test_judge_of_a_batch_is_that_of_its_pairs() -> None:
     judge = LexicalJudge(HashingEmbedder(256))
     premises, hypotheses = ([case[i] for case in CASES] for i in (0, 1))
     together = judge.judge(premises, hypotheses)
@@ -70,7 +70,7 @@ def test_a_batch_is_what_its_pairs_are() -> None:
         ("...", "cats", 0.0, ()),
     ],
 )
-def test_cues(premise: str, hypothesis: str, share: float, cues: tuple[str, ...]) -> None:
+def test_conflicts(premise: str, hypothesis: str, share: float, cues: tuple[str, ...]) -> None:
     got, found = conflicts(Claim.read(premise), Claim.read(hypothesis))
     assert found == cues
     if hypothesis.split()[0].isdigit():  # numbers count as words as well
@@ -98,11 +98,13 @@ def test_cues(premise: str, hypothesis: str, share: float, cues: tuple[str, ...]
         (7, [None]),
     ],
 )
-def test_what_an_oracle_may_answer(answers: object, good: list[Verdict | None]) -> None:
+def test_ask_judge_takes_what_an_oracle_may_answer(
+    answers: object, good: list[Verdict | None]
+) -> None:
     assert ask_judge(lambda p, h: answers, ["premise"], ["hypothesis"]) == good
 
 
-def test_a_number_of_any_length_is_read() -> None:
+def test_claim_reads_a_number_of_any_length() -> None:
     long = "9" * 5000  # longer than Python turns into an int
     _, found = conflicts(Claim.read(f"It has {long} boats"), Claim.read("It has 3 boats"))
     assert found == ("number",)

@@ -54,13 +54,13 @@ def _atoms(texts: list[str], **fields: str) -> list[Atom]:
 
 
 @pytest.mark.parametrize("name", MEMORY_TYPES)
-def test_clear_sentences(name: str) -> None:
+def test_memory_types_of_clear_sentences(name: str) -> None:
     found = memory_types(_atoms(LABELLED[name]))
     right = sum(answer == name for answer in found)
     assert right >= 0.75 * len(found), list(zip(LABELLED[name], found, strict=True))
 
 
-def test_dialogue_is_episodic_and_statements_are_semantic() -> None:
+def test_memory_types_of_dialogue_and_of_statements() -> None:
     talk = ["Hey! How was your weekend?", "That's great, congrats!", "See you then.", "Yes, Tim."]
     assert memory_types(_atoms(talk, kind="turn", speaker="Ada")) == ["episodic"] * 4
     facts = ["Run x twice.", "If a then b, a entails b."]
@@ -69,19 +69,19 @@ def test_dialogue_is_episodic_and_statements_are_semantic() -> None:
     assert memory_types(_atoms(["Paris is large."], kind="task")) == ["working"]
 
 
-def test_the_examples_of_the_paper() -> None:
+def test_memory_types_of_the_examples_of_the_paper() -> None:
     # ContextOS, sections 4.2, 5.1 and appendix A.
     facts = ["Python uses indentation for blocks.", "My name is Aryan."]
     assert memory_types(_atoms(facts)) == ["semantic"] * 2
     assert memory_types(_atoms(["User ran test.py at 10:00 AM."])) == ["episodic"]
 
 
-def test_any_text_has_a_type() -> None:
+def test_memory_types_of_any_text() -> None:
     odd = ["", " ", "?", "\u2603 \u00fc \U0001f600", "1 2 3", "a" * 10_000, "never " * 5_000, "\n"]
     assert set(memory_types(_atoms(odd))) <= set(MEMORY_TYPES)
     assert memory_types([]) == []
 
 
-def test_the_stated_type_is_not_read() -> None:
+def test_memory_types_do_not_read_the_stated_one() -> None:
     one = Atom("a", "Never share keys.", kind="chunk", type="working")
     assert memory_types([one]) == ["procedural"]

@@ -70,7 +70,7 @@ def test_is_question(text: str, asks: bool) -> None:
     assert is_question(text) is asks
 
 
-def test_every_month_by_its_name() -> None:
+def test_named_dates_of_every_month() -> None:
     names = list(calendar.month_name)[1:]
     months, days = named_dates([f"What happened in {name}?" for name in names])
     assert months.int().tolist() == [[int(i == j) for j in range(12)] for i in range(12)]

@@ -14,9 +14,13 @@ from graphmem_torch.text import (
     SentenceTransformerEmbedder,
     encode_checked,
     load_embedder,
-    models,
 )
-from graphmem_torch.text.models import projection_from, reference_texts, shipped_projection
+from graphmem_torch.text.models import (
+    check_weights,
+    projection_from,
+    reference_texts,
+    shipped_projection,
+)
 from graphmem_torch.text.terms import STOP_WORDS
 
 TEXTS = [
@@ -132,14 +136,15 @@ def test_the_encoder_opens_without_a_network(
     assert load_embedder("all-MiniLM-L6-v2", "cpu").fingerprint == minilm.fingerprint
 
 
-def test_another_file_in_the_package_is_refused(
-    minilm: Embedder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    models._packaged_minilm.cache_clear()
-    monkeypatch.setattr(models, "_MINILM_SHA256", "0" * 64)
-    with pytest.raises(EmbedderError, match="expected sha256 0000"):
-        load_embedder("all-MiniLM-L6-v2")
-    models._packaged_minilm.cache_clear()
+def test_weights_of_another_file_are_refused(tmp_path: Path) -> None:
+    weights = tmp_path / "model.safetensors"
+    with pytest.raises(EmbedderError, match="expected a file that can be read"):
+        check_weights(weights, "0" * 64)
+    weights.write_bytes(b"abc")
+    with pytest.raises(EmbedderError, match=r"expected sha256 0000.*, got ba7816bf"):
+        check_weights(weights, "0" * 64)
+    # The test vector of FIPS 180-4.
+    check_weights(weights, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad")
 
 
 def oracle(model: Any, text: str, window: int) -> torch.Tensor:
@@ -170,19 +175,17 @@ def test_any_model_against_windows_one_by_one(tiny: Any, batch: int) -> None:
     assert encoded.offsets.diff().tolist() == [1, 0, 10, 11, 8 * 9, 0]
 
 
-def test_blocks_make_no_difference(
-    small: SentenceTransformerEmbedder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_blocks_make_no_difference(tiny: Any, small: SentenceTransformerEmbedder) -> None:
     texts = [f"canoe {'abc ' * i}" for i in range(20)]
     whole = small.encode(texts)
-    monkeypatch.setattr("graphmem_torch.text.sentence_transformer._BLOCK", 7)
-    parts = encode_checked(small, texts)
+    blocks = SentenceTransformerEmbedder(tiny, batch_texts=7, token_dim=6)
+    parts = encode_checked(blocks, texts)
     torch.testing.assert_close(parts.pooled, whole.pooled, atol=1e-6, rtol=0)
     assert parts.tokens is not None and whole.tokens is not None
     assert parts.offsets is not None and whole.offsets is not None
     assert torch.equal(parts.offsets, whole.offsets)
     assert int((parts.tokens.int() - whole.tokens.int()).abs().max()) <= 1
-    assert encode_checked(small, []).pooled.shape == (0, 16)
+    assert encode_checked(blocks, []).pooled.shape == (0, 16)
 
 
 def test_progress_counts_the_texts(
@@ -196,7 +199,7 @@ def test_progress_counts_the_texts(
     assert capsys.readouterr().err == ""
 
 
-def test_a_model_that_gives_nan(tiny: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_that_gives_nan(tiny: Any) -> None:
     embedder = SentenceTransformerEmbedder(tiny, token_dim=6)
     weights = tiny[0].auto_model.embeddings.word_embeddings.weight
     row = tiny.tokenizer.convert_tokens_to_ids("canoe")

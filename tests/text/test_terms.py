@@ -1,24 +1,27 @@
+"""Terms of texts, their numbers, and the terms of a title."""
+
 from __future__ import annotations
 
+import pytest
 import torch
 
 from graphmem_torch.text import STOP_WORDS, Vocabulary
-from graphmem_torch.text.terms import terms
+from graphmem_torch.text.terms import terms, title_terms
 
 
-def test_words_are_stemmed_and_stop_words_left_out() -> None:
+def test_terms_are_stemmed_and_leave_out_stop_words() -> None:
     text = "I don't think Melanie\u2019s kids were RUNNING to the camp-fires in 2023, isn't it?"
     assert terms(text) == ["think", "melani", "kid", "run", "camp", "fire", "2023"]
     assert terms("running runs run") == ["run"] * 3
 
 
-def test_no_words_no_terms() -> None:
+def test_terms_of_no_words() -> None:
     assert terms("") == []
     assert terms("... !? the it's") == []
     assert terms(" ".join(STOP_WORDS)) == []
 
 
-def test_other_alphabets() -> None:
+def test_terms_of_other_alphabets() -> None:
     assert terms("Žižek trinkt Ｆｕｌｌ-width 東京") == ["žižek", "trinkt", "full", "width", "東京"]
 
 
@@ -33,7 +36,7 @@ def test_vocabulary_numbers_terms_as_they_come() -> None:
     assert len(vocabulary) == 4
 
 
-def test_questions_do_not_grow_the_vocabulary() -> None:
+def test_vocabulary_does_not_grow_by_questions() -> None:
     vocabulary = Vocabulary(["boat", "red"])
     ids, offsets = vocabulary.encode(["yellow boat", "red red boat"], grow=False)
     assert ids.tolist() == [0, 1, 1, 0]
@@ -51,3 +54,33 @@ def test_vocabulary_survives_its_bytes() -> None:
     assert again.encode(["tokyo 東京 red"], grow=False)[0].tolist() == [2, 0]
     assert len(again) == len(vocabulary)
     assert len(Vocabulary.from_bytes(Vocabulary().to_bytes())) == 0
+
+
+TITLES = {
+    "Marie Curie\nA physicist.": ["mari", "curi"],
+    "Titanic (1997 film)\nA film.": ["titan"],
+    "The Who\nA band.": [],
+    "Café Müller\nA dance by Pina Bausch.": ["café", "müller"],
+    "  Ada Lovelace  \n\nShe wrote programs.": ["ada", "lovelac"],
+}
+
+
+@pytest.mark.parametrize("text", TITLES)
+def test_title_terms_are_the_first_terms_of_the_text(text: str) -> None:
+    assert terms(text)[: title_terms(text)] == TITLES[text]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "Marie Curie",
+        "Marie Curie\n \n",
+        "\nMarie Curie",
+        "I went home.\nThen I slept.",
+        "She asked me:\nwhere?",
+        "one two three four five six seven eight nine ten eleven twelve thirteen\nand more",
+    ],
+)
+def test_title_terms_of_texts_without_a_title(text: str) -> None:
+    assert title_terms(text) == -1

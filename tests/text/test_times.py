@@ -28,7 +28,7 @@ MAY_8 = datetime(2023, 5, 8, 13, 56, tzinfo=UTC).timestamp()
         int(MAY_8),
     ],
 )
-def test_one_moment_in_every_form(value: str | int | float) -> None:
+def test_parse_time_of_one_moment_in_every_form(value: str | int | float) -> None:
     assert parse_time(value) == MAY_8
 
 
@@ -41,11 +41,11 @@ def test_one_moment_in_every_form(value: str | int | float) -> None:
         ("11:59 pm on 1 Jan, 2024", 23, 59),
     ],
 )
-def test_noon_and_midnight(value: str, hour: int, minute: int) -> None:
+def test_parse_time_of_noon_and_midnight(value: str, hour: int, minute: int) -> None:
     assert parse_time(value) == datetime(2024, 1, 1, hour, minute, tzinfo=UTC).timestamp()
 
 
-def test_a_date_is_its_midnight() -> None:
+def test_parse_time_of_a_date_is_its_midnight() -> None:
     midnight = datetime(2023, 5, 8, tzinfo=UTC).timestamp()
     assert parse_time("2023-05-08") == parse_time("8 May, 2023") == midnight
 
@@ -54,7 +54,7 @@ def test_a_date_is_its_midnight() -> None:
     st.datetimes(min_value=datetime(1900, 1, 1), max_value=datetime(2200, 1, 1)),
     st.integers(-14 * 60, 14 * 60),
 )
-def test_iso_round_trip(moment: datetime, minutes: int) -> None:
+def test_parse_time_of_iso_round_trip(moment: datetime, minutes: int) -> None:
     aware = moment.replace(tzinfo=timezone(timedelta(minutes=minutes)))
     assert parse_time(aware.isoformat()) == pytest.approx(aware.timestamp(), abs=1e-5)
     naive = moment.replace(tzinfo=UTC).timestamp()
@@ -85,7 +85,7 @@ def test_iso_round_trip(moment: datetime, minutes: int) -> None:
         "9999-12-31T23:59:59-05:00",
     ],
 )
-def test_what_is_no_time_is_refused_with_the_forms(value: object) -> None:
+def test_parse_time_refuses_with_the_forms(value: object) -> None:
     with pytest.raises(InputError, match=r"expected a time") as caught:
         parse_time(value)  # type: ignore[arg-type]
     if isinstance(value, str):
@@ -94,5 +94,5 @@ def test_what_is_no_time_is_refused_with_the_forms(value: object) -> None:
 
 
 @pytest.mark.parametrize("value", [-62_135_596_800, 253_402_300_799, "0001-01-01", "9999-12-31"])
-def test_the_ends_of_the_calendar_are_times(value: str | int) -> None:
+def test_parse_time_of_the_ends_of_the_calendar(value: str | int) -> None:
     assert datetime.fromtimestamp(parse_time(value), UTC).year in (1, 9999)

