@@ -20,7 +20,7 @@ __all__ = [
     "HeldOut",
     "LabelledQuestions",
     "check_evidence",
-    "evidence_rows",
+    "check_no_concepts",
     "fit_and_report",
     "fit_weights",
     "reweighted",
@@ -230,16 +230,11 @@ def check_evidence(questions: Sequence[str], evidence: Sequence[Sequence[str]]) 
         )
 
 
-def evidence_rows(rows: Tensor, ids: Sequence[str], num_atoms: int) -> Tensor:  # [n] int64
-    """The rows of a question's evidence, checked: concepts are never hits and so no evidence.
-
-    Raises:
-        InputError: One is a concept.
-    """
+def check_no_concepts(ids: Sequence[str], rows: Tensor, num_atoms: int) -> None:
+    """Raises InputError where evidence is a concept: these are never hits."""
     concepts = (rows >= num_atoms).nonzero().flatten().tolist()
     if concepts:
         raise InputError(
             f"evidence: expected ids of memories, got {ids[concepts[0]]!r}, a concept, which is "
             "never a hit; name the memories that mention it"
         )
-    return rows

@@ -57,7 +57,7 @@ from graphmem_torch.memory.learning import (
     FitReport,
     LabelledQuestions,
     check_evidence,
-    evidence_rows,
+    check_no_concepts,
     fit_and_report,
     reweighted,
     with_weights,
@@ -112,7 +112,7 @@ class Memory:
     one batch after another.
 
     `len(memory)` counts its atoms, `id in memory` asks for one; concepts, which linking makes, are
-    neither counted nor found.
+    neither counted nor found. Ids that are not stored are an `InputError` wherever they are given.
 
     Attributes:
         store: The truth on disk.
@@ -235,22 +235,18 @@ class Memory:
         progress: bool = False,
         origins: Mapping[str, str] | None = None,
     ) -> Added:
-        """Stores and links atoms, a batch at a time.
-
-        Each batch is one transaction; after an error the ones before stay.
+        """Stores and links atoms, a batch a transaction; after an error the ones before stay.
 
         Args:
-            atoms: Atoms, texts, or mappings with the fields of a line of JSON lines. An id that is
-                stored already with the same content is passed over, so that an interrupted run can
-                be repeated.
+            atoms: Atoms, texts, or mappings with the fields of a line of JSON lines. What is stored
+                already is passed over, so that an interrupted run can be repeated.
             progress: Shows a bar on stderr.
             origins: For ids of atoms, where they came from, for messages; may be filled while the
                 atoms are read.
 
         Raises:
             InputError: Empty text, an id that is stored with other content, an unusable field.
-            ConfigError: The concepts of the store were found by another extractor.
-            EmbedderError, StoreError: As they say.
+            ConfigError, EmbedderError, StoreError: As they say.
         """
         if isinstance(atoms, (Atom, str, Mapping)):
             atoms = [atoms]
@@ -297,7 +293,7 @@ class Memory:
         Raises:
             InputError: An id that is not stored.
         """
-        return self._rows_of(self._current(), ids)
+        return self._placed(ids)[1]
 
     # Questions.
 
@@ -389,21 +385,20 @@ class Memory:
         """The memories that are worth most within a token budget, as a prompt.
 
         Pinned memories are in every context, and with a memory comes what it needs along the edges
-        that `context.requires` names. What is left out here is as in the section `context` of the
-        settings.
+        that `context.requires` names. What is left out here is as `context` in the settings.
 
         Args:
             question: One question, or B of them.
-            budget: Tokens of the whole prompt, or W of them: a curve, chosen in one go.
+            budget: Tokens of the whole prompt, or W of them, chosen in one go.
             k: Memories to choose from; by default as many as could fit.
             tokenizer: Name of the tokenizer that counts; see `text.tokens.get_counter`.
             order: `relevance`, `time` or `topological`; see `context.order.arrange`.
             format: `text`, `markdown`, `openai`, `anthropic` or `json`.
             template: A prompt with the fields `{context}` and `{question}`; for a chat the message
                 of the user, or a mapping with `system` and `user`.
-            kinds: Only memories of these kinds; others still come where they are needed.
-            between: Only memories whose time is in this span, seconds since the epoch UTC.
-            as_of: Only memories whose time is known and not later.
+            kinds: As in `retrieve`; others still come where they are needed.
+            between: As in `retrieve`.
+            as_of: As in `retrieve`.
             shorten: A function (question, texts) -> texts that says what is written of memories.
 
         Returns:
@@ -517,9 +512,7 @@ class Memory:
                 whatever its sign, for other types it must be positive.
 
         Raises:
-            InputError: An id that is not stored, an unknown type (naming the nearest), a weight
-                that does not fit; nothing is stored then.
-            StoreError: Read-only store or full disk; likewise.
+            InputError, StoreError: As they say; nothing is stored then.
         """
         if isinstance(source, str):
             return connect_all(self.store, [(source, target, type, weight)])
@@ -533,8 +526,7 @@ class Memory:
         """Deletes the edges from one atom to another, of one type or of all; how many there were.
 
         Raises:
-            InputError: An id that is not stored, or an unknown type.
-            StoreError: Read-only store or full disk; nothing is deleted then.
+            InputError, StoreError: As they say; nothing is deleted then.
         """
         return disconnect(self.store, source, target, type)
 
@@ -555,10 +547,10 @@ class Memory:
         Args:
             oracle: An object with `judge(premises, hypotheses)`, or that function; by default the
                 local rule (`text.entailment.LexicalJudge`).
-            pairs: (premise, hypothesis) ids; by default each atom with its `k` most similar earlier
+            pairs: (premise, hypothesis) ids; by default each atom with its most similar earlier
                 ones, both ways round.
-            k: Of the default pairs.
-            least: Cosine from which an atom counts as similar.
+            k: How many these are at most.
+            least: Their least cosine.
             progress: Shows a bar on stderr.
 
         Raises:
@@ -623,9 +615,6 @@ class Memory:
         Args:
             question: Only the modes that matter to it, the best first; by default all modes.
             modes: At most so many; for a question by default as many as `modes.look` says.
-
-        Raises:
-            InputError: An empty question, or `modes` below 1.
         """
         if modes is not None:
             check_count("modes", modes)
@@ -664,8 +653,7 @@ class Memory:
         opening catches up with at most the last 4,096 atoms.
 
         Raises:
-            InputError: Nothing that can be called, a memory that is only read, or a preset whose
-                `regime.detector` is `none`.
+            InputError: A memory that is only read, or a preset whose `regime.detector` is `none`.
         """
         if self.store.readonly:
             raise InputError(
@@ -708,16 +696,16 @@ class Memory:
             what was gained.
 
         Raises:
-            InputError: Lengths that differ, an evidence id that is not stored, no evidence at all,
-                a share outside [0, 1), or too few questions to hold some back.
+            InputError: No evidence at all, or too few questions to hold some back.
         """
         check_evidence(questions, evidence)
-        snapshot = self._current()
-        count, rows = snapshot.index.num_atoms, []
-        for ids in (list(dict.fromkeys(each)) for each in evidence):
-            rows.append(evidence_rows(self._rows_of(snapshot, ids), ids, count))
+        wanted = [list(dict.fromkeys(ids)) for ids in evidence]
+        named = [name for ids in wanted for name in ids]
+        snapshot, rows = self._placed(named)
+        check_no_concepts(named, rows, snapshot.index.num_atoms)
+        gold = rows.split([len(ids) for ids in wanted])
         query = self._query(snapshot, questions)
-        labelled = LabelledQuestions(snapshot.index, query, rows, questions)
+        labelled = LabelledQuestions(snapshot.index, query, gold, questions)
         report = fit_and_report(labelled, penalty=penalty, held_out=held_out, seed=seed)
         self.use_weights(report)
         return report
@@ -734,9 +722,6 @@ class Memory:
 
         Returns:
             The threshold, which the memory uses from then on; to be kept as `gate.threshold`.
-
-        Raises:
-            InputError: No questions, or a share outside [0, 1).
         """
         asked = [questions] if isinstance(questions, str) else questions
         sure = torch.tensor([result.confidence for result in self.retrieve(asked, k=1)])
@@ -786,10 +771,6 @@ class Memory:
         Args:
             ids: Of stored atoms.
             when: Seconds since the epoch UTC; now by default.
-
-        Raises:
-            InputError: An id that is not stored, or a time that is not finite.
-            StoreError: Read-only store or full disk.
         """
         now = self._clock() if when is None else moment("when", when)
         nodes = self._named(ids)[1]
@@ -800,9 +781,6 @@ class Memory:
         """The memory type of each atom: its own, else the one that was found.
 
         None where none is known: `decay.classify` says whether the local rules look at new text.
-
-        Raises:
-            InputError: An id that is not stored.
         """
         named, nodes = self._named(ids)
         found = self._decay.types(torch.tensor(nodes, dtype=torch.int64))
@@ -817,17 +795,14 @@ class Memory:
         Args:
             ids: Of stored atoms.
             as_of: The moment that counts as now, seconds since the epoch UTC.
-
-        Raises:
-            InputError: An id that is not stored, or a moment that is not finite.
         """
         now = None if as_of is None else moment("as_of", as_of)
         named, nodes = self._named(ids)
         if not named:
             return {}
-        own, snapshot = self.config.decay, self._current()
+        own, (snapshot, rows) = self.config.decay, self._placed(named)
         left = self._decay.retention(torch.tensor(nodes), now)
-        central = snapshot.index.pagerank.cpu().float()[self._rows_of(snapshot, named)]
+        central = snapshot.index.pagerank.cpu().float()[rows]
         values = own.initial * left + own.centrality * central
         return dict(zip(named, values.tolist(), strict=True))
 
@@ -851,7 +826,6 @@ class Memory:
             progress: Shows a bar on stderr.
 
         Raises:
-            InputError: No oracle, or an id that is not stored.
             StoreError: Read-only store or full disk; what earlier calls gave is kept.
         """
         asked = None if oracle is None else classifier_of(oracle)
@@ -997,12 +971,13 @@ class Memory:
         if len(nodes) and not self.store.readonly:
             self.store.log_access(nodes.tolist(), self._clock())
 
-    def _rows_of(self, snapshot: Snapshot, ids: Sequence[str]) -> Tensor:  # [n] int64
-        """Rows of a snapshot that stand for stored atoms or concepts."""
+    def _placed(self, ids: Sequence[str]) -> tuple[Snapshot, Tensor]:  # [n] int64
+        """The present snapshot, and its rows that stand for stored atoms or concepts."""
         node = nodes_of(self.store, ids)
+        snapshot = self._current()  # not before, lest an id that was added meanwhile is not in it
         ordered, order = snapshot.node.sort()
         wanted = torch.tensor([node[name] for name in ids], dtype=torch.int64)
-        return order[torch.searchsorted(ordered, wanted)]
+        return snapshot, order[torch.searchsorted(ordered, wanted)]
 
     def _named(self, ids: str | Sequence[str]) -> tuple[list[str], list[int]]:
         """Ids of stored atoms, each once, in the order given, and their node numbers."""

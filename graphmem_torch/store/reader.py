@@ -7,14 +7,16 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
-from graphmem_torch.atoms import CONCEPT, Atom
+from graphmem_torch.atoms import CONCEPT, Atom, EdgeType, text_hash
 from graphmem_torch.edges import EdgeBlock
-from graphmem_torch.errors import InputError
+from graphmem_torch.errors import InputError, StoreDamagedError
 from graphmem_torch.store.blocks import (
     NodeVectors,
     TokenRows,
+    checksum,
     pick_tokens,
     read_edges,
     read_embeddings,
@@ -30,6 +32,12 @@ __all__ = ["RESERVED", "StoreReader", "own_key"]
 RESERVED = "store."
 """Prefix of the meta strings that belong to the store itself."""
 
+_BLOCKS = {
+    "embedding_block": ("data",),
+    "token_block": ("counts", "pieces", "data"),
+    "edge_block": ("source", "target", "type", "weight"),
+}
+_SHOWN = 5  # of each kind of problem; one damaged disk sector can break thousands of rows
 _MANY = 500  # values in one IN (...) list; SQLite allows more, a longer statement is not faster
 
 
@@ -231,6 +239,28 @@ class StoreReader:
             "accesses": query("SELECT coalesce(sum(length(nodes)), 0) / 8 FROM access")[0][0],
         }
 
+    def problems(self) -> list[str]:
+        """Sentences about everything that does not fit, an empty list when all is well.
+
+        SQLite's own integrity check, checksums and lengths of the blocks, embeddings that are not
+        finite, edges to unknown nodes or of unknown types, text hashes and digests recomputed.
+        """
+        database, found = self._database, list[str]()
+        with self.reading():
+            try:
+                rows = [row[0] for row in database.query("PRAGMA integrity_check")]
+                if rows != ["ok"]:
+                    _add(found, "database", rows)
+                _add(found, "atoms", _atom_problems(database))
+                for table, columns in _BLOCKS.items():
+                    _add(found, table, _checksum_problems(database, table, columns))
+                _add(found, "vectors", _vector_problems(self))
+                _add(found, "edges", _edge_problems(self))
+            except StoreDamagedError as error:
+                # Damage that stops the reading: what was found before it is still worth knowing.
+                found.append(str(error))
+        return found
+
     def _meta(self, key: str) -> str | None:
         rows = self._database.query("SELECT value FROM meta WHERE key = ?", (key,))
         return rows[0][0] if rows else None
@@ -272,3 +302,58 @@ def own_key(key: str) -> str:
             f"key: expected one without the prefix {RESERVED!r}, got {key!r}. Rename it"
         )
     return key
+
+
+def _atom_problems(database: Database) -> list[str]:
+    found = []
+    for *row, hashed, digest in database.stream(
+        f"SELECT {ATOM_COLUMNS}, text_hash, digest FROM atom ORDER BY node"
+    ):
+        try:
+            atom = atom_from_row(tuple(row))
+        except (ValueError, TypeError) as error:
+            found.append(f"node {row[0]} cannot be read ({error})")
+            continue
+        if text_hash(atom.rendered) != hashed.hex():
+            found.append(f"the text hash of atom {atom.id!r} does not match its text")
+        if atom.digest != digest.hex():
+            found.append(f"the digest of atom {atom.id!r} does not match its content")
+    return found
+
+
+def _checksum_problems(database: Database, table: str, columns: tuple[str, ...]) -> list[str]:
+    sql = f"SELECT start, checksum, {', '.join(columns)} FROM {table}"
+    return [
+        f"the block that starts at node {start} does not match its checksum"
+        for start, expected, *blobs in database.stream(sql)
+        if checksum(blobs) != expected
+    ]
+
+
+def _vector_problems(store: StoreReader) -> list[str]:
+    # Reading raises StoreDamagedError where blocks are missing or have the wrong length.
+    embeddings = store.embeddings()
+    store.tokens()
+    bad = (~torch.isfinite(embeddings).all(1)).nonzero().flatten()
+    nodes = store.columns().node[bad] if len(bad) else bad
+    return [f"the embedding of node {node} is not finite" for node in nodes.tolist()]
+
+
+def _edge_problems(store: StoreReader) -> list[str]:
+    edges = store.edges()
+    nodes = store.columns().node
+    found = []
+    for name, column in (("source", edges.source), ("target", edges.target)):
+        unknown = column[~torch.isin(column, nodes)].unique().tolist()
+        found += [f"{name} {node} is not a node" for node in unknown]
+    types = edges.type[~torch.isin(edges.type, torch.tensor(list(EdgeType), dtype=torch.uint8))]
+    found += [f"type {number} is unknown" for number in types.unique().tolist()]
+    if not bool(torch.isfinite(edges.weight).all()):
+        found.append("some weights are not finite")
+    return found
+
+
+def _add(problems: list[str], part: str, found: list[str]) -> None:
+    problems += [f"{part}: {text}" for text in found[:_SHOWN]]
+    if len(found) > _SHOWN:
+        problems.append(f"{part}: and {len(found) - _SHOWN} more of this kind")

@@ -26,7 +26,6 @@ from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.errors import EmbedderError, InputError, StoreError, StoreLockedError
 from graphmem_torch.store import snapshot
 from graphmem_torch.store.blocks import Batch, thin_edges, write_blocks
-from graphmem_torch.store.check import check_database
 from graphmem_torch.store.database import (
     DATABASE_NAME,
     SCHEMA_VERSION,
@@ -299,7 +298,7 @@ class MemoryStore(StoreReader):
             or stale is not wrong: it is rebuilt when the store is next opened.
         """
         with self.reading():
-            problems = check_database(self._database, self)
+            problems = self.problems()
             if self.path is not None:
                 found = snapshot.snapshot_state(self.path, self.state, verify=True)
                 if found.startswith("damaged"):
