@@ -90,23 +90,13 @@ def _package(path: Path) -> list[str]:
     return list(path.relative_to(ROOT).parent.parts)
 
 
-def _imports(path: Path, *, top_level: bool) -> Iterator[str]:
+def _imports(path: Path) -> Iterator[str]:
     """Names of the package's modules that a file imports, relative to the package.
 
-    `from graphmem_torch import Graph` counts as an import of the module that `Graph` lives in.
+    Imports inside functions and those for a type checker count as well. `from graphmem_torch import
+    Graph` counts as an import of the module that `Graph` lives in.
     """
-    tree = ast.parse(path.read_text(encoding="utf-8"), str(path))
-    nodes = ast.iter_child_nodes(tree) if top_level else ast.walk(tree)
-    # What only a type checker reads is no import: a signal may say that it takes an index.
-    unread = {
-        inner
-        for node in ast.walk(tree)
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
-        for inner in ast.walk(node)
-    }
-    for node in nodes:
-        if node in unread:
-            continue
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"), str(path))):
         if isinstance(node, ast.Import):
             targets = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -128,8 +118,7 @@ def _imports(path: Path, *, top_level: bool) -> Iterator[str]:
 
 
 def _floor(module: str) -> int:
-    folder = module.split(".")[0]
-    return FLOORS.index("memory" if folder == "report" else folder)
+    return FLOORS.index(module.split(".")[0])
 
 
 def test_every_module_stands_on_a_floor() -> None:
@@ -142,7 +131,7 @@ def test_imports_never_point_upwards() -> None:
         f"{name} (floor {_floor(name)}) imports {target} (floor {_floor(target)})"
         for name, path in MODULES.items()
         if name  # the facade names everything, lazily
-        for target in _imports(path, top_level=False)
+        for target in _imports(path)
         if _floor(target) > _floor(name)
     ]
     assert not upward, "\n".join(upward)
@@ -150,7 +139,7 @@ def test_imports_never_point_upwards() -> None:
 
 def test_imports_have_no_circle() -> None:
     graph = {
-        name: {target for target in _imports(path, top_level=True) if target != name}
+        name: {target for target in _imports(path) if target != name}
         for name, path in MODULES.items()
         if name
     }

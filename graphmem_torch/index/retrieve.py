@@ -287,7 +287,7 @@ def _mode_candidates(everyone: Candidates, k: int) -> Tensor:  # [B, C] int64, a
 
 
 def _reached_candidates(everyone: Candidates, m: int) -> Tensor:  # [B, <= m] int64, ascending
-    """R_q: of what was traversed, the m best by hop-discounted similarity (mathematics.md 3)."""
+    """R_q: of what was traversed, the m best by discounted similarity (`docs/mathematics.md` 3)."""
     query, reach = everyone.query, everyone.reached.traversal
     assert reach is not None
     row, column = reach.row, reach.column

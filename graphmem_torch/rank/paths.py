@@ -29,7 +29,7 @@ def hop_discount(
 ) -> SparseRows:  # [B, N]
     """discount^d for the nodes whose shortest path from a seed has d <= hops edges; 0 elsewhere.
 
-    Traversal of the segment graph (`docs/mathematics.md` section 3; Segment-Graph Retrieval Memory,
+    Traversal of the segment graph (`docs/mathematics.md` 3; Segment-Graph Retrieval Memory,
     sections 3.5 and 3.6): spreading that keeps the largest, on edges of weight 1. Work is in
     proportion to the edges of what is reached; nothing is N².
 
