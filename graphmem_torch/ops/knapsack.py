@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from functools import cache
 from math import isfinite
 
 import torch
@@ -11,9 +12,6 @@ from torch import Tensor
 
 from graphmem_torch.checks import check_count, check_matrix
 from graphmem_torch.errors import InputError
-from graphmem_torch.ops._knapsack_bounds import relax
-from graphmem_torch.ops._knapsack_dp import tabulate
-from graphmem_torch.ops._knapsack_search import search, start
 from graphmem_torch.ops._library import register
 
 __all__ = ["Packing", "knapsack", "knapsack_reference"]
@@ -21,9 +19,11 @@ __all__ = ["Packing", "knapsack", "knapsack_reference"]
 _log = logging.getLogger(__name__)
 
 _TOKENS = 1 << 40  # costs of a row: sums of two rows' worth stay whole numbers in float64
-_ROWS = 1024  # questions solved side by side
-_CELLS = 1 << 24  # and their items: 128 MB for each intermediate
-_FEW, _MANY = 1 << 14, 1 << 20  # sets a row may make before a table is tried, and after
+_CELLS = 1 << 24  # items of the rows that are solved side by side: 128 MB for each intermediate
+_TABLE = 1 << 27  # cells of the tables that are held at once: 128 MB
+_START, _STARTS = 11, 3  # items of least loss whose subsets are all made at the start; how often
+_CORE = 32  # items of the first table
+_NEVER = 1e300  # loss of an item that is not to be moved; finite, so that 0 times it is 0
 _ROUNDING = 1e-13  # of the bound: a selection better by less than this is no better
 _WHOLE, _SLIP = 2.0**36, 1e-3  # whole values up to here are told apart, with this much rounding
 
@@ -59,14 +59,15 @@ def knapsack(
     *,
     required: Tensor | None = None,  # [B, n] bool
     work: int = 100_000_000,
+    tile: int = 1024,
 ) -> Packing:
     """The most valuable items of each row whose costs fit its budget (`docs/mathematics.md` 6).
 
     Items that cost nothing and are worth something are always chosen, items worth nothing or less
-    only where they are required. The fractional optimum decides nearly all items, a search over
-    sets of small loss the rest (`_knapsack_search`), a table over tokens what is too dense for
-    that (`_knapsack_dp`); all rows side by side. For many budgets of one question, expand it:
-    `knapsack(values.expand(B, -1), costs.expand(B, -1), budgets)`.
+    only where they are required. The fractional optimum decides nearly all items; of those that it
+    decides least surely all subsets are made, and where that proves nothing a table over tokens of
+    the core decides (Balas and Zemel 1980); all rows side by side. For many budgets of one
+    question, expand it: `knapsack(values.expand(B, -1), costs.expand(B, -1), budgets)`.
 
     Args:
         values: Finite, far below 1e300. Computed in float64: a selection counts as best if none
@@ -75,8 +76,8 @@ def knapsack(
         budget: Of any size.
         required: Items that are chosen whatever they are worth.
         work: Table cells (a byte each, some nanoseconds) that a row may need. Where it needs more,
-            and a million sets at once do not do either, the best selection found is returned with
-            its bound, `exact` False and a warning.
+            the best selection found is returned with its bound, `exact` False and a warning.
+        tile: Rows solved side by side at most.
 
     Raises:
         InputError: For shapes, dtypes or devices that do not fit, values that are not finite,
@@ -85,7 +86,8 @@ def knapsack(
     """
     _check(values, costs, budget, required)
     check_count("work", work, 0)
-    mask, value, cost, bound, exact = _knapsack(values, costs, budget, required, work)
+    check_count("tile", tile, 1)
+    mask, value, cost, bound, exact = _knapsack(values, costs, budget, required, work, tile)
     if not torch.compiler.is_compiling() and not bool(exact.all()):
         gap = ((bound - value) / bound.abs())[~exact].max()
         _log.warning(
@@ -153,7 +155,7 @@ def _check(values: Tensor, costs: Tensor, budget: Tensor, required: Tensor | Non
 
 
 def _run(
-    values: Tensor, costs: Tensor, budget: Tensor, required: Tensor | None, work: int
+    values: Tensor, costs: Tensor, budget: Tensor, required: Tensor | None, work: int, tile: int
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     worth, tokens = values.double(), costs.double()
     _check_data(worth, tokens, budget)
@@ -174,7 +176,7 @@ def _run(
     if values.numel() == 0:
         mask, bound, exact = fixed, room * 0, room >= 0
     else:
-        height = max(1, min(_ROWS, _CELLS // values.shape[1]))
+        height = max(1, min(tile, _CELLS // values.shape[1]))
         tiles = (part.split(height) for part in (worth, tokens, fixed, room))
         parts = [_solve(w, t, f, r, work) for w, t, f, r in zip(*tiles, strict=True)]
         mask, bound, exact = (torch.cat(column) for column in zip(*parts, strict=True))
@@ -202,26 +204,237 @@ def _check_data(worth: Tensor, tokens: Tensor, budget: Tensor) -> None:
         )
 
 
+@dataclass(frozen=True, eq=False)
+class _Relaxed:
+    """The fractional optimum, seen from the whole items in it (the split solution).
+
+    A selection that differs from the split solution in a set F of items is worth
+    `bound - sum of loss over F - price * (what it leaves of the room)`: to find the best one is to
+    find the F of least loss that fits, and every item whose loss alone exceeds that of a known
+    selection keeps its side. Dantzig 1957; Dembo and Hammer 1980.
+
+    Attributes:
+        inside: The split solution, `[B, n]` bool.
+        change: Tokens that moving an item takes, below 0 where it gives some back, `[B, n]`
+            float64 (whole numbers); 0 where it is never moved.
+        loss: |value - price * cost|, `[B, n]`; `_NEVER` where the item is never moved.
+        price: Value of one more token at the fractional optimum, `[B]`.
+        slack: Tokens the split solution leaves, `[B]`.
+        bound: Value of the fractional optimum, `[B]`.
+    """
+
+    inside: Tensor
+    change: Tensor
+    loss: Tensor
+    price: Tensor
+    slack: Tensor
+    bound: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class _Best:
+    """The best selection so far of every row; written to as better ones are found.
+
+    Attributes:
+        moved: Where it differs from the split solution, `[B, n]` bool.
+        loss: What it falls short of the fractional bound, `[B]`.
+        room: Tokens it leaves, `[B]`; not kept beyond the start.
+        target: How much less the loss of a better one must be, `[B]`.
+    """
+
+    moved: Tensor
+    loss: Tensor
+    room: Tensor
+    target: Tensor
+
+    def wanted(self, rows: Tensor) -> Tensor:
+        """A better selection of these rows loses less than this."""
+        return self.loss[rows] - self.target[rows]
+
+
 def _solve(
     worth: Tensor, tokens: Tensor, fixed: Tensor, room: Tensor, work: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    relaxation = relax(worth, tokens, fixed, room)
-    bound = relaxation.bound
-    incumbent, rows = start(relaxation, bound * _ROUNDING)
-    exact = torch.ones_like(bound, dtype=torch.bool)
-    if rows.numel():
-        # Between whole values lies nothing: a better selection is better by 1.
-        whole = (worth == worth.floor()).all(1) & (bound < _WHOLE)
-        incumbent.target.add_(whole.double(), alpha=1 - _SLIP)
-        rows = search(relaxation, incumbent, rows, _FEW)
-        rows = tabulate(relaxation, incumbent, rows, work)
-        exact[search(relaxation, incumbent, rows, _MANY)] = False
-        bound = torch.where(whole, (bound + _SLIP).floor(), bound)
-    return relaxation.inside ^ incumbent.moved, bound, exact
+    """Mask, bound and exactness of some rows."""
+    relaxed = _relax(worth, tokens, fixed, room)
+    # Between whole values lies nothing: a better selection is better by 1.
+    whole = (worth == worth.floor()).all(1) & (relaxed.bound < _WHOLE)
+    best = _Best(
+        moved=torch.zeros_like(relaxed.inside),
+        loss=relaxed.price * relaxed.slack,
+        room=relaxed.slack.clone(),
+        target=relaxed.bound * _ROUNDING + (1 - _SLIP) * whole,
+    )
+    rows = _start(relaxed, best)
+    exact = torch.ones_like(whole)
+    exact[_tabulate(relaxed, best, rows, work)] = False
+    bound = torch.where(whole, (relaxed.bound + _SLIP).floor(), relaxed.bound)
+    return relaxed.inside ^ best.moved, bound, exact
+
+
+def _relax(
+    values: Tensor,  # [B, n] float64
+    costs: Tensor,  # [B, n] float64, whole numbers
+    fixed: Tensor,  # [B, n] bool: never taken, or decided elsewhere
+    room: Tensor,  # [B] float64
+) -> _Relaxed:
+    """Takes items by falling value / cost as long as they fit, and a part of the next."""
+    # What is worth something and costs nothing has an infinite density and comes first.
+    density = (values / costs).masked_fill_(fixed, -1.0)
+    costs = costs.masked_fill(fixed, 0.0)
+    ranked, order = density.sort(dim=1, descending=True)
+    ordered = costs.gather(1, order)
+    spent = ordered.cumsum(1)
+    count = torch.searchsorted(spent, room[:, None], right=True)  # [B, 1] whole items that fit
+    place = torch.arange(spent.shape[1], device=spent.device)
+    inside = torch.empty_like(fixed).scatter_(1, order, place < count).logical_and_(~fixed)
+    last = count.clamp(max=spent.shape[1] - 1)
+    price = ranked.gather(1, last).masked_fill_(count > last, 0.0)  # 0: all of them fit
+    slack = room - (spent.gather(1, last) - ordered.gather(1, last))[:, 0]
+    loss = torch.addcmul(values, costs, price, value=-1).abs_().masked_fill_(costs == 0, _NEVER)
+    price = price[:, 0]
+    bound = torch.addcmul((values * inside).sum(1), price, slack)
+    return _Relaxed(inside, torch.where(inside, -costs, costs), loss, price, slack, bound)
+
+
+def _start(relaxed: _Relaxed, best: _Best) -> Tensor:  # [R]
+    """Tries all subsets of the items of least loss; returns the rows where that proves nothing.
+
+    There the next items follow, as many of the split solution as beside it.
+    """
+    width, device = relaxed.loss.shape[1], relaxed.loss.device
+    loss, item = relaxed.loss.topk(min(_START + 1, width), dim=1, largest=False)
+    beyond = loss[:, -1] if width > _START else torch.full_like(best.loss, _NEVER)
+    loss, item = loss[:, :_START], item[:, :_START]
+    untried, rows = relaxed.loss, torch.arange(len(loss), device=device)
+    for _ in range(_STARTS):
+        subsets = _subsets(item.shape[1], device)
+        weights = subsets.T.double()
+        price, before = relaxed.price[rows], best.room[rows]
+        room = before[:, None] - relaxed.change[rows[:, None], item] @ weights
+        total = (best.loss[rows] - price * before)[:, None] + loss @ weights + price[:, None] * room
+        best.loss[rows], code = total.masked_fill_(room < 0, _NEVER).min(1)
+        best.room[rows] = room.gather(1, code[:, None])[:, 0]
+        best.moved[rows] = best.moved[rows].scatter_reduce(1, item, subsets[code], "amax")
+        open_ = best.wanted(rows) > beyond[rows]
+        if not bool(open_.any()):
+            return rows[open_]
+        untried = untried.scatter(1, item, _NEVER)[open_]
+        rows = rows[open_]
+        half, inside = min(_START // 2, width), relaxed.inside[rows]
+        sides = [
+            untried.masked_fill(other, _NEVER).topk(half, dim=1, largest=False)
+            for other in (inside, ~inside)
+        ]
+        loss, item = (torch.cat(both, dim=1) for both in zip(*sides, strict=True))
+    return rows
+
+
+@cache
+def _subsets(count: int, device: torch.device) -> Tensor:  # [2^count, count] bool
+    code = torch.arange(1 << count, device=device)[:, None]
+    return ((code >> torch.arange(count, device=device)) & 1).bool()
+
+
+def _tabulate(
+    relaxed: _Relaxed,
+    best: _Best,
+    rows: Tensor,  # [R]
+    work: int,
+) -> Tensor:  # [Q]
+    """Proves the best selection of these rows; returns those that need over `work` cells.
+
+    Cell (item, room) says whether moving the item is the cheapest way to leave that room. Items of
+    the split solution go out first, so the room never falls below 0; how far it can grow before
+    the losses exceed the best selection's is a fractional knapsack again, and far less than the
+    budget. The core, the items of least loss, grows fourfold until what lies outside loses more
+    than the best selection.
+    """
+    unproven = [rows[:0]]
+    count, width = _CORE, relaxed.loss.shape[1]
+    while rows.numel():
+        loss, item = relaxed.loss[rows].topk(min(count, width), dim=1, largest=False)
+        change, wanted = relaxed.change[rows].gather(1, item), best.wanted(rows)
+        beyond = torch.full_like(wanted, _NEVER) if count >= width else loss[:, -1]
+        size = relaxed.slack[rows] + _most_room(loss, change, wanted) + 1
+        affordable = size * (loss < wanted[:, None]).sum(1) <= work
+        unproven.append(rows[~affordable])
+        at = affordable.nonzero()[:, 0]
+        if at.numel():
+            cells = int(size[at].max()) * loss.shape[1]
+            for part in at.split(max(1, _TABLE // cells)):
+                extent = int(size[part].max())
+                _table(relaxed, best, rows[part], loss[part], change[part], item[part], extent)
+        at = at[best.wanted(rows[at]) > beyond[at]]
+        rows = rows[at]
+        count *= 4
+    return torch.cat(unproven)
+
+
+def _most_room(loss: Tensor, change: Tensor, wanted: Tensor) -> Tensor:  # [R]
+    """Tokens that can be freed before the loss reaches `wanted`: a fractional knapsack."""
+    usable = (change < 0) & (loss < wanted[:, None])
+    freed = torch.where(usable, -change, 0.0)
+    rate, order = torch.where(usable, loss / freed, _NEVER).sort(dim=1)
+    loss = torch.where(usable, loss, 0.0).gather(1, order).cumsum(1)
+    pad = torch.nn.functional.pad
+    freed = pad(freed.gather(1, order).cumsum(1), (1, 0))
+    fit = torch.searchsorted(loss, wanted[:, None], right=True)
+    left = wanted[:, None] - pad(loss, (1, 0)).gather(1, fit)
+    part = left / pad(rate, (0, 1), value=_NEVER).gather(1, fit)
+    return (freed.gather(1, fit) + part)[:, 0].clamp(max=freed[:, -1]).ceil()
+
+
+def _table(
+    relaxed: _Relaxed,
+    best: _Best,
+    rows: Tensor,  # [R]
+    loss: Tensor,  # [R, K]
+    change: Tensor,  # [R, K]
+    item: Tensor,  # [R, K]
+    size: int,
+) -> None:
+    """The best moves within the core, for rooms below `size`."""
+    usable = (loss < best.wanted(rows)[:, None]) & (change.abs() < size)
+    order = torch.where(usable, change, torch.inf).argsort(dim=1)  # what frees room goes first
+    order = order[:, : int(usable.sum(1).max())]
+    usable, item = usable.gather(1, order), item.gather(1, order)
+    change = torch.where(usable, change.gather(1, order), 0.0).long()
+    loss = torch.where(usable, loss.gather(1, order), _NEVER)
+    length, height, device = order.shape[1], len(rows), rows.device
+    margin = int(change.abs().max()) if length else 0
+    least = loss.new_full((height, size + 2 * margin), torch.inf)
+    inner = least[:, margin : margin + size]
+    inner.scatter_(1, relaxed.slack[rows].long()[:, None], 0.0)
+    place = torch.arange(margin, margin + size, device=device).expand(height, size)
+    moved = torch.zeros((length, height, size), dtype=torch.bool, device=device)
+    single = change[0].tolist() if height == 1 else None
+    for at in range(length):
+        if single is None:
+            candidate = least.gather(1, place + change[:, at, None])
+        else:  # a slice costs a fifth of a gather
+            candidate = least[:, margin + single[at] : margin + single[at] + size]
+        candidate = candidate + loss[:, at, None]
+        torch.lt(candidate, inner, out=moved[at])
+        torch.minimum(candidate, inner, out=inner)
+    room = torch.arange(size, device=device)
+    total, left = (inner + relaxed.price[rows, None] * room).min(1)
+    better = (total < best.loss[rows]).nonzero()[:, 0]
+    best.loss[rows[better]] = total[better]
+    best.moved[rows[better]] = False
+    # From move to move, all rows at once: which item was the last to make this room.
+    room, end = left[better], torch.full_like(better, length)
+    step = torch.arange(length, device=device)[:, None]
+    while better.numel():
+        last = torch.where(moved[:, better, room] & (step < end), step, -1).amax(0)
+        found = last >= 0
+        better, room, end = better[found], room[found], last[found]
+        best.moved[rows[better], item[better, end]] = True
+        room = room + change[better, end]
 
 
 def _fake(
-    values: Tensor, costs: Tensor, budget: Tensor, required: Tensor | None, work: int
+    values: Tensor, costs: Tensor, budget: Tensor, required: Tensor | None, work: int, tile: int
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     rows = values.shape[:1]
     return (
@@ -234,7 +447,7 @@ def _fake(
 
 
 _knapsack = register(
-    "knapsack(Tensor values, Tensor costs, Tensor budget, Tensor? required, int work)"
+    "knapsack(Tensor values, Tensor costs, Tensor budget, Tensor? required, int work, int tile)"
     " -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
     _run,
     fake=_fake,
