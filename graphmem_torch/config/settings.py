@@ -288,7 +288,7 @@ class ContextConfig:
         requires: Types of edges along which a memory brings what it needs: along a dependency its
             target, along a cause or an implication its source.
         order_edges: Types of edges that say what comes first, in the same sense.
-        work: Sub-problems that a choice may be split into where the first one is not proven to be
+        work: Other choices of a question that are tried where the first one is not proven to be
             the best; 0 takes it as it is, with its bound.
         gap: Share of the value that a choice may be proven to be short of the best at most: no
             better one is looked for then; 0 looks on as far as `work` goes.

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from graphmem_torch.context._closure import reachable
-from graphmem_torch.context.duplicates import near_duplicates
-from graphmem_torch.context.grouped import select_grouped
-from graphmem_torch.context.headers import with_headers
 from graphmem_torch.context.pool import Pool
-from graphmem_torch.context.select import Overlap, Selection, select
+from graphmem_torch.context.problem import Overlap, reachable
+from graphmem_torch.context.select import Selection, select
 from graphmem_torch.coo import offsets_of
 from graphmem_torch.errors import InputError
 from graphmem_torch.ops.ragged import row_entries
 
-__all__ = ["Choice"]
+__all__ = ["Choice", "Headed", "near_duplicates", "with_headers"]
 
-_SEARCHED = 2048  # items of a question from which a small certified gap costs too much to close
-_ROUNDING = 1e-12
+_MOST = 1024  # items of a question that are compared: a context rarely holds more
+_ROUNDING = 1e-6  # of vectors; nothing is above a cosine of 1 but by that
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,8 +34,8 @@ class Choice:
         pinned: [B, n] bool, the pinned items with what they need.
         embeddings: [A, d] unit rows.
         redundancy: Cosine from which two items are near-duplicates; above 1: none are.
-        work: Sub-problems that a choice may be split into where it is not the best at once.
-        gap: Share of its value that a choice may be short of the best without further search.
+        work: See `select`.
+        gap: Likewise.
     """
 
     pool: Pool
@@ -122,55 +120,32 @@ class Choice:
         again = torch.arange(len(question))
         none = torch.zeros(0, dtype=torch.int64)
         pairs = Overlap(none, none, none, none.double())
-        while True:
+        while len(again):
             rows, chosen = self.pool.rows[question[again]], found.mask[again]
             fresh = near_duplicates(rows, chosen, self.embeddings, self.redundancy)
             fresh = Overlap(again[fresh.row], fresh.item, fresh.other, fresh.share)
             pairs, again = _united(pairs, fresh, self.costs.shape[1])
-            if not len(again):
-                return found
-            better = self._select(question[again], room[again], _of_rows(pairs, again))
-            for name in ("mask", "value", "cost", "upper_bound", "exact"):
-                getattr(found, name)[again] = getattr(better, name)
+            if len(again):
+                better = self._select(question[again], room[again], _of_rows(pairs, again))
+                for name in ("mask", "value", "cost", "upper_bound", "exact"):
+                    getattr(found, name)[again] = getattr(better, name)
+        return found
 
     def _select(self, question: Tensor, room: Tensor, overlap: Overlap | None) -> Selection:
         """As `choose`, with the near-duplicates that are known."""
-        pool, count = self.pool, self.costs.shape[1]
-        if overlap is None and not pool.requires.shape[1]:
-            found = select_grouped(
-                pool.values[question],
-                self.costs[question],
-                self.header[question],
-                self.prices[question],
-                room,
-                self.pinned[question],
-                gap=self.gap,
-            )
-            open_ = (found.gap > self.gap * found.value + _ROUNDING * found.upper_bound).nonzero()
-            open_ = open_.squeeze(1)
-            if len(open_) and self.work and count <= _SEARCHED:
-                searched = self._search(question[open_], room[open_], None)
-                found = _better(found, open_, searched)
-        else:
-            found = self._search(question, room, overlap)
-        mask = found.mask[:, :count] & (pool.rows[question] >= 0)
-        return Selection(mask, found.value, found.cost, found.upper_bound, found.exact)
-
-    def _search(self, question: Tensor, room: Tensor, overlap: Overlap | None) -> Selection:
-        """By the general solver, for which headers are items that entries need."""
-        header, prices = self.header[question], self.prices[question]
-        count, more = self.costs.shape[1], prices.shape[1]
-        row, item = (header >= 0).nonzero(as_tuple=True)
-        under = torch.stack([row, item, count + header[row, item]])
-        return select(
-            torch.nn.functional.pad(self.pool.values[question], (0, more)),
-            torch.cat([self.costs[question], prices], dim=1),
+        found = select(
+            self.pool.values[question],
+            self.costs[question],
             room,
-            pinned=torch.nn.functional.pad(self.pinned[question], (0, more)),
-            requires=torch.cat([self._requires(question), under], dim=1),
+            pinned=self.pinned[question],
+            requires=self._requires(question),
             overlap=overlap,
+            header=self.header[question],
+            header_costs=self.prices[question],
             work=self.work,
+            gap=self.gap,
         )
+        return replace(found, mask=found.mask & (self.pool.rows[question] >= 0))
 
     def _requires(self, question: Tensor) -> Tensor:  # [3, R']
         """The requirements of these questions, numbered by their places."""
@@ -181,30 +156,15 @@ class Choice:
         return torch.stack([place, item[at], need[at]])
 
 
-def _better(known: Selection, rows: Tensor, other: Selection) -> Selection:
-    """A selection with another one of some of its rows: the better of both, the lower bound."""
-    value, bound = known.value.clone(), known.upper_bound.clone()
-    mask, cost = known.mask.clone(), known.cost.clone()
-    gained = other.value > value[rows]
-    mask[rows[gained]], cost[rows[gained]] = other.mask[gained], other.cost[gained]
-    value[rows] = torch.maximum(value[rows], other.value)
-    bound[rows] = torch.maximum(torch.minimum(bound[rows], other.upper_bound), value[rows])
-    return Selection(mask, value, cost, bound, bound <= value + _ROUNDING * bound)
-
-
 def _united(known: Overlap, fresh: Overlap, width: int) -> tuple[Overlap, Tensor]:
     """All pairs, each once, and the rows to which `fresh` adds any."""
-    both = [
-        torch.cat([getattr(known, name), getattr(fresh, name)])
-        for name in ("row", "item", "other", "share")
-    ]
-    key = (both[0] * width + both[1]) * width + both[2]
-    order = key.argsort(stable=True)  # what is known stays before what is found again
-    first = torch.ones(len(key), dtype=torch.bool)
-    first[1:] = key[order[1:]] != key[order[:-1]]
-    kept = order[first]
-    new = kept[kept >= len(known.row)]
-    return Overlap(*(part[kept] for part in both)), both[0][new].unique()
+    key, more = ((pair.row * width + pair.item) * width + pair.other for pair in (known, fresh))
+    both, slot = torch.cat([key, more]).unique(return_inverse=True)
+    share = known.share.new_zeros(len(both))
+    share.scatter_reduce_(0, slot, torch.cat([known.share, fresh.share]), "amax")
+    row, pair = both // (width * width), both % (width * width)
+    added = row[~torch.isin(both, key)].unique()
+    return Overlap(row, pair // width, pair % width, share), added
 
 
 def _of_rows(pairs: Overlap, rows: Tensor) -> Overlap:
@@ -212,3 +172,97 @@ def _of_rows(pairs: Overlap, rows: Tensor) -> Overlap:
     inside = torch.isin(pairs.row, rows)
     row = torch.searchsorted(rows, pairs.row[inside])
     return Overlap(row, pairs.item[inside], pairs.other[inside], pairs.share[inside])
+
+
+def near_duplicates(
+    rows: Tensor,  # [B, n] int64 atom rows, -1 = none
+    chosen: Tensor,  # [B, n] bool
+    embeddings: Tensor,  # [A, d] unit rows
+    least: float,
+    *,
+    cells: int = 1 << 23,
+) -> Overlap:
+    """Pairs of items that say nearly the same, of the questions where two of those chosen do.
+
+    Of these questions all items are compared: a choice that knew only of what was chosen would
+    take the next copies instead.
+
+    Args:
+        rows: The items.
+        chosen: Those to compare; then with all others, up to 1,024 of a question.
+        embeddings: Their vectors.
+        least: Cosine from which the share of a pair rises, from 0 to 1 at a cosine of 1.
+        cells: Numbers of a tile.
+    """
+    found = _pairs(rows, chosen.to(torch.int8), embeddings, least, cells)
+    more = found.row.unique()
+    if not len(more):
+        return found
+    first = (rows[more] >= 0).to(torch.int8) + chosen[more]
+    every = _pairs(rows[more], first, embeddings, least, cells)
+    return Overlap(more[every.row], every.item, every.other, every.share)
+
+
+def _pairs(rows: Tensor, first: Tensor, embeddings: Tensor, least: float, cells: int) -> Overlap:
+    """The pairs among the items [B, n] that count more than 0, those that count most first."""
+    width = min(int((first > 0).sum(1).max()) if first.numel() else 0, _MOST)
+    place = first.argsort(dim=1, descending=True, stable=True)[:, :width]
+    there = first.gather(1, place) > 0
+    item = rows.gather(1, place).clamp(min=0)
+    height = max(1, cells // max(1, width * max(width, embeddings.shape[1])))
+    found = []
+    for tile in torch.arange(len(rows)).split(height):
+        vectors = embeddings[item[tile].to(embeddings.device)].float()
+        alike = torch.bmm(vectors, vectors.transpose(1, 2)).cpu()
+        both = (there[tile][:, :, None] & there[tile][:, None]).triu_(1)
+        row, one, other = (both & (alike >= min(least, 1.0) - _ROUNDING)).nonzero(as_tuple=True)
+        share = (alike[row, one, other].double() - least) / max(1.0 - least, _ROUNDING)
+        share = torch.ones_like(share) if least >= 1.0 else share.clamp(0.0, 1.0)
+        row = tile[row]
+        ends = torch.stack([place[row, one], place[row, other]]).sort(dim=0).values
+        found.append((row, *ends, share))
+    return Overlap(*(torch.cat(column) for column in zip(*found, strict=True)))
+
+
+class Headed(NamedTuple):
+    """Items with their headers.
+
+    Attributes:
+        costs: [B, n] int64 tokens, with the header where an item is alone under it.
+        header: [B, n] int64 place of the header that an item shares, -1 = none.
+        prices: [B, h] int64 tokens of the headers.
+    """
+
+    costs: Tensor
+    header: Tensor
+    prices: Tensor
+
+
+def with_headers(
+    costs: Tensor,  # [B, n] int64 tokens
+    groups: Tensor,  # [B, n] int64 number of a group, -1 = no item
+    header_costs: Tensor,  # [G] int64 tokens
+) -> Headed:
+    """The items of B questions and a header for each group among them.
+
+    An item that is alone in its group pays its header itself, and items without a label (group 0)
+    need one only where others have labels.
+    """
+    count, number = len(costs), len(header_costs)
+    labelled = (groups > 0).any(1, keepdim=True)
+    row, column = ((groups > 0) | ((groups == 0) & labelled)).nonzero(as_tuple=True)
+    key = row * number + groups[row, column]
+    headers, which, size = torch.unique(key, return_inverse=True, return_counts=True)
+    price = header_costs[headers % number]
+    alone = size[which] == 1
+    paid = costs.clone()
+    paid[row[alone], column[alone]] += price[which[alone]]
+    shared = size > 1
+    owner = headers[shared] // number  # ascending, as headers are
+    slot = torch.arange(len(owner)) - torch.searchsorted(owner, owner)
+    prices = costs.new_zeros(count, int(slot.max()) + 1 if len(slot) else 0)
+    prices[owner, slot] = price[shared]
+    header = torch.full_like(costs, -1)
+    place = (shared.cumsum(0) - 1)[which[~alone]]
+    header[row[~alone], column[~alone]] = slot[place]
+    return Headed(paid, header, prices)

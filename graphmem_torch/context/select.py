@@ -8,35 +8,37 @@ import torch
 from torch import Tensor
 
 from graphmem_torch.checks import check_count
-from graphmem_torch.context._branch import solve
-from graphmem_torch.context._checks import check_overlap, check_problem, check_room
-from graphmem_torch.context._closure import closure_of, reachable
-from graphmem_torch.context._instance import Instance, padded
+from graphmem_torch.context.problem import (
+    Overlap,
+    Problem,
+    check_overlap,
+    check_problem,
+    largest,
+    lay_out,
+    padded,
+)
 from graphmem_torch.ops import knapsack
 from graphmem_torch.ops.knapsack import Packing
 
-__all__ = ["Overlap", "Selection", "select"]
+__all__ = ["Selection", "select"]
 
-
-@dataclass(frozen=True, eq=False)
-class Overlap:
-    """Near-duplicates: pairs of items that say in part the same.
-
-    Attributes:
-        row, item, other: The question and its two items, in either order, `[P]` int64.
-        share: Part of the value of the lesser one that the other one already brings, `[P]` in
-            [0, 1]. Pairs that are not named share nothing.
-    """
-
-    row: Tensor
-    item: Tensor
-    other: Tensor
-    share: Tensor
+_STEPS = 16  # prices of a token that are tried
+_SETTLED = 1e-6  # of a bound: what another price could lower it by at most, when no more are tried
+_PUSHES = 3  # rounds in which surplus is handed to what it needs
+_PAID = 1e-9  # of a profit: what is short of less is paid for
+_PRICES = (0.5, 1.0, 2.0)  # of the best price: where first selections come from
+_FILLS = 2  # rounds in which a selection is filled up
+_EXCHANGED, _EXCHANGES = 16, 2  # items of a row that are dropped in turn, and how often
+_TRIED = ((4, 8), (8, 32))  # headers in doubt, and sets of them that are tried: first, then
+_ROUNDING = 1e-12  # of the bound: a selection better by less than this is no better
 
 
 @dataclass(frozen=True, eq=False)
 class Selection(Packing):
-    """What `select` chose for each of B questions; its value is less what near-duplicates lose."""
+    """What `select` chose for each of B questions.
+
+    Its value is less what near-duplicates lose, its cost more what headers take.
+    """
 
 
 def select(
@@ -47,20 +49,25 @@ def select(
     pinned: Tensor | None = None,  # [B, n] bool
     requires: Tensor | None = None,  # [3, R] int64: row, item, needed item
     overlap: Overlap | None = None,
-    work: int = 32,
+    header: Tensor | None = None,  # [B, n] int64 in -1..h-1
+    header_costs: Tensor | None = None,  # [B, h] int64 tokens, >= 0
+    work: int = 64,
+    gap: float = 0.0,
+    tile: int = 1 << 18,
 ) -> Selection:
-    """The most valuable selection whose costs fit the budget (`docs/mathematics.md` 6).
+    """The most valuable selection that fits the budget (`docs/mathematics.md` section 6).
 
     Maximises f(S) = sum over i in S of v_i (1 - max share_ij), where the maximum is over the items
     j of S that are better than i: what is in anyway before the rest, then by value, then by place;
     so of near-duplicates the best keeps its value, and each other one loses once. S holds the
     pinned items, and with an item everything it requires, directly or not; items that require each
-    other are all in or all out.
+    other are all in or all out. Items under one header pay for it once.
 
-    Without requirements and overlap that is the 0/1 knapsack, solved exactly (`ops.knapsack`).
-    With them it is NP-hard beyond that: the bound of `_bound` and the search of `_branch` prove the
-    optimum where few pairs matter, and give a selection and a certified gap elsewhere. All rows are
-    solved side by side; for a budget curve, expand the rows of one question.
+    Without any of that it is the 0/1 knapsack, solved exactly (`ops.knapsack`). Else a price of a
+    token gives a bound (Lagrange; Geoffrion 1974) and a new value for each item, of which a
+    knapsack under the headers that pay for themselves makes a selection. Where that may fall short
+    of the best by more than `gap`, other sets of headers are tried, those that take least off the
+    bound first. All rows are solved side by side; for a budget curve, expand those of a question.
 
     Args:
         values: Finite.
@@ -69,99 +76,348 @@ def select(
         pinned: Items that are in whatever they are worth; with what they require.
         requires: Requirements of an item of itself are ignored.
         overlap: Near-duplicates; of a pair that is named twice the larger share counts.
-        work: Sub-problems that a row may be split into; 0 takes the first selection and bound.
+        header: Place of the header that an item stands under, -1 = none.
+        header_costs: Cost of each header.
+        work: Sets of headers that are tried for a row; 0 takes the first selection and bound.
+        gap: Share of its value that a selection may be short of the best without further trials.
+        tile: Items and pairs of the rows that are solved side by side; more leave the cache.
 
     Raises:
         InputError: For shapes, dtypes, devices or places that do not fit; values that are negative
             or not finite, negative costs or budgets, shares outside of [0, 1]; or a budget that
-            does not hold the pinned items and what they require.
+            does not hold the pinned items, what they require and their headers.
     """
+    if pinned is None:
+        pinned = torch.zeros_like(values, dtype=torch.bool)
+    if requires is None:
+        requires = torch.zeros(3, 0, dtype=torch.int64, device=values.device)
     check_problem(values, costs, budget, pinned, requires)
     if overlap is not None:
-        check_overlap(overlap.row, overlap.item, overlap.other, overlap.share, values)
+        check_overlap(overlap, values)
     check_count("work", work, 0)
-    if pinned is None:
-        pinned = torch.zeros(values.shape, dtype=torch.bool, device=values.device)
-    source, target = _edges(requires, values.shape[1], values.device)
-    inside = reachable(pinned.flatten(), source, target).view(pinned.shape)
-    check_room(costs, budget, inside, pinned)
-    if not len(source) and (overlap is None or not len(overlap.row)):
-        best = knapsack(values.double(), costs, budget, required=inside)
-        return Selection(best.mask, best.value, best.cost, best.upper_bound, best.exact)
-    problem = _instance(
-        values.double(), costs.long(), budget.long(), inside, source, target, overlap
+    check_count("tile", tile)
+    if header is None or header_costs is None:
+        header, header_costs = torch.full_like(costs, -1, dtype=torch.int64), costs[:, :0]
+    count, more = values.shape[1], header_costs.shape[1]
+    values, costs, budget = values.double(), costs.long(), budget.long()
+    if requires.shape[1] and more:  # headers are needed items then
+        row, item = (header >= 0).nonzero(as_tuple=True)
+        under = torch.stack([row, item, count + header[row, item]])
+        requires = torch.cat([requires, under], dim=1)
+        values, pinned = (torch.nn.functional.pad(part, (0, more)) for part in (values, pinned))
+        costs = torch.cat([costs, header_costs], dim=1)
+        header, header_costs = torch.full_like(costs, -1), header_costs[:, :0]
+    problem, inside = lay_out(
+        values, costs, budget, pinned, requires, overlap, header, header_costs
     )
-    return Selection(*solve(problem, work))
+    if problem.plain and not header_costs.shape[1]:
+        best = knapsack(problem.values, problem.costs, problem.room)
+        mask, bound = best.mask, best.upper_bound
+    else:
+        width = values.shape[1] + problem.item.shape[1] + problem.worse.shape[1]
+        tiles = torch.arange(len(values), device=values.device).split(max(1, tile // max(1, width)))
+        parts = [_solve(problem.rows(at), work, gap) for at in tiles]
+        mask, bound = (torch.cat(column) for column in zip(*parts, strict=True))
+    cost = budget - problem.room + problem.cost(mask)
+    value = problem.constant + problem.worth(mask)
+    bound = torch.maximum(problem.constant + bound, value)
+    exact = bound <= value + _ROUNDING * bound
+    bound = torch.where(exact, value, bound)
+    return Selection((mask | inside)[:, :count], value, cost, bound, exact)
 
 
-def _edges(requires: Tensor | None, width: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """The requirements between places of the flattened rows."""
-    if requires is None:
-        none = torch.zeros(0, dtype=torch.int64, device=device)
-        return none, none
-    row, item, need = requires
-    return row * width + item, row * width + need
+@dataclass(frozen=True, eq=False)
+class _Relaxed:
+    """A price of a token, and values u with f(S) <= constant + sum of u over S for every S.
+
+    Attributes:
+        values: u, `[B, n]` float64, of any sign.
+        constant: `[B]`.
+        profit: u less the price of the item's tokens, `[B, n]`.
+        surplus: Profit of the items under each header less its own price, `[B, h + 1]`; a selection
+            with other headers than those above 0 is worth at most the bound less these |surplus|.
+        bound: No selection is worth more, `[B]`.
+        price: `[B]`.
+        paid: Items that are worth their price themselves, or were handed it, `[B, n]` bool.
+    """
+
+    values: Tensor
+    constant: Tensor
+    profit: Tensor
+    surplus: Tensor
+    bound: Tensor
+    price: Tensor
+    paid: Tensor
+
+    def rows(self, at: Tensor) -> _Relaxed:
+        """Those of these rows."""
+        return _Relaxed(*(part[at] for part in vars(self).values()))
 
 
-def _instance(
-    values: Tensor,
-    costs: Tensor,
-    budget: Tensor,
-    inside: Tensor,
-    source: Tensor,
-    target: Tensor,
-    overlap: Overlap | None,
-) -> Instance:
-    rows, width = values.shape
-    room = (budget - torch.where(inside, costs, 0).sum(1))[:, None].expand_as(costs).flatten()
-    free = ~inside.flatten()
-    undecided = free[source] & free[target]
-    extra = torch.where(free, costs.flatten(), 0)
-    item, need, impossible = closure_of(source[undecided], target[undecided], extra, room)
-    outside = impossible.view(values.shape)
-    item, need = padded(item // width, (item % width, need % width), rows)
-    rank = _rank(values, inside)
-    worse, better, share = _near_duplicates(overlap, rank, outside)
-    return Instance(
-        values=values,
-        costs=costs,
-        budget=budget,
-        inside=inside,
-        outside=outside,
-        rank=rank,
-        item=item,
-        need=need,
-        worse=worse,
-        better=better,
-        share=share,
-    )
+def _solve(problem: Problem, work: int, gap: float) -> tuple[Tensor, Tensor]:
+    """Mask and upper bound of each row."""
+    relaxed = _relax(problem)
+    full, headers = relaxed.bound, problem.header_costs.shape[1] - 1
+    base = relaxed.surplus > 0
+    base[:, headers] = True
+    fits = torch.where(base, problem.header_costs, 0).sum(1) <= problem.room
+    none = torch.zeros_like(base)
+    none[:, headers] = True
+    opened = torch.where(fits[:, None], base, none)
+    every = torch.arange(len(full), device=full.device)
+    keep = (problem.values > 0) | (relaxed.values > 0)
+    mask, most = _packed(problem, relaxed, every, opened, keep)
+    if not problem.plain:
+        mask = _improved(problem, relaxed, opened, mask, work)
+    value = problem.worth(mask)
+    off = relaxed.surplus[:, :headers].abs()
+    left = off.amin(1) if headers else torch.full_like(full, torch.inf)
+    most = torch.where(fits, torch.maximum(most, full - left), full)
+    bound = torch.maximum(torch.minimum(full, most), value)
+    for few, sets in _TRIED if headers else ():
+        at = (bound > value * (1.0 + gap) + _ROUNDING * bound).nonzero()[:, 0]
+        sets = min(sets, work)
+        if not sets or not len(at):
+            break
+        some, relaxation = problem.rows(at), relaxed.rows(at)
+        short = full[at] - value[at]
+        row, opened, left = _doubted(off[at], base[at], short, few, sets)
+        fitting = torch.where(opened, some.header_costs[row], 0).sum(1) <= some.room[row]
+        row, opened = row[fitting], opened[fitting]
+        # An item that is worth less than its tokens takes off the bound by as much.
+        keep = relaxation.profit >= -short[:, None] - _ROUNDING * full[at, None]
+        found, most = _packed(some, relaxation, row, opened, keep)
+        worth = some.rows(row).worth(found)
+        nothing = torch.full_like(short, -torch.inf)
+        best = nothing.scatter_reduce(0, row, worth, "amax")
+        won = ((worth == best[row]) & (worth > value[at][row])).nonzero()[:, 0]
+        mask[at[row[won]]] = found[won]
+        value[at] = torch.maximum(value[at], best)
+        # Of the sets that were tried the bound is what was found, of the others what they are off.
+        tried = nothing.scatter_reduce(0, row, most, "amax")
+        most = torch.maximum(torch.maximum(tried, full[at] - left), value[at])
+        bound[at] = torch.minimum(bound[at], most)
+    return mask, bound
 
 
-def _rank(values: Tensor, inside: Tensor) -> Tensor:  # [B, n] int64
-    """Place of each item: what is in anyway first, then by value, then by place."""
-    order = torch.argsort(values, dim=1, descending=True, stable=True)
-    decided = inside.gather(1, order)
-    order = order.gather(1, torch.argsort(~decided, dim=1, stable=True))
-    place = torch.arange(values.shape[1], device=values.device).expand_as(order)
-    return torch.empty_like(order).scatter_(1, order, place)
+def _relax(problem: Problem) -> _Relaxed:
+    """The relaxation at the price of the least bound that is found.
+
+    The bound is convex in the price: the next price is where the tangents at both ends meet.
+    """
+    room = problem.room.double()
+
+    def tangent(price: Tensor) -> tuple[Tensor, Tensor]:
+        at = _priced(problem, price)
+        headed = at.surplus > 0
+        chosen = problem.opened((at.profit > 0) & headed.gather(1, problem.header))
+        spent = torch.where(chosen, problem.costs, 0).sum(1)
+        return at.bound, room - spent - torch.where(headed, problem.header_costs, 0).sum(1)
+
+    low = torch.zeros_like(room)
+    density = problem.values / problem.costs.clamp(min=1)
+    high = density.amax(1) if density.shape[1] else low
+    at_low, slope_low = tangent(low)
+    at_high, slope_high = high * room + 0.0, room
+    best, least = low, at_low
+    for _ in range(_STEPS):
+        price = (at_low - at_high + slope_high * high - slope_low * low) / (slope_high - slope_low)
+        price = torch.where((price > low) & (price < high), price, (low + high) / 2)
+        reach = at_low + slope_low * (price - low)
+        at, slope = tangent(price)
+        best, least = torch.where(at < least, price, best), torch.minimum(at, least)
+        if not bool(((least > reach + _SETTLED * least) & (slope_low < 0)).any()):
+            break
+        over = slope < 0
+        low, high = torch.where(over, price, low), torch.where(over, high, price)
+        at_low, at_high = torch.where(over, at, at_low), torch.where(over, at_high, at)
+        slope_low = torch.where(over, slope, slope_low)
+        slope_high = torch.where(over, slope_high, slope)
+    return _priced(problem, best)
 
 
-def _near_duplicates(
-    overlap: Overlap | None,
-    rank: Tensor,  # [B, n]
-    outside: Tensor,  # [B, n]
-) -> tuple[Tensor, ...]:  # of [B, P]: worse, better, share
-    """The pairs that can both be in, each once, by row, the better item told from the worse."""
-    rows, width = rank.shape
-    if overlap is None:
-        none = torch.zeros(rows, 0, dtype=torch.int64, device=rank.device)
-        return none, none, none.double()
-    row, first, second, share = overlap.row, overlap.item, overlap.other, overlap.share.double()
-    apart = (first != second) & (share > 0) & ~outside[row, first] & ~outside[row, second]
-    row, first, second, share = (part[apart] for part in (row, first, second, share))
-    ahead = rank[row, first] < rank[row, second]
-    worse, better = torch.where(ahead, second, first), torch.where(ahead, first, second)
-    key, slot = torch.unique((row * width + worse) * width + better, return_inverse=True)
-    share = share.new_zeros(len(key)).scatter_reduce_(0, slot, share, "amax")
-    pair = key % (width * width)
-    return padded(key // (width * width), (pair // width, pair % width, share), rows)
+def _priced(problem: Problem, price: Tensor) -> _Relaxed:
+    """The relaxation at a price of a token `[B]`.
+
+    Near-duplicates: items are grouped around their best, and item i of a group loses at least its
+    least share s_i with a better member when one is in. So the group is worth at most
+    sum v_i (1 - s_i) + max v_i s_i, and that maximum at most theta + sum (v_i s_i - theta)^+ for
+    any theta >= 0. At price p the best is the group's second largest min(v_i s_i, v_i - p c_i).
+
+    Requirements: an item that is only in with what it needs may hand it value (x_need - x_item >= 0
+    times any multiplier); what is worth its price hands its surplus to what is not, as in a maximum
+    flow (Picard 1976).
+    """
+    asked, alone, constant = price[:, None] * problem.costs, problem.values, torch.zeros_like(price)
+    if problem.worse.shape[1]:
+        claim = torch.minimum(problem.shared, alone - asked).clamp(min=0)
+        top = _second(claim, problem.group)
+        above = (problem.shared - top.gather(1, problem.group)).clamp(min=0)
+        alone, constant = alone - problem.shared + above, top.sum(1)
+    values, paid = alone, alone >= asked
+    if problem.item.shape[1]:
+        flow, paid = _handed(problem, alone - asked)
+        values = alone.scatter_add(1, problem.item, -flow).scatter_add(1, problem.need, flow)
+    profit = values - asked
+    surplus = -price[:, None] * problem.header_costs
+    surplus = surplus.scatter_add(1, problem.header, profit.clamp(min=0))
+    bound = constant + surplus.clamp(min=0).sum(1) + price * problem.room
+    return _Relaxed(values, constant, profit, surplus, bound, price, paid)
+
+
+def _second(claim: Tensor, group: Tensor) -> Tensor:  # [B, n], [B, n] -> [B, n]
+    """The second largest claim of each group, at the place that names it."""
+    width = claim.shape[1]
+    place = torch.arange(width, device=claim.device).expand_as(group)
+    most = claim == largest(group, claim, claim).gather(1, group)
+    holder = torch.full_like(group, width)
+    holder.scatter_reduce_(1, group, torch.where(most, place, width), "amin")
+    return largest(group, claim.masked_fill(holder.gather(1, group) == place, 0.0), claim)
+
+
+def _handed(problem: Problem, profit: Tensor) -> tuple[Tensor, Tensor]:  # [B, R] >= 0, [B, n]
+    """What each requirement's item hands to its need, and the items that are paid for then."""
+    item, need = problem.item, problem.need
+    none, slack = torch.zeros_like(profit), _PAID * profit.abs()
+    flow = torch.zeros_like(item, dtype=profit.dtype)
+    for _ in range(_PUSHES):
+        surplus, short = profit.clamp(min=0), (-profit).clamp(min=0)
+        wanted = short.gather(1, need).masked_fill(item == need, 0.0)
+        rate = surplus / none.scatter_add(1, item, wanted).clamp(min=1e-300)
+        offered = wanted * rate.clamp(max=1.0).gather(1, item)
+        rate = short / none.scatter_add(1, need, offered).clamp(min=1e-300)
+        step = offered * rate.clamp(max=1.0).gather(1, need)
+        flow += step
+        profit = profit.scatter_add(1, item, -step).scatter_add_(1, need, step)
+    # What is still short takes the rest from those that gave all: alone they are no bargain.
+    given = none.scatter_add(1, need, flow)
+    rest = ((-profit).clamp(min=0) / given.clamp(min=1e-300)).masked_fill(given == 0, 0.0)
+    return flow * (1.0 + rest.gather(1, need)), profit >= -slack
+
+
+def _packed(
+    problem: Problem,
+    relaxed: _Relaxed,
+    row: Tensor,  # [M]
+    opened: Tensor,  # [M, h + 1] bool, headers that fit
+    keep: Tensor,  # [B, n] bool
+) -> tuple[Tensor, Tensor]:  # [M, n], [M]
+    """The best selections of rows under given headers, and bounds on all others under them."""
+    at, column = keep.nonzero(as_tuple=True)
+    place, there = padded(at, (column, torch.ones_like(column)), len(keep))
+    values = relaxed.values.gather(1, place).masked_fill(there == 0, 0.0)[row]
+    values *= opened.gather(1, problem.header.gather(1, place)[row])
+    left = problem.room[row] - torch.where(opened, problem.header_costs[row], 0).sum(1)
+    found = knapsack(values, problem.costs.gather(1, place)[row], left)
+    mask = torch.zeros(len(row), keep.shape[1], dtype=torch.bool, device=row.device)
+    mask.scatter_reduce_(1, place[row], found.mask, "amax")
+    mask = mask if problem.plain else problem.rows(row).closed(mask)
+    return mask, relaxed.constant[row] + found.upper_bound
+
+
+def _improved(
+    problem: Problem, relaxed: _Relaxed, opened: Tensor, mask: Tensor, work: int
+) -> Tensor:  # [B, n] closed -> [B, n] closed
+    """A selection made better by others at other prices, by filling, and by exchanges.
+
+    An exchange drops an item with what needs it, one of those that pay least for their tokens, and
+    fills what that leaves with others.
+    """
+    none = torch.zeros_like(mask)
+    for factor in _PRICES:
+        other = _grounded(problem, _priced(problem, factor * relaxed.price), opened)
+        mask = _better(problem, mask, _filled(problem, other, none))
+    mask = _filled(problem, mask, none)
+    count = min(work, _EXCHANGED, mask.shape[1])
+    for _ in range(_EXCHANGES if count else 0):
+        profit = relaxed.profit.masked_fill(~mask, torch.inf)
+        item = profit.topk(count, dim=1, largest=False)[1].flatten()[:, None]
+        row = torch.arange(len(mask), device=mask.device).repeat_interleave(count)
+        some, dropped = problem.rows(row), torch.zeros_like(mask[row]).scatter_(1, item, True)
+        dropped |= largest(some.item, dropped.gather(1, some.need), dropped)
+        other = _filled(some, some.closed(mask[row] & ~dropped), dropped)
+        best = some.worth(other).view(-1, count).argmax(1)
+        other = other.view(-1, count, mask.shape[1])[torch.arange(len(best)), best]
+        mask = _better(problem, mask, other)
+    return mask
+
+
+def _better(problem: Problem, mask: Tensor, other: Tensor) -> Tensor:  # [B, n] each
+    """Of two selections of each row that of the higher value."""
+    return torch.where((problem.worth(other) > problem.worth(mask))[:, None], other, mask)
+
+
+def _grounded(problem: Problem, relaxed: _Relaxed, opened: Tensor) -> Tensor:  # [B, n], closed
+    """The best selection from what the relaxation pays for.
+
+    What is needed and got its price handed by those that need it is taken as given; the rest is a
+    knapsack of the items that need nothing more. Of near-duplicates the best stands for all.
+    """
+    real = problem.item != problem.need
+    given = largest(problem.need, real, relaxed.paid) & relaxed.paid
+    given &= ~largest(problem.item, ~given.gather(1, problem.need) & real, given)
+    opened = opened | problem.headed(given)
+    left = problem.room - torch.where(opened, problem.header_costs, 0).sum(1)
+    fits = (torch.where(given, problem.costs, 0).sum(1) <= left)[:, None]
+    given &= fits
+    ready = ~largest(problem.item, ~given.gather(1, problem.need) & real, given) & fits
+    place = torch.arange(problem.group.shape[1], device=ready.device)
+    values = torch.where(problem.group == place, problem.values, problem.values - problem.shared)
+    values = values * (ready & opened.gather(1, problem.header))
+    found = knapsack(values, problem.costs, left.clamp(min=0), required=given)
+    return problem.closed(found.mask)
+
+
+def _filled(problem: Problem, mask: Tensor, barred: Tensor) -> Tensor:  # [B, n] each -> closed
+    """The selection with more items, none of those barred, as long as its value grows.
+
+    Each round is a knapsack over bundles, an item with what it needs and is not there yet, at what
+    they would gain. Bundles that meet count what they share twice, so what is chosen always fits,
+    and the next round spends what that left.
+    """
+    real = problem.item != problem.need
+    for _ in range(_FILLS):
+        lost = problem.lost(mask)
+        further = (problem.share - lost.gather(1, problem.worse)).clamp(min=0)
+        harm = further * (problem.values * mask).gather(1, problem.worse)
+        gain = (problem.values * (1.0 - lost)).scatter_add(1, problem.better, -harm)
+        headers = torch.where(problem.headed(mask), 0, problem.header_costs)
+        cost = problem.costs + headers.gather(1, problem.header)
+        gain, cost = gain.masked_fill(mask, 0.0), cost.masked_fill(mask, 0)
+        bundle, tokens = (
+            each.scatter_add(1, problem.item, torch.where(real, each.gather(1, problem.need), 0))
+            for each in (gain, cost)
+        )
+        room = problem.room - problem.cost(mask)
+        bundle = bundle.masked_fill(mask | barred | (tokens > room[:, None]), 0.0)
+        more = problem.closed(problem.opened(mask | knapsack(bundle, tokens, room).mask))
+        grown = _better(problem, mask, more)
+        if torch.equal(grown, mask):
+            break
+        mask = grown
+    return mask
+
+
+def _doubted(
+    off: Tensor,  # [B, h] what deciding each header otherwise takes off the bound
+    base: Tensor,  # [B, h + 1] bool
+    short: Tensor,  # [B]
+    few: int,
+    sets: int,
+) -> tuple[Tensor, Tensor, Tensor]:  # [M] rows, [M, h + 1] bool, [B]
+    """The sets of headers that could be better; and what all others are off at least.
+
+    At most `sets` a row, of the `few` headers that are in doubt most.
+    """
+    least, which = off.topk(min(few + 1, off.shape[1]), dim=1, largest=False)
+    beyond = least[:, few] if least.shape[1] > few else torch.full_like(short, torch.inf)
+    least, which = least[:, :few], which[:, :few]
+    code = torch.arange(1 << least.shape[1], device=off.device)[:, None]
+    flips = (code >> torch.arange(least.shape[1], device=off.device)) % 2 == 1  # [2^u, u]
+    total = torch.where(flips, least[:, None], 0.0).sum(2)  # [B, 2^u]
+    ranked, order = total.topk(min(sets + 1, total.shape[1]), dim=1, largest=False)
+    if ranked.shape[1] > sets:
+        beyond = torch.minimum(beyond, ranked[:, sets])
+    row, place = (ranked[:, :sets] < short[:, None]).nonzero(as_tuple=True)
+    toggled = torch.zeros_like(base[row]).scatter(1, which[row], flips[order[row, place]])
+    return row, base[row] ^ toggled, beyond

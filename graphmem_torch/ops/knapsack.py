@@ -307,7 +307,14 @@ def _start(relaxed: _Relaxed, best: _Best) -> Tensor:  # [R]
     beyond = loss[:, -1] if width > _START else torch.full_like(best.loss, _NEVER)
     loss, item = loss[:, :_START], item[:, :_START]
     untried, rows = relaxed.loss, torch.arange(len(loss), device=device)
-    for _ in range(_STARTS):
+    for turn in range(_STARTS):
+        if turn:
+            half, inside = min(_START // 2, width), relaxed.inside[rows]
+            sides = [
+                untried.masked_fill(other, _NEVER).topk(half, dim=1, largest=False)
+                for other in (inside, ~inside)
+            ]
+            loss, item = (torch.cat(both, dim=1) for both in zip(*sides, strict=True))
         subsets = _subsets(item.shape[1], device)
         weights = subsets.T.double()
         price, before = relaxed.price[rows], best.room[rows]
@@ -319,14 +326,7 @@ def _start(relaxed: _Relaxed, best: _Best) -> Tensor:  # [R]
         open_ = best.wanted(rows) > beyond[rows]
         if not bool(open_.any()):
             return rows[open_]
-        untried = untried.scatter(1, item, _NEVER)[open_]
-        rows = rows[open_]
-        half, inside = min(_START // 2, width), relaxed.inside[rows]
-        sides = [
-            untried.masked_fill(other, _NEVER).topk(half, dim=1, largest=False)
-            for other in (inside, ~inside)
-        ]
-        loss, item = (torch.cat(both, dim=1) for both in zip(*sides, strict=True))
+        untried, rows = untried.scatter(1, item, _NEVER)[open_], rows[open_]
     return rows
 
 

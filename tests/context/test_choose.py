@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import itertools
 
+import numpy as np
 import pytest
 import torch
 
 from graphmem_torch.atoms import EdgeType
-from graphmem_torch.context.choose import Choice
+from graphmem_torch.context.choose import Choice, near_duplicates, with_headers
 from graphmem_torch.context.pool import Relations, gather_pool
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.errors import InputError
 
 ATOMS, PRICES = 9, torch.tensor([2, 4, 6])
+HEADERS = torch.tensor([3, 5, 7, 9])
 
 
 class Instance:
@@ -163,3 +165,102 @@ def test_a_pinned_item_that_needs_more_than_the_pool_lists_is_an_error() -> None
     costs = torch.ones_like(pool.rows)
     with pytest.raises(InputError, match=r"context\.pool.*pinned memories need"):
         Choice.of(pool, costs, costs * 0, PRICES, embeddings=torch.eye(ATOMS), redundancy=2.0)
+
+
+def test_pairs_are_those_of_the_cosines() -> None:
+    g = torch.Generator().manual_seed(0)
+    base = torch.randn(6, 8, generator=g)
+    vectors = torch.nn.functional.normalize(
+        base.repeat(3, 1) + 0.15 * torch.randn(18, 8, generator=g), dim=1
+    )
+    rows = torch.stack([torch.randperm(18, generator=g) for _ in range(4)])
+    rows[3, 9:] = -1
+    chosen = (torch.rand(4, 18, generator=g) < 0.6) & (rows >= 0)
+    found = near_duplicates(rows, chosen, vectors, 0.9)
+    cosine = (vectors @ vectors.T).numpy().astype(np.float64)
+    near = (cosine >= 0.9)[rows[:, :, None], rows[:, None]] & (rows >= 0).numpy()[:, None]
+    picked = chosen.numpy()
+    repeated = [
+        any(near[b, i, j] and picked[b, i] and picked[b, j] for i in range(18) for j in range(i))
+        for b in range(4)
+    ]
+    assert True in repeated
+    expected = {
+        (b, i, j): min(1.0, max(0.0, (cosine[rows[b, i], rows[b, j]] - 0.9) / 0.1))
+        for b in range(4)
+        for i in range(18)
+        for j in range(18)
+        if repeated[b] and i < j and rows[b, i] >= 0 and near[b, i, j]
+    }
+    keys = zip(found.row.tolist(), found.item.tolist(), found.other.tolist(), strict=True)
+    got = dict(zip(keys, found.share.tolist(), strict=True))
+    assert got.keys() == expected.keys() != set()
+    for key, share in expected.items():
+        assert got[key] == pytest.approx(share, abs=1e-4)
+
+
+def test_a_threshold_of_one_takes_only_the_same() -> None:
+    vectors = torch.eye(3)[torch.tensor([0, 1, 0])]
+    rows = torch.tensor([[0, 1, 2]])
+    found = near_duplicates(rows, rows >= 0, vectors, 1.0)
+    assert [found.item.tolist(), found.other.tolist(), found.share.tolist()] == [[0], [2], [1.0]]
+
+
+def test_nothing_chosen_repeats_nothing() -> None:
+    rows = torch.tensor([[0, 1, 2]])
+    assert len(near_duplicates(rows, rows < 0, torch.eye(3), 0.5).row) == 0
+    assert len(near_duplicates(rows[:0], rows[:0] >= 0, torch.eye(3), 0.5).row) == 0
+
+
+def test_questions_that_repeat_nothing_are_not_compared() -> None:
+    vectors = torch.eye(3)[torch.tensor([0, 0, 1, 2])]
+    rows = torch.tensor([[0, 1, 2], [2, 3, 1], [0, 2, 1]])
+    chosen = torch.tensor([[True, True, False], [True, True, False], [True, True, False]])
+    found = near_duplicates(rows, chosen, vectors, 0.9)
+    assert set(zip(found.row.tolist(), found.item.tolist(), found.other.tolist(), strict=True)) == {
+        (0, 0, 1)
+    }
+
+
+def test_many_questions_go_tile_by_tile() -> None:
+    vectors = torch.nn.functional.normalize(torch.rand(20, 4) + 0.5, dim=1)
+    rows = torch.randint(0, 20, (7, 12), generator=torch.Generator().manual_seed(3))
+    whole = near_duplicates(rows, rows >= 0, vectors, 0.9)
+    tiled = near_duplicates(rows, rows >= 0, vectors, 0.9, cells=1)
+    for name in ("row", "item", "other"):
+        assert torch.equal(getattr(whole, name), getattr(tiled, name))
+
+
+def test_shared_headers_are_told_from_those_of_one() -> None:
+    costs = torch.tensor([[10, 20, 30, 40, 0], [1, 2, 3, 0, 0]])
+    groups = torch.tensor([[2, 1, 2, 0, -1], [0, 0, 0, -1, -1]])
+    found = with_headers(costs, groups, HEADERS)
+    # Group 1 and the one without a label are alone; where nothing has one there is no header.
+    assert found.costs.tolist() == [[10, 25, 30, 43, 0], [1, 2, 3, 0, 0]]
+    assert found.header.tolist() == [[0, -1, 0, -1, -1], [-1] * 5]
+    assert found.prices.tolist() == [[7], [0]]
+
+
+def test_every_choice_pays_what_it_is_written_under() -> None:
+    g = torch.Generator().manual_seed(0)
+    groups = torch.randint(-1, 4, (40, 9), generator=g)
+    costs = torch.randint(1, 30, (40, 9), generator=g).masked_fill(groups < 0, 0)
+    found = with_headers(costs, groups, HEADERS)
+    for row in range(40):
+        labels = set(groups[row].tolist()) - {-1}
+        for _ in range(8):
+            mask = (torch.rand(9, generator=g) < 0.5) & (groups[row] >= 0)
+            used = set(groups[row][mask].tolist())
+            if labels <= {0}:
+                used = set()
+            expected = int(costs[row][mask].sum()) + sum(int(HEADERS[group]) for group in used)
+            places = {place for place in found.header[row][mask].tolist() if place >= 0}
+            paid = int(found.costs[row][mask].sum())
+            assert paid + sum(int(found.prices[row, place]) for place in places) == expected
+
+
+def test_headers_of_nothing() -> None:
+    none = torch.zeros(0, 3, dtype=torch.int64)
+    assert with_headers(none, none, HEADERS).prices.shape == (0, 0)
+    empty = torch.zeros(2, 0, dtype=torch.int64)
+    assert with_headers(empty, empty, HEADERS).costs.shape == (2, 0)
