@@ -10,7 +10,7 @@ from torch import Tensor
 
 from graphmem_torch.atoms import Atom
 from graphmem_torch.context.choose import Choice
-from graphmem_torch.context.costs import Ledger
+from graphmem_torch.context.costs import TokenCosts
 from graphmem_torch.context.formats import Format, Prompt, render
 from graphmem_torch.context.order import arrange, edges_among
 from graphmem_torch.context.pool import Pool, Relations
@@ -54,7 +54,7 @@ class Compiler:
         layout: How memories and prompts are written.
         tokenizer: Name of the tokenizer that counts.
         order: See `arrange`.
-        ledger: What entries cost; it knows every memory of the pools.
+        token_costs: What entries cost; it knows every memory of the pools.
         node: [A] int64 node number of every atom row.
         time: [A] float64 seconds since the epoch UTC, NaN = unknown.
         before: What comes before what, for the order.
@@ -65,7 +65,7 @@ class Compiler:
     layout: Format
     tokenizer: str
     order: str
-    ledger: Ledger
+    token_costs: TokenCosts
     node: Tensor
     time: Tensor
     before: Relations
@@ -197,6 +197,6 @@ class _Writing:
             by.texts.get((question, row), atom.rendered)
             for row, atom in zip(rows, atoms, strict=True)
         ]
-        context = render(by.layout, atoms, texts, inline=by.ledger.inline)
+        context = render(by.layout, atoms, texts, inline=by.token_costs.inline)
         prompt = by.layout.prompt(context, self._questions[question])
         return prompt, prompt.tokens(by.tokenizer), tuple(rows)

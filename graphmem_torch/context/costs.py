@@ -1,4 +1,4 @@
-"""Ledger: what memories cost as entries of a context, counted once for each."""
+"""Token costs: what memories cost as entries of a context, counted once for each."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from graphmem_torch.context.formats import UNLABELLED, Format, label_of
 from graphmem_torch.errors import InputError
 from graphmem_torch.text.tokens import get_counter
 
-__all__ = ["Ledger", "Shorten", "ValueKind", "shortened", "values_from_scores"]
+__all__ = ["Shorten", "TokenCosts", "ValueKind", "shortened", "values_from_scores"]
 ValueKind = Literal["share", "rank", "score"]
 
 
@@ -100,7 +100,7 @@ def shortened(shorten: Shorten, question: str, texts: Sequence[str]) -> list[str
 _NUMBER = 10  # the number that a counted entry bears: of two digits, as most have
 
 
-class Ledger:
+class TokenCosts:
     """Costs and labels of memories by their node numbers, which never mean anything else.
 
     A count holds for the entry alone, its line feed included. Encodings break before the first

@@ -15,7 +15,7 @@ from graphmem_torch.atoms import Atom
 from graphmem_torch.config import ContextConfig
 from graphmem_torch.context.choose import Choice
 from graphmem_torch.context.compile import Compiled, Compiler
-from graphmem_torch.context.costs import Ledger, Shorten, shortened, values_from_scores
+from graphmem_torch.context.costs import Shorten, TokenCosts, shortened, values_from_scores
 from graphmem_torch.context.formats import Format, load_format
 from graphmem_torch.context.order import check_order
 from graphmem_torch.context.pool import Relations, gather_pool
@@ -139,7 +139,7 @@ class ContextCompiler:
         """Nothing is read before it is asked for."""
         self._store = store
         self._lock = threading.RLock()
-        self._ledgers: dict[tuple[str, str, bool], Ledger] = {}
+        self._costs: dict[tuple[str, str, bool], TokenCosts] = {}
         self._relations: tuple[str, dict[tuple[str, ...], Relations]] = "", {}  # state of the store
         self._atoms: dict[int, Atom] = {}  # by node, whose number never means anything else
         self._pins: tuple[object, Tensor] | None = None
@@ -181,17 +181,17 @@ class ContextCompiler:
         )
         nodes = torch.where(pool.rows >= 0, snapshot.node[pool.rows.clamp(min=0)], -1)
         with self._lock:
-            ledger = self._ledger(settings)
-            ledger.learn(nodes[nodes >= 0], self._store.atoms)
-            costs, groups = ledger.read(nodes)
-            header_costs = ledger.header_costs
+            token_costs = self._token_costs(settings)
+            token_costs.learn(nodes[nodes >= 0], self._store.atoms)
+            costs, groups = token_costs.read(nodes)
+            header_costs = token_costs.header_costs
         texts: dict[tuple[int, int], str] = {}
         if settings.shorten is not None:
             for place, question in enumerate(questions):
                 there = nodes[place] >= 0
                 atoms = self._store.atoms(nodes[place, there].tolist())
                 made = shortened(settings.shorten, question, [atom.rendered for atom in atoms])
-                tokens = [ledger.cost(*pair) for pair in zip(atoms, made, strict=True)]
+                tokens = [token_costs.cost(*pair) for pair in zip(atoms, made, strict=True)]
                 costs[place, there] = torch.tensor(tokens, dtype=torch.int64)
                 keys = [(place, row) for row in pool.rows[place, there].tolist()]
                 texts |= zip(keys, made, strict=True)
@@ -200,7 +200,7 @@ class ContextCompiler:
             layout=settings.layout,
             tokenizer=config.tokenizer,
             order=config.order,
-            ledger=ledger,
+            token_costs=token_costs,
             node=snapshot.node,
             time=snapshot.index.time.cpu(),
             before=self._related(snapshot, before),
@@ -221,7 +221,7 @@ class ContextCompiler:
             curves = compiler.compile(pool, choice, questions, budgets)
 
         def names(listed: Tensor) -> tuple[str, ...]:
-            return tuple(ledger.ids[node] for node in snapshot.node[listed].tolist())
+            return tuple(token_costs.ids[node] for node in snapshot.node[listed].tolist())
 
         confidence = found.confidence.tolist()
         contexts = [
@@ -258,14 +258,14 @@ class ContextCompiler:
                 self._pins = version, rows.nonzero().squeeze(1)
             return self._pins[1]
 
-    def _ledger(self, settings: ContextSettings) -> Ledger:
+    def _token_costs(self, settings: ContextSettings) -> TokenCosts:
         """What entries cost that are written and counted so."""
         layout, config = settings.layout, settings.config
         inline = layout.grouped and config.order == "relevance"
         key = (layout.name, config.tokenizer, inline)
-        if key not in self._ledgers:
-            self._ledgers[key] = Ledger(layout, config.tokenizer, inline=inline)
-        return self._ledgers[key]
+        if key not in self._costs:
+            self._costs[key] = TokenCosts(layout, config.tokenizer, inline=inline)
+        return self._costs[key]
 
     def _related(self, snapshot: Snapshot, types: Sequence[str]) -> Relations:
         """The relations that edges of these types make; read anew when the store has changed."""

@@ -22,7 +22,7 @@ COUNTERS: dict[str, Callable[[str], int]] = {
 def test_any_way_of_counting(name: str, order: str, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("bpe_openai")
     counter = COUNTERS[name]
-    for module in ("formats", "ledger"):
+    for module in ("formats", "costs"):
         monkeypatch.setattr(f"graphmem_torch.context.{module}.get_counter", lambda _: counter)
     with opened() as memory:
         memory.add(turns())
@@ -43,7 +43,7 @@ def test_what_merges_into_fewer_tokens_makes_room() -> None:
         memory.add(turns())
         with pytest.MonkeyPatch.context() as patch:
             counter = COUNTERS["something for every text"]
-            for module in ("formats", "ledger"):
+            for module in ("formats", "costs"):
                 patch.setattr(f"graphmem_torch.context.{module}.get_counter", lambda _: counter)
             found = memory.compile("Where is the canoe?", budget=150)
             # By the costs of the entries alone a third of the budget would stay empty.

@@ -9,7 +9,7 @@ import torch
 
 from graphmem_torch.atoms import Atom
 from graphmem_torch.context import load_format, render
-from graphmem_torch.context.costs import Ledger
+from graphmem_torch.context.costs import TokenCosts
 from graphmem_torch.text.tokens import get_counter
 
 pytest.importorskip("bpe_openai")
@@ -40,11 +40,13 @@ def fetch(nodes: Sequence[int]) -> list[Atom]:
 @pytest.mark.parametrize("inline", [False, True])
 def test_costs_add_up_to_the_whole(tokenizer: str, name: str, inline: bool) -> None:
     layout = load_format(name)
-    ledger = Ledger(layout, tokenizer, inline=inline)
+    token_costs = TokenCosts(layout, tokenizer, inline=inline)
     nodes = torch.arange(len(ATOMS))
-    ledger.learn(nodes, fetch)
-    costs, groups = ledger.read(nodes)
-    headers = 0 if inline or name == "json" else int(ledger.header_costs[groups.unique()].sum())
+    token_costs.learn(nodes, fetch)
+    costs, groups = token_costs.read(nodes)
+    headers = (
+        0 if inline or name == "json" else int(token_costs.header_costs[groups.unique()].sum())
+    )
     whole = get_counter(tokenizer)(render(layout, ATOMS, inline=inline))
     # But for the last line feed, and the brackets and the last comma of JSON.
     assert abs(whole - int(costs.sum()) - headers) <= 2
@@ -57,13 +59,13 @@ def test_a_memory_is_read_once() -> None:
         asked.extend(nodes)
         return fetch(nodes)
 
-    ledger = Ledger(load_format("text"), "cl100k_base", inline=False)
-    ledger.learn(torch.tensor([], dtype=torch.int64), noted)
-    ledger.learn(torch.tensor([7, 2, 7]), noted)
-    ledger.learn(torch.tensor([2, 29]), noted)
+    token_costs = TokenCosts(load_format("text"), "cl100k_base", inline=False)
+    token_costs.learn(torch.tensor([], dtype=torch.int64), noted)
+    token_costs.learn(torch.tensor([7, 2, 7]), noted)
+    token_costs.learn(torch.tensor([2, 29]), noted)
     assert asked == [2, 7, 29]
-    assert ledger.ids == {2: "a2", 7: "a7", 29: "a29"}
-    costs, groups = ledger.read(torch.tensor([[2, -1], [29, 7]]))
+    assert token_costs.ids == {2: "a2", 7: "a7", 29: "a29"}
+    costs, groups = token_costs.read(torch.tensor([[2, -1], [29, 7]]))
     assert costs[0, 1] == 0
     assert groups[0, 1] == -1
     assert costs[1, 1] == get_counter()("10. Ben: /slash and trailing/\n")

@@ -14,7 +14,7 @@ from tqdm import tqdm
 
 from graphmem_torch.atoms import Atom
 from graphmem_torch.config import Config
-from graphmem_torch.context.costs import Ledger
+from graphmem_torch.context.costs import TokenCosts
 from graphmem_torch.context.formats import load_format
 from graphmem_torch.evaluation.bootstrap import difference_table, interval_table
 from graphmem_torch.evaluation.metrics import group_masks, rank_candidates
@@ -238,17 +238,17 @@ def entry_costs(
     The first one of a group pays for its header.
     """
     settings = task.memory.config.context
-    ledger = Ledger(load_format(settings.format), settings.tokenizer, inline=False)
+    token_costs = TokenCosts(load_format(settings.format), settings.tokenizer, inline=False)
     known = task.memory.store.known(task.ids)
     nodes = torch.tensor([known[name][0] for name in task.ids])
-    ledger.learn(nodes, task.memory.store.atoms)
-    group = ledger.groups[nodes][ranking.clamp(min=0)].masked_fill(ranking < 0, -1)
-    costs = ledger.costs[nodes][ranking.clamp(min=0)]
+    token_costs.learn(nodes, task.memory.store.atoms)
+    group = token_costs.groups[nodes][ranking.clamp(min=0)].masked_fill(ranking < 0, -1)
+    costs = token_costs.costs[nodes][ranking.clamp(min=0)]
     # Stable: of a group the best comes first.
     ordered, order = group.sort(dim=1, stable=True)
     first = torch.nn.functional.pad(ordered[:, 1:] != ordered[:, :-1], (1, 0), value=True)
     leads = torch.zeros_like(first).scatter_(1, order, first) & (group > 0)
-    return costs + ledger.header_costs[group.clamp(min=0)] * leads
+    return costs + token_costs.header_costs[group.clamp(min=0)] * leads
 
 
 def _atoms(task: RetrievalTask, ids: Sequence[str]) -> list[Atom]:
