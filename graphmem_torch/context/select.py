@@ -55,7 +55,7 @@ def select(
     gap: float = 0.0,
     tile: int = 1 << 18,
 ) -> Selection:
-    """The most valuable selection that fits the budget (`docs/mathematics.md` section 6).
+    """The most valuable selection that fits the budget (`docs/mathematics.md` 6).
 
     Maximises f(S) = sum over i in S of v_i (1 - max share_ij), where the maximum is over the items
     j of S that are better than i: what is in anyway before the rest, then by value, then by place;
