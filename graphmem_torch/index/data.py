@@ -55,10 +55,7 @@ OPTIONAL_PARTS = (*_OPTIONAL, *(f"modes_{name}" for name in MODE_PARTS), *HOP_PA
 
 
 def conducting_graph(
-    source: Tensor,  # [E] int64 rows
-    target: Tensor,  # [E] int64 rows
-    type: Tensor,  # [E] uint8
-    weight: Tensor,  # [E] float32
+    edges: EdgeBlock,  # E edges between rows
     time: Tensor,  # [N] float64 seconds, NaN where unknown
     config: SpreadConfig,
 ) -> Graph:
@@ -69,8 +66,8 @@ def conducting_graph(
     nothing; a contradiction conducts its |weight| where a preset gives the type a gain, for those
     who ask what speaks against something. Edges of gain 0 are left out.
     """
-    gains = _per_type(config.edges)
-    reverse = _per_type(config.reverse)
+    source, target, type, weight = edges.source, edges.target, edges.type, edges.weight
+    gains, reverse = _per_type(config.edges), _per_type(config.reverse)
     strength = torch.where(type == int(EdgeType.CONTRADICTS), weight.abs(), weight.clamp(min=0.0))
     hours = (time[source] - time[target]).abs().nan_to_num_(nan=0.0) / 3600.0
     decay = torch.exp(-config.temporal_decay * hours).to(torch.float32)
@@ -107,7 +104,7 @@ class IndexInput:
         is_question, tells_time: [A] bool.
         edges: Between rows 0..N-1.
         num_nodes: N.
-        tokens, pieces, token_offsets: Packed token vectors, or None.
+        tokens, pieces, token_offsets: Packed token vectors and their word pieces, or None.
         num_pieces: Size of the word-piece vocabulary.
         duplicate: [A] int64, for each atom the first one of equal content; None where no atom is
             taken for another. Only modes read it.
@@ -155,7 +152,8 @@ def index_tensors(data: IndexInput, config: Config) -> dict[str, Tensor]:
     session = torch.where(missing, sessions + missing.cumsum(0) - 1, data.session)
     bm25 = BM25.build(data.terms, data.term_offsets, data.vocab_size, b=0.3)
     by_session = _session_bm25(data, session)
-    graph = _conducting(data, config)
+    unknown = data.time.new_full((data.num_nodes - atoms,), torch.nan)
+    graph = conducting_graph(data.edges, torch.cat([data.time, unknown]), config.spread)
     month, day = _month_and_day(data.time)
     previous, following = _neighbours(data.edges, atoms)
     derived = data.edges.type == int(EdgeType.DERIVED_FROM)
@@ -305,18 +303,8 @@ def _session_bm25(data: IndexInput, session: Tensor) -> BM25:
     count = int(session.max()) + 1 if len(session) else 0
     lengths = data.term_offsets.diff()
     order = torch.sort(session.repeat_interleave(lengths), stable=True)
-    sizes = torch.bincount(order.values, minlength=count)
-    offsets = offsets_of(sizes)
+    offsets = offsets_of(torch.bincount(order.values, minlength=count))
     return BM25.build(data.terms[order.indices], offsets, data.vocab_size)
-
-
-def _conducting(data: IndexInput, config: Config) -> Graph:
-    concepts = data.num_nodes - len(data.time)
-    time = torch.cat([data.time, data.time.new_full((concepts,), torch.nan)])
-    edges = data.edges
-    return conducting_graph(
-        edges.source, edges.target, edges.type, edges.weight, time, config.spread
-    )
 
 
 def _relative_pagerank(graph: Graph, atoms: int) -> Tensor:  # [A]

@@ -150,11 +150,6 @@ class MemoryIndex(nn.Module):
         return int(self.graph_indptr.shape[0]) - 1
 
     @property
-    def num_speakers(self) -> int:
-        """S."""
-        return int(self.named.shape[0])
-
-    @property
     def time(self) -> Tensor:  # [A] float64
         """Seconds since the epoch, UTC; NaN where unknown."""
         return self.time_bits.view(torch.float64)
@@ -227,7 +222,8 @@ class MemoryIndex(nn.Module):
         return candidates_of(self.tensors, self.plan, self.weights.float(), query, count)
 
     def _checked(self, query: QueryBatch, k: int | None) -> tuple[QueryBatch, int]:
-        query.check(dim=self.embeddings.shape[1], atoms=self.num_atoms, speakers=self.num_speakers)
+        atoms, dim = self.embeddings.shape
+        query.check(dim=dim, atoms=atoms, speakers=len(self.named))
         count = self.config.rank.k if k is None else k
         check_count("k", count)
         return replace(query, embedding=query.embedding.float()), count

@@ -150,19 +150,18 @@ def retrieve(
     rows = torch.where(best.values > -torch.inf, rows, -1)
     shares = signals.gather(1, chosen[:, :, None].expand(-1, -1, signals.shape[2])) * weights
     gate = plan.config.gate
+    statistics = abstention_statistics(found, chosen, tuple(gate.weights))
     anchors, value = found.reached.anchors, found.reached.value
     if anchors is None or value is None:
         anchors = rows.new_zeros(len(query), 0)
         value = anchors.float()
-    return Retrieval(
-        rows,
-        best.values,
-        shares,
-        confidence(abstention_statistics(found, chosen, tuple(gate.weights)), gate),
-        anchors,
-        value,
-        _paths(memory, plan, query, anchors, value, rows, wanted=paths),
-    )
+    walked = rows.new_zeros(*rows.shape, 0)
+    if paths and anchors.shape[1]:
+        walked = _paths(
+            memory, plan, query, SparseRows.of(anchors, value, memory.graph.num_nodes), rows
+        )
+    sure = confidence(statistics, gate)
+    return Retrieval(rows, best.values, shares, sure, anchors, value, walked)
 
 
 def candidates_of(
@@ -350,25 +349,15 @@ def _allowed(found: SparseRows, query: QueryBatch) -> SparseRows:  # [B, A]
 
 
 def _paths(
-    memory: MemoryTensors,
-    plan: Plan,
-    query: QueryBatch,
-    anchors: Tensor,
-    value: Tensor,
-    rows: Tensor,
-    *,
-    wanted: bool,
+    memory: MemoryTensors, plan: Plan, query: QueryBatch, start: SparseRows, rows: Tensor
 ) -> Tensor:  # [B, k, T]
-    if not wanted or anchors.shape[1] == 0:
-        return rows.new_zeros(*rows.shape, 0)
-    s, own = plan.config.spread, plan.config.segment
-    walked = plan.traverses and not plan.activates  # the anchors are seeds then
+    mask = _conducting(memory, query)
+    if plan.traverses and not plan.activates:  # the anchors are seeds then
+        own, steps = plan.config.segment, unweighted(memory.graph)
+        return strongest_paths(
+            steps, start, rows, rounds=own.hops, spread=own.discount, fan="none", mask=mask
+        )
+    s = plan.config.spread
     return strongest_paths(
-        unweighted(memory.graph) if walked else memory.graph,
-        SparseRows.of(anchors, value, memory.graph.num_nodes),
-        rows,
-        rounds=own.hops if walked else s.rounds,
-        spread=own.discount if walked else s.spread,
-        fan="none" if walked else s.fan,
-        mask=_conducting(memory, query),
+        memory.graph, start, rows, rounds=s.rounds, spread=s.spread, fan=s.fan, mask=mask
     )

@@ -12,7 +12,7 @@ from graphmem_torch.config import Config
 from graphmem_torch.errors import InputError
 from graphmem_torch.evaluation.bootstrap import Interval, bootstrap_interval
 from graphmem_torch.index.module import MemoryIndex
-from graphmem_torch.rank.fit import fit_listwise
+from graphmem_torch.linalg.logistic import fit_listwise
 from graphmem_torch.rank.query import QueryBatch
 
 __all__ = [
@@ -159,8 +159,8 @@ def _recall(labelled: LabelledQuestions) -> Tensor:  # [B] float64
 def fit_weights(sources: Sequence[LabelledQuestions], *, penalty: float = 1e-2) -> dict[str, float]:
     """Weights from questions to one or several memories.
 
-    Listwise softmax (`rank.fit`). Twice: activation starts at anchors that the weights choose, so
-    the second pass learns from the activation of the first pass's anchors.
+    Listwise softmax (`linalg.fit_listwise`). Twice: activation starts at anchors that the weights
+    choose, so the second pass learns from the activation of the first pass's anchors.
 
     Args:
         sources: Questions to memories of one preset.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -101,16 +101,15 @@ class BM25:
             InputError: For shapes, dtypes or devices that do not fit, or a term that is not in the
                 index.
         """
-        self._check_questions(query_terms)
+        _check_ids("query_terms", query_terms, "[B, Q]", self.docs.device)
         if weights is not None and weights.shape != query_terms.shape:
             raise InputError(
-                f"weights must have shape {list(query_terms.shape)}; got {list(weights.shape)}. "
-                "Give one weight for each question term."
+                f"weights: expected {list(query_terms.shape)}, got {list(weights.shape)}; give one "
+                "for each question term"
             )
         if weights is not None and weights.device != self.docs.device:
             raise InputError(
-                f"weights must be on {self.docs.device} like the index; got {weights.device}. "
-                "Move them."
+                f"weights: expected on {self.docs.device}, got {weights.device}; move them"
             )
         return bm25_score(self.indptr, self.docs, self.scores, query_terms, weights, self.num_docs)
 
@@ -128,60 +127,38 @@ class BM25:
             InputError: As `score` does, or if k is below 1.
         """
         check_count("k", k)
-        self._check_questions(query_terms)
+        _check_ids("query_terms", query_terms, "[B, Q]", self.docs.device)
         return bm25_topk(self.indptr, self.docs, self.scores, query_terms, k, self.num_docs)
 
     def to(self, device: torch.device | str) -> BM25:
         """The same index on another device."""
-        return replace(
-            self,
-            indptr=self.indptr.to(device),
-            docs=self.docs.to(device),
-            scores=self.scores.to(device),
-            idf=self.idf.to(device),
-        )
+        parts = (self.indptr, self.docs, self.scores, self.idf)
+        indptr, docs, scores, idf = (part.to(device) for part in parts)
+        return BM25(indptr, docs, scores, idf, self.num_docs)
 
-    def _check_questions(self, query_terms: Tensor) -> None:
-        if query_terms.dim() != 2 or query_terms.dtype != torch.int64:
-            raise InputError(
-                f"query_terms must be int64 [B, Q]; got {query_terms.dtype} "
-                f"{list(query_terms.shape)}. "
-                "Pad with -1."
-            )
-        if query_terms.device != self.docs.device:
-            raise InputError(
-                f"query_terms must be on {self.docs.device} like the index; got "
-                f"{query_terms.device}. Move them."
-            )
+
+def _check_ids(name: str, value: Tensor, shape: str, device: torch.device) -> None:
+    if value.dtype != torch.int64 or value.dim() != len(shape.split(",")):
+        raise InputError(
+            f"{name}: expected int64 {shape}, got {value.dtype} {list(value.shape)}; encode the "
+            "texts with a vocabulary, padding is -1"
+        )
+    if value.device != device:
+        raise InputError(f"{name}: expected on {device}, got {value.device}; move them")
 
 
 def _check_build(terms: Tensor, offsets: Tensor, vocab_size: int) -> None:
-    if terms.dtype != torch.int64 or terms.dim() != 1:
-        raise InputError(
-            f"terms must be int64 [T]; got {terms.dtype} {list(terms.shape)}. Encode them with a "
-            "vocabulary."
-        )
-    if offsets.dtype != torch.int64 or offsets.dim() != 1 or offsets.shape[0] < 1:
-        raise InputError(
-            f"offsets must be int64 [N + 1]; got {offsets.dtype} {list(offsets.shape)}."
-        )
-    if offsets.device != terms.device:
-        raise InputError(
-            f"offsets must be on {terms.device} like the terms; got {offsets.device}. Move them."
-        )
+    _check_ids("terms", terms, "[T]", terms.device)
+    _check_ids("offsets", offsets, "[N + 1]", terms.device)
     check_count("vocab_size", vocab_size, 0)
-    if (
-        int(offsets[-1]) != terms.shape[0]
-        or int(offsets[0]) != 0
-        or bool((offsets.diff() < 0).any())
-    ):
+    ends = offsets[[0, -1]].tolist() if len(offsets) else []
+    if ends != [0, len(terms)] or bool((offsets.diff() < 0).any()):
         raise InputError(
-            f"offsets must rise from 0 to {terms.shape[0]}; got {int(offsets[0])} to "
-            f"{int(offsets[-1])}."
-            " Give the running count of terms."
+            f"offsets: expected to rise from 0 to {len(terms)}, got from and to {ends}; give the "
+            "running count of terms"
         )
     if terms.numel() and (int(terms.min()) < 0 or int(terms.max()) >= vocab_size):
         raise InputError(
-            f"terms must be in 0..{vocab_size - 1}; got {int(terms.min())}..{int(terms.max())}. "
-            "Give the size of the vocabulary that encoded them."
+            f"terms: expected numbers in 0..{vocab_size - 1}, got "
+            f"{int(terms.min())}..{int(terms.max())}; give the size of their vocabulary"
         )

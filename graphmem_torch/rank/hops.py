@@ -1,4 +1,4 @@
-"""Bridges that a question does not name: from strong memories to documents that they lead to.
+"""Bridges that a question does not name: from its anchors to documents that they lead to.
 
 `docs/mathematics.md` 8.4, one round of max propagation along title mentions and shared entities.
 """
@@ -14,16 +14,7 @@ from graphmem_torch.coo import offsets_of, pointers
 from graphmem_torch.ops import SparseRows
 from graphmem_torch.ops.ragged import ranges, row_entries
 
-__all__ = [
-    "HOP_PARTS",
-    "HopParts",
-    "entity_hop",
-    "hop_parts",
-    "named_keys",
-    "pair_keys",
-    "title_hop",
-    "window_keys",
-]
+__all__ = ["HOP_PARTS", "HopParts", "entity_hop", "hop_parts", "named_keys", "title_hop"]
 _LONGEST = 8  # terms of a name
 _SHARE = 0.02  # of the atoms that a title or an entity may occur in (`docs/mathematics.md` 8.4)
 _MOST = 512  # the same as a number: what a question costs does not grow with the memory
@@ -85,26 +76,6 @@ def hop_parts(
     key = _start_keys(name_terms, name_offsets, name_offsets.diff())
     tensors = (title >= 0, title_key, *mention, *entities, key)
     return HopParts(*tensors)
-
-
-def window_keys(terms: Tensor) -> tuple[Tensor, Tensor]:  # [B, W] int64, -1 = padding
-    """The row and the key of every run of up to 8 terms of each row."""
-    rows, keys = [], []
-    key = torch.zeros_like(terms)
-    for length in range(1, min(_LONGEST, terms.shape[1]) + 1):
-        last = terms[:, length - 1 :]
-        key = key[:, : last.shape[1]] * _BASE + last + 1
-        row, place = (last >= 0).nonzero(as_tuple=True)
-        rows.append(row)
-        keys.append(key[row, place])
-    if not keys:
-        return terms.new_empty(0), terms.new_empty(0)
-    return torch.cat(rows), torch.cat(keys)
-
-
-def pair_keys(row: Tensor, key: Tensor) -> Tensor:
-    """One number for a question and a key."""
-    return key * _PAIR + row
 
 
 def _keys(terms: Tensor, start: Tensor, length: int) -> Tensor:
@@ -188,10 +159,22 @@ def _most(atoms: int) -> float:
 
 
 def named_keys(query_terms: Tensor | None) -> Tensor | None:  # [B, W], -1 padding -> [m] sorted
-    """What the questions name, one key for each question and run of its terms."""
+    """What the questions name, one key for each question and run of up to 8 of its terms."""
     if query_terms is None:
         return None
-    return pair_keys(*window_keys(query_terms)).unique()
+    found = [query_terms.new_empty(0)]
+    key = torch.zeros_like(query_terms)
+    for length in range(1, min(_LONGEST, query_terms.shape[1]) + 1):
+        last = query_terms[:, length - 1 :]
+        key = key[:, : last.shape[1]] * _BASE + last + 1
+        row, place = (last >= 0).nonzero(as_tuple=True)
+        found.append(_pair_keys(row, key[row, place]))
+    return torch.cat(found).unique()
+
+
+def _pair_keys(row: Tensor, key: Tensor) -> Tensor:
+    """One number for a question and a key."""
+    return key * _PAIR + row
 
 
 def title_hop(
@@ -247,7 +230,7 @@ def _seeds(anchors: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 def _is_named(row: Tensor, key: Tensor, named: Tensor | None) -> Tensor:
     if named is None or not len(named):
         return torch.zeros_like(key, dtype=torch.bool)
-    wanted = pair_keys(row, key)
+    wanted = _pair_keys(row, key)
     place = torch.searchsorted(named, wanted).clamp(max=len(named) - 1)
     return (named[place] == wanted) & (key != 0)
 

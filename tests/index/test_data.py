@@ -12,6 +12,7 @@ import torch
 
 from graphmem_torch.atoms import EdgeType
 from graphmem_torch.config import Config, SpreadConfig
+from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.errors import InputError
 from graphmem_torch.index.data import (
     IndexInput,
@@ -36,7 +37,7 @@ def test_conducting_graph_gains_reverse_decay_and_cap(cap: int, generator: torch
     time = 1.7e9 + 3600 * 24 * torch.rand(NODES, generator=generator, dtype=torch.float64) * 5
     time[:3] = torch.nan
     config = SpreadConfig(edges=EDGES, reverse=REVERSE, temporal_decay=0.02, max_edges=cap)
-    graph = conducting_graph(source, target, kinds, weight, time, config)
+    graph = conducting_graph(EdgeBlock(source, target, kinds, weight), time, config)
 
     expected: dict[tuple[int, int, int], float] = defaultdict(float)
     for s, t, kind, w in zip(
@@ -67,9 +68,9 @@ def test_conducting_graph_contradictions_conduct_only_when_asked() -> None:
     kinds = torch.tensor([int(EdgeType.CONTRADICTS)], dtype=torch.uint8)
     ends = torch.tensor([0]), torch.tensor([1])
     time = torch.zeros(2, dtype=torch.float64)
-    args = (*ends, kinds, torch.tensor([-0.5]), time)
-    assert conducting_graph(*args, SpreadConfig(edges=EDGES, reverse=REVERSE)).num_edges == 0
-    asked = conducting_graph(*args, SpreadConfig(edges={"contradicts": 0.4}))
+    edges = EdgeBlock(*ends, kinds, torch.tensor([-0.5]))
+    assert conducting_graph(edges, time, SpreadConfig(edges=EDGES, reverse=REVERSE)).num_edges == 0
+    asked = conducting_graph(edges, time, SpreadConfig(edges={"contradicts": 0.4}))
     assert asked.weight.tolist() == pytest.approx([0.2])
 
 
@@ -78,7 +79,9 @@ def test_conducting_graph_negative_weights_conduct_nothing() -> None:
     kinds = torch.tensor([int(EdgeType.SUPPORTS), int(EdgeType.SUPPORTS)], dtype=torch.uint8)
     ends = torch.tensor([0, 1]), torch.tensor([1, 2])
     config = SpreadConfig(edges={"supports": 0.7}, reverse={"supports": 0.7})
-    graph = conducting_graph(*ends, kinds, torch.tensor([-0.7, 0.5]), torch.zeros(3), config)
+    graph = conducting_graph(
+        EdgeBlock(*ends, kinds, torch.tensor([-0.7, 0.5])), torch.zeros(3), config
+    )
     assert sorted(zip(graph.source.tolist(), graph.target.tolist(), strict=True)) == [
         (1, 2),
         (2, 1),
@@ -87,10 +90,7 @@ def test_conducting_graph_negative_weights_conduct_nothing() -> None:
 
 
 def test_conducting_graph_no_edges() -> None:
-    none = torch.empty(0, dtype=torch.int64)
-    graph = conducting_graph(
-        none, none, none.to(torch.uint8), none.float(), torch.zeros(3).double(), SpreadConfig()
-    )
+    graph = conducting_graph(EdgeBlock.empty(), torch.zeros(3).double(), SpreadConfig())
     assert (graph.num_nodes, graph.num_edges) == (3, 0)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 from torch import Tensor
 
@@ -102,41 +104,27 @@ def _mode(c: Candidates) -> Tensor:
     return weight.gather(1, c.pick(modes.label.long()).expand(c.shape))
 
 
-def _from_derived(c: Candidates, values: Tensor) -> Tensor:
-    """The best value among the atoms derived from each candidate."""
+def _from_derived(c: Candidates, *, own: str) -> Tensor:
+    """The best value of a signal among the atoms derived from each candidate; at least 0."""
+    values, rows = c.signal(own), c.rows
     source, target = c.memory.derived_source.long(), c.memory.derived_target.long()
     if not len(source):
         return c.zeros()
     everyone = values
-    if c.rows is not None:
+    if rows is not None:
         everyone = values.new_zeros(len(c.query), c.memory.num_atoms)
         everyone = everyone.scatter_reduce(
-            1, c.rows.clamp(min=0), values.where(c.rows >= 0, 0.0), "amax"
+            1, rows.clamp(min=0), values.where(rows >= 0, 0.0), "amax"
         )
     best = values.new_zeros(everyone.shape)
     best = best.scatter_reduce(1, target.expand(len(best), -1), everyone[:, source], "amax")
     return c.pick_each(best)
 
 
-@signal("derived_interaction", graph=True)
-def _derived_interaction(c: Candidates) -> Tensor:
-    """Late interaction with the facts derived from the atom."""
-    return _from_derived(c, c.signal("interaction_focus"))
-
-
-@signal("derived_sharp", graph=True)
-def _derived_sharp(c: Candidates) -> Tensor:
-    """Near-exact matches in the facts derived from the atom."""
-    return _from_derived(c, c.signal("interaction_sharp"))
-
-
-@signal("derived_semantic", graph=True)
-def _derived_semantic(c: Candidates) -> Tensor:
-    """Cosine of the question with the facts derived from the atom."""
-    return _from_derived(c, c.signal("semantic").clamp(min=0.0))
-
-
-@signal("derived_lexical", graph=True)
-def _derived_lexical(c: Candidates) -> Tensor:
-    """BM25 of the facts derived from the atom."""
-    return _from_derived(c, c.signal("lexical"))
+for _name, _own in (
+    ("derived_interaction", "interaction_focus"),
+    ("derived_sharp", "interaction_sharp"),
+    ("derived_semantic", "semantic_positive"),
+    ("derived_lexical", "lexical"),
+):
+    signal(_name, graph=True)(partial(_from_derived, own=_own))

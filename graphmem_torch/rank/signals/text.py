@@ -9,6 +9,7 @@ for more than many vague ones.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -36,12 +37,6 @@ def _semantic(c: Candidates) -> Tensor:
 def _semantic_positive(c: Candidates) -> Tensor:
     """max(cosine, 0), SYNAPSE's semantic term."""
     return torch.clamp(c.signal("semantic"), min=0.0)
-
-
-@signal("semantic_previous")
-def _previous(c: Candidates) -> Tensor:
-    """Cosine of question and the turn before."""
-    return c.step(c.signal("semantic"), -1)
 
 
 @signal("lexical")
@@ -125,22 +120,18 @@ def _session_best(c: Candidates) -> Tensor:
     return c.session_max(c.signal("interaction_focus"))
 
 
-@signal("interaction_previous")
-def _interaction_previous(c: Candidates) -> Tensor:
-    """Late interaction with the turn before."""
-    return c.step(c.signal("interaction_focus"), -1)
+def _beside(c: Candidates, *, own: str, distance: int) -> Tensor:
+    """A signal of the turn so far away."""
+    return c.step(c.signal(own), distance)
 
 
-@signal("interaction_next")
-def _next(c: Candidates) -> Tensor:
-    """Late interaction with the turn after."""
-    return c.step(c.signal("interaction_focus"), 1)
-
-
-@signal("interaction_sharp_previous")
-def _sharp_previous(c: Candidates) -> Tensor:
-    """Near-exact matches in the turn before."""
-    return c.step(c.signal("interaction_sharp"), -1)
+for _name, _own, _distance in (
+    ("semantic_previous", "semantic", -1),
+    ("interaction_previous", "interaction_focus", -1),
+    ("interaction_next", "interaction_focus", 1),
+    ("interaction_sharp_previous", "interaction_sharp", -1),
+):
+    signal(_name)(partial(_beside, own=_own, distance=_distance))
 
 
 @signal("interaction_answer", conversational=True)
@@ -149,24 +140,11 @@ def _answer(c: Candidates) -> Tensor:
     return c.step(c.signal("interaction_focus") * c.pick(c.memory.is_question), -1)
 
 
-def _of_documents(c: Candidates, values: Tensor) -> Tensor:  # [B, C]
+def _of_documents(c: Candidates, *, own: str) -> Tensor:
+    """A signal of documents; 0 for what is no document."""
     hops = c.memory.hops
-    return c.zeros() if hops is None else values.where(c.pick(hops.document), 0.0)
+    return c.zeros() if hops is None else c.signal(own).where(c.pick(hops.document), 0.0)
 
 
-@signal("document_semantic", reads=("documents",))
-def _document_semantic(c: Candidates) -> Tensor:
-    """Cosine of question and document; 0 for what is no document, as below."""
-    return _of_documents(c, c.signal("semantic"))
-
-
-@signal("document_lexical", reads=("documents",))
-def _document_lexical(c: Candidates) -> Tensor:
-    """BM25 of the document."""
-    return _of_documents(c, c.signal("lexical"))
-
-
-@signal("document_interaction", reads=("documents",))
-def _document_interaction(c: Candidates) -> Tensor:
-    """Late interaction with the document."""
-    return _of_documents(c, c.signal("interaction"))
+for _own in ("semantic", "lexical", "interaction"):
+    signal(f"document_{_own}", reads=("documents",))(partial(_of_documents, own=_own))
