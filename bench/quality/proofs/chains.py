@@ -18,8 +18,8 @@ from graphmem_torch.evaluation.bootstrap import difference_table
 from graphmem_torch.graph import Graph
 from graphmem_torch.ops import knapsack, personalized_pagerank
 from graphmem_torch.spectral.adjacency import adjacency, reach, sparse_product
-from graphmem_torch.spectral.premises import ChainModel, fit_chains
 
+from .premises import ChainModel, fit_chains
 from .sets import ProofSet
 
 __all__ = ["ATOMS", "DEPTHS", "TOKENS", "completeness", "hops_from", "judge_chains"]

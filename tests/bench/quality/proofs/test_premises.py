@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from graphmem_torch.errors import InputError
-from graphmem_torch.spectral.premises import chain_signals, fit_chains
+from graphmem_torch.quality.proofs.premises import chain_signals, fit_chains
 
 
 def _library(seed: int = 0) -> tuple[Tensor, Tensor]:
