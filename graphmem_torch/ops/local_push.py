@@ -66,15 +66,16 @@ class _Tables:
         self._owner = torch.empty_like(self.key)
         self._used = torch.zeros(questions, dtype=torch.int64, device=like.device)
 
-    def has_room(self, incoming: Tensor) -> bool:  # [B]
-        """Whether so many more nodes fit into each question's table, leaving gaps to stop at."""
+    def full(self, incoming: Tensor) -> Tensor | None:  # [B] -> [B] bool
+        """The questions whose tables have no room for so many more nodes and some gaps."""
         limit = self.slots * 3 // 4
         if self._nodes <= limit:
-            return True
+            return None
         self._used += incoming
         if bool((self._used > limit).any()):
             self._used = (self.key.view(len(incoming), -1) >= 0).sum(1) + incoming
-        return not bool((self._used > limit).any())
+        full = self._used > limit
+        return full if bool(full.any()) else None
 
     def insert(self, begin: Tensor, node: Tensor) -> Tensor:
         """The places of `node` in the tables that begin at `begin`, claimed where they are new."""
@@ -121,9 +122,11 @@ def _run(
     sent = weights.flatten()[real] / total[row]
     node, begin, done = nodes.flatten()[real].to(torch.int32), row * slots, 0
     while True:
-        if not tables.has_room(torch.bincount(begin >> tables.bits, minlength=questions)):
-            status.fill_(FULL)
-            break
+        full = tables.full(torch.bincount(begin >> tables.bits, minlength=questions))
+        if full is not None:  # the others go on
+            status[full] = FULL
+            kept = ~full[begin >> tables.bits]
+            begin, node, sent = begin[kept], node[kept], sent[kept]
         place = tables.insert(begin, node)
         tables.left.index_add_(0, place, sent)
         hot = _hot(tables, place, out_indptr, epsilon)

@@ -15,93 +15,9 @@ from graphmem_torch.ops.local_push import DONE, FULL, local_push
 from graphmem_torch.ops.power_iteration import power_iteration
 from graphmem_torch.ops.solution import Solution
 from graphmem_torch.ops.sparse_rows import SparseRows, check_sparse_rows
+from graphmem_torch.ops.workspace import tile_elements
 
-__all__ = ["certified_top", "pagerank", "personalized_pagerank", "ranked_tables", "spread_tables"]
-_ROUNDINGS = 8  # relative errors that a value may carry besides those of its sum, over 1 - damping
-_LONGEST = 1 << 20  # terms of the longest sum of a push, which adds up in float64
-
-
-def certified_top(
-    values: Tensor,  # [B, N]
-    bound: Tensor,  # [B] of the L1 distance to the exact values
-    k: int,
-    damping: float,
-    terms: Tensor,  # [] the most edges that enter and that leave a node, together
-) -> tuple[Tensor, Tensor, Tensor]:  # [B, k], [B, k] int64, [B] bool
-    """The k largest of each row, best first, their places (-1 for zeros), and the certificate."""
-    best = values.topk(min(k + 1, values.shape[1]), dim=1)
-    top, place = best.values[:, :k], best.indices[:, :k]
-    lowest = top[:, -1]
-    none = torch.where(lowest > 0, -torch.inf, 0.0)
-    outside = best.values[:, k] if values.shape[1] > k else none
-    certain = _overtaken_by_none(lowest, outside, bound, damping, terms)
-    return top.contiguous(), place.masked_fill(top <= 0, -1), certain
-
-
-def ranked_tables(
-    node: Tensor,  # [B, H] int32, -1 = none
-    settled: Tensor,  # [B, H] float64
-    left: Tensor,  # [B, H] float64
-    damping: float,
-    k: int,
-    background: Tensor | None,  # [N], the PageRank of the graph
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # [B, k], [B, k] int64, [B], [B] bool
-    """The k largest after a push, their nodes, the L1 bound of the values, and the certificate.
-
-    With y = settled + (1 - d) left, what the walk without returns would settle is y + z for some
-    z >= 0 of total at most beta = d * sum(left): a residual keeps (1 - d) of itself where it is and
-    sends on the rest. Mass that returns from nodes without edges only scales the result, so
-    y / (sum(y) + beta) is a lower bound of every value and beta / (sum(y) + beta) bounds the L1
-    distance. With the background b, which is (1 - d) / N + d P b, z is estimated as if the residual
-    lay anywhere: z = sum(left) (b - (1 - d) / N), and what that adds is added to the bound.
-    """
-    known, beta, whole = _known(settled, left, damping)
-    rank, added = known, torch.zeros_like(beta)
-    if background is not None:
-        share = background.to(known.dtype).index_select(0, node.clamp(min=0).flatten())
-        share = share.sub_((1 - damping) / background.shape[0]).clamp_(min=0).view_as(known)
-        rest = torch.where(node >= 0, share * left.sum(1, keepdim=True), 0.0)
-        rank, added = known + rest, rest.sum(1)
-    best = rank.topk(k, dim=1)
-    inside = torch.zeros_like(node, dtype=torch.bool).scatter_(1, best.indices, True)
-    lowest = known.gather(1, best.indices).amin(1)
-    outside = known.masked_fill(inside, 0.0).amax(1)
-    certain = _overtaken_by_none(lowest, outside, beta, damping, _LONGEST)
-    nodes = node.gather(1, best.indices).to(torch.int64).masked_fill_(best.values <= 0, -1)
-    bound = (beta + added) / whole
-    return best.values / whole[:, None], nodes, bound, certain
-
-
-def spread_tables(
-    node: Tensor,  # [B, H] int32, -1 = none
-    settled: Tensor,  # [B, H] float64
-    left: Tensor,  # [B, H] float64
-    damping: float,
-    num_nodes: int,
-    dtype: torch.dtype,
-) -> tuple[Tensor, Tensor]:  # [B, N] of `dtype`, [B]
-    """All values after a push, and their L1 bound; as `ranked_tables` without a background."""
-    known, beta, whole = _known(settled, left, damping)
-    values = known.new_zeros(node.shape[0], max(1, num_nodes), dtype=dtype)  # -1 goes to column 0
-    share = (known / whole[:, None]).to(dtype)
-    values.scatter_add_(1, node.clamp(min=0).to(torch.int64), share)
-    return values[:, :num_nodes], beta / whole
-
-
-def _known(settled: Tensor, left: Tensor, damping: float) -> tuple[Tensor, Tensor, Tensor]:
-    """The y `[B, H]`, beta `[B]` and sum(y) + beta `[B]` of `ranked_tables`."""
-    known = settled + (1 - damping) * left
-    beta = damping * left.sum(1)
-    return known, beta, (known.sum(1) + beta).clamp(min=torch.finfo(known.dtype).tiny)
-
-
-def _overtaken_by_none(
-    lowest: Tensor, outside: Tensor, bound: Tensor, damping: float, terms: int | Tensor
-) -> Tensor:
-    """Whether the gap is larger than the bound and what rounding may add to a sum of `terms`."""
-    rounding = (_ROUNDINGS + terms) * torch.finfo(lowest.dtype).eps / max(1 - damping, 1e-6)
-    return lowest - outside >= bound + rounding * lowest
-
+__all__ = ["pagerank", "personalized_pagerank", "pushes"]
 
 _log = logging.getLogger(__name__)
 
@@ -111,7 +27,10 @@ _LARGE = 10_000  # nodes below which whole rounds are always faster than a push
 _DEAR = 6_000  # a push for the largest k takes as long as rounds over k times as many edges
 _FEW = 100  # and at most one node in this many may be a seed
 _SHARPNESS = 3e-3  # epsilon * k where only k values are asked for; see bench/perf
+_TABLES = 1 << 28  # floats that the tables of a push take on a CPU: 1 GB
 _SMALLEST_TABLE = 1024  # a kernel inserts up to 128 nodes before it looks whether there is room
+_ROUNDINGS = 8  # relative errors that a value may carry besides those of its sum, over 1 - damping
+_LONGEST = 1 << 20  # terms of the longest sum of a push, which adds up in float64
 
 
 def pagerank(
@@ -226,7 +145,7 @@ def personalized_pagerank(
             "seeds must be finite and not negative; got others. Clamp or repair them first."
         )
     if method == "auto":
-        method = "push" if k is not None and _is_local(graph, seeds, damping, k) else "power"
+        method = "push" if k is not None and pushes(graph, seeds, damping, k) else "power"
     if method == "power":
         return _by_power(graph, seeds, damping, tol, k, max_iter)
     if damping == 1.0:
@@ -234,9 +153,18 @@ def personalized_pagerank(
     return _by_push(graph, seeds, damping, tol, k, max_iter, epsilon, background)
 
 
-def _is_local(graph: Graph, seeds: Tensor | SparseRows, damping: float, k: int) -> bool:
+def pushes(
+    graph: Graph,
+    seeds: Tensor | SparseRows,  # [B, N]
+    damping: float,
+    k: int,
+    *,
+    large: int = _LARGE,
+    dear: int = _DEAR,
+) -> bool:
+    """Whether a push is the faster method for the k largest values."""
     size = graph.num_nodes + graph.num_edges
-    if graph.num_nodes < _LARGE or size < _DEAR * k or damping == 1.0:
+    if graph.num_nodes < large or size < dear * k or damping == 1.0:
         return False
     given = len(seeds.key) if isinstance(seeds, SparseRows) else int(seeds.count_nonzero())
     return given * _FEW <= seeds.shape[0] * seeds.shape[1]
@@ -268,7 +196,7 @@ def _by_power(
         return Solution(values, None, residual, done, converged)
     bound = residual / (1 - damping) if damping < 1 else torch.full_like(residual, torch.inf)
     terms = graph.indptr.diff().amax() + graph.out_indptr.diff().amax()
-    top, place, certain = certified_top(values, bound, k, damping, terms)
+    top, place, certain = _certified_top(values, bound, k, damping, terms)
     return Solution(top, None, residual, done, converged, place, certain)
 
 
@@ -294,37 +222,54 @@ def _by_push(
         most = graph.num_edges + graph.num_nodes
         epsilon = tol / max(1, most) if k is None else _SHARPNESS / k
     slots = _first_slots(graph.num_nodes, nodes.shape[1], epsilon, k)
+    waiting, done, worst = torch.arange(len(nodes), device=nodes.device), 0, DONE
+    order: list[Tensor] = []
+    found: list[tuple[Tensor, ...]] = []
     while True:
-        node, settled, left, rounds, status = local_push(
-            graph.out_indptr,
-            graph.out_edge,
-            graph.target,
-            graph.weight.to(work),
-            nodes,
-            weights.to(torch.float64),
-            damping,
-            epsilon,
-            max_iter,
-            slots,
-        )
-        worst = int(status.max()) if len(status) else DONE
-        if worst != FULL:
+        again = []
+        # A table takes 24 bytes a slot: as many questions at once as have room for theirs.
+        for own in waiting.split(max(1, tile_elements(nodes.device, _TABLES) // (6 * slots))):
+            node, settled, left, rounds, status = local_push(
+                graph.out_indptr,
+                graph.out_edge,
+                graph.target,
+                graph.weight.to(work),
+                nodes[own],
+                weights[own].to(torch.float64),
+                damping,
+                epsilon,
+                max_iter,
+                slots,
+            )
+            full = status == FULL
+            if bool(full.any()):
+                again.append(own[full])
+                node, settled, left = node[~full], settled[~full], left[~full]
+                own, rounds, status = own[~full], rounds[~full], status[~full]
+            if len(own):
+                done, worst = max(done, int(rounds.max())), max(worst, int(status.max()))
+            order.append(own)
+            found.append(
+                _spread_tables(node, settled, left, damping, graph.num_nodes, work)
+                if k is None
+                else _ranked_tables(node, settled, left, damping, k, background)
+            )
+        if not again:
             break
-        slots *= 4
-    done = int(rounds.max()) if len(rounds) else 0
+        waiting, slots = torch.cat(again), slots * 4
     if worst != DONE:
         _log.warning(
             "PageRank stopped after %d rounds, nodes above epsilon %.2e: raise max_iter or epsilon",
             done,
             epsilon,
         )
-    if k is None:
-        values, bound = spread_tables(node, settled, left, damping, graph.num_nodes, work)
-        residual = ((1 - damping) * bound).to(work)
-        return Solution(values, None, residual, done, worst == DONE)
-    values, indices, bound, certain = ranked_tables(node, settled, left, damping, k, background)
+    columns = found[0]
+    if len(found) > 1:
+        back = torch.cat(order).argsort()
+        columns = tuple(torch.cat(parts)[back] for parts in zip(*found, strict=True))
+    values, *places, bound = columns
     residual = ((1 - damping) * bound).to(work)
-    return Solution(values.to(work), None, residual, done, worst == DONE, indices, certain)
+    return Solution(values.to(work), None, residual, done, worst == DONE, *places)
 
 
 def _first_slots(num_nodes: int, seeds: int, epsilon: float, k: int | None) -> int:
@@ -332,3 +277,85 @@ def _first_slots(num_nodes: int, seeds: int, epsilon: float, k: int | None) -> i
     touched = min(0.5 / max(epsilon, 1e-5), 4 / 3 * num_nodes)
     wanted = max(_SMALLEST_TABLE, touched, 2 * seeds, k or 1)
     return 1 << (int(wanted) - 1).bit_length()
+
+
+def _certified_top(
+    values: Tensor,  # [B, N]
+    bound: Tensor,  # [B] of the L1 distance to the exact values
+    k: int,
+    damping: float,
+    terms: Tensor,  # [] the most edges that enter and that leave a node, together
+) -> tuple[Tensor, Tensor, Tensor]:  # [B, k], [B, k] int64, [B] bool
+    """The k largest of each row, best first, their places (-1 for zeros), and the certificate."""
+    best = values.topk(min(k + 1, values.shape[1]), dim=1)
+    top, place = best.values[:, :k], best.indices[:, :k]
+    lowest = top[:, -1]
+    none = torch.where(lowest > 0, -torch.inf, 0.0)
+    outside = best.values[:, k] if values.shape[1] > k else none
+    certain = _overtaken_by_none(lowest, outside, bound, damping, terms)
+    return top.contiguous(), place.masked_fill(top <= 0, -1), certain
+
+
+def _ranked_tables(
+    node: Tensor,  # [B, H] int32, -1 = none
+    settled: Tensor,  # [B, H] float64
+    left: Tensor,  # [B, H] float64
+    damping: float,
+    k: int,
+    background: Tensor | None,  # [N], the PageRank of the graph
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # [B, k], [B, k] int64, [B] bool, [B]
+    """The k largest after a push, their nodes, the certificate, and the L1 bound of the values.
+
+    With y = settled + (1 - d) left, what the walk without returns would settle is y + z for some
+    z >= 0 of total at most beta = d * sum(left): a residual keeps (1 - d) of itself where it is and
+    sends on the rest. Mass that returns from nodes without edges only scales the result, so
+    y / (sum(y) + beta) is a lower bound of every value and beta / (sum(y) + beta) bounds the L1
+    distance. With the background b, which is (1 - d) / N + d P b, z is estimated as if the residual
+    lay anywhere: z = sum(left) (b - (1 - d) / N), and what that adds is added to the bound.
+    """
+    known, beta, whole = _known(settled, left, damping)
+    rank, added = known, torch.zeros_like(beta)
+    if background is not None:
+        share = background.to(known.dtype).index_select(0, node.clamp(min=0).flatten())
+        share = share.sub_((1 - damping) / background.shape[0]).clamp_(min=0).view_as(known)
+        rest = torch.where(node >= 0, share * left.sum(1, keepdim=True), 0.0)
+        rank, added = known + rest, rest.sum(1)
+    best = rank.topk(k, dim=1)
+    inside = torch.zeros_like(node, dtype=torch.bool).scatter_(1, best.indices, True)
+    lowest = known.gather(1, best.indices).amin(1)
+    outside = known.masked_fill(inside, 0.0).amax(1)
+    certain = _overtaken_by_none(lowest, outside, beta, damping, _LONGEST)
+    nodes = node.gather(1, best.indices).to(torch.int64).masked_fill_(best.values <= 0, -1)
+    bound = (beta + added) / whole
+    return best.values / whole[:, None], nodes, certain, bound
+
+
+def _spread_tables(
+    node: Tensor,  # [B, H] int32, -1 = none
+    settled: Tensor,  # [B, H] float64
+    left: Tensor,  # [B, H] float64
+    damping: float,
+    num_nodes: int,
+    dtype: torch.dtype,
+) -> tuple[Tensor, Tensor]:  # [B, N] of `dtype`, [B]
+    """All values after a push, and their L1 bound; as `_ranked_tables` without a background."""
+    known, beta, whole = _known(settled, left, damping)
+    values = known.new_zeros(node.shape[0], max(1, num_nodes), dtype=dtype)  # -1 goes to column 0
+    share = (known / whole[:, None]).to(dtype)
+    values.scatter_add_(1, node.clamp(min=0).to(torch.int64), share)
+    return values[:, :num_nodes], beta / whole
+
+
+def _known(settled: Tensor, left: Tensor, damping: float) -> tuple[Tensor, Tensor, Tensor]:
+    """The y `[B, H]`, beta `[B]` and sum(y) + beta `[B]` of `_ranked_tables`."""
+    known = settled + (1 - damping) * left
+    beta = damping * left.sum(1)
+    return known, beta, (known.sum(1) + beta).clamp(min=torch.finfo(known.dtype).tiny)
+
+
+def _overtaken_by_none(
+    lowest: Tensor, outside: Tensor, bound: Tensor, damping: float, terms: int | Tensor
+) -> Tensor:
+    """Whether the gap is larger than the bound and what rounding may add to a sum of `terms`."""
+    rounding = (_ROUNDINGS + terms) * torch.finfo(lowest.dtype).eps / max(1 - damping, 1e-6)
+    return lowest - outside >= bound + rounding * lowest

@@ -17,10 +17,11 @@ from torch import Tensor
 from graphmem_torch.errors import InputError
 from graphmem_torch.ops._library import register
 from graphmem_torch.ops.spmm import BAG_FROM, csr_matrix, spmm, spmm_sum
+from graphmem_torch.ops.workspace import tile_elements
 
 __all__ = ["power_iteration", "power_iteration_reference"]
 _LONGEST_WAIT = 8  # rounds between two measurements of the change
-_CHUNK = 1 << 18  # elements of the difference that are formed at once, so that they stay in cache
+_CHUNK = 1 << 18  # elements of the difference that a CPU forms at once: they stay in cache
 _FEW = 8  # seeds are added one by one where at most one node in this many is a seed
 
 
@@ -100,7 +101,7 @@ def _walk(source: Tensor, weight: Tensor, nodes: int) -> tuple[Tensor, Tensor]:
 
 def _distance(a: Tensor, b: Tensor) -> Tensor:  # [N, *] twice -> [*]
     """L1 distance of the columns, without a difference as large as they are."""
-    rows = max(1, _CHUNK * a.shape[0] // max(1, a.numel()))
+    rows = max(1, tile_elements(a.device, _CHUNK) * a.shape[0] // max(1, a.numel()))
     if a.shape[0] <= rows:
         return (a - b).abs_().sum(0)
     total = torch.zeros(a.shape[1:], dtype=torch.float64, device=a.device)

@@ -112,7 +112,7 @@ def test_kernel_says_when_it_stops_and_when_its_table_is_full():
         assert (found[0][2] == -1).all()
 
 
-def test_a_table_grows_until_everything_fits(random_graph, monkeypatch):
+def test_a_table_grows_until_everything_fits(random_graph):
     graph = random_graph(3000, 20_000)
     args = (*_tensors(graph), torch.tensor([[5]]), torch.ones(1, 1), 0.85, 1e-7, 500)
     assert local_push(*args, SLOTS)[4].tolist() == [FULL]

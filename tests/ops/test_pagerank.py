@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from importlib import import_module
 
 import networkx as nx
 import numpy as np
@@ -15,6 +14,7 @@ from hypothesis import strategies as st
 from graphmem_torch.errors import InputError
 from graphmem_torch.graph import Graph
 from graphmem_torch.ops import SparseRows, pagerank, personalized_pagerank
+from graphmem_torch.ops.pagerank import pushes
 from graphmem_torch.ops.power_iteration import power_iteration, power_iteration_reference
 
 METHODS = pytest.mark.parametrize("method", ["power", "push"])
@@ -262,18 +262,39 @@ def test_no_questions(random_graph):
     assert (found.indices.shape, found.certified.shape) == ((0, 2), (0,))
 
 
-def test_auto_pushes_where_the_graph_is_large_and_seeds_are_few(random_graph, monkeypatch):
-    module = import_module("graphmem_torch.ops.pagerank")
-    monkeypatch.setattr(module, "_LARGE", 100)
-    monkeypatch.setattr(module, "_DEAR", 300)
+def test_auto_pushes_where_the_graph_is_large_and_seeds_are_few(random_graph):
     graph = random_graph(200, 900)
     few, many = torch.zeros(1, 200), torch.ones(1, 200)
     few[0, 5] = 1.0
-    pushed = personalized_pagerank(graph, few, k=3, method="push")
-    torch.testing.assert_close(personalized_pagerank(graph, few, k=3).values, pushed.values)
-    assert pushed.residual.item() > 1e-6
-    for seeds, k in ((few, None), (many, 3), (few, 4)):
-        assert personalized_pagerank(graph, seeds, k=k).residual.item() <= 1e-6
+    limits = {"large": 100, "dear": 300}
+    assert pushes(graph, few, 0.85, 3, **limits)
+    assert pushes(graph, SparseRows.from_dense(few), 0.85, 3, **limits)
+    assert not pushes(graph, many, 0.85, 3, **limits)
+    assert not pushes(graph, few, 0.85, 4, **limits)
+    assert not pushes(graph, few, 1.0, 3, **limits)
+    assert not pushes(graph, few, 0.85, 3)
+    assert personalized_pagerank(graph, few, k=3).residual.item() <= 1e-6
+
+
+def test_push_does_only_the_full_questions_again(random_graph):
+    """One question of 65 needs a larger table; the values do not depend on its company."""
+    hub = torch.stack([torch.zeros(2999, dtype=torch.int64), torch.arange(1, 3000)])
+    graph = Graph.from_edges(
+        torch.cat([hub, torch.stack([hub[1][:1500], hub[1][:1500] + 1])], dim=1), num_nodes=3000
+    )
+    seeds = SparseRows.of(torch.arange(65)[:, None], torch.ones(65, 1), 3000)
+    found = personalized_pagerank(graph, seeds, k=5, method="push", epsilon=1e-5)
+    assert found.converged
+    for question in (0, 1, 64):
+        one = SparseRows.of(torch.tensor([[question]]), torch.ones(1, 1), 3000)
+        alone = personalized_pagerank(graph, one, k=5, method="push", epsilon=1e-5)
+        torch.testing.assert_close(found.values[question], alone.values[0])
+        torch.testing.assert_close(found.residual[question], alone.residual[0])
+        assert bool(found.certified[question]) == bool(alone.certified[0])
+    exact = personalized_pagerank(graph, seeds, method="power", tol=1e-9)
+    torch.testing.assert_close(
+        found.values, exact.values.gather(1, found.indices.clamp(min=0)), atol=1e-3, rtol=0
+    )
 
 
 def test_a_background_finds_the_hubs():

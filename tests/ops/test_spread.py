@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from graphmem_torch.errors import InputError
 from graphmem_torch.graph import Graph
-from graphmem_torch.ops import SparseRows, spread, spread_activation
-from graphmem_torch.ops import spread as frontier
+from graphmem_torch.ops import SparseRows, propagate, spread_activation
+from graphmem_torch.ops.propagate import fan_scale
+from graphmem_torch.ops.spread import Rule, spread_frontier
 
 METHODS = pytest.mark.parametrize("method", ["dense", "frontier", "auto"])
 
@@ -68,10 +69,7 @@ def _anchors(questions: int, nodes: int, seed: int) -> torch.Tensor:
 @pytest.mark.parametrize("firing", ["sigmoid", "linear"])
 @pytest.mark.parametrize("inhibition", [0.0, 0.15])
 @pytest.mark.parametrize("masked", [False, True])
-def test_matches_the_rounds_written_out(
-    random_graph, method, reduce, firing, inhibition, masked, monkeypatch
-):
-    monkeypatch.setattr(spread, "_FRONTIER_FROM", 0)
+def test_matches_the_rounds_written_out(random_graph, method, reduce, firing, inhibition, masked):
     graph = random_graph(23, 50)
     anchors = _anchors(4, 23, 5)
     mask = _anchors(4, 23, 6) == 0 if masked else None
@@ -128,15 +126,39 @@ def test_frontier_equals_dense(nodes, edges, questions, seed, reduce, firing):
     torch.testing.assert_close(sparse.to_dense(), dense)
 
 
-def test_the_frontier_goes_on_densely_when_that_is_cheaper(random_graph, monkeypatch):
+@pytest.mark.parametrize("cost", [1e-6, 20.0, 1e6])
+def test_spread_frontier_goes_on_densely_when_that_is_cheaper(random_graph, cost):
     graph = random_graph(50, 300)
     anchors = _anchors(3, 50, 7)
+    found = spread_frontier(
+        graph,
+        SparseRows.from_dense(anchors),
+        lambda node: fan_scale(graph, 0.8, "degree", node=node),
+        rounds=3,
+        retention=0.5,
+        maximum=False,
+        rule=Rule(0.15, 7, True, 5.0, 0.5),
+        mask=None,
+        step=lambda a, allowed: propagate(graph, a, mask=allowed),
+        followed_cost=cost,
+        dense_values=100,  # two questions at a time
+    )
     expected = spread_activation(graph, anchors, method="dense")
-    monkeypatch.setattr(spread, "_FRONTIER_FROM", 0)
-    monkeypatch.setattr(frontier, "_DENSE", 100)  # two questions at a time
-    for cost in (1e-6, 20.0, 1e6):
-        monkeypatch.setattr(frontier, "_FOLLOWED", cost)
-        torch.testing.assert_close(spread_activation(graph, anchors), expected)
+    torch.testing.assert_close(found.to_dense(), expected)
+
+
+def test_auto_follows_the_frontier_of_a_large_graph(random_graph, largest):
+    """In 30,000 nodes a few anchors reach little; from all nodes on, dense rounds are cheaper."""
+    small = random_graph(23, 50)
+    graph = Graph.from_edges(small.edge_index, small.weight, type=small.type, num_nodes=30_000)
+    few = torch.nn.functional.pad(_anchors(4, 23, 5), (0, 30_000 - 23))
+    start = SparseRows.from_dense(few)
+    with largest() as seen:
+        found = spread_activation(graph, start)
+    assert seen.elements <= 30_001
+    expected = spread_activation(graph, few, method="dense")
+    torch.testing.assert_close(found.to_dense(), expected)
+    torch.testing.assert_close(spread_activation(graph, few), expected)
 
 
 @pytest.mark.parametrize("fan", ["degree", "sqrt", "none", "given"])
@@ -202,8 +224,7 @@ def test_a_gradient_through_the_frontier_is_refused(random_graph, name):
 
 
 @METHODS
-def test_constants_may_be_tensors(random_graph, method, monkeypatch):
-    monkeypatch.setattr(spread, "_FRONTIER_FROM", 0)
+def test_constants_may_be_tensors(random_graph, method):
     graph, anchors = random_graph(23, 50), _anchors(4, 23, 5)
     numbers = {"retention": 0.4, "spread": 0.7, "inhibition": 0.1, "gain": 4.0, "threshold": 0.3}
     tensors = {name: torch.tensor(value) for name, value in numbers.items()}
