@@ -11,8 +11,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from graphmem_torch.kernels import spmm
-from graphmem_torch.kernels.spmm import hub_totals, row_totals, tile_for
+from graphmem_torch.kernels.spmm import PIECE, WARPS, hub_totals, row_totals, tile_for
 
 __all__ = ["launch_propagate"]
 
@@ -57,6 +56,7 @@ def launch_propagate(
     retention: Tensor,  # []
     maximum: bool,
     mask: Tensor | None,  # [B, N] bool
+    piece: int = PIECE,
 ) -> Tensor:  # [B, N]
     """`graphmem::propagate` on CUDA: retention, fan, mask and reduction in one pass over edges."""
     questions, nodes = activation.shape
@@ -66,13 +66,13 @@ def launch_propagate(
     x = _panel(activation)
     weight, scale = weight.contiguous(), scale.contiguous()
     tile = tile_for(nodes, source.shape[0], questions)
-    hubs = hub_totals(x, indptr, source, weight, scale, maximum, tile)
+    hubs = hub_totals(x, indptr, source, weight, scale, maximum, tile, piece)
     _propagate_kernel[triton.cdiv(nodes, tile.rows), triton.cdiv(questions, tile.columns)](
         x, indptr, source, weight, scale, hubs.extra, hubs.partial,
         out if mask is None else mask.contiguous().view(torch.uint8),
         retention.to(hubs.partial.dtype), out, nodes, questions, x.stride(0),
-        MAXIMUM=maximum, MASKED=mask is not None, HUBS=hubs.any, PIECE=spmm.PIECE,
-        ROWS=tile.rows, LANES=tile.lanes, COLS=tile.columns, num_warps=spmm.WARPS,
+        MAXIMUM=maximum, MASKED=mask is not None, HUBS=hubs.any, PIECE=piece,
+        ROWS=tile.rows, LANES=tile.lanes, COLS=tile.columns, num_warps=WARPS,
     )  # fmt: skip
     return out
 

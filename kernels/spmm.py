@@ -165,15 +165,16 @@ def hub_totals(
     scale: Tensor | None,  # [C]
     maximum: bool,
     tile: Tile,
+    piece: int = PIECE,
 ) -> Hubs:
-    """Reduces what rows have beyond their first PIECE edges; waits for no device."""
+    """Reduces what rows have beyond their first `piece` edges; waits for no device."""
     rows, columns = indptr.shape[0] - 1, x.shape[1]
-    pieces = column.shape[0] // PIECE
+    pieces = column.shape[0] // piece
     kind = torch.promote_types(x.dtype, torch.float32)
     partial = torch.empty(pieces, columns, dtype=kind, device=x.device)
     if not pieces:
         return Hubs(indptr, partial, False)
-    beyond = (indptr.diff() - 1).clamp(min=0) // PIECE
+    beyond = (indptr.diff() - 1).clamp(min=0) // piece
     extra = torch.nn.functional.pad(beyond.cumsum(0), (1, 0)).to(torch.int32)
     ids = torch.arange(pieces, dtype=torch.int32, device=x.device)
     owner = torch.searchsorted(extra[1:], ids, right=True, out_int32=True)
@@ -181,7 +182,7 @@ def hub_totals(
     _hub_kernel[grid](
         x, indptr, column, weight, weight if scale is None else scale, extra, owner, partial,
         pieces, columns, x.stride(0), rows,
-        MAXIMUM=maximum, SCALED=scale is not None, PIECE=PIECE,
+        MAXIMUM=maximum, SCALED=scale is not None, PIECE=piece,
         ROWS=tile.rows, LANES=tile.lanes, COLS=tile.columns, num_warps=WARPS,
     )  # fmt: skip
     return Hubs(extra, partial, True)
@@ -193,6 +194,7 @@ def launch_spmm(
     weight: Tensor,  # [E]
     x: Tensor,  # [C, B]
     maximum: bool,
+    piece: int = PIECE,
 ) -> Tensor:  # [R, B]
     """`graphmem::spmm` on CUDA."""
     rows, columns = indptr.shape[0] - 1, x.shape[1]
@@ -201,10 +203,10 @@ def launch_spmm(
         return out
     x, indptr, column, weight = (t.contiguous() for t in (x, indptr, column, weight))
     tile = tile_for(rows, column.shape[0], columns)
-    hubs = hub_totals(x, indptr, column, weight, None, maximum, tile)
+    hubs = hub_totals(x, indptr, column, weight, None, maximum, tile, piece)
     _spmm_kernel[triton.cdiv(rows, tile.rows), triton.cdiv(columns, tile.columns)](
         x, indptr, column, weight, hubs.extra, hubs.partial, out, rows, columns, x.stride(0),
-        MAXIMUM=maximum, HUBS=hubs.any, PIECE=PIECE,
+        MAXIMUM=maximum, HUBS=hubs.any, PIECE=piece,
         ROWS=tile.rows, LANES=tile.lanes, COLS=tile.columns, num_warps=WARPS,
     )  # fmt: skip
     return out

@@ -17,38 +17,64 @@ from graphmem_torch.ops._library import register
 from graphmem_torch.ops.ragged import ranges
 from graphmem_torch.ops.running_topk import empty_best, merge_tile
 
-__all__ = ["bm25_score", "bm25_topk"]
+__all__ = ["bm25_score", "bm25_topk", "score_postings", "topk_postings"]
+
 _LONG = 1024  # postings from which a run is worth a call
 _POSTINGS = 1 << 17  # postings that are read together: 0.5 MB in each temporary
 _SCORES = 1 << 20  # dense scores that a top-k keeps: 4 MB
 _CUDA = 64  # a GPU takes this much more at a time
 
 
-def _score(
+def score_postings(
+    indptr: Tensor,  # [V + 1] int64
+    docs: Tensor,  # [nnz] int32
+    scores: Tensor,  # [nnz]
+    query_terms: Tensor,  # [B, Q] int64, negative for none
+    weights: Tensor | None,  # [B, Q]
+    num_docs: int,
+    *,
+    long: int = _LONG,
+    together: int = _POSTINGS,
+) -> Tensor:  # [B, N]
+    """`graphmem::bm25_score`: the sum of a document's scores over the terms of each question.
+
+    Args:
+        indptr: Where the postings of each term begin.
+        docs: Document of each posting.
+        scores: Score of each posting.
+        query_terms: Terms of each question.
+        weights: Weight of each term; ones when omitted.
+        num_docs: N.
+        long: Postings from which a CPU adds a run where it lies.
+        together: Postings that a CPU reads together; a GPU more.
+    """
+    out = scores.new_zeros(query_terms.shape[0], num_docs)
+    _add_postings(out, indptr, docs, scores, query_terms, weights, long, together)
+    return out
+
+
+def topk_postings(
     indptr: Tensor,
     docs: Tensor,
     scores: Tensor,
     query_terms: Tensor,
-    weights: Tensor | None,
+    k: int,
     num_docs: int,
-) -> Tensor:
-    out = scores.new_zeros(query_terms.shape[0], num_docs)
-    _add_postings(out, indptr, docs, scores, query_terms, weights)
-    return out
-
-
-def _topk(
-    indptr: Tensor, docs: Tensor, scores: Tensor, query_terms: Tensor, k: int, num_docs: int
-) -> tuple[Tensor, Tensor]:
+    *,
+    held: int = _SCORES,
+    long: int = _LONG,
+    together: int = _POSTINGS,
+) -> tuple[Tensor, Tensor]:  # [B, min(k, N)], [B, min(k, N)] int64
+    """`graphmem::bm25_topk`: the k largest of `score_postings`, of `held` scores at a time."""
     device = docs.device
     values, indices = empty_best(query_terms.shape[0], min(k, num_docs), device)
-    together = max(1, _SCORES * (_CUDA if docs.is_cuda else 1) // max(1, num_docs))
-    dense = scores.new_empty(min(together, query_terms.shape[0]), num_docs)
-    for first in range(0, query_terms.shape[0], together):
-        part = slice(first, first + together)
+    questions = max(1, held * (_CUDA if docs.is_cuda else 1) // max(1, num_docs))
+    dense = scores.new_empty(min(questions, query_terms.shape[0]), num_docs)
+    for first in range(0, query_terms.shape[0], questions):
+        part = slice(first, first + questions)
         own = query_terms[part]
         out = dense[: len(own)].zero_()
-        _add_postings(out, indptr, docs, scores, own, None)
+        _add_postings(out, indptr, docs, scores, own, None, long, together)
         merge_tile(values[part], indices[part], out, 0)
     return values, indices
 
@@ -60,6 +86,8 @@ def _add_postings(
     scores: Tensor,  # [nnz]
     query_terms: Tensor,  # [B, Q] int64, negative for none
     weights: Tensor | None,  # [B, Q]
+    long: int,
+    together: int,
 ) -> None:
     flat = query_terms.flatten()
     if flat.numel() and int(flat.max()) >= indptr.shape[0] - 1:
@@ -75,11 +103,11 @@ def _add_postings(
     weight = scores.new_ones(len(place)) if weights is None else weights.flatten()[place]
     weight = weight.to(scores.dtype)
     if not docs.is_cuda:
-        long = stop - start >= _LONG
-        runs = (row[long], start[long], stop[long], weight[long])
+        own = stop - start >= long
+        runs = (row[own], start[own], stop[own], weight[own])
         _add_long_runs(out, docs, scores, *(part.tolist() for part in runs))
-        row, start, stop, weight = row[~long], start[~long], stop[~long], weight[~long]
-    _add_short_runs(out, docs, scores, row, start, stop - start, weight)
+        row, start, stop, weight = row[~own], start[~own], stop[~own], weight[~own]
+    _add_short_runs(out, docs, scores, row, start, stop - start, weight, together)
 
 
 def _add_long_runs(
@@ -104,10 +132,11 @@ def _add_short_runs(
     start: Tensor,  # [P] int64
     count: Tensor,  # [P] int64
     weight: Tensor,  # [P]
+    together: int,
 ) -> None:
     base = (row * out.shape[1]).to(torch.int32 if out.numel() < 1 << 31 else torch.int64)
     sums = out.view(-1)
-    for runs, total in _blocks(count, _POSTINGS * (_CUDA if docs.is_cuda else 1)):
+    for runs, total in _blocks(count, together * (_CUDA if docs.is_cuda else 1)):
         own = count[runs]
         run, entry = ranges(start[runs], own, total=total)
         value = scores.index_select(0, entry)
@@ -152,12 +181,12 @@ def _topk_fake(
 bm25_score = register(
     "bm25_score(Tensor indptr, Tensor docs, Tensor scores, Tensor query_terms, Tensor? weights, "
     "int num_docs) -> Tensor",
-    _score,
+    score_postings,
     fake=_score_fake,
 )
 bm25_topk = register(
     "bm25_topk(Tensor indptr, Tensor docs, Tensor scores, Tensor query_terms, int k, int num_docs) "
     "-> (Tensor, Tensor)",
-    _topk,
+    topk_postings,
     fake=_topk_fake,
 )

@@ -7,18 +7,225 @@ from torch import Tensor
 
 from graphmem_torch.errors import InputError
 from graphmem_torch.ops._library import register
-from graphmem_torch.ops.token_products import ROWS, UNIT, best_in_atoms, best_in_candidates
+from graphmem_torch.ops.token_products import ROWS, UNIT, Tiling, best_in_atoms, best_in_candidates
 
 __all__ = [
-    "check_token_inputs",
     "maxsim",
+    "maxsim_on_cpu",
     "maxsim_reference",
     "token_maxima",
+    "token_maxima_on_cpu",
     "token_maxima_reference",
 ]
 
+_USUAL = Tiling()
 
-def check_token_inputs(
+
+def maxsim(
+    query_tokens: Tensor,  # [B, Q, m], unit rows
+    query_weights: Tensor,  # [B, Q], >= 0, 0 for padding
+    tokens: Tensor,  # [T, m] int8, unit rows times 127
+    offsets: Tensor,  # [N + 1] int64
+    *,
+    candidates: Tensor | None = None,  # [B, C] int64, -1 for padding
+) -> Tensor:  # [B, N] or [B, C]
+    """Late interaction of every question with every atom, or with its own candidates.
+
+    sum_w weight_w max_t cos(q_w, t) / sum_w weight_w, t over the tokens of the atom
+    (`docs/mathematics.md` 8.1). An atom without tokens, a padded candidate and a question without
+    weights get 0. Token vectors are stored int8. On a processor that multiplies int8 the question
+    tokens are rounded to 16 bits, which moves cosines by about 1e-5; otherwise all is float32, or
+    on a GPU as good. Temporaries stay below 256 MB whatever the sizes.
+
+    Args:
+        query_tokens: Token vectors of the questions, taken as they are: products with vectors that
+            are not of length 1 are no cosines, and a vector of zeros scores 0.
+        query_weights: Weight of each question token, e.g. its idf over the atoms.
+        tokens: Token vectors of all atoms, packed.
+        offsets: Atom i has rows `offsets[i]:offsets[i + 1]` of `tokens`.
+        candidates: Atoms to score for each question; all of them when omitted.
+
+    Raises:
+        InputError: For shapes, dtypes or devices that do not fit, inputs that require a gradient
+            (there is none), a question token that is not finite, offsets that do not rise within
+            the tokens, or a candidate that is no atom. The last three are not looked for on a GPU,
+            which would have to be waited for: there a candidate that is no atom gets 0.
+    """
+    _check_token_inputs(query_tokens, "query_weights", query_weights, tokens, offsets, candidates)
+    _check_finite(query_tokens, torch.ones_like(query_weights, dtype=torch.bool))
+    return _maxsim(query_tokens.float(), query_weights.float(), tokens, offsets, candidates)
+
+
+def maxsim_reference(
+    query_tokens: Tensor,  # [B, Q, m]
+    query_weights: Tensor,  # [B, Q]
+    tokens: Tensor,  # [T, m] int8
+    offsets: Tensor,  # [N + 1]
+) -> Tensor:  # [B, N]
+    """`maxsim` over all atoms as it is written in the formula; forms `[B, Q, T]`."""
+    similarity = query_tokens @ (tokens.to(query_tokens.dtype) / UNIT).T
+    lengths = offsets.diff()
+    atom = torch.repeat_interleave(lengths)
+    shape = (*query_weights.shape, len(lengths))
+    place = atom.expand_as(similarity)
+    best = similarity.new_full(shape, -torch.inf).scatter_reduce(2, place, similarity, "amax")
+    best = torch.where(lengths > 0, best, 0.0)
+    total = query_weights.sum(1)[:, None]
+    score = (best * query_weights[:, :, None]).sum(1) / total
+    return torch.where(total > 0, score, 0.0)
+
+
+def maxsim_on_cpu(
+    query_tokens: Tensor,
+    query_weights: Tensor,
+    tokens: Tensor,
+    offsets: Tensor,
+    candidates: Tensor | None,
+    *,
+    tiling: Tiling = _USUAL,
+) -> Tensor:
+    """`graphmem::maxsim` on a CPU."""
+    total = query_weights.sum(1, keepdim=True)
+    share = query_weights / total.masked_fill(total <= 0, torch.inf)
+    if candidates is None:
+        return _maxsim_all_atoms(query_tokens, share, tokens, offsets, tiling)
+    out = query_tokens.new_zeros(candidates.shape)
+    for part, place, best in best_in_candidates(query_tokens, tokens, offsets, candidates, tiling):
+        out[part].scatter_(1, place, torch.bmm(share[part, None], best).squeeze(1))
+    return out
+
+
+def _maxsim_all_atoms(
+    query_tokens: Tensor, share: Tensor, tokens: Tensor, offsets: Tensor, tiling: Tiling
+) -> Tensor:
+    """The weighted sum is a product too: with the matrix that holds each token's share."""
+    out = share.new_zeros(share.shape[0], offsets.shape[0] - 1)
+    width = max(1, ROWS // max(1, share.shape[1]))
+    for first in range(0, share.shape[0], width):
+        part = slice(first, first + width)
+        question, place = share[part].nonzero(as_tuple=True)
+        weight = share[part][question, place]
+        mix = share.new_zeros(len(share[part]), len(weight))
+        mix.scatter_(0, question[None], weight[None])
+        for atoms, best in best_in_atoms(
+            query_tokens[part][question, place], tokens, offsets, tiling
+        ):
+            out[part, atoms] = mix @ best
+    return out
+
+
+def _maxsim_fake(
+    query_tokens: Tensor,
+    query_weights: Tensor,
+    tokens: Tensor,
+    offsets: Tensor,
+    candidates: Tensor | None,
+) -> Tensor:
+    if candidates is None:
+        return query_tokens.new_empty(query_tokens.shape[0], offsets.shape[0] - 1)
+    return query_tokens.new_empty(candidates.shape)
+
+
+_maxsim = register(
+    "maxsim(Tensor query_tokens, Tensor query_weights, Tensor tokens, Tensor offsets, Tensor? "
+    "candidates)"
+    " -> Tensor",
+    maxsim_on_cpu,
+    launcher="maxsim:launch_maxsim",
+    fake=_maxsim_fake,
+)
+
+
+def token_maxima(
+    query_tokens: Tensor,  # [B, Q, m], unit rows
+    known: Tensor,  # [B, Q] bool, False for padding
+    tokens: Tensor,  # [T, m] int8, unit rows times 127
+    offsets: Tensor,  # [N + 1] int64
+    *,
+    candidates: Tensor | None = None,  # [B, C] int64, -1 for padding
+) -> Tensor:  # [B, Q, N] or [B, Q, C]
+    """max_t cos(q_w, t) over the tokens t of each atom; 0 for padding and for atoms without tokens.
+
+    What `maxsim` sums up; kept apart where several weightings, powers or windows are made of the
+    same maxima; precision and memory as there.
+
+    Raises:
+        InputError: As `maxsim` does.
+    """
+    _check_token_inputs(query_tokens, "known", known, tokens, offsets, candidates)
+    if known.dtype != torch.bool:
+        raise InputError(f"known must be bool [B, Q]; got {known.dtype}. Compare or call .bool().")
+    _check_finite(query_tokens, known)
+    return _token_maxima(query_tokens.float(), known, tokens, offsets, candidates)
+
+
+def token_maxima_reference(
+    query_tokens: Tensor,  # [B, Q, m]
+    known: Tensor,  # [B, Q]
+    tokens: Tensor,  # [T, m] int8
+    offsets: Tensor,  # [N + 1]
+) -> Tensor:  # [B, Q, N]
+    """`token_maxima` over all atoms as it is written; forms `[B, Q, T]`."""
+    similarity = query_tokens @ (tokens.to(query_tokens.dtype) / UNIT).T
+    lengths = offsets.diff()
+    atom = torch.repeat_interleave(lengths)
+    shape = (*known.shape, len(lengths))
+    place = atom.expand_as(similarity)
+    best = similarity.new_full(shape, -torch.inf).scatter_reduce(2, place, similarity, "amax")
+    return torch.where((lengths > 0) & known[:, :, None], best, 0.0)
+
+
+def token_maxima_on_cpu(
+    query_tokens: Tensor,
+    known: Tensor,
+    tokens: Tensor,
+    offsets: Tensor,
+    candidates: Tensor | None,
+    *,
+    tiling: Tiling = _USUAL,
+) -> Tensor:
+    """`graphmem::token_maxima` on a CPU."""
+    if candidates is None:
+        return _token_maxima_all_atoms(query_tokens, known, tokens, offsets, tiling)
+    query_tokens = query_tokens.masked_fill(~known[:, :, None], 0.0)
+    out = query_tokens.new_zeros(*known.shape, candidates.shape[1])
+    for part, place, best in best_in_candidates(query_tokens, tokens, offsets, candidates, tiling):
+        out[part].scatter_(2, place[:, None].expand_as(best), best)
+    return out
+
+
+def _token_maxima_all_atoms(
+    query_tokens: Tensor, known: Tensor, tokens: Tensor, offsets: Tensor, tiling: Tiling
+) -> Tensor:
+    out = query_tokens.new_zeros(*known.shape, offsets.shape[0] - 1)
+    flat, rows = out.flatten(0, 1), query_tokens.flatten(0, 1)
+    for place in known.flatten().nonzero().squeeze(1).split(ROWS):
+        for atoms, best in best_in_atoms(rows[place], tokens, offsets, tiling):
+            flat[place[:, None], atoms] = best
+    return out
+
+
+def _token_maxima_fake(
+    query_tokens: Tensor,
+    known: Tensor,
+    tokens: Tensor,
+    offsets: Tensor,
+    candidates: Tensor | None,
+) -> Tensor:
+    atoms = offsets.shape[0] - 1 if candidates is None else candidates.shape[1]
+    return query_tokens.new_empty(*known.shape, atoms)
+
+
+_token_maxima = register(
+    "token_maxima(Tensor query_tokens, Tensor known, Tensor tokens, Tensor offsets, Tensor? "
+    "candidates) -> Tensor",
+    token_maxima_on_cpu,
+    launcher="maxsim:launch_token_maxima",
+    fake=_token_maxima_fake,
+)
+
+
+def _check_token_inputs(
     query_tokens: Tensor,  # [B, Q, m] floating point
     name: str,
     per_token: Tensor,  # [B, Q], the argument called `name`
@@ -67,192 +274,14 @@ def check_token_inputs(
             )
 
 
-def token_maxima(
-    query_tokens: Tensor,  # [B, Q, m], unit rows
-    known: Tensor,  # [B, Q] bool, False for padding
-    tokens: Tensor,  # [T, m] int8, unit rows times 127
-    offsets: Tensor,  # [N + 1] int64
-    *,
-    candidates: Tensor | None = None,  # [B, C] int64, -1 for padding
-) -> Tensor:  # [B, Q, N] or [B, Q, C]
-    """max_t cos(q_w, t) over the tokens t of each atom; 0 for padding and for atoms without tokens.
-
-    What `maxsim` sums up; kept apart where several weightings, powers or windows are made of the
-    same maxima; precision and memory as there.
-
-    Raises:
-        InputError: As `maxsim` does.
-    """
-    check_token_inputs(query_tokens, "known", known, tokens, offsets, candidates)
-    if known.dtype != torch.bool:
-        raise InputError(f"known must be bool [B, Q]; got {known.dtype}. Compare or call .bool().")
-    return _token_maxima(query_tokens.float(), known, tokens, offsets, candidates)
-
-
-def token_maxima_reference(
-    query_tokens: Tensor,  # [B, Q, m]
-    known: Tensor,  # [B, Q]
-    tokens: Tensor,  # [T, m] int8
-    offsets: Tensor,  # [N + 1]
-) -> Tensor:  # [B, Q, N]
-    """`token_maxima` over all atoms as it is written; forms `[B, Q, T]`."""
-    similarity = query_tokens @ (tokens.to(query_tokens.dtype) / UNIT).T
-    lengths = offsets.diff()
-    atom = torch.repeat_interleave(lengths)
-    shape = (*known.shape, len(lengths))
-    place = atom.expand_as(similarity)
-    best = similarity.new_full(shape, -torch.inf).scatter_reduce(2, place, similarity, "amax")
-    return torch.where((lengths > 0) & known[:, :, None], best, 0.0)
-
-
-def _cpu(
-    query_tokens: Tensor,
-    known: Tensor,
-    tokens: Tensor,
-    offsets: Tensor,
-    candidates: Tensor | None,
-) -> Tensor:
-    if candidates is None:
-        return _all_atoms(query_tokens, known, tokens, offsets)
-    query_tokens = query_tokens.masked_fill(~known[:, :, None], 0.0)
-    out = query_tokens.new_zeros(*known.shape, candidates.shape[1])
-    for part, place, best in best_in_candidates(query_tokens, tokens, offsets, candidates):
-        out[part].scatter_(2, place[:, None].expand_as(best), best)
-    return out
-
-
-def _all_atoms(query_tokens: Tensor, known: Tensor, tokens: Tensor, offsets: Tensor) -> Tensor:
-    out = query_tokens.new_zeros(*known.shape, offsets.shape[0] - 1)
-    flat, rows = out.flatten(0, 1), query_tokens.flatten(0, 1)
-    for place in known.flatten().nonzero().squeeze(1).split(ROWS):
-        for atoms, best in best_in_atoms(rows[place], tokens, offsets):
-            flat[place[:, None], atoms] = best
-    return out
-
-
-def _fake(
-    query_tokens: Tensor,
-    known: Tensor,
-    tokens: Tensor,
-    offsets: Tensor,
-    candidates: Tensor | None,
-) -> Tensor:
-    atoms = offsets.shape[0] - 1 if candidates is None else candidates.shape[1]
-    return query_tokens.new_empty(*known.shape, atoms)
-
-
-_token_maxima = register(
-    "token_maxima(Tensor query_tokens, Tensor known, Tensor tokens, Tensor offsets, Tensor? "
-    "candidates) -> Tensor",
-    _cpu,
-    launcher="maxsim:launch_token_maxima",
-    fake=_fake,
-)
-
-
-def maxsim(
-    query_tokens: Tensor,  # [B, Q, m], unit rows
-    query_weights: Tensor,  # [B, Q], >= 0, 0 for padding
-    tokens: Tensor,  # [T, m] int8, unit rows times 127
-    offsets: Tensor,  # [N + 1] int64
-    *,
-    candidates: Tensor | None = None,  # [B, C] int64, -1 for padding
-) -> Tensor:  # [B, N] or [B, C]
-    """Late interaction of every question with every atom, or with its own candidates.
-
-    sum_w weight_w max_t cos(q_w, t) / sum_w weight_w, t over the tokens of the atom
-    (`docs/mathematics.md` 8.1). An atom without tokens, a padded candidate and a question without
-    weights get 0. Token vectors are stored int8. On a processor that multiplies int8 the question
-    tokens are rounded to 16 bits, which moves cosines by about 1e-5; otherwise all is float32, or
-    on a GPU as good. Temporaries stay below 256 MB whatever the sizes.
-
-    Args:
-        query_tokens: Token vectors of the questions; finite.
-        query_weights: Weight of each question token, e.g. its idf over the atoms.
-        tokens: Token vectors of all atoms, packed.
-        offsets: Atom i has rows `offsets[i]:offsets[i + 1]` of `tokens`.
-        candidates: Atoms to score for each question; all of them when omitted.
-
-    Raises:
-        InputError: For shapes, dtypes or devices that do not fit, inputs that require a gradient
-            (there is none), offsets that do not rise within the tokens, or a candidate that is no
-            atom. The last two are not looked for on a GPU, which would have to be waited for:
-            there a candidate that is no atom gets 0.
-    """
-    check_token_inputs(query_tokens, "query_weights", query_weights, tokens, offsets, candidates)
-    return _maxsim(query_tokens.float(), query_weights.float(), tokens, offsets, candidates)
-
-
-def maxsim_reference(
-    query_tokens: Tensor,  # [B, Q, m]
-    query_weights: Tensor,  # [B, Q]
-    tokens: Tensor,  # [T, m] int8
-    offsets: Tensor,  # [N + 1]
-) -> Tensor:  # [B, N]
-    """`maxsim` over all atoms as it is written in the formula; forms `[B, Q, T]`."""
-    similarity = query_tokens @ (tokens.to(query_tokens.dtype) / UNIT).T
-    lengths = offsets.diff()
-    atom = torch.repeat_interleave(lengths)
-    shape = (*query_weights.shape, len(lengths))
-    place = atom.expand_as(similarity)
-    best = similarity.new_full(shape, -torch.inf).scatter_reduce(2, place, similarity, "amax")
-    best = torch.where(lengths > 0, best, 0.0)
-    total = query_weights.sum(1)[:, None]
-    score = (best * query_weights[:, :, None]).sum(1) / total
-    return torch.where(total > 0, score, 0.0)
-
-
-def _maxsim_cpu(
-    query_tokens: Tensor,
-    query_weights: Tensor,
-    tokens: Tensor,
-    offsets: Tensor,
-    candidates: Tensor | None,
-) -> Tensor:
-    total = query_weights.sum(1, keepdim=True)
-    share = query_weights / total.masked_fill(total <= 0, torch.inf)
-    if candidates is None:
-        return _maxsim_all_atoms(query_tokens, share, tokens, offsets)
-    out = query_tokens.new_zeros(candidates.shape)
-    for part, place, best in best_in_candidates(query_tokens, tokens, offsets, candidates):
-        out[part].scatter_(1, place, torch.bmm(share[part, None], best).squeeze(1))
-    return out
-
-
-def _maxsim_all_atoms(
-    query_tokens: Tensor, share: Tensor, tokens: Tensor, offsets: Tensor
-) -> Tensor:
-    """The weighted sum is a product too: with the matrix that holds each token's share."""
-    out = share.new_zeros(share.shape[0], offsets.shape[0] - 1)
-    width = max(1, ROWS // max(1, share.shape[1]))
-    for first in range(0, share.shape[0], width):
-        part = slice(first, first + width)
-        question, place = share[part].nonzero(as_tuple=True)
-        weight = share[part][question, place]
-        mix = share.new_zeros(len(share[part]), len(weight))
-        mix.scatter_(0, question[None], weight[None])
-        for atoms, best in best_in_atoms(query_tokens[part][question, place], tokens, offsets):
-            out[part, atoms] = mix @ best
-    return out
-
-
-def _maxsim_fake(
-    query_tokens: Tensor,
-    query_weights: Tensor,
-    tokens: Tensor,
-    offsets: Tensor,
-    candidates: Tensor | None,
-) -> Tensor:
-    if candidates is None:
-        return query_tokens.new_empty(query_tokens.shape[0], offsets.shape[0] - 1)
-    return query_tokens.new_empty(candidates.shape)
-
-
-_maxsim = register(
-    "maxsim(Tensor query_tokens, Tensor query_weights, Tensor tokens, Tensor offsets, Tensor? "
-    "candidates)"
-    " -> Tensor",
-    _maxsim_cpu,
-    launcher="maxsim:launch_maxsim",
-    fake=_maxsim_fake,
-)
+def _check_finite(query_tokens: Tensor, counted: Tensor) -> None:  # [B, Q, m], [B, Q] bool
+    """Raises `InputError` for a token that counts and is not finite; only on a CPU."""
+    if query_tokens.device.type != "cpu" or torch.compiler.is_compiling():
+        return
+    bad = counted & ~query_tokens.isfinite().all(2)
+    if bool(bad.any()):
+        question, place = bad.nonzero()[0].tolist()
+        raise InputError(
+            f"query_tokens: expected finite vectors, got others in token {place} of question "
+            f"{question}; check the embedder"
+        )

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import cache
 from math import prod
 from typing import Protocol
@@ -19,7 +20,20 @@ from torch import Tensor
 
 from graphmem_torch.errors import InputError
 
-__all__ = ["ROWS", "UNIT", "TokenProduct", "best_in_atoms", "best_in_candidates", "token_product"]
+__all__ = [
+    "ROWS",
+    "UNIT",
+    "Tiling",
+    "TokenProduct",
+    "best_in_atoms",
+    "best_in_candidates",
+    "multiplies_int8",
+    "token_product",
+]
+
+ROWS = 2048
+"""Question tokens that a tile multiplies at most."""
+
 UNIT = 127.0
 """Stored int8 value of a component 1.0."""
 
@@ -27,6 +41,24 @@ _DIGIT = 254  # a low digit is in -127..127, so two digits reach 127 * 254 = 322
 _NARROWEST = 8  # components; torch multiplies vectors of one component wrongly
 _WIDEST = 256  # components up to which two digits times int8 stay below 2^31
 _FEW = 64  # question tokens up to which a product is faster with them as rows
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """How a CPU cuts and multiplies.
+
+    Attributes:
+        products: Elements of a tile's products: 4 MB.
+        together: Questions that a tile of candidates takes together.
+        int8: Whether tokens are multiplied in int8; None where the processor does it natively.
+    """
+
+    products: int = 1 << 20
+    together: int = 8
+    int8: bool | None = None
+
+
+_USUAL = Tiling()
 
 
 class TokenProduct(Protocol):
@@ -45,13 +77,17 @@ class TokenProduct(Protocol):
         """The largest products of each group's question tokens in each of its own n atoms."""
 
 
-def token_product(query: Tensor) -> TokenProduct:  # [G, R, m] float32, finite
+def token_product(
+    query: Tensor,  # [G, R, m] float32, finite
+    int8: bool | None = None,
+) -> TokenProduct:
     """The fastest product of this processor.
 
     The two digits round a component to 1/64516 of the largest of its vector: cosines are off by
     about 1e-5, a hundredth of what int8 tokens are.
     """
-    if _NARROWEST <= query.shape[2] <= _WIDEST and _multiplies_int8():
+    native = multiplies_int8() if int8 is None else int8
+    if native and _NARROWEST <= query.shape[2] <= _WIDEST:
         return _Int8Product(query)
     return _FloatProduct(query)
 
@@ -115,8 +151,10 @@ class _Buffer:
 
 
 @cache
-def _multiplies_int8() -> bool:
-    """Without VNNI, int8 products may saturate at 16 bits; the trial looks for that too.
+def multiplies_int8() -> bool:
+    """Whether the processor multiplies int8 natively.
+
+    Without VNNI, int8 products may saturate at 16 bits; the trial looks for that too.
 
     oneDNN then adds 128 to one of the factors, which one depends on the shape, and sums pairs of
     products in 16 bits: that overflows for certain where both factors are as large as they get.
@@ -130,17 +168,11 @@ def _multiplies_int8() -> bool:
     return False
 
 
-ROWS = 2048
-"""Question tokens that a tile multiplies at most."""
-
-_PRODUCT = 1 << 20  # elements of a tile's products: 4 MB
-_TOGETHER = 8  # questions that a tile of candidates takes together
-
-
 def best_in_atoms(
     query_rows: Tensor,  # [R, m] float32, R <= ROWS
     tokens: Tensor,  # [T, m] int8
     offsets: Tensor,  # [N + 1] int64
+    tiling: Tiling = _USUAL,
 ) -> Iterator[tuple[Tensor, Tensor]]:  # [n] int64, [R, n]
     """For every tile its atoms and the best cosine of every question token with each of them.
 
@@ -154,7 +186,7 @@ def best_in_atoms(
     _check_offsets(offsets[:-1], offsets[1:], len(tokens))
     lengths, order = torch.sort(offsets.diff(), descending=True, stable=True)
     order = order[: int(lengths.count_nonzero())]
-    tiles = _Tiles(query_rows[None], tokens)
+    tiles = _Tiles(query_rows[None], tokens, tiling)
     for part, best in tiles.walk(slice(1), lengths[None, : len(order)], offsets[order][None]):
         yield order[part], best[0]
 
@@ -164,6 +196,7 @@ def best_in_candidates(
     tokens: Tensor,  # [T, m] int8
     offsets: Tensor,  # [N + 1] int64
     candidates: Tensor,  # [B, C] int64, -1 for padding
+    tiling: Tiling = _USUAL,
 ) -> Iterator[tuple[slice, Tensor, Tensor]]:  # g questions, [g, c] int64, [g, Q, c]
     """For every tile its questions, their places in `candidates`, and the best cosines there.
 
@@ -189,9 +222,9 @@ def best_in_candidates(
     lengths = torch.where(candidates >= 0, stop - start, 0)
     lengths, order = torch.sort(lengths, dim=1, descending=True)
     start = torch.where(lengths > 0, start.gather(1, order), 0)
-    tiles = _Tiles(query_tokens, tokens)
-    for first in range(0, len(candidates), _TOGETHER):
-        own = slice(first, first + _TOGETHER)
+    tiles = _Tiles(query_tokens, tokens, tiling)
+    for first in range(0, len(candidates), tiling.together):
+        own = slice(first, first + tiling.together)
         for part, best in tiles.walk(own, lengths[own], start[own]):
             best.masked_fill_((lengths[own, part] == 0)[:, None], 0.0)
             yield own, order[own, part], best
@@ -211,9 +244,10 @@ def _check_offsets(start: Tensor, stop: Tensor, rows: int) -> None:
 class _Tiles:
     """Cuts atoms, the longest first, into tiles of a bounded number of token rows."""
 
-    def __init__(self, query: Tensor, tokens: Tensor) -> None:  # [G, R, m]
-        self._product = token_product(query)
-        self._budget = max(_TOGETHER, min(self._product.rows, _PRODUCT // query.shape[1]))
+    def __init__(self, query: Tensor, tokens: Tensor, tiling: Tiling) -> None:  # [G, R, m]
+        self._product = token_product(query, tiling.int8)
+        most = tiling.products // query.shape[1]
+        self._budget = max(tiling.together, min(self._product.rows, most))
         # Whole words of eight bytes move three times as fast as single ones.
         aligned = tokens.shape[1] % 8 == 0 and tokens.storage_offset() % 8 == 0
         wide = aligned and tokens.is_contiguous() and tokens.shape[1] > 0
@@ -224,7 +258,7 @@ class _Tiles:
 
     def walk(
         self,
-        groups: slice,  # at most _TOGETHER of the groups of question tokens
+        groups: slice,  # at most `together` of the groups of question tokens
         lengths: Tensor,  # [g, n] descending in each row
         start: Tensor,  # [g, n] first token row of each atom
     ) -> Iterator[tuple[slice, Tensor]]:

@@ -8,13 +8,10 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from graphmem_torch import ops
 from graphmem_torch.errors import InputError
-from graphmem_torch.ops import maxsim
-from graphmem_torch.ops import token_products as _token_product
-from graphmem_torch.ops import token_products as _token_tiles
-from graphmem_torch.ops.maxsim import maxsim_reference
-
-TRIAL = _token_product._multiplies_int8.__wrapped__
+from graphmem_torch.ops.maxsim import maxsim_on_cpu, maxsim_reference
+from graphmem_torch.ops.token_products import Tiling, multiplies_int8
 
 
 def _inputs(questions, words, width, lengths, seed=0):
@@ -53,14 +50,18 @@ def _slack(query, tokens):
     return float(query.abs().max() * reach / 64516) + 1e-5
 
 
-@pytest.fixture(params=["int8", "float32"], autouse=True)
-def product(request, monkeypatch):
-    """Both ways to multiply, wherever the tests run."""
-    native = _token_product._multiplies_int8()
-    if request.param == "int8" and not native:
+@pytest.fixture(params=["int8", "float32"])
+def maxsim(request):
+    """`maxsim` of a CPU, multiplied in both ways wherever the tests run."""
+    if request.param == "int8" and not multiplies_int8():
         pytest.skip("the processor does not multiply int8")
-    monkeypatch.setattr(_token_product, "_multiplies_int8", lambda: request.param == "int8")
-    return request.param
+
+    def run(query, weights, tokens, offsets, *, candidates=None, **sizes):
+        tiling = Tiling(int8=request.param == "int8", **sizes)
+        given = query.float(), weights.float(), tokens, offsets, candidates
+        return maxsim_on_cpu(*given, tiling=tiling)
+
+    return run
 
 
 ANY = settings(
@@ -70,7 +71,7 @@ ANY = settings(
 
 @ANY
 @given(LENGTHS, st.integers(0, 10), st.integers(0, 4), st.sampled_from([1, 8, 20]), st.integers())
-def test_all_atoms_match_the_definition(lengths, questions, words, width, seed):
+def test_all_atoms_match_the_definition(maxsim, lengths, questions, words, width, seed):
     inputs = _inputs(questions, words, width, lengths, seed % 1000)
     expected, slack = _plain(*inputs), _slack(inputs[0], inputs[2])
     np.testing.assert_allclose(maxsim(*inputs).numpy(), expected, rtol=1e-5, atol=slack)
@@ -79,7 +80,7 @@ def test_all_atoms_match_the_definition(lengths, questions, words, width, seed):
 
 @ANY
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=25), st.integers(0, 10), st.integers(0, 7))
-def test_candidates_match_all_atoms(lengths, questions, count):
+def test_candidates_match_all_atoms(maxsim, lengths, questions, count):
     inputs = _inputs(questions, 5, 16, lengths)
     generator = torch.Generator().manual_seed(count)
     chosen = torch.randint(-1, len(lengths), (questions, count), generator=generator)
@@ -89,7 +90,7 @@ def test_candidates_match_all_atoms(lengths, questions, count):
 
 
 @pytest.mark.parametrize(("questions", "words"), [(1, 1), (3, 70), (64, 5), (65, 33)])
-def test_batches_match_the_definition(questions, words):
+def test_batches_match_the_definition(maxsim, questions, words):
     inputs = _inputs(questions, words, 24, [3, 0, 40, 1, 7])
     expected, slack = _plain(*inputs), _slack(inputs[0], inputs[2])
     np.testing.assert_allclose(maxsim(*inputs).numpy(), expected, rtol=1e-5, atol=slack)
@@ -98,21 +99,20 @@ def test_batches_match_the_definition(questions, words):
     np.testing.assert_allclose(got.numpy(), expected[:, ::-1], rtol=1e-5, atol=slack)
 
 
-def test_small_tiles_give_the_same(monkeypatch):
+def test_small_tiles_give_the_same(maxsim):
     lengths = [int(n) for n in np.random.default_rng(0).integers(0, 30, 200)]
     inputs = _inputs(21, 6, 16, [*lengths, 700])
     chosen = torch.arange(201).expand(21, 201)
     before = maxsim(*inputs), maxsim(*inputs, candidates=chosen)
-    monkeypatch.setattr(_token_tiles, "_PRODUCT", 500)
-    monkeypatch.setattr(_token_tiles, "_TOGETHER", 2)
-    after = maxsim(*inputs), maxsim(*inputs, candidates=chosen)
+    small = {"products": 500, "together": 2}
+    after = maxsim(*inputs, **small), maxsim(*inputs, candidates=chosen, **small)
     torch.testing.assert_close(after, before)
 
 
 @pytest.mark.parametrize("token", [-128, 127])
 @pytest.mark.parametrize("words", [1, 3, 70])
 @pytest.mark.parametrize("width", [8, 9, 100, 255, 256])
-def test_tokens_as_large_as_they_get_do_not_overflow(width, words, token):
+def test_tokens_as_large_as_they_get_do_not_overflow(maxsim, width, words, token):
     tokens = torch.full((3, width), token, dtype=torch.int8)
     tokens[1, ::2] = 127
     query = torch.full((1, words, width), -1.0)
@@ -150,15 +150,15 @@ def test_int8_is_not_multiplied_where(name, change, monkeypatch):
         monkeypatch.setattr(f"torch.{name}", change)
     else:
         monkeypatch.delattr(f"torch.{name}")
-    assert not TRIAL()
+    assert not multiplies_int8.__wrapped__()
 
 
-def test_vectors_wider_than_the_digits_allow():
+def test_vectors_wider_than_the_digits_allow(maxsim):
     inputs = _inputs(2, 3, 300, [4, 1])
     np.testing.assert_allclose(maxsim(*inputs).numpy(), _plain(*inputs), rtol=1e-4, atol=1e-5)
 
 
-def test_tokens_of_a_view_that_is_not_aligned():
+def test_tokens_of_a_view_that_is_not_aligned(maxsim):
     query, weights, tokens, offsets = _inputs(2, 3, 8, [3, 2])
     shifted = torch.cat([torch.zeros(3, dtype=torch.int8), tokens.flatten()])[3:].view(-1, 8)
     torch.testing.assert_close(
@@ -168,7 +168,7 @@ def test_tokens_of_a_view_that_is_not_aligned():
 
 @pytest.mark.usefixtures("double_by_default")
 @pytest.mark.parametrize("candidates", [None, torch.tensor([[0, 1], [1, -1]])])
-def test_the_default_dtype_does_not_matter(candidates):
+def test_the_default_dtype_does_not_matter(maxsim, candidates):
     inputs = [x.float() if x.is_floating_point() else x for x in _inputs(2, 3, 16, [4, 1])]
     expected = torch.tensor(_plain(*inputs), dtype=torch.float32)
     if candidates is not None:
@@ -178,7 +178,7 @@ def test_the_default_dtype_does_not_matter(candidates):
     torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-4)
 
 
-def test_an_exact_match_scores_one():
+def test_an_exact_match_scores_one(maxsim):
     tokens = torch.tensor([[127, 0], [0, 127], [-127, 0]], dtype=torch.int8)
     offsets = torch.tensor([0, 2, 2, 3])
     query = torch.eye(2)[None]
@@ -210,6 +210,7 @@ def test_opcheck(candidates):
         ({"candidates": torch.full((2, 1), 2)}, r"candidates must be in 0\.\.1"),
         ({"candidates": torch.full((2, 1), -2)}, r"candidates must be in 0\.\.1"),
         ({"query_tokens": torch.zeros(2, 3, 8, requires_grad=True)}, "has no gradient"),
+        ({"query_tokens": torch.full((2, 3, 8), torch.nan)}, "got others in token 0 of question 0"),
         ({"offsets": torch.zeros(3, dtype=torch.int64, device="meta")}, "offsets must be on cpu"),
     ],
 )
@@ -217,4 +218,4 @@ def test_bad_input_is_refused_by_name(change, message):
     names = ("query_tokens", "query_weights", "tokens", "offsets")
     arguments = {**dict(zip(names, _inputs(2, 3, 8, [3, 2]), strict=True)), **change}
     with pytest.raises(InputError, match=message):
-        maxsim(**arguments)
+        ops.maxsim(**arguments)

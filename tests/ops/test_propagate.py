@@ -99,10 +99,9 @@ def test_kernel_matches_the_reference(
     empty_like, empty = torch.empty_like, torch.empty
     monkeypatch.setattr(torch, "empty_like", lambda *a, **k: empty_like(*a, **k).fill_(torch.nan))
     monkeypatch.setattr(torch, "empty", lambda *a, **k: empty(*a, **k).fill_(torch.nan))
-    monkeypatch.setattr(product, "PIECE", 16)
     scale = fan_scale(graph, 0.8, "degree")
     rest = (torch.tensor(0.5, device=device), reduce == "max", mask if masked else None)
-    got = kernel.launch_propagate(*_tensors(graph), activation, scale, *rest)
+    got = kernel.launch_propagate(*_tensors(graph), activation, scale, *rest, piece=16)
     expected = propagate_reference(
         graph.source, graph.target, graph.weight, activation, scale, *rest
     )
@@ -111,15 +110,14 @@ def test_kernel_matches_the_reference(
 
 @REDUCE
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
-def test_kernel_accumulates_half_precision_in_float32(random_graph, reduce, dtype, monkeypatch):
+def test_kernel_accumulates_half_precision_in_float32(random_graph, reduce, dtype):
     device = "cuda" if torch.cuda.is_available() else "cpu"
     graph = random_graph(20, 300, signed=True, hub=True).to(device)
     activation, mask = (t.to(device) for t in _inputs((3, 20, 300)))
     activation = activation.to(dtype)
-    monkeypatch.setattr(product, "PIECE", 16)
     scale = fan_scale(graph, 0.8, "degree")
     rest = (torch.tensor(0.5, device=device), reduce == "max", mask)
-    got = kernel.launch_propagate(*_tensors(graph), activation, scale, *rest)
+    got = kernel.launch_propagate(*_tensors(graph), activation, scale, *rest, piece=16)
     exact = propagate_reference(
         graph.source, graph.target, graph.weight.double(), activation.double(), scale.double(),
         *rest,

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graphmem_torch.errors import InputError
-from graphmem_torch.ops import bm25_scores as _bm25_scores
+from graphmem_torch.ops.bm25_scores import score_postings, topk_postings
 from graphmem_torch.rank.bm25 import BM25
 
 DOCUMENTS = st.lists(st.lists(st.integers(0, 6), max_size=12), max_size=12)
@@ -79,15 +79,15 @@ def test_topk_is_ordered_and_no_longer_than_the_store():
 
 
 @pytest.mark.parametrize("questions", [1, 3, 64, 65])
-@pytest.mark.parametrize("sizes", [{}, {"_LONG": 3, "_SCORES": 1500}, {"_POSTINGS": 64}])
-def test_long_runs_and_blocks_give_the_same(questions, sizes, monkeypatch):
+@pytest.mark.parametrize("sizes", [{}, {"long": 3, "held": 1500}, {"together": 64}])
+def test_long_runs_and_blocks_give_the_same(questions, sizes):
     """Terms of every frequency, weights, repeated terms; scores as a product of dense matrices."""
     generator = torch.Generator().manual_seed(0)
     documents, vocab = 500, 40
     terms = (vocab ** torch.rand(documents * 12, generator=generator) - 1).long()
     index = BM25.build(terms, torch.arange(documents + 1) * 12, vocab)
-    for name, value in sizes.items():
-        monkeypatch.setattr(_bm25_scores, name, value)
+    postings = index.indptr, index.docs, index.scores
+    of_scores = {name: value for name, value in sizes.items() if name != "held"}
     query = torch.randint(-1, vocab, (questions, 5), generator=generator)
     weights = torch.rand(questions, 5, generator=generator)
     term = torch.repeat_interleave(index.indptr.diff())
@@ -97,9 +97,12 @@ def test_long_runs_and_blocks_give_the_same(questions, sizes, monkeypatch):
     count = wanted.scatter_add(1, query + 1, torch.ones(questions, 5, dtype=torch.float64))
     expected = (count[:, 1:] @ dense).float()
     torch.testing.assert_close(index.score(query), expected)
+    found = score_postings(*postings, query, None, documents, **of_scores)
+    torch.testing.assert_close(found, expected)
     weighted = wanted.scatter_add(1, query + 1, weights.double())[:, 1:] @ dense
-    torch.testing.assert_close(index.score(query, weights), weighted.float())
-    values, docs = index.topk(query, 7)
+    found = score_postings(*postings, query, weights, documents, **of_scores)
+    torch.testing.assert_close(found, weighted.float())
+    values, docs = topk_postings(*postings, query, 7, documents, **sizes)
     torch.testing.assert_close(values, expected.topk(7, dim=1).values)
     torch.testing.assert_close(values, expected.gather(1, docs))
     assert all(len(set(row)) == 7 for row in docs.tolist())
