@@ -1,8 +1,8 @@
-"""Checks that the public operations share; they look at shapes, dtypes and devices, never at data.
+"""Checks that the public operations share; they look at shapes, dtypes and devices.
 
-Looking at data would wait for the GPU and break `torch.compile`; where an operation depends on
-finite or nonnegative values, its docstring says so and the graph, the embedder and the store check
-at their borders.
+Looking at data would wait for the GPU and break `torch.compile`: only `check_unit_rows` does, and
+not there. Where an operation depends on finite or nonnegative values, its docstring says so, and
+the graph, the embedder and the store check at their borders.
 """
 
 from __future__ import annotations
@@ -23,9 +23,12 @@ __all__ = [
     "check_node_rows",
     "check_range",
     "check_scalar",
+    "check_unit_rows",
     "needs_gradient",
 ]
+
 _FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+_UNIT = 0.01  # by which the length of a unit row may be off, as rounding to bfloat16 makes it
 
 
 def check_matrix(name: str, value: Tensor, shape: str) -> None:
@@ -35,6 +38,27 @@ def check_matrix(name: str, value: Tensor, shape: str) -> None:
             f"{name} must be a floating point matrix {shape}; got {value.dtype} "
             f"{list(value.shape)}. "
             f"A single row is {name}[None]."
+        )
+
+
+def check_unit_rows(name: str, rows: Tensor) -> None:  # [n, d]
+    """Raises `InputError` for a row that is neither of length 1 nor zero, or not finite.
+
+    Only on a CPU and outside of `torch.compile`.
+    """
+    if rows.device.type != "cpu" or torch.compiler.is_compiling():
+        return
+    kind = torch.promote_types(rows.dtype, torch.float32)
+    length = torch.linalg.vector_norm(rows, dim=1, dtype=kind)
+    low, high = length.aminmax() if len(length) else (1.0, 1.0)
+    if low >= 1 - _UNIT and high <= 1 + _UNIT:  # no NaN is
+        return
+    bad = ~(((length - 1).abs() <= _UNIT) | (length == 0))
+    if bool(bad.any()):
+        first = int(bad.nonzero()[0])
+        raise InputError(
+            f"{name}: expected rows of length 1 (or zeros), got length {float(length[first]):.4g} "
+            f"in row {first}; divide each row by its length"
         )
 
 

@@ -64,6 +64,11 @@ class EdgeBlock:
         """Number of edges E."""
         return self.source.shape[0]
 
+    def __repr__(self) -> str:
+        """What is there: how many edges of each type."""
+        kinds = {EdgeType(k).name: int((self.type == k).sum()) for k in self.type.unique().tolist()}
+        return f"EdgeBlock(edges={len(self)}, types={kinds})"
+
     def validate(self, num_nodes: int) -> None:
         """Checks shapes, types and that every edge joins nodes below `num_nodes`.
 

@@ -17,8 +17,7 @@ __all__ = ["LARGEST_K", "launch_topk_cosine"]
 
 LARGEST_K = 128  # what fits in registers
 _PROGRAMS = 528  # four a multiprocessor on the largest cards
-# Numbers of a half precision whose sum is a float32 of at most 1 to 2^-22.
-_PARTS = {torch.float16: 2, torch.bfloat16: 3}
+_PARTS = {torch.float16: 2, torch.bfloat16: 3}  # that sum up to a float32 query, but for 2^-22
 
 
 @triton.jit
@@ -65,7 +64,8 @@ def _topk_cosine_kernel(
                     scores = tl.dot(own, x, scores)
                     if nth + 1 < PARTS:
                         q = q.to(tl.float32) - own.to(tl.float32)
-        scores = tl.where(real[:, None] & (column < stop)[None, :], scores, float("-inf"))
+        live = real[:, None] & (column < stop)[None, :] & (scores == scores)  # no NaN
+        scores = tl.where(live, scores, float("-inf"))
         largest = tl.max(scores, axis=1)
         smallest = tl.min(kept, axis=1)
         while tl.max((largest > smallest).to(tl.int32), axis=0) > 0:

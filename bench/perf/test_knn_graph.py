@@ -27,7 +27,7 @@ def test_knn_graph(race: Race, size: Size) -> None:
     truth = _others(near, sample)
 
     def found(result: Any) -> float:
-        ids = result[0] if isinstance(result[0], Tensor) else torch.as_tensor(result[1])
+        ids = torch.as_tensor(result[1])
         ids = ids[sample]
         return recall(ids if ids.shape[1] == _K else _others(ids, sample), truth)
 

@@ -307,7 +307,7 @@ def similar_pairs(
         )
     if len(embeddings) < 2:
         return torch.empty(2, 0, dtype=torch.int64)
-    neighbour, cosine = knn_graph(embeddings, k, earlier=True)
+    cosine, neighbour = knn_graph(embeddings, k, earlier=True)
     row, place = ((cosine >= least) & (neighbour >= 0)).nonzero(as_tuple=True)
     return torch.stack([row, neighbour[row, place].long()])
 

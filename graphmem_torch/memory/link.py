@@ -198,7 +198,7 @@ class Linker:
         config = self._config
         if config.similarity_k < 1 or start == len(self._rows):
             return EdgeBlock.empty()
-        neighbour, cosine = knn_graph(
+        cosine, neighbour = knn_graph(
             self._rows.view, config.similarity_k, start=start, earlier=True
         )
         row, place = (cosine >= config.similarity_min).nonzero(as_tuple=True)

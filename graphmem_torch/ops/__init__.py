@@ -1,4 +1,7 @@
-"""The numerical operations: batched, registered with torch, each with a reference beside it."""
+"""The numerical operations: batched, registered with torch, each with a reference beside it.
+
+Owns what runs on tensors and graphs alone; may import `graph`, `coo`, `checks` and `errors`.
+"""
 
 from __future__ import annotations
 

@@ -9,167 +9,19 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from graphmem_torch.checks import check_count, check_no_gradient
+from graphmem_torch.checks import check_count, check_no_gradient, check_unit_rows
 from graphmem_torch.coo import offsets_of
 from graphmem_torch.errors import InputError
 from graphmem_torch.ops.ragged import ranges
 from graphmem_torch.ops.running_topk import empty_best, merge_tile
-from graphmem_torch.ops.topk_cosine import best_keys, check_pair
+from graphmem_torch.ops.topk_cosine import check_pair, nearest_keys
+from graphmem_torch.ops.workspace import tile_elements
 
 __all__ = ["IVF", "nearest_centroid", "scan_each_list", "scan_lists", "spherical_kmeans"]
+
 _SAMPLE = 48  # training rows a list: more improve recall by less than another probe does
-
-
-def spherical_kmeans(
-    x: Tensor,  # [N, d], unit rows
-    lists: int,
-    iterations: int,
-    generator: torch.Generator,
-    *,
-    start: Tensor | None = None,  # [lists, d] float32, unit rows
-) -> Tensor:  # [lists, d] float32, unit rows
-    """Lloyd's iteration on a random sample, centroids brought to unit length (Dhillon and Modha).
-
-    A list that lost all its rows starts again at a random one.
-
-    Args:
-        x: At least as many rows as lists.
-        lists: Centroids.
-        iterations: Of assigning and averaging.
-        generator: Draws the sample, of which the first rows are the first centroids.
-        start: The first centroids; all rows are trained on then.
-    """
-    where = generator.device  # not the default device, which may be another
-    if start is None:
-        chosen = torch.randperm(x.shape[0], generator=generator, device=where)[: _SAMPLE * lists]
-        sample = x[chosen.to(x.device)].float()
-        centroids = sample[:lists].clone()
-    else:
-        sample, centroids = x.float(), start
-    for _ in range(iterations):
-        label = nearest_centroid(sample, centroids)
-        sums = torch.zeros_like(centroids).index_add_(0, label, sample)
-        again = torch.randint(len(sample), (lists,), generator=generator, device=where)
-        empty = torch.bincount(label, minlength=lists) == 0
-        sums = torch.where(empty[:, None], sample[again.to(x.device)], sums)
-        centroids = torch.nn.functional.normalize(sums, dim=1)
-    return centroids
-
-
-def nearest_centroid(x: Tensor, centroids: Tensor) -> Tensor:  # [N] int64
-    """The list of each row."""
-    return best_keys(x, centroids, 1)[1][:, 0]
-
-
-_NUMBERS = 1 << 22  # floats that are gathered or scored at once: 16 MB
-
-
-def scan_lists(
-    queries: Tensor,  # [B, d] float32
-    rows: Tensor,  # [N, d], packed list by list
-    offsets: Tensor,  # [L + 1] int64
-    probe: Tensor,  # [B, p] int64, the lists of each query
-    k: int,
-) -> tuple[Tensor, Tensor]:  # [B, k], [B, k] int64 places in `rows`
-    """The k rows of largest inner product, best first; minus infinity and -1 where lists end.
-
-    Pairs of query and list are sorted by list, so each list that anyone asks for is multiplied
-    once, with all who ask: at most L products, and no row is copied. Scores are then brought back
-    to their queries side by side.
-    """
-    values, places = empty_best(queries.shape[0], k, queries.device)
-    size = offsets.diff()[probe]
-    end = size.cumsum(1)
-    total = end[:, -1:]
-    longest = int(total.max()) if total.numel() else 0
-    if not longest:
-        return values, places
-    flat, begin = _scores_by_list(queries, rows, offsets, probe, size)
-    # From the order of lists to that of queries: each pair's scores move as one run.
-    _, source = ranges(begin.flatten(), size.flatten(), total=len(flat))
-    lane = torch.arange(longest, device=flat.device)
-    scores = flat.new_full((len(probe), len(lane)), -torch.inf)
-    scores.masked_scatter_(lane < total, flat[source])
-    merge_tile(values, places, scores, 0)
-    pair = torch.searchsorted(end, places, right=True).clamp_(max=probe.shape[1] - 1)
-    before = (end - size).gather(1, pair)
-    places = offsets[probe.gather(1, pair)] + places - before
-    return values, places.masked_fill_(values == -torch.inf, -1)
-
-
-def scan_each_list(
-    queries: Tensor,  # [B, d] float32
-    rows: Tensor,  # [N, d], in any order
-    order: Tensor,  # [N], row numbers, list by list
-    offsets: Tensor,  # [L + 1], where each list begins in `order`
-    probe: Tensor,  # [B, p] int64, the lists of each query
-    k: int,
-    *,
-    kept: Tensor | None = None,  # [B or 1, N] bool, rows that count
-) -> tuple[Tensor, Tensor]:  # [B, p, k], [B, p, k] int64 rows
-    """The k rows of largest inner product of each list; minus infinity and -1 past its end.
-
-    As `scan_lists`, but every list has its own k best, and rows are gathered where they lie: each
-    list that anyone asks for once, for all who ask.
-    """
-    pair, bounds = _by_list(probe, offsets)
-    query = pair // probe.shape[1]
-    asked = queries[query]
-    values, places = empty_best(len(pair), k, queries.device)
-    done = 0
-    for first, last, count in bounds:
-        number, width = order[first:last], min(k, last - first)
-        step = max(1, _NUMBERS // max(1, last - first))
-        for start in range(done, done + count, step):
-            own = slice(start, min(start + step, done + count))
-            score = _gathered_scores(asked[own], rows, number)
-            if kept is not None:
-                line = query[own, None] if len(kept) > 1 else 0
-                score.masked_fill_(~kept[line, number.long()], -torch.inf)
-            values[own, :width], places[own, :width] = score.topk(width, dim=1)
-        places[done : done + count, :width] += first
-        done += count
-    found = order[places.clamp(min=0)].long().masked_fill_(values == -torch.inf, -1)
-    # Back from the order of lists to that of queries.
-    back = pair.argsort()
-    return values[back].view(*probe.shape, k), found[back].view(*probe.shape, k)
-
-
-def _gathered_scores(queries: Tensor, rows: Tensor, number: Tensor) -> Tensor:  # [c, len(number)]
-    most = max(1, _NUMBERS // max(1, rows.shape[1]))
-    if len(number) <= most:
-        return queries @ rows.index_select(0, number).float().T
-    return torch.cat([_gathered_scores(queries, rows, part) for part in number.split(most)], dim=1)
-
-
-def _by_list(probe: Tensor, offsets: Tensor) -> tuple[Tensor, list[list[int]]]:
-    """Pairs of query and list, list by list; of each list begin, end and how many ask for it."""
-    pair = probe.flatten().argsort(stable=True)
-    lists, asking = probe.flatten()[pair].unique_consecutive(return_counts=True)
-    bounds = torch.stack([offsets[lists], offsets[lists + 1], asking]).T.tolist()
-    return pair, bounds
-
-
-def _scores_by_list(
-    queries: Tensor, rows: Tensor, offsets: Tensor, probe: Tensor, size: Tensor
-) -> tuple[Tensor, Tensor]:  # [sum of size], [B, p] where each pair's scores begin
-    order, bounds = _by_list(probe, offsets)
-    asked = queries[order // probe.shape[1]]
-    ordered = size.flatten()[order]
-    begin = torch.empty_like(ordered)
-    begin[order] = ordered.cumsum(0) - ordered
-    flat = queries.new_empty(int(ordered.sum()))
-    query = score = 0
-    for first, last, count in bounds:
-        out = flat[score : score + count * (last - first)].view(count, last - first)
-        torch.mm(asked[query : query + count], rows[first:last].float().T, out=out)
-        query += count
-        score += out.numel()
-    return flat, begin.view_as(probe)
-
-
-_SCORES = 1 << 22  # scores a tile of queries makes where lists are equally long: 16 MB
-_LONG = 8  # times as many before a tile is cut, where they are not
+_NUMBERS = 1 << 22  # floats that are gathered or scored at once on a CPU: 16 MB
+_LONG = 8  # times as many scores before a tile is cut, where lists are not equally long
 
 
 @dataclass(frozen=True, eq=False)
@@ -212,10 +64,12 @@ class IVF:
             generator: By default on the CPU, seeded with 0.
 
         Raises:
-            InputError: For no rows, rows that require a gradient, or `lists` outside 1..N.
+            InputError: For no rows, rows that require a gradient, `lists` outside 1..N, or, on a
+                CPU, a row whose length is neither 1 nor 0.
         """
         check_pair(x, x, "x")
         check_no_gradient("IVF", x)
+        check_unit_rows("x", x)
         count = x.shape[0]
         if count == 0:
             raise InputError("x must have at least one row; got none. Search exactly until then.")
@@ -234,30 +88,49 @@ class IVF:
         """How many rows it holds."""
         return len(self.ids)
 
+    def __repr__(self) -> str:
+        """What is there: rows, lists, width, type and device."""
+        kind = str(self.rows.dtype).removeprefix("torch.")
+        size = f"rows={len(self)}, lists={len(self.centroids)}, width={self.rows.shape[1]}"
+        return f"IVF({size}, dtype={kind}, device='{self.rows.device}')"
+
     def search(
         self,
         queries: Tensor,  # [B, d], unit rows
         k: int,
         probes: int = 8,
+        *,
+        tile: int | None = None,
     ) -> tuple[Tensor, Tensor]:  # [B, k], [B, k] int64
         """The ids of the k most similar rows in the `probes` lists nearest to each query.
 
         Values are exact inner products, best first; minus infinity and id -1 where those lists hold
         fewer than k. With as many probes as lists the answer is exact.
 
+        Args:
+            queries: Unit rows.
+            k: Rows wanted of each query.
+            probes: Lists that each query looks into.
+            tile: Scores of the queries that are served together; by default as the device has
+                room.
+
         Raises:
-            InputError: For shapes or devices that do not fit, k or probes below 1.
+            InputError: For shapes or devices that do not fit, k or probes below 1, or, on a CPU, a
+                query whose length is neither 1 nor 0.
         """
         check_pair(queries, self.rows)
         check_no_gradient("IVF", queries)
+        check_unit_rows("queries", queries)
+        if tile is None:
+            tile = tile_elements(queries.device, _NUMBERS)
         check_count("k", k)
         check_count("probes", probes)
         probes = min(probes, len(self.centroids))
         expected = probes * max(1, len(self) // len(self.centroids))
         parts = []
-        for part in queries.float().split(max(1, _SCORES // expected)):
-            probe = best_keys(part, self.centroids, probes)[1]
-            for own in _tiles(self.offsets.diff()[probe].sum(1)):
+        for part in queries.float().split(max(1, tile // expected)):
+            probe = nearest_keys(part, self.centroids, probes)[1]
+            for own in _tiles(self.offsets.diff()[probe].sum(1), _LONG * tile):
                 parts.append(scan_lists(part[own], self.rows, self.offsets, probe[own], k))
         values, places = (torch.cat(column) for column in zip(*parts, strict=True))
         if len(self) == 0:
@@ -268,10 +141,11 @@ class IVF:
         """The index with these rows too; their ids follow the highest ever given.
 
         Raises:
-            InputError: If they do not fit the index.
+            InputError: If they do not fit the index; as `build` does.
         """
         check_pair(rows, self.rows, "rows")
         check_no_gradient("IVF", rows)
+        check_unit_rows("rows", rows)
         count, lists = rows.shape[0], len(self.centroids)
         label = nearest_centroid(rows, self.centroids)
         order = label.argsort(stable=True)
@@ -319,13 +193,13 @@ class IVF:
         return torch.repeat_interleave(self.offsets.diff(), output_size=len(self))
 
 
-def _tiles(total: Tensor) -> Iterator[slice]:  # [B] rows that each query looks into
-    """Halves the queries until a tile's scores, padded to its longest, are few."""
+def _tiles(total: Tensor, most: int) -> Iterator[slice]:  # [B] rows that each query looks into
+    """Halves the queries until a tile's scores, padded to its longest, are at most `most`."""
     left = [slice(0, len(total))]
     while left:
         own = left.pop()
         many = own.stop - own.start
-        if many > 1 and many * int(total[own].max()) > _LONG * _SCORES:
+        if many > 1 and many * int(total[own].max()) > most:
             middle = own.start + many // 2
             left += [slice(middle, own.stop), slice(own.start, middle)]
         else:
@@ -334,3 +208,213 @@ def _tiles(total: Tensor) -> Iterator[slice]:  # [B] rows that each query looks 
 
 def _offsets(label: Tensor, lists: int) -> Tensor:  # [N] -> [lists + 1]
     return offsets_of(torch.bincount(label, minlength=lists))
+
+
+def spherical_kmeans(
+    x: Tensor,  # [N, d], unit rows
+    lists: int,
+    iterations: int,
+    generator: torch.Generator,
+    *,
+    start: Tensor | None = None,  # [lists, d] float32, unit rows
+) -> Tensor:  # [lists, d] float32, unit rows
+    """Lloyd's iteration on a random sample, centroids brought to unit length (Dhillon and Modha).
+
+    A list that lost all its rows starts again at a random one.
+
+    Args:
+        x: At least as many rows as lists.
+        lists: Centroids.
+        iterations: Of assigning and averaging.
+        generator: Draws the sample, of which the first rows are the first centroids.
+        start: The first centroids; all rows are trained on then.
+    """
+    where = generator.device  # not the default device, which may be another
+    if start is None:
+        chosen = torch.randperm(x.shape[0], generator=generator, device=where)[: _SAMPLE * lists]
+        sample = x[chosen.to(x.device)].float()
+        centroids = sample[:lists].clone()
+    else:
+        sample, centroids = x.float(), start
+    for _ in range(iterations):
+        label = nearest_centroid(sample, centroids)
+        sums = torch.zeros_like(centroids).index_add_(0, label, sample)
+        again = torch.randint(len(sample), (lists,), generator=generator, device=where)
+        empty = torch.bincount(label, minlength=lists) == 0
+        sums = torch.where(empty[:, None], sample[again.to(x.device)], sums)
+        centroids = torch.nn.functional.normalize(sums, dim=1)
+    return centroids
+
+
+def nearest_centroid(x: Tensor, centroids: Tensor) -> Tensor:  # [N] int64
+    """The list of each row."""
+    return nearest_keys(x, centroids, 1)[1][:, 0]
+
+
+def scan_lists(
+    queries: Tensor,  # [B, d] float32
+    rows: Tensor,  # [N, d], packed list by list
+    offsets: Tensor,  # [L + 1] int64
+    probe: Tensor,  # [B, p] int64, the lists of each query
+    k: int,
+    *,
+    gather: bool | None = None,
+    budget: int | None = None,
+) -> tuple[Tensor, Tensor]:  # [B, k], [B, k] int64 places in `rows`
+    """The k rows of largest inner product, best first; minus infinity and -1 where lists end.
+
+    Args:
+        queries: Rows of any length.
+        rows: Packed list by list.
+        offsets: Where each list begins.
+        probe: Lists that each query looks into.
+        k: Rows wanted of each query.
+        gather: Whether the rows of a query are copied side by side, so that a few products serve
+            all queries: for a GPU, and the default there. Otherwise pairs of query and list are
+            sorted by list, each list that anyone asks for is multiplied once, with all who ask, and
+            no row is copied; scores are then brought back to their queries.
+        budget: Floats of the largest copy; by default as the device has room.
+    """
+    gather = queries.is_cuda if gather is None else gather
+    values, places = empty_best(queries.shape[0], k, queries.device)
+    size = offsets.diff()[probe]
+    end = size.cumsum(1)
+    total = end[:, -1:]
+    longest = int(total.max()) if total.numel() else 0
+    if not longest:
+        return values, places
+    live = torch.arange(longest, device=queries.device) < total
+    if gather:
+        _, place = ranges(offsets[probe].flatten(), size.flatten())
+        number = torch.zeros(live.shape, dtype=torch.int64, device=rows.device)
+        scores = _scores_by_query(queries, rows, number.masked_scatter_(live, place), live, budget)
+    else:
+        flat, begin = _scores_by_list(queries, rows, offsets, probe, size)
+        # From the order of lists to that of queries: each pair's scores move as one run.
+        _, source = ranges(begin.flatten(), size.flatten(), total=len(flat))
+        scores = flat.new_full(live.shape, -torch.inf).masked_scatter_(live, flat[source])
+    merge_tile(values, places, scores, 0)
+    pair = torch.searchsorted(end, places, right=True).clamp_(max=probe.shape[1] - 1)
+    before = (end - size).gather(1, pair)
+    places = offsets[probe.gather(1, pair)] + places - before
+    return values, places.masked_fill_(values == -torch.inf, -1)
+
+
+def scan_each_list(
+    queries: Tensor,  # [B, d] float32
+    rows: Tensor,  # [N, d], in any order
+    order: Tensor,  # [N], row numbers, list by list
+    offsets: Tensor,  # [L + 1], where each list begins in `order`
+    probe: Tensor,  # [B, p] int64, the lists of each query
+    k: int,
+    *,
+    kept: Tensor | None = None,  # [B or 1, N] bool, rows that count
+    gather: bool | None = None,
+    budget: int | None = None,
+) -> tuple[Tensor, Tensor]:  # [B, p, k], [B, p, k] int64 rows
+    """The k rows of largest inner product of each list; minus infinity and -1 past its end.
+
+    As `scan_lists`, but every list has its own k best, and rows are gathered where they lie: each
+    list that anyone asks for once, for all who ask, or with `gather` for each who asks.
+    """
+    if queries.is_cuda if gather is None else gather:
+        return _scan_each_pair(queries, rows, order, offsets, probe, k, kept, budget)
+    pair, bounds = _by_list(probe, offsets)
+    query = pair // probe.shape[1]
+    asked = queries[query]
+    values, places = empty_best(len(pair), k, queries.device)
+    done = 0
+    for first, last, count in bounds:
+        number, width = order[first:last], min(k, last - first)
+        step = max(1, _NUMBERS // max(1, last - first))
+        for start in range(done, done + count, step):
+            own = slice(start, min(start + step, done + count))
+            score = _gathered_scores(asked[own], rows, number)
+            if kept is not None:
+                line = query[own, None] if len(kept) > 1 else 0
+                score.masked_fill_(~kept[line, number.long()], -torch.inf)
+            values[own, :width], places[own, :width] = score.topk(width, dim=1)
+        places[done : done + count, :width] += first
+        done += count
+    found = order[places.clamp(min=0)].long().masked_fill_(values == -torch.inf, -1)
+    # Back from the order of lists to that of queries.
+    back = pair.argsort()
+    return values[back].view(*probe.shape, k), found[back].view(*probe.shape, k)
+
+
+def _scan_each_pair(
+    queries: Tensor,
+    rows: Tensor,
+    order: Tensor,
+    offsets: Tensor,
+    probe: Tensor,
+    k: int,
+    kept: Tensor | None,
+    budget: int | None,
+) -> tuple[Tensor, Tensor]:
+    """`scan_each_list` for every pair of query and list on its own, all in a few products."""
+    first, size = offsets[probe].flatten(), offsets.diff()[probe].flatten()
+    lane = torch.arange(int(size.max()) if size.numel() else 0, device=queries.device)
+    live = lane < size[:, None]
+    number = torch.where(live, first[:, None] + lane, 0).long()
+    if len(order):
+        number = order[number].long()
+    query = torch.arange(len(queries), device=queries.device).repeat_interleave(probe.shape[1])
+    if kept is not None:
+        live &= kept[query[:, None] if len(kept) > 1 else 0, number]
+    values, places = empty_best(len(size), k, queries.device)
+    merge_tile(values, places, _scores_by_query(queries[query], rows, number, live, budget), 0)
+    found = values > -torch.inf
+    chosen = torch.where(found, number.gather(1, torch.where(found, places, 0)), -1)
+    return values.view(*probe.shape, k), chosen.view(*probe.shape, k)
+
+
+def _scores_by_query(
+    queries: Tensor,  # [B, d]
+    rows: Tensor,  # [N, d]
+    number: Tensor,  # [B, w] int64, rows of each query
+    live: Tensor,  # [B, w] bool, those that count
+    budget: int | None,
+) -> Tensor:  # [B, w]
+    """Inner products of every query with its own rows; minus infinity where they do not count."""
+    if budget is None:
+        budget = tile_elements(queries.device, _NUMBERS)
+    step = max(1, budget // max(1, number.shape[1] * rows.shape[1]))
+    parts = [
+        torch.bmm(rows[own].float(), query[:, :, None]).squeeze(2)
+        for own, query in zip(number.split(step), queries.split(step), strict=True)
+    ]
+    return torch.cat(parts).masked_fill_(~live, -torch.inf)
+
+
+def _gathered_scores(queries: Tensor, rows: Tensor, number: Tensor) -> Tensor:  # [c, len(number)]
+    most = max(1, _NUMBERS // max(1, rows.shape[1]))
+    if len(number) <= most:
+        return queries @ rows.index_select(0, number).float().T
+    return torch.cat([_gathered_scores(queries, rows, part) for part in number.split(most)], dim=1)
+
+
+def _by_list(probe: Tensor, offsets: Tensor) -> tuple[Tensor, list[list[int]]]:
+    """Pairs of query and list, list by list; of each list begin, end and how many ask for it."""
+    pair = probe.flatten().argsort(stable=True)
+    lists, asking = probe.flatten()[pair].unique_consecutive(return_counts=True)
+    bounds = torch.stack([offsets[lists], offsets[lists + 1], asking]).T.tolist()
+    return pair, bounds
+
+
+def _scores_by_list(
+    queries: Tensor, rows: Tensor, offsets: Tensor, probe: Tensor, size: Tensor
+) -> tuple[Tensor, Tensor]:  # [sum of size], [B, p] where each pair's scores begin
+    order, bounds = _by_list(probe, offsets)
+    asked = queries[order // probe.shape[1]]
+    ordered = size.flatten()[order]
+    begin = torch.empty_like(ordered)
+    begin[order] = ordered.cumsum(0) - ordered
+    flat = queries.new_empty(int(ordered.sum()))
+    query = score = 0
+    for first, last, count in bounds:
+        out = flat[score : score + count * (last - first)].view(count, last - first)
+        torch.mm(asked[query : query + count], rows[first:last].float().T, out=out)
+        query += count
+        score += out.numel()
+    return flat, begin.view_as(probe)

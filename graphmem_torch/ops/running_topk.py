@@ -7,9 +7,10 @@ import math
 import torch
 from torch import Tensor
 
-from graphmem_torch.ops.ragged import ranges
+from graphmem_torch.coo import offsets_of
 
 __all__ = ["empty_best", "merge_tile"]
+
 _SMALLEST_BLOCK = 4  # below this a plain topk of the tile is no slower
 
 
@@ -25,7 +26,7 @@ def merge_tile(
     scores: Tensor,  # [B, w], rows or columns contiguous
     first: int,  # index of the first column
 ) -> None:
-    """Merges the columns of `scores` into the k best of each row.
+    """Merges the columns of `scores` into the k best of each row; a NaN is never among them.
 
     The k best of a tile lie in the k blocks of largest maximum, and only in blocks whose maximum
     exceeds the k-th best so far; after the first tile these are few. So the tile is read once, for
@@ -45,6 +46,9 @@ def merge_tile(
     blocks = width // depth
     whole = scores[:, : blocks * depth]
     maxima = _maxima(whole, depth)
+    if not scores.is_cuda and bool(maxima.sum().isnan()):  # one pass over few, none in vain
+        whole = torch.where(whole == whole, whole, -torch.inf)
+        maxima = _maxima(whole, depth)
     member = torch.arange(depth, device=scores.device) * blocks
     passing = None
     if not scores.is_cuda:  # there, counting would wait for the device
@@ -71,7 +75,10 @@ def _maxima(scores: Tensor, depth: int) -> Tensor:  # [B, blocks * depth] -> [B,
 
 def _merge(values: Tensor, indices: Tensor, found: Tensor, number: Tensor) -> None:
     """Keeps the k best of what was kept and what was found, [B, c] and [B, c] or [c]."""
-    best, order = torch.cat([values, found], dim=1).topk(values.shape[1], dim=1)
+    both = torch.cat([values, found], dim=1)
+    best, order = both.topk(values.shape[1], dim=1)
+    if not both.is_cuda and bool(best[:, 0].isnan().any()):  # `topk` takes NaN for the largest
+        best, order = torch.where(both == both, both, -torch.inf).topk(values.shape[1], dim=1)
     number = number.expand(found.shape)
     indices.copy_(torch.cat([indices, number], dim=1).gather(1, order))
     values.copy_(best)
@@ -89,7 +96,7 @@ def _merge_entries(
     pair, _ = better.nonzero(as_tuple=True)
     row = row[pair]
     touched, inverse, count = row.unique_consecutive(return_inverse=True, return_counts=True)
-    _, place = ranges(0, count, total=len(row))
+    place = torch.arange(len(row)) - offsets_of(count)[inverse]
     shape = (len(touched), int(count.max()) if len(count) else 0)
     packed = values.new_full(shape, -torch.inf).index_put_((inverse, place), found[better])
     numbers = indices.new_full(shape, -1).index_put_((inverse, place), number[better])

@@ -89,6 +89,12 @@ class SparseRows:
         """The column of each entry."""
         return self.key % max(1, self.shape[1])
 
+    def __repr__(self) -> str:
+        """What is there: shape, entries, type and device."""
+        kind = str(self.value.dtype).removeprefix("torch.")
+        size = f"shape={self.shape}, entries={len(self.key)}"
+        return f"SparseRows({size}, value={kind}, device='{self.key.device}')"
+
     def select(self, mask: Tensor) -> SparseRows:  # [n] bool
         """The entries where `mask` is true."""
         kept = mask.nonzero().squeeze(1)

@@ -5,45 +5,33 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from graphmem_torch.checks import check_count, check_matrix
+from graphmem_torch.checks import check_count, check_matrix, check_unit_rows
 from graphmem_torch.errors import InputError
 from graphmem_torch.ops._library import import_kernels, register
 from graphmem_torch.ops.running_topk import empty_best, merge_tile
+from graphmem_torch.ops.workspace import tile_elements
 
-__all__ = ["FEW", "best_keys", "check_pair", "tile_scores", "topk_cosine", "topk_cosine_reference"]
-FEW = 8  # queries up to which the keys are read at the speed of memory
+__all__ = [
+    "FEW",
+    "HALF_PARTS",
+    "best_keys",
+    "check_pair",
+    "inner_products",
+    "nearest_keys",
+    "split_into",
+    "tile_scores",
+    "topk_cosine",
+    "topk_cosine_reference",
+]
+
+FEW = 8
+"""Queries up to which the keys are read at the speed of memory."""
+
+HALF_PARTS = {torch.float16: 2, torch.bfloat16: 3}
+"""How many numbers of a half precision a float32 query is cut into."""
+
 _LANES = 8  # keys of one product of a batch
 _PRODUCT = 1024  # keys of one product: with 384 columns they stay in the second-level cache
-
-
-def tile_scores(
-    queries: Tensor,  # [b, d] float32
-    keys: Tensor,  # [w, d]; half precision is multiplied in float32
-    buffer: Tensor,  # [at least b * w] float32, overwritten
-) -> Tensor:  # [b, w]
-    """The inner products, by the form in which BLAS is fast.
-
-    Few queries: batches of 8 keys times the queries run at the speed of memory, where a matvec, or
-    a product with few rows, takes two to five times as long (MKL on AVX2, 384 columns).
-    """
-    count, width = queries.shape[0], keys.shape[0]
-    if count > FEW:
-        scores = buffer[: count * width].view(count, width)
-        for tile, out in zip(keys.split(_PRODUCT), scores.split(_PRODUCT, dim=1), strict=True):
-            torch.mm(queries, tile.float().T, out=out)
-        return scores
-    scores = buffer[: width * count].view(width, count)
-    whole = width - width % _LANES
-    step = width if keys.dtype == torch.float32 else _PRODUCT * _LANES
-    for tile, out in zip(keys[:whole].split(step), scores[:whole].split(step), strict=True):
-        lanes = tile.float().unflatten(0, (-1, _LANES))
-        factor = queries.T.expand(len(lanes), -1, -1)
-        torch.bmm(lanes, factor, out=out.unflatten(0, (-1, _LANES)))
-    if whole < width:
-        torch.mm(keys[whole:].float(), queries.T, out=scores[whole:])
-    return scores.T.contiguous()
-
-
 _COLUMNS = 16_384  # keys whose scores are selected from at once
 _SCORES = 1 << 22  # scores held: 16 MB, in the third-level cache whatever B and N
 
@@ -55,15 +43,25 @@ def topk_cosine(
 ) -> tuple[Tensor, Tensor]:  # [B, min(k, N)], [B, min(k, N)] int64
     """The k keys of largest inner product with each query, best first; exact.
 
-    Half precision is stored but multiplied in float32. Scores exist a tile of 16 MB at a
-    time. Which of equal keys is returned is not specified. Values must be finite.
+    Half precision is stored but multiplied as well as in float32. Which of equal keys is returned
+    is not specified. Keys are not looked at, which would cost as much as the search: where they are
+    not of length 1, the values are inner products; a row of zeros has cosine 0 with all; a key with
+    a NaN is never found. On a CPU scores exist a tile of 16 MB at a time.
 
     Raises:
-        InputError: For shapes or devices that do not fit, or k below 1.
+        InputError: For shapes or devices that do not fit, k below 1, or, on a CPU, a query whose
+            length is neither 1 nor 0.
     """
     check_pair(queries, keys)
     check_count("k", k)
-    return _topk_cosine(queries, keys, k)
+    check_unit_rows("queries", queries)
+    return nearest_keys(queries, keys, k)
+
+
+def topk_cosine_reference(queries: Tensor, keys: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """`topk_cosine` as it is defined; forms `[B, N]`."""
+    values, indices = (queries.float() @ keys.float().T).topk(min(k, len(keys)), dim=1)
+    return values, indices
 
 
 def check_pair(queries: Tensor, keys: Tensor, name: str = "queries") -> None:
@@ -77,20 +75,35 @@ def check_pair(queries: Tensor, keys: Tensor, name: str = "queries") -> None:
         )
 
 
-def topk_cosine_reference(queries: Tensor, keys: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """`topk_cosine` as it is defined; forms `[B, N]`."""
-    values, indices = (queries.float() @ keys.float().T).topk(min(k, len(keys)), dim=1)
-    return values, indices
+def best_keys(
+    queries: Tensor,  # [B, d]
+    keys: Tensor,  # [N, d]
+    k: int,
+    *,
+    columns: int = _COLUMNS,
+    scores: int | None = None,
+    product: int = _PRODUCT,
+) -> tuple[Tensor, Tensor]:  # [B, min(k, N)], [B, min(k, N)] int64
+    """`topk_cosine` tile by tile, on any device; on CUDA it never waits for the device.
 
-
-def best_keys(queries: Tensor, keys: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """`topk_cosine` tile by tile, on any device; on CUDA it never waits for the device."""
+    Args:
+        queries: Rows of any length.
+        keys: Rows of any length.
+        k: Keys a query.
+        columns: Keys whose scores are selected from at once, at least.
+        scores: Scores held at once; by default as the device has room.
+        product: Keys that a CPU multiplies at once.
+    """
     values, indices = empty_best(queries.shape[0], min(k, keys.shape[0]), queries.device)
     if values.numel() == 0:
         return values, indices
     count = queries.shape[0]
-    width = min(_SCORES // count if count <= FEW else _COLUMNS, keys.shape[0])
-    height = min(count, max(1, _SCORES // width))
+    if scores is None:
+        scores = tile_elements(queries.device, _SCORES)
+    if count <= FEW or queries.is_cuda:
+        columns = max(columns, scores // count)
+    width = min(columns, keys.shape[0])
+    height = min(count, max(1, scores // width))
     buffer = torch.empty(height * width, dtype=torch.float32, device=queries.device)
     for part, best, index in zip(
         queries.float().contiguous().split(height),  # strided, BLAS takes ten times as long
@@ -99,9 +112,70 @@ def best_keys(queries: Tensor, keys: Tensor, k: int) -> tuple[Tensor, Tensor]:
         strict=True,
     ):
         for first in range(0, keys.shape[0], width):
-            scores = tile_scores(part, keys[first : first + width], buffer)
-            merge_tile(best, index, scores, first)
-    return values, indices
+            tile = tile_scores(part, keys[first : first + width], buffer, product=product)
+            if tile.is_cuda:  # where `merge_tile` does not look for NaN
+                tile.nan_to_num_(nan=-torch.inf, posinf=torch.inf, neginf=-torch.inf)
+            merge_tile(best, index, tile, first)
+    return values, indices.masked_fill_(values == -torch.inf, -1)
+
+
+def inner_products(
+    queries: Tensor,  # [B, d] float32
+    keys: Tensor,  # [N, d]
+) -> Tensor:  # [B, N] float32
+    """All inner products, half-precision keys as well as in float32.
+
+    On a GPU keys of half precision are not widened: the queries are cut into parts of their type,
+    whose products are exact in float32.
+    """
+    if queries.is_cuda and keys.dtype in HALF_PARTS:
+        total = queries.new_zeros(len(queries), len(keys))
+        for part in split_into(queries, keys.dtype):
+            total += torch.mm(part, keys.T, out_dtype=torch.float32)
+        return total
+    if len(queries) <= FEW:
+        return tile_scores(queries, keys, queries.new_empty(len(queries) * len(keys)))
+    return queries @ keys.float().T
+
+
+def split_into(values: Tensor, dtype: torch.dtype) -> list[Tensor]:
+    """Numbers of a half precision whose sum is the float32 value, but for 2^-22 of 1."""
+    parts: list[Tensor] = []
+    for _ in range(HALF_PARTS[dtype]):
+        parts.append(values.to(dtype))
+        values = values - parts[-1].float()
+    return parts
+
+
+def tile_scores(
+    queries: Tensor,  # [b, d] float32
+    keys: Tensor,  # [w, d]; half precision is multiplied in float32
+    buffer: Tensor,  # [at least b * w] float32, overwritten
+    *,
+    product: int = _PRODUCT,
+) -> Tensor:  # [b, w]
+    """The inner products, by the form in which BLAS is fast.
+
+    Few queries: batches of 8 keys times the queries run at the speed of memory, where a matvec, or
+    a product with few rows, takes two to five times as long (MKL on AVX2, 384 columns).
+    """
+    count, width = queries.shape[0], keys.shape[0]
+    if count > FEW or queries.is_cuda:
+        scores = buffer[: count * width].view(count, width)
+        step = max(1, width) if queries.is_cuda else product
+        for tile, out in zip(keys.split(step), scores.split(step, dim=1), strict=True):
+            torch.mm(queries, tile.float().T, out=out)
+        return scores
+    scores = buffer[: width * count].view(width, count)
+    whole = width - width % _LANES
+    step = width if keys.dtype == torch.float32 else product * _LANES
+    for tile, out in zip(keys[:whole].split(step), scores[:whole].split(step), strict=True):
+        lanes = tile.float().unflatten(0, (-1, _LANES))
+        factor = queries.T.expand(len(lanes), -1, -1)
+        torch.bmm(lanes, factor, out=out.unflatten(0, (-1, _LANES)))
+    if whole < width:
+        torch.mm(keys[whole:].float(), queries.T, out=scores[whole:])
+    return scores.T.contiguous()
 
 
 def _run(queries: Tensor, keys: Tensor, k: int) -> tuple[Tensor, Tensor]:
@@ -118,8 +192,9 @@ def _fake(queries: Tensor, keys: Tensor, k: int) -> tuple[Tensor, Tensor]:
     return values, queries.new_empty(shape, dtype=torch.int64)
 
 
-_topk_cosine = register(
+nearest_keys = register(
     "topk_cosine(Tensor queries, Tensor keys, int k) -> (Tensor, Tensor)",
     _run,
     fake=_fake,
 )
+"""`topk_cosine` without its checks: `(queries, keys, k)`, rows of any length."""

@@ -103,6 +103,7 @@ def test_operations_compile_without_a_break(random_graph, dynamic):
     lexical = BM25.build(terms, torch.arange(0, 81, 2), 9)
 
     def run(a, q, w, t):
+        q = torch.nn.functional.normalize(q, dim=2)
         near, place = topk_cosine(q[:, 0], q[0], 2)
         return (
             propagate(graph, a, reduce="max", fan="sqrt", mask=a > 0.5),
@@ -113,7 +114,7 @@ def test_operations_compile_without_a_break(random_graph, dynamic):
             maxsim(q, w, tokens, offsets),
             maxsim(q, w, tokens, offsets, candidates=place),
             lexical.score(t),
-            knn_graph(a, 2)[1],
+            knn_graph(torch.nn.functional.normalize(a, dim=1), 2)[0],
             near,
         )
 

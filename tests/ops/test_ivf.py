@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 import pytest
 import torch
 from hypothesis import given, settings
@@ -11,9 +9,7 @@ from hypothesis import strategies as st
 
 from graphmem_torch.errors import InputError
 from graphmem_torch.ops import IVF, topk_cosine
-from graphmem_torch.ops.ivf import nearest_centroid, spherical_kmeans
-
-MODULE = sys.modules["graphmem_torch.ops.ivf"]
+from graphmem_torch.ops.ivf import nearest_centroid, scan_each_list, scan_lists, spherical_kmeans
 
 
 def _rows(count: int, seed: int, width: int = 6) -> torch.Tensor:
@@ -34,13 +30,12 @@ def _check_layout(index: IVF) -> None:
     "size", [(1, 1, 1, 1), (7, 7, 3, 3), (50, 1, 5, 3), (300, 20, 65, 12), (300, 299, 3, 400)]
 )
 @pytest.mark.parametrize("scores", [1, 1 << 22])
-def test_probing_every_list_is_exact(size, scores, monkeypatch):
-    monkeypatch.setattr(MODULE, "_SCORES", scores)
+def test_probing_every_list_is_exact(size, scores):
     count, lists, questions, k = size
     x, queries = _rows(count, 1), _rows(questions, 2)
     index = IVF.build(x, lists)
     _check_layout(index)
-    values, ids = index.search(queries, k, probes=lists)
+    values, ids = index.search(queries, k, probes=lists, tile=scores)
     found = min(k, count)
     torch.testing.assert_close(values[:, :found], topk_cosine(queries, x, k)[0])
     torch.testing.assert_close((queries @ x.T).gather(1, ids[:, :found]), values[:, :found])
@@ -127,24 +122,38 @@ def test_half_is_stored_and_multiplied_in_float32(dtype):
     torch.testing.assert_close(values, expected)
 
 
-def test_memory_is_bounded_where_one_list_holds_nearly_all(monkeypatch):
+def test_search_is_bounded_in_memory_where_one_list_holds_nearly_all(largest):
     """Half the rows are equal: a tile of queries must not meet them all at once."""
     x = _rows(600, 1)
     x[:300] = x[0]
     index = IVF.build(x, 100)
-    made = []
-    scan = MODULE.scan_lists
-    monkeypatch.setattr(MODULE, "_SCORES", 2000)
-
-    def spy(queries, rows, offsets, probe, k):
-        made.append(len(queries) * int(offsets.diff()[probe].sum(1).max()))
-        return scan(queries, rows, offsets, probe, k)
-
-    monkeypatch.setattr(MODULE, "scan_lists", spy)
-    values, _ = index.search(x, 5, probes=100)
+    with largest() as seen:
+        values, _ = index.search(x, 5, probes=100, tile=2000)
     torch.testing.assert_close(values, topk_cosine(x, x, 5)[0])
-    index.search(x, 5, probes=2)
-    assert max(made) <= MODULE._LONG * 2000
+    assert seen.elements <= 600 * 100  # the products with all centroids
+    with largest() as seen:
+        index.search(x, 5, probes=2, tile=2000)
+    assert seen.elements <= 600 * 100
+
+
+@pytest.mark.parametrize("budget", [None, 100])
+@pytest.mark.parametrize("kept", [False, True])
+def test_scans_that_gather_find_what_products_of_lists_find(budget, kept):
+    """What a GPU does, on any device."""
+    index, queries = IVF.build(_rows(300, 1), 20), _rows(7, 2)
+    probe = torch.rand(7, 20, generator=torch.Generator().manual_seed(3)).argsort()[:, :4]
+    given = queries, index.rows, index.offsets, probe, 9
+    by_lists, gathered = (scan_lists(*given, gather=how, budget=budget) for how in (False, True))
+    torch.testing.assert_close(gathered, by_lists)
+    rows = index.rows[index.ids.argsort()]
+    mask = torch.rand(7, 300, generator=torch.Generator().manual_seed(4)) < 0.7 if kept else None
+    given = queries, rows, index.ids, index.offsets, probe, 9
+    by_lists, gathered = (
+        scan_each_list(*given, kept=mask, gather=how, budget=budget) for how in (False, True)
+    )
+    torch.testing.assert_close(gathered, by_lists)
+    none = scan_each_list(queries[:0], rows, index.ids, index.offsets, probe[:0], 9, gather=True)
+    assert none[0].shape == (0, 4, 9)
 
 
 @pytest.mark.usefixtures("double_by_default")
@@ -155,6 +164,11 @@ def test_defaults_of_torch_do_not_matter():
         values, _ = index.search(x, 4, probes=3)
     assert index.centroids.dtype == torch.float32
     torch.testing.assert_close(values, (x @ x.T).topk(4).values)
+
+
+def test_repr_says_what_is_there():
+    index = IVF.build(_rows(9, 1), 2)
+    assert repr(index) == "IVF(rows=9, lists=2, width=6, dtype=float32, device='cpu')"
 
 
 def test_no_queries():
@@ -173,6 +187,9 @@ def test_no_queries():
         (lambda i: i.search(_rows(2, 1), 0), "k must be an integer of at least 1"),
         (lambda i: i.search(_rows(2, 1), 1, probes=0), "probes must be an integer of at least 1"),
         (lambda i: i.add(_rows(2, 1, 5)), "rows must have 6 columns"),
+        (lambda i: i.add(2 * _rows(2, 1)), "rows: expected rows of length 1 .* got length 2"),
+        (lambda i: i.search(_rows(2, 1) * 2, 1), "queries: expected rows of length 1"),
+        (lambda i: IVF.build(_rows(2, 1) / 0), "x: expected rows of length 1"),
         (lambda i: i.remove(torch.tensor([2, 11])), "1 are not, first 11"),
         (lambda i: i.add(_rows(2, 1).requires_grad_()), "has no gradient"),
         (lambda i: i.search(_rows(2, 1).requires_grad_(), 1), "has no gradient"),

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import sys
-
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graphmem_torch.errors import InputError
-from graphmem_torch.ops import knn_graph
-
-GRAPH = sys.modules["graphmem_torch.ops.knn_graph"]
-EXACT = sys.modules["graphmem_torch.ops.knn_graph"]
+from graphmem_torch.ops import IVF, knn_graph
+from graphmem_torch.ops.knn_graph import exact_knn, knn_of_lists, takes_lists
 
 
 def _rows(count: int, seed: int, width: int = 5) -> torch.Tensor:
@@ -21,23 +17,16 @@ def _rows(count: int, seed: int, width: int = 5) -> torch.Tensor:
     return torch.nn.functional.normalize(torch.randn(count, width, generator=generator), dim=1)
 
 
-@pytest.fixture(params=[7, 1024])
-def tile(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tiles of a few rows, and the real ones."""
-    monkeypatch.setattr(EXACT, "_TILE", request.param)
-    monkeypatch.setattr(EXACT, "_SCORES", request.param**2)
-
-
 SIZES = [(0, 0, 2), (1, 0, 2), (9, 0, 20), (40, 0, 3), (40, 33, 3), (40, 40, 3), (41, 14, 1)]
 
 
-@pytest.mark.usefixtures("tile")
+@pytest.mark.parametrize("tile", [7, 1024])
 @pytest.mark.parametrize("earlier", [False, True])
 @pytest.mark.parametrize("size", [*SIZES, (300, 0, 4), (300, 120, 4), (300, 299, 4)])
-def test_exact_is_a_full_sort_cut_off(size, earlier):
+def test_exact_knn_is_a_full_sort_cut_off(size, earlier, tile):
     count, start, k = size
     x = _rows(count, 3)
-    indices, values = knn_graph(x, k, start=start, earlier=earlier)
+    values, indices = exact_knn(x, k, start, earlier, tile=tile)
     scores = x[start:] @ x.T
     row, column = torch.arange(start, count)[:, None], torch.arange(count)
     scores[column >= row if earlier else column == row] = -torch.inf
@@ -54,8 +43,8 @@ def test_exact_is_a_full_sort_cut_off(size, earlier):
 def test_linking_later_rows_gives_what_linking_all_gives(count, k, seed):
     x = _rows(count, seed)
     start = seed % count
-    indices, values = knn_graph(x, k, earlier=True)
-    some_indices, some_values = knn_graph(x, k, start=start, earlier=True)
+    values, indices = knn_graph(x, k, earlier=True)
+    some_values, some_indices = knn_graph(x, k, start=start, earlier=True)
     torch.testing.assert_close(some_values, values[start:])
     assert (some_indices == indices[start:]).all()
 
@@ -63,7 +52,7 @@ def test_linking_later_rows_gives_what_linking_all_gives(count, k, seed):
 @pytest.mark.parametrize("method", ["exact", "ivf"])
 def test_equal_rows_are_neighbours_and_none_its_own(method):
     x = _rows(3, 1).repeat_interleave(4, 0)
-    indices, values = knn_graph(x, 3, method=method)
+    values, indices = knn_graph(x, 3, method=method)
     torch.testing.assert_close(values, torch.ones(12, 3))
     assert (indices // 4 == (torch.arange(12) // 4)[:, None]).all()
     assert (indices != torch.arange(12)[:, None]).all()
@@ -74,8 +63,8 @@ def test_lists_find_the_neighbours_of_clustered_rows(start):
     generator = torch.Generator().manual_seed(0)
     topic = _rows(40, 1, 24)[torch.randint(40, (2000,), generator=generator)]
     x = torch.nn.functional.normalize(topic + 0.5 * _rows(2000, 2, 24), dim=1)
-    exact, _ = knn_graph(x, 15, start=start, method="exact")
-    found, values = knn_graph(x, 15, start=start, method="ivf")
+    _, exact = knn_graph(x, 15, start=start, method="exact")
+    values, found = knn_graph(x, 15, start=start, method="ivf")
     assert found.shape == (2000 - start, 15)
     own = torch.arange(start, 2000)[:, None]
     assert (found != own).all()
@@ -85,15 +74,14 @@ def test_lists_find_the_neighbours_of_clustered_rows(start):
         assert shared >= 0.95
 
 
-def test_where_lists_do_not_help_the_graph_is_exact(monkeypatch):
+def test_where_lists_do_not_help_the_graph_is_exact():
     """Rows alike in all directions: nearly every list has neighbours of every row."""
     x = _rows(600, 1, 64)
     exact = knn_graph(x, 5, method="exact")
     found = knn_graph(x, 5, method="ivf")
-    assert torch.equal(found[0], exact[0])
-    monkeypatch.setattr(GRAPH, "_DENSE", 1)
-    indices, _ = knn_graph(x, 5, method="ivf")
-    shared = (indices[:, :, None] == exact[0][:, None, :]).any(2).float().mean()
+    assert torch.equal(found[1], exact[1])
+    _, indices = knn_of_lists(x, 5, 0, dense=1)
+    shared = (indices[:, :, None] == exact[1][:, None, :]).any(2).float().mean()
     assert shared >= 0.94
 
 
@@ -110,27 +98,23 @@ def test_where_one_list_holds_most_rows_the_graph_is_exact(monkeypatch):
     x = _rows(4000, 1)
     x[:2000] = x[0]
     exact = knn_graph(x, 5, method="exact")
-    monkeypatch.setattr(GRAPH.IVF, "search", _only_samples(GRAPH.IVF.search))
-    assert torch.equal(knn_graph(x, 5, method="ivf")[0], exact[0])
+    monkeypatch.setattr(IVF, "search", _only_samples(IVF.search))
+    assert torch.equal(knn_graph(x, 5, method="ivf")[1], exact[1])
 
 
 def test_lists_with_fewer_others_than_asked_for():
-    indices, values = knn_graph(_rows(3, 1), 5, method="ivf")
+    values, indices = knn_graph(_rows(3, 1), 5, method="ivf")
     assert (indices[:, 2:] == -1).all() and (values[:, 2:] == -torch.inf).all()
     assert indices[:, :2].sort().values.tolist() == [[1, 2], [0, 2], [0, 1]]
 
 
-def test_auto_takes_lists_only_for_the_whole_graph_of_many_rows(monkeypatch):
-    monkeypatch.setattr(GRAPH, "_LARGE", 20)
-    taken = []
-    run = GRAPH._knn_graph
-    monkeypatch.setattr(GRAPH, "_knn_graph", lambda *a: (taken.append(a[-1]), run(*a))[1])
-    knn_graph(_rows(20, 1), 2)
-    knn_graph(_rows(19, 1), 2)
-    knn_graph(_rows(20, 1), 2, earlier=True)
-    knn_graph(_rows(20, 1), 2, start=3)
-    knn_graph(_rows(20, 1), 2, method="exact")
-    assert taken == [True, False, False, False, False]
+def test_auto_takes_lists_only_for_the_whole_graph_of_many_rows():
+    assert takes_lists(20, 0, False, "auto", large=20)
+    assert not takes_lists(19, 0, False, "auto", large=20)
+    assert not takes_lists(20, 0, True, "auto", large=20)
+    assert not takes_lists(20, 3, False, "auto", large=20)
+    assert not takes_lists(20, 0, False, "exact", large=20)
+    assert takes_lists(3, 0, False, "ivf")
 
 
 @pytest.mark.usefixtures("double_by_default")
@@ -138,12 +122,12 @@ def test_auto_takes_lists_only_for_the_whole_graph_of_many_rows(monkeypatch):
 def test_the_default_dtype_does_not_matter(method):
     x = _rows(60, 1).float()
     scores = (x @ x.T).fill_diagonal_(-torch.inf)
-    torch.testing.assert_close(knn_graph(x, 3, method=method)[1], scores.topk(3).values)
+    torch.testing.assert_close(knn_graph(x, 3, method=method)[0], scores.topk(3).values)
 
 
 def test_half_is_multiplied_in_float32():
     x = _rows(60, 1).half()
-    _, values = knn_graph(x, 3)
+    values, _ = knn_graph(x, 3)
     scores = (x.float() @ x.float().T).fill_diagonal_(-torch.inf)
     torch.testing.assert_close(values, scores.topk(3).values)
 
@@ -162,6 +146,7 @@ def test_opcheck(approximate):
         (lambda x: knn_graph(x, 2, start=1.0), "start must be an integer of at least 0"),
         (lambda x: knn_graph(x.requires_grad_(), 2), "requires one"),
         (lambda x: knn_graph(x.long(), 2), "floating point"),
+        (lambda x: knn_graph(2 * x, 2), "x: expected rows of length 1 .* got length 2 in row 0"),
         (lambda x: knn_graph(x, 2, method="hnsw"), "method must be one of 'auto', 'exact', 'ivf'"),
         (lambda x: knn_graph(x, 2, earlier=True, method="ivf"), 'method must be "exact"'),
     ],
@@ -175,5 +160,5 @@ def test_bad_input_is_refused_by_name(call, message):
 @pytest.mark.parametrize("earlier", [False, True])
 def test_cuda_matches_cpu(earlier):
     x = _rows(5000, 1, 64)
-    _, values = knn_graph(x.cuda(), 7, earlier=earlier)
-    torch.testing.assert_close(values.cpu(), knn_graph(x, 7, earlier=earlier)[1])
+    values, _ = knn_graph(x.cuda(), 7, earlier=earlier)
+    torch.testing.assert_close(values.cpu(), knn_graph(x, 7, earlier=earlier)[0])

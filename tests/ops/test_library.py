@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 from contextlib import contextmanager
+from types import ModuleType
 
 import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from graphmem_torch import ops
 from graphmem_torch.errors import InputError
 from graphmem_torch.ops import knn_graph, topk_cosine
 from graphmem_torch.ops._library import on_device_of_input
@@ -23,7 +27,7 @@ def test_an_operation_without_a_gradient_refuses_inputs_that_need_one():
     with pytest.raises(InputError, match="knn_graph has no gradient"):
         knn_graph(rows, 3)
     with torch.no_grad():
-        near, values = knn_graph(rows, 3)
+        values, near = knn_graph(rows, 3)
     nearest = (rows @ rows.T).fill_diagonal_(-2).argmax(1)
     assert torch.equal(near[:, 0], nearest)
     assert not values.requires_grad
@@ -57,3 +61,15 @@ def test_a_launcher_runs_with_the_device_of_its_tensors_current(current, entered
     with FakeTensorMode():
         assert run(2, torch.ones(3, device="cuda:1")).device == torch.device("cuda:1")
     assert seen == entered
+
+
+def test_modules_of_operations_can_be_reached_beside_functions_of_their_name():
+    names = [module.name for module in pkgutil.iter_modules(ops.__path__)]
+    shadowed = set()
+    for name in names:
+        module = importlib.import_module(f"graphmem_torch.ops.{name}")
+        assert isinstance(module, ModuleType)
+        if getattr(ops, name) is not module:
+            assert getattr(module, name) is getattr(ops, name)
+            shadowed.add(name)
+    assert {"pagerank", "knn_graph", "spmm"} <= shadowed

@@ -83,3 +83,8 @@ def test_bad_input_is_refused_by_name(random_graph):
         SparseRows.from_dense(torch.zeros(2, 3)).topk(0)
     with pytest.raises(InputError, match="activation must have 9 columns"):
         spread_activation(random_graph(9, 20), SparseRows.from_dense(torch.zeros(2, 3)))
+
+
+def test_repr_says_what_is_there():
+    rows = SparseRows.of(torch.tensor([[3, 1], [-1, 2]]), torch.ones(2, 2), 5)
+    assert repr(rows) == "SparseRows(shape=(2, 5), entries=3, value=float32, device='cpu')"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 import pytest
 import torch
 from hypothesis import given, settings
@@ -12,27 +10,22 @@ from hypothesis import strategies as st
 from graphmem_torch.errors import InputError
 from graphmem_torch.ops import topk_cosine
 from graphmem_torch.ops.running_topk import empty_best, merge_tile
-from graphmem_torch.ops.topk_cosine import best_keys, topk_cosine_reference
+from graphmem_torch.ops.topk_cosine import (
+    best_keys,
+    inner_products,
+    split_into,
+    topk_cosine_reference,
+)
 from tests.kernels import kernels
 
 kernel = kernels("topk_cosine")
 
-MODULE = sys.modules["graphmem_torch.ops.topk_cosine"]
-TILE = sys.modules["graphmem_torch.ops.topk_cosine"]
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def _rows(count: int, seed: int, width: int = 5) -> torch.Tensor:
     generator = torch.Generator().manual_seed(seed)
     return torch.nn.functional.normalize(torch.randn(count, width, generator=generator), dim=1)
-
-
-@pytest.fixture(params=[7, 16_384])
-def tile(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tiles of a few keys, and the real ones."""
-    monkeypatch.setattr(MODULE, "_COLUMNS", request.param)
-    monkeypatch.setattr(MODULE, "_SCORES", 5 * request.param)
-    monkeypatch.setattr(TILE, "_PRODUCT", max(3, request.param // 16))
 
 
 def _assert_best(got: tuple[torch.Tensor, torch.Tensor], scores: torch.Tensor, k: int) -> None:
@@ -56,12 +49,58 @@ SIZES = [
 ]
 
 
-@pytest.mark.usefixtures("tile")
 @pytest.mark.parametrize("size", SIZES)
-def test_is_a_full_sort_cut_off(size):
+def test_topk_cosine_is_a_full_sort_cut_off(size):
     questions, count, k = size
     queries, keys = _rows(questions, 1), _rows(count, 2)
     _assert_best(topk_cosine(queries, keys, k), queries @ keys.T, k)
+    tiles = {"columns": 7, "scores": 35, "product": 3}
+    _assert_best(best_keys(queries, keys, k, **tiles), queries @ keys.T, k)
+
+
+@pytest.mark.parametrize("questions", [1, 3, 20])
+@pytest.mark.parametrize("k", [1, 7, 400])
+def test_topk_cosine_never_finds_a_key_with_a_nan(questions, k):
+    queries, keys = _rows(questions, 1), _rows(2000, 2)
+    keys[::3, 1] = torch.nan
+    values, indices = topk_cosine(queries, keys, k)
+    whole = (torch.arange(2000) % 3 != 0).nonzero().squeeze(1)
+    expected, place = topk_cosine(queries, keys[whole], k)
+    torch.testing.assert_close(values, expected)
+    torch.testing.assert_close(indices, whole[place])
+    few = topk_cosine(queries, keys[:4], 4)
+    assert (few[1][:, 2:] == -1).all() and (few[0][:, 2:] == -torch.inf).all()
+    assert sorted(set(few[1][:, :2].flatten().tolist())) == [1, 2]
+
+
+def test_kernel_never_finds_a_key_with_a_nan():
+    queries, keys = _rows(2, 1, 8).to(DEVICE), _rows(9, 2, 8).to(DEVICE)
+    keys[3] = torch.nan
+    values, indices = kernel.launch_topk_cosine(queries, keys, 9)
+    assert not values.isnan().any() and (values[:, 8] == -torch.inf).all()
+    assert (indices[:, :8].sort().values.cpu() == torch.tensor([0, 1, 2, 4, 5, 6, 7, 8])).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_split_into_halves_is_exact_to_2_to_the_minus_22(dtype):
+    values = _rows(50, 1, 384)
+    parts = split_into(values, dtype)
+    assert {part.dtype for part in parts} == {dtype}
+    total = torch.stack([part.double() for part in parts]).sum(0)
+    assert float((total - values).abs().max()) <= 2.0**-22 * float(values.abs().max())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("questions", [0, 1, 20])
+def test_inner_products_are_those_of_float64(dtype, questions):
+    queries, keys = _rows(questions, 1, 96).to(DEVICE), _rows(40, 2, 96).to(DEVICE, dtype)
+    exact = queries.double() @ keys.double().T
+    torch.testing.assert_close(inner_products(queries, keys).double(), exact, atol=1e-6, rtol=0)
+
+
+def test_topk_cosine_of_zeros_is_zero():
+    values, _ = topk_cosine(torch.zeros(1, 5), _rows(9, 1), 3)
+    assert values.tolist() == [[0.0, 0.0, 0.0]]
 
 
 def test_no_keys():
@@ -115,7 +154,9 @@ def test_computed_in_float32(dtype, questions):
 
 @pytest.mark.parametrize("questions", [1, 20])
 def test_rows_need_not_be_contiguous(questions):
-    queries, keys = _rows(2 * questions, 2, 10)[::2, ::2], _rows(5, 1, 300).T
+    queries = torch.nn.functional.normalize(_rows(2 * questions, 2, 10)[::2, ::2], dim=1)
+    queries = queries.repeat_interleave(2, 1)[:, ::2]
+    keys = _rows(5, 1, 300).T
     _assert_best(topk_cosine(queries, keys, 4), queries @ keys.T, 4)
 
 
@@ -183,6 +224,8 @@ def test_opcheck():
         (lambda x: topk_cosine(x, x.long(), 1), r"keys must be a floating point matrix"),
         (lambda x: topk_cosine(x, x.to("meta"), 1), "on meta like the keys"),
         (lambda x: topk_cosine(x, x.requires_grad_(), 1), "has no gradient"),
+        (lambda x: topk_cosine(x * 3, x, 1), r"queries: expected rows of length 1 .* got length 3"),
+        (lambda x: topk_cosine(x / 0, x, 1), r"queries: expected .* got length (inf|nan) in row 0"),
     ],
 )
 def test_bad_input_is_refused_by_name(call, message):

@@ -14,7 +14,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from graphmem_torch.ops.topk_cosine import FEW, tile_scores
+from graphmem_torch.ops.topk_cosine import inner_products
 from graphmem_torch.rank.candidates import Candidates
 from graphmem_torch.rank.registry import signal
 
@@ -26,9 +26,7 @@ def _semantic(c: Candidates) -> Tensor:
     """Cosine of question and atom."""
     embeddings, query = c.memory.embeddings, c.query.embedding
     if c.rows is None:
-        if len(query) <= FEW and not query.is_cuda:
-            return tile_scores(query, embeddings, query.new_empty(len(query) * len(embeddings)))
-        return query @ embeddings.float().T
+        return inner_products(query, embeddings)
     rows = embeddings[c.rows.clamp(min=0)].float()
     return torch.bmm(rows, query[:, :, None]).squeeze(2)
 
