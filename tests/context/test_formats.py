@@ -1,13 +1,18 @@
-"""How memories and prompts are written."""
+"""Formats: entries, headers, labels and templates."""
 
 from __future__ import annotations
 
+import calendar
 import json
+import math
+from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
 from graphmem_torch.atoms import Atom
 from graphmem_torch.context import FORMATS, load_format, render
+from graphmem_torch.context.formats import Template, chat_templates, day_of, instant_of, label_of
 from graphmem_torch.errors import InputError
 
 DAY = 1683554160.0
@@ -100,3 +105,73 @@ def test_unknown_formats() -> None:
         load_format("markdwon")
     with pytest.raises(InputError, match=", ".join(FORMATS)):
         load_format(3)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("time", [0.0, 1683554160.0, -1.0, 1.7e9 + 0.9, 951782400.0, 4e9])
+def test_days_and_instants_are_those_of_the_calendar(time: float) -> None:
+    known = datetime.fromtimestamp(math.floor(time), UTC)
+    assert day_of(time) == f"{known.day} {calendar.month_name[known.month]} {known.year}"
+    assert instant_of(time) == known.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+@pytest.mark.parametrize("time", [None, math.nan, math.inf, -math.inf, 1e300])
+def test_what_no_calendar_knows(time: float | None) -> None:
+    assert day_of(time) is None
+    assert instant_of(time) is None
+
+
+def test_beyond_four_digits() -> None:
+    assert day_of(1e12) == "27 September 33658"
+    assert day_of(-1e11) is not None
+
+
+def test_labels_say_what_tells_memories_apart() -> None:
+    day = 1683554160.0
+    assert label_of(Atom("a", "x")) is None
+    assert label_of(Atom("a", "x", session="s1", time=day)) == "8 May 2023"
+    assert label_of(Atom("a", "x", session="s1")) == "s1"
+    assert label_of(Atom("a", "x", time=day)) == "8 May 2023"
+    assert label_of(Atom("a", "x", kind="chunk", session="the\nbook")) == "the book"
+    assert label_of(Atom("a", "x", kind="chunk", session="b", time=day)) == "b, 8 May 2023"
+
+
+def test_fields_are_filled_and_nothing_in_them_is_read() -> None:
+    template = Template.parse("{{json}} {context}\nQ: {question} {question}!")
+    filled = template.fill("{question} {0} }{", "why {context}?")
+    assert filled == "{json} {question} {0} }{\nQ: why {context}? why {context}?!"
+    assert template.count("question") == 2
+
+
+def test_messages_are_merged_by_role() -> None:
+    plain = {"system": "Be brief.", "user": "{context}"}
+    assert list(chat_templates({}, plain)) == ["system", "user"]
+    mine = chat_templates("{question}: {context}", plain)
+    assert [mine[role].fill("c", "q") for role in mine] == ["Be brief.", "q: c"]
+    assert list(chat_templates({"system": ""}, plain)) == ["user"]
+    moved = chat_templates({"system": "{context}", "user": "{question}"}, plain)
+    assert [moved[role].fill("c", "q") for role in moved] == ["c", "q"]
+
+
+@pytest.mark.parametrize(
+    ("template", "said"),
+    [
+        ("{contxt}", r"got '\{contxt\}'; did you mean '\{context\}'\?"),
+        ("{context} {", "write {{ and }} for braces"),
+        ("{context} }", "write {{ and }} for braces"),
+        ("{context!r}", r"got '\{context!r\}"),
+        ("{context:>9}", r"got '\{context:>9\}"),
+        ("{context.text}", r"got '\{context.text\}"),
+        ("{}", r"got '\{\}"),
+        ("{context} {0}", r"got '\{0\}"),
+        ("only {question}", "field {context} once.* got it 0 times"),
+        ("{context} {context}", "got it 2 times"),
+        ({"user": ""}, "got it 0 times"),
+        ({"assistant": "{context}"}, "roles system and user"),
+        ({"system": "{context}", "user": "{context}"}, "got it 2 times"),
+        ({"user": 7}, "expected a text, got 7"),
+        (7, "roles system and user"),
+    ],
+)
+def test_bad_templates(template: Any, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        chat_templates(template, {"user": "{context}"})
