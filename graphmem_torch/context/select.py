@@ -23,7 +23,7 @@ from graphmem_torch.ops.knapsack import Packing
 __all__ = ["Selection", "select"]
 
 _STEPS = 16  # prices of a token that are tried
-_SETTLED = 1e-6  # of a bound: what another price could lower it by at most, when no more are tried
+_SETTLED = 1e-5  # of a bound: what another price could lower it by at most, when no more are tried
 _PUSHES = 3  # rounds in which surplus is handed to what it needs
 _PAID = 1e-9  # of a profit: what is short of less is paid for
 _PRICES = (0.5, 1.0, 2.0)  # of the best price: where first selections come from
@@ -115,9 +115,13 @@ def select(
         mask, bound = best.mask, best.upper_bound
     else:
         width = values.shape[1] + problem.item.shape[1] + problem.worse.shape[1]
-        tiles = torch.arange(len(values), device=values.device).split(max(1, tile // max(1, width)))
-        parts = [_solve(problem.rows(at), work, gap) for at in tiles]
-        mask, bound = (torch.cat(column) for column in zip(*parts, strict=True))
+        height = max(1, tile // max(1, width))
+        if len(values) <= height:
+            mask, bound = _solve(problem, work, gap)
+        else:
+            tiles = torch.arange(len(values), device=values.device).split(height)
+            parts = [_solve(problem.rows(at), work, gap) for at in tiles]
+            mask, bound = (torch.cat(column) for column in zip(*parts, strict=True))
     cost = budget - problem.room + problem.cost(mask)
     value = problem.constant + problem.worth(mask)
     bound = torch.maximum(problem.constant + bound, value)
@@ -207,33 +211,30 @@ def _relax(problem: Problem) -> _Relaxed:
     """
     room = problem.room.double()
 
-    def tangent(price: Tensor) -> tuple[Tensor, Tensor]:
+    def tangent(price: Tensor) -> Tensor:  # [B] -> [3, B]: price, bound and slope
         at = _priced(problem, price)
         headed = at.surplus > 0
         chosen = problem.opened((at.profit > 0) & headed.gather(1, problem.header))
-        spent = torch.where(chosen, problem.costs, 0).sum(1)
-        return at.bound, room - spent - torch.where(headed, problem.header_costs, 0).sum(1)
+        spent = (problem.costs * chosen).sum(1) + (problem.header_costs * headed).sum(1)
+        return torch.stack([price, at.bound, room - spent])
 
-    low = torch.zeros_like(room)
     density = problem.values / problem.costs.clamp(min=1)
-    high = density.amax(1) if density.shape[1] else low
-    at_low, slope_low = tangent(low)
-    at_high, slope_high = high * room + 0.0, room
-    best, least = low, at_low
+    high = density.amax(1) if density.shape[1] else torch.zeros_like(room)
+    low, high = tangent(torch.zeros_like(room)), torch.stack([high, high * room, room])
+    best = low[:2]
     for _ in range(_STEPS):
-        price = (at_low - at_high + slope_high * high - slope_low * low) / (slope_high - slope_low)
-        price = torch.where((price > low) & (price < high), price, (low + high) / 2)
-        reach = at_low + slope_low * (price - low)
-        at, slope = tangent(price)
-        best, least = torch.where(at < least, price, best), torch.minimum(at, least)
-        if not bool(((least > reach + _SETTLED * least) & (slope_low < 0)).any()):
+        (cheap, below, falling), (dear, above, rising) = low.unbind(), high.unbind()
+        reach = below - falling * cheap  # where the tangent meets a price of 0
+        price = (reach - above + rising * dear) / (rising - falling)
+        price = torch.where((price > cheap) & (price < dear), price, (cheap + dear) / 2)
+        at = tangent(price)
+        best = torch.where(at[1] < best[1], at[:2], best)
+        near = best[1] <= reach + falling * price + _SETTLED * best[1]
+        if bool((near | (falling >= 0)).all()):
             break
-        over = slope < 0
-        low, high = torch.where(over, price, low), torch.where(over, high, price)
-        at_low, at_high = torch.where(over, at, at_low), torch.where(over, at_high, at)
-        slope_low = torch.where(over, slope, slope_low)
-        slope_high = torch.where(over, slope_high, slope)
-    return _priced(problem, best)
+        over = at[2] < 0
+        low, high = torch.where(over, at, low), torch.where(over, high, at)
+    return _priced(problem, best[0])
 
 
 def _priced(problem: Problem, price: Tensor) -> _Relaxed:
