@@ -54,7 +54,7 @@ def same(one: Retrieval, other: Retrieval, *, tolerance: float = 1e-4) -> None:
     torch.testing.assert_close(one.confidence, other.confidence, rtol=tolerance, atol=tolerance)
 
 
-def test_hits_are_the_best_by_the_weighted_sum(
+def test_forward_hits_are_the_best_by_the_weighted_sum(
     index: MemoryIndex, random_questions: Questions
 ) -> None:
     asked = random_questions()
@@ -74,7 +74,7 @@ def test_hits_are_the_best_by_the_weighted_sum(
     assert ((found.confidence >= 0) & (found.confidence <= 1)).all()
 
 
-def test_paths_lead_from_an_anchor_to_the_hit(
+def test_forward_paths_lead_from_an_anchor_to_the_hit(
     index: MemoryIndex, random_questions: Questions
 ) -> None:
     found = index(random_questions(), k=ATOMS, paths=True)
@@ -94,7 +94,7 @@ def test_paths_lead_from_an_anchor_to_the_hit(
     assert index(random_questions(), k=3).paths.shape == (5, 3, 0)
 
 
-def test_candidates_that_cover_everything_give_the_same(
+def test_forward_candidates_that_cover_everything_give_the_same(
     random_columns: Columns, random_questions: Questions
 ) -> None:
     data, asked = random_columns(ATOMS), random_questions()
@@ -103,7 +103,7 @@ def test_candidates_that_cover_everything_give_the_same(
     same(MemoryIndex.build(data, narrow)(asked, k=ATOMS), whole)
 
 
-def test_few_candidates_are_scored_as_all_are(
+def test_forward_few_candidates_are_scored_as_all_are(
     random_columns: Columns, random_questions: Questions
 ) -> None:
     """Signals that need no other atom; what is a candidate gets the score it gets among all."""
@@ -123,7 +123,7 @@ def test_few_candidates_are_scored_as_all_are(
 
 
 @pytest.mark.parametrize("limit", [1, 4096])
-def test_tiles(
+def test_forward_in_tiles(
     limit: int,
     random_columns: Columns,
     random_questions: Questions,
@@ -140,7 +140,7 @@ def test_tiles(
 
 
 @pytest.mark.parametrize("limit", [1, 4096])
-def test_only_allowed_atoms_are_hits_or_anchors(
+def test_forward_only_allowed_atoms_are_hits_or_anchors(
     limit: int, random_columns: Columns, random_questions: Questions
 ) -> None:
     config = config_of(**{"rank.dense_limit": limit})
@@ -158,7 +158,7 @@ def test_only_allowed_atoms_are_hits_or_anchors(
 
 
 @pytest.mark.parametrize("limit", [1, 4096])
-def test_what_is_not_listed_still_leads_to_hits(
+def test_forward_what_is_not_listed_still_leads_to_hits(
     limit: int, random_columns: Columns, random_questions: Questions
 ) -> None:
     config = config_of(**{"rank.dense_limit": limit, "rank.candidates": ATOMS})
@@ -172,14 +172,14 @@ def test_what_is_not_listed_still_leads_to_hits(
     same(shared, index(replace(asked, listed=listed[:1].expand(5, -1)), k=ATOMS))
 
 
-def test_more_hits_than_atoms(index: MemoryIndex, random_questions: Questions) -> None:
+def test_forward_more_hits_than_atoms(index: MemoryIndex, random_questions: Questions) -> None:
     found = index(random_questions(), k=10 * ATOMS)
     assert found.rows.shape == (5, ATOMS)
     assert found.rows.sort(1).values.tolist() == [list(range(ATOMS))] * 5
 
 
 @pytest.mark.parametrize(("atoms", "concepts"), [(0, 0), (0, 3), (1, 0), (2, 1)])
-def test_tiny(
+def test_forward_tiny(
     atoms: int, concepts: int, random_columns: Columns, random_questions: Questions
 ) -> None:
     empty = random_columns(3, 0)
@@ -226,14 +226,14 @@ def test_state_dict_and_to(
     assert not torch.equal(other(asked, k=9).rows, whole.rows)
 
 
-def test_weights_of_the_state_are_kept(index: MemoryIndex) -> None:
+def test_from_state_dict_keeps_weights(index: MemoryIndex) -> None:
     changed = index.state_dict() | {"weights": torch.arange(len(index.signal_names)).float()}
     assert torch.equal(
         MemoryIndex.from_state_dict(changed, index.config).weights, changed["weights"]
     )
 
 
-def test_permuted_atoms_give_permuted_hits(
+def test_forward_permuted_atoms_give_permuted_hits(
     random_columns: Columns, random_questions: Questions
 ) -> None:
     data, asked = random_columns(ATOMS), random_questions()
@@ -294,7 +294,7 @@ def test_permuted_atoms_give_permuted_hits(
         ("listed", torch.ones(5, ATOMS - 1, dtype=torch.bool)),
     ],
 )
-def test_what_does_not_fit(
+def test_forward_refuses_what_does_not_fit(
     name: str, value: Any, index: MemoryIndex, random_questions: Questions
 ) -> None:
     with pytest.raises(InputError):
@@ -306,7 +306,7 @@ def test_forward_refuses_to_find_nothing(index: MemoryIndex, random_questions: Q
         index(random_questions(), k=0)
 
 
-def test_unknown_names_in_the_settings(random_columns: Columns) -> None:
+def test_build_unknown_names_in_the_settings(random_columns: Columns) -> None:
     config = load_config("default", {"rank.weights.semantc": 1.0})
     with pytest.raises(ConfigError, match="did you mean 'semantic'"):
         MemoryIndex.build(random_columns(5), config)
@@ -344,7 +344,7 @@ def test_plan_of_each_regime(random_columns: Columns) -> None:
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="inductor needs a C++ compiler")
-def test_compiled(random_columns: Columns, random_questions: Questions) -> None:
+def test_forward_compiled(random_columns: Columns, random_questions: Questions) -> None:
     import torch._inductor.config as inductor
 
     config = load_config("synapse", {"anchors": {"source": "fused", "k": 3}})

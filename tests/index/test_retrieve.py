@@ -181,14 +181,14 @@ def chain(embeddings: Tensor, similar: list[tuple[int, int]]) -> IndexInput:
     )
 
 
-def test_orthogonal_chunks_bring_only_their_neighbours_in_time() -> None:
+def test_retrieve_orthogonal_chunks_bring_only_their_neighbours_in_time() -> None:
     index = MemoryIndex.build(chain(torch.eye(12), []), settings())
     found = index(QueryBatch(torch.eye(12)[5:6]))
     assert found.rows[0, 0] == 5
     assert set(found.rows[0].tolist()) - {-1} == {3, 4, 5, 6, 7}
 
 
-def test_a_similarity_edge_is_a_shortcut_in_both_directions() -> None:
+def test_retrieve_a_similarity_edge_is_a_shortcut_in_both_directions() -> None:
     index = MemoryIndex.build(chain(torch.eye(12), [(11, 2)]), settings(**{"segment.hops": 1}))
     for seed, near in ((2, {1, 2, 3, 11}), (11, {2, 10, 11})):
         found = index(QueryBatch(torch.eye(12)[seed : seed + 1]))
@@ -196,13 +196,13 @@ def test_a_similarity_edge_is_a_shortcut_in_both_directions() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 2])
-def test_the_smallest_documents(count: int) -> None:
+def test_retrieve_from_the_smallest_documents(count: int) -> None:
     index = MemoryIndex.build(chain(torch.eye(3)[:count], []), settings())
     found = index(QueryBatch(torch.eye(3)[:1]), paths=True)
     assert found.rows[0].tolist() == list(range(count))
 
 
-def test_no_question_and_nothing_allowed() -> None:
+def test_retrieve_no_question_and_nothing_allowed() -> None:
     index = MemoryIndex.build(chain(torch.eye(3), []), settings())
     assert index(QueryBatch(torch.zeros(0, 3))).rows.shape[0] == 0
     nothing = torch.zeros(1, 3, dtype=torch.bool)
@@ -210,7 +210,7 @@ def test_no_question_and_nothing_allowed() -> None:
     assert bool((none.rows == -1).all())
 
 
-def test_candidates_of_a_hub_are_bounded() -> None:
+def test_retrieve_candidates_of_a_hub_are_bounded() -> None:
     star = [(leaf, 0) for leaf in range(2, 30)]
     embeddings = torch.nn.functional.normalize(torch.randn(30, 8), dim=1)
     data = chain(embeddings, star)

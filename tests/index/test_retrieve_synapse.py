@@ -129,7 +129,7 @@ class Synapse:
     "overrides",
     [{}, {"anchors.k": 1}, {"spread.threshold": 0.1, "spread.rounds": 2}, {"link.window": 2}],
 )
-def test_scores_and_gate(overrides: dict[str, Any]) -> None:
+def test_retrieve_scores_and_gate(overrides: dict[str, Any]) -> None:
     config = settings(**overrides)
     with Memory.open(None, config=config, embedder="hashing:32") as memory:
         memory.add(talk())
@@ -146,7 +146,7 @@ def test_scores_and_gate(overrides: dict[str, Any]) -> None:
             assert result.known == (activation >= 0.12)
 
 
-def test_cold_start_falls_back_to_fusion() -> None:
+def test_retrieve_cold_start_falls_back_to_fusion() -> None:
     """Too few nodes to spread over: cosine and BM25 decide, and the gate looks at the cosine."""
     with Memory.open(preset="synapse", embedder="hashing") as memory:
         memory.add(["red kites fly over the hill", "the ferry leaves at noon"])

@@ -22,7 +22,7 @@ from graphmem_torch.rank.abstention import (
 @pytest.mark.parametrize("n", [1, 4, 9, 10, 19, 50, 99])
 @pytest.mark.parametrize("rate", [0.0, 0.03, 0.05, 0.1, 0.2, 0.3, 0.57, 0.95])
 @pytest.mark.parametrize("ties", [False, True])
-def test_share_of_refused_questions(
+def test_conformal_threshold_share_of_refused_questions(
     n: int, rate: float, ties: bool, generator: torch.Generator
 ) -> None:
     """Of n + 1 exchangeable questions each is the new one once; at most `rate` are refused."""
@@ -38,12 +38,12 @@ def test_share_of_refused_questions(
         assert refused == math.floor(Fraction(str(rate)) * (n + 1))
 
 
-def test_too_few_to_promise_refuses_nobody() -> None:
+def test_conformal_threshold_of_too_few_refuses_nobody() -> None:
     assert conformal_threshold(torch.tensor([0.5, 0.9]), 0.1) == -math.inf
 
 
 @pytest.mark.parametrize(("rate", "n"), [(1.0, 3), (-0.1, 3), (0.1, 0), (math.nan, 3)])
-def test_bad_rate(rate: float, n: int) -> None:
+def test_conformal_threshold_bad_rate(rate: float, n: int) -> None:
     with pytest.raises(InputError, match="rate"):
         conformal_threshold(torch.rand(n), rate)
 
@@ -58,7 +58,7 @@ def test_confidence_is_the_weighted_sum_through_the_link(generator: torch.Genera
     assert got.tolist() == pytest.approx([min(max(v, 0.0), 1.0) for v in raw], abs=1e-5)
 
 
-def test_unknown_statistic() -> None:
+def test_abstention_statistics_unknown_name() -> None:
     found: Any = None
     with pytest.raises(ConfigError, match="got 'activatoin'; did you mean 'activation'"):
         abstention_statistics(found, torch.zeros(1, 1), ["activation", "activatoin"])

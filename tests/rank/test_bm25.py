@@ -45,7 +45,7 @@ def _plain(
 
 @settings(deadline=None, max_examples=30)
 @given(DOCUMENTS, QUERIES, st.sampled_from([(1.2, 0.75), (0.9, 0.4), (0.0, 0.0), (2.0, 1.0)]))
-def test_scores_match_the_formula(documents, queries, constants):
+def test_score_matches_the_formula(documents, queries, constants):
     k1, b = constants
     index = _index(documents, k1=k1, b=b)
     query = torch.tensor(queries, dtype=torch.int64).reshape(-1, 3)
@@ -60,7 +60,7 @@ def test_scores_match_the_formula(documents, queries, constants):
 
 @settings(deadline=None, max_examples=20)
 @given(DOCUMENTS)
-def test_the_index_is_compressed_by_term(documents):
+def test_build_compresses_by_term(documents):
     index = _index(documents)
     listed = index.docs.split(index.indptr.diff().tolist())
     for term, docs in enumerate(listed):
@@ -80,7 +80,7 @@ def test_topk_is_ordered_and_no_longer_than_the_store():
 
 @pytest.mark.parametrize("questions", [1, 3, 64, 65])
 @pytest.mark.parametrize("sizes", [{}, {"long": 3, "held": 1500}, {"together": 64}])
-def test_long_runs_and_blocks_give_the_same(questions, sizes):
+def test_score_of_long_runs_and_blocks_give_the_same(questions, sizes):
     """Terms of every frequency, weights, repeated terms; scores as a product of dense matrices."""
     generator = torch.Generator().manual_seed(0)
     documents, vocab = 500, 40
@@ -109,7 +109,7 @@ def test_long_runs_and_blocks_give_the_same(questions, sizes):
 
 
 @pytest.mark.usefixtures("double_by_default")
-def test_the_default_dtype_does_not_matter():
+def test_score_whatever_the_default_dtype():
     index = _index([[0], [0, 1, 1], [2]])
     query = torch.tensor([[0, 1]])
     plain = _plain([[0], [0, 1, 1], [2]], [0, 1], [1.0, 1.0], 1.2, 0.75)
@@ -126,19 +126,19 @@ def test_topk_of_nothing():
     assert [sorted(row) for row in docs.tolist()] == [[0, 1, 2]] * 2
 
 
-def test_a_term_that_comes_twice_counts_twice():
+def test_score_of_a_term_that_comes_twice():
     index = _index([[0], [0, 1]])
     once, twice = index.score(torch.tensor([[1, -1], [1, 1]]))
     torch.testing.assert_close(twice, 2 * once)
 
 
-def test_nothing_to_search():
+def test_build_of_nothing():
     assert _index([]).score(torch.tensor([[0, 1]])).shape == (1, 0)
     assert _index([[], []]).score(torch.tensor([[0, 1]])).tolist() == [[0.0, 0.0]]
     assert _index([[1]]).score(torch.empty(0, 2, dtype=torch.int64)).shape == (0, 1)
 
 
-def test_opcheck():
+def test_score_opcheck():
     index = _index([[0], [0, 1]])
     query = torch.tensor([[1, -1], [1, 0]])
     arguments = (index.indptr, index.docs, index.scores, query, torch.ones(2, 2), 2)
@@ -187,7 +187,7 @@ def test_score_and_topk_refuse_bad_questions_by_name():
 
 
 @pytest.mark.cuda
-def test_cuda_matches_cpu():
+def test_score_on_cuda_matches_cpu():
     generator = torch.Generator().manual_seed(0)
     terms = (500 ** torch.rand(30_000, generator=generator) - 1).long()
     index = BM25.build(terms, torch.arange(3001) * 10, 500)

@@ -126,7 +126,7 @@ def test_entity_hop_is_the_loop_over_entities(seed: int) -> None:
     torch.testing.assert_close(case.found(entity_hop), case.by_entity())
 
 
-def test_the_loops_have_something_to_find() -> None:
+def test_hops_of_the_loops_have_something_to_find() -> None:
     cases = [Case(seed) for seed in range(12)]
     assert sum(int((c.by_title() > 0).sum()) for c in cases) > 10
     assert sum(int((c.by_entity() > 0).sum()) for c in cases) > 10
@@ -136,7 +136,7 @@ def test_the_loops_have_something_to_find() -> None:
 
 
 @pytest.mark.parametrize("hop", [title_hop, entity_hop])
-def test_nothing_to_go_from_or_to(hop: Callable[..., object]) -> None:
+def test_hops_with_nothing_to_go_from_or_to(hop: Callable[..., object]) -> None:
     case = Case(0)
     case.anchors = torch.full((4, 3), -1)
     assert not case.found(hop).any()
@@ -148,7 +148,7 @@ def test_nothing_to_go_from_or_to(hop: Callable[..., object]) -> None:
     assert case.found(hop).shape == (4, 40)
 
 
-def test_index_without_documents_ranks_as_without_their_signals(
+def test_hops_index_without_documents_ranks_as_without_their_signals(
     random_columns: Callable[..., IndexInput], random_questions: Callable[..., dict[str, Tensor]]
 ) -> None:
     config = load_config("default")
@@ -167,7 +167,7 @@ PASSAGES = [
 ]
 
 
-def test_a_mention_leads_to_the_document() -> None:
+def test_title_hop_leads_to_the_document() -> None:
     with Memory.open(None, embedder="hashing:64", device="cpu") as memory:
         memory.add(PASSAGES)
         question = "Where was the director of the film Silent Harbour born?"
@@ -180,7 +180,7 @@ def test_a_mention_leads_to_the_document() -> None:
         assert int(memory.index.hop_document.sum()) == atoms == len(PASSAGES)
 
 
-def test_signals_of_documents_are_0_for_other_memories() -> None:
+def test_document_signals_are_0_for_other_memories() -> None:
     with Memory.open(None, embedder="hashing:64", device="cpu") as memory:
         memory.add([*PASSAGES, Atom("turn", "I saw Silent Harbour by Orla Venn.", speaker="Ann")])
         index = memory.index
@@ -196,14 +196,14 @@ def test_signals_of_documents_are_0_for_other_memories() -> None:
         assert not value["title_hop"][turn] and not value["entity_hop"][turn]
 
 
-def test_documents_of_several_chunks_and_turns_are_none() -> None:
+def test_hop_parts_documents_of_several_chunks_and_turns_are_none() -> None:
     with Memory.open(None, embedder="hashing:64", device="cpu") as memory:
         memory.add([Atom(f"d#{i}", f"Heading {i}\nText {i}.", session="d") for i in range(3)])
         memory.add([Atom("turn", "My list\nof things", speaker="Ann")])
         assert memory.index.hop_document is None
 
 
-def test_snapshot_keeps_the_hops(tmp_path: object) -> None:
+def test_hop_parts_are_in_the_snapshot(tmp_path: object) -> None:
     def asked(atoms: list[Atom]) -> list[tuple[str, float]]:
         with Memory.open(str(tmp_path), embedder="hashing:64", device="cpu") as memory:
             memory.add(atoms)

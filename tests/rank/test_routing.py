@@ -69,7 +69,7 @@ def random_graph(generator: torch.Generator, nodes: int = 30, edges: int = 90) -
     return Graph.from_edges(torch.cat([ends, ring], dim=1), weight, num_nodes=nodes)
 
 
-def test_embedding_has_the_resistances_as_distances(generator: torch.Generator) -> None:
+def test_resistance_embedding_has_the_resistances_as_distances(generator: torch.Generator) -> None:
     graph = random_graph(generator)
     found = resistance_embedding(graph, 4096, generator=generator)
     w = adjacency(graph)
@@ -86,7 +86,7 @@ def test_embedding_has_the_resistances_as_distances(generator: torch.Generator) 
         resistance_embedding(graph, 0)
 
 
-def test_directions_are_the_cosines_of_the_far_part(generator: torch.Generator) -> None:
+def test_resistance_directions_are_the_cosines_of_the_far_part(generator: torch.Generator) -> None:
     graph = random_graph(generator)
     direction, component = resistance_directions(graph, 24, columns=8192)
     assert direction.shape == (24, 8192) and component.tolist() == [0] * 24
@@ -94,7 +94,9 @@ def test_directions_are_the_cosines_of_the_far_part(generator: torch.Generator) 
     np.testing.assert_allclose(got, kernel(graph, 24), atol=0.06)
 
 
-def test_another_order_of_rows_changes_only_what_is_drawn(generator: torch.Generator) -> None:
+def test_routing_in_another_order_of_rows_changes_only_what_is_drawn(
+    generator: torch.Generator,
+) -> None:
     """Cosines agree within the errors of two sketches, and bonuses where communities are plain."""
     graph = random_graph(generator)
     cliques = networkx.disjoint_union_all([networkx.complete_graph(6)] * 3)
@@ -112,7 +114,7 @@ def test_another_order_of_rows_changes_only_what_is_drawn(generator: torch.Gener
             assert torch.equal(bridge_bonus(other)[row], bridge_bonus(one))
 
 
-def test_odd_graphs_have_no_directions() -> None:
+def test_resistance_directions_of_odd_graphs() -> None:
     none = torch.empty(2, 0, dtype=torch.int64)
     for nodes in (0, 1, 3):
         graph = Graph.from_edges(none, num_nodes=nodes)
@@ -126,7 +128,7 @@ def test_odd_graphs_have_no_directions() -> None:
     assert routing_tensors(pair, 3, ["proximity"]).keys() == {"direction", "component"}
 
 
-def test_bridge_is_for_ends_of_edges_between_communities() -> None:
+def test_bridge_bonus_is_for_ends_of_edges_between_communities() -> None:
     """Three cliques in a row: the ends of the two joints have it, nobody else."""
     graph = networkx.disjoint_union_all([networkx.complete_graph(6)] * 3)
     graph.add_edge(5, 6)
@@ -177,7 +179,7 @@ def test_proximity_is_the_nearest_anchor_by_relevance(
     torch.testing.assert_close(narrow.signal("bridge")[:, 3:], bridge)
 
 
-def test_candidates_and_masks(
+def test_proximity_of_candidates_and_masks(
     random_columns: Callable[..., IndexInput], random_questions: Callable[..., QueryBatch]
 ) -> None:
     """What is not allowed is no anchor; few candidates give the values that all of them give."""
@@ -200,7 +202,7 @@ def test_candidates_and_masks(
     assert bool(allowed[0][found.rows[found.rows >= 0]].all())
 
 
-def test_another_component_is_not_near(
+def test_proximity_to_another_component(
     random_columns: Callable[..., IndexInput],
 ) -> None:
     """Two rings without an edge between them: nothing of the one is near an anchor in the other."""
@@ -219,7 +221,7 @@ def test_another_component_is_not_near(
     assert bool(near[0][[1, 19]].all() and near[2][[21, 39]].all())
 
 
-def test_only_who_asks_pays_and_moves_and_halves(
+def test_routing_tensors_only_for_who_asks(
     random_columns: Callable[..., IndexInput], random_questions: Callable[..., QueryBatch]
 ) -> None:
     plain = index_of(random_columns, {"semantic": 1.0, "activation": 1.0})
@@ -237,20 +239,20 @@ def test_only_who_asks_pays_and_moves_and_halves(
     assert (full.rows == half.rows).float().mean() > 0.8
 
 
-def test_snapshot_keeps_what_routing_reads(tmp_path: Path) -> None:
+def test_routing_tensors_are_in_the_snapshot(tmp_path: Path) -> None:
     atoms, questions, _ = planted()
     with opened(tmp_path / "m", config=config_with(WEIGHTS)) as memory:
         memory.add(atoms)
         before = memory.index.direction
         first = [hit.id for hit in memory.retrieve(questions[0]).hits]
     with opened(tmp_path / "m", config=config_with(WEIGHTS)) as memory:
-        assert memory._saved is False and memory.index is not None
-        assert memory._saved is True, "opened from the snapshot"
+        kept = memory.store.load_snapshot(verify=True)
+        assert kept is not None and torch.equal(kept[0]["direction"], before)
         assert torch.equal(memory.index.direction, before)
         assert [hit.id for hit in memory.retrieve(questions[0]).hits] == first
 
 
-def test_fit_reports_on_questions_it_has_not_seen() -> None:
+def test_routing_weights_are_fitted_and_judged_on_other_questions() -> None:
     """The answer is the turn after the one that shares the words: the graph finds it."""
     atoms, questions, evidence = planted()
     start = {"semantic": 0.5, "proximity": 0.0, "bridge": 0.0, "length": 5.0}

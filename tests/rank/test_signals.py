@@ -192,7 +192,7 @@ GRAPH |= {"title_hop", "entity_hop"}
 
 
 @pytest.mark.parametrize("name", sorted(SIGNALS.keys() - GRAPH))
-def test_signal(
+def test_signals_one_by_one(
     name: str,
     random_columns: Callable[..., IndexInput],
     random_questions: Callable[..., QueryBatch],
@@ -217,7 +217,7 @@ def test_signal(
     torch.testing.assert_close(got, truth, rtol=1e-4, atol=1e-5)
 
 
-def test_what_is_unknown_is_zero(random_columns: Callable[..., IndexInput]) -> None:
+def test_signals_are_zero_where_nothing_is_known(random_columns: Callable[..., IndexInput]) -> None:
     index = MemoryIndex.build(random_columns(ATOMS), config_from_dict({}))
     found = Candidates(index.tensors, QueryBatch(torch.zeros(2, 16)), index.config)
     attributes = {"length", "question", "pagerank", "decay", "strength"}
@@ -225,7 +225,7 @@ def test_what_is_unknown_is_zero(random_columns: Callable[..., IndexInput]) -> N
         assert not found.signal(name).any(), name
 
 
-def test_unknown_signal() -> None:
+def test_check_signal_names_unknown() -> None:
     with pytest.raises(
         ConfigError, match=r"signal: expected .* got 'lexcal'; did you mean 'lexical'\?"
     ):
