@@ -38,7 +38,8 @@ class AnswerCache:
             names = {name for (name,) in tables}
             if names - {"answers"}:
                 raise InputError(
-                    f"cache: {self.path} is a database of something else; name a file of its own"
+                    f"cache: expected a file of its own, got {self.path}, a database of something "
+                    "else; name another"
                 )
             if self.path is not None:
                 self._file.execute("PRAGMA journal_mode = WAL")
@@ -53,34 +54,29 @@ class AnswerCache:
 
     def get(self, key: str) -> str | None:
         """The answer that was kept, None where there is none."""
-        if not self._works:
-            return None
-        try:
-            row = self._file.execute("SELECT answer FROM answers WHERE key = ?", (key,)).fetchone()
-        except sqlite3.Error as error:
-            self._fail(error)
-            return None
-        return None if row is None else str(row[0])
+        rows = self._run("SELECT answer FROM answers WHERE key = ?", key)
+        return str(rows[0][0]) if rows else None
 
     def put(self, key: str, answer: str) -> None:
         """Keeps an answer; the last one of a key counts."""
-        if not self._works:
-            return
-        try:
-            self._file.execute("INSERT OR REPLACE INTO answers VALUES (?, ?)", (key, answer))
-        except sqlite3.Error as error:
-            self._fail(error)
+        self._run("INSERT OR REPLACE INTO answers VALUES (?, ?)", key, answer)
 
     def close(self) -> None:
         """Closes the file; what was put is in it."""
         self._works = False
         self._file.close()
 
-    def _fail(self, error: sqlite3.Error) -> None:
-        self._works = False
-        _log.warning(
-            "The cache of answers %s failed (%s: %s); going on without it",
-            self.path or "in memory",
-            type(error).__name__,
-            error,
-        )
+    def _run(self, statement: str, *values: str) -> list[tuple[str]]:
+        if not self._works:
+            return []
+        try:
+            return self._file.execute(statement, values).fetchall()
+        except sqlite3.Error as error:
+            self._works = False
+            _log.warning(
+                "The cache of answers %s failed (%s: %s); going on without it",
+                self.path or "in memory",
+                type(error).__name__,
+                error,
+            )
+            return []

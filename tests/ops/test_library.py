@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import sys
 from contextlib import contextmanager
 from types import ModuleType
 
@@ -12,9 +13,9 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from graphmem_torch import ops
-from graphmem_torch.errors import InputError
+from graphmem_torch.errors import InputError, MissingPackageError
 from graphmem_torch.ops import knn_graph, topk_cosine
-from graphmem_torch.ops._library import on_device_of_input
+from graphmem_torch.ops._library import import_kernels, on_device_of_input
 
 
 def _unit(rows: int) -> torch.Tensor:
@@ -73,3 +74,9 @@ def test_modules_of_operations_can_be_reached_beside_functions_of_their_name():
             assert getattr(module, name) is getattr(ops, name)
             shadowed.add(name)
     assert {"pagerank", "knn_graph", "spmm"} <= shadowed
+
+
+def test_kernels_without_triton_name_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "triton", None)
+    with pytest.raises(MissingPackageError, match=r"pip install 'graphmem-torch\[triton\]'"):
+        import_kernels("of an operation not launched yet")
