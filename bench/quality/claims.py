@@ -36,6 +36,7 @@ from graphmem_torch.text.entailment import LexicalJudge
 from .common.encoder import CachingEmbedder
 from .common.measure import code_version
 from .common.scores import auroc
+from .common.texts import json_rows
 
 __all__ = ["main", "measure"]
 
@@ -226,15 +227,13 @@ def _read(path: Path) -> list[dict[str, Any]]:
     files = sorted(path.glob("*.jsonl")) if path.is_dir() else [path]
     rows = []
     for file in files:
-        for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
-            if line.strip():
-                row = json.loads(line)
-                if row.get("label") not in ("SUPPORTED", "REFUTED") or not row.get("evidence"):
-                    raise InputError(
-                        "expected claim, label (SUPPORTED or REFUTED) and evidence",
-                        where=f"{file}:{number}",
-                    )
-                rows.append(row)
+        for row, where in json_rows(file, ("claim", "label", "evidence")):
+            if row["label"] not in ("SUPPORTED", "REFUTED") or not row["evidence"]:
+                raise InputError(
+                    f"expected the label SUPPORTED or REFUTED and evidence, got {row!r:.80}",
+                    where=where,
+                )
+            rows.append(row)
     if not rows:
         raise InputError("expected claims as JSON lines, found none", where=str(path))
     return rows

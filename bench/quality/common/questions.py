@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import re
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +11,8 @@ from typing import Any
 from graphmem_torch.atoms import Atom
 from graphmem_torch.errors import InputError
 from graphmem_torch.readers.locomo import read_locomo
+
+from .texts import json_rows
 
 __all__ = ["Conversation", "Question", "read_conversations", "resolve_evidence"]
 _TURN_ID = re.compile(r"D:?(\d+):(\d+)")
@@ -127,24 +127,13 @@ def _is_locomo(file: Path) -> bool:
 
 def _read_evidence(path: Path) -> dict[tuple[str, int], list[str]]:
     table: dict[tuple[str, int], list[str]] = {}
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(
-            f"expected a readable file of JSON lines, got {error}", where=str(path)
-        ) from error
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line)
-            table[str(row["sample_id"]), int(row["qa_index"])] = list(row["evidence_resolved"])
-        except (ValueError, KeyError, TypeError) as error:
+    for row, where in json_rows(path, ("sample_id", "qa_index", "evidence_resolved")):
+        number, ids = row["qa_index"], row["evidence_resolved"]
+        if not isinstance(number, int) or not isinstance(ids, list):
             raise InputError(
-                "expected sample_id, qa_index and evidence_resolved, "
-                f"got {line[:80]!r} ({error!r})",
-                where=f"{path}:{number}",
-            ) from error
-    if not table:
-        warnings.warn(f"{path}: the evidence file is empty", stacklevel=3)
+                "expected a number as qa_index and a list as evidence_resolved, got "
+                f"{number!r:.80} and {ids!r:.80}",
+                where=where,
+            )
+        table[str(row["sample_id"]), number] = ids
     return table

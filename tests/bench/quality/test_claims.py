@@ -86,7 +86,7 @@ def test_thresholds_come_from_the_other_folds() -> None:
 def test_unusable_files(tmp_path: Path) -> None:
     file = tmp_path / "claims.jsonl"
     file.write_text("")
-    with pytest.raises(InputError, match="found none"):
+    with pytest.raises(InputError, match="empty file"):
         _read(tmp_path)
     file.write_text('{"claim": "x", "label": "MAYBE", "evidence": ["y"]}\n')
     with pytest.raises(InputError, match=r"claims\.jsonl:1"):

@@ -68,7 +68,7 @@ def test_an_evidence_file_replaces_the_evidence(locomo: Path, tmp_path: Path) ->
     file.write_text('{"sample_id": "conv-a"}\n')
     with pytest.raises(InputError, match=r"evidence\.jsonl:1"):
         read_conversations(locomo, evidence=file)
-    with pytest.raises(InputError, match="readable"):
+    with pytest.raises(InputError, match=r"missing\.jsonl"):
         read_conversations(locomo, evidence=tmp_path / "missing.jsonl")
 
 

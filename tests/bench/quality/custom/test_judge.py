@@ -114,7 +114,7 @@ def test_custom_without_anything_to_ask(
     empty = tmp_path / "empty.jsonl"
     empty.write_text("\n\n")
     assert _eval("--atoms", atoms, "--questions", empty, "--json", out) == 2
-    assert "expected questions as JSON lines, got none" in capsys.readouterr().err
+    assert "empty.jsonl: expected text, got an empty file" in capsys.readouterr().err
     none = _lines(tmp_path / "none.jsonl", ASKED[3:])
     assert _eval("--atoms", atoms, "--questions", none, "--json", out) == 2
     assert "evidence: expected ids for some question" in capsys.readouterr().err
