@@ -100,8 +100,12 @@ _SMALL = 2000  # dependencies
 _TESTS = 200  # theorems whose chains are asked for
 
 
-def judge(request: Request) -> Judged:
+def judge(request: Request, *, draws: int | None = None) -> Judged:
     """Both tasks on every proof set found; the folder is `request.data`.
+
+    Args:
+        request: What is evaluated.
+        draws: How often dependencies are removed; by default the more the smaller a set is.
 
     Raises:
         InputError: No proof set, or one that cannot be read.
@@ -111,7 +115,7 @@ def judge(request: Request) -> Judged:
     embedder = load_encoder(request, device=device)
     subject = config.name
     found = {
-        proofs.name: judge_set(proofs, subject=subject, seed=request.seed)
+        proofs.name: judge_set(proofs, subject=subject, seed=request.seed, draws=draws)
         for proofs in tqdm(
             read_sets(request.data, embedder), desc="proof sets", disable=not request.progress
         )
@@ -126,13 +130,14 @@ def judge(request: Request) -> Judged:
     return Judged(report, format_proofs(report))
 
 
-def judge_set(proofs: ProofSet, *, subject: str, seed: int) -> Mapping[str, Any]:
+def judge_set(
+    proofs: ProofSet, *, subject: str, seed: int, draws: int | None = None
+) -> Mapping[str, Any]:
     """Both tasks on one proof set, with its size and the seconds they took."""
     start = time.perf_counter()
-    few = proofs.graph.num_edges < _SMALL
-    bridges = judge_bridges(
-        proofs, subject=subject, draws=_SMALL_DRAWS if few else _DRAWS, seed=seed
-    )
+    if draws is None:
+        draws = _SMALL_DRAWS if proofs.graph.num_edges < _SMALL else _DRAWS
+    bridges = judge_bridges(proofs, subject=subject, draws=draws, seed=seed)
     middle = time.perf_counter()
     chains = judge_chains(proofs, subject=subject, tests=_TESTS, seed=seed)
     return {

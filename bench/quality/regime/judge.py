@@ -15,7 +15,7 @@ from ..common.encoder import load_encoder
 from ..common.measure import framed
 from ..request import Judged, Request
 from .segmentation import MEASURES, Judgement, chosen, judged
-from .streams import Stream, read_streams
+from .streams import DIALOGUES, Stream, read_streams
 from .systems import System, systems_of
 
 __all__ = ["format_table", "judge"]
@@ -78,7 +78,7 @@ def _row(name: str, found: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def judge(request: Request, *, resamples: int = 2000) -> Judged:
+def judge(request: Request, *, resamples: int = 2000, dialogues: int = DIALOGUES) -> Judged:
     """Run the preset's detector and every baseline on each topics file of a folder, or on one file.
 
     Every second stream of a file is the development half of the others, and the other way round:
@@ -94,7 +94,7 @@ def judge(request: Request, *, resamples: int = 2000) -> Judged:
     """
     config = request.settings
     encoder = load_encoder(request, token_dim=0)
-    sets = read_streams(request.data, encoder, seed=request.seed)
+    sets = read_streams(request.data, encoder, seed=request.seed, dialogues=dialogues)
     systems = systems_of(config)
     found: dict[str, dict[str, Judgement]] = {name: {} for name in sets}
     work = [(name, system) for name in sets for system in systems]

@@ -15,8 +15,9 @@ from torch import Tensor
 from graphmem_torch.errors import InputError
 from graphmem_torch.text.embedder import Embedder, encode_checked
 
-__all__ = ["Stream", "read_streams"]
-_DIALOGUES = 20  # a stream, about 300 to 600 utterances
+__all__ = ["DIALOGUES", "Stream", "read_streams"]
+DIALOGUES = 20
+"""Dialogues of a stream, about 300 to 600 utterances."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,19 +33,22 @@ class Stream:
     switch: Tensor
 
 
-def read_streams(data: Path, embedder: Embedder, *, seed: int) -> dict[str, list[Stream]]:
+def read_streams(
+    data: Path, embedder: Embedder, *, seed: int, dialogues: int = DIALOGUES
+) -> dict[str, list[Stream]]:
     """The streams of every topics file of a folder, by the file's name without its ending.
 
     A switch is the first utterance of a segment. Both kinds of borders count: those inside a
     dialogue, as annotated, and the joins, where one dialogue ends and another one begins. (The
     dialogues of DialSeg are themselves joined from dialogues about different tasks, so that both
-    kinds are the same there.) The dialogues are shuffled and strung together, twenty a stream.
+    kinds are the same there.) The dialogues are shuffled and strung together, `dialogues` a stream.
 
     Args:
         data: A JSON file, or a folder with such files: lists of {"utterances", "segments"}, the
             segments as lengths.
         embedder: Of the utterances, each encoded without its neighbours.
         seed: Of the order.
+        dialogues: How many are strung together to one stream.
 
     Raises:
         InputError: If there is no such file, or one has another format or fewer than two dialogues.
@@ -55,7 +59,7 @@ def read_streams(data: Path, embedder: Embedder, *, seed: int) -> dict[str, list
             f"data: expected a topics file, or a folder with some (*.json), got {data}; give the "
             "folder of dialseg.json"
         )
-    return {file.stem: _streams(_dialogues(file), embedder, seed) for file in files}
+    return {file.stem: _streams(_dialogues(file), embedder, seed, dialogues) for file in files}
 
 
 def _dialogues(file: Path) -> list[tuple[list[str], list[int]]]:
@@ -86,7 +90,7 @@ def _dialogue(item: Any) -> tuple[list[str], list[int]]:
 
 
 def _streams(
-    dialogues: Sequence[tuple[list[str], list[int]]], embedder: Embedder, seed: int
+    dialogues: Sequence[tuple[list[str], list[int]]], embedder: Embedder, seed: int, size: int
 ) -> list[Stream]:
     order = list(range(len(dialogues)))
     random.Random(seed).shuffle(order)
@@ -97,7 +101,7 @@ def _streams(
     begins = torch.cat(lengths).cumsum(0) - torch.cat(lengths)
     switch = torch.zeros(len(texts), dtype=torch.bool)
     switch[begins] = True
-    number = max(2, len(order) // _DIALOGUES)
+    number = max(2, len(order) // size)
     ends = sizes.cumsum(0)[torch.arange(1, number + 1) * len(order) // number - 1]
     streams, start = [], 0
     for end in ends.tolist():

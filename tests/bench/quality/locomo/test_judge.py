@@ -13,6 +13,7 @@ from graphmem_torch.errors import InputError
 from graphmem_torch.evaluation.metrics import CUTOFFS, GROUPS
 from graphmem_torch.quality.locomo.judge import format_table, judge
 from graphmem_torch.quality.request import Request
+from tests.bench.quality.made import locomo_file
 
 BASELINES = {
     "bm25",
@@ -34,9 +35,16 @@ def _report(locomo: Path, **options: Any) -> dict[str, Any]:
     return judge(Request(data=locomo, **(settings | options)), resamples=50).report
 
 
+@pytest.fixture(scope="module")
+def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    """Both inputs, by the preset `default`."""
+    locomo = locomo_file(tmp_path_factory.mktemp("locomo"))
+    return {input: _report(locomo, input=input) for input in ("raw", "observations")}
+
+
 @pytest.mark.parametrize("input", ["raw", "observations"])
-def test_the_report_has_the_shape_of_its_description(locomo: Path, input: str) -> None:
-    report = _report(locomo, input=input)
+def test_judge_reports_as_described(reports: dict[str, dict[str, Any]], input: str) -> None:
+    report = reports[input]
     assert list(report) == [
         *("dataset", "preset", "commit", "n", "input", "systems", "config", "seed"),
     ]
@@ -69,9 +77,8 @@ def test_the_report_has_the_shape_of_its_description(locomo: Path, input: str) -
     assert all(name in table for name in report["systems"])
 
 
-def test_the_lexical_baseline_finds_what_shares_its_words(locomo: Path) -> None:
-    report = _report(locomo)
-    assert report["systems"]["bm25"]["recall"]["4"]["5"] == 1.0
+def test_lexical_baseline_finds_what_shares_its_words(reports: dict[str, dict[str, Any]]) -> None:
+    assert reports["raw"]["systems"]["bm25"]["recall"]["4"]["5"] == 1.0
 
 
 def test_leaving_one_out_fits_on_the_others(locomo: Path) -> None:
@@ -87,15 +94,19 @@ def test_leaving_one_out_needs_two(locomo: Path) -> None:
         _report(locomo, cv=True)
 
 
-def test_the_same_seed_gives_the_same_quality(locomo: Path) -> None:
-    one, other = _report(locomo), _report(locomo)
+def test_judge_is_the_same_for_the_same_seed(
+    locomo: Path, reports: dict[str, dict[str, Any]]
+) -> None:
+    one, other = reports["raw"], _report(locomo)
     for name, figures in one["systems"].items():
         for key in ("recall", "ndcg", "budget_recall", "ci", "gate_auroc"):
             assert figures[key] == other["systems"][name][key]
 
 
-def test_another_preset_meets_the_same_baselines(locomo: Path) -> None:
-    default, synapse = _report(locomo), _report(locomo, preset="synapse")
+def test_another_preset_meets_the_same_baselines(
+    locomo: Path, reports: dict[str, dict[str, Any]]
+) -> None:
+    default, synapse = reports["raw"], _report(locomo, preset="synapse")
     assert synapse["preset"] == "synapse"
     for name in BASELINES:
         assert synapse["systems"][name]["recall"] == default["systems"][name]["recall"]

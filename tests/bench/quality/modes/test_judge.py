@@ -60,7 +60,8 @@ def test_judge_on_texts(form: str, tmp_path: Path) -> None:
 
 
 def test_unusable_data(tmp_path: Path, locomo: Path) -> None:
-    options: dict[str, Any] = {"embedder": "hashing:32", "device": "cpu"}
+    config = load_config("default", {"link.concepts": "pattern"})
+    options: dict[str, Any] = {"config": config, "embedder": "hashing:32", "device": "cpu"}
     short = tmp_path / "short.jsonl"
     short.write_text('{"text": "alone"}\n')
     with pytest.raises(InputError, match="at least 20"):

@@ -196,7 +196,7 @@ def _folder(path: Path) -> Path:
 
 def test_judge_runs_on_every_set_of_a_folder(tmp_path: Path) -> None:
     request = Request(data=_folder(tmp_path), preset="spectral", embedder="hashing", seed=1)
-    judged = judge(request)
+    judged = judge(request, draws=3)
     report = json.loads(json.dumps(judged.report))
     assert report["dataset"] == "proofs" and report["preset"] == "spectral"
     assert set(report["sets"]) == {"one", "plan"} == set(report["n"])

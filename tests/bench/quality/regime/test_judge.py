@@ -13,9 +13,10 @@ import torch
 
 from graphmem_torch.config import load_config
 from graphmem_torch.errors import InputError
+from graphmem_torch.quality.regime.judge import judge
 from graphmem_torch.quality.regime.segmentation import lags, matched, measures, segment_errors
 from graphmem_torch.quality.regime.streams import read_streams
-from graphmem_torch.quality.request import Request, judge
+from graphmem_torch.quality.request import Request
 from graphmem_torch.text.embedders import HashingEmbedder
 
 TOPICS = {
@@ -40,11 +41,14 @@ def dialogues(count: int, seed: int) -> list[dict[str, object]]:
     return found
 
 
-@pytest.fixture
-def topics(tmp_path: Path) -> Path:
-    folder = tmp_path / "topics"
-    folder.mkdir()
-    for name, count, seed in (("one", 84, 0), ("two", 43, 1)):
+SIZES = (("one", 16, 0), ("two", 9, 1))
+
+
+@pytest.fixture(scope="module")
+def topics(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two files of dialogues: 4 streams and 2, with four dialogues a stream."""
+    folder = tmp_path_factory.mktemp("topics")
+    for name, count, seed in SIZES:
         text = json.dumps(dialogues(count, seed))
         (folder / f"{name}.json").write_text(text, encoding="utf-8")
     return folder
@@ -113,10 +117,10 @@ def test_lags() -> None:
 
 
 def test_streams_hold_every_utterance_and_both_kinds_of_borders(topics: Path) -> None:
-    streams = read_streams(topics, HashingEmbedder(16), seed=3)
+    streams = read_streams(topics, HashingEmbedder(16), seed=3, dialogues=4)
     assert sorted(streams) == ["one", "two"]
     assert [len(streams["one"]), len(streams["two"])] == [4, 2]
-    for name, count, seed in (("one", 84, 0), ("two", 43, 1)):
+    for name, count, seed in SIZES:
         made = dialogues(count, seed)
         assert sum(len(s.switch) for s in streams[name]) == sum(len(d["utterances"]) for d in made)
         borders = sum(int(s.switch.sum()) for s in streams[name])
@@ -127,8 +131,9 @@ def test_streams_hold_every_utterance_and_both_kinds_of_borders(topics: Path) ->
             assert set(gaps.tolist()) <= {3, 4, 5}
 
 
-def test_report(topics: Path) -> None:
-    found = judge("regime", Request(data=topics, embedder=HashingEmbedder(48), seed=1))
+def test_judge_holds_the_preset_against_every_baseline(topics: Path) -> None:
+    request = Request(data=topics, embedder=HashingEmbedder(48), seed=1)
+    found = judge(request, dialogues=4, resamples=200)
     report = found.report
     assert json.loads(json.dumps(report)) == report
     assert report["dataset"] == "regime" and report["preset"] == "default"
@@ -155,15 +160,19 @@ def test_report(topics: Path) -> None:
             low, high = figures["ci"]["f1"]
             assert low - 1e-9 <= figures["f1"] <= high + 1e-9
         assert systems["default"]["ci"]["difference"]["f1"] == [0, 0, 0]
-    again = judge("regime", Request(data=topics, embedder=HashingEmbedder(48), seed=1))
-    assert again.report["systems"] == report["systems"]
     assert "default" in found.table and "windows_ahead" in found.table
 
 
-def test_the_preset_chooses_the_detector(topics: Path) -> None:
+def test_judge_is_the_same_for_the_same_seed(topics: Path) -> None:
+    request = Request(data=topics / "two.json", embedder=HashingEmbedder(48), seed=1)
+    one, other = (judge(request, dialogues=4, resamples=20).report for _ in range(2))
+    assert one["systems"] == other["systems"]
+
+
+def test_judge_takes_the_detector_of_the_preset(topics: Path) -> None:
     config = load_config("default", {"regime.detector": "published", "name": "mine"})
     request = Request(data=topics / "two.json", config=config, embedder=HashingEmbedder(16))
-    systems = judge("regime", request).report["systems"]["two"]
+    systems = judge(request, dialogues=4).report["systems"]["two"]
     assert systems["mine"]["f1"] == systems["published"]["f1"]
     assert "cold" not in systems and "foreign" not in systems
 
