@@ -11,7 +11,7 @@ from bench.stress import Stress, main, run
 
 pytest.importorskip("triton", reason="pip install 'graphmem-torch[triton]'")
 
-SMALL = {"nodes": 40, "degree": 2, "questions": 2, "rounds": 1, "repeats": 1, "keys": 129}
+SMALL = {"nodes": 12, "degree": 1, "questions": 2, "rounds": 1, "repeats": 1, "keys": 129}
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -151,3 +152,13 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
         main(["--version"])
     assert exit.value.code == 0
     assert capsys.readouterr().out == "graphmem 0.1.0\n"
+
+
+def test_json_is_ascii_where_the_output_is_not_utf8(
+    tmp_path: Path, fast: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, written = tmp_path / "missing-ü", io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="latin-1"))
+    assert main(["stats", "--json", "--store", str(path), *fast]) == 2
+    sys.stdout.flush()
+    assert str(path) in json.loads(written.getvalue().decode("ascii"))["error"]

@@ -25,9 +25,9 @@ from .search import Found, agreement, by_modes, by_typical, flat
 __all__ = [
     "EXACT",
     "TOLERANCE",
-    "Field",
     "LeftOut",
     "Point",
+    "SearchTask",
     "cheapest",
     "figures",
     "joined",
@@ -130,7 +130,7 @@ EXACT = 10
 
 
 @dataclass(frozen=True, eq=False)
-class Field:
+class SearchTask:
     """What is searched: the turns of one conversation and the questions with an answer there.
 
     Attributes:
@@ -162,7 +162,7 @@ class Point:
     tokens: Tensor  # [n] of the first ten
 
 
-def measured(field: Field, found: Found) -> Point:
+def measured(field: SearchTask, found: Found) -> Point:
     """What a search of one conversation reached and cost."""
     positions = gold_positions(found.ranking, field.gold, len(field.vectors))
     first = found.ranking[:, :EXACT]
@@ -205,7 +205,7 @@ ROUNDS = 20
 
 
 def measure_curves(
-    fields: Sequence[Field],
+    fields: Sequence[SearchTask],
     *,
     preset: ModesConfig | None = None,
     seed: int = 0,
@@ -289,7 +289,7 @@ class _Swept:
     facts: dict[str, dict[str, Any]]
 
 
-def _sweep(field: Field, rules: Sequence[str], seed: int) -> _Swept:
+def _sweep(field: SearchTask, rules: Sequence[str], seed: int) -> _Swept:
     swept = _Swept({}, {}, {})
     for rule, assign in product(rules, ASSIGNMENTS):
         name = f"{rule}/{assign}"
@@ -310,7 +310,7 @@ def _sweep(field: Field, rules: Sequence[str], seed: int) -> _Swept:
     return swept
 
 
-def _facts(modes: Modes, field: Field) -> dict[str, Any]:
+def _facts(modes: Modes, field: SearchTask) -> dict[str, Any]:
     return {
         "count": float(len(modes)),
         "axes": float(len(modes.spectrum.values)),
@@ -332,7 +332,7 @@ def _averages(facts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _preset(
-    fields: Sequence[Field], preset: ModesConfig, exact: Tensor, seed: int, resamples: int
+    fields: Sequence[SearchTask], preset: ModesConfig, exact: Tensor, seed: int, resamples: int
 ) -> dict[str, Any]:
     """What the settings of a preset reach."""
     parts, counts = [], []
@@ -356,7 +356,7 @@ def _preset(
 
 
 def _latency(
-    fields: Sequence[Field], setting: Setting, seed: int, rounds: int
+    fields: Sequence[SearchTask], setting: Setting, seed: int, rounds: int
 ) -> dict[str, dict[str, float]]:
     """Median milliseconds of one question, and of all questions at once, per question."""
     sums: dict[str, dict[str, float]] = {"one": {}, "batch": {}}

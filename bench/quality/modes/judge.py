@@ -23,7 +23,7 @@ from ..common.scores import ADVERSARIAL
 from ..common.task import TURN, RetrievalTask, baseline_config, build_tasks
 from ..request import Judged, Request
 from .baselines import build_communities, build_tree
-from .curve import ROUNDS, Field, measure_curves
+from .curve import ROUNDS, SearchTask, measure_curves
 from .experiment import answer_measures, compare
 from .grid import Setting, partition
 from .scale import ROUNDS as SCALE_ROUNDS
@@ -113,9 +113,9 @@ def _answerable(task: RetrievalTask) -> Tensor:  # [B] bool
     return (task.categories != ADVERSARIAL) & (task.gold >= 0).any(1)
 
 
-def _field(task: RetrievalTask, asked: Tensor) -> Field:
+def _field(task: RetrievalTask, asked: Tensor) -> SearchTask:
     queries = task.candidates(task.questions).query.embedding.float().cpu()
-    return Field(
+    return SearchTask(
         task.embeddings[task.turns],
         queries[asked],
         task.gold[asked],
@@ -125,7 +125,7 @@ def _field(task: RetrievalTask, asked: Tensor) -> Field:
 
 def _rankings(
     task: RetrievalTask,
-    field: Field,
+    field: SearchTask,
     setting: Setting,
     encoder: Embedder,
     seed: int,

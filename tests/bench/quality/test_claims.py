@@ -17,7 +17,7 @@ from graphmem_torch.quality.common.encoder import CachingEmbedder
 from graphmem_torch.text.embedders import HashingEmbedder
 
 
-def test_report_on_claims_that_the_rule_can_tell() -> None:
+def test_measure_claims_that_the_rule_can_tell() -> None:
     rows = []
     for i in range(40):
         evidence = [f"The harbour of town{i} has {i + 3} red boats."]
@@ -39,7 +39,7 @@ def test_report_on_claims_that_the_rule_can_tell() -> None:
     json.dumps(report)
 
 
-def test_a_language_model_beside_it() -> None:
+def test_measure_with_a_language_model_beside_it() -> None:
     labels = ["SUPPORTED", "REFUTED"] * 40
     rows = [
         {"claim": f"claim {i}", "evidence": [f"page {i // 2}"], "label": label}
@@ -75,7 +75,7 @@ def test_a_language_model_beside_it() -> None:
         _drawn(rows, 0, 3)
 
 
-def test_thresholds_come_from_the_other_folds() -> None:
+def test_decided_by_thresholds_of_the_other_folds() -> None:
     fold = torch.tensor([0, 0, 1, 1, 2, 2])
     score = torch.tensor([0.9, 0.1, 0.8, 0.2, 0.7, 0.3])
     truth = torch.tensor([True, False, True, False, False, True])
@@ -83,7 +83,7 @@ def test_thresholds_come_from_the_other_folds() -> None:
     assert _decided(score, truth, fold)[[0, 1, 4, 5]].tolist() == [True, False, False, False]
 
 
-def test_unusable_files(tmp_path: Path) -> None:
+def test_read_tells_unusable_files(tmp_path: Path) -> None:
     file = tmp_path / "claims.jsonl"
     file.write_text("")
     with pytest.raises(InputError, match="empty file"):

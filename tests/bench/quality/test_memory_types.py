@@ -15,7 +15,7 @@ from graphmem_torch.readers.jsonl import read_records
 _SHIPPED = Path(__file__).resolve().parents[3] / "bench" / "quality" / "memory_types.jsonl"
 
 
-def test_report_on_sentences_that_the_rules_can_tell() -> None:
+def test_measure_sentences_that_the_rules_can_tell() -> None:
     atoms = [
         Atom("a", "Never share the keys.", kind="chunk", type="procedural", meta={"source": "x"}),
         Atom("b", "Hi! How was it?", speaker="Ada", type="episodic", meta={"source": "y"}),
@@ -31,14 +31,14 @@ def test_report_on_sentences_that_the_rules_can_tell() -> None:
     json.dumps(report)
 
 
-def test_what_cannot_be_measured() -> None:
+def test_measure_refuses_texts_without_a_type() -> None:
     with pytest.raises(InputError, match="each have a `type`"):
         measure([])
     with pytest.raises(InputError, match="each have a `type`"):
         measure([Atom("a", "x")])
 
 
-def test_the_shipped_sentences() -> None:
+def test_measure_the_shipped_sentences() -> None:
     atoms = list(read_records(_SHIPPED.read_bytes().splitlines(keepends=True), _SHIPPED.name))
     assert len(atoms) == 106
     assert {atom.type for atom in atoms} == set(MEMORY_TYPES)

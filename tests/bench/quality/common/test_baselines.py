@@ -25,7 +25,7 @@ def _scores(seed: int, batch: int = 4, count: int = 17) -> torch.Tensor:
     return torch.randn(batch, count, generator=torch.Generator().manual_seed(seed))
 
 
-def test_fusion_is_a_sum_of_z_scores() -> None:
+def test_fuse_is_a_sum_of_z_scores() -> None:
     scipy_stats = pytest.importorskip("scipy.stats")
     dense, lexical = _scores(1), _scores(2).relu()
     oracle = scipy_stats.zscore(dense.numpy(), axis=1) + 0.7 * scipy_stats.zscore(
@@ -34,11 +34,11 @@ def test_fusion_is_a_sum_of_z_scores() -> None:
     assert np.allclose(fuse(dense, lexical).numpy(), oracle, atol=1e-5)
 
 
-def test_a_constant_row_has_no_say() -> None:
+def test_standardise_gives_a_constant_row_no_say() -> None:
     assert standardise(torch.full((2, 5), 3.0)).tolist() == [[0.0] * 5] * 2
 
 
-def test_rrf_matches_scipy_ranks_with_ties() -> None:
+def test_reciprocal_rank_fusion_matches_scipy_ranks_with_ties() -> None:
     scipy_stats = pytest.importorskip("scipy.stats")
     dense = _scores(3)
     lexical = torch.randint(0, 4, dense.shape, generator=torch.Generator().manual_seed(0)).float()
@@ -50,7 +50,7 @@ def test_rrf_matches_scipy_ranks_with_ties() -> None:
 
 
 @pytest.mark.parametrize("sizes", [[1], [1, 1, 1], [4, 1, 7], [12]])
-def test_neighbours_stay_inside_the_session(sizes: list[int]) -> None:
+def test_add_neighbours_stays_inside_the_session(sizes: list[int]) -> None:
     session = torch.repeat_interleave(torch.arange(len(sizes)), torch.tensor(sizes))
     scores = _scores(4, count=sum(sizes))
     got = add_neighbours(scores, session)
@@ -108,7 +108,7 @@ def test_hipporag_is_personalised_pagerank_from_concepts_and_passages(seed: int)
 
 
 @pytest.mark.parametrize("hops", [0, 1, 2, 5])
-def test_traversal_matches_breadth_first_search(hops: int) -> None:
+def test_segment_traversal_matches_breadth_first_search(hops: int) -> None:
     graph, similarity = _graph(7), _similarity(7)
     got = segment_traversal(graph, similarity, hops=hops, discount=0.8)
     for row in range(3):
@@ -122,7 +122,7 @@ def test_traversal_matches_breadth_first_search(hops: int) -> None:
             assert float(got[row, node]) == pytest.approx(expected, abs=1e-6)
 
 
-def test_traversal_never_returns_what_is_no_candidate() -> None:
+def test_segment_traversal_never_returns_what_is_no_candidate() -> None:
     graph = undirected(Graph.from_edges(torch.tensor([[0, 1], [1, 2]]), num_nodes=3))
     similarity = torch.tensor([[0.5, -torch.inf, 0.4]])
     assert segment_traversal(graph, similarity, hops=2, discount=0.5).tolist() == [
@@ -130,7 +130,7 @@ def test_traversal_never_returns_what_is_no_candidate() -> None:
     ]
 
 
-def test_seeds_prefer_named_and_rare_concepts() -> None:
+def test_concept_seeds_prefer_named_and_rare_concepts() -> None:
     similarity = torch.tensor([[0.1, 0.9, 0.6, 0.3, -0.2]])
     concepts = torch.tensor([1, 2, 3, 4])
     fan = torch.tensor([9.0, 3.0, 1.0, 2.0, 0.0])

@@ -25,7 +25,7 @@ class _Counting(HashingEmbedder):
 
 
 @pytest.mark.parametrize("token_dim", [0, 8])
-def test_same_vectors_and_each_text_once(token_dim: int) -> None:
+def test_caching_embedder_gives_the_same_vectors_and_encodes_once(token_dim: int) -> None:
     inner = _Counting(token_dim)
     embedder = CachingEmbedder(inner)
     assert isinstance(embedder, Embedder)
@@ -45,7 +45,7 @@ def test_same_vectors_and_each_text_once(token_dim: int) -> None:
     assert inner.seen[-1] == TEXTS[0]
 
 
-def test_no_texts() -> None:
+def test_caching_embedder_of_no_texts() -> None:
     embedder = CachingEmbedder(HashingEmbedder(16, 8))
     with embedder.caching():
         assert embedder.encode([]).pooled.shape == (0, 16)

@@ -17,7 +17,7 @@ from graphmem_torch.quality.common.measure import (
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_the_peak_is_that_of_the_block() -> None:
+def test_peak_memory_is_that_of_the_block() -> None:
     with peak_memory() as large:
         block = np.ones(25_000_000)
     del block
@@ -28,7 +28,7 @@ def test_the_peak_is_that_of_the_block() -> None:
     assert large.megabytes > small.megabytes + 150
 
 
-def test_every_question_is_asked_alone_after_one_to_warm_up() -> None:
+def test_latencies_ask_every_question_alone_after_one_to_warm_up() -> None:
     asked: list[list[str]] = []
     assert len(latencies(asked.append, ["a", "b"])) == 2
     assert asked == [["a"], ["a"], ["b"]]
@@ -41,11 +41,11 @@ def test_percentiles_match_numpy() -> None:
     assert list(percentiles(seconds).values()) == pytest.approx(list(expected))
 
 
-def test_the_version_is_a_commit_or_a_number() -> None:
+def test_code_version_is_a_commit_or_a_number() -> None:
     assert code_version().strip("v+")
 
 
-def test_every_call_of_a_race_is_made_equally_often() -> None:
+def test_interleaved_medians_make_every_call_equally_often() -> None:
     made: dict[str, list[int]] = {"a": [], "b": []}
     found = interleaved_medians({name: calls.append for name, calls in made.items()}, 3)
     assert made == {"a": [0, 0, 1, 2], "b": [0, 0, 1, 2]}

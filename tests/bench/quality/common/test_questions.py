@@ -28,11 +28,11 @@ TURNS = {"D8:6": "a", "D9:17": "b", "D11:26": "c", "D30:5": "d"}
         ([], ()),
     ],
 )
-def test_malformed_evidence_is_repaired(raw: Any, expected: tuple[str, ...]) -> None:
+def test_resolve_evidence_repairs_what_is_malformed(raw: Any, expected: tuple[str, ...]) -> None:
     assert resolve_evidence(raw, TURNS) == expected
 
 
-def test_turns_questions_and_gold(locomo: Path) -> None:
+def test_read_conversations_gives_turns_questions_and_gold(locomo: Path) -> None:
     first, second = read_conversations(locomo)
     assert [first.name, second.name] == ["conv-a", "conv-b"]
     assert {atom.kind for atom in first.atoms} == {"turn"}
@@ -44,14 +44,14 @@ def test_turns_questions_and_gold(locomo: Path) -> None:
     assert [question.category for question in first.questions] == [4, 1, 2, 3, 5]
 
 
-def test_observations_add_facts(locomo: Path) -> None:
+def test_read_conversations_adds_facts_of_observations(locomo: Path) -> None:
     first = read_conversations(locomo, input="observations")[0]
     facts = [atom for atom in first.atoms if atom.kind == "observation"]
     assert facts
     assert all(fact.edges for fact in facts)
 
 
-def test_an_evidence_file_replaces_the_evidence(locomo: Path, tmp_path: Path) -> None:
+def test_read_conversations_takes_an_evidence_file(locomo: Path, tmp_path: Path) -> None:
     rows = [
         {"sample_id": name, "qa_index": i, "evidence_resolved": ["D1:1"]}
         for name in ("conv-a", "conv-b")
@@ -72,7 +72,7 @@ def test_an_evidence_file_replaces_the_evidence(locomo: Path, tmp_path: Path) ->
         read_conversations(locomo, evidence=tmp_path / "missing.jsonl")
 
 
-def test_a_folder_with_one_locomo_file(locomo: Path) -> None:
+def test_read_conversations_of_a_folder_with_one_file(locomo: Path) -> None:
     (locomo.parent / "other.json").write_text("{}")
     assert len(read_conversations(locomo.parent)) == 2
     (locomo.parent / "copy.json").write_text(locomo.read_text())
@@ -87,7 +87,9 @@ def test_a_folder_with_one_locomo_file(locomo: Path) -> None:
         ({"category": 7}, "category"),
     ],
 )
-def test_a_broken_question_is_named(locomo: Path, change: dict[str, Any], message: str) -> None:
+def test_read_conversations_names_a_broken_question(
+    locomo: Path, change: dict[str, Any], message: str
+) -> None:
     data = json.loads(locomo.read_text())
     data[1]["qa"][2] |= change
     locomo.write_text(json.dumps(data))
@@ -95,7 +97,7 @@ def test_a_broken_question_is_named(locomo: Path, change: dict[str, Any], messag
         read_conversations(locomo)
 
 
-def test_no_questions_at_all(locomo: Path) -> None:
+def test_read_conversations_wants_questions(locomo: Path) -> None:
     data = json.loads(locomo.read_text())
     for sample in data:
         sample["qa"] = []

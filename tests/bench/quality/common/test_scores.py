@@ -39,7 +39,7 @@ def _scores(shift: int, confidence: list[float] | None = None) -> Scores:
     return scores
 
 
-def test_means_differences_and_gate() -> None:
+def test_summarise_means_differences_and_gate() -> None:
     confidence = [0.9, 0.8, 0.4, 0.3, 0.6, 0.7]
     systems_scores = {"ours": _scores(0, confidence), "theirs": _scores(7), "far": _scores(24)}
     systems_scores["ours"].seconds = [0.001, 0.002, 0.003]
@@ -85,7 +85,7 @@ def test_auroc_matches_scikit_learn_with_and_without_ties(levels: int) -> None:
     assert auroc(positive, negative) == pytest.approx(oracle)
 
 
-def test_refusal_counts_answerable_questions_at_or_below_the_threshold() -> None:
+def test_refusal_at_counts_answerable_questions_at_or_below_the_threshold() -> None:
     negative = torch.tensor([0.1, 0.2, 0.3, 0.4])
     positive = torch.tensor([0.05, 0.2, 0.35, 0.9])
     # Half of the negatives lie at or below 0.2, three quarters at or below 0.3.
@@ -96,11 +96,11 @@ def test_refusal_counts_answerable_questions_at_or_below_the_threshold() -> None
     }
 
 
-def test_a_constant_confidence_refuses_everything() -> None:
+def test_refusal_at_of_a_constant_confidence_is_everything() -> None:
     assert refusal_at(torch.ones(5), torch.ones(7), (0.5,)) == {"50": 1.0}
     assert auroc(torch.ones(5), torch.ones(7)) == 0.5
 
 
-def test_one_side_alone_says_nothing() -> None:
+def test_auroc_and_refusal_at_of_one_side_are_none() -> None:
     assert auroc(torch.ones(3), torch.empty(0)) is None
     assert refusal_at(torch.empty(0), torch.ones(3)) is None

@@ -19,7 +19,7 @@ def test_undirected_goes_both_ways_by_absolute_weight() -> None:
     assert edges == pytest.approx({(0, 1): 0.9, (1, 0): 0.9, (2, 1): 0.5, (1, 2): 0.5})
 
 
-def test_a_turn_takes_the_best_of_its_facts() -> None:
+def test_lift_facts_gives_a_turn_the_best_of_its_facts() -> None:
     scores = torch.tensor([[0.1, 0.9, 0.2, 0.8, 0.5]])  # turns 0 and 2; facts 1, 3, 4
     turns = torch.tensor([0, 2])
     fact, source = torch.tensor([1, 3, 4, 4]), torch.tensor([0, 0, 0, 1])

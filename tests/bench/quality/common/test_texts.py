@@ -19,7 +19,7 @@ from graphmem_torch.quality.common.texts import sentence_spans, split_at_marks
         ("", [""]),
     ],
 )
-def test_sentences_end_with_a_mark_and_white_space(text: str, expected: list[str]) -> None:
+def test_sentence_spans_end_with_a_mark_and_white_space(text: str, expected: list[str]) -> None:
     assert split_at_marks(text) == expected
     assert re.split(r"(?<=[.!?])\s+", text) == expected
     assert [text[start:end] for start, end in sentence_spans(text)] == expected

@@ -22,7 +22,7 @@ def test_gold_share_without_gold_is_no_number() -> None:
     assert bool(found.isnan().all())
 
 
-def test_tokens_are_interpolated_on_a_logarithmic_scale() -> None:
+def test_tokens_for_interpolates_on_a_logarithmic_scale() -> None:
     recall = torch.tensor([[0.2, 0.6, 1.0]], dtype=torch.float64)
     budgets = (64, 256, 1024)
     targets = [0.1, 0.2, 0.4, 0.6, 0.8, 1.0]
@@ -32,17 +32,17 @@ def test_tokens_are_interpolated_on_a_logarithmic_scale() -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-9)
 
 
-def test_a_recall_that_is_never_reached_takes_endless_tokens() -> None:
+def test_tokens_for_a_recall_never_reached_are_endless() -> None:
     found = tokens_for(torch.tensor([[0.1, 0.3]]).double(), (64, 128), torch.tensor([0.4]).double())
     assert math.isinf(float(found))
 
 
-def test_a_curve_that_falls_counts_as_its_best_so_far() -> None:
+def test_tokens_for_take_a_falling_curve_at_its_best_so_far() -> None:
     recall = torch.tensor([[0.5, 0.4, 0.5]]).double()
     assert float(tokens_for(recall, (64, 128, 256), torch.tensor([0.5]).double())) == 64
 
 
-def test_a_system_that_needs_a_third_of_the_tokens_is_found_out() -> None:
+def test_compare_curves_finds_who_needs_a_third_of_the_tokens() -> None:
     chance = torch.Generator().manual_seed(0)
     ability = torch.rand(300, 1, generator=chance, dtype=torch.float64)
     scale = torch.tensor(CURVE, dtype=torch.float64).log2()
@@ -59,7 +59,7 @@ def test_a_system_that_needs_a_third_of_the_tokens_is_found_out() -> None:
     assert "tokens_needed" not in report["ours"]
 
 
-def test_what_cannot_be_reached_is_none() -> None:
+def test_compare_curves_says_none_where_nothing_is_reached() -> None:
     low, high = torch.zeros(20, len(CURVE)).double(), torch.ones(20, len(CURVE)).double()
     needed = compare_curves({"ours": low, "theirs": high}, subject="ours", seed=0)
     needed = needed["theirs"]["tokens_needed"]["1024"]

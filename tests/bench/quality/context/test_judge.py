@@ -89,7 +89,7 @@ def test_judge_on_a_small_root(root: Path, preset: str) -> None:
         assert title in found.table
 
 
-def test_costs_of_a_ranking_are_those_of_the_prompt(root: Path) -> None:
+def test_entry_costs_are_those_of_the_prompt(root: Path) -> None:
     config = load_config("default")
     config = replace(config, link=replace(config.link, concepts="pattern"))
     sizes = {}
@@ -107,7 +107,7 @@ def test_costs_of_a_ranking_are_those_of_the_prompt(root: Path) -> None:
     assert sizes == {"locomo": 12, "small": len(_TITLES)}
 
 
-def test_no_data(tmp_path: Path) -> None:
+def test_judge_wants_data(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="passages"):
         judge_named("context", Request(data=tmp_path, embedder="hashing"))
 
@@ -123,7 +123,7 @@ def test_judge_leaves_out_parts_without_data(root: Path) -> None:
     assert "needles in a context" not in found.table and "distractors" in found.table
 
 
-def test_a_conversation_whose_questions_have_no_gold_is_left_out(root: Path) -> None:
+def test_read_gold_sets_leaves_out_conversations_without_gold(root: Path) -> None:
     (path,) = (root / "locomo").glob("*.json")
     samples = json.loads(path.read_text())
     for question in samples[0]["qa"]:
@@ -137,14 +137,14 @@ def test_a_conversation_whose_questions_have_no_gold_is_left_out(root: Path) -> 
     assert [one.name for one in read_gold_sets(root)] == ["small"]
 
 
-def test_sets_of_one_name_are_told_apart(root: Path) -> None:
+def test_read_gold_sets_tells_sets_of_one_name_apart(root: Path) -> None:
     shutil.copytree(root / "multihop", root / "more")
     names = [one.name for one in read_gold_sets(root)]
     assert names == ["locomo", "more/small", "multihop/small"]
 
 
 @pytest.mark.parametrize("layout", FORMATS)
-def test_only_what_stands_whole_in_the_prompt_is_kept(layout: str) -> None:
+def test_kept_whole_is_what_stands_whole_in_the_prompt(layout: str) -> None:
     text = 'Two "lines",\nof which one is quoted.'
     atoms = [Atom("a", text, kind="fact", session="s"), Atom("b", "Another fact.", kind="fact")]
     config = load_config("default", {"link.concepts": "none", "context.format": layout})
@@ -159,7 +159,7 @@ def test_only_what_stands_whole_in_the_prompt_is_kept(layout: str) -> None:
     assert kept_whole(replace(whole, sources=("b",)), atoms, written) == {"b"}
 
 
-def test_vector_search_alone_is_a_prefix_of_the_cosines() -> None:
+def test_nearest_that_fit_is_a_prefix_of_the_cosines() -> None:
     atoms = [Atom(str(i), f"The boat number {i} is made of wood {i}.") for i in range(9)]
     config = load_config("default", {"link.concepts": "none"})
     with Memory.open(None, config=config, embedder="hashing", device="cpu") as memory:
@@ -180,7 +180,7 @@ def test_vector_search_alone_is_a_prefix_of_the_cosines() -> None:
     ]
 
 
-def test_facts_of_passages_without_titles(tmp_path: Path) -> None:
+def test_random_facts_of_passages_without_titles(tmp_path: Path) -> None:
     rows = [{"id": i, "text": f"Fact {i} is told in six words. More."} for i in range(3)]
     lines = "".join(json.dumps(row) + "\n" for row in rows)
     (tmp_path / "x_corpus.jsonl").write_text(lines, encoding="utf-8")

@@ -28,7 +28,7 @@ def _essay(name: str, count: int) -> Essay:
     return Essay(name, tuple(f"{name} {i}." for i in range(count)), (4,) * count)
 
 
-def test_needles_stand_at_their_depths() -> None:
+def test_place_needles_at_their_depths() -> None:
     needles = [Needle(f"N{i}.", "?") for i in range(3)]
     placed = place_needles([_essay("a", 5), _essay("b", 5)], 1000, [0.0, 0.5, 1.0], needles)
     assert placed == [
@@ -37,14 +37,14 @@ def test_needles_stand_at_their_depths() -> None:
     ]
 
 
-def test_text_is_cut_at_the_length() -> None:
+def test_place_needles_cuts_text_at_the_length() -> None:
     placed = place_needles([_essay("a", 5), _essay("b", 5)], 27, [1.0], [Needle("N.", "?")])
     assert placed == [("a", "a 0. a 1. a 2. a 3. a 4."), ("b", "b 0. N.")]
     shortest = place_needles([_essay("a", 5)], 1, [0.0], [Needle("N.", "?")])
     assert shortest == [("a", "N. a 0.")]
 
 
-def test_depths_are_in_order_for_any_length() -> None:
+def test_place_needles_in_order_for_any_length() -> None:
     depths = [i / 10 for i in range(11)]
     needles = [Needle(f"<{i}>", "?") for i in range(11)]
     for length in (10, 50, 77, 400):
@@ -54,7 +54,7 @@ def test_depths_are_in_order_for_any_length() -> None:
         assert all(before < after for before, after in pairwise(places))
 
 
-def test_essays_are_read_by_sentences(tmp_path: Path) -> None:
+def test_read_essays_by_sentences(tmp_path: Path) -> None:
     (tmp_path / "text").mkdir()
     (tmp_path / "text" / "b.txt").write_text("One. Two!\nThree?", encoding="utf-8")
     essays = read_essays(tmp_path)
@@ -63,14 +63,14 @@ def test_essays_are_read_by_sentences(tmp_path: Path) -> None:
     assert all(count > 0 for count in essays[0].tokens)
 
 
-def test_an_empty_essay_is_told_and_none_are_none(tmp_path: Path) -> None:
+def test_read_essays_tells_an_empty_one_and_none_are_none(tmp_path: Path) -> None:
     assert read_essays(tmp_path) == []
     (tmp_path / "empty.txt").write_text(" \n", encoding="utf-8")
     with pytest.raises(InputError, match="empty"):
         read_essays(tmp_path)
 
 
-def test_a_needle_that_is_not_there_is_not_found() -> None:
+def test_needle_that_is_not_there_is_not_found() -> None:
     config = load_config("default", {"link.concepts": "none", "embedder.max_tokens": 24})
     hidden = [Needle("The bell of Kestrel is made of tin.", "What is the bell of Kestrel made of?")]
     texts = place_needles([_essay("a", 400)], 2000, [0.5], hidden)
@@ -80,7 +80,7 @@ def test_a_needle_that_is_not_there_is_not_found() -> None:
     assert not bool(_run(texts, absent, config, load_embedder("hashing"), "cpu").any())
 
 
-def test_figures_of_needles_by_hand() -> None:
+def test_needle_figures_by_hand() -> None:
     found = torch.ones(2, len(BUDGETS), 3, 2, 4).double()
     # At 200 tokens vector search misses needle 1 everywhere: at depth 1, and turned by 2 at 3.
     found[1, 0, :, 0, 1] = found[1, 0, :, 1, 3] = 0
@@ -96,12 +96,12 @@ def test_figures_of_needles_by_hand() -> None:
     assert figures["difference"]["512"] == [0.0, 0.0, 0.0]
 
 
-def test_there_is_a_needle_for_every_depth() -> None:
+def test_needles_are_enough_for_every_depth() -> None:
     assert len(LITERAL) == len(PARAPHRASED)
     assert len({needle.text for needle in LITERAL + PARAPHRASED}) == 2 * len(LITERAL)
 
 
-def test_a_question_names_the_first_fact_and_not_the_second() -> None:
+def test_make_chains_asks_for_the_first_fact_and_not_the_second() -> None:
     chains = make_chains(50, seed=1)
     assert chains == make_chains(50, seed=1)
     assert chains != make_chains(50, seed=2)
@@ -118,7 +118,7 @@ def test_a_question_names_the_first_fact_and_not_the_second() -> None:
     assert len(bridges) == 50
 
 
-def test_arms_split_the_weights() -> None:
+def test_arm_weights_split_the_weights() -> None:
     weights = {"semantic_positive": 50.0, "decayed_pagerank": 10.0}
     arms = {arm: arm_weights(weights, arm) for arm in ARMS}
     assert arms == {

@@ -81,13 +81,13 @@ def test_lexical_baseline_finds_what_shares_its_words(reports: dict[str, dict[st
     assert reports["raw"]["systems"]["bm25"]["recall"]["4"]["5"] == 1.0
 
 
-def test_leaving_one_out_fits_on_the_others(locomo: Path) -> None:
+def test_judge_leaving_one_out_fits_on_the_others(locomo: Path) -> None:
     report = _report(locomo, cv=True)
     assert report["config"]["eval"] == {"cv": True, "conversations": 2}
     assert report["systems"]["default"]["recall"]["all"]["25"] == 1.0
 
 
-def test_leaving_one_out_needs_two(locomo: Path) -> None:
+def test_judge_leaving_one_out_needs_two(locomo: Path) -> None:
     samples = json.loads(locomo.read_text())
     locomo.write_text(json.dumps(samples[:1]))
     with pytest.raises(InputError, match="at least 2 conversations"):
@@ -103,7 +103,7 @@ def test_judge_is_the_same_for_the_same_seed(
             assert figures[key] == other["systems"][name][key]
 
 
-def test_another_preset_meets_the_same_baselines(
+def test_judge_holds_another_preset_against_the_same_baselines(
     locomo: Path, reports: dict[str, dict[str, Any]]
 ) -> None:
     default, synapse = reports["raw"], _report(locomo, preset="synapse")
@@ -112,6 +112,6 @@ def test_another_preset_meets_the_same_baselines(
         assert synapse["systems"][name]["recall"] == default["systems"][name]["recall"]
 
 
-def test_an_unknown_input(locomo: Path) -> None:
+def test_judge_names_the_inputs_it_knows(locomo: Path) -> None:
     with pytest.raises(InputError, match=r"input: .*raw.*observations.*'facts'"):
         _report(locomo, input="facts")

@@ -82,7 +82,7 @@ def _case(config: Config | None = None) -> Chunked:
     return chunk_document(document, own, HashingEmbedder(64, 0), "cpu")
 
 
-def test_passages_are_joined_with_their_places(tmp_path: Path) -> None:
+def test_join_passages_knows_their_places(tmp_path: Path) -> None:
     (source,) = read_passage_sets(_write(tmp_path))
     found = join_passages(source, random.Random(3))
     assert join_passages(source, random.Random(3)) == found
@@ -97,14 +97,14 @@ def test_passages_are_joined_with_their_places(tmp_path: Path) -> None:
         assert document.text.count(passage.whole) == 1
 
 
-def test_texts_in_a_folder_named_like_a_set_have_a_name_of_their_own(tmp_path: Path) -> None:
+def test_read_collections_names_texts_beside_a_set_of_that_name(tmp_path: Path) -> None:
     data = _write(tmp_path / "tiny")
     text = " ".join(f"Sentence {i} of this text is about {i} boats in it." for i in range(30))
     (data / "essay.txt").write_text(text, encoding="utf-8")
     assert [each.name for each in read_collections(data, 0)] == ["tiny", "tiny texts"]
 
 
-def test_texts_lose_what_is_asked_for() -> None:
+def test_join_texts_cuts_out_what_is_asked_for() -> None:
     text = " ".join(
         f"This is the sentence with the number {i} and it has quite a few words." for i in range(40)
     )
@@ -119,7 +119,7 @@ def test_texts_lose_what_is_asked_for() -> None:
     assert "number 0 " in document.text and "Short. One." in document.text
 
 
-def test_measures_by_hand() -> None:
+def test_measure_by_hand() -> None:
     case = _case()
     assert "".join(atom.text for atom in case.atoms) == case.document.text
     assert len(case.atoms) == 4 and case.relevant.tolist() == [[1, 3]]
@@ -134,7 +134,7 @@ def test_measures_by_hand() -> None:
     assert none["recall"].sum() == none["evidence"].sum() == none["answer"].sum() == 0
 
 
-def test_what_does_not_fit_the_budget_does_not_count() -> None:
+def test_measure_counts_what_fits_the_budget() -> None:
     long = " ".join(f"word{i}" for i in range(900))
     asked = Asked("word1", ((0, 20), (len(long) - 20, len(long))))
     config = load_config("sgrm", {"embedder.max_tokens": 254})
@@ -154,7 +154,7 @@ def test_window_is_around_the_seed() -> None:
     assert score.argsort(dim=1, descending=True).tolist() == [[2, 3, 1, 4, 0]]
 
 
-def test_answers_are_judged_as_squad_does() -> None:
+def test_answer_f1_and_holds_answer_as_squad_does() -> None:
     assert answer_f1("The Victoria Falls.", ["Victoria Falls"]) == 1.0
     assert answer_f1("It is Victoria Falls", ["Victoria Falls"]) == pytest.approx(2 / 3)
     assert answer_f1("", ["a"]) == 1.0  # both without a word
@@ -164,7 +164,7 @@ def test_answers_are_judged_as_squad_does() -> None:
     assert holds_answer("x", []) != holds_answer("x", [])
 
 
-def test_unlike_chunks_have_only_their_neighbours() -> None:
+def test_judge_unlike_finds_only_neighbours() -> None:
     config = _small()
     found = judge_unlike(torch.eye(20), config)
     assert found["holds"] and found["retrieved"][1] == [7, 8, 9, 10, 11, 12, 13]
@@ -176,7 +176,7 @@ def test_unlike_chunks_have_only_their_neighbours() -> None:
     assert rows.argmax(1).tolist() == [2, 0]
 
 
-def test_one_setting_is_changed() -> None:
+def test_varied_changes_one_setting() -> None:
     config = _small()
     changed = varied(config, "link.similarity_k", 0)
     assert changed.link.similarity_k == 0 and config.link.similarity_k == 5
@@ -185,7 +185,7 @@ def test_one_setting_is_changed() -> None:
     assert (retrieved(alone, alone.memory) >= 0).sum() == 1  # the seed
 
 
-def test_prompts_keep_to_the_budget() -> None:
+def test_judge_prompts_keeps_to_the_budget() -> None:
     found = judge_prompts([_case()])
     assert found["whole"]["over_budget"] == 0
     assert found["whole"]["answer"]["512"] == 1.0
@@ -249,7 +249,7 @@ def test_compare_holds_another_preset_against_sgrm(tmp_path: Path) -> None:
     assert ablate(cases, config=config, **shared) == {}
 
 
-def test_a_reader_that_fails_loses_only_its_answer(tmp_path: Path) -> None:
+def test_judge_answers_loses_only_the_answer_of_a_failing_reader(tmp_path: Path) -> None:
     (collection,) = read_collections(_write(tmp_path), 0)
     config, embedder = _small(), HashingEmbedder(64, 0)
     cases = [chunk_document(each, config, embedder, "cpu") for each in collection.documents]
@@ -261,7 +261,7 @@ def test_a_reader_that_fails_loses_only_its_answer(tmp_path: Path) -> None:
     assert found is not None and found["lost"] == 8 * len(found["given"])
 
 
-def test_bad_data_is_told(tmp_path: Path) -> None:
+def test_read_collections_tells_bad_data(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such file or folder"):
         read_collections(tmp_path / "none", 0)
     with pytest.raises(InputError, match="found neither"):

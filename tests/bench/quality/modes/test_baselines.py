@@ -37,7 +37,7 @@ def test_summaries_quote_what_is_nearest_to_the_mean() -> None:
     assert found[0].count(-1) == 1
 
 
-def test_the_tree_ends_and_ranks_every_leaf() -> None:
+def test_build_tree_ends_and_ranks_every_leaf() -> None:
     x = clusters(8, 15)
     texts = [str(i) for i in range(len(x))]
     asked: list[int] = []

@@ -10,7 +10,7 @@ import torch
 
 from graphmem_torch.config import ModesConfig
 from graphmem_torch.quality.modes.curve import (
-    Field,
+    SearchTask,
     cheapest,
     leave_one_out,
     measure_curves,
@@ -28,7 +28,7 @@ def test_measure_curves_on_conversations() -> None:
         gold = torch.arange(12)[:, None]
         noise = 0.3 * unit(12, 16, seed=number)
         queries = torch.nn.functional.normalize(x[:12] + noise, dim=1)
-        fields.append(Field(x, queries, gold, torch.full((len(x),), 5)))
+        fields.append(SearchTask(x, queries, gold, torch.full((len(x),), 5)))
     own = ModesConfig(count=6, look=6, per_mode=50)
     report = measure_curves(fields, preset=own, resamples=20, rounds=2, rules=rules)
     assert report["preset"]["agreement"] == 1.0
@@ -55,7 +55,7 @@ def test_measure_curves_on_conversations() -> None:
     assert measure_curves(fields[:1], resamples=20, rounds=0, rules=rules[:1])["left_out"] is None
 
 
-def test_the_front_holds_what_nothing_beats() -> None:
+def test_pareto_front_holds_what_nothing_beats() -> None:
     chance = random.Random(1)
     points = {i: (chance.randrange(6) / 6, chance.randrange(6) / 6) for i in range(40)}
     front = pareto_front(points)
@@ -67,14 +67,14 @@ def test_the_front_holds_what_nothing_beats() -> None:
     assert [points[i][1] for i in front] == sorted(points[i][1] for i in front)
 
 
-def test_the_cheapest_of_those_that_lose_next_to_nothing() -> None:
+def test_cheapest_of_those_that_lose_next_to_nothing() -> None:
     points = {"a": (0.50, 1.0), "b": (0.495, 0.4), "c": (0.48, 0.1), "d": (0.497, 0.4)}
     assert cheapest(points, 0.5) == "d"
     assert cheapest(points, 0.5, tolerance=0.03) == "c"
     assert cheapest(points, 0.9) == "a"  # none is good enough: the best
 
 
-def test_a_group_is_judged_by_a_choice_that_did_not_see_it() -> None:
+def test_leave_one_out_judges_a_group_by_a_choice_that_did_not_see_it() -> None:
     group = torch.tensor([0, 0, 1, 1, 2])
     reference = torch.ones(5, dtype=torch.float64)
     cost = {"cheap": torch.full((5,), 0.1).double(), "dear": torch.full((5,), 0.9).double()}

@@ -11,7 +11,7 @@ import torch
 from graphmem_torch.quality.modes.experiment import COLUMNS, answer_measures, compare
 
 
-def test_measures_of_an_answer_against_counting() -> None:
+def test_answer_measures_against_counting() -> None:
     chance = random.Random(3)
     count = 30
     costs = [chance.randrange(20, 200) for _ in range(count)]
@@ -41,7 +41,7 @@ def test_measures_of_an_answer_against_counting() -> None:
             assert tokens[row, depth - 1] == sum(costs[i] for i in listed[:depth])
 
 
-def test_equal_precision_is_as_much_gold_for_fewer_tokens() -> None:
+def test_compare_at_equal_precision_is_as_much_gold_for_fewer_tokens() -> None:
     costs = torch.full((40,), 10)
     gold = torch.tensor([[0], [1]])
     late = torch.arange(40).roll(9).expand(2, -1)  # gold 0 at 10th place, gold 1 at 11th

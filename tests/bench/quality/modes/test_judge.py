@@ -59,7 +59,7 @@ def test_judge_on_texts(form: str, tmp_path: Path) -> None:
     assert "22 vectors of 32 dimensions" in judged.table
 
 
-def test_unusable_data(tmp_path: Path, locomo: Path) -> None:
+def test_judge_tells_unusable_data(tmp_path: Path, locomo: Path) -> None:
     config = load_config("default", {"link.concepts": "pattern"})
     options: dict[str, Any] = {"config": config, "embedder": "hashing:32", "device": "cpu"}
     short = tmp_path / "short.jsonl"

@@ -14,7 +14,7 @@ from graphmem_torch.text.embedders import load_embedder
 from tests.bench.quality.made import novel
 
 
-def test_curves_at_scale() -> None:
+def test_measure_scale_on_made_up_texts() -> None:
     texts = novel(90)
     embedder = load_embedder("hashing:32", "cpu")
     source = Source(embedder.encode(texts).pooled.float(), texts, embedder)
@@ -44,7 +44,7 @@ def test_curves_at_scale() -> None:
         measure_scale(Source(source.vectors[:19], texts[:19], embedder))
 
 
-def test_sentences_are_asked_for_with_the_text_they_are_from() -> None:
+def test_sentences_know_the_text_they_are_from() -> None:
     texts = [
         "One. Two is not long enough. The third one is long enough to be asked for! Four.",
         "Only a single sentence, which is therefore passed over.",

@@ -14,7 +14,7 @@ from tests.bench.quality.made import clusters, unit
 
 
 @pytest.mark.parametrize("assign", ASSIGNMENTS)
-def test_all_modes_together_are_the_exact_search(assign: str) -> None:
+def test_by_modes_with_all_of_them_is_the_exact_search(assign: str) -> None:
     x, queries = clusters(5, 12), unit(7, 16, seed=1)
     modes = partition(x, "6", assign)
     exact = flat(x, queries, 10)
@@ -25,7 +25,7 @@ def test_all_modes_together_are_the_exact_search(assign: str) -> None:
     assert agreement(found.ranking, exact.ranking).tolist() == [1.0] * 7
 
 
-def test_what_is_read_are_the_centroids_and_the_atoms_of_the_modes_searched() -> None:
+def test_by_modes_reads_centroids_and_the_atoms_of_the_modes_searched() -> None:
     x, queries = clusters(5, 12), unit(7, 16, seed=1)
     modes = partition(x, "5", "kmeans")
     few, found, some = by_modes(modes, x, queries, searched=2, taken=[1, 100, 4])
@@ -40,7 +40,7 @@ def test_what_is_read_are_the_centroids_and_the_atoms_of_the_modes_searched() ->
         assert torch.equal(fewer.ranking, own.rows)
 
 
-def test_the_inverted_file_beside_it() -> None:
+def test_by_lists_is_the_inverted_file() -> None:
     x, queries = clusters(5, 12), unit(7, 16, seed=1)
     index = IVF.build(x, 6)
     found = by_lists(index, queries, probes=6, k=10)
@@ -51,7 +51,7 @@ def test_the_inverted_file_beside_it() -> None:
     assert by_lists(index, queries, probes=1, k=10).read.tolist() == (6 + sizes[best]).tolist()
 
 
-def test_without_atoms_only_the_typical_ones_are_found() -> None:
+def test_by_typical_finds_only_the_typical_ones() -> None:
     x = clusters(5, 12)
     modes = partition(x, "5", "kmeans")
     typical = set(modes.representative[modes.representative >= 0].tolist())
@@ -83,7 +83,7 @@ def test_what_an_index_weighs() -> None:
     assert size["whole"] == size["statistics"] + 4 * (40 + len(modes) + 1) + size["flat"]
 
 
-def test_rules_on_little_and_unknown_rules() -> None:
+def test_partition_by_rules_on_little_and_unknown_rules() -> None:
     x = unit(4, 16)
     for rule in RULES:
         assert 1 <= len(partition(x, rule, "kmeans")) <= 4

@@ -48,7 +48,7 @@ def _undirected(graph: Graph) -> nx.Graph:
     return other
 
 
-def test_baselines_are_networkxs() -> None:
+def test_pair_baselines_are_networkxs() -> None:
     graph = _dag(25, 60, 0)
     other = _undirected(graph)
     view = torch.nn.functional.normalize(torch.randn(25, 4), dim=1)
@@ -77,7 +77,7 @@ def test_betweenness_from_all_starts_is_exact() -> None:
     np.testing.assert_allclose(found.numpy(), [exact[i] for i in range(30)], rtol=1e-4, atol=1e-4)
 
 
-def test_pairs_are_measured_in_order_of_the_file() -> None:
+def test_measure_pairs_in_order_of_the_file() -> None:
     # 3 uses 0 is left; removed: 2 uses 0, 3 uses 1.
     left = Graph.from_edges(torch.tensor([[3], [0]]), num_nodes=4)
     removed = torch.tensor([[2, 3], [0, 1]])
@@ -90,7 +90,7 @@ def test_pairs_are_measured_in_order_of_the_file() -> None:
     assert found["precision"] == [0.5, 0.5]  # two pairs are all that is returned
 
 
-def test_pairs_without_order_count_either_way_and_ties_share_a_rank() -> None:
+def test_measure_pairs_without_order_count_either_way_and_ties_share_a_rank() -> None:
     left = Graph.from_edges(torch.tensor([[0], [1]]), num_nodes=4)
     removed = torch.tensor([[0], [2]])
     score = torch.zeros(4, 4)
@@ -101,7 +101,7 @@ def test_pairs_without_order_count_either_way_and_ties_share_a_rank() -> None:
     assert float(even["each"][0, 3]) == pytest.approx(1 / 1.5)  # 0 may use 2 and 3
 
 
-def test_chains_repaired() -> None:
+def test_chain_repair_by_hand() -> None:
     whole = Graph.from_edges(torch.tensor([[3, 2, 1], [2, 1, 0]]), num_nodes=4)
     left = whole.select(whole.source != 2)
     chance = torch.Generator().manual_seed(0)
@@ -114,7 +114,7 @@ def test_chains_repaired() -> None:
     assert right["completeness"] == right["precision"] == right["f1"] == 1.0
 
 
-def test_resistance_falls_as_the_pseudo_inverse_says() -> None:
+def test_resistance_fall_is_that_of_the_pseudo_inverse() -> None:
     graph = _dag(20, 40, 3)
     other = _undirected(graph)
     main = sorted(max(nx.connected_components(other), key=len))
@@ -147,7 +147,7 @@ def test_completeness_by_hand() -> None:
     assert completeness(score, torch.zeros_like(gold), costs).isnan().all()
 
 
-def test_hops_are_networkxs() -> None:
+def test_hops_from_are_networkxs() -> None:
     graph = _dag(20, 40, 5)
     other = nx.DiGraph(graph.edge_index.T.tolist())
     other.add_nodes_from(range(20))
@@ -157,7 +157,7 @@ def test_hops_are_networkxs() -> None:
         assert {j: d for j, d in enumerate(found[i].tolist()) if d < math.inf} == expected
 
 
-def test_what_a_walk_does_not_reach_is_ranked_by_cosine() -> None:
+def test_walks_rank_what_they_do_not_reach_by_cosine() -> None:
     # 0 is the best hit and uses 1; nothing leads to 2, 3 and 4, which are ever nearer.
     graph = Graph.from_edges(torch.tensor([[0], [1]]), num_nodes=5)
     likeness = torch.tensor([[0.9, 0.0, 0.11, 0.12, 0.13]])
@@ -220,7 +220,7 @@ def test_judge_runs_on_every_set_of_a_folder(tmp_path: Path) -> None:
     assert "one, chains new_all" in judged.table and "plan:" in judged.table
 
 
-def test_a_new_theorem_is_judged_without_itself(tmp_path: Path) -> None:
+def test_new_theorem_is_judged_without_itself(tmp_path: Path) -> None:
     """What rests on a theorem is neither candidate nor voter when it is asked for as new."""
     graph = _dag(15, 30, 7)
     other = nx.DiGraph(graph.edge_index.T.tolist())
@@ -231,7 +231,7 @@ def test_a_new_theorem_is_judged_without_itself(tmp_path: Path) -> None:
         assert set((~allowed[i]).nonzero().squeeze(1).tolist()) == gone
 
 
-def test_no_proofs(tmp_path: Path) -> None:
+def test_judge_wants_proofs(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("No proof.", encoding="utf-8")
     request = Request(data=tmp_path, preset="spectral", embedder="hashing")
     with pytest.raises(InputError, match="expected proof sets"):

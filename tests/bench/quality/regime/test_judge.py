@@ -58,7 +58,7 @@ def random_marks(size: int, seed: int, share: float) -> torch.Tensor:
     return torch.rand(size, generator=torch.Generator().manual_seed(seed)) < share
 
 
-def test_matching_is_the_largest_one() -> None:
+def test_matched_is_the_largest_matching() -> None:
     networkx = pytest.importorskip("networkx")
     for seed, (a, b) in enumerate(itertools.product((0.1, 0.4, 0.8), repeat=2)):
         marks, switch = random_marks(40, seed, a), random_marks(40, 100 + seed, b)
@@ -116,7 +116,7 @@ def test_lags() -> None:
     assert lag.tolist() == [2, torch.inf, 0] and length.tolist() == [4, 7, 5]
 
 
-def test_streams_hold_every_utterance_and_both_kinds_of_borders(topics: Path) -> None:
+def test_read_streams_holds_every_utterance_and_both_kinds_of_borders(topics: Path) -> None:
     streams = read_streams(topics, HashingEmbedder(16), seed=3, dialogues=4)
     assert sorted(streams) == ["one", "two"]
     assert [len(streams["one"]), len(streams["two"])] == [4, 2]
@@ -188,7 +188,7 @@ def test_judge_takes_the_detector_of_the_preset(topics: Path) -> None:
         '[{"utterances": ["a"], "segments": [1]}]',
     ],
 )
-def test_unusable_files(tmp_path: Path, text: str) -> None:
+def test_read_streams_tells_unusable_files(tmp_path: Path, text: str) -> None:
     (tmp_path / "bad.json").write_text(text, encoding="utf-8")
     with pytest.raises(InputError, match="expected"):
         read_streams(tmp_path, HashingEmbedder(16), seed=0)
