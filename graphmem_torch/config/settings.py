@@ -80,7 +80,7 @@ class AnchorConfig:
     """Where activation starts.
 
     Attributes:
-        source: `fused`: the best by the weighted strong signals, at exp(F - max F); `dual`: the
+        source: `fused`: the best by the weighted base signals, at exp(F - max F); `dual`: the
             union of the best by BM25 and by cosine, each at its cosine (SYNAPSE); `semantic`: the
             best by cosine, each at its cosine (ContextOS).
         k: Anchors a question (for `dual`, of each trigger).
@@ -137,7 +137,7 @@ class RankConfig:
             `spread.min_nodes` nodes or no edges; empty: the same weights, activation is 0.
         k: Hits a question.
         dense_limit: Up to this many atoms every atom is a candidate.
-        candidates: Candidates that each strong signal contributes in a larger store.
+        candidates: Candidates that each base signal contributes in a larger store.
     """
 
     weights: Mapping[str, float] = field(default_factory=dict)

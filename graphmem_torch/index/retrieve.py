@@ -6,7 +6,7 @@ Functions over values; `MemoryIndex.forward` hands them its tensors.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
@@ -157,9 +157,8 @@ def retrieve(
         value = anchors.float()
     walked = rows.new_zeros(*rows.shape, 0)
     if paths and anchors.shape[1]:
-        walked = _paths(
-            memory, plan, query, SparseRows.of(anchors, value, memory.graph.num_nodes), rows
-        )
+        start = SparseRows.of(anchors, value, memory.graph.num_nodes)
+        walked = _paths(memory, plan, query, start, rows)
     sure = confidence(statistics, gate)
     return Retrieval(rows, best.values, shares, sure, anchors, value, walked)
 
@@ -184,29 +183,22 @@ def candidates_of(
     score = found.signals([plan.names[place] for place in base]) @ weights[base]
     anchors, value = anchor_activation(found, score, config.anchors)
     relevance = anchor_relevance(found, score, value, config.anchors)
-    reached = replace(found.reached, anchors=anchors, value=value, relevance=relevance)
-    extra: list[SparseRows] = []  # what the graph brings to the candidates of a large store
+    brought: dict[str, SparseRows] = {}
     if plan.hops and memory.hops is not None:
         named = named_keys(query.terms)
-        title, entity = (
-            _allowed(hop(memory.hops, anchors, value, named), query)
-            for hop in (title_hop, entity_hop)
-        )
-        reached = replace(reached, title_hop=title, entity_hop=entity)
-        extra += title, entity
+        for name, hop in (("title_hop", title_hop), ("entity_hop", entity_hop)):
+            brought[name] = _allowed(hop(memory.hops, anchors, value, named), query)
     if plan.walks:
         walk = walk_from(memory.graph, anchors, relevance, config.walk, conducting)
-        walk = walk.narrowed(memory.num_atoms)
-        reached = replace(reached, walk=walk)
-        extra.append(walk)
+        brought["walk"] = walk.narrowed(memory.num_atoms)
     if plan.spreads:
-        activation = _spread(memory, config, anchors, value, conducting)
-        reached = replace(reached, activation=activation)
-        extra.append(_allowed(activation, query))
-    found = found.reaching(reached)
-    if found.rows is None or not extra:
+        brought["activation"] = _spread(memory, config, anchors, value, conducting)
+    traversal = found.reached.traversal
+    found = found.reaching(Reached(anchors, value, relevance, traversal=traversal, **brought))
+    if found.rows is None or not brought:
         return found
-    return found.extended(torch.cat([one.topk(_EXTRA)[1] for one in extra], dim=1))
+    extra = [_allowed(one, query).topk(_EXTRA)[1] for one in brought.values()]
+    return found.extended(torch.cat(extra, dim=1))
 
 
 def _chosen(everyone: Candidates, rule: CandidateRule, k: int) -> Candidates:

@@ -1,4 +1,4 @@
-"""Ranking: signals of memories, anchors, paths, the gate, and the lexical index.
+"""Ranking: signals of memories, candidates, anchors, paths, abstention, and the lexical index.
 
 The rest of the package imports from the modules; what stands here is for use on its own.
 """
