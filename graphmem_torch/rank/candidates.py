@@ -125,24 +125,36 @@ class Candidates:
         rows: Tensor | None = None,
         *,
         reached: Reached | None = None,
+        every: Candidates | None = None,
     ) -> None:
+        """Holds the values; `narrowed`, `reaching` and `extended` make others of them.
+
+        Args:
+            memory: The memories.
+            query: The questions.
+            config: The settings.
+            rows: Candidate atoms of each question, ascending, -1 first.
+            reached: What the graph brought.
+            every: The same questions against every atom, whose signals are taken where known.
+        """
         self.memory, self.query, self.config, self.rows = memory, query, config, rows
         self.reached = reached or Reached()
-        self._wider: Candidates | None = None
+        self._every = every
         self._signals: dict[str, Tensor] = {}
         self._steps: dict[int, tuple[Tensor, Tensor]] = {}
 
     def narrowed(self, rows: Tensor) -> Candidates:  # [B, C]
-        """The same questions against fewer candidates; what is known is not computed again."""
-        fewer = Candidates(self.memory, self.query, self.config, rows, reached=self.reached)
-        fewer._wider = self
-        return fewer
+        """The same questions against others; what is known of every atom is not computed again."""
+        every = self if self.rows is None else self._every
+        return Candidates(
+            self.memory, self.query, self.config, rows, reached=self.reached, every=every
+        )
 
     def reaching(self, reached: Reached) -> Candidates:
         """The same candidates with what the graph brings; only its signals are computed again."""
         other = copy.copy(self)
         other.reached = reached
-        other._wider = None if self._wider is None else self._wider.reaching(reached)
+        other._every = None if self._every is None else self._every.reaching(reached)
         other._signals = {n: value for n, value in self._signals.items() if not SIGNALS[n].graph}
         return other
 
@@ -154,8 +166,7 @@ class Candidates:
         place = torch.searchsorted(self.rows, extra).clamp(max=self.rows.shape[1] - 1)
         fresh = extra.masked_fill(self.rows.gather(1, place) == extra, -1)
         both = torch.cat([self.rows, fresh], dim=1).sort(dim=1)
-        more = Candidates(self.memory, self.query, self.config, both.values, reached=self.reached)
-        more._wider = self._wider
+        more = self.narrowed(both.values)
         known = self.__dict__.get("matches")  # a preset that does not read them never makes them
         if known is not None:
             matches = torch.cat([known, self._best_matches(fresh)], dim=2)
@@ -171,8 +182,8 @@ class Candidates:
     def signal(self, name: str) -> Tensor:  # [B, C] or [1, C]
         """The value of a signal, computed once; signals build on each other through this."""
         if name not in self._signals:
-            if self._wider is not None and name in self._wider._signals:
-                self._signals[name] = self.pick_each(self._wider._signals[name])
+            if self._every is not None and name in self._every._signals:
+                self._signals[name] = self.pick_each(self._every._signals[name])
             else:
                 self._signals[name] = SIGNALS[name].compute(self)
         return self._signals[name]

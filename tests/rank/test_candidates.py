@@ -143,6 +143,16 @@ def test_extended_takes_each_row_once(memory: Any) -> None:
     assert wider.rows[wider.rows >= 0].tolist() == [2, 5, 7]
 
 
+def test_narrowed_and_extended_take_signals_of_every_atom(memory: Any) -> None:
+    memory.embeddings = torch.eye(COUNT, 4)
+    everyone = Candidates(memory, QueryBatch(torch.eye(1, 4)), Config())
+    cosine = everyone.signal("semantic")
+    memory.embeddings = None  # whoever computed it again would fail
+    some = everyone.narrowed(torch.tensor([[-1, 3, 5]]))
+    for found in (some, some.narrowed(torch.tensor([[0, 7]])), some.extended(torch.tensor([[0]]))):
+        assert torch.equal(found.signal("semantic"), cosine.gather(1, found.rows.clamp(min=0)))
+
+
 def test_reaching_keeps_base_signals_and_drops_those_of_the_graph(memory: Any) -> None:
     memory.embeddings = torch.eye(COUNT, 4)
     everyone = Candidates(memory, QueryBatch(torch.eye(1, 4)), Config())
