@@ -81,9 +81,12 @@ def judge(dataset: str, request: Request) -> Judged:
     """
     own = JUDGES[dataset]
     for name, plain in _PLAIN.items():
-        if name not in own and getattr(request, name) != plain:
+        given = getattr(request, name)
+        if name not in own and given != plain:
             owners = ", ".join(sorted(d for d, options in JUDGES.items() if name in options))
-            raise InputError(f"--{name} is an option of {owners}; leave it out for {dataset}")
+            raise InputError(
+                f"--{name}: expected nothing for {dataset}, got {given}; it is for {owners}"
+            )
     found = import_module(f".{dataset}.judge", __package__).judge(request)
     assert isinstance(found, Judged)
     return found

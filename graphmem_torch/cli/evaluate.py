@@ -52,9 +52,11 @@ class Evaluate(Command):
         """Runs the evaluation, writes its report and prints the table."""
         # Told now, not after the work.
         if self.json.is_dir():
-            raise InputError(f"expected --json to be a file to write, got the folder {self.json}")
+            raise InputError(
+                f"--json: expected a file to write, got the folder {self.json}; name a file"
+            )
         if not self.json.parent.is_dir():
-            raise InputError(f"expected --json in a folder that exists, got {self.json}")
+            raise InputError(f"--json: expected a file in a folder that exists, got {self.json}")
         data = self._data()
         found = judge(
             self.dataset,

@@ -16,7 +16,7 @@ __all__ = ["Interval", "bootstrap_interval", "difference_table", "interval_table
 Interval = tuple[float, float, float]
 """Mean, lower end, upper end."""
 
-_CHUNK = 4_000_000  # entries of one block of resampling weights: 32 MB of float64
+_BLOCK = 4_000_000  # 32 MB of float64
 
 
 def bootstrap_interval(
@@ -25,6 +25,7 @@ def bootstrap_interval(
     generator: torch.Generator,
     resamples: int = 2000,
     level: float = 0.95,
+    block: int = _BLOCK,
 ) -> list[Interval | None]:
     """Mean and percentile interval of each column; None for every column when no row has values.
 
@@ -34,6 +35,7 @@ def bootstrap_interval(
         generator: Source of the resamples; the same seed gives the same intervals.
         resamples: Number of resamples.
         level: Coverage in (0, 1).
+        block: Entries of the resampling weights that are held at a time.
 
     Raises:
         ValueError: if `level` or `resamples` is out of range.
@@ -47,9 +49,9 @@ def bootstrap_interval(
     if count == 0:
         return [None] * values.shape[1]
     means = []
-    block = max(1, _CHUNK // count)
-    for start in range(0, resamples, block):
-        size = min(block, resamples - start)
+    step = max(1, block // count)
+    for start in range(0, resamples, step):
+        size = min(step, resamples - start)
         drawn = torch.randint(count, (size, count), generator=generator)
         weights = torch.zeros(size, count, dtype=torch.float64)
         weights.scatter_add_(1, drawn, torch.ones_like(drawn, dtype=torch.float64))

@@ -6,14 +6,19 @@ import numpy as np
 import pytest
 import torch
 
-from graphmem_torch.evaluation.bootstrap import bootstrap_interval
+from graphmem_torch.evaluation.bootstrap import (
+    bootstrap_interval,
+    difference_table,
+    interval_table,
+    mean_interval,
+)
 
 
 def _generator(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-def test_matches_a_plain_loop_over_the_same_draws() -> None:
+def test_bootstrap_interval_matches_a_plain_loop_over_the_same_draws() -> None:
     values = torch.rand(37, 3, generator=_generator(5), dtype=torch.float64)
     got = bootstrap_interval(values, generator=_generator(1), resamples=300)
     drawn = torch.randint(37, (300, 37), generator=_generator(1))
@@ -25,7 +30,7 @@ def test_matches_a_plain_loop_over_the_same_draws() -> None:
         assert interval[1:] == pytest.approx(tuple(oracle))
 
 
-def test_close_to_the_normal_interval_on_many_rows() -> None:
+def test_bootstrap_interval_is_close_to_the_normal_one_on_many_rows() -> None:
     values = torch.randn(4000, 1, generator=_generator(2), dtype=torch.float64)
     interval = bootstrap_interval(values, generator=_generator(3), resamples=3000)[0]
     assert interval is not None
@@ -34,31 +39,43 @@ def test_close_to_the_normal_interval_on_many_rows() -> None:
     assert interval[2] == pytest.approx(interval[0] + half, abs=0.1 * half)
 
 
-def test_the_seed_decides_and_blocks_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bootstrap_interval_follows_the_seed_and_not_the_blocks() -> None:
     values = torch.rand(50, 2, generator=_generator(4))
     whole = bootstrap_interval(values, generator=_generator(7), resamples=100)
     assert whole == bootstrap_interval(values, generator=_generator(7), resamples=100)
     assert whole != bootstrap_interval(values, generator=_generator(8), resamples=100)
-    monkeypatch.setattr("graphmem_torch.evaluation.bootstrap._CHUNK", 500)
-    blocks = bootstrap_interval(values, generator=_generator(7), resamples=100)
+    blocks = bootstrap_interval(values, generator=_generator(7), resamples=100, block=500)
     assert np.allclose(np.array(blocks), np.array(whole))
 
 
-def test_a_pair_takes_the_difficulty_out() -> None:
+def test_bootstrap_interval_of_pairs_takes_the_difficulty_out() -> None:
     difficulty = torch.rand(200, 1, generator=_generator(9), dtype=torch.float64)
     interval = bootstrap_interval(difficulty + 0.05 - difficulty, generator=_generator())[0]
     assert interval == pytest.approx((0.05, 0.05, 0.05))
 
 
-def test_rows_without_a_value_are_dropped() -> None:
+def test_bootstrap_interval_drops_rows_without_a_value() -> None:
     values = torch.tensor([[1.0], [torch.nan], [1.0]])
     assert bootstrap_interval(values, generator=_generator())[0] == pytest.approx((1.0, 1.0, 1.0))
     nothing = torch.full((3, 2), torch.nan)
     assert bootstrap_interval(nothing, generator=_generator()) == [None, None]
 
 
-def test_bad_arguments() -> None:
+def test_bootstrap_interval_refuses_bad_arguments() -> None:
     with pytest.raises(ValueError, match="level"):
         bootstrap_interval(torch.ones(2, 1), generator=_generator(), level=95)
     with pytest.raises(ValueError, match="resamples"):
         bootstrap_interval(torch.ones(2, 1), generator=_generator(), resamples=0)
+
+
+def test_tables_name_the_columns_and_start_from_the_seed() -> None:
+    ours, theirs = (torch.rand(40, 2, generator=_generator(seed)) for seed in (5, 6))
+    table = interval_table(ours, (5, 10), seed=3, resamples=100)
+    expected = bootstrap_interval(ours, generator=_generator(3), resamples=100)
+    assert table == {"5": list(expected[0] or ()), "10": list(expected[1] or ())}
+    assert mean_interval(ours[:, 0], seed=3, resamples=100) == table["5"]
+    systems = {"a": ours, "b": theirs, "c": ours}
+    gains = difference_table(systems, "a", (5, 10), seed=3, resamples=100)
+    assert gains["b"] == interval_table(ours - theirs, (5, 10), seed=3, resamples=100)
+    assert gains["c"] == {"5": [0.0, 0.0, 0.0], "10": [0.0, 0.0, 0.0]}
+    assert interval_table(ours[:0], ("x", "y"), seed=0) == {"x": None, "y": None}

@@ -31,18 +31,18 @@ def _case(seed: int, batch: int = 23, count: int = 61) -> tuple[torch.Tensor, li
     return scores, gold
 
 
-def test_ties_go_to_the_lower_number_and_minus_infinity_is_not_retrieved() -> None:
+def test_rank_candidates_gives_ties_to_the_lower_number_and_drops_minus_infinity() -> None:
     scores = torch.tensor([[1.0, 3.0, -torch.inf, 3.0, 1.0]])
     assert rank_candidates(scores).tolist() == [[1, 3, 0, 4, -1]]
 
 
-def test_a_nan_score_is_refused() -> None:
+def test_rank_candidates_refuses_nan() -> None:
     with pytest.raises(ValueError, match="got NaN"):
         rank_candidates(torch.tensor([[1.0, torch.nan]]))
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_recall_any_complete_match_sets(seed: int) -> None:
+def test_ranking_measures_match_sets(seed: int) -> None:
     scores, gold = _case(seed)
     ranking = rank_candidates(scores)
     padded = gold_tensor(gold)
@@ -77,7 +77,7 @@ def test_ndcg_matches_scikit_learn(seed: int) -> None:
             assert float(ours[row, column]) == pytest.approx(oracle, abs=1e-9)
 
 
-def test_what_was_not_retrieved_is_never_found() -> None:
+def test_gold_positions_of_what_was_not_retrieved() -> None:
     ranking = torch.tensor([[4, 2, -1, -1]])
     padded = gold_tensor([[2, 7]])
     positions = gold_positions(ranking, padded, 60)
@@ -85,13 +85,13 @@ def test_what_was_not_retrieved_is_never_found() -> None:
     assert ranking_measures(positions, padded)["recall"].tolist() == [[0.5] * len(CUTOFFS)]
 
 
-def test_a_store_smaller_than_the_cutoff_does_not_count_missing_gold() -> None:
+def test_ranking_measures_of_a_store_smaller_than_the_cutoff() -> None:
     padded = gold_tensor([[0, 1]])
     positions = gold_positions(torch.tensor([[0]]), padded, 2)
     assert ranking_measures(positions, padded)["complete"].tolist() == [[0.0] * len(CUTOFFS)]
 
 
-def test_no_gold_at_all() -> None:
+def test_gold_tensor_without_gold() -> None:
     padded = gold_tensor([[], []])
     positions = gold_positions(torch.tensor([[0, 1], [1, 0]]), padded, 2)
     assert bool(torch.isnan(ranking_measures(positions, padded)["recall"]).all())
@@ -118,7 +118,7 @@ def test_budget_recall_matches_a_loop(seed: int, budgets: list[int]) -> None:
             assert float(got[row, column]) == pytest.approx(len(kept & set(wanted)) / len(wanted))
 
 
-def test_groups_average_only_what_has_a_value() -> None:
+def test_grouped_means_average_only_what_has_a_value() -> None:
     values = torch.tensor([[1.0], [0.0], [torch.nan], [0.5]], dtype=torch.float64)
     table = grouped_means(values, torch.tensor([1, 4, 4, 5]), (10,))
     assert table["1"] == {"10": 1.0}
