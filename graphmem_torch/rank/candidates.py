@@ -127,16 +127,7 @@ class Candidates:
         reached: Reached | None = None,
         every: Candidates | None = None,
     ) -> None:
-        """Holds the values; `narrowed`, `reaching` and `extended` make others of them.
-
-        Args:
-            memory: The memories.
-            query: The questions.
-            config: The settings.
-            rows: Candidate atoms of each question, ascending, -1 first.
-            reached: What the graph brought.
-            every: The same questions against every atom, whose signals are taken where known.
-        """
+        """Holds the values; `every`: the same questions against every atom, for known signals."""
         self.memory, self.query, self.config, self.rows = memory, query, config, rows
         self.reached = reached or Reached()
         self._every = every
