@@ -10,7 +10,7 @@ from typing import Any
 
 from graphmem_torch.atoms import MAX_EDGE_WEIGHT, MEMORY_TYPES, Atom, EdgeType, Link
 from graphmem_torch.errors import InputError, unknown
-from graphmem_torch.readers.source import decode
+from graphmem_torch.readers.source import decoded_lines
 from graphmem_torch.text.times import parse_time
 
 __all__ = ["atom_from_record", "parse_edge_type", "read_records"]
@@ -25,13 +25,13 @@ _FIELDS = frozenset(
 def read_records(
     lines: Iterable[bytes], where: str, origins: dict[str, str] | None = None
 ) -> Iterator[Atom]:
-    """The atoms of JSON lines; blank lines are skipped.
+    """The atoms of JSON lines.
 
     An atom without an id gets one made from its content, and from how often that content came
     before in these lines, so that a second reading gives the same ids.
 
     Args:
-        lines: Lines as bytes.
+        lines: Lines as bytes; blank ones are skipped.
         where: File they came from, for messages.
         origins: Mapping that receives, for the id of each atom, its file and line.
 
@@ -39,12 +39,8 @@ def read_records(
         InputError: With file and line.
     """
     seen: Counter[str] = Counter()
-    position, empty = 0, True
-    for number, raw in enumerate(lines, start=1):
-        line = decode(raw, where, line=number, start=position)
-        position += len(raw)
-        if not line.strip():
-            continue
+    empty = True
+    for number, line in decoded_lines(lines, where):
         empty = False
         place = f"{where}:{number}"
         try:
@@ -113,8 +109,12 @@ def atom_from_record(record: object, *, where: str | None = None) -> Atom:
         kind=_string(given, "kind", where) or ("turn" if speaker else "chunk"),
         speaker=speaker or None,
         session=_string(given, "session", where) or None,
-        time=_time(given, "time", where),
-        event_time=_time(given, "event_time", where),
+        time=parse_time(given["time"], "time", where=where) if "time" in given else None,
+        event_time=(
+            parse_time(given["event_time"], "event_time", where=where)
+            if "event_time" in given
+            else None
+        ),
         type=memory_type,
         meta={**extra, **meta},
         edges=_edges(given.get("edges", []), where),
@@ -189,16 +189,6 @@ def _string(record: Mapping[str, Any], field: str, where: str | None) -> str | N
             where=where,
         ) from error
     return value
-
-
-def _time(record: Mapping[str, Any], field: str, where: str | None) -> float | None:
-    value = record.get(field)
-    if value is None:
-        return None
-    try:
-        return parse_time(value, field)
-    except InputError as error:
-        raise InputError(str(error), where=where) from error
 
 
 def _no_constant(name: str) -> float:

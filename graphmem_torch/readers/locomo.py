@@ -108,22 +108,20 @@ def _sample_atoms(sample: Mapping[str, Any], prefix: str, where: str, input: str
     numbers = [
         int(m[1]) for key in conversation if (m := _SESSION.fullmatch(key)) and conversation[key]
     ]
+    sessions = [f"session_{number}" for number in sorted(numbers)]
     turns: set[str] = set()
-    for number in sorted(numbers):
-        session = f"session_{number}"
+    times: dict[str, float | None] = {}
+    for session in sessions:
         place = f"{where}: {prefix}{session}"
-        time = _date(conversation.get(f"{session}_date_time"), place)
-        for atom in _turns(conversation[session], prefix, session, time, place):
+        date = conversation.get(f"{session}_date_time")
+        times[session] = None if date is None else parse_time(date, where=place)
+        for atom in _turns(conversation[session], prefix, session, times[session], place):
             turns.add(atom.id)
             yield atom
-    if input == "raw":
-        return
-    for number in sorted(numbers):
-        session = f"session_{number}"
+    for session in sessions if input == "observations" else ():
         facts = (sample.get("observation") or {}).get(f"{session}_observation") or {}
         place = f"{where}: {prefix}{session}"
-        time = _date(conversation.get(f"{session}_date_time"), place)
-        yield from _observations(facts, prefix, session, time, place, turns)
+        yield from _observations(facts, prefix, session, times[session], place, turns)
 
 
 def _turns(
@@ -192,12 +190,3 @@ def _observations(
                 time=time,
                 edges=tuple(Link(name, EdgeType.DERIVED_FROM) for name in ids if name in turns),
             )
-
-
-def _date(value: object, where: str) -> float | None:
-    if value is None:
-        return None
-    try:
-        return parse_time(value if isinstance(value, (str, int, float)) else repr(value))
-    except InputError as error:
-        raise InputError(str(error), where=where) from error

@@ -17,14 +17,12 @@ from typing import Any, Literal
 
 from graphmem_torch.atoms import DEFAULT_EDGE_WEIGHT, Atom, EdgeType, Link
 from graphmem_torch.errors import InputError
-from graphmem_torch.readers.source import decode, read_bytes, unreadable
+from graphmem_torch.readers.source import decode, decoded_lines, raw_lines, read_bytes
 
 __all__ = [
-    "blueprint_atoms",
     "check_acyclic",
     "edges_beside",
     "is_edge_table",
-    "library_atoms",
     "proof_format",
     "read_edge_table",
     "read_proofs",
@@ -112,18 +110,10 @@ def read_edge_table(path: Path, known: Mapping[int, str], *, circles: bool = Fal
             statement that uses itself; or as for `check_acyclic`.
     """
     uses: Uses = {}
-    position = 0
-    try:
-        with path.open("rb") as lines:
-            for number, raw in enumerate(lines, start=1):
-                line = decode(raw, str(path), line=number, start=position)
-                position += len(raw)
-                if not line.strip() or (number == 1 and not line[0].isdigit()):
-                    continue
-                user, used = _ends(line, known, f"{path}:{number}")
-                uses.setdefault(user, {}).setdefault(used, number)
-    except OSError as error:
-        raise unreadable(path, error) from error
+    for number, line in decoded_lines(raw_lines(path), str(path)):
+        if number > 1 or line[0].isdigit():
+            user, used = _ends(line, known, f"{path}:{number}")
+            uses.setdefault(user, {}).setdefault(used, number)
     try:
         check_acyclic(uses, known, str(path))
     except InputError as error:
@@ -198,37 +188,41 @@ def proof_format(path: Path) -> Literal["library", "blueprint"] | None:
     return None
 
 
-def read_proofs(path: Path) -> list[Atom]:
-    """The statements of one file, whichever of the formats it has.
-
-    Raises:
-        InputError: As `library_atoms` and `blueprint_atoms` do.
-    """
-    if path.suffix.lower() == ".jsonl":
-        return list(library_atoms(path))
-    where = str(path)
-    return list(blueprint_atoms(decode(read_bytes(path), where), where))
-
-
-def library_atoms(
+def read_proofs(
     path: Path, *, prefix: str = "", origins: dict[str, str] | None = None
 ) -> Iterator[Atom]:
-    """The statements of a Metamath database or the modules of a library, in the file's order.
+    """The statements of one file, whichever of the formats it has, in the file's order.
+
+    Args:
+        path: JSON lines of a database or library, or JSON of a blueprint.
+        prefix: Start of every id, where several sets go to one store.
+        origins: Mapping that receives, for the id of each atom, its file and (JSON lines) line.
+
+    Raises:
+        InputError: With file and line: as `_library_atoms` and `_blueprint_atoms`.
+    """
+    if path.suffix.lower() == ".jsonl":
+        yield from _library_atoms(path, prefix, origins)
+        return
+    where = str(path)
+    for atom in _blueprint_atoms(decode(read_bytes(path), where), where, prefix):
+        if origins is not None:
+            origins[atom.id] = where
+        yield atom
+
+
+def _library_atoms(path: Path, prefix: str, origins: dict[str, str] | None) -> Iterator[Atom]:
+    """The statements of a Metamath database or the modules of a library.
 
     The file is read twice, a line at a time: only labels and edges are held.
 
-    Args:
-        path: JSON lines; the table of edges is found beside it (`edges_beside`).
-        prefix: Start of every id, where several sets go to one store.
-        origins: Mapping that receives, for the id of each atom, its file and line.
-
     Raises:
         InputError: With file and line: a line that is no statement, a number or label that comes
-            twice, no table of edges, or as `read_edge_table` does.
+            twice, no table of edges beside the file, or as `read_edge_table` does.
     """
     known: dict[int, str] = {}
     first: dict[str, int] = {}
-    for line, record in _lines(path):
+    for line, record in _records(path):
         number, label = record["id"], _label(record)
         if number in known or label in first:
             what = f"number {number}" if number in known else f"label {label!r}"
@@ -242,7 +236,7 @@ def library_atoms(
     # A proof in a circle proves nothing; modules in a circle are only badly kept books.
     uses = read_edge_table(edges_beside(path), known, circles="module" in record)
     session = set_name(path)
-    for line, record in _lines(path):
+    for line, record in _records(path):
         links = _links([known[used] for used in uses.get(record["id"], ())], prefix)
         atom = _module(record) if "module" in record else _statement(record)
         name = prefix + _label(record)
@@ -251,13 +245,10 @@ def library_atoms(
         yield Atom(name, atom[1], kind=atom[0], session=session, meta=atom[2], edges=links)
 
 
-def blueprint_atoms(text: str, where: str, *, prefix: str = "") -> Iterator[Atom]:
-    """The statements of a Lean blueprint, in the file's order.
+def _blueprint_atoms(text: str, where: str, prefix: str) -> Iterator[Atom]:
+    """The statements of a Lean blueprint.
 
-    Args:
-        text: JSON with `nodes` (label, kind, title, statement) and `edges` ([user, used, part]).
-        where: File it came from, for messages.
-        prefix: Start of every id, where several sets go to one store.
+    It is JSON with `nodes` (label, kind, title, statement) and `edges` ([user, used, part]).
 
     Raises:
         InputError: Not such JSON, a label that comes twice, an edge to a label that is not there,
@@ -303,10 +294,8 @@ def blueprint_atoms(text: str, where: str, *, prefix: str = "") -> Iterator[Atom
         )
 
 
-def _blueprint_uses(
-    edges: Sequence[Any], number: Mapping[str, int], where: str
-) -> dict[int, dict[int, int]]:
-    uses: dict[int, dict[int, int]] = {}
+def _blueprint_uses(edges: Sequence[Any], number: Mapping[str, int], where: str) -> Uses:
+    uses: Uses = {}
     for place, edge in enumerate(edges):
         ends = edge[:2] if isinstance(edge, list) else []
         if len(ends) != 2 or not all(isinstance(end, str) for end in ends):
@@ -348,17 +337,9 @@ def _is_blueprint(data: object) -> bool:
     )
 
 
-def _lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    position = 0
-    try:
-        with path.open("rb") as file:
-            for number, raw in enumerate(file, start=1):
-                line = decode(raw, str(path), line=number, start=position)
-                position += len(raw)
-                if line.strip():
-                    yield number, _record(line, f"{path}:{number}")
-    except OSError as error:
-        raise unreadable(path, error) from error
+def _records(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    for number, line in decoded_lines(raw_lines(path), str(path)):
+        yield number, _record(line, f"{path}:{number}")
 
 
 def _record(line: str, where: str) -> dict[str, Any]:

@@ -13,19 +13,13 @@ from pathlib import Path
 from graphmem_torch.atoms import Atom, text_hash
 from graphmem_torch.errors import InputError, unknown
 from graphmem_torch.readers.jsonl import read_records
-from graphmem_torch.readers.locomo import LocomoSample, is_locomo, locomo_atoms, read_locomo
-from graphmem_torch.readers.proofs import (
-    blueprint_atoms,
-    is_edge_table,
-    library_atoms,
-    proof_format,
-    set_names,
-)
-from graphmem_torch.readers.source import decode, read_bytes, unreadable
+from graphmem_torch.readers.locomo import is_locomo, locomo_atoms
+from graphmem_torch.readers.proofs import is_edge_table, proof_format, read_proofs, set_names
+from graphmem_torch.readers.source import decode, raw_lines, read_bytes
 from graphmem_torch.text.chunk import chunk_text
 from graphmem_torch.text.tokens import Tokenizer
 
-__all__ = ["LocomoSample", "check_paths", "document_atoms", "read_atoms", "read_locomo"]
+__all__ = ["check_paths", "document_atoms", "read_atoms"]
 _FORMATS = {".txt": "text", ".md": "text", ".jsonl": "jsonl", ".json": "locomo"}
 _log = logging.getLogger(__name__)
 
@@ -72,15 +66,15 @@ def read_atoms(
         raise InputError(unknown("format", format, dict.fromkeys(_FORMATS.values())))
     sources = list(_sources(paths, format))
     # A format that is named is taken at its word.
-    proofs = {} if format else {s.path: proof_format(s.path) for s in sources if s.path}
-    sets = set_names([path for path, kind in proofs.items() if kind])
+    files = [] if format else [source.path for source in sources if source.path]
+    sets = set_names([path for path in files if proof_format(path)])
     for source in sources:
         path = source.path
-        kind = None if path is None else proofs.get(path)
-        if kind is not None and path is not None:
-            yield from _proof_atoms(path, kind, f"{sets[path]}:" if len(sets) > 1 else "", origins)
+        if path is not None and path in sets:
+            prefix = f"{sets[path]}:" if len(sets) > 1 else ""
+            yield from read_proofs(path, prefix=prefix, origins=origins)
         elif source.format == "jsonl" and path is not None:
-            yield from _stream_records(path, origins)
+            yield from read_records(raw_lines(path), str(path), origins)
         else:
             yield from _read(source, tokenizer, max_tokens, locomo_input, origins)
 
@@ -219,28 +213,6 @@ def _read(
         if origins is not None:
             origins[atom.id] = where
         yield atom
-
-
-def _proof_atoms(
-    path: Path, kind: str, prefix: str, origins: dict[str, str] | None
-) -> Iterator[Atom]:
-    if kind == "library":
-        yield from library_atoms(path, prefix=prefix, origins=origins)
-        return
-    where = str(path)
-    for atom in blueprint_atoms(decode(read_bytes(path), where), where, prefix=prefix):
-        if origins is not None:
-            origins[atom.id] = where
-        yield atom
-
-
-def _stream_records(path: Path, origins: dict[str, str] | None) -> Iterator[Atom]:
-    try:
-        file = path.open("rb")
-    except OSError as error:
-        raise unreadable(path, error) from error
-    with file:
-        yield from read_records(file, str(path), origins)
 
 
 def _holds_locomo(text: str) -> bool:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from graphmem_torch.errors import InputError
 
-__all__ = ["decode", "read_bytes", "unreadable"]
+__all__ = ["decode", "decoded_lines", "raw_lines", "read_bytes"]
 
 _BOM = b"\xef\xbb\xbf"
 
@@ -22,7 +23,7 @@ def read_bytes(path: Path | None) -> bytes:
     try:
         data = sys.stdin.buffer.read() if path is None else path.read_bytes()
     except OSError as error:
-        raise unreadable(where, error) from error
+        raise _unreadable(where, error) from error
     if not data.strip():
         raise InputError("expected text, got an empty file; leave it out", where=where)
     return data
@@ -61,11 +62,33 @@ def decode(data: bytes, where: str, *, line: int = 1, start: int = 0) -> str:
         ) from error
 
 
-def unreadable(path: Path | str, error: OSError) -> InputError:
-    """The error for a file that the system does not let us read."""
+def decoded_lines(lines: Iterable[bytes], where: str) -> Iterator[tuple[int, str]]:
+    """The lines that are not blank as text (`decode`), each with its number, from 1."""
+    position = 0
+    for number, raw in enumerate(lines, start=1):
+        line = decode(raw, where, line=number, start=position)
+        position += len(raw)
+        if line.strip():
+            yield number, line
+
+
+def raw_lines(path: Path) -> Iterator[bytes]:
+    """The lines of a file, one of which is held at a time.
+
+    Raises:
+        InputError: It cannot be read.
+    """
+    try:
+        with path.open("rb") as file:
+            yield from file
+    except OSError as error:
+        raise _unreadable(str(path), error) from error
+
+
+def _unreadable(where: str, error: OSError) -> InputError:
     return InputError(
         f"expected a file that can be read, got: {error.strerror or error}; check its rights",
-        where=str(path),
+        where=where,
     )
 
 

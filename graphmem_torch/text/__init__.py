@@ -44,33 +44,16 @@ __all__ = [
     "parse_time",
 ]
 
-_MODULE = {
-    "STOP_WORDS": "terms",
-    "ConceptExtractor": "concepts",
-    "Embedder": "embedder",
-    "Encoded": "embedder",
-    "HashingEmbedder": "embedders",
-    "PatternConcepts": "concepts",
-    "SentenceTransformerEmbedder": "sentence_transformer",
-    "SpacyConcepts": "concepts",
-    "Vocabulary": "terms",
-    "chunk_text": "chunk",
-    "count_tokens": "tokens",
-    "encode_checked": "embedder",
-    "get_counter": "tokens",
-    "load_concepts": "concepts",
-    "load_embedder": "embedders",
-    "parse_time": "times",
-}
-"""Where each public name lives."""
+# A name is looked for in these, the lightest to import first.
+_MODULES = ("times", "tokens", "chunk", "terms", "concepts", "embedder", "embedders")
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _MODULE:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{_MODULE[name]}"), name)
-    globals()[name] = value
-    return value
+    for module in _MODULES if name in __all__ else ():
+        found = import_module(f"{__name__}.{module}")
+        if hasattr(found, name):
+            return getattr(found, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

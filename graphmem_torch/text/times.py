@@ -31,13 +31,14 @@ _FORMS = (
 )
 
 
-def parse_time(value: str | int | float, name: str = "time") -> float:
+def parse_time(value: str | int | float, name: str = "time", *, where: str | None = None) -> float:
     """Seconds since the epoch, UTC.
 
     Args:
         value: Seconds since the epoch; an ISO 8601 date or date and time, read as UTC when it names
             no offset; or the form of LoCoMo, "1:56 pm on 8 May, 2023", read as UTC.
         name: Name of the value, for messages.
+        where: File and line it came from, for messages.
 
     Raises:
         InputError: For anything else, naming the accepted forms, and for a time outside the years 1
@@ -52,13 +53,16 @@ def parse_time(value: str | int | float, name: str = "time") -> float:
         text = value.strip() if isinstance(value, str) else ""
         moment = _iso(text) or _spoken(text)
         if moment is None:
-            raise InputError(f"{name}: expected a time, got {value!r:.60}; give {_FORMS}")
+            raise InputError(
+                f"{name}: expected a time, got {value!r:.60}; give {_FORMS}", where=where
+            )
         # An offset can carry a moment over the edge of the calendar.
         seconds = moment.timestamp()
     if not FIRST_SECOND <= seconds < LAST_SECOND:  # NaN fails it, too
         raise InputError(
             f"{name}: expected a time in seconds since the epoch, or a date, in the years 1 to "
-            f"9999 UTC, got {value!r:.60}; divide milliseconds by 1000"
+            f"9999 UTC, got {value!r:.60}; divide milliseconds by 1000",
+            where=where,
         )
     return seconds
 
@@ -83,13 +87,7 @@ def _spoken(text: str) -> datetime | None:
             return None
         hour = hour % 12 + (12 if match["half"].lower() == "p" else 0)
     try:
-        return datetime(
-            int(match["year"]),
-            month or 0,
-            int(match["day"]),
-            hour,
-            int(match["minute"] or 0),
-            tzinfo=UTC,
-        )
+        day = datetime(int(match["year"]), month or 0, int(match["day"]), tzinfo=UTC)
+        return day.replace(hour=hour, minute=int(match["minute"] or 0))
     except ValueError:
         return None

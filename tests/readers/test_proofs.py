@@ -98,7 +98,7 @@ def test_blueprint_atoms(tmp_path: Path) -> None:
     assert second.text == "Second\n$x = y$" and second.kind == "lemma"
     assert second.edges == (Link("a", EdgeType.DEPENDENCY, 1.0),)
     assert first.text == "a\nA set." and first.meta == {"lean": ["A"]}
-    assert read_proofs(path) == [second, first]
+    assert list(read_proofs(path)) == [second, first]
 
 
 def test_read_atoms_of_several_sets_names_the_set(

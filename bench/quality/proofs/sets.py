@@ -76,7 +76,7 @@ def read_sets(data: Path, embedder: Embedder) -> Iterator[ProofSet]:
             where=str(data),
         )
     for path, name in set_names(files).items():
-        yield make_set(name, read_proofs(path), embedder)
+        yield make_set(name, list(read_proofs(path)), embedder)
 
 
 def make_set(name: str, atoms: Sequence[Atom], embedder: Embedder) -> ProofSet:
