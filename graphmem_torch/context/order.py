@@ -140,11 +140,7 @@ ORDERS = ("relevance", "time", "topological")
 
 
 def check_order(order: str) -> None:
-    """Checks the name of an order.
-
-    Raises:
-        InputError: Another one.
-    """
+    """Raises `InputError` for another name than those of `ORDERS`."""
     if order not in ORDERS:
         raise InputError(f"order: expected one of {', '.join(ORDERS)}, got {order!r}")
 

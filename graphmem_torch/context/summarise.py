@@ -10,12 +10,12 @@ import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 import torch
 
 from graphmem_torch.errors import InputError
-from graphmem_torch.oracle.protocol import ask_checked
+from graphmem_torch.oracle.protocol import ask_checked, method_of
 from graphmem_torch.text.sentences import split_sentences
 from graphmem_torch.text.terms import terms
 from graphmem_torch.text.tokens import get_counter
@@ -26,7 +26,6 @@ __all__ = [
     "Summarise",
     "Summariser",
     "extract",
-    "summariser_of",
 ]
 _LEAD = 0.1  # of the first sentence, falling as 1 / place: what a text begins with says its subject
 _GAP = "… "
@@ -220,21 +219,6 @@ class Summariser(Protocol):
         """One summary for each text (None: no answer), of what helps to answer the question."""
 
 
-def summariser_of(by: Summariser | Summarise) -> Summarise:
-    """The function that summarises: an object's `summarise`, or the callable itself.
-
-    Raises:
-        InputError: It is neither.
-    """
-    method = getattr(by, "summarise", by)
-    if not callable(method):
-        raise InputError(
-            "summariser: expected summarise(texts, question, max_tokens) or an object with it, "
-            f"got {by!r}; leave it out for extracts"
-        )
-    return cast(Summarise, method)
-
-
 class Summaries:
     """Shortens memories for a question; `shorten` of `Memory.compile` takes one.
 
@@ -266,7 +250,10 @@ class Summaries:
                 f"share: expected more than 0 and at most 1, got {share}; 0.5 is usual"
             )
         self.share = share
-        self._ask = None if by is None else summariser_of(by)
+        signature = "summarise(texts, question, max_tokens)"
+        self._ask: Summarise | None = None
+        if by is not None:
+            self._ask = method_of(by, "summarise", signature, argument="summariser")
         self._count = get_counter(tokenizer)
 
     def __call__(self, question: str, texts: Sequence[str]) -> list[str]:
@@ -280,7 +267,7 @@ class Summaries:
         given = ask_checked(
             lambda: ask(texts, question, max(limits)),
             len(texts),
-            _said,
+            lambda answer: answer.strip() or None if isinstance(answer, str) else None,
             what=("summaries", "texts"),
             wanted="no text",
             lost="extracts stand in for them",
@@ -292,8 +279,3 @@ class Summaries:
         own = extract([texts[i] for i in spare], question, [limits[i] for i in spare], count=count)
         short |= zip(spare, own, strict=True)
         return [short[i] for i in range(len(texts))]
-
-
-def _said(answer: object) -> str | None:
-    """A summary as it is used; None where nothing is said."""
-    return answer.strip() or None if isinstance(answer, str) else None

@@ -21,7 +21,7 @@ from graphmem_torch.oracle.cache import AnswerCache
 from graphmem_torch.oracle.chat import ChatSession, RetryPolicy, Usage
 from graphmem_torch.oracle.prompts import Question, as_list, messages_of
 
-__all__ = ["OpenAIClient"]
+__all__ = ["OpenAIClient", "checked_count"]
 
 _log = logging.getLogger(__name__)
 
@@ -47,12 +47,9 @@ class OpenAIClient:
         base_url: Address such as "http://127.0.0.1:8080/v1"; by default OPENAI_BASE_URL, else
             OpenAI.
         api_key: Key; by default OPENAI_API_KEY; a server of your own may need none.
-        timeout: Seconds for one attempt, from the request to the last byte of its answer.
-        retries: Attempts after the first.
+        timeout, retries, backoff, max_delay: Treatment of failures; see `RetryPolicy`.
         concurrency: Most requests at once. What a slow server queues waits on its timeout: give it
             fewer at once, or more time.
-        backoff: Seconds before the first retry; each further one waits twice as long.
-        max_delay: Most seconds between two attempts. A server that asks for more is not waited for.
         max_tokens: Most tokens of an answer where the question names no number; None: the server's.
         options: Further fields of each request ({"seed": 7, "temperature": 0.3}); None leaves one
             out. The temperature is 0 by default, where the model allows it.
@@ -95,8 +92,8 @@ class OpenAIClient:
         self.model = model
         self.base_url = _checked_url(base_url or os.environ.get("OPENAI_BASE_URL") or None)
         self.retry_policy = RetryPolicy(timeout, retries, backoff, max_delay)
-        self.concurrency = _checked_count("concurrency", concurrency)
-        self.max_tokens = None if max_tokens is None else _checked_count("max_tokens", max_tokens)
+        self.concurrency = checked_count("concurrency", concurrency)
+        self.max_tokens = None if max_tokens is None else checked_count("max_tokens", max_tokens)
         self.options = _checked_options(options or {})
         self._cache, self._api_key = cache, api_key
         self._start(Usage())
@@ -193,7 +190,7 @@ class OpenAIClient:
         system: str | None = None,
         max_tokens: int | None = None,
     ) -> Question:
-        limit = self.max_tokens if max_tokens is None else _checked_count("max_tokens", max_tokens)
+        limit = self.max_tokens if max_tokens is None else checked_count("max_tokens", max_tokens)
         return Question(messages_of(prompt, system), lambda text: text.strip() or None, limit)
 
     def _run(self, questions: Sequence[Question]) -> list[Any]:
@@ -316,7 +313,8 @@ def _checked_options(options: Mapping[str, Any]) -> dict[str, Any]:
         ) from error
 
 
-def _checked_count(name: str, value: int) -> int:
+def checked_count(name: str, value: int) -> int:
+    """The value, a whole number of at least 1; else raises `InputError`."""
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise InputError(
             f"{name}: expected a whole number of at least 1, got {value!r}; leave it out for the "

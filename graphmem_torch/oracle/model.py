@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from graphmem_torch.errors import InputError
-from graphmem_torch.oracle.client import OpenAIClient
+from graphmem_torch.oracle.client import OpenAIClient, checked_count
 from graphmem_torch.oracle.prompts import (
     as_list,
     classify_question,
     judge_question,
     summarise_question,
 )
-from graphmem_torch.oracle.protocol import Verdict
+from graphmem_torch.oracle.protocol import Verdict, check_pairs
 
 __all__ = ["OpenAIOracle"]
 
@@ -47,11 +47,7 @@ class OpenAIOracle:
         """
         premises = as_list("premises", premises, str)
         hypotheses = as_list("hypotheses", hypotheses, str)
-        if len(premises) != len(hypotheses):
-            raise InputError(
-                f"premises: expected as many as hypotheses, got {len(premises)} premises and "
-                f"{len(hypotheses)} hypotheses; give a pair for each place"
-            )
+        check_pairs(premises, hypotheses)
         pairs = zip(premises, hypotheses, strict=True)
         return self.client.ask_all([judge_question(*pair) for pair in pairs])
 
@@ -80,11 +76,7 @@ class OpenAIOracle:
         Raises:
             InputError: `texts` is no list of texts, or max_tokens is below 1.
         """
-        if not isinstance(max_tokens, int) or max_tokens < 1:
-            raise InputError(
-                f"max_tokens: expected a whole number of at least 1, got {max_tokens!r}; "
-                "128 is the default"
-            )
+        checked_count("max_tokens", max_tokens)
         listed = as_list("texts", texts, str)
         return self.client.ask_all(
             [summarise_question(text, question, max_tokens) for text in listed]

@@ -28,9 +28,11 @@ __all__ = [
     "ask_checked",
     "ask_classifier",
     "ask_judge",
+    "check_pairs",
     "classifier_of",
     "judge_of",
     "memory_node",
+    "method_of",
     "verdict_of",
 ]
 
@@ -80,7 +82,7 @@ def judge_of(oracle: Oracle | Judge) -> Judge:
     Raises:
         InputError: It is neither.
     """
-    return cast(Judge, _method(oracle, "judge", "judge(premises, hypotheses)"))
+    return method_of(oracle, "judge", "judge(premises, hypotheses)")
 
 
 def classifier_of(oracle: Any) -> Classifier:
@@ -89,7 +91,7 @@ def classifier_of(oracle: Any) -> Classifier:
     Raises:
         InputError: It is neither.
     """
-    return cast(Classifier, _method(oracle, "classify", "classify(texts)"))
+    return method_of(oracle, "classify", "classify(texts)")
 
 
 def ask_judge(
@@ -207,16 +209,32 @@ def _fraction(number: object) -> float | None:
     return float(value) if 0.0 <= value <= 1.0 else None
 
 
-def _method(oracle: Any, name: str, signature: str) -> Callable[..., Any]:
+def method_of(
+    oracle: Any, name: str, signature: str, *, argument: str = "oracle"
+) -> Callable[..., Any]:
+    """A method of an oracle by its name, or the callable itself.
+
+    Raises:
+        InputError: It is neither, or a language model that has yet to be wrapped.
+    """
     method = getattr(oracle, name, oracle)
     if method is oracle and hasattr(oracle, "complete"):
         raise InputError(
-            f"oracle: expected {signature} or an object with it, got the language model "
+            f"{argument}: expected {signature} or an object with it, got the language model "
             f"{oracle!r}; wrap it: OpenAIOracle(client)"
         )
     if not callable(method):
         raise InputError(
-            f"oracle: expected {signature} or an object with it, got {oracle!r}; "
+            f"{argument}: expected {signature} or an object with it, got {oracle!r}; "
             "leave it out for the local default"
         )
     return cast("Callable[..., Any]", method)
+
+
+def check_pairs(premises: Sequence[str], hypotheses: Sequence[str]) -> None:
+    """Raises `InputError` unless there are as many premises as hypotheses."""
+    if len(premises) != len(hypotheses):
+        raise InputError(
+            f"premises: expected as many as hypotheses, got {len(premises)} premises and "
+            f"{len(hypotheses)} hypotheses; give a pair for each place"
+        )

@@ -45,7 +45,16 @@ __all__ = [
 ]
 
 # A name is looked for in these, the lightest to import first.
-_MODULES = ("times", "tokens", "chunk", "terms", "concepts", "embedder", "embedders")
+_MODULES = (
+    "times",
+    "tokens",
+    "chunk",
+    "terms",
+    "concepts",
+    "embedder",
+    "embedders",
+    "sentence_transformer",
+)
 
 
 def __getattr__(name: str) -> Any:

@@ -13,19 +13,12 @@ import torch
 from torch import Tensor
 
 from graphmem_torch.errors import EmbedderError
-from graphmem_torch.text.embedder import Embedder, Encoded, encode_checked, to_int8
+from graphmem_torch.text.embedder import Embedder, Encoded, to_int8
 from graphmem_torch.text.sentence_transformer import SentenceTransformerEmbedder
 from graphmem_torch.text.terms import terms
 from graphmem_torch.text.tokens import Tokenizer, WordTokenizer
 
-__all__ = [
-    "Embedder",
-    "Encoded",
-    "HashingEmbedder",
-    "SentenceTransformerEmbedder",
-    "encode_checked",
-    "load_embedder",
-]
+__all__ = ["HashingEmbedder", "load_embedder"]
 _PIECES = 1 << 16
 
 

@@ -14,8 +14,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from graphmem_torch.errors import InputError
-from graphmem_torch.oracle import Verdict
+from graphmem_torch.oracle.protocol import Verdict, check_pairs
 from graphmem_torch.text.embedder import Embedder, encode_checked
 from graphmem_torch.text.sentences import split_at_marks
 from graphmem_torch.text.terms import terms
@@ -203,11 +202,7 @@ class LexicalJudge:
     def _evidence(
         self, premises: Sequence[str], hypotheses: Sequence[str]
     ) -> tuple[Tensor, Tensor, Tensor]:  # [P] cosine, [P] share of words, [P] bool
-        if len(premises) != len(hypotheses):
-            raise InputError(
-                f"premises: expected as many as hypotheses, got {len(premises)} premises and "
-                f"{len(hypotheses)} hypotheses; give a pair for each place"
-            )
+        check_pairs(premises, hypotheses)
         texts = {text: place for place, text in enumerate(dict.fromkeys([*premises, *hypotheses]))}
         vectors = encode_checked(self._embedder, list(texts)).pooled
         ends = [[texts[text] for text in side] for side in (premises, hypotheses)]

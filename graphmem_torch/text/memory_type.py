@@ -118,11 +118,7 @@ _BY_KIND = {
 
 
 def memory_types(atoms: Iterable[Atom]) -> list[str]:
-    """The memory type of each atom (`docs/mathematics.md` 6), whatever type it states.
-
-    Args:
-        atoms: Atoms, of which texts, kinds and speakers are read.
-    """
+    """The memory type of each atom by text, kind and speaker (`docs/mathematics.md` 6)."""
     return [_BY_KIND.get(atom.kind) or _by_cues(atom) for atom in atoms]
 
 

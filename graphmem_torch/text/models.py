@@ -36,10 +36,6 @@ _MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9
 def load_model(model: Any, device: str) -> Any:
     """A `SentenceTransformer` by name or folder; an object is returned as it is.
 
-    Args:
-        model: Name, folder or object, as for `SentenceTransformerEmbedder`.
-        device: Torch device, or "auto".
-
     Raises:
         EmbedderError: Not installed, not found, or not the file it should be.
     """

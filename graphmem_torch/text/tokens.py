@@ -160,10 +160,7 @@ def get_counter(name: str = "cl100k_base") -> Callable[[str], int]:
 
 @lru_cache(maxsize=8)
 def get_tokenizer(name: str) -> Tokenizer:
-    """The same tokenizer as chunking sees it.
-
-    Args:
-        name: Name, as in `get_counter`.
+    """The tokenizer that `get_counter` has by this name, as chunking sees it.
 
     Raises:
         InputError: An unknown name, or a tokenizer that does not tell where its tokens lie.
