@@ -12,7 +12,7 @@ from scipy.sparse.linalg import splu
 
 from bench.perf.contest import Call, Race, Size, peer, sizes
 from bench.perf.inputs import memory_graph
-from graphmem_torch.spectral import Laplacian, effective_resistance, laplacian
+from graphmem_torch.spectral import ElectricalNetwork, Laplacian, effective_resistance, laplacian
 
 
 def _combinatorial(operator: Laplacian) -> sp.csc_matrix:  # [N, N] float64
@@ -72,7 +72,8 @@ def test_pairs(race: Race, size: Size) -> None:
     first = torch.randint(0, size["n"], (size["pairs"],), generator=generator)
     step = torch.randint(1, size["n"], (size["pairs"],), generator=generator)
     pairs = torch.stack([first, (first + step) % size["n"]])
-    exact = effective_resistance(graph, pairs, "cg", tol=1e-10, dtype=torch.float64).values
+    double = ElectricalNetwork(graph, dtype=torch.float64)
+    exact = effective_resistance(graph, pairs, "cg", tol=1e-10, network=double).values
     there, asked = graph.to(size.device), pairs.to(size.device)
     peers: dict[str, Call | str] = {}
     if size.device == "cpu":
@@ -80,7 +81,10 @@ def test_pairs(race: Race, size: Size) -> None:
         peers["sparse LU"] = size.beyond("sparse LU") or _grounded_lu(matrix, pairs.numpy())
         peers["networkx"] = size.beyond("networkx") or _by_networkx(matrix, pairs.numpy())
     peers["20 modes"] = lambda: effective_resistance(
-        there, asked, "truncated", generator=torch.Generator().manual_seed(0)
+        there,
+        asked,
+        "truncated",
+        network=ElectricalNetwork(there, generator=torch.Generator().manual_seed(0)),
     )
     race(
         ours=lambda: effective_resistance(there, asked, "cg"),
@@ -101,15 +105,16 @@ def test_all_edges(race: Race, size: Size) -> None:
     asked = there.edge_index
     some = torch.randperm(graph.num_edges, generator=torch.Generator().manual_seed(2))[:200]
     pairs = graph.edge_index[:, some]
-    exact = effective_resistance(graph, pairs, "cg", tol=1e-10, dtype=torch.float64).values
+    double = ElectricalNetwork(graph, dtype=torch.float64)
+    exact = effective_resistance(graph, pairs, "cg", tol=1e-10, network=double).values
     mean = _relative(exact, torch.mean)
 
     def error(result: Any) -> float:
         return mean(result.values.cpu()[some])
 
     def plain() -> Any:
-        return effective_resistance(
-            there, asked, "sketch", columns=64, generator=torch.Generator(there.device)
-        )
+        generator = torch.Generator(there.device)
+        network = ElectricalNetwork(there, columns=64, generator=generator)
+        return effective_resistance(there, asked, "sketch", network=network)
 
     race(ours=plain, accuracy=error, measure="mean relative error", at_most=0.05)

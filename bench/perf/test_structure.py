@@ -14,6 +14,7 @@ from bench.perf.contest import Call, Race, Size, peer, sizes
 from bench.perf.inputs import memory_graph
 from graphmem_torch.graph import Graph
 from graphmem_torch.spectral import (
+    ElectricalNetwork,
     bridge_scores,
     bridges,
     communities,
@@ -171,7 +172,11 @@ def test_bridges(race: Race, size: Size) -> None:
         return float(((found.score.cpu() - exact) / exact).abs().max())
 
     race(
-        ours=lambda: bridges(there, theirs, generator=torch.Generator().manual_seed(0)),
+        ours=lambda: bridges(
+            there,
+            theirs,
+            network=ElectricalNetwork(there, generator=torch.Generator().manual_seed(0)),
+        ),
         accuracy=error,
         measure="largest relative error",
         at_most=1e-5,

@@ -12,6 +12,7 @@ from graphmem_torch.graph import Graph
 from graphmem_torch.spectral.bridge import bridge_scores
 from graphmem_torch.spectral.community import communities
 from graphmem_torch.spectral.component import undirected
+from graphmem_torch.spectral.electrical import ElectricalNetwork
 from graphmem_torch.spectral.resistance import resistance_embedding
 
 __all__ = ["ROUTING_PARTS", "bridge_bonus", "resistance_directions", "routing_tensors"]
@@ -92,7 +93,7 @@ def bridge_bonus(graph: Graph) -> Tensor:  # [N] float32 in [0, 1]
     if not bool(across.any()):
         return bonus
     pairs = torch.stack([low[across], high[across]])
-    score = bridge_scores(graph, pairs, columns=_COLUMNS).score
+    score = bridge_scores(graph, pairs, network=ElectricalNetwork(graph, columns=_COLUMNS)).score
     ordered = score.sort().values
     # Edges that are alike score alike but for rounding, which must not rank them.
     above = torch.searchsorted(ordered, score * (1 + _EQUAL), right=True)

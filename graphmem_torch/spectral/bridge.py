@@ -76,9 +76,6 @@ def bridge_scores(
     *,
     weight: float = 1.0,
     tol: float = 1e-10,
-    max_iter: int = 2000,
-    columns: int = 128,
-    generator: torch.Generator | None = None,
     network: ElectricalNetwork | None = None,
 ) -> Bridges:
     """How the total effective resistance changes with an edge (`docs/mathematics.md` 2.5).
@@ -100,10 +97,8 @@ def bridge_scores(
         method: One of the above.
         weight: Weight that an absent pair is supposed to have.
         tol: Relative error asked of R by "cg"; about its root is that of the score.
-        max_iter: Most iterations of conjugate gradients.
-        columns: Width of the sketches.
-        generator: Random generator for the sketches.
-        network: Network of the graph, by whose settings it is then done.
+        network: Network of the graph, by whose settings it is then done; by default one of 128
+            columns.
 
     Returns:
         The pairs as they came; from a node to itself the score is 0.
@@ -114,15 +109,11 @@ def bridge_scores(
     """
     check_choice("method", method, ("auto", "exact", "cg", "sketch"))
     check_range("tol", tol, 0.0)
-    for name, value in (("max_iter", max_iter), ("columns", columns)):
-        check_count(name, value)
     if not 0 < weight < float("inf"):
         raise InputError(f"weight: expected a finite number above 0, got {weight}; try 1.0")
     low, high, strength = undirected(graph)
     ends = torch.stack([low, high]) if pairs is None else check_pairs(pairs, graph)
-    network = network or ElectricalNetwork(
-        graph, columns=columns, max_iter=max_iter, generator=generator
-    )
+    network = network or ElectricalNetwork(graph, columns=128)
     if method == "auto":
         few = "cg" if ends.shape[1] <= _MANY else "sketch"
         method = "exact" if network.small else few
@@ -142,12 +133,7 @@ def bridges(
     label: Tensor,  # [N] integers
     top: int = 10,
     *,
-    tol: float = 1e-10,
-    max_iter: int = 2000,
-    columns: int = 64,
-    generator: torch.Generator | None = None,
     network: ElectricalNetwork | None = None,
-    many: int = _MANY,
 ) -> Bridges:
     """The existing edges between communities that the graph would miss the most, best first.
 
@@ -159,21 +145,14 @@ def bridges(
         graph: Signs and directions are ignored.
         label: Community of every node.
         top: Most edges returned.
-        tol: As for `bridge_scores`.
-        max_iter: As for `bridge_scores`.
-        columns: Width of the sketches.
-        generator: Random generator for the sketches.
         network: Network of the graph, by whose settings it is then done.
-        many: Edges between communities beyond which a sketch chooses among them.
 
     Raises:
         InputError: If the labels do not fit the graph or a constant is out of range.
     """
     check_count("top", top)
     check_labels(label, graph)
-    network = network or ElectricalNetwork(
-        graph, columns=columns, max_iter=max_iter, generator=generator
-    )
+    network = network or ElectricalNetwork(graph)
     low, high = network.operator.low, network.operator.high
     crossing = (label[low] != label[high]).nonzero().squeeze(1)
     ends = torch.stack([low[crossing], high[crossing]])
@@ -182,11 +161,11 @@ def bridges(
         if int((side > 0).sum()) >= top:  # nothing finite can be among the best
             best = torch.argsort(side, descending=True, stable=True)[:top]
             ends = ends[:, best]
-        elif ends.shape[1] > many:
+        elif ends.shape[1] > _MANY:
             rough = bridge_scores(graph, ends, "sketch", network=network)
             ends = ends[:, rough.order()[: max(_SPARE * top, _LEAST)]]
     method = "exact" if network.small else "cg"
-    found = bridge_scores(graph, ends, method, tol=tol, network=network)
+    found = bridge_scores(graph, ends, method, network=network)
     return found.take(found.order()[:top])
 
 

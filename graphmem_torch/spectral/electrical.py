@@ -17,13 +17,14 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from graphmem_torch.checks import check_count
 from graphmem_torch.errors import InputError
 from graphmem_torch.graph import Graph
 from graphmem_torch.linalg.eigenpairs import pairs_beyond_null
 from graphmem_torch.linalg.linear_systems import energies, panel, solved_to
 from graphmem_torch.ops.spmm import spmm
 from graphmem_torch.spectral.component import cut_edges
-from graphmem_torch.spectral.laplacians import Laplacian, laplacian
+from graphmem_torch.spectral.laplacians import Laplacian, check_dtype, laplacian
 
 __all__ = ["ElectricalNetwork", "Forms", "Pairs", "Sides", "Sketch"]
 
@@ -170,6 +171,9 @@ class ElectricalNetwork:
     Attributes:
         least: A lower bound of the eigenvalues beyond the zeros where one is known; it saves
             iterations in float64 where the solution in float32 is proven to suffice.
+
+    Raises:
+        InputError: If a constant is out of range.
     """
 
     def __init__(
@@ -182,6 +186,9 @@ class ElectricalNetwork:
         dtype: torch.dtype = torch.float32,
         dense: int = _DENSE,
     ) -> None:
+        check_count("columns", columns)
+        check_count("max_iter", max_iter)
+        check_dtype(dtype)
         self.graph, self.columns, self.generator = graph, columns, generator
         self.max_iter, self.dtype = max_iter, dtype
         self.small = graph.num_nodes <= dense

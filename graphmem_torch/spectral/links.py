@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from graphmem_torch.checks import check_count, check_range
+from graphmem_torch.checks import check_count
 from graphmem_torch.errors import InputError
 from graphmem_torch.graph import Graph
 from graphmem_torch.linalg.linear_systems import panel
@@ -15,6 +15,8 @@ from graphmem_torch.spectral.laplacians import Laplacian
 
 __all__ = ["suggest_links"]
 
+_TOL = 1e-10  # relative error asked of the resistances
+
 
 def suggest_links(
     graph: Graph,  # N nodes
@@ -23,10 +25,6 @@ def suggest_links(
     *,
     weight: float = 1.0,
     candidates: int = 128,
-    columns: int = 64,
-    tol: float = 1e-10,
-    max_iter: int = 2000,
-    generator: torch.Generator | None = None,
     network: ElectricalNetwork | None = None,
 ) -> Bridges:
     """Pairs of nodes whose joining lowers the total effective resistance the most, one by one.
@@ -47,10 +45,6 @@ def suggest_links(
         top: Most links suggested.
         weight: Weight that the new edges are supposed to have.
         candidates: Nodes of which all pairs are looked at, where the graph is large.
-        columns: Width of the sketch.
-        tol: Relative error asked of the resistances.
-        max_iter: Most iterations of conjugate gradients.
-        generator: Random generator for the sketch.
         network: Network of the graph, by whose settings it is then done.
 
     Returns:
@@ -59,24 +53,20 @@ def suggest_links(
     Raises:
         InputError: If labels do not fit, or a constant is out of range.
     """
-    for name, value in (("top", top), ("columns", columns), ("max_iter", max_iter)):
-        check_count(name, value)
+    check_count("top", top)
     check_count("candidates", candidates, 2)
-    check_range("tol", tol, 0.0)
     if not 0 < weight < float("inf"):
         raise InputError(f"weight: expected a finite number above 0, got {weight}; try 1.0")
     if label is not None:
         check_labels(label, graph)
-    network = network or ElectricalNetwork(
-        graph, columns=columns, max_iter=max_iter, generator=generator
-    )
+    network = network or ElectricalNetwork(graph)
     operator, settled = network.operator, True
     if network.small:
         node = (operator.degree > 0).nonzero().squeeze(1)
         potential = network.combinatorial_inverse(1e-6)[0][:, node]
     else:
         node = _candidates(network, label, candidates)
-        potential, settled = _columns(network, node, tol)
+        potential, settled = _columns(network, node)
     allowed = _absent(operator, node, label)
     return _greedy(potential, node, allowed, operator, weight, top, settled)
 
@@ -104,9 +94,7 @@ def _candidates(
     return node[operator.degree[node] > 0]
 
 
-def _columns(
-    network: ElectricalNetwork, node: Tensor, tol: float
-) -> tuple[Tensor, bool]:  # [N, c] float64
+def _columns(network: ElectricalNetwork, node: Tensor) -> tuple[Tensor, bool]:  # [N, c] float64
     """L⁺ e_i of some nodes, L = D - W."""
     nodes = network.graph.num_nodes
     out = network.exact.degree.new_empty(nodes, len(node))
@@ -115,7 +103,7 @@ def _columns(
         some = node[start : start + width]
         unit = out.new_zeros(nodes, len(some))
         unit[some, torch.arange(len(some), device=some.device)] = 1
-        out[:, start : start + width], _, reached = network.potentials(unit, tol)
+        out[:, start : start + width], _, reached = network.potentials(unit, _TOL)
         settled = settled and reached
     return out, settled
 

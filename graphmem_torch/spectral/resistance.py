@@ -13,8 +13,7 @@ from graphmem_torch.errors import InputError
 from graphmem_torch.graph import Graph
 from graphmem_torch.ops.solution import Solution
 from graphmem_torch.spectral.component import undirected
-from graphmem_torch.spectral.electrical import ElectricalNetwork, Pairs, Sides
-from graphmem_torch.spectral.laplacians import check_dtype
+from graphmem_torch.spectral.electrical import ElectricalNetwork, Forms, Pairs, Sides
 
 __all__ = [
     "Frontiers",
@@ -28,6 +27,7 @@ __all__ = [
 
 _log = logging.getLogger(__name__)
 
+_COLUMNS = 256  # of a sketch
 _MANY = 2048  # different pairs from which the sketch is the method of choice
 
 
@@ -38,11 +38,8 @@ def effective_resistance(
     *,
     scaling: str = "degree",
     tol: float = 1e-6,
-    max_iter: int = 2000,
-    columns: int = 256,
     modes: int = 20,
-    generator: torch.Generator | None = None,
-    dtype: torch.dtype = torch.float32,
+    network: ElectricalNetwork | None = None,
 ) -> Solution:  # values [P]
     """Effective resistance R_ij on |w|: what one unit of current from i to j needs in voltage.
 
@@ -65,11 +62,9 @@ def effective_resistance(
         method: One of the above.
         scaling: "published" leaves out the roots of the degrees, as the paper does.
         tol: Relative error asked of "cg" and of the eigenpairs.
-        max_iter: Most iterations of conjugate gradients or Lanczos.
-        columns: Width of the sketch.
         modes: Eigenpairs of "truncated", beside the zeros.
-        generator: Random generator for the sketch and the eigensolver.
-        dtype: float32 or float64, of the products.
+        network: Network of the graph, by whose settings it is then done; by default one of 256
+            columns.
 
     Returns:
         `values` `[P]`; `residual` `[P]` estimates their relative error: rounding for "exact", the
@@ -82,23 +77,11 @@ def effective_resistance(
     """
     check_choice("method", method, ("auto", "exact", "cg", "sketch", "truncated"))
     check_choice("scaling", scaling, ("degree", "published"))
-    check_range("tol", tol, 0.0)
-    for name, value in (("max_iter", max_iter), ("columns", columns), ("modes", modes)):
-        check_count(name, value)
-    check_dtype(dtype)
     ends = check_pairs(pairs, graph)
-    network = ElectricalNetwork(
-        graph, columns=columns, generator=generator, max_iter=max_iter, dtype=dtype
-    )
+    network = network or ElectricalNetwork(graph, columns=_COLUMNS)
     asked = Pairs(ends, network.operator, by_degree=scaling == "degree")
-    if method == "exact" or (method == "auto" and network.small):
-        found = network.by_inverse(asked.sides, tol)
-    elif method == "cg" or (method == "auto" and len(asked.sides) <= _MANY):
-        found = network.by_gradients(asked.sides, tol)
-    elif method == "truncated":
-        found = network.by_modes(asked.sides, modes, tol)
-    else:
-        found = network.by_sketch(asked.sides)
+    few = "cg" if len(asked.sides) <= _MANY else "sketch"
+    found = _solved(network, asked.sides, method, few, tol, modes)
     return Solution(
         asked.spread(found.value, torch.inf),
         None,
@@ -106,6 +89,23 @@ def effective_resistance(
         found.iterations,
         found.converged,
     )
+
+
+def _solved(
+    network: ElectricalNetwork, sides: Sides, method: str, otherwise: str, tol: float, modes: int
+) -> Forms:
+    """By the method asked for; "auto" is "exact" in a small graph, else `otherwise`."""
+    check_range("tol", tol, 0.0)
+    check_count("modes", modes)
+    if method == "auto":
+        method = "exact" if network.small else otherwise
+    if method == "exact":
+        return network.by_inverse(sides, tol)
+    if method == "cg":
+        return network.by_gradients(sides, tol)
+    if method == "truncated":
+        return network.by_modes(sides, modes, tol)
+    return network.by_sketch(sides)
 
 
 def check_pairs(pairs: Tensor, graph: Graph) -> Tensor:  # -> [2, P] int64
@@ -171,7 +171,6 @@ def resistance_embedding(
     columns: int = 64,
     *,
     generator: torch.Generator | None = None,
-    max_iter: int = 2000,
 ) -> ResistanceEmbedding:
     """A random projection of |w| (`docs/mathematics.md` 2.4; Spielman and Srivastava 2011).
 
@@ -181,22 +180,18 @@ def resistance_embedding(
         graph: Directions and signs are ignored; loops carry nothing.
         columns: c; the last term of R has a relative standard deviation of sqrt(2 / c).
         generator: Random generator for the signs; without one they are the same every time.
-        max_iter: Most iterations of conjugate gradients.
 
     Raises:
         InputError: A constant out of range, or weights that require a gradient.
     """
-    check_count("columns", columns)
-    check_count("max_iter", max_iter)
-    if generator is None:
-        generator = torch.Generator().manual_seed(0)
-    network = ElectricalNetwork(graph, columns=columns, generator=generator, max_iter=max_iter)
+    generator = torch.Generator().manual_seed(0) if generator is None else generator
+    network = ElectricalNetwork(graph, columns=columns, generator=generator)
     operator, sketch = network.operator, network.edge_sketch
     if not sketch.converged:
         _log.warning(
             "The resistance embedding is not solved after %d iterations: parts of the graph hardly "
-            "hang together. Raise max_iter",
-            max_iter,
+            "hang together",
+            sketch.iterations,
         )
     near = torch.where(operator.degree > 0, 1 / operator.degree, 0.0).float()
     return ResistanceEmbedding(near, sketch.rows * near.sqrt()[:, None], operator.component)
@@ -207,11 +202,7 @@ def centrality(
     method: str = "auto",
     *,
     tol: float = 1e-6,
-    max_iter: int = 2000,
-    columns: int = 256,
     modes: int = 20,
-    generator: torch.Generator | None = None,
-    dtype: torch.dtype = torch.float32,
     network: ElectricalNetwork | None = None,
 ) -> Solution:  # values [N]
     """Spectral centrality c_i = sum over μ_k > 0 of φ_k(i)² / μ_k, the diagonal of L^+.
@@ -226,12 +217,9 @@ def centrality(
             eigenpairs and 1 for each of the others), or "auto": exact up to 1,024 nodes, else the
             sketch.
         tol: Tolerance of the eigenpairs, or of rounding for "exact".
-        max_iter: Most iterations of conjugate gradients or Lanczos.
-        columns: Width of the sketch.
         modes: Eigenpairs of "truncated", beside the zeros.
-        generator: Random generator for the sketch and the eigensolver.
-        dtype: float32 or float64, of the products.
-        network: Network of the graph, by whose settings it is then done.
+        network: Network of the graph, by whose settings it is then done; by default one of 256
+            columns.
 
     Returns:
         `residual` `[N]` estimates the relative error, as for `effective_resistance`.
@@ -240,21 +228,9 @@ def centrality(
         InputError: If the weights require a gradient or a constant is out of range.
     """
     check_choice("method", method, ("auto", "exact", "sketch", "truncated"))
-    check_range("tol", tol, 0.0)
-    for name, value in (("max_iter", max_iter), ("columns", columns), ("modes", modes)):
-        check_count(name, value)
-    check_dtype(dtype)
-    if network is None:
-        network = ElectricalNetwork(
-            graph, columns=columns, generator=generator, max_iter=max_iter, dtype=dtype
-        )
+    network = network or ElectricalNetwork(graph, columns=_COLUMNS)
     sides = Sides.of_nodes(graph.num_nodes, graph.device)
-    if method == "exact" or (method == "auto" and network.small):
-        found = network.by_inverse(sides, tol)
-    elif method == "truncated":
-        found = network.by_modes(sides, modes, tol)
-    else:
-        found = network.by_sketch(sides)
+    found = _solved(network, sides, method, "sketch", tol, modes)
     return Solution(found.value, None, found.error, found.iterations, found.converged)
 
 
@@ -284,8 +260,6 @@ def frontiers(
     top: int = 10,
     *,
     centrality: Tensor | None = None,  # [N]
-    columns: int = 256,
-    generator: torch.Generator | None = None,
 ) -> Frontiers:
     """Nodes of the largest centrality / (degree + 1) (`docs/mathematics.md` 2.5).
 
@@ -297,15 +271,13 @@ def frontiers(
         graph: Signs and directions are ignored.
         top: Most nodes returned; on a tie the smaller node number.
         centrality: Centralities of the nodes, where they are known already.
-        columns: Width of the sketch by which they are estimated above 1,024 nodes.
-        generator: Random generator for the sketch.
 
     Raises:
         InputError: If the centrality does not fit the graph or a constant is out of range.
     """
     check_count("top", top)
     if centrality is None:
-        centrality = _centrality(graph, columns=columns, generator=generator).values
+        centrality = _centrality(graph).values
     if centrality.shape != (graph.num_nodes,) or centrality.device != graph.device:
         raise InputError(
             f"centrality: expected [{graph.num_nodes}] on {graph.device}, got "

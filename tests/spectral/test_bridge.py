@@ -83,7 +83,8 @@ def test_the_sketch_is_as_noisy_as_it_says() -> None:
     graph = _random(400, 1600, 2)
     exact = bridge_scores(graph, method="exact")
     generator = torch.Generator().manual_seed(3)
-    rough = bridge_scores(graph, method="sketch", columns=512, generator=generator)
+    network = ElectricalNetwork(graph, columns=512, generator=generator)
+    rough = bridge_scores(graph, method="sketch", network=network)
     assert torch.equal(torch.isinf(rough.score), torch.isinf(exact.score))
     finite = torch.isfinite(exact.score)
     off = ((rough.score - exact.score) / exact.score)[finite]
@@ -213,5 +214,5 @@ def test_bad_input_is_named() -> None:
 def test_an_iteration_that_stops_early_warns(caplog: pytest.LogCaptureFixture) -> None:
     graph = _random(200, 400, 0)
     with caplog.at_level(logging.WARNING):
-        found = bridge_scores(graph, method="cg", max_iter=2)
+        found = bridge_scores(graph, method="cg", network=ElectricalNetwork(graph, max_iter=2))
     assert not found.converged and "max_iter" in caplog.text

@@ -79,7 +79,6 @@ def test_bad_input_is_named() -> None:
         ({"weight": -1.0}, "weight"),
         ({"candidates": 1}, "candidates"),
         ({"label": torch.zeros(3, dtype=torch.int64)}, "label"),
-        ({"tol": -1.0}, "tol"),
     ):
         with pytest.raises(InputError, match=name):
             suggest_links(graph, **options)  # type: ignore[arg-type]

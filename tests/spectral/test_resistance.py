@@ -11,7 +11,7 @@ import torch
 
 from graphmem_torch.errors import InputError
 from graphmem_torch.graph import Graph
-from graphmem_torch.spectral import components, effective_resistance, laplacian
+from graphmem_torch.spectral import ElectricalNetwork, components, effective_resistance, laplacian
 
 METHODS = ["exact", "cg", "sketch", "truncated"]
 
@@ -51,7 +51,8 @@ def test_all_methods_agree_with_the_definition(
     """On three components and isolated nodes, by the sum over eigenpairs as it is written."""
     graph = random_graph(40, 130, copies=3)
     pairs = _all_pairs(120)[:, ::37]
-    options = {"scaling": scaling, "generator": generator, "modes": 120, "columns": 4096}
+    network = ElectricalNetwork(graph, columns=4096, generator=generator)
+    options = {"scaling": scaling, "modes": 120, "network": network}
     found = effective_resistance(graph, pairs, method, **options)
     values, vectors = np.linalg.eigh(dense_laplacian(graph, signed=False))
     strength = laplacian(graph, signed=False).degree.numpy()
@@ -75,7 +76,8 @@ def test_series_and_parallel(graph_of, method, generator):
         [(0, 1), (1, 2), (2, 3), (4, 5), (5, 6), (6, 7), (7, 4)], [1.0, -1.0, 2.0, 1, 1, 1, 1]
     )
     pairs = torch.tensor([[0, 3], [4, 5], [6, 4], [2, 2], [0, 4]])
-    found = effective_resistance(graph, pairs, method, columns=20_000, generator=generator)
+    network = ElectricalNetwork(graph, columns=20_000, generator=generator)
+    found = effective_resistance(graph, pairs, method, network=network)
     expected = [2.5, 0.75, 1.0, 0.0, torch.inf]
     # In a truncated sum that has all modes nothing is missing.
     assert found.values.tolist() == pytest.approx(
@@ -88,7 +90,8 @@ def test_truncated_keeps_its_promise(random_graph, adjacency, generator):
     graph = random_graph(600, 4000)
     pairs = torch.randint(0, 600, (2, 300), generator=generator)
     exact = effective_resistance(graph, pairs, "exact").values
-    found = effective_resistance(graph, pairs, "truncated", modes=20, generator=generator)
+    network = ElectricalNetwork(graph, generator=generator)
+    found = effective_resistance(graph, pairs, "truncated", modes=20, network=network)
     finite = exact.isfinite() & (exact > 0)
     error = ((found.values - exact) / exact).abs()[finite]
     assert (error <= found.residual[finite]).all()
@@ -99,7 +102,8 @@ def test_sketch_is_as_exact_as_it_says(random_graph, generator):
     graph = random_graph(1500, 9000)
     pairs = graph.edge_index
     exact = effective_resistance(graph, pairs, "exact").values
-    found = effective_resistance(graph, pairs, "sketch", columns=128, generator=generator)
+    network = ElectricalNetwork(graph, columns=128, generator=generator)
+    found = effective_resistance(graph, pairs, "sketch", network=network)
     finite = exact.isfinite() & (exact > 0)
     error = ((found.values - exact) / exact).abs()[finite]
     assert found.converged
@@ -118,11 +122,12 @@ def test_foster(random_graph):
 def test_auto_takes_pairs_by_gradients_and_many_by_a_sketch(random_graph, generator):
     graph = random_graph(1100, 6000)
     pairs = torch.randint(0, 1100, (2, 2500), generator=generator)
-    few = effective_resistance(graph, pairs[:, :5], generator=generator)
+    few = effective_resistance(graph, pairs[:, :5])
     assert few.residual.max() <= 1e-6
-    many = effective_resistance(graph, pairs, generator=generator)
+    network = ElectricalNetwork(graph, columns=256, generator=generator)
+    many = effective_resistance(graph, pairs, network=network)
     assert many.residual.max() > 1e-4
-    again = effective_resistance(graph, pairs[:, :5].repeat(1, 600), generator=generator)
+    again = effective_resistance(graph, pairs[:, :5].repeat(1, 600))
     assert torch.equal(again.values, few.values.repeat(600)), "five different pairs are few"
 
 
@@ -146,7 +151,8 @@ def test_stopping_early_is_said(caplog):
     nodes = 3000
     graph = Graph.from_edges(torch.stack([torch.arange(nodes - 1), torch.arange(1, nodes)]))
     with caplog.at_level(logging.WARNING):
-        found = effective_resistance(graph, torch.tensor([[0], [nodes - 1]]), "cg", max_iter=40)
+        network = ElectricalNetwork(graph, max_iter=40)
+        found = effective_resistance(graph, torch.tensor([[0], [nodes - 1]]), "cg", network=network)
     assert not found.converged
     assert "raise max_iter or tol" in caplog.text
 
@@ -163,7 +169,8 @@ def test_clusters_on_a_thread(generator, caplog, thread):
     exact = max(1e-6, float(found.residual[0]))
     assert float(found.values[0]) * thread == pytest.approx(1, rel=exact)
     with caplog.at_level(logging.WARNING):
-        rough = effective_resistance(graph, bridge, "sketch", generator=generator)
+        network = ElectricalNetwork(graph, columns=256, generator=generator)
+        rough = effective_resistance(graph, bridge, "sketch", network=network)
     off = abs(float(rough.values[0]) * thread - 1)
     assert off < 5 * float(rough.residual[0]) or not rough.converged
     assert rough.converged or "hardly hang together" in caplog.text
@@ -195,7 +202,7 @@ def test_a_gap_below_rounding_is_said(graph_of, caplog, method):
         ({"pairs": torch.tensor([[0], [-1]])}, r"node numbers in 0\.\.8, got -1"),
         ({"method": "guess"}, "method must be one of"),
         ({"scaling": "none"}, "scaling must be one of"),
-        ({"columns": 0}, "columns must be an integer"),
+        ({"modes": 0}, "modes must be an integer"),
         ({"tol": -1.0}, "tol must be in"),
     ],
 )
