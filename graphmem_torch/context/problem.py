@@ -140,18 +140,21 @@ def lay_out(
     _check_room(room, budget, inside, pinned)
     header_costs = header_costs.masked_fill(forced, 0)
     outside = costs + header_costs.gather(1, header) > room[:, None]
-    free = ~inside.flatten()
-    left = free[source] & free[target]
-    item, need, impossible = _closure(
-        source[left],
-        target[left],
-        torch.where(inside, 0, costs).flatten(),
-        room[:, None].expand_as(costs).flatten(),
-    )
-    outside = (outside | impossible.view(outside.shape)) & ~inside
-    item, need = padded(item // max(1, width), (item % max(1, width), need % max(1, width)), rows)
+    outside = outside & ~inside
     place = torch.arange(width, device=values.device).expand_as(costs)
-    worse = better = place[:, :0]
+    item = need = worse = better = place[:, :0]
+    if requires.shape[1]:
+        free = ~inside.flatten()
+        left = free[source] & free[target]
+        item, need, impossible = _closure(
+            source[left],
+            target[left],
+            torch.where(inside, 0, costs).flatten(),
+            room[:, None].expand_as(costs).flatten(),
+        )
+        outside |= impossible.view(outside.shape) & ~inside
+        pairs = (item % width, need % width)
+        item, need = padded(item // width, pairs, rows)
     share, group, shared = values[:, :0], place, values
     known = torch.zeros_like(values)
     if overlap is not None and len(overlap.row):

@@ -22,7 +22,8 @@ from graphmem_torch.ops.knapsack import Packing
 
 __all__ = ["Selection", "select"]
 
-_STEPS = 16  # prices of a token that are tried
+_STEPS, _GUESSES = 16, 4  # prices of a token that are tried; those of them that are guessed
+_BEYOND = 1.5  # of the tokens a price left: by so many the next spends more, to end beyond
 _SETTLED = 1e-5  # of a bound: what another price could lower it by at most, when no more are tried
 _PUSHES = 3  # rounds in which surplus is handed to what it needs
 _PAID = 1e-9  # of a profit: what is short of less is paid for
@@ -207,32 +208,40 @@ def _solve(problem: Problem, work: int, gap: float) -> tuple[Tensor, Tensor]:
 def _relax(problem: Problem) -> _Relaxed:
     """The relaxation at the price of the least bound that is found.
 
-    The bound is convex in the price: the next price is where the tangents at both ends meet.
+    The bound is convex in the price: the next price is where the tangents at both ends meet. The
+    first ones are guessed from the items in order of density, at which so many tokens more (or
+    less) are spent as the last price left (or lacked).
     """
     room = problem.room.double()
+    density, order = (problem.values / problem.costs.clamp(min=1)).sort(dim=1, descending=True)
+    if not order.shape[1]:
+        return _priced(problem, torch.zeros_like(room))
 
-    def tangent(price: Tensor) -> Tensor:  # [B] -> [3, B]: price, bound and slope
+    def tangent(price: Tensor) -> Tensor:  # [B] -> [4, B]: price, bound, slope, where it meets 0
         at = _priced(problem, price)
         headed = at.surplus > 0
         chosen = problem.opened((at.profit > 0) & headed.gather(1, problem.header))
         spent = (problem.costs * chosen).sum(1) + (problem.header_costs * headed).sum(1)
-        return torch.stack([price, at.bound, room - spent])
+        slope = room - spent
+        return torch.stack([price, at.bound, slope, at.bound - slope * price])
 
-    density = problem.values / problem.costs.clamp(min=1)
-    high = density.amax(1) if density.shape[1] else torch.zeros_like(room)
-    low, high = tangent(torch.zeros_like(room)), torch.stack([high, high * room, room])
+    spent, target = problem.costs.gather(1, order).cumsum(1).double(), room
+    none, high = torch.zeros_like(room), density[:, 0]
+    low, high = tangent(none), torch.stack([high, high * room, room, none])
     best = low[:2]
-    for _ in range(_STEPS):
-        (cheap, below, falling), (dear, above, rising) = low.unbind(), high.unbind()
-        reach = below - falling * cheap  # where the tangent meets a price of 0
-        price = (reach - above + rising * dear) / (rising - falling)
-        price = torch.where((price > cheap) & (price < dear), price, (cheap + dear) / 2)
+    for step in range(_STEPS):
+        (cheap, _, falling, left), (dear, _, rising, right) = low.unbind(), high.unbind()
+        price = meet = (left - right) / (rising - falling)
+        if step < _GUESSES:
+            place = torch.searchsorted(spent, target[:, None]).clamp_(max=order.shape[1] - 1)
+            guess = density.gather(1, place)[:, 0]
+            price = torch.where((guess > cheap) & (guess < dear), guess, meet)
         at = tangent(price)
         best = torch.where(at[1] < best[1], at[:2], best)
-        near = best[1] <= reach + falling * price + _SETTLED * best[1]
+        near = best[1] * (1.0 - _SETTLED) <= left + falling * meet
         if bool((near | (falling >= 0)).all()):
             break
-        over = at[2] < 0
+        target, over = target + _BEYOND * at[2], at[2] < 0
         low, high = torch.where(over, at, low), torch.where(over, high, at)
     return _priced(problem, best[0])
 
