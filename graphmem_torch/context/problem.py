@@ -139,8 +139,7 @@ def lay_out(
     room = budget - torch.where(inside, costs, 0).sum(1) - (header_costs * forced).sum(1)
     _check_room(room, budget, inside, pinned)
     header_costs = header_costs.masked_fill(forced, 0)
-    outside = costs + header_costs.gather(1, header) > room[:, None]
-    outside = outside & ~inside
+    outside = (costs + header_costs.gather(1, header) > room[:, None]) & ~inside
     place = torch.arange(width, device=values.device).expand_as(costs)
     item = need = worse = better = place[:, :0]
     if requires.shape[1]:
@@ -153,8 +152,7 @@ def lay_out(
             room[:, None].expand_as(costs).flatten(),
         )
         outside |= impossible.view(outside.shape) & ~inside
-        pairs = (item % width, need % width)
-        item, need = padded(item // width, pairs, rows)
+        item, need = padded(item // width, (item % width, need % width), rows)
     share, group, shared = values[:, :0], place, values
     known = torch.zeros_like(values)
     if overlap is not None and len(overlap.row):

@@ -22,8 +22,8 @@ from graphmem_torch.ops.knapsack import Packing
 
 __all__ = ["Selection", "select"]
 
-_STEPS, _GUESSES = 16, 4  # prices of a token that are tried; those of them that are guessed
-_BEYOND = 1.5  # of the tokens a price left: by so many the next spends more, to end beyond
+_STEPS, _GUESSES = 16, 4  # prices of a token that are tried; of them by densities
+_BEYOND = 1.5  # of the tokens that a price left: what the next guess spends more, to pass the best
 _SETTLED = 1e-5  # of a bound: what another price could lower it by at most, when no more are tried
 _PUSHES = 3  # rounds in which surplus is handed to what it needs
 _PAID = 1e-9  # of a profit: what is short of less is paid for
@@ -208,9 +208,8 @@ def _solve(problem: Problem, work: int, gap: float) -> tuple[Tensor, Tensor]:
 def _relax(problem: Problem) -> _Relaxed:
     """The relaxation at the price of the least bound that is found.
 
-    The bound is convex in the price: the next price is where the tangents at both ends meet. The
-    first ones are guessed from the items in order of density, at which so many tokens more (or
-    less) are spent as the last price left (or lacked).
+    The bound is convex in the price: the next price is where the tangents at both ends meet, first
+    the density down to which items cost what the last price left (or lacked) and more.
     """
     room = problem.room.double()
     density, order = (problem.values / problem.costs.clamp(min=1)).sort(dim=1, descending=True)
@@ -231,7 +230,9 @@ def _relax(problem: Problem) -> _Relaxed:
     best = low[:2]
     for step in range(_STEPS):
         (cheap, _, falling, left), (dear, _, rising, right) = low.unbind(), high.unbind()
-        price = meet = (left - right) / (rising - falling)
+        meet = (left - right) / (rising - falling)
+        # With needs the bound is convex but for what is handed over: the price stays between.
+        price = meet = torch.where((meet > cheap) & (meet < dear), meet, (cheap + dear) / 2)
         if step < _GUESSES:
             place = torch.searchsorted(spent, target[:, None]).clamp_(max=order.shape[1] - 1)
             guess = density.gather(1, place)[:, 0]
