@@ -1,4 +1,4 @@
-"""The house itself: floors, lean imports, packaging, public names."""
+"""The house itself: floors, circles, sizes, lean imports, packaging, public names."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ import re
 import subprocess
 import sys
 import zipfile
+from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -22,7 +24,8 @@ from tests.bench.quality.made import locomo_file
 PACKAGE = "graphmem_torch"
 ROOT = Path(__file__).resolve().parents[1]
 
-# From the ground up: what is imported lies on the same floor or on a lower one.
+# From the ground up. A folder, or a file that lies in none, imports from lower floors and from its
+# own files; the facade, "", is the roof: it names what is public, and nothing imports from it.
 FLOORS = [
     "version",
     "kernels",
@@ -51,7 +54,11 @@ FLOORS = [
     "quality",
     "cli",
     "__main__",
+    "",
 ]
+
+SMALL, TOGETHER = 120, 400
+"""Lines: a file below the first with one importer lies in it, unless both pass the second."""
 
 # Costly to import, or of no use to most callers: imported inside the functions that need them.
 HEAVY = [
@@ -69,81 +76,125 @@ HEAVY = [
 
 
 def _modules() -> dict[str, Path]:
-    """Every module of the package by its dotted name, the top-level kernels under `kernels`."""
+    """Every module of the package by its dotted name; kernels and judges as in a wheel."""
     found = {}
-    for base, prefix in ((ROOT / PACKAGE, ()), (ROOT / "kernels", ("kernels",))):
+    folders = {(): PACKAGE, ("kernels",): "kernels", ("quality",): "bench/quality"}
+    for prefix, folder in folders.items():
+        base = ROOT / folder
         for path in sorted(base.rglob("*.py")):
             parts = [*prefix, *path.relative_to(base).with_suffix("").parts]
             if parts[-1] == "__init__":
                 parts.pop()
-            found[".".join(parts)] = path
+            found.setdefault(".".join(parts), path)
     return found
 
 
 MODULES = _modules()
+FACES = {name for name, path in MODULES.items() if path.name == "__init__.py"}
 
 
-def _package(path: Path) -> list[str]:
-    """Dotted parts of the package a file is in; what one dot in an import means there."""
-    if path.is_relative_to(ROOT / "kernels"):
-        return [PACKAGE, *path.relative_to(ROOT).parent.parts]
-    return list(path.relative_to(ROOT).parent.parts)
+@cache
+def _tree(name: str) -> ast.Module:
+    return ast.parse(MODULES[name].read_text(encoding="utf-8"), str(MODULES[name]))
 
 
-def _imports(path: Path) -> Iterator[str]:
-    """Names of the package's modules that a file imports, relative to the package.
+def _taken(name: str) -> Iterator[tuple[str, str]]:
+    """Every module that a file names in an import, and what it takes from it ("": the module).
 
-    Imports inside functions and those for a type checker count as well. `from graphmem_torch import
-    Graph` counts as an import of the module that `Graph` lives in.
+    Imports inside functions and under `TYPE_CHECKING` count, so do literals of `import_module`.
     """
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"), str(path))):
+    here = name.split(".") if name in FACES else name.split(".")[:-1]
+    for node in ast.walk(_tree(name)):
         if isinstance(node, ast.Import):
-            targets = [alias.name for alias in node.names]
+            found = [(alias.name, "") for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
-            base = [*_package(path)[: -(node.level - 1) or None]] if node.level else []
-            base += [node.module] if node.module else []
-            targets = [".".join([*base, alias.name]) for alias in node.names]
+            above = [PACKAGE, *here][: len(here) + 2 - node.level] if node.level else []
+            base = ".".join([*above, *([node.module] if node.module else [])])
+            found = [(base, alias.name) for alias in node.names]
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
+            literal = node.args[0] if node.args else None
+            found = [(literal.value, "")] if isinstance(literal, ast.Constant) else []
         else:
             continue
-        for target in targets:
-            if target.split(".")[0] != PACKAGE:
-                continue
-            parts = target.split(".")[1:]
-            if parts and parts[0] in graphmem_torch._MODULE:
-                parts = graphmem_torch._MODULE[parts[0]].split(".")
-            while parts and ".".join(parts) not in MODULES:
-                parts.pop()
-            if parts:
-                yield ".".join(parts)
+        for module, taken in found:
+            if module == PACKAGE or module.startswith(f"{PACKAGE}."):
+                yield module[len(PACKAGE) + 1 :], taken
+
+
+def _behind(module: str, taken: str) -> str:
+    """The module that a name comes from, packages seen through."""
+    inner = f"{module}.{taken}".lstrip(".")
+    handed = {}
+    if module in FACES and taken:
+        handed = {what: base for base, what in _taken(module) if what}
+    if taken in handed and handed[taken] != module:
+        return _behind(handed[taken], taken)
+    return inner if inner in MODULES else module
+
+
+def _imports(name: str) -> set[str]:
+    """The files that a file imports from."""
+    return {_behind(module, taken) for module, taken in _taken(name)} - {name}
+
+
+IMPORTS = {name: _imports(name) for name in MODULES}
+FILES = {name: found for name, found in IMPORTS.items() if name not in FACES}
 
 
 def _floor(module: str) -> int:
     return FLOORS.index(module.split(".")[0])
 
 
-def test_every_module_stands_on_a_floor() -> None:
-    homeless = {name.split(".")[0] for name in MODULES if name} - {*FLOORS}
+def test_every_module_stands_on_a_floor_of_its_own() -> None:
+    homeless = {name.split(".")[0] for name in MODULES} - {*FLOORS}
     assert not homeless, f"give these a floor in {Path(__file__).name}: {sorted(homeless)}"
+    assert len({*FLOORS}) == len(FLOORS)
 
 
 def test_imports_never_point_upwards() -> None:
     upward = [
-        f"{name} (floor {_floor(name)}) imports {target} (floor {_floor(target)})"
-        for name, path in MODULES.items()
-        if name  # the facade names everything, lazily
-        for target in _imports(path)
+        f"{name} imports {target}, which lies above it"
+        for name, targets in IMPORTS.items()
+        for target in sorted(targets)
         if _floor(target) > _floor(name)
     ]
     assert not upward, "\n".join(upward)
 
 
-def test_imports_have_no_circle() -> None:
-    graph = {
-        name: {target for target in _imports(path) if target != name}
-        for name, path in MODULES.items()
-        if name
-    }
-    graphlib.TopologicalSorter(graph).prepare()  # CycleError names the circle
+def test_files_import_each_other_in_no_circle() -> None:
+    graphlib.TopologicalSorter(FILES).prepare()  # CycleError names the circle
+
+
+def test_a_private_file_is_imported_inside_its_folder_only() -> None:
+    doors = [
+        f"{name} imports {target}"
+        for name, targets in IMPORTS.items()
+        for target in sorted(targets)
+        if any(
+            part.startswith("_")
+            and not part.startswith("__")
+            and not name.startswith(".".join(target.split(".")[:place]))
+            for place, part in enumerate(target.split("."))
+        )
+    ]
+    assert not doors, "\n".join(doors)
+
+
+def test_a_small_file_with_one_importer_lies_in_it() -> None:
+    importers = defaultdict(set)
+    for name, targets in FILES.items():
+        for target in targets:
+            importers[target].add(name)
+    public = {target for face in FACES for target in IMPORTS[face]}
+    lines = {name: len(MODULES[name].read_text("utf-8").splitlines()) for name in FILES}
+    lonely = [
+        f"{name} ({lines[name]} lines) belongs to {importer} ({lines[importer]})"
+        for name in sorted(FILES)
+        if name not in public and lines[name] < SMALL and len(importers[name]) == 1
+        for importer in importers[name]
+        if lines[name] + lines[importer] <= TOGETHER
+    ]
+    assert not lonely, "\n".join(lonely)
 
 
 def test_kernels_folder_is_no_regular_package() -> None:
