@@ -1,44 +1,87 @@
-"""Checks that the public operations share; they look at shapes, dtypes and devices.
+"""Checks that the operations share; they look at shapes, dtypes and devices.
 
-Looking at data would wait for the GPU and break `torch.compile`: only `check_unit_rows` does, and
-not there. Where an operation depends on finite or nonnegative values, its docstring says so, and
-the graph, the embedder and the store check at their borders.
+Looking at data would wait for the GPU and break `torch.compile`: `check_unit_rows` does so only
+elsewhere, and `check_entries` is for operations that wait anyway. Where an operation depends on
+finite or nonnegative values, its docstring says so, and the graph, the embedder and the store check
+at their borders.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from graphmem_torch.errors import InputError
-from graphmem_torch.graph import Graph
 
 __all__ = [
     "as_scalar",
     "check_choice",
     "check_count",
-    "check_mask",
+    "check_entries",
     "check_matrix",
     "check_no_gradient",
-    "check_node_rows",
     "check_range",
     "check_scalar",
+    "check_tensor",
     "check_unit_rows",
     "needs_gradient",
 ]
 
-_FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+_KINDS = {
+    "floating point": (torch.float16, torch.bfloat16, torch.float32, torch.float64),
+    "integers": (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64),
+} | {
+    name: (getattr(torch, name),) for name in ("bool", "uint8", "int8", "int32", "int64", "float32")
+}
 _UNIT = 0.01  # by which the length of a unit row may be off, as rounding to bfloat16 makes it
+
+
+def check_tensor(
+    name: str,
+    value: Tensor,
+    kind: str,
+    shape: Sequence[int | str],
+    do: str,
+    *,
+    device: torch.device | None = None,
+) -> None:
+    """Raises `InputError` unless the dtype, the shape and the device are those expected.
+
+    Args:
+        name: Name of the argument.
+        value: What came.
+        kind: A dtype, "floating point" or "integers"; "" for any.
+        shape: Lengths of the axes, a name where any length will do.
+        do: What to do about it, for the message.
+        device: None for any.
+    """
+    fits = value.dim() == len(shape) and (not kind or value.dtype in _KINDS[kind])
+    fits = fits and (device is None or value.device == device)
+    if fits and all(isinstance(n, str) or n == m for n, m in zip(shape, value.shape, strict=True)):
+        return
+    wanted = f"{kind} [{', '.join(map(str, shape))}]".lstrip()
+    got = f"{value.dtype} {list(value.shape)}"
+    if device is not None:
+        wanted, got = f"{wanted} on {device}", f"{got} on {value.device}"
+    raise InputError(f"{name}: expected {wanted}, got {got}; {do}")
 
 
 def check_matrix(name: str, value: Tensor, shape: str) -> None:
     """Raises `InputError` unless `value` is a floating-point matrix; `shape` names its axes."""
-    if value.dim() != 2 or value.dtype not in _FLOATS:
-        raise InputError(
-            f"{name} must be a floating point matrix {shape}; got {value.dtype} "
-            f"{list(value.shape)}. "
-            f"A single row is {name}[None]."
-        )
+    axes = shape.strip("[]").split(", ")
+    check_tensor(name, value, "floating point", axes, f"a single row is {name}[None]")
+
+
+def check_entries(name: str, values: Tensor, low: int, high: int, do: str) -> None:
+    """Raises `InputError` for an integer outside `low..high`; waits for the device."""
+    if not values.numel():
+        return
+    least, most = (int(end) for end in values.aminmax())
+    if least < low or most > high:
+        got = least if least < low else most
+        raise InputError(f"{name}: expected numbers in {low}..{high}, got {got}; {do}")
 
 
 def check_unit_rows(name: str, rows: Tensor) -> None:  # [n, d]
@@ -62,65 +105,37 @@ def check_unit_rows(name: str, rows: Tensor) -> None:  # [n, d]
         )
 
 
-def check_node_rows(name: str, value: Tensor, graph: Graph, *, boolean: bool = False) -> None:
-    """Raises `InputError` unless `value` is `[B, N]` for this graph, on the graph's device."""
-    if boolean:
-        if value.dim() != 2 or value.dtype != torch.bool:
-            raise InputError(
-                f"{name} must be a bool matrix [B, N]; got {value.dtype} {list(value.shape)}. "
-                "Compare or call .bool()."
-            )
-    else:
-        check_matrix(name, value, "[B, N]")
-    if value.shape[1] != graph.num_nodes:
-        raise InputError(
-            f"{name} must have {graph.num_nodes} columns, one for each node; got {value.shape[1]}. "
-            "Was the graph rebuilt since?"
-        )
-    if value.device != graph.source.device:
-        raise InputError(
-            f"{name} must be on {graph.source.device} like the graph; got {value.device}. Move one "
-            "of them."
-        )
-
-
-def check_mask(mask: Tensor, shape: tuple[int, ...], graph: Graph) -> None:
-    """Raises `InputError` unless `mask` is bool, on the graph's device and of this `[B, N]`."""
-    check_node_rows("mask", mask, graph, boolean=True)
-    if mask.shape != shape:
-        raise InputError(
-            f"mask must have the shape of activation {list(shape)}; got {list(mask.shape)}. Expand "
-            "it."
-        )
-
-
 def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
     """Raises `InputError` unless `value` is one of `choices`."""
     if value not in choices:
         listed = ", ".join(repr(choice) for choice in choices)
-        raise InputError(f"{name} must be one of {listed}; got {value!r}. Choose one of them.")
+        raise InputError(f"{name}: expected one of {listed}, got {value!r}; choose one of them")
 
 
-def check_count(name: str, value: int, low: int = 1) -> None:
-    """Raises `InputError` unless `value` is an integer of at least `low`."""
+def check_count(name: str, value: int, low: int = 1, high: int | None = None) -> None:
+    """Raises `InputError` unless `value` is an integer of at least `low` and at most `high`."""
     if isinstance(value, bool) or not isinstance(value, (int, torch.SymInt)) or value < low:
         raise InputError(
-            f"{name} must be an integer of at least {low}; got {value!r}. Give a larger one."
+            f"{name}: expected an integer of at least {low}, got {value!r}; give a larger one"
         )
+    if high is not None and value > high:
+        raise InputError(f"{name}: expected at most {high}, got {value}; give a smaller one")
 
 
 def check_range(name: str, value: float, low: float, high: float = float("inf")) -> None:
     """Raises `InputError` unless `low <= value <= high` (so NaN is refused)."""
     if not low <= value <= high:
-        raise InputError(f"{name} must be in [{low}, {high}]; got {value}. Give one in that range.")
+        raise InputError(
+            f"{name}: expected a number in [{low}, {high}], got {value}; give one in that range"
+        )
 
 
 def check_no_gradient(name: str, *values: object) -> None:
     """Raises `InputError` if a gradient is asked for in any of the values that are tensors."""
     if needs_gradient(*values):
         raise InputError(
-            f"{name} has no gradient; got an input that requires one. Detach it, or call under "
-            "torch.no_grad()."
+            f"{name}: expected no gradient, got an input that requires one; detach it, or "
+            "call under torch.no_grad()"
         )
 
 
@@ -138,11 +153,9 @@ def check_scalar(name: str, value: float | Tensor, like: Tensor, low: float = 0.
     """
     if not isinstance(value, Tensor):
         check_range(name, value, low)
-    elif value.dim() != 0 or not value.is_floating_point() or value.device != like.device:
-        raise InputError(
-            f"{name} must be a number or a floating point tensor [] on {like.device}; got "
-            f"{value.dtype} {list(value.shape)} on {value.device}. Reshape or move it."
-        )
+    else:
+        do = "give a number, or reshape or move it"
+        check_tensor(name, value, "floating point", (), do, device=like.device)
 
 
 def as_scalar(value: float | Tensor, like: Tensor) -> Tensor:  # []

@@ -7,13 +7,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from graphmem_torch.checks import check_count, check_entries, check_tensor
 from graphmem_torch.errors import InputError
 
 __all__ = [
     "MAX_TYPE",
     "check_edge_index",
-    "check_num_nodes",
-    "check_type",
     "column",
     "offsets_of",
     "pointers",
@@ -28,50 +27,17 @@ _MAX_NODES = 1 << 27  # (target, source, type) must fit one int64 sort key
 _MAX_EDGES = (1 << 31) - 1  # indptr is int32
 
 
-def check_edge_index(edge_index: Tensor) -> None:
-    """Raises `InputError` unless `edge_index` is `[2, E]` of integers."""
-    if edge_index.dim() != 2 or edge_index.shape[0] != 2:
-        raise InputError(
-            f"edge_index must have shape [2, E]; got {list(edge_index.shape)}. Stack sources over "
-            "targets."
-        )
-    if edge_index.is_floating_point() or edge_index.is_complex() or edge_index.dtype == torch.bool:
-        raise InputError(
-            f"edge_index must hold integers; got {edge_index.dtype}. Convert it with .long()."
-        )
-    if edge_index.shape[1] > _MAX_EDGES:
-        raise InputError(
-            f"edge_index may hold at most {_MAX_EDGES} edges; got {edge_index.shape[1]}. Shard the "
-            "graph."
-        )
-
-
-def check_num_nodes(edge_index: Tensor, num_nodes: int | None) -> int:
-    """The number of nodes; raises `InputError` where an id does not fit it."""
-    low, high = (int(v) for v in edge_index.aminmax()) if edge_index.numel() else (0, -1)
-    nodes = high + 1 if num_nodes is None else num_nodes
+def check_edge_index(edge_index: Tensor, num_nodes: int | None) -> int:
+    """The number of nodes; raises `InputError` unless `edge_index` is `[2, E]` of their numbers."""
+    check_tensor("edge_index", edge_index, "integers", (2, "E"), "stack sources over targets")
+    check_count("the edges of edge_index", edge_index.shape[1], 0, _MAX_EDGES)
+    nodes = num_nodes
+    if nodes is None:
+        nodes = int(edge_index.max()) + 1 if edge_index.numel() else 0
     if not 0 <= nodes <= _MAX_NODES:
-        raise InputError(f"num_nodes must be in 0..{_MAX_NODES}; got {nodes}. Shard the graph.")
-    if low < 0 or high >= nodes:
-        raise InputError(
-            f"edge_index must hold node ids in 0..{nodes - 1}; got {low if low < 0 else high}. "
-            "Give num_nodes or drop that edge."
-        )
+        raise InputError(f"num_nodes: expected 0..{_MAX_NODES}, got {nodes}; shard the graph")
+    check_entries("edge_index", edge_index, 0, nodes - 1, "give num_nodes or drop that edge")
     return nodes
-
-
-def check_type(kind: Tensor | None) -> None:
-    """Raises `InputError` unless every type is an integer that fits one byte."""
-    if kind is None or kind.numel() == 0 or kind.dtype == torch.uint8:
-        return
-    if kind.is_floating_point():
-        raise InputError(f"type must hold integers; got {kind.dtype}. Convert it with .long().")
-    low, high = (int(v) for v in kind.aminmax())
-    if low < 0 or high > MAX_TYPE:
-        raise InputError(
-            f"type must be in 0..{MAX_TYPE}; got {low if low < 0 else high}. Use the numbers of "
-            "EdgeType."
-        )
 
 
 def column(
@@ -80,15 +46,12 @@ def column(
     """One attribute of the edges as `[count]` of `dtype`; `fill` when it is not given."""
     if value is None:
         return torch.full((count,), fill, dtype=dtype, device=device)
-    if value.shape != (count,):
-        raise InputError(
-            f"{name} must have shape [{count}], one for each edge; got {list(value.shape)}."
-            " Give as many as edge_index has columns."
-        )
-    if value.device != device:
-        raise InputError(
-            f"{name} must be on {device} like edge_index; got {value.device}. Move it."
-        )
+    do = "give one for each edge, where edge_index is"
+    check_tensor(name, value, "", (count,), do, device=device)
+    if dtype == torch.uint8 and value.dtype != dtype:
+        if value.is_floating_point():
+            raise InputError(f"{name}: expected integers, got {value.dtype}; convert with .long()")
+        check_entries(name, value, 0, MAX_TYPE, "use the numbers of EdgeType")
     return value.to(dtype)
 
 

@@ -9,9 +9,12 @@ import torch
 from torch import Tensor
 
 from graphmem_torch.atoms import EdgeType
+from graphmem_torch.checks import check_entries, check_tensor
 from graphmem_torch.errors import InputError
 
 __all__ = ["EdgeBlock"]
+
+_COLUMNS = {"source": "int64", "target": "int64", "type": "uint8", "weight": "float32"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,8 +60,7 @@ class EdgeBlock:
         """All edges of several blocks, in order."""
         if not blocks:
             return cls.empty()
-        columns = ("source", "target", "type", "weight")
-        return cls(*(torch.cat([getattr(block, name) for block in blocks]) for name in columns))
+        return cls(*(torch.cat([getattr(block, name) for block in blocks]) for name in _COLUMNS))
 
     def __len__(self) -> int:
         """Number of edges E."""
@@ -75,34 +77,21 @@ class EdgeBlock:
         Raises:
             InputError: Something does not fit.
         """
-        columns = {
-            "source": (self.source, torch.int64),
-            "target": (self.target, torch.int64),
-            "type": (self.type, torch.uint8),
-            "weight": (self.weight, torch.float32),
-        }
-        for name, (column, dtype) in columns.items():
-            if column.dtype != dtype or column.shape != (len(self),):
-                raise InputError(
-                    f"edges.{name}: expected {dtype} of shape [{len(self)}], got {column.dtype} of "
-                    f"shape {list(column.shape)}. Build the block with EdgeBlock.of"
-                )
+        do = "build the block with EdgeBlock.of"
+        for name, dtype in _COLUMNS.items():
+            check_tensor(f"edges.{name}", getattr(self, name), dtype, (len(self),), do)
         if len(self) == 0:
             return
-        for name, column in (("source", self.source), ("target", self.target)):
-            low, high = int(column.min()), int(column.max())
-            if low < 0 or high >= num_nodes:
-                raise InputError(
-                    f"edges.{name}: expected node numbers from 0 to {num_nodes - 1}, got "
-                    f"{low if low < 0 else high}. Number the batch's own atoms from `next_node` on"
-                )
+        do = "number the batch's own atoms from `next_node` on"
+        for name in ("source", "target"):
+            check_entries(f"edges.{name}", getattr(self, name), 0, num_nodes - 1, do)
         if not bool(torch.isfinite(self.weight).all()):
             raise InputError(
-                "edges.weight: expected finite weights, got NaN or infinity. Drop these edges"
+                "edges.weight: expected finite weights, got NaN or infinity; drop these edges"
             )
         known = torch.tensor(list(EdgeType), dtype=torch.uint8)
         unknown = self.type[~torch.isin(self.type, known)]
         if len(unknown):
             raise InputError(
-                f"edges.type: expected a number of EdgeType, got {int(unknown[0])}. Use its members"
+                f"edges.type: expected a number of EdgeType, got {int(unknown[0])}; use its members"
             )

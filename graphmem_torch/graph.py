@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Literal
 import torch
 from torch import Tensor
 
+from graphmem_torch.checks import check_choice, check_count, check_tensor
 from graphmem_torch.coo import (
     MAX_TYPE,
     check_edge_index,
-    check_num_nodes,
-    check_type,
     column,
     pointers,
     pyg_columns,
@@ -92,18 +91,16 @@ class Graph:
             InputError: For a wrong shape, dtype or device, an id outside 0..N-1, a type outside
                 0..255, or a weight that is not finite.
         """
-        check_edge_index(edge_index)
+        nodes = check_edge_index(edge_index, num_nodes)
         device, count = edge_index.device, edge_index.shape[1]
-        nodes = check_num_nodes(edge_index, num_nodes)
         weight = column("weight", weight, count, device, torch.float32, 1.0)
         if not bool(weight.isfinite().all()):
             bad = int((~weight.isfinite()).nonzero()[0])
             raise InputError(
-                f"weight must be finite; got {float(weight[bad])} at edge {bad}. Drop or repair "
-                "that edge."
+                f"weight: expected finite numbers, got {float(weight[bad])} at edge {bad}; drop or "
+                "repair that edge"
             )
         kind = column("type", type, count, device, torch.uint8, 0)
-        check_type(type)
         when = None if time is None else column("time", time, count, device, torch.float64, 0.0)
 
         source, target = edge_index.to(torch.int64)
@@ -177,17 +174,9 @@ class Graph:
         Raises:
             InputError: If the shape, the device or the dtype does not fit.
         """
-        if weight.shape != self.weight.shape or not weight.is_floating_point():
-            raise InputError(
-                f"weight must be floating point of shape [{self.num_edges}]; got {weight.dtype} "
-                f"{list(weight.shape)}. Give one weight for each edge, in the order of "
-                "`edge_index`."
-            )
-        if weight.device != self.device:
-            raise InputError(
-                f"weight must be on {self.device} like the graph; got {weight.device}. Move it "
-                "first."
-            )
+        do = "give one weight for each edge, in the order of `edge_index`"
+        shape = (self.num_edges,)
+        check_tensor("weight", weight, "floating point", shape, do, device=self.device)
         return replace(self, weight=weight)
 
     def select(self, mask: Tensor) -> Graph:  # [E] bool
@@ -196,12 +185,8 @@ class Graph:
         Raises:
             InputError: If the mask is not a boolean `[E]`.
         """
-        if mask.dtype != torch.bool or mask.shape != self.source.shape:
-            raise InputError(
-                f"mask must be bool of shape [{self.num_edges}]; got {mask.dtype} "
-                f"{list(mask.shape)}. "
-                "Compare an edge attribute, e.g. graph.type == EdgeType.TEMPORAL."
-            )
+        do = "compare an edge attribute, e.g. graph.type == EdgeType.TEMPORAL"
+        check_tensor("mask", mask, "bool", (self.num_edges,), do)
         keep = mask.nonzero().squeeze(1)
         return self._from_sorted(
             self.source[keep],
@@ -231,12 +216,9 @@ class Graph:
         Raises:
             InputError: If k is negative, or for an unknown name.
         """
-        if k < 0:
-            raise InputError(f"k: expected at least 0, got {k}; give the number of edges to keep")
-        if by not in ("source", "target"):
-            raise InputError(f"by: expected 'source' or 'target', got {by!r}; choose one")
-        if ties not in ("fair", "first"):
-            raise InputError(f"ties: expected 'fair' or 'first', got {ties!r}; choose one")
+        check_count("k", k, 0)
+        check_choice("by", by, ("source", "target"))
+        check_choice("ties", ties, ("fair", "first"))
         source, target = self.source.to(torch.int64), self.target.to(torch.int64)
         node, indptr = (source, self.out_indptr) if by == "source" else (target, self.indptr)
         # The bits of a nonnegative float32 order like its value, so one sort of nonnegative
@@ -371,7 +353,7 @@ class Graph:
         """
         flat = data.to_homogeneous() if hasattr(data, "edge_types") else data
         if flat.edge_index is None:
-            raise InputError("data must have an edge_index; got none. Set it, [2, 0] for no edges.")
+            raise InputError("data: expected an edge_index, got none; set it, [2, 0] for no edges")
         weight, time = pyg_columns(data.edge_stores)
         kind, nodes = flat.get("edge_type"), flat.num_nodes
         return cls.from_edges(flat.edge_index, weight, type=kind, time=time, num_nodes=nodes)

@@ -323,7 +323,7 @@ def decompose(
     check_count("oversample", oversample, 0)
     check_count("iterations", iterations, 0)
     if isinstance(x, Kernel):
-        check_choice("method, for a kernel,", method, ("auto", "randomized"))
+        check_choice("method for a kernel", method, ("auto", "randomized"))
     else:
         if method == "auto":
             method = _cheaper(Rows(x), (iterations + 2) * (rank + oversample))

@@ -8,6 +8,7 @@ posting, but none of the cost of a call. Temporaries take 28 bytes a posting of 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -92,9 +93,8 @@ def _add_postings(
     flat = query_terms.flatten()
     if flat.numel() and int(flat.max()) >= indptr.shape[0] - 1:
         raise InputError(
-            f"query_terms must be below the vocabulary's {indptr.shape[0] - 1}; got "
-            f"{int(flat.max())}. "
-            "Encode questions without growing the vocabulary."
+            f"query_terms: expected terms below the vocabulary's {indptr.shape[0] - 1}, got "
+            f"{int(flat.max())}; encode questions without growing the vocabulary"
         )
     place = (flat >= 0).nonzero().squeeze(1)
     term = flat[place]
@@ -160,22 +160,13 @@ def _blocks(count: Tensor, budget: int) -> Iterator[tuple[slice, int]]:
         begin, before = stop, end
 
 
-def _score_fake(
-    indptr: Tensor,
-    docs: Tensor,
-    scores: Tensor,
-    query_terms: Tensor,
-    weights: Tensor | None,
-    num_docs: int,
-) -> Tensor:
-    return scores.new_empty(query_terms.shape[0], num_docs)
+def _score_fake(*inputs: Any) -> Tensor:
+    return inputs[2].new_empty(inputs[3].shape[0], inputs[5])
 
 
-def _topk_fake(
-    indptr: Tensor, docs: Tensor, scores: Tensor, query_terms: Tensor, k: int, num_docs: int
-) -> tuple[Tensor, Tensor]:
-    shape = (query_terms.shape[0], min(k, num_docs))
-    return scores.new_empty(shape), indptr.new_empty(shape)
+def _topk_fake(*inputs: Any) -> tuple[Tensor, Tensor]:
+    shape = (inputs[3].shape[0], min(inputs[4:]))
+    return inputs[2].new_empty(shape), inputs[0].new_empty(shape)
 
 
 bm25_score = register(

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from graphmem_torch.checks import check_count, check_no_gradient, check_unit_rows
+from graphmem_torch.checks import check_count, check_no_gradient, check_tensor, check_unit_rows
 from graphmem_torch.coo import offsets_of
 from graphmem_torch.errors import InputError
 from graphmem_torch.ops.ragged import ranges
@@ -72,12 +72,10 @@ class IVF:
         check_unit_rows("x", x)
         count = x.shape[0]
         if count == 0:
-            raise InputError("x must have at least one row; got none. Search exactly until then.")
+            raise InputError("x: expected at least one row, got none; search exactly until then")
         lists = min(count, math.ceil(4 * math.sqrt(count))) if lists is None else lists
-        check_count("lists", lists)
+        check_count("lists", lists, 1, count)
         check_count("iterations", iterations, 0)
-        if lists > count:
-            raise InputError(f"lists must be at most the {count} rows; got {lists}. Give fewer.")
         generator = torch.Generator().manual_seed(0) if generator is None else generator
         centroids = spherical_kmeans(x, lists, iterations, generator)
         label = nearest_centroid(x, centroids)
@@ -170,20 +168,13 @@ class IVF:
             InputError: If `ids` is no integer vector on the device of the index or names a row
                 that is not there.
         """
-        if ids.dim() != 1 or ids.is_floating_point() or ids.is_complex() or ids.dtype == torch.bool:
-            raise InputError(
-                f"ids must be an integer vector [n]; got {ids.dtype} {list(ids.shape)}. Give what "
-                "search returned."
-            )
-        if ids.device != self.ids.device:
-            raise InputError(
-                f"ids must be on {self.ids.device} like the index; got {ids.device}. Move them."
-            )
+        do, device = "give what search returned", self.ids.device
+        check_tensor("ids", ids, "integers", ("n",), do, device=device)
         absent = ids[~torch.isin(ids, self.ids)]
         if len(absent):
             raise InputError(
-                f"ids must be of rows in the index; {len(absent)} are not, first {int(absent[0])}. "
-                "Was it removed before?"
+                f"ids: expected ids of rows in the index, got {len(absent)} that are not, first "
+                f"{int(absent[0])}; was it removed before?"
             )
         kept = ~torch.isin(self.ids, ids)
         offsets = _offsets(self._labels()[kept], len(self.centroids))

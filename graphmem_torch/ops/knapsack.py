@@ -6,11 +6,12 @@ import logging
 from dataclasses import dataclass
 from functools import cache
 from math import isfinite
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from graphmem_torch.checks import check_count, check_matrix
+from graphmem_torch.checks import check_count, check_entries, check_matrix, check_tensor
 from graphmem_torch.errors import InputError
 from graphmem_torch.ops._library import register
 
@@ -131,27 +132,13 @@ def knapsack_reference(
 
 def _check(values: Tensor, costs: Tensor, budget: Tensor, required: Tensor | None) -> None:
     check_matrix("values", values, "[B, n]")
-    whole = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
-    for name, tensor, shape in (
-        ("costs", costs, values.shape),
-        ("budget", budget, values.shape[:1]),
-    ):
-        if tensor.dtype not in whole or tensor.shape != shape:
-            raise InputError(
-                f"{name} must be whole tokens {list(shape)} like the values; got {tensor.dtype} "
-                f"{list(tensor.shape)}. Round costs up and the budget down, and give a row each."
-            )
-    if required is not None and (required.dtype != torch.bool or required.shape != values.shape):
-        raise InputError(
-            f"required must be a bool matrix {list(values.shape)} like the values; got "
-            f"{required.dtype} {list(required.shape)}. Compare or call .bool()."
-        )
-    given = [costs, budget] + ([] if required is None else [required])
-    if any(tensor.device != values.device for tensor in given):
-        raise InputError(
-            f"costs, budget and required must be on {values.device} like the values; got "
-            f"{[str(tensor.device) for tensor in given]}. Move them."
-        )
+    shape, device = values.shape, values.device
+    do = "round costs up and the budget down, a row each, where the values are"
+    check_tensor("costs", costs, "integers", shape, do, device=device)
+    check_tensor("budget", budget, "integers", shape[:1], do, device=device)
+    if required is not None:
+        do = "compare or call .bool(), where the values are"
+        check_tensor("required", required, "bool", shape, do, device=device)
 
 
 def _run(
@@ -166,8 +153,8 @@ def _run(
         if bool((room < 0).any()):
             row = int((room < 0).nonzero()[0])
             raise InputError(
-                f"budget of row {row} must hold its required items; they cost {int(needed[row])} "
-                f"of {int(budget[row])} tokens. Raise the budget or require fewer."
+                f"budget: expected {int(needed[row])} tokens for the required items of row {row}, "
+                f"got {int(budget[row])}; raise it or require fewer"
             )
     room = room.double().clamp(max=_TOKENS)
     fixed = (worth <= 0).logical_or_(tokens > room[:, None])
@@ -190,18 +177,14 @@ def _run(
 def _check_data(worth: Tensor, tokens: Tensor, budget: Tensor) -> None:
     if len(budget) and int(budget.amin()) < 0:
         raise InputError(
-            f"budget must be at least 0; got {int(budget.amin())}. Clamp it or give a larger one."
+            f"budget: expected at least 0, got {int(budget.amin())}; clamp it or give a larger one"
         )
     if not worth.numel():
         return
     if not isfinite(float(worth.sum())):  # the sum of anything infinite or NaN is no number
-        raise InputError("values must be finite; got others. Drop or repair those items.")
-    low, high = (int(end) for end in tokens.aminmax())
-    if low < 0 or high > _TOKENS // tokens.shape[1]:
-        raise InputError(
-            f"costs must be in 0..{_TOKENS // tokens.shape[1]} for {tokens.shape[1]} items; got "
-            f"{low}..{high}. Repair them or count in a coarser unit."
-        )
+        raise InputError("values: expected finite numbers, got others; drop or repair those items")
+    do = "repair them or count in a coarser unit"
+    check_entries("costs", tokens, 0, _TOKENS // tokens.shape[1], do)
 
 
 @dataclass(frozen=True, eq=False)
@@ -433,9 +416,7 @@ def _table(
         room = room + change[better, end]
 
 
-def _fake(
-    values: Tensor, costs: Tensor, budget: Tensor, required: Tensor | None, work: int, tile: int
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+def _fake(values: Tensor, *_: Any) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     rows = values.shape[:1]
     return (
         values.new_empty(values.shape, dtype=torch.bool),

@@ -64,11 +64,11 @@ def knn_graph(
     check_matrix("x", x, "[N, d]")
     check_count("k", k)
     check_choice("method", method, ("auto", "exact", "ivf"))
-    check_count("start", start, 0)
-    if start > x.shape[0]:
-        raise InputError(f"start must be in 0..{x.shape[0]}; got {start}. Give the first new row.")
+    check_count("start", start, 0, x.shape[0])
     if method == "ivf" and earlier:
-        raise InputError('method must be "exact" with earlier=True; got "ivf". Leave it at "auto".')
+        raise InputError(
+            'method: expected "exact" with earlier=True, got "ivf"; leave it at "auto"'
+        )
     check_unit_rows("x", x[start:])
     return _knn_graph(x, k, start, earlier, takes_lists(x.shape[0], start, earlier, method))
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
+from graphmem_torch.checks import check_count, check_tensor
 from graphmem_torch.errors import InputError
 from graphmem_torch.ops._library import register
 from graphmem_torch.ops.token_products import ROWS, UNIT, Tiling, best_in_atoms, best_in_candidates
@@ -63,13 +66,8 @@ def maxsim_reference(
     offsets: Tensor,  # [N + 1]
 ) -> Tensor:  # [B, N]
     """`maxsim` over all atoms as it is written in the formula; forms `[B, Q, T]`."""
-    similarity = query_tokens @ (tokens.to(query_tokens.dtype) / UNIT).T
-    lengths = offsets.diff()
-    atom = torch.repeat_interleave(lengths)
-    shape = (*query_weights.shape, len(lengths))
-    place = atom.expand_as(similarity)
-    best = similarity.new_full(shape, -torch.inf).scatter_reduce(2, place, similarity, "amax")
-    best = torch.where(lengths > 0, best, 0.0)
+    known = torch.ones_like(query_weights, dtype=torch.bool)
+    best = token_maxima_reference(query_tokens, known, tokens, offsets)
     total = query_weights.sum(1)[:, None]
     score = (best * query_weights[:, :, None]).sum(1) / total
     return torch.where(total > 0, score, 0.0)
@@ -114,16 +112,10 @@ def _maxsim_all_atoms(
     return out
 
 
-def _maxsim_fake(
-    query_tokens: Tensor,
-    query_weights: Tensor,
-    tokens: Tensor,
-    offsets: Tensor,
-    candidates: Tensor | None,
-) -> Tensor:
-    if candidates is None:
-        return query_tokens.new_empty(query_tokens.shape[0], offsets.shape[0] - 1)
-    return query_tokens.new_empty(candidates.shape)
+def _maxsim_fake(*inputs: Any) -> Tensor:
+    query_tokens, _, _, offsets, candidates = inputs
+    atoms = offsets.shape[0] - 1 if candidates is None else candidates.shape[1]
+    return query_tokens.new_empty(query_tokens.shape[0], atoms)
 
 
 _maxsim = register(
@@ -153,8 +145,6 @@ def token_maxima(
         InputError: As `maxsim` does.
     """
     _check_token_inputs(query_tokens, "known", known, tokens, offsets, candidates)
-    if known.dtype != torch.bool:
-        raise InputError(f"known must be bool [B, Q]; got {known.dtype}. Compare or call .bool().")
     _check_finite(query_tokens, known)
     return _token_maxima(query_tokens.float(), known, tokens, offsets, candidates)
 
@@ -205,13 +195,8 @@ def _token_maxima_all_atoms(
     return out
 
 
-def _token_maxima_fake(
-    query_tokens: Tensor,
-    known: Tensor,
-    tokens: Tensor,
-    offsets: Tensor,
-    candidates: Tensor | None,
-) -> Tensor:
+def _token_maxima_fake(*inputs: Any) -> Tensor:
+    query_tokens, known, _, offsets, candidates = inputs
     atoms = offsets.shape[0] - 1 if candidates is None else candidates.shape[1]
     return query_tokens.new_empty(*known.shape, atoms)
 
@@ -233,45 +218,21 @@ def _check_token_inputs(
     offsets: Tensor,  # [N + 1] int64
     candidates: Tensor | None,  # [B, C] int64
 ) -> None:
-    """Raises `InputError` for shapes, dtypes or devices that do not fit, and for gradients."""
-    if query_tokens.dim() != 3 or not query_tokens.is_floating_point():
-        raise InputError(
-            f"query_tokens must be floating point [B, Q, m]; got {query_tokens.dtype} "
-            f"{list(query_tokens.shape)}. Pad the questions to one length."
-        )
-    if per_token.shape != query_tokens.shape[:2]:
-        raise InputError(
-            f"{name} must have shape {list(query_tokens.shape[:2])}; got "
-            f"{list(per_token.shape)}. Give one value for each question token."
-        )
-    if tokens.dtype != torch.int8 or tokens.dim() != 2 or tokens.shape[1] != query_tokens.shape[2]:
-        raise InputError(
-            f"tokens must be int8 [T, {query_tokens.shape[2]}]; got {tokens.dtype} "
-            f"{list(tokens.shape)}. "
-            "Use the projection that made the question tokens, times 127, rounded."
-        )
-    if offsets.dtype != torch.int64 or offsets.dim() != 1 or offsets.shape[0] < 1:
-        raise InputError(
-            f"offsets must be int64 [N + 1]; got {offsets.dtype} {list(offsets.shape)}. "
-            "Start with 0 and end with T."
-        )
-    if candidates is not None and (
-        candidates.dtype != torch.int64
-        or candidates.dim() != 2
-        or candidates.shape[0] != query_tokens.shape[0]
-    ):
-        raise InputError(
-            f"candidates must be int64 [{query_tokens.shape[0]}, C]; got {candidates.dtype} "
-            f"{list(candidates.shape)}. Pad with -1."
-        )
-    given = {"query_tokens": query_tokens, name: per_token, "offsets": offsets}
+    """Raises `InputError` for shapes, dtypes or devices that do not fit."""
+    device = tokens.device
+    do = "pad the questions to one length, where the tokens are"
+    check_tensor("query_tokens", query_tokens, "floating point", ("B", "Q", "m"), do, device=device)
+    questions, size, width = query_tokens.shape
+    do = "use the projection that made the question tokens, times 127, rounded"
+    check_tensor("tokens", tokens, "int8", ("T", width), do)
+    kind = "bool" if name == "known" else ""
+    do = "give one value for each question token"
+    check_tensor(name, per_token, kind, (questions, size), do, device=device)
+    check_tensor("offsets", offsets, "int64", ("N + 1",), "start with 0, end with T", device=device)
+    check_count("the length of offsets", offsets.shape[0])
     if candidates is not None:
-        given["candidates"] = candidates
-    for label, value in given.items():
-        if value.device != tokens.device:
-            raise InputError(
-                f"{label} must be on {tokens.device} like the tokens; got {value.device}. Move it."
-            )
+        do = "pad with -1"
+        check_tensor("candidates", candidates, "int64", (questions, "C"), do, device=device)
 
 
 def _check_finite(query_tokens: Tensor, counted: Tensor) -> None:  # [B, Q, m], [B, Q] bool

@@ -8,13 +8,13 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from graphmem_torch.checks import check_choice, check_count, check_node_rows, check_range
+from graphmem_torch.checks import check_choice, check_count, check_range, check_tensor
 from graphmem_torch.errors import InputError
 from graphmem_torch.graph import Graph
 from graphmem_torch.ops.local_push import DONE, FULL, local_push
 from graphmem_torch.ops.power_iteration import power_iteration
 from graphmem_torch.ops.solution import Solution
-from graphmem_torch.ops.sparse_rows import SparseRows, check_sparse_rows
+from graphmem_torch.ops.sparse_rows import SparseRows, check_node_rows
 from graphmem_torch.ops.workspace import tile_elements
 
 __all__ = ["pagerank", "personalized_pagerank", "pushes"]
@@ -114,42 +114,31 @@ def personalized_pagerank(
             a constant out of range, a `push` with a damping of 1, or for `power` weights that leave
             a node without a finite sum.
     """
-    if isinstance(seeds, SparseRows):
-        check_sparse_rows("seeds", seeds, graph)
-    else:
-        check_node_rows("seeds", seeds, graph)
+    check_node_rows("seeds", seeds, graph)
     check_range("damping", damping, 0.0, 1.0)
     check_range("tol", tol, 0.0)
     check_count("max_iter", max_iter)
     check_choice("method", method, get_args(Method))
     if k is not None:
-        check_count("k", k)
-        if k > graph.num_nodes:
-            raise InputError(
-                f"k must be at most {graph.num_nodes}, the number of nodes; got {k}. Ask for fewer."
-            )
+        check_count("k", k, 1, graph.num_nodes)
     if epsilon is not None:
         check_range("epsilon", epsilon, 0.0)
-    if background is not None and (
-        background.shape != (graph.num_nodes,) or background.device != graph.device
-    ):
-        raise InputError(
-            f"background must be [{graph.num_nodes}] on {graph.device}; got "
-            f"{list(background.shape)} on {background.device}. Give pagerank(graph).values."
-        )
+    if background is not None:
+        do = "give pagerank(graph).values"
+        check_tensor("background", background, "", (graph.num_nodes,), do, device=graph.device)
     given = seeds.value if isinstance(seeds, SparseRows) else seeds
     # One pass; a NaN is neither at least 0 nor below infinity.
     low, high = given.aminmax() if given.numel() else (0.0, 0.0)
     if not (low >= 0 and high < torch.inf):
         raise InputError(
-            "seeds must be finite and not negative; got others. Clamp or repair them first."
+            "seeds: expected finite and not negative, got others; clamp or repair them"
         )
     if method == "auto":
         method = "push" if k is not None and pushes(graph, seeds, damping, k) else "power"
     if method == "power":
         return _by_power(graph, seeds, damping, tol, k, max_iter)
     if damping == 1.0:
-        raise InputError("damping must be below 1 for push; got 1.0. Use method='power'.")
+        raise InputError("damping: expected below 1 for push, got 1.0; use method='power'")
     return _by_push(graph, seeds, damping, tol, k, max_iter, epsilon, background)
 
 

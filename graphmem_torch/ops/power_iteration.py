@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -91,8 +92,8 @@ def _walk(source: Tensor, weight: Tensor, nodes: int) -> tuple[Tensor, Tensor]:
     strength = weight.new_zeros(nodes).index_add_(0, source, weight)
     if not bool(strength.isfinite().all()):
         raise InputError(
-            "the weights that leave a node must have a finite sum; got NaN or infinity. Repair or "
-            "scale them."
+            "weight: expected a finite sum over the edges that leave each node, got NaN or "
+            "infinity; repair or scale them"
         )
     # Divided first: anything over a subnormal strength is infinite, and its mass would be lost.
     step = (weight / strength.index_select(0, source)).nan_to_num_(nan=0.0)
@@ -167,15 +168,8 @@ def _narrow_round(
     return follow
 
 
-def _fake(
-    indptr: Tensor,
-    source: Tensor,
-    weight: Tensor,
-    seeds: Tensor,
-    damping: float,
-    tol: float,
-    max_iter: int,
-) -> tuple[Tensor, Tensor, Tensor]:
+def _fake(*inputs: Any) -> tuple[Tensor, Tensor, Tensor]:
+    seeds = inputs[3]
     done = torch.empty((), dtype=torch.int64, device="cpu")
     return seeds.new_empty(seeds.shape), seeds.new_empty(seeds.shape[0]), done
 

@@ -7,10 +7,11 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from graphmem_torch.checks import as_scalar, check_choice, check_mask, check_node_rows, check_scalar
+from graphmem_torch.checks import as_scalar, check_choice, check_scalar, check_tensor
 from graphmem_torch.errors import InputError
 from graphmem_torch.graph import Graph
 from graphmem_torch.ops._library import register
+from graphmem_torch.ops.sparse_rows import check_node_rows
 from graphmem_torch.ops.spmm import (
     REDUCE,
     Reduce,
@@ -143,7 +144,8 @@ def propagate(
     check_scalar("spread", spread, activation)
     check_choice("reduce", reduce, REDUCE)
     if mask is not None:
-        check_mask(mask, activation.shape, graph)
+        do = "expand it as the activation, compare or call .bool()"
+        check_tensor("mask", mask, "bool", activation.shape, do, device=graph.device)
     return _propagate(
         graph.indptr,
         graph.source,
@@ -171,11 +173,8 @@ def fan_scale(
     Of the nodes given only, in time that does not depend on N, or of all.
     """
     if isinstance(fan, Tensor):
-        if fan.shape != (graph.num_nodes,) or fan.device != graph.source.device:
-            raise InputError(
-                f"fan must have shape [{graph.num_nodes}] on {graph.source.device}; got "
-                f"{list(fan.shape)} on {fan.device}. Give one number for each node."
-            )
+        do = "give one number for each node"
+        check_tensor("fan", fan, "", (graph.num_nodes,), do, device=graph.device)
         return spread / (fan if node is None else fan[node]).to(dtype)
     if node is None:
         degree = graph.out_indptr.diff()
@@ -189,7 +188,7 @@ def fan_scale(
     if fan == "none":
         return degree.fill_(1.0) * spread
     raise InputError(
-        f"fan must be 'degree', 'sqrt', 'none' or a tensor [N]; got {fan!r}. Choose one of them."
+        f"fan: expected 'degree', 'sqrt', 'none' or a tensor [N], got {fan!r}; choose one of them"
     )
 
 
@@ -262,19 +261,8 @@ def _parts(questions: int, nodes: int) -> list[tuple[slice, slice]]:
     return [(slice(None), slice(n, n + _NODES)) for n in range(0, nodes, _NODES)]
 
 
-def _fake(
-    indptr: Tensor,
-    source: Tensor,
-    target: Tensor,
-    weight: Tensor,
-    out_indptr: Tensor,
-    out_edge: Tensor,
-    activation: Tensor,
-    scale: Tensor,
-    retention: Tensor,
-    maximum: bool,
-    mask: Tensor | None,
-) -> Tensor:
+def _fake(*inputs: Any) -> Tensor:
+    activation = inputs[6]
     return activation.new_empty(activation.shape)
 
 

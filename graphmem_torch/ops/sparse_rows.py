@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from graphmem_torch.checks import check_count, check_matrix
+from graphmem_torch.checks import check_count, check_matrix, check_tensor
 from graphmem_torch.coo import offsets_of
 from graphmem_torch.errors import InputError
 from graphmem_torch.graph import Graph
 
-__all__ = ["SparseRows", "check_sparse_rows"]
+__all__ = ["SparseRows", "check_node_rows"]
 
 _NONE = -1
 
@@ -47,15 +47,10 @@ class SparseRows:
                 `num_columns`.
         """
         check_matrix("values", values, "[B, K]")
-        if columns.shape != values.shape or columns.dtype != torch.int64:
-            raise InputError(
-                f"columns must be int64 [B, K] and values [B, K]; got {columns.dtype} "
-                f"{list(columns.shape)} and {list(values.shape)}. Pad the columns with -1."
-            )
+        check_tensor("columns", columns, "int64", values.shape, "pad the columns with -1")
         if columns.numel() and (last := int(columns.max())) >= num_columns:
             raise InputError(
-                f"columns must be below {num_columns}; got {last}, which would be another row's. "
-                "Drop it."
+                f"columns: expected below {num_columns}, got {last}; drop what is another row's"
             )
         row = torch.arange(len(columns), device=columns.device)[:, None]
         key = (row * num_columns + columns).flatten()
@@ -151,10 +146,14 @@ class SparseRows:
         return torch.where(place >= 0, source[place.clamp(min=0)], missing)
 
 
-def check_sparse_rows(name: str, value: SparseRows, graph: Graph) -> None:
-    """Raises `InputError` unless `value` has a column for each node, on the graph's device."""
-    if value.shape[1] != graph.num_nodes or value.key.device != graph.device:
+def check_node_rows(name: str, value: Tensor | SparseRows, graph: Graph) -> None:
+    """Raises `InputError` unless `value` is `[B, N]` for this graph, on the graph's device."""
+    do = "give a matrix with a column for each node of the graph as it is, where it is"
+    if not isinstance(value, SparseRows):
+        axes = ("B", graph.num_nodes)
+        check_tensor(name, value, "floating point", axes, do, device=graph.device)
+    elif value.shape[1] != graph.num_nodes or value.key.device != graph.device:
         raise InputError(
-            f"{name} must have {graph.num_nodes} columns, one for each node, on {graph.device}; "
-            f"got {value.shape[1]} on {value.key.device}. Was the graph rebuilt since?"
+            f"{name}: expected [B, {graph.num_nodes}] on {graph.device}, got {list(value.shape)} "
+            f"on {value.key.device}; {do}"
         )

@@ -9,8 +9,7 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor
 
-from graphmem_torch.checks import check_choice, check_matrix
-from graphmem_torch.errors import InputError
+from graphmem_torch.checks import check_choice, check_count, check_matrix, check_tensor
 from graphmem_torch.ops._library import register
 
 __all__ = [
@@ -184,24 +183,12 @@ def spmm(
     """
     check_matrix("x", x, "[C, B]")
     check_choice("reduce", reduce, REDUCE)
-    for name, value in (("indptr", indptr), ("column", column)):
-        if value.dim() != 1 or value.dtype != torch.int32:
-            raise InputError(
-                f"{name} must be a vector of int32; got {value.dtype} {list(value.shape)}. "
-                "Convert it with .to(torch.int32)."
-            )
-    if indptr.shape[0] == 0:
-        raise InputError("indptr must be [R + 1]; got no elements. A matrix of no rows has [0].")
-    if weight.shape != column.shape or not weight.is_floating_point():
-        raise InputError(
-            f"weight must be floating point {list(column.shape)}, one for each edge; got "
-            f"{weight.dtype} {list(weight.shape)}. Give it in the order of column."
-        )
-    if not indptr.device == column.device == weight.device == x.device:
-        raise InputError(
-            f"indptr, column, weight and x must be on one device; got {indptr.device}, "
-            f"{column.device}, {weight.device}, {x.device}. Move them together."
-        )
+    do = "convert it with .to(torch.int32), where x is"
+    check_tensor("indptr", indptr, "int32", ("R + 1",), do, device=x.device)
+    check_count("the length of indptr", indptr.shape[0])  # a matrix of no rows has [0]
+    check_tensor("column", column, "int32", ("E",), do, device=x.device)
+    do = "give one for each edge, in the order of column"
+    check_tensor("weight", weight, "floating point", column.shape, do, device=x.device)
     return _spmm(indptr, column, weight, x, reduce == "max")
 
 
@@ -258,14 +245,8 @@ def _gradients(
     return grad_weight.to(weight.dtype), grad_x.to(x.dtype)
 
 
-def _gradients_fake(
-    grad: Tensor,
-    indptr: Tensor,
-    column: Tensor,
-    weight: Tensor,
-    x: Tensor,
-    output: Tensor | None,
-) -> tuple[Tensor, Tensor]:
+def _gradients_fake(*inputs: Any) -> tuple[Tensor, Tensor]:
+    weight, x = inputs[3:5]
     return torch.empty_like(weight), x.new_empty(x.shape)
 
 

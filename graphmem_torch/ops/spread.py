@@ -12,9 +12,8 @@ from torch import Tensor
 from graphmem_torch.checks import (
     check_choice,
     check_count,
-    check_mask,
-    check_node_rows,
     check_scalar,
+    check_tensor,
     needs_gradient,
 )
 from graphmem_torch.errors import InputError
@@ -22,7 +21,7 @@ from graphmem_torch.graph import Graph
 from graphmem_torch.ops.inhibit import inhibit
 from graphmem_torch.ops.propagate import Fan, fan_scale, propagate
 from graphmem_torch.ops.ragged import ranges
-from graphmem_torch.ops.sparse_rows import SparseRows, check_sparse_rows
+from graphmem_torch.ops.sparse_rows import SparseRows, check_node_rows
 from graphmem_torch.ops.spmm import REDUCE, Reduce
 from graphmem_torch.ops.workspace import tile_elements
 
@@ -90,10 +89,7 @@ def spread_activation(
         InputError: For shapes, dtypes or devices that do not fit, constants out of range, unknown
             names, or a gradient through `frontier`.
     """
-    if isinstance(activation, SparseRows):
-        check_sparse_rows("activation", activation, graph)
-    else:
-        check_node_rows("activation", activation, graph)
+    check_node_rows("activation", activation, graph)
     check_count("rounds", rounds, 0)
     check_count("top", top)
     check_choice("reduce", reduce, REDUCE)
@@ -109,11 +105,12 @@ def spread_activation(
     differentiable = needs_gradient(start, graph.weight, fan, *constants)
     if differentiable and (sparse or method == "frontier"):
         raise InputError(
-            "a gradient needs a dense activation and method 'dense'; got "
-            f"{'SparseRows' if sparse else repr(method)}. Change it."
+            "activation: expected a dense one and method 'dense' for a gradient, got "
+            f"{'SparseRows' if sparse else repr(method)}; change it or detach"
         )
     if mask is not None:
-        check_mask(mask, activation.shape, graph)
+        do = "expand it as the activation, compare or call .bool()"
+        check_tensor("mask", mask, "bool", activation.shape, do, device=graph.device)
     small = graph.num_nodes < _FRONTIER_FROM
     if start.is_cuda:  # a few launches a round, where the frontier has many and waits for each
         size = activation.shape[0] * graph.num_nodes

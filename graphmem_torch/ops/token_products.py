@@ -18,6 +18,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from graphmem_torch.checks import check_entries
 from graphmem_torch.errors import InputError
 
 __all__ = [
@@ -208,12 +209,8 @@ def best_in_candidates(
     """
     if not candidates.numel():
         return
-    low, high = (int(end) for end in candidates.aminmax())
-    if low < -1 or high >= offsets.shape[0] - 1:
-        raise InputError(
-            f"candidates must be in 0..{offsets.shape[0] - 2}, or -1 for padding; got "
-            f"{low}..{high}. Take them from the same index."
-        )
+    do = "take them from the same index, -1 for padding"
+    check_entries("candidates", candidates, -1, offsets.shape[0] - 2, do)
     if not query_tokens.shape[1] or not tokens.shape[0]:
         return
     atoms = candidates.clamp(min=0)
@@ -236,8 +233,8 @@ def _check_offsets(start: Tensor, stop: Tensor, rows: int) -> None:
     low, high = int(start.amin()), int(stop.amax())
     if low < 0 or high > rows or bool((stop < start).any()):
         raise InputError(
-            f"offsets must rise from 0 to the {rows} tokens; got {low}..{high}. Give those that "
-            "came with the tokens."
+            f"offsets: expected to rise from 0 to the {rows} tokens, got {low}..{high}; give those "
+            "that came with the tokens"
         )
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from graphmem_torch.checks import check_count, check_matrix, check_unit_rows
-from graphmem_torch.errors import InputError
+from graphmem_torch.checks import check_count, check_matrix, check_tensor, check_unit_rows
 from graphmem_torch.ops._library import import_kernels, register
 from graphmem_torch.ops.running_topk import empty_best, merge_tile
 from graphmem_torch.ops.workspace import tile_elements
@@ -68,11 +67,8 @@ def check_pair(queries: Tensor, keys: Tensor, name: str = "queries") -> None:
     """Raises `InputError` unless both are matrices of one width on one device."""
     check_matrix(name, queries, "[B, d]")
     check_matrix("keys", keys, "[N, d]")
-    if queries.shape[1] != keys.shape[1] or queries.device != keys.device:
-        raise InputError(
-            f"{name} must have {keys.shape[1]} columns on {keys.device} like the keys; got "
-            f"{list(queries.shape)} on {queries.device}. Encode both with the same embedder."
-        )
+    do = "encode both with the same embedder"
+    check_tensor(name, queries, "floating point", ("B", keys.shape[1]), do, device=keys.device)
 
 
 def best_keys(

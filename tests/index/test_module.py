@@ -302,7 +302,7 @@ def test_forward_refuses_what_does_not_fit(
 
 
 def test_forward_refuses_to_find_nothing(index: MemoryIndex, random_questions: Questions) -> None:
-    with pytest.raises(InputError, match="k must be an integer of at least 1"):
+    with pytest.raises(InputError, match="k: expected an integer of at least 1"):
         index(random_questions(), k=0)
 
 

@@ -76,12 +76,12 @@ def test_kernels_are_decomposed_at_random(generator):
 @pytest.mark.parametrize(
     ("x", "change", "message"),
     [
-        (torch.ones(5, 3), {"method": "lanczos"}, "method must be one of"),
-        (Kernel(lambda v: v, 4), {"method": "gram"}, "method, for a kernel, must be one of"),
-        (torch.ones(5, 3), {"rank": 0}, "rank must be"),
+        (torch.ones(5, 3), {"method": "lanczos"}, "method: expected one of"),
+        (Kernel(lambda v: v, 4), {"method": "gram"}, "method for a kernel: expected one of"),
+        (torch.ones(5, 3), {"rank": 0}, "rank: expected"),
         (torch.ones(5, 3), {"rank": 4}, "rank: expected at most"),
-        (torch.ones(5, 3), {"oversample": -1}, "oversample must be"),
-        (torch.ones(5, 3), {"iterations": -1}, "iterations must be"),
+        (torch.ones(5, 3), {"oversample": -1}, "oversample: expected"),
+        (torch.ones(5, 3), {"iterations": -1}, "iterations: expected"),
         (torch.ones(0, 3), {}, "at least one row"),
         ([], {}, "at least one row"),
     ],

@@ -209,11 +209,11 @@ def test_the_same_generator_gives_the_same(random_graph):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"k": 0}, "k must be an integer of at least 1; got 0"),
+        ({"k": 0}, "k: expected an integer of at least 1, got 0"),
         ({"k": 10}, "k: expected at most 9"),
-        ({"which": "middle"}, "which must be one of 'smallest', 'largest'"),
-        ({"tol": -1.0}, "tol must be in"),
-        ({"max_iter": 0}, "max_iter must be an integer"),
+        ({"which": "middle"}, "which: expected one of 'smallest', 'largest'"),
+        ({"tol": -1.0}, "tol: expected a number in"),
+        ({"max_iter": 0}, "max_iter: expected an integer"),
     ],
 )
 def test_bad_input_is_refused_by_name(random_graph, change, message):

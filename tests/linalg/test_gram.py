@@ -170,7 +170,7 @@ def _spent() -> Iterator[torch.Tensor]:
 @pytest.mark.parametrize(
     ("x", "rank", "message"),
     [
-        (torch.ones(5, 3), 0, "rank must be an integer of at least 1; got 0"),
+        (torch.ones(5, 3), 0, "rank: expected an integer of at least 1, got 0"),
         (torch.ones(5, 3), 4, r"at most min\(N, d\) = min\(5, 3\), got 4"),
         (torch.ones(2, 3), 3, r"min\(2, 3\)"),
         ([torch.ones(2, 3)], 3, r"min\(2, 3\)"),

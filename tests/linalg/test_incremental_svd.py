@@ -161,7 +161,7 @@ def test_rows_that_never_came_are_noticed(generator):
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        (torch.ones(6), r"floating point matrix"),
+        (torch.ones(6), r"floating point \[N, d\]"),
         (torch.ones(1, 5), "expected width 6"),
         (torch.ones(1, 6, dtype=torch.int32), "floating point"),
         (torch.ones(1, 6, requires_grad=True), "no backward"),
@@ -183,9 +183,9 @@ def test_bad_rows_change_nothing(action, rows, message, generator):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"rank": 0}, "rank must be an integer"),
+        ({"rank": 0}, "rank: expected an integer"),
         ({"rank": 7}, "rank: expected at most dim = 6, got 7"),
-        ({"dim": 0}, "dim must be an integer"),
+        ({"dim": 0}, "dim: expected an integer"),
     ],
 )
 def test_bad_constants_are_refused_by_name(change, message):

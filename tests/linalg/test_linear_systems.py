@@ -106,8 +106,8 @@ def test_no_columns(random_graph):
         ({"rhs": torch.zeros(9)}, r"x: expected torch.float32 of shape \[9, b\]"),
         ({"rhs": torch.zeros(9, 2, requires_grad=True)}, "rhs: expected no gradient"),
         ({"rhs": torch.full((9, 2), torch.nan)}, "rhs: expected finite"),
-        ({"tol": -1.0}, "tol must be in"),
-        ({"max_iter": 0}, "max_iter must be an integer"),
+        ({"tol": -1.0}, "tol: expected a number in"),
+        ({"max_iter": 0}, "max_iter: expected an integer"),
     ],
 )
 def test_bad_input_is_refused_by_name(random_graph, change, message):

@@ -190,11 +190,11 @@ X = torch.ones(5, 3)
 @pytest.mark.parametrize(
     ("x", "change", "message"),
     [
-        (X, {"rank": 0}, "rank must be an integer of at least 1"),
+        (X, {"rank": 0}, "rank: expected an integer of at least 1"),
         (X, {"rank": 4}, r"at most min\(N, d\) = min\(5, 3\)"),
         ([X[:2]], {"rank": 3}, r"min\(2, 3\)"),
-        (X, {"oversample": -1}, "oversample must be"),
-        (X, {"iterations": -1}, "iterations must be"),
+        (X, {"oversample": -1}, "oversample: expected"),
+        (X, {"iterations": -1}, "iterations: expected"),
         (torch.ones(0, 3), {}, "at least one row"),
         ([], {}, "at least one row"),
         ([torch.ones(0, 3)], {}, "at least one row"),
@@ -203,7 +203,7 @@ X = torch.ones(5, 3)
         (X.clone().requires_grad_(), {}, "no backward"),
         (X * math.nan, {}, "expected finite"),
         (X * math.inf, {}, "expected finite"),
-        (Kernel(lambda v: v, 0), {}, "size must be"),
+        (Kernel(lambda v: v, 0), {}, "size: expected"),
         (Kernel(lambda v: v, 2), {"rank": 3}, "rank: expected at most"),
         (Kernel(lambda v: v[:1], 4), {}, "product: expected to return"),
         (Kernel(lambda v: v, 4, dtype=torch.float16), {}, "dtype: expected"),

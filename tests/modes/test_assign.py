@@ -98,5 +98,5 @@ def test_labels_do_not_depend_on_tiles_or_precision(assign: str) -> None:
 
 def test_unknown_method() -> None:
     x, _ = planted()
-    with pytest.raises(InputError, match="assign must be one of"):
+    with pytest.raises(InputError, match="assign: expected one of"):
         assign_modes(x, gram_svd(x, 2), assign="leiden", generator=torch.Generator())

@@ -290,27 +290,27 @@ GOOD = {
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"values": torch.ones(3)}, r"values must be a floating point matrix \[B, n\]"),
-        ({"values": torch.ones(2, 3).long()}, "values must be a floating point"),
-        ({"values": torch.full((2, 3), torch.nan)}, "values must be finite"),
-        ({"values": torch.full((2, 3), torch.inf)}, "values must be finite"),
-        ({"values": torch.tensor([[torch.inf, -torch.inf, 0]] * 2)}, "values must be finite"),
-        ({"values": torch.ones(2, 3).requires_grad_()}, "has no gradient"),
-        ({"costs": torch.ones(2, 3)}, "costs must be whole tokens"),
-        ({"costs": torch.ones(2, 4).long()}, r"costs must be whole tokens \[2, 3\]"),
-        ({"costs": torch.tensor([[1, 1, -1]] * 2)}, "costs must be in 0.."),
-        ({"costs": torch.full((2, 3), 2**60)}, "costs must be in 0.."),
-        ({"budget": torch.tensor([5, -1])}, "budget must be at least 0"),
-        ({"budget": torch.tensor([5.0, 1.0])}, "budget must be whole tokens"),
-        ({"budget": torch.tensor(5)}, r"budget must be whole tokens \[2\]"),
-        ({"required": torch.zeros(2, 3)}, "required must be a bool matrix"),
-        ({"required": torch.zeros(3, 2).bool()}, r"required must be a bool matrix \[2, 3\]"),
+        ({"values": torch.ones(3)}, r"values: expected floating point \[B, n\]"),
+        ({"values": torch.ones(2, 3).long()}, "values: expected floating point"),
+        ({"values": torch.full((2, 3), torch.nan)}, "values: expected finite"),
+        ({"values": torch.full((2, 3), torch.inf)}, "values: expected finite"),
+        ({"values": torch.tensor([[torch.inf, -torch.inf, 0]] * 2)}, "values: expected finite"),
+        ({"values": torch.ones(2, 3).requires_grad_()}, "expected no gradient"),
+        ({"costs": torch.ones(2, 3)}, "costs: expected integers"),
+        ({"costs": torch.ones(2, 4).long()}, r"costs: expected integers \[2, 3\]"),
+        ({"costs": torch.tensor([[1, 1, -1]] * 2)}, "costs: expected numbers in 0.."),
+        ({"costs": torch.full((2, 3), 2**60)}, "costs: expected numbers in 0.."),
+        ({"budget": torch.tensor([5, -1])}, "budget: expected at least 0"),
+        ({"budget": torch.tensor([5.0, 1.0])}, "budget: expected integers"),
+        ({"budget": torch.tensor(5)}, r"budget: expected integers \[2\]"),
+        ({"required": torch.zeros(2, 3)}, "required: expected bool"),
+        ({"required": torch.zeros(3, 2).bool()}, r"required: expected bool \[2, 3\]"),
         (
             {"required": torch.tensor([[False] * 3, [True] * 3]), "budget": torch.tensor([0, 2])},
-            "budget of row 1 must hold its required items; they cost 3 of 2",
+            "budget: expected 3 tokens for the required items of row 1, got 2",
         ),
-        ({"work": -1}, "work must be an integer of at least 0"),
-        ({"tile": 0}, "tile must be an integer of at least 1"),
+        ({"work": -1}, "work: expected an integer of at least 0"),
+        ({"tile": 0}, "tile: expected an integer of at least 1"),
     ],
 )
 def test_bad_input_is_refused_by_name(change, message):
@@ -319,7 +319,7 @@ def test_bad_input_is_refused_by_name(change, message):
 
 
 def test_a_negative_budget_is_refused_without_items():
-    with pytest.raises(InputError, match="budget must be at least 0"):
+    with pytest.raises(InputError, match="budget: expected at least 0"):
         knapsack(torch.ones(1, 0), torch.ones(1, 0).long(), torch.tensor([-1]))
 
 

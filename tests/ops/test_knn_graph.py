@@ -141,14 +141,17 @@ def test_opcheck(approximate):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda x: knn_graph(x, 0), "k must be an integer of at least 1"),
-        (lambda x: knn_graph(x, 2, start=10), r"start must be in 0\.\.9; got 10"),
-        (lambda x: knn_graph(x, 2, start=1.0), "start must be an integer of at least 0"),
+        (lambda x: knn_graph(x, 0), "k: expected an integer of at least 1"),
+        (lambda x: knn_graph(x, 2, start=10), r"start: expected at most 9, got 10"),
+        (lambda x: knn_graph(x, 2, start=1.0), "start: expected an integer of at least 0"),
         (lambda x: knn_graph(x.requires_grad_(), 2), "requires one"),
         (lambda x: knn_graph(x.long(), 2), "floating point"),
         (lambda x: knn_graph(2 * x, 2), "x: expected rows of length 1 .* got length 2 in row 0"),
-        (lambda x: knn_graph(x, 2, method="hnsw"), "method must be one of 'auto', 'exact', 'ivf'"),
-        (lambda x: knn_graph(x, 2, earlier=True, method="ivf"), 'method must be "exact"'),
+        (
+            lambda x: knn_graph(x, 2, method="hnsw"),
+            "method: expected one of 'auto', 'exact', 'ivf'",
+        ),
+        (lambda x: knn_graph(x, 2, earlier=True, method="ivf"), 'method: expected "exact"'),
     ],
 )
 def test_bad_input_is_refused_by_name(call, message):

@@ -196,22 +196,28 @@ def test_opcheck(candidates):
     ("change", "message"),
     [
         ({"query_tokens": torch.zeros(2, 8)}, r"\[B, Q, m\]"),
-        ({"query_weights": torch.zeros(2, 4)}, r"shape \[2, 3\]; got \[2, 4\]"),
-        ({"tokens": torch.zeros(5, 8)}, r"int8 \[T, 8\]; got torch.float32"),
+        (
+            {"query_weights": torch.zeros(2, 4)},
+            r"query_weights: expected \[2, 3\] on cpu, got torch.float32 \[2, 4\]",
+        ),
+        ({"tokens": torch.zeros(5, 8)}, r"int8 \[T, 8\], got torch.float32"),
         ({"tokens": torch.zeros(5, 9, dtype=torch.int8)}, r"int8 \[T, 8\]"),
-        ({"offsets": torch.zeros(3)}, "offsets must be int64"),
+        ({"offsets": torch.zeros(3)}, "offsets: expected int64"),
         ({"candidates": torch.zeros(3, 2, dtype=torch.int64)}, r"int64 \[2, C\]"),
-        ({"offsets": torch.tensor([0, 3, 6])}, r"rise from 0 to the 5 tokens; got 0\.\.6"),
+        ({"offsets": torch.tensor([0, 3, 6])}, r"rise from 0 to the 5 tokens, got 0\.\.6"),
         ({"offsets": torch.tensor([0, 5, 3])}, "rise from 0 to the 5 tokens"),
         (
             {"offsets": torch.tensor([-1, 3, 5]), "candidates": torch.tensor([[0], [1]])},
-            r"rise from 0 to the 5 tokens; got -1\.\.5",
+            r"rise from 0 to the 5 tokens, got -1\.\.5",
         ),
-        ({"candidates": torch.full((2, 1), 2)}, r"candidates must be in 0\.\.1"),
-        ({"candidates": torch.full((2, 1), -2)}, r"candidates must be in 0\.\.1"),
-        ({"query_tokens": torch.zeros(2, 3, 8, requires_grad=True)}, "has no gradient"),
+        ({"candidates": torch.full((2, 1), 2)}, r"candidates: expected numbers in -1\.\.1"),
+        ({"candidates": torch.full((2, 1), -2)}, r"candidates: expected numbers in -1\.\.1"),
+        ({"query_tokens": torch.zeros(2, 3, 8, requires_grad=True)}, "expected no gradient"),
         ({"query_tokens": torch.full((2, 3, 8), torch.nan)}, "got others in token 0 of question 0"),
-        ({"offsets": torch.zeros(3, dtype=torch.int64, device="meta")}, "offsets must be on cpu"),
+        (
+            {"offsets": torch.zeros(3, dtype=torch.int64, device="meta")},
+            "offsets: expected .* on cpu, got .* on meta",
+        ),
     ],
 )
 def test_bad_input_is_refused_by_name(change, message):

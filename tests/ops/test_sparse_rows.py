@@ -71,17 +71,17 @@ def test_gather_and_select(rows, columns):
 
 
 def test_bad_input_is_refused_by_name(random_graph):
-    with pytest.raises(InputError, match="columns must be int64"):
+    with pytest.raises(InputError, match="columns: expected int64"):
         SparseRows.of(torch.zeros(2, 3), torch.zeros(2, 3), 4)
-    with pytest.raises(InputError, match="columns must be int64"):
+    with pytest.raises(InputError, match="columns: expected int64"):
         SparseRows.of(torch.zeros(2, 3, dtype=torch.int64), torch.zeros(2, 2), 4)
-    with pytest.raises(InputError, match="columns must be below 4; got 4"):
+    with pytest.raises(InputError, match="columns: expected below 4, got 4"):
         SparseRows.of(torch.tensor([[1, 4]]), torch.ones(1, 2), 4)
-    with pytest.raises(InputError, match="values must be a floating point matrix"):
+    with pytest.raises(InputError, match="values: expected floating point"):
         SparseRows.of(torch.tensor([[1]]), torch.ones(1, 1, dtype=torch.int64), 4)
-    with pytest.raises(InputError, match="k must be"):
+    with pytest.raises(InputError, match="k: expected"):
         SparseRows.from_dense(torch.zeros(2, 3)).topk(0)
-    with pytest.raises(InputError, match="activation must have 9 columns"):
+    with pytest.raises(InputError, match=r"activation: expected \[B, 9\]"):
         spread_activation(random_graph(9, 20), SparseRows.from_dense(torch.zeros(2, 3)))
 
 

@@ -217,7 +217,9 @@ def test_a_gradient_through_the_frontier_is_refused(random_graph, name):
     assert spread_activation(graph, **inputs).requires_grad
     sparse = SparseRows.from_dense(inputs["activation"])
     for other in ({"method": "frontier"}, {"activation": sparse}):
-        with pytest.raises(InputError, match="a gradient needs a dense activation"):
+        with pytest.raises(
+            InputError, match="expected a dense one and method 'dense' for a gradient"
+        ):
             spread_activation(graph, **{**inputs, **other})
     with torch.no_grad():
         assert not spread_activation(graph, method="frontier", **inputs).requires_grad
@@ -261,20 +263,23 @@ def test_the_anchors_are_left_alone(random_graph):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"rounds": -1}, "rounds must be an integer of at least 0"),
-        ({"top": 0}, "top must be"),
-        ({"inhibition": -0.1}, "inhibition must be in"),
-        ({"inhibition": torch.ones(1)}, r"inhibition must be a number or .* tensor \[\]"),
-        ({"gain": float("nan")}, "gain must be in"),
-        ({"firing": "step"}, "'sigmoid', 'linear'; got 'step'"),
-        ({"method": "fast"}, "'auto', 'dense', 'frontier'; got 'fast'"),
-        ({"reduce": "mean"}, "'sum', 'max'; got 'mean'"),
-        ({"reduce": "mean", "method": "frontier"}, "'sum', 'max'; got 'mean'"),
-        ({"activation": torch.zeros(2, 3)}, "9 columns"),
-        ({"mask": torch.zeros(2, 9)}, "bool matrix"),
+        ({"rounds": -1}, "rounds: expected an integer of at least 0"),
+        ({"top": 0}, "top: expected"),
+        ({"inhibition": -0.1}, "inhibition: expected a number in"),
+        (
+            {"inhibition": torch.ones(1)},
+            r"inhibition: expected floating point \[\].* give a number",
+        ),
+        ({"gain": float("nan")}, "gain: expected a number in"),
+        ({"firing": "step"}, "'sigmoid', 'linear', got 'step'"),
+        ({"method": "fast"}, "'auto', 'dense', 'frontier', got 'fast'"),
+        ({"reduce": "mean"}, "'sum', 'max', got 'mean'"),
+        ({"reduce": "mean", "method": "frontier"}, "'sum', 'max', got 'mean'"),
+        ({"activation": torch.zeros(2, 3)}, r"\[B, 9\]"),
+        ({"mask": torch.zeros(2, 9)}, r"bool \[2, 9\]"),
         (
             {"mask": torch.ones(1, 9, dtype=torch.bool), "method": "frontier"},
-            r"mask must have the shape of activation \[2, 9\]; got \[1, 9\]",
+            r"mask: expected bool \[2, 9\] on cpu, got torch.bool \[1, 9\]",
         ),
     ],
 )

@@ -75,10 +75,10 @@ def test_opcheck(candidates):
     ("change", "message"),
     [
         ({"query_tokens": torch.zeros(2, 8)}, r"\[B, Q, m\]"),
-        ({"known": torch.ones(2, 4)}, "known must be bool"),
-        ({"known": torch.ones(2, 3, dtype=torch.bool)}, r"known must have shape \[2, 4\]"),
+        ({"known": torch.ones(2, 4)}, "known: expected bool"),
+        ({"known": torch.ones(2, 3, dtype=torch.bool)}, r"known: expected bool \[2, 4\]"),
         ({"tokens": torch.zeros(5, 9, dtype=torch.int8)}, r"int8 \[T, 8\]"),
-        ({"candidates": torch.full((2, 1), 2)}, r"candidates must be in 0\.\.1"),
+        ({"candidates": torch.full((2, 1), 2)}, r"candidates: expected numbers in -1\.\.1"),
     ],
 )
 def test_bad_input_is_refused_by_name(change, message):

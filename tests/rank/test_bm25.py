@@ -156,10 +156,10 @@ def test_score_opcheck():
         ({"offsets": torch.tensor([0, 1])}, "offsets: expected to rise from 0 to 2"),
         ({"offsets": torch.tensor([0, 2, 1, 2])}, "offsets: expected to rise"),
         ({"offsets": torch.tensor([0, 1, 2], device="meta")}, "offsets: expected on cpu"),
-        ({"vocab_size": 4.0}, "vocab_size must be an integer"),
-        ({"k1": -1.0}, "k1 must be in"),
-        ({"k1": math.inf}, "k1 must be in"),
-        ({"b": 1.5}, "b must be in"),
+        ({"vocab_size": 4.0}, "vocab_size: expected an integer"),
+        ({"k1": -1.0}, "k1: expected a number in"),
+        ({"k1": math.inf}, "k1: expected a number in"),
+        ({"b": 1.5}, "b: expected a number in"),
     ],
 )
 def test_build_refuses_bad_input_by_name(change, message):
@@ -172,17 +172,17 @@ def test_score_and_topk_refuse_bad_questions_by_name():
     index = _index([[0], [1]])
     with pytest.raises(InputError, match=r"query_terms: expected int64 \[B, Q\]"):
         index.score(torch.tensor([0]))
-    with pytest.raises(InputError, match="below the vocabulary's 7; got 9"):
+    with pytest.raises(InputError, match="below the vocabulary's 7, got 9"):
         index.score(torch.tensor([[9]]))
     with pytest.raises(InputError, match=r"weights: expected \[1, 1\]"):
         index.score(torch.tensor([[0]]), torch.ones(1, 2))
-    with pytest.raises(InputError, match="below the vocabulary's 7; got 9"):
+    with pytest.raises(InputError, match="below the vocabulary's 7, got 9"):
         index.topk(torch.tensor([[9]]), 1)
     with pytest.raises(InputError, match="query_terms: expected on cpu"):
         index.topk(torch.zeros(1, 1, dtype=torch.int64, device="meta"), 1)
     with pytest.raises(InputError, match="weights: expected on cpu"):
         index.score(torch.tensor([[0]]), torch.ones(1, 1, device="meta"))
-    with pytest.raises(InputError, match="k must be an integer of at least 1"):
+    with pytest.raises(InputError, match="k: expected an integer of at least 1"):
         index.topk(torch.tensor([[0]]), 0)
 
 

@@ -82,9 +82,9 @@ def test_stopping_early_is_said(caplog, generator):
 def test_bad_input_is_refused_by_name(random_graph):
     graph = random_graph(9, 20)
     for change, message in [
-        ({"method": "cg"}, "method must be one of"),
-        ({"modes": 0}, "modes must be an integer"),
-        ({"tol": -1.0}, "tol must be in"),
+        ({"method": "cg"}, "method: expected one of"),
+        ({"modes": 0}, "modes: expected an integer"),
+        ({"tol": -1.0}, "tol: expected a number in"),
     ]:
         with pytest.raises(InputError, match=message):
             centrality(graph, **change)

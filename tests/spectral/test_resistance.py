@@ -201,7 +201,7 @@ def test_a_gap_below_rounding_is_said(graph_of, caplog, method):
         ({"pairs": torch.tensor([[0], [9]])}, r"node numbers in 0\.\.8, got 9"),
         ({"pairs": torch.tensor([[0], [-1]])}, r"node numbers in 0\.\.8, got -1"),
         ({"method": "guess"}, "method must be one of"),
-        ({"scaling": "none"}, "scaling must be one of"),
+        ({"scaling": "none"}, "scaling: expected one of"),
         ({"modes": 0}, "modes must be an integer"),
         ({"tol": -1.0}, "tol must be in"),
     ],
