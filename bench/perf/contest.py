@@ -93,7 +93,7 @@ class Race:
         targets = target if isinstance(target, Mapping) else {against or "": target}
         for name in targets:
             if name and name not in {"ours", *(peers or {}), *(floors or {})}:
-                raise ValueError(f"against must name a peer or a floor; got {name!r}")
+                raise ValueError(f"against: expected a peer or a floor, got {name!r}; name one")
 
         def fit(value: float) -> bool:
             return value >= at_least if at_least is not None else value <= (at_most or 0.0)

@@ -103,42 +103,15 @@ def _add_postings(
     weight = scores.new_ones(len(place)) if weights is None else weights.flatten()[place]
     weight = weight.to(scores.dtype)
     if not docs.is_cuda:
-        own = stop - start >= long
-        runs = (row[own], start[own], stop[own], weight[own])
-        _add_long_runs(out, docs, scores, *(part.tolist() for part in runs))
+        own, rows = stop - start >= long, out.unbind()
+        lists = (part[own].tolist() for part in (row, start, stop, weight))
+        for r, first, last, factor in zip(*lists, strict=True):
+            rows[r].index_add_(0, docs[first:last], scores[first:last], alpha=factor)
         row, start, stop, weight = row[~own], start[~own], stop[~own], weight[~own]
-    _add_short_runs(out, docs, scores, row, start, stop - start, weight, together)
-
-
-def _add_long_runs(
-    out: Tensor,
-    docs: Tensor,
-    scores: Tensor,
-    row: list[int],
-    start: list[int],
-    stop: list[int],
-    weight: list[float],
-) -> None:
-    rows = out.unbind()
-    for r, first, last, factor in zip(row, start, stop, weight, strict=True):
-        rows[r].index_add_(0, docs[first:last], scores[first:last], alpha=factor)
-
-
-def _add_short_runs(
-    out: Tensor,
-    docs: Tensor,
-    scores: Tensor,
-    row: Tensor,  # [P] int64, the row of each run
-    start: Tensor,  # [P] int64
-    count: Tensor,  # [P] int64
-    weight: Tensor,  # [P]
-    together: int,
-) -> None:
     base = (row * out.shape[1]).to(torch.int32 if out.numel() < 1 << 31 else torch.int64)
-    sums = out.view(-1)
+    sums, count = out.view(-1), stop - start
     for runs, total in _blocks(count, together * (_CUDA if docs.is_cuda else 1)):
-        own = count[runs]
-        run, entry = ranges(start[runs], own, total=total)
+        run, entry = ranges(start[runs], count[runs], total=total)
         value = scores.index_select(0, entry)
         value *= weight[runs].index_select(0, run)
         goal = base[runs].index_select(0, run)

@@ -85,29 +85,23 @@ def maxsim_on_cpu(
     """`graphmem::maxsim` on a CPU."""
     total = query_weights.sum(1, keepdim=True)
     share = query_weights / total.masked_fill(total <= 0, torch.inf)
-    if candidates is None:
-        return _maxsim_all_atoms(query_tokens, share, tokens, offsets, tiling)
-    out = query_tokens.new_zeros(candidates.shape)
-    for part, place, best in best_in_candidates(query_tokens, tokens, offsets, candidates, tiling):
-        out[part].scatter_(1, place, torch.bmm(share[part, None], best).squeeze(1))
-    return out
-
-
-def _maxsim_all_atoms(
-    query_tokens: Tensor, share: Tensor, tokens: Tensor, offsets: Tensor, tiling: Tiling
-) -> Tensor:
-    """The weighted sum is a product too: with the matrix that holds each token's share."""
+    if candidates is not None:
+        out = query_tokens.new_zeros(candidates.shape)
+        found = best_in_candidates(query_tokens, tokens, offsets, candidates, tiling)
+        for part, place, best in found:
+            out[part].scatter_(1, place, torch.bmm(share[part, None], best).squeeze(1))
+        return out
     out = share.new_zeros(share.shape[0], offsets.shape[0] - 1)
     width = max(1, ROWS // max(1, share.shape[1]))
     for first in range(0, share.shape[0], width):
         part = slice(first, first + width)
         question, place = share[part].nonzero(as_tuple=True)
         weight = share[part][question, place]
+        # The weighted sum is a product too: with the matrix that holds each token's share.
         mix = share.new_zeros(len(share[part]), len(weight))
         mix.scatter_(0, question[None], weight[None])
-        for atoms, best in best_in_atoms(
-            query_tokens[part][question, place], tokens, offsets, tiling
-        ):
+        rows = query_tokens[part][question, place]
+        for atoms, best in best_in_atoms(rows, tokens, offsets, tiling):
             out[part, atoms] = mix @ best
     return out
 
@@ -175,18 +169,13 @@ def token_maxima_on_cpu(
     tiling: Tiling = _USUAL,
 ) -> Tensor:
     """`graphmem::token_maxima` on a CPU."""
-    if candidates is None:
-        return _token_maxima_all_atoms(query_tokens, known, tokens, offsets, tiling)
-    query_tokens = query_tokens.masked_fill(~known[:, :, None], 0.0)
-    out = query_tokens.new_zeros(*known.shape, candidates.shape[1])
-    for part, place, best in best_in_candidates(query_tokens, tokens, offsets, candidates, tiling):
-        out[part].scatter_(2, place[:, None].expand_as(best), best)
-    return out
-
-
-def _token_maxima_all_atoms(
-    query_tokens: Tensor, known: Tensor, tokens: Tensor, offsets: Tensor, tiling: Tiling
-) -> Tensor:
+    if candidates is not None:
+        query_tokens = query_tokens.masked_fill(~known[:, :, None], 0.0)
+        out = query_tokens.new_zeros(*known.shape, candidates.shape[1])
+        found = best_in_candidates(query_tokens, tokens, offsets, candidates, tiling)
+        for part, place, best in found:
+            out[part].scatter_(2, place[:, None].expand_as(best), best)
+        return out
     out = query_tokens.new_zeros(*known.shape, offsets.shape[0] - 1)
     flat, rows = out.flatten(0, 1), query_tokens.flatten(0, 1)
     for place in known.flatten().nonzero().squeeze(1).split(ROWS):
