@@ -117,7 +117,8 @@ def find_modes(
         epsilon: Share of the energy that "energy" may leave out.
         assign: "kmeans", "sign" or "varimax" (`assign_modes`).
         time: When each row was; only for `Modes.latest`.
-        generator: Random generator for the assignment; by default on the CPU, seeded with 0.
+        generator: Random generator for eigenpairs and assignment; by default on the CPU, seeded
+            with 0.
 
     Raises:
         InputError: If x is no finite floating-point matrix, is empty or all zero, requires a
@@ -128,6 +129,7 @@ def find_modes(
     if count is not None:
         check_count("count", count)
     check_choice("assign", assign, ASSIGNMENTS)
+    generator = torch.Generator().manual_seed(0) if generator is None else generator
     shape = (x.shape[0], x.shape[1])
     if count is None or shape[1] <= _WHOLE:
         whole = gram_svd(x, min(shape))
@@ -146,7 +148,6 @@ def find_modes(
         )
     spectrum = truncated(whole, min(count, rank))
     assert spectrum.right is not None
-    generator = torch.Generator().manual_seed(0) if generator is None else generator
     label = assign_modes(x, spectrum, assign=assign, generator=generator)
     return modes_of(x, label, spectrum, time=time, eigenvalues=known, epsilon=epsilon)
 

@@ -105,6 +105,19 @@ def test_mode_cache_updates_over_many_small_adds(preset: str) -> None:
         assert all(len(mode.typical) == 3 for mode in listed)
 
 
+def test_mode_cache_finds_the_same_modes_in_every_run() -> None:
+    """So wide are rows whose leading eigenpairs alone are computed, from a random start."""
+    rows = torch.randn(400, 1500, generator=torch.Generator().manual_seed(1))
+    x, time = torch.nn.functional.normalize(rows, dim=1), torch.full((400,), torch.nan).double()
+    found = []
+    for seed in (1, 2):
+        torch.manual_seed(seed)
+        found.append(ModeCache().modes(settings("spectral").modes, x, time, torch.arange(400)))
+    one, other = found
+    assert torch.equal(one.label, other.label) and torch.equal(one.centroid, other.centroid)
+    assert torch.equal(one.spectrum.values, other.spectrum.values)
+
+
 def test_mode_cache_finds_anew_where_modes_drifted() -> None:
     with opened(config=settings("spectral")) as memory:
         memory.add(notes(40))

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
+import random
 import resource
 import shutil
+import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -156,6 +160,24 @@ def test_damaged(
         store.save_snapshot(TENSORS, {})
         assert store.load_snapshot() is not None
         assert store.check() == []
+
+
+def test_interrupt_is_no_damage(tmp_path: Path) -> None:
+    save_snapshot(tmp_path, {str(i): torch.ones(50, 20) for i in range(200)}, {}, 1)
+    begun = time.perf_counter()
+    assert load_snapshot(tmp_path, 1) is not None
+    took = time.perf_counter() - begun
+    drawn = random.Random(0)
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    try:
+        for _ in range(150):
+            # torch makes a ValueError of an interrupt that comes while it looks at a storage.
+            with contextlib.suppress(KeyboardInterrupt, ValueError):
+                signal.setitimer(signal.ITIMER_REAL, drawn.uniform(1e-5, took))
+                assert load_snapshot(tmp_path, 1) is not None
+                signal.setitimer(signal.ITIMER_REAL, 0)
+    finally:
+        signal.signal(signal.SIGALRM, before)
 
 
 def test_flipped_bit_in_the_data(filled: Path) -> None:
