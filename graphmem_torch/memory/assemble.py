@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -86,7 +86,7 @@ def assemble(
     vocabulary = Vocabulary()
     terms, offsets = vocabulary.encode(bodies)
     title = torch.tensor([title_terms(text) for text in bodies], dtype=torch.int64)
-    names = None
+    names: tuple[Tensor, Tensor] | tuple[None, None] = (None, None)
     if bool((title >= 0).any()):
         names = vocabulary.encode([texts[i] for i in concepts.tolist()], grow=False)
     own, time = embeddings[atoms], columns.time[atoms]
@@ -109,8 +109,8 @@ def assemble(
         session=columns.session.codes[atoms].long(),
         time=time,
         log_words=torch.tensor([math.log1p(len(text.split())) for text in bodies]),
-        is_question=_flags(is_question(text) for text in bodies),
-        tells_time=_flags(tells_time(text) for text in bodies),
+        is_question=torch.tensor([is_question(text) for text in bodies], dtype=torch.bool),
+        tells_time=torch.tensor([tells_time(text) for text in bodies], dtype=torch.bool),
         edges=to_rows(edges, columns.node[order]),
         num_nodes=len(order),
         tokens=tokens,
@@ -120,8 +120,8 @@ def assemble(
         duplicate=duplicate,
         modes=modes,
         title=title,
-        name_terms=None if names is None else names[0],
-        name_offsets=None if names is None else names[1],
+        name_terms=names[0],
+        name_offsets=names[1],
     )
     return Snapshot(
         MemoryIndex.build(data, config),
@@ -218,10 +218,6 @@ def _first_equal(texts: Sequence[str], speaker: Tensor) -> Tensor:  # [A] -> [A]
     first: dict[tuple[str, int], int] = {}
     keys = zip(texts, speaker.tolist(), strict=True)
     return torch.tensor([first.setdefault(key, i) for i, key in enumerate(keys)])
-
-
-def _flags(values: Iterable[bool]) -> Tensor:
-    return torch.tensor(list(values), dtype=torch.bool)
 
 
 def to_rows(edges: EdgeBlock, node: Tensor) -> EdgeBlock:  # node [N]: number of every row

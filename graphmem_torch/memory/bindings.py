@@ -39,7 +39,10 @@ def open_bound(
     """
     if mode == "r" and embedder is None:
         return MemoryStore.open(path, mode="r"), None
-    remembered = None if embedder is not None else _remembered_in(path)
+    remembered = None
+    if embedder is None and path is not None and (Path(path) / DATABASE_NAME).exists():
+        with MemoryStore.open(path, mode="r") as kept:
+            remembered = _remembered(kept) if kept.num_nodes else None
     spec, token_dim = remembered or (embedder or own.name, own.token_dim)
     loaded = load_embedder(spec, device, token_dim=token_dim)
     store = MemoryStore.open(path, mode=mode, fingerprint=loaded.fingerprint, dim=loaded.dim)
@@ -131,11 +134,3 @@ def _remembered(store: MemoryStore) -> tuple[str, int] | None:
     """Name and token width of the encoder of a store that was opened with a named one."""
     kept = store.meta_get(_EMBEDDER)
     return None if kept is None else tuple(json.loads(kept))
-
-
-def _remembered_in(path: str | os.PathLike[str] | None) -> tuple[str, int] | None:
-    """The same for a folder, where there is a store in it that holds anything."""
-    if path is None or not (Path(path) / DATABASE_NAME).exists():
-        return None
-    with MemoryStore.open(path, mode="r") as store:
-        return _remembered(store) if store.num_nodes else None

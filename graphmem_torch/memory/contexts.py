@@ -32,7 +32,6 @@ from graphmem_torch.text.tokens import get_counter
 __all__ = [
     "CompileOptions",
     "ContextCompiler",
-    "ContextSettings",
     "FormatName",
     "OrderName",
     "answer_settings",
@@ -223,17 +222,30 @@ class ContextCompiler:
         def names(listed: Tensor) -> tuple[str, ...]:
             return tuple(token_costs.ids[node] for node in snapshot.node[listed].tolist())
 
+        def context(b: int, made: Compiled, budget: int) -> Context:
+            chosen, listed = torch.tensor(made.chosen, dtype=torch.int64), rows[b][rows[b] >= 0]
+            return Context(
+                question=questions[b],
+                text=made.prompt.text,
+                tokens=made.tokens,
+                budget=budget,
+                tokenizer=config.tokenizer,
+                sources=names(chosen),
+                omitted=names(listed[~torch.isin(listed, chosen)]),
+                confidence=confidence[b],
+                known=len(listed) > 0 and confidence[b] >= threshold,
+                messages=made.prompt.messages,
+                system=made.prompt.system,
+                value=made.value,
+                upper_bound=made.upper_bound,
+                exact=made.exact,
+            )
+
         confidence = found.confidence.tolist()
         contexts = [
-            [
-                _context(
-                    questions[b], made, budget, config.tokenizer, rows[b], names, confidence[b],
-                    threshold,
-                )
-                for made, budget in zip(curve, budgets, strict=True)
-            ]
+            [context(b, made, budget) for made, budget in zip(curve, budgets, strict=True)]
             for b, curve in enumerate(curves)
-        ]  # fmt: skip
+        ]
         used = sorted({row for curve in curves for made in curve for row in made.chosen})
         return contexts, snapshot.node[torch.tensor(used, dtype=torch.int64)]
 
@@ -260,11 +272,11 @@ class ContextCompiler:
 
     def _token_costs(self, settings: ContextSettings) -> TokenCosts:
         """What entries cost that are written and counted so."""
-        layout, config = settings.layout, settings.config
-        inline = layout.grouped and config.order == "relevance"
-        key = (layout.name, config.tokenizer, inline)
+        layout, tokenizer = settings.layout, settings.config.tokenizer
+        inline = layout.grouped and settings.config.order == "relevance"
+        key = (layout.name, tokenizer, inline)
         if key not in self._costs:
-            self._costs[key] = TokenCosts(layout, config.tokenizer, inline=inline)
+            self._costs[key] = TokenCosts(layout, tokenizer, inline=inline)
         return self._costs[key]
 
     def _related(self, snapshot: Snapshot, types: Sequence[str]) -> Relations:
@@ -279,36 +291,6 @@ class ContextCompiler:
                 rows = to_rows(edges, snapshot.node)
                 kept[key] = Relations.of(rows, key, snapshot.index.num_atoms)
             return kept[key]
-
-
-def _context(
-    question: str,
-    made: Compiled,
-    budget: int,
-    tokenizer: str,
-    listed: Tensor,  # [k] int64, -1 = none
-    names: Callable[[Tensor], tuple[str, ...]],
-    confidence: float,
-    threshold: float,
-) -> Context:
-    """What was compiled, with ids instead of rows."""
-    chosen, listed = torch.tensor(made.chosen, dtype=torch.int64), listed[listed >= 0]
-    return Context(
-        question=question,
-        text=made.prompt.text,
-        tokens=made.tokens,
-        budget=budget,
-        tokenizer=tokenizer,
-        sources=names(chosen),
-        omitted=names(listed[~torch.isin(listed, chosen)]),
-        confidence=confidence,
-        known=len(listed) > 0 and confidence >= threshold,
-        messages=made.prompt.messages,
-        system=made.prompt.system,
-        value=made.value,
-        upper_bound=made.upper_bound,
-        exact=made.exact,
-    )
 
 
 def answer_settings(

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from numbers import Real
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from graphmem_torch.atoms import DEFAULT_EDGE_WEIGHT, MAX_EDGE_WEIGHT, EdgeType, Link
+from graphmem_torch.atoms import MAX_EDGE_WEIGHT, EdgeType, Link
 from graphmem_torch.checks import check_count
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.errors import InputError
@@ -23,7 +23,6 @@ from graphmem_torch.store import Batch, MemoryStore
 __all__ = [
     "Connected",
     "JudgedEdges",
-    "StatedEdge",
     "checked_pairs",
     "connect_all",
     "disconnect",
@@ -31,8 +30,6 @@ __all__ = [
     "nodes_of",
     "similar_ids",
     "similar_pairs",
-    "stated_edge",
-    "verdict_edge",
 ]
 
 _LEAST = torch.finfo(torch.float32).tiny  # a smaller weight would be stored as 0
@@ -52,16 +49,8 @@ class Connected:
         return Connected(self.new + other.new, self.known + other.known)
 
 
-@dataclass(frozen=True, slots=True)
-class StatedEdge:
-    """An edge between two stored atoms, by id; what is left open is as in `Link`."""
-
-    source: str
-    link: Link
-
-
-def stated_edge(value: Any) -> StatedEdge:
-    """An edge from what a caller wrote, checked as far as it can be without the store.
+def _stated_edge(value: Any) -> tuple[str, Link]:
+    """Source and link of an edge that a caller wrote, checked without the store.
 
     The type gives the sign: a contradiction is stored negative whatever the sign of its weight
     (`Link.strength`), every other type takes a positive weight.
@@ -80,17 +69,8 @@ def stated_edge(value: Any) -> StatedEdge:
     weight = parts[3] if len(parts) == 4 else None
     if source == target:
         raise InputError(f"edge: expected two different atoms, got {source!r} twice; leave it out")
-    _check_weight(weight, kind)
-    return StatedEdge(source, Link(target, kind, None if weight is None else float(weight)))
-
-
-def _edge_type(value: object) -> EdgeType:
-    return value if isinstance(value, EdgeType) else parse_edge_type(value)
-
-
-def _check_weight(weight: Any, kind: EdgeType) -> None:
     if weight is None:
-        return
+        return source, Link(target, kind)
     number = isinstance(weight, (int, float, Real)) and not isinstance(weight, bool)
     if not number or not _LEAST <= abs(weight) <= MAX_EDGE_WEIGHT:
         raise InputError(
@@ -102,6 +82,11 @@ def _check_weight(weight: Any, kind: EdgeType) -> None:
             f"weight: expected a positive weight for the type {kind.name.lower()!r}, got {weight}; "
             "what two atoms conflict in is an edge of the type 'contradicts'"
         )
+    return source, Link(target, kind, float(weight))
+
+
+def _edge_type(value: object) -> EdgeType:
+    return value if isinstance(value, EdgeType) else parse_edge_type(value)
 
 
 def connect_all(store: MemoryStore, values: Iterable[Any]) -> Connected:
@@ -112,23 +97,23 @@ def connect_all(store: MemoryStore, values: Iterable[Any]) -> Connected:
 
     Args:
         store: Open to write.
-        values: Edges in one of the forms of `stated_edge`, or `StatedEdge`s.
+        values: Edges in one of the forms that `Memory.connect` takes.
 
     Raises:
-        InputError: As for `stated_edge`, or an id that is not stored.
+        InputError: No edge of these forms (`_stated_edge`), or an id that is not stored.
         StoreError: Read-only store or full disk; nothing is stored then.
     """
     if not isinstance(values, Iterable):
         raise InputError(f"edges: expected {_FORM}, or an iterable of these, got {values!r:.80}")
-    edges = [v if isinstance(v, StatedEdge) else stated_edge(v) for v in values]
+    edges = [_stated_edge(value) for value in values]
     if not edges:
         return Connected(0, 0)
-    node = nodes_of(store, [end for edge in edges for end in (edge.source, edge.link.target)])
+    node = nodes_of(store, [end for source, link in edges for end in (source, link.target)])
     asked = EdgeBlock.of(
-        [node[edge.source] for edge in edges],
-        [node[edge.link.target] for edge in edges],
-        [int(edge.link.type) for edge in edges],
-        [edge.link.strength for edge in edges],
+        [node[source] for source, _ in edges],
+        [node[link.target] for _, link in edges],
+        [int(link.type) for _, link in edges],
+        [link.strength for _, link in edges],
     )
     fresh = _stronger(asked, store.edges())
     if len(fresh):
@@ -244,15 +229,24 @@ def judge_pairs(
         edges = [
             edge
             for (premise, hypothesis), verdict in zip(part, verdicts, strict=True)
-            if (edge := verdict_edge(premise, hypothesis, verdict, node)) is not None
+            if (edge := _verdict_edge(premise, hypothesis, verdict, node)) is not None
         ]
-        done = _counted(done, verdicts, connect_all(store, edges))
+        stored = connect_all(store, edges)
+        labels = [None if verdict is None else verdict.label for verdict in verdicts]
+        done = JudgedEdges(
+            entailed=done.entailed + labels.count("entail"),
+            contradicted=done.contradicted + labels.count("contradict"),
+            neutral=done.neutral + labels.count("neutral"),
+            failed=done.failed + labels.count(None),
+            new=done.new + stored.new,
+            known=done.known + stored.known,
+        )
         yield done
 
 
-def verdict_edge(
+def _verdict_edge(
     premise: str, hypothesis: str, verdict: Verdict | None, node: dict[str, int]
-) -> StatedEdge | None:
+) -> tuple[str, Link] | None:
     """The edge that a verdict makes; None for neutral or no verdict (`docs/mathematics.md` 2.1).
 
     Entailment gives an implication of weight 0.5 to 1 by its confidence, contradiction an edge of
@@ -262,12 +256,10 @@ def verdict_edge(
     if verdict is None or verdict.label == "neutral":
         return None
     if verdict.label == "entail":
-        weight = 0.5 + 0.5 * verdict.confidence
-        return StatedEdge(premise, Link(hypothesis, EdgeType.IMPLICATION, weight))
+        return premise, Link(hypothesis, EdgeType.IMPLICATION, 0.5 + 0.5 * verdict.confidence)
     if node[premise] < node[hypothesis]:
         premise, hypothesis = hypothesis, premise
-    weight = DEFAULT_EDGE_WEIGHT[EdgeType.CONTRADICTS]
-    return StatedEdge(premise, Link(hypothesis, EdgeType.CONTRADICTS, weight))
+    return premise, Link(hypothesis, EdgeType.CONTRADICTS)
 
 
 def checked_pairs(pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
@@ -322,18 +314,3 @@ def similar_ids(
     name = dict(zip(every.tolist(), [atom.id for atom in atoms], strict=True))
     ends = [(name[a], name[b]) for a, b in rows.T.tolist()]
     return [pair for a, b in ends for pair in ((a, b), (b, a))]
-
-
-def _counted(
-    done: JudgedEdges, verdicts: Sequence[Verdict | None], stored: Connected
-) -> JudgedEdges:
-    labels = [None if verdict is None else verdict.label for verdict in verdicts]
-    return replace(
-        done,
-        entailed=done.entailed + labels.count("entail"),
-        contradicted=done.contradicted + labels.count("contradict"),
-        neutral=done.neutral + labels.count("neutral"),
-        failed=done.failed + labels.count(None),
-        new=done.new + stored.new,
-        known=done.known + stored.known,
-    )

@@ -17,13 +17,13 @@ from graphmem_torch.rank.query import QueryBatch
 
 __all__ = [
     "FitReport",
-    "HeldOut",
     "LabelledQuestions",
     "check_evidence",
     "check_no_concepts",
     "fit_and_report",
     "fit_weights",
     "reweighted",
+    "with_weights",
 ]
 
 _TILE = 64  # questions whose signals are computed at once
@@ -57,8 +57,8 @@ class LabelledQuestions:
 
     def weighted(self, weights: Mapping[str, float]) -> LabelledQuestions:
         """The same questions to the index with other weights."""
-        index = reweighted(self.index, with_weights(self.index.config, weights))
-        return replace(self, index=index)
+        config = with_weights(self.index.config, weights)
+        return replace(self, index=reweighted(self.index, config))
 
     def tiles(self) -> Iterator[tuple[QueryBatch, Sequence[Tensor]]]:
         """Parts of the questions that are computed at once."""
@@ -130,9 +130,7 @@ def fit_and_report(
     )
     before = _recall(judged)
     weights = fit_weights([learned], penalty=penalty)
-    after = _recall(
-        replace(judged, index=reweighted(judged.index, with_weights(judged.index.config, weights)))
-    )
+    after = _recall(judged.weighted(weights))
     known = ~torch.isnan(before)
     (difference,) = bootstrap_interval((after - before)[:, None], generator=generator)
     if difference is None:
@@ -181,10 +179,7 @@ def fit_weights(sources: Sequence[LabelledQuestions], *, penalty: float = 1e-2) 
     for _ in range(2):
         fitted = fit_listwise([part for s in sources for part in _batches(s)], penalty=penalty)
         weights = dict(zip(sources[0].index.signal_names, fitted.tolist(), strict=True))
-        sources = [
-            replace(s, index=reweighted(s.index, with_weights(s.index.config, weights)))
-            for s in sources
-        ]
+        sources = [source.weighted(weights) for source in sources]
     return weights
 
 

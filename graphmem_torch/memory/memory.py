@@ -19,6 +19,7 @@ from graphmem_torch.checks import check_count
 from graphmem_torch.config import Config, load_config
 from graphmem_torch.errors import InputError
 from graphmem_torch.index.module import MemoryIndex
+from graphmem_torch.memory import contexts, edges, learning
 from graphmem_torch.memory.assemble import (
     ModeCache,
     Snapshot,
@@ -32,36 +33,8 @@ from graphmem_torch.memory.bindings import (
     open_bound,
     usable_device,
 )
-from graphmem_torch.memory.contexts import (
-    CompileOptions,
-    ContextCompiler,
-    FormatName,
-    OrderName,
-    answer_settings,
-    ask_model,
-    checked_budgets,
-    context_settings,
-)
+from graphmem_torch.memory.contexts import CompileOptions
 from graphmem_torch.memory.decay import Classified, DecayState, classify_nodes, open_nodes
-from graphmem_torch.memory.edges import (
-    Connected,
-    JudgedEdges,
-    checked_pairs,
-    connect_all,
-    disconnect,
-    judge_pairs,
-    nodes_of,
-    similar_ids,
-)
-from graphmem_torch.memory.learning import (
-    FitReport,
-    LabelledQuestions,
-    check_evidence,
-    check_no_concepts,
-    fit_and_report,
-    reweighted,
-    with_weights,
-)
 from graphmem_torch.memory.link import concept_id
 from graphmem_torch.memory.modes import RegimeMonitor, align_parts, mode_records, mode_summaries
 from graphmem_torch.memory.questions import (
@@ -142,7 +115,7 @@ class Memory:
         self._modes = ModeCache()
         self._structure = StructureCache(store)
         self._decay = DecayState(store, config.decay, clock=clock)
-        self._contexts = ContextCompiler(store)
+        self._contexts = contexts.ContextCompiler(store)
         self._regimes: RegimeMonitor | None = None
         self._listeners: list[Callable[[RegimeSwitch], object]] = []
 
@@ -288,11 +261,7 @@ class Memory:
         return found[ids] if isinstance(ids, str) else [found[name] for name in ids]
 
     def rows_of(self, ids: Sequence[str]) -> Tensor:  # [n] int64
-        """Rows of the index that stand for stored atoms or concepts.
-
-        Raises:
-            InputError: An id that is not stored.
-        """
+        """Rows of the index that stand for stored atoms or concepts."""
         return self._placed(ids)[1]
 
     # Questions.
@@ -374,8 +343,8 @@ class Memory:
         budget: int | Sequence[int],
         k: int | None = None,
         tokenizer: str | None = None,
-        order: OrderName | None = None,
-        format: FormatName | None = None,
+        order: contexts.OrderName | None = None,
+        format: contexts.FormatName | None = None,
         template: str | Mapping[str, str] | None = None,
         kinds: Sequence[str] | None = None,
         between: tuple[float, float] | None = None,
@@ -409,10 +378,10 @@ class Memory:
             InputError: An empty question, a budget that is negative or below what the pinned
                 memories and the template take, an unknown tokenizer, order, format, field or kind.
         """
-        asked, budgets = checked_questions(question), checked_budgets(budget)
+        asked, budgets = checked_questions(question), contexts.checked_budgets(budget)
         if k is not None:
             check_count("k", k)
-        settings = context_settings(
+        settings = contexts.context_settings(
             self.config.context,
             tokenizer=tokenizer,
             order=order,
@@ -420,7 +389,7 @@ class Memory:
             template=template,
             shorten=shorten,
         )
-        contexts: list[list[Context]] = [[] for _ in asked]
+        made: list[list[Context]] = [[] for _ in asked]
         if asked and budgets:
             snapshot = self._current()  # one state throughout, whatever a writer adds meanwhile
             query = self._query(snapshot, asked, kinds, between, as_of)
@@ -428,14 +397,14 @@ class Memory:
             with torch.inference_mode():
                 found = snapshot.index(query, k=count)
             threshold = self.config.gate.threshold
-            contexts, used = self._contexts.compile(
+            made, used = self._contexts.compile(
                 snapshot, asked, found, query.allowed, budgets, settings, threshold
             )
             self._log_access(used)
         if isinstance(budget, int):
-            only = [curve[0] for curve in contexts]
+            only = [curve[0] for curve in made]
             return only[0] if isinstance(question, str) else only
-        return contexts[0] if isinstance(question, str) else contexts
+        return made[0] if isinstance(question, str) else made
 
     @overload
     def answer(
@@ -458,7 +427,7 @@ class Memory:
         *,
         llm: Any,
         budget: int = 2048,
-        format: FormatName | None = None,
+        format: contexts.FormatName | None = None,
         template: str | Mapping[str, str] | None = None,
         **options: Any,
     ) -> Answer | list[Answer]:
@@ -479,14 +448,14 @@ class Memory:
         Raises:
             InputError: As `compile`; something that cannot be asked.
         """
-        format, template = answer_settings(llm, self.config.context, format, template)
+        format, template = contexts.answer_settings(llm, self.config.context, format, template)
         if not isinstance(budget, int):
             raise InputError(
                 f"budget: expected one whole number of tokens, got {budget!r:.60}; ask for one"
             )
         asked = [question] if isinstance(question, str) else list(question)
-        contexts = self.compile(asked, budget=budget, format=format, template=template, **options)
-        answers = ask_model(llm, contexts)
+        prompts = self.compile(asked, budget=budget, format=format, template=template, **options)
+        answers = contexts.ask_model(llm, prompts)
         return answers[0] if isinstance(question, str) else answers
 
     # Edges and what they make of the memory.
@@ -497,7 +466,7 @@ class Memory:
         target: str | None = None,
         type: str | EdgeType = EdgeType.RELATED_TO,
         weight: float | None = None,
-    ) -> Connected:
+    ) -> edges.Connected:
         """Connects stored atoms: `connect("a", "b", "supports")`, or many edges at once.
 
         On disk for good when it returns. Of the edges of one (source, target, type) the strongest
@@ -515,20 +484,16 @@ class Memory:
             InputError, StoreError: As they say; nothing is stored then.
         """
         if isinstance(source, str):
-            return connect_all(self.store, [(source, target, type, weight)])
+            return edges.connect_all(self.store, [(source, target, type, weight)])
         if target is not None or weight is not None or type != EdgeType.RELATED_TO:
             raise InputError(
                 "target, type, weight: expected none beside many edges; write them into each edge"
             )
-        return connect_all(self.store, source)
+        return edges.connect_all(self.store, source)
 
     def disconnect(self, source: str, target: str, type: str | EdgeType | None = None) -> int:
-        """Deletes the edges from one atom to another, of one type or of all; how many there were.
-
-        Raises:
-            InputError, StoreError: As they say; nothing is deleted then.
-        """
-        return disconnect(self.store, source, target, type)
+        """Deletes the edges from one atom to another, of one type or all; their number."""
+        return edges.disconnect(self.store, source, target, type)
 
     def judge_edges(
         self,
@@ -538,7 +503,7 @@ class Memory:
         k: int = 4,
         least: float = 0.6,
         progress: bool = False,
-    ) -> JudgedEdges:
+    ) -> edges.JudgedEdges:
         """Adds implications and contradictions between atoms, as an oracle judges them.
 
         An implication weighs 0.5 to 1 by the verdict's confidence, a contradiction -0.5
@@ -558,12 +523,12 @@ class Memory:
         """
         judge = judge_of(LexicalJudge(self.embedder) if oracle is None else oracle)
         if pairs is None:
-            asked = similar_ids(self.store, self._current(), k=k, least=least)
+            asked = edges.similar_ids(self.store, self._current(), k=k, least=least)
         else:
-            asked = checked_pairs(pairs)
-        done = JudgedEdges()
+            asked = edges.checked_pairs(pairs)
+        done = edges.JudgedEdges()
         with _progress(progress, "judge", "pairs", len(asked)) as bar:
-            for done in judge_pairs(self.store, judge, asked):
+            for done in edges.judge_pairs(self.store, judge, asked):
                 bar.update(done.judged - bar.n)
         return done
 
@@ -585,11 +550,7 @@ class Memory:
     def missing_links(
         self, k: int = 10, *, type: str | EdgeType = EdgeType.DEPENDENCY
     ) -> list[MissingLink]:
-        """The k likeliest edges of a type that are not there, by the pattern of those that are.
-
-        Raises:
-            InputError: Fewer than 2 such edges, more than 20,000 memories, or k below 1.
-        """
+        """The k likeliest edges of a type that are not there; see `structure.missing_links`."""
         kind = parse_edge_type(type) if isinstance(type, str) else type
         return missing_links(self.store, k, type=kind)
 
@@ -681,7 +642,7 @@ class Memory:
         penalty: float = 1e-2,
         held_out: float = 0.0,
         seed: int = 0,
-    ) -> FitReport:
+    ) -> learning.FitReport:
         """Learns the weights of the signals, which it uses from then on (`learning.fit_weights`).
 
         Args:
@@ -698,15 +659,15 @@ class Memory:
         Raises:
             InputError: No evidence at all, or too few questions to hold some back.
         """
-        check_evidence(questions, evidence)
+        learning.check_evidence(questions, evidence)
         wanted = [list(dict.fromkeys(ids)) for ids in evidence]
         named = [name for ids in wanted for name in ids]
         snapshot, rows = self._placed(named)
-        check_no_concepts(named, rows, snapshot.index.num_atoms)
+        learning.check_no_concepts(named, rows, snapshot.index.num_atoms)
         gold = rows.split([len(ids) for ids in wanted])
         query = self._query(snapshot, questions)
-        labelled = LabelledQuestions(snapshot.index, query, gold, questions)
-        report = fit_and_report(labelled, penalty=penalty, held_out=held_out, seed=seed)
+        labelled = learning.LabelledQuestions(snapshot.index, query, gold, questions)
+        report = learning.fit_and_report(labelled, penalty=penalty, held_out=held_out, seed=seed)
         self.use_weights(report)
         return report
 
@@ -734,27 +695,19 @@ class Memory:
     def use_weights(self, weights: Mapping[str, float]) -> None:
         """Replaces the weights of the signals."""
         with self._lock:
-            self.config = with_weights(self.config, weights)
+            self.config = learning.with_weights(self.config, weights)
             if self._snapshot is not None:
-                index = reweighted(self._snapshot.index, self.config)
+                index = learning.reweighted(self._snapshot.index, self.config)
                 self._snapshot = replace(self._snapshot, index=index)
 
     # Memory types: what is used stays strong, what is not decays (`docs/mathematics.md` 6).
 
     def pin(self, ids: str | Sequence[str]) -> None:
-        """Pins atoms: `compile` puts them into every context, and they do not decay.
-
-        Raises:
-            InputError, StoreError: An id that is not stored, a read-only store; nothing is pinned.
-        """
+        """Pins atoms, all or none: `compile` puts them into every context, they do not decay."""
         self.store.life.set_pins(self._named(ids)[1], True)
 
     def unpin(self, ids: str | Sequence[str]) -> None:
-        """Takes pins back, also of procedural memories, which are pinned from the start.
-
-        Raises:
-            InputError, StoreError: As in `pin`.
-        """
+        """Takes pins back, also of procedural memories, which are pinned from the start."""
         self.store.life.set_pins(self._named(ids)[1], False)
 
     def pinned(self) -> list[str]:
@@ -766,12 +719,7 @@ class Memory:
         return self.store.life.pinned()
 
     def touch(self, ids: str | Sequence[str], *, when: float | None = None) -> None:
-        """Notes that atoms were used: their decay starts anew.
-
-        Args:
-            ids: Of stored atoms.
-            when: Seconds since the epoch UTC; now by default.
-        """
+        """Notes that atoms were used, `when` in seconds since the epoch UTC: decay starts anew."""
         now = self._clock() if when is None else moment("when", when)
         nodes = self._named(ids)[1]
         if nodes:
@@ -949,10 +897,11 @@ class Memory:
         with self._adding:
             if self._writer is None:
                 self._writer = Writer(self.store, self.embedder, self.config.link)
-            stored = self._writer.add(atoms, places, self._clock())
-            if self._regimes is None or not stored.atoms:
-                return stored.added, []
-            return stored.added, self._regimes.observe(stored.atoms, stored.embeddings)
+            fresh, embeddings = self._writer.add(atoms, places, self._clock())
+            added = Added(len(fresh), len(atoms) - len(fresh))
+            if self._regimes is None or not fresh:
+                return added, []
+            return added, self._regimes.observe(fresh, embeddings)
 
     def _tell(self, switches: Sequence[RegimeSwitch]) -> None:
         """Tells the listeners, who find modes and structure fresh; logs what they raise."""
@@ -973,7 +922,7 @@ class Memory:
 
     def _placed(self, ids: Sequence[str]) -> tuple[Snapshot, Tensor]:  # [n] int64
         """The present snapshot, and its rows that stand for stored atoms or concepts."""
-        node = nodes_of(self.store, ids)
+        node = edges.nodes_of(self.store, ids)
         snapshot = self._current()  # not before, lest an id that was added meanwhile is not in it
         ordered, order = snapshot.node.sort()
         wanted = torch.tensor([node[name] for name in ids], dtype=torch.int64)
@@ -984,7 +933,7 @@ class Memory:
         if not isinstance(ids, Iterable):
             raise InputError(f"ids: expected ids of atoms, got {ids!r:.80}")
         listed = [ids] if isinstance(ids, str) else list(ids)
-        found = nodes_of(self.store, listed)
+        found = edges.nodes_of(self.store, listed)
         named = list(dict.fromkeys(listed))
         concept = next((name for name in named if name.startswith(concept_id(""))), None)
         if concept is not None:

@@ -14,7 +14,6 @@ from graphmem_torch.atoms import CONCEPT, EdgeType
 from graphmem_torch.errors import InputError, unknown
 from graphmem_torch.index.retrieve import Retrieval
 from graphmem_torch.memory.assemble import Snapshot
-from graphmem_torch.modes.find import Modes
 from graphmem_torch.rank.query import QueryBatch
 from graphmem_torch.results import Hit, PathStep, Result
 from graphmem_torch.store import MemoryStore
@@ -29,7 +28,6 @@ __all__ = [
     "moment",
     "to_results",
 ]
-
 
 _EDGE_NAMES = {int(kind): kind.name.lower() for kind in EdgeType}
 
@@ -146,8 +144,11 @@ def to_results(
         )
     }
 
-    modes = snapshot.index.modes
-    labels = {} if modes is None else _labels(modes, rows[rows >= 0])
+    labels: dict[int, int] = {}
+    if (modes := snapshot.index.modes) is not None:
+        listed = rows[rows >= 0].unique()
+        label = modes.label[listed.to(modes.label.device)]
+        labels = dict(zip(listed.tolist(), label.tolist(), strict=True))
 
     def hit(row: int, score: float, shares: list[float], path: list[int]) -> Hit:
         atom = atoms[row]
@@ -170,13 +171,6 @@ def to_results(
         hits = tuple(hit(*each) for each in zip(*line, strict=True) if each[0] >= 0)
         results.append(Result(question, hits, sure, bool(hits) and sure >= threshold))
     return results
-
-
-def _labels(modes: Modes, rows: Tensor) -> dict[int, int]:
-    """The mode of each of these atoms."""
-    rows = rows.unique()
-    label = modes.label[rows.to(modes.label.device)]
-    return dict(zip(rows.tolist(), label.tolist(), strict=True))
 
 
 def _padded_tokens(encoded: Encoded) -> tuple[Tensor | None, Tensor | None]:

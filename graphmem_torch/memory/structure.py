@@ -37,21 +37,13 @@ class MissingLink:
 
 @dataclass(frozen=True, eq=False)
 class _StoredGraph:
-    """The graph of a store at one of its states.
-
-    Attributes:
-        state: Of the store.
-        node: [N] int64, the store's number of every node, ascending.
-        names: [N] ids.
-        edges: Between rows 0..N-1.
-        embeddings: [N, d].
-    """
+    """The graph of a store at one of its states."""
 
     state: str
-    node: Tensor
-    names: list[str]
-    edges: EdgeBlock
-    embeddings: Tensor | None
+    node: Tensor  # [N] int64, numbers of the nodes in the store, ascending
+    names: list[str]  # their ids
+    edges: EdgeBlock  # between rows 0..N-1
+    embeddings: Tensor | None  # [N, d]
 
 
 class StructureCache:
@@ -79,9 +71,7 @@ class StructureCache:
             InputError: If a library for communities is missing.
         """
         with self._lock:
-            kept = self._kept
-            if kept is not None and kept[2].settings != settings:
-                kept = None
+            kept = self._kept if self._kept and self._kept[2].settings == settings else None
             if kept is not None and kept[0] == self._store.state:
                 return kept[2]
             there = _stored_graph(self._store, concepts=settings.concepts)

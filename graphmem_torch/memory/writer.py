@@ -21,7 +21,7 @@ from graphmem_torch.store import Batch, MemoryStore, TokenRows
 from graphmem_torch.store.blocks import join_tokens, pick_tokens
 from graphmem_torch.text.embedder import Embedder, Encoded, encode_checked
 
-__all__ = ["Added", "Stored", "Writer", "as_atom", "batched"]
+__all__ = ["Added", "Writer", "as_atom", "batched"]
 
 T = TypeVar("T")
 
@@ -43,21 +43,6 @@ class Added:
         return Added(self.new + other.new, self.known + other.known)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Stored:
-    """A batch that is stored.
-
-    Attributes:
-        added: What it did.
-        atoms: Those that are new.
-        embeddings: [n, d], their vectors.
-    """
-
-    added: Added
-    atoms: list[Atom]
-    embeddings: Tensor
-
-
 class Writer:
     """Adds atoms to a store. Each batch is one transaction: there whole, or not at all."""
 
@@ -77,8 +62,10 @@ class Writer:
                 next(iter(waiting)),
             )
 
-    def add(self, atoms: Sequence[Atom], origins: Mapping[str, str], when: float) -> Stored:
-        """Adds one batch; on disk for good when it returns.
+    def add(
+        self, atoms: Sequence[Atom], origins: Mapping[str, str], when: float
+    ) -> tuple[list[Atom], Tensor]:  # [n, d]
+        """Adds one batch, on disk for good when it returns; the n atoms that were new, encoded.
 
         Args:
             atoms: In the order in which they are stored.
@@ -87,7 +74,7 @@ class Writer:
         """
         fresh = self._unknown(atoms, origins)
         if not fresh:
-            return Stored(Added(0, len(atoms)), [], torch.empty(0, self._embedder.dim))
+            return [], torch.empty(0, self._embedder.dim)
         # After an error the linker would be ahead of the store, so it is only kept on success.
         linker, self._linker = self._linker or self._restored(), None
         encoded = self._encoded(fresh)
@@ -105,7 +92,7 @@ class Writer:
         )
         self._store.append(batch, when=when)
         self._linker = linker
-        return Stored(Added(len(fresh), len(atoms) - len(fresh)), fresh, encoded.pooled)
+        return fresh, encoded.pooled
 
     def _unknown(self, atoms: Sequence[Atom], origins: Mapping[str, str]) -> list[Atom]:
         """The atoms that are not stored yet, each id once.
@@ -158,11 +145,8 @@ class Writer:
         tokens, pieces, offsets = encoded.tokens, encoded.pieces, encoded.offsets
         if tokens is None or pieces is None or offsets is None:
             return Encoded(pooled)
-        parts = [TokenRows(tokens, pieces, offsets)]
-        if old.tokens is not None:
-            parts.append(old.tokens)
-        packed = join_tokens(parts, tokens.shape[1])
-        return Encoded(pooled, *pick_tokens(packed, pick))
+        parts = [TokenRows(tokens, pieces, offsets), *([] if old.tokens is None else [old.tokens])]
+        return Encoded(pooled, *pick_tokens(join_tokens(parts, tokens.shape[1]), pick))
 
     def _restored(self) -> Linker:
         """A linker that knows what is stored."""
