@@ -93,26 +93,16 @@ def _words(text: str) -> list[str]:
 
 @dataclass(frozen=True, eq=False)
 class ReportInput:
-    """What a report is made from; rows of `columns`, `ids`, `texts` and `embeddings` are M nodes.
-
-    Attributes:
-        name: Of the memory.
-        config: Its settings.
-        stats: What `Memory.stats` says.
-        structure: Of its graph; names of the N nodes are among `ids`.
-        columns: Kinds, sessions, speakers and times.
-        ids, texts: [M], in the order of storing.
-        embeddings: [M, d].
-    """
+    """What a report is made from: a memory of M nodes, in the order of storing."""
 
     name: str
     config: Config
-    stats: dict[str, Any]
-    structure: Structure
+    stats: dict[str, Any]  # `Memory.stats()`
+    structure: Structure  # names of its N nodes are among `ids`
     columns: Columns
-    ids: list[str]
-    texts: list[str]
-    embeddings: Tensor
+    ids: list[str]  # [M]
+    texts: list[str]  # [M]
+    embeddings: Tensor  # [M, d]
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,41 +15,18 @@ from graphmem_torch.report.drawing import Drawing
 from graphmem_torch.report.facts import Facts, characteristic_words
 from graphmem_torch.report.markup import Html, clipped, escaped, number, table, when
 
-__all__ = [
-    "NO_EDGES",
-    "PANELS",
-    "Panel",
-    "bridges_panel",
-    "communities_panel",
-    "community_cell",
-    "frontiers_panel",
-    "laplacian_panel",
-    "modes_panel",
-    "node_cell",
-    "paragraph",
-    "regime_panel",
-    "spectrum_panel",
-    "store_panel",
-]
-NO_EDGES = "The memories have no edges yet."
-"""Said where a panel is about edges and there are none."""
-
+__all__ = ["PANELS", "paragraph"]
+_NO_EDGES = "The memories have no edges yet."
 _TEXT = 140
 
 
 @dataclass(frozen=True)
 class Panel:
-    """One part of the page.
-
-    Attributes:
-        title: Its heading.
-        body: Its content.
-        wide: Whether it takes the whole width.
-    """
+    """One part of the page, under its heading."""
 
     title: str
     body: tuple[Html, ...]
-    wide: bool = False
+    wide: bool = False  # over all columns of the page
 
     def html(self, key: str) -> str:
         """As a section, `key` its id."""
@@ -104,7 +81,7 @@ def communities_panel(facts: Facts, drawing: Drawing) -> Panel:
     ]
     said = f"{len(sizes):,} communities; {alone:,} of them are single nodes without an edge."
     if not facts.graph.num_edges:
-        said = f"{NO_EDGES} Each of them stands alone."
+        said = f"{_NO_EDGES} Each of them stands alone."
     elif len(sizes) - alone > _SHOWN:
         said += f" The {_SHOWN} largest are listed."
     columns = [("Community", "text"), ("nodes", "number"), ("links inside", "number")]
@@ -117,7 +94,7 @@ def bridges_panel(facts: Facts, drawing: Drawing) -> Panel:
     title = "Bridges"
     found = facts.structure.bridges
     if not len(found):
-        none = "No edge joins two communities." if facts.graph.num_edges else NO_EDGES
+        none = "No edge joins two communities." if facts.graph.num_edges else _NO_EDGES
         return Panel(title, (paragraph(none),))
     rows: list[list[str | Html]] = [
         [
@@ -143,7 +120,7 @@ def frontiers_panel(facts: Facts, drawing: Drawing) -> Panel:
     title = "Frontiers"
     found = facts.structure.frontiers
     if not len(found):
-        return Panel(title, (paragraph(NO_EDGES),))
+        return Panel(title, (paragraph(_NO_EDGES),))
     rows: list[list[str | Html]] = [
         [node_cell(facts, drawing, node), number(score), number(degree)]
         for node, score, degree in zip(
@@ -238,7 +215,7 @@ def regime_panel(facts: Facts, drawing: Drawing) -> Panel:
     columns = [("at", "number"), *([("time", "number")] if timed else []), ("statistic", "number")]
     columns.append(("begins with", "text"))
     listed = table(f"The {len(rows)} strongest alarms, in order", columns, rows)
-    return Panel(title, (chart.html(), listed) if rows else (chart.html(),), wide=False)
+    return Panel(title, (chart.html(), listed) if rows else (chart.html(),))
 
 
 def _days(times: Tensor) -> list[tuple[float, str]]:
@@ -295,7 +272,7 @@ def laplacian_panel(facts: Facts, drawing: Drawing) -> Panel:
     title = "Spectrum of the graph"
     values = facts.structure.values.tolist()
     if not values:
-        return Panel(title, (paragraph(NO_EDGES),))
+        return Panel(title, (paragraph(_NO_EDGES),))
     zeros = facts.structure.num_components
     said = (
         "The graph has one component, so 0 occurs once. The spectral gap is "

@@ -82,11 +82,7 @@ class Batch:
                     "encoder's output whole"
                 )
             return
-        self._validate_tokens(self.tokens, self.pieces, self.offsets, token_dim)
-
-    def _validate_tokens(
-        self, tokens: Tensor, pieces: Tensor, offsets: Tensor, token_dim: int | None
-    ) -> None:
+        tokens, pieces, offsets = self.tokens, self.pieces, self.offsets
         rows = pieces.shape[0] if pieces.dim() == 1 else None
         width = tokens.shape[-1] if token_dim is None and tokens.dim() == 2 else token_dim
         _expect("pieces", pieces, torch.int32, (rows,))
@@ -125,13 +121,7 @@ class TokenRows(NamedTuple):
 
 
 def write_blocks(database: Database, start: int, batch: Batch) -> None:
-    """Write a batch's blocks; only inside `Database.write`.
-
-    Args:
-        database: Where to.
-        start: Node number of the batch's first atom.
-        batch: A valid batch.
-    """
+    """Write a valid batch, whose first atom is node `start`; only inside `Database.write`."""
     n = len(batch.atoms)
     if n:
         _insert(database, "embedding_block", start, n, [batch.embeddings])
@@ -145,11 +135,13 @@ def write_blocks(database: Database, start: int, batch: Batch) -> None:
         _insert(database, "edge_block", start, len(edges), columns, marks)
 
 
+def _edge_block(database: Database, count: int, blobs: Sequence[bytes]) -> EdgeBlock:
+    dtypes = (torch.int64, torch.int64, torch.uint8, torch.float32)
+    return EdgeBlock(*(_decode(database, *each, count) for each in zip(blobs, dtypes, strict=True)))
+
+
 def read_embeddings(
-    database: Database,
-    start: int,
-    stop: int,
-    dim: int,
+    database: Database, start: int, stop: int, dim: int
 ) -> Tensor:  # [stop - start, d]
     """Embeddings of the node numbers from `start` to `stop - 1`, deleted ones included.
 
@@ -170,12 +162,7 @@ def read_embeddings(
     return out
 
 
-def read_tokens(
-    database: Database,
-    start: int,
-    stop: int,
-    dim: int,
-) -> TokenRows:
+def read_tokens(database: Database, start: int, stop: int, dim: int) -> TokenRows:
     """Token vectors of the node numbers from `start` to `stop - 1`.
 
     Atoms that were stored without token vectors own no rows.
@@ -216,18 +203,11 @@ def read_edges(database: Database, start: int) -> EdgeBlock:
     Raises:
         StoreDamagedError: A block has the wrong length.
     """
-    empty = EdgeBlock.empty()
-    parts = [(empty.source, empty.target, empty.type, empty.weight)]
     sql = (
         "SELECT count, source, target, type, weight FROM edge_block WHERE start >= ? ORDER BY block"
     )
-    dtypes = (torch.int64, torch.int64, torch.uint8, torch.float32)
-    for count, *blobs in database.stream(sql, (start,)):
-        source, target, type_, weight = (
-            _decode(database, blob, dtype, count) for blob, dtype in zip(blobs, dtypes, strict=True)
-        )
-        parts.append((source, target, type_, weight))
-    return EdgeBlock(*(torch.cat(column) for column in zip(*parts, strict=True)))
+    blocks = database.stream(sql, (start,))
+    return EdgeBlock.cat([_edge_block(database, count, blobs) for count, *blobs in blocks])
 
 
 def thin_edges(database: Database, keep: Callable[[EdgeBlock], Tensor]) -> int:
@@ -236,20 +216,18 @@ def thin_edges(database: Database, keep: Callable[[EdgeBlock], Tensor]) -> int:
     Only inside `Database.write`. Blocks keep their place and, when nothing is left in them, go.
     """
     sql = "SELECT block, count, source, target, type, weight FROM edge_block"
-    dtypes = (torch.int64, torch.int64, torch.uint8, torch.float32)
     gone: list[tuple[int]] = []
     changed: list[tuple[Any, ...]] = []
     removed = 0
     for block, count, *blobs in database.stream(sql):
-        columns = [
-            _decode(database, blob, dtype, count) for blob, dtype in zip(blobs, dtypes, strict=True)
-        ]
-        kept = keep(EdgeBlock(*columns))
+        edges = _edge_block(database, count, blobs)
+        kept = keep(edges)
         left = int(kept.sum())
         removed += count - left
         if left == 0:
             gone.append((block,))
         elif left < count:
+            columns = (edges.source, edges.target, edges.type, edges.weight)
             blobs = [column[kept].contiguous().numpy().tobytes() for column in columns]
             changed.append((left, checksum(blobs), *blobs, block))
     database.execute_many("DELETE FROM edge_block WHERE block = ?", gone)

@@ -23,9 +23,6 @@ __all__ = [
     "DATABASE_NAME",
     "SCHEMA_VERSION",
     "Database",
-    "add_missing_tables",
-    "check_version",
-    "create_tables",
     "damaged",
     "store_error",
     "sync_folder",
@@ -90,7 +87,7 @@ def _no_room(place: str | Path, error: Exception) -> StoreError:
 
 
 SCHEMA_VERSION = 1
-"""Version that this code writes; `check_version` says which it reads."""
+"""Version that this code writes; `_check_version` says which it reads."""
 
 _TABLES = """
 CREATE TABLE schema_version (version INTEGER NOT NULL);
@@ -172,7 +169,7 @@ CREATE TABLE stored_at (
 """What the first stores of this version do without; older code passes it over."""
 
 
-def create_tables(connection: sqlite3.Connection) -> None:
+def _create_tables(connection: sqlite3.Connection) -> None:
     """Make an empty store in an empty database, in one transaction."""
     connection.executescript(
         f"BEGIN; {_TABLES}"
@@ -184,7 +181,7 @@ def create_tables(connection: sqlite3.Connection) -> None:
     )
 
 
-def add_missing_tables(connection: sqlite3.Connection) -> None:
+def _add_missing_tables(connection: sqlite3.Connection) -> None:
     """Make the tables and indexes that a store of an older release does not have yet."""
     present = {row[0] for row in connection.execute("SELECT name FROM sqlite_master")}
     for name in _LATER.keys() - present:
@@ -192,7 +189,7 @@ def add_missing_tables(connection: sqlite3.Connection) -> None:
         connection.execute(_LATER[name].replace(name, f"IF NOT EXISTS {name}", 1))
 
 
-def check_version(connection: sqlite3.Connection, place: str) -> None:
+def _check_version(connection: sqlite3.Connection, place: str) -> None:
     """Refuse a database that this code would misread.
 
     Raises:
@@ -258,7 +255,7 @@ class Database:
     def _open(self, folder: Path | None) -> sqlite3.Connection:
         if folder is None:
             connection = _connect(":memory:")
-            create_tables(connection)
+            _create_tables(connection)
             return connection
         path = folder / DATABASE_NAME
         if not self.readonly and not path.exists():
@@ -274,9 +271,9 @@ class Database:
             raise damaged(self.place, f"{DATABASE_NAME} has been cut to {size} bytes")
         connection = _connect_to_read(path) if self.readonly else _connect(_uri(path, "rw"))
         try:
-            check_version(connection, self.place)
+            _check_version(connection, self.place)
             if not self.readonly:
-                add_missing_tables(connection)
+                _add_missing_tables(connection)
             connection.execute("PRAGMA synchronous = FULL")
             connection.execute(f"PRAGMA wal_autocheckpoint = {_WAL_PAGES}")
         except BaseException:
@@ -429,7 +426,7 @@ def _create(folder: Path) -> None:
     try:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
-        create_tables(connection)
+        _create_tables(connection)
     finally:
         connection.close()
     os.replace(new, path)

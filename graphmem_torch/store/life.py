@@ -110,15 +110,9 @@ class Life:
             self._database.write(work, durable=durable)
 
     def stored_at(self, node: Tensor) -> Tensor:  # [N] int64 -> [N] float64
-        """When nodes were stored, seconds since the epoch UTC; NaN where an older version did it.
-
-        Args:
-            node: Node numbers.
-        """
-        rows = []
-        if self._has("stored_at"):
-            sql = "SELECT start, count, time FROM stored_at ORDER BY start"
-            rows = self._database.query(sql)
+        """When nodes were stored, seconds since the epoch UTC; NaN where an old version did it."""
+        sql = "SELECT start, count, time FROM stored_at ORDER BY start"
+        rows = self._database.query(sql) if self._has("stored_at") else []
         if not rows or not len(node):
             return torch.full(node.shape, torch.nan, dtype=torch.float64)
         start, count, time = (torch.tensor(column) for column in zip(*rows, strict=True))
@@ -133,14 +127,10 @@ class Life:
             self._database.execute_many("INSERT OR REPLACE INTO stored_at VALUES (?, ?, ?)", [row])
 
     def accesses(self, after: int = 0) -> tuple[Tensor, Tensor, int]:
-        """The access log behind an entry.
+        """The access log behind the entry number `after`, oldest first.
 
-        Args:
-            after: Number of the last entry that is known already.
-
-        Returns:
-            Node numbers [A] int64 and times [A] float64, oldest first, one for every node of every
-            entry, and the number of the last entry.
+        Node numbers [A] int64 and times [A] float64, one for every node of every entry, and the
+        number of the last entry.
         """
         sql = "SELECT time, nodes, entry FROM access WHERE entry > ? ORDER BY entry"
         rows = self._database.query(sql, (after,))

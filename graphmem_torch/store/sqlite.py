@@ -36,7 +36,7 @@ from graphmem_torch.store.database import (
 from graphmem_torch.store.reader import RESERVED, StoreReader, own_key
 from graphmem_torch.store.records import atom_to_row
 
-__all__ = ["MemoryStore", "WriterLock"]
+__all__ = ["MemoryStore"]
 
 
 class WriterLock:
@@ -158,8 +158,7 @@ class MemoryStore(StoreReader):
             StoreLockedError: Another process writes to the store.
             StoreDamagedError: The database is damaged.
             StoreError: No store to read, a folder that cannot be written, an unknown schema
-                version,
-                a full disk.
+                version, a full disk.
             InputError: An unknown mode.
         """
         if mode not in ("w", "r") or (path is None and mode == "r"):
@@ -277,15 +276,7 @@ class MemoryStore(StoreReader):
     def load_snapshot(
         self, *, verify: bool = False, stale: bool = False
     ) -> tuple[dict[str, Tensor], dict[str, str]] | None:
-        """The snapshot, memory-mapped, if it was made from exactly this state.
-
-        Args:
-            verify: As in `snapshot.load_snapshot`.
-            stale: Likewise.
-
-        Returns:
-            Tensors and strings as saved; None, and a log message that says why, if there is none.
-        """
+        """Tensors and strings as saved, the tensors memory-mapped; see `snapshot.load_snapshot`."""
         if self.path is None:
             return None
         return snapshot.load_snapshot(self.path, self.state, verify=verify, stale=stale)
