@@ -550,7 +550,7 @@ class Memory:
     def missing_links(
         self, k: int = 10, *, type: str | EdgeType = EdgeType.DEPENDENCY
     ) -> list[MissingLink]:
-        """The k likeliest edges of a type that are not there; see `structure.missing_links`."""
+        """The k likeliest absent edges of a type, of at least 2; at most 20,000 memories."""
         kind = parse_edge_type(type) if isinstance(type, str) else type
         return missing_links(self.store, k, type=kind)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import count
 
 from graphmem_torch.report.markup import Html, escaped, number
@@ -20,22 +20,14 @@ _ids = count()
 
 @dataclass(frozen=True)
 class Series:
-    """Points (x, y) in order; y NaN breaks the line.
+    """Points (x, y) in order; y NaN breaks the line."""
 
-    Attributes:
-        name: In the legend.
-        x, y: Of equal length.
-        kind: `line`, `bars` or `dots`.
-        tone: Number of the colour, from 1.
-        notes: Told of each point when it is pointed at; by default its values.
-    """
-
-    name: str
+    name: str  # in the legend
     x: Sequence[float]
     y: Sequence[float]
-    kind: str = "line"
-    tone: int = 1
-    notes: Sequence[str] = ()
+    kind: str = "line"  # or "bars" or "dots"
+    tone: int = 1  # number of the colour, from 1
+    notes: Sequence[str] = ()  # told of each point when pointed at; by default its values
 
 
 @dataclass(frozen=True)
@@ -50,25 +42,16 @@ class Mark:
 
 @dataclass(frozen=True)
 class Chart:
-    """One chart.
+    """One chart."""
 
-    Attributes:
-        title: Told above it and to a screen reader.
-        x_label, y_label: With units.
-        series, marks: What is drawn.
-        log_y: Logarithmic y; values that are not positive are left out.
-        x_ticks: Where to write what along x; by default round numbers.
-        summary: What is to be seen, in a sentence.
-    """
-
-    title: str
-    x_label: str
+    title: str  # told above it and to a screen reader
+    x_label: str  # with units, as is `y_label`
     y_label: str
     series: Sequence[Series]
-    marks: Sequence[Mark] = field(default_factory=tuple)
-    log_y: bool = False
-    x_ticks: Sequence[tuple[float, str]] = ()
-    summary: str = ""
+    marks: Sequence[Mark] = ()
+    log_y: bool = False  # logarithmic; values that are not positive are left out
+    x_ticks: Sequence[tuple[float, str]] = ()  # what to write where; by default round numbers
+    summary: str = ""  # what is to be seen, in a sentence
 
     def html(self) -> Html:
         """As a figure."""
@@ -165,7 +148,7 @@ class _Frame:
 
     def series(self, series: Series) -> list[str]:
         """A line, bars or dots."""
-        points = [(x, y) for x, y in zip(series.x, series.y, strict=True)]
+        points = list(zip(series.x, series.y, strict=True))
         if series.kind == "line":
             path, pen = [], "M"
             for x, y in points:

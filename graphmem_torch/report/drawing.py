@@ -106,17 +106,11 @@ _NONE = 65535
 
 @dataclass(frozen=True, eq=False)
 class Drawing:
-    """The graph of a page.
+    """The graph of a page."""
 
-    Attributes:
-        data: As JSON.
-        place: [N] int64, number of each node in the drawing, -1 = not drawn.
-        notes: What is left out, in sentences.
-    """
-
-    data: dict[str, Any]
-    place: Tensor
-    notes: list[str]
+    data: dict[str, Any]  # as JSON
+    place: Tensor  # [N] int64, number of each node in the drawing, -1 = not drawn
+    notes: list[str]  # what is left out, in sentences
 
 
 def draw(facts: Facts, *, limit: int, most_edges: int) -> Drawing:

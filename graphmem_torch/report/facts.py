@@ -107,49 +107,28 @@ class ReportInput:
 
 @dataclass(frozen=True, eq=False)
 class Facts:
-    """What is known of a memory, for the N nodes of its structure; A of them are no concepts.
-
-    Attributes:
-        name: Of the store.
-        preset: Of the memory.
-        stats: `Memory.stats()`.
-        ids, texts: [N], in the order of storing.
-        kind, session: [N] codes, -1 = none, and the names behind them.
-        kinds, sessions: These names.
-        time: [N] float64 seconds since the epoch UTC, NaN = unknown.
-        atom: [A] int64, the nodes that are no concepts.
-        structure: Of the graph.
-        label: [N] int64, its communities by size: 0 is the largest.
-        speakers: Words of the speakers' names, which stand before the texts.
-        names: Of the communities: the words that set each apart, the most telling first.
-        spectrum: Of the atoms' kernel, all of it; None where no atom has a vector.
-        modes: Of the atoms; likewise.
-        regime: What the detector says of the atoms in the order of storing; likewise, and
-            where the settings want no detector.
-        threshold: Of its statistic.
-        detector: Name of the detector, as in the settings.
-    """
+    """What is known of a memory, for the N nodes of its structure; A of them are no concepts."""
 
     name: str
     preset: str
-    stats: dict[str, Any]
-    ids: list[str]
-    texts: list[str]
-    kind: Tensor
+    stats: dict[str, Any]  # `Memory.stats()`
+    ids: list[str]  # [N], in the order of storing
+    texts: list[str]  # [N]
+    kind: Tensor  # [N] codes of `kinds`
     kinds: list[str]
-    session: Tensor
+    session: Tensor  # [N] codes of `sessions`, -1 = none
     sessions: list[str]
-    time: Tensor
-    atom: Tensor
+    time: Tensor  # [N] float64 seconds since the epoch UTC, NaN = unknown
+    atom: Tensor  # [A] int64, the nodes that are no concepts
     structure: Structure
-    label: Tensor
-    speakers: frozenset[str]
-    names: list[str]
-    spectrum: Spectrum | None
-    modes: Modes | None
-    regime: Steps | None
-    threshold: float
-    detector: str
+    label: Tensor  # [N] int64, communities by size: 0 is the largest
+    speakers: frozenset[str]  # words of their names, which stand before the texts
+    names: list[str]  # of the communities: the words that set each apart
+    spectrum: Spectrum | None  # of the atoms' kernel, all of it; None where none has a vector
+    modes: Modes | None  # of the atoms; likewise
+    regime: Steps | None  # the detector on the atoms; None also where the settings want none
+    threshold: float  # of its statistic
+    detector: str  # its name in the settings
 
     @property
     def num_nodes(self) -> int:

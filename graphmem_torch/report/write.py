@@ -73,8 +73,7 @@ def write_report(
     target = checked_target(path, limit)
     facts = gather(data)
     drawing = draw(facts, limit=limit, most_edges=most_edges)
-    page = _page(facts, drawing)
-    content = page.encode("utf-8")
+    content = _page(facts, drawing).encode("utf-8")
     _write(target, content)
     return Report(
         path=str(target),
