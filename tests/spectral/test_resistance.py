@@ -200,10 +200,10 @@ def test_a_gap_below_rounding_is_said(graph_of, caplog, method):
         ({"pairs": torch.zeros(2, 3)}, "pairs: expected integers"),
         ({"pairs": torch.tensor([[0], [9]])}, r"node numbers in 0\.\.8, got 9"),
         ({"pairs": torch.tensor([[0], [-1]])}, r"node numbers in 0\.\.8, got -1"),
-        ({"method": "guess"}, "method must be one of"),
+        ({"method": "guess"}, "method: expected one of"),
         ({"scaling": "none"}, "scaling: expected one of"),
-        ({"modes": 0}, "modes must be an integer"),
-        ({"tol": -1.0}, "tol must be in"),
+        ({"modes": 0}, "modes: expected an integer"),
+        ({"tol": -1.0}, "tol: expected a number in"),
     ],
 )
 def test_bad_input_is_refused_by_name(random_graph, change, message):
