@@ -62,7 +62,7 @@ def _others(ids: Tensor, rows: Tensor) -> Tensor:  # [B, k + 1] -> [B, k]
 def _by_torch(x: Tensor) -> tuple[Tensor, Tensor]:
     """Blocks of 1,024 rows times all, then topk."""
     parts = [(rows @ x.T).topk(_K + 1, dim=1) for rows in x.split(1024)]
-    return torch.cat([p.indices for p in parts]), torch.cat([p.values for p in parts])
+    return torch.cat([p.values for p in parts]), torch.cat([p.indices for p in parts])
 
 
 def _half(x: Tensor) -> None:

@@ -117,7 +117,7 @@ def test_unknown_field_names_the_nearest(store: Path, fails: Callable[..., str])
 def test_unusable_numbers(store: Path, fails: Callable[..., str]) -> None:
     assert "budget" in fails("context", "Who restores ovens?", "--store", store, "--budget", "-1")
     said = fails("query", "Who restores ovens?", "--store", store, "--k", "0")
-    assert "k " in said and "at least 1" in said
+    assert "k: expected" in said and "at least 1" in said
     assert "time" in fails("query", "Who restores ovens?", "--store", store, "--as-of", "soon")
 
 

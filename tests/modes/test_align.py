@@ -97,5 +97,5 @@ def test_a_concept_in_two_memories() -> None:
 
 def test_encoders_that_differ() -> None:
     one, other = (find_modes(torch.eye(d), count=2) for d in (4, 5))
-    with pytest.raises(InputError, match="columns"):
+    with pytest.raises(InputError, match="same embedder"):
         align_modes(one, other)

@@ -209,7 +209,7 @@ def _exact(modes: Modes) -> list[Any]:
     [
         ({"x": torch.zeros(4, 3)}, "not zero"),
         ({"x": torch.zeros(0, 3)}, "at least one row"),
-        ({"x": torch.zeros(3)}, "matrix"),
+        ({"x": torch.zeros(3)}, "rows: expected"),
         ({"x": torch.ones(3, 3, dtype=torch.int64)}, "floating point"),
         ({"x": torch.full((3, 3), torch.nan)}, "finite"),
         ({"x": torch.ones(3, 3, requires_grad=True)}, "gradient"),
