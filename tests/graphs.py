@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from graphmem_torch.graph import Graph
+from graphmem_torch.linalg import SymmetricOperator
 
 
 def _graph(
@@ -76,6 +77,26 @@ def adjacency() -> Callable[..., np.ndarray]:
 def dense_laplacian() -> Callable[..., np.ndarray]:
     """`dense_laplacian(graph, signed=, normalized=)`."""
     return _dense
+
+
+class DenseOperator(SymmetricOperator):
+    """A symmetric matrix as an operator of a user's own: with what is abstract and nothing else."""
+
+    def __init__(self, matrix: Tensor) -> None:  # [N, N]
+        self.matrix, self.shape = matrix, (len(matrix), len(matrix))
+        self.dtype, self.device = matrix.dtype, matrix.device
+
+    def matmul(self, x: Tensor) -> Tensor:
+        self.check_columns(x)
+        return self.matrix @ x
+
+    def diagonal(self) -> Tensor:
+        return self.matrix.diagonal()
+
+    def bounds(self) -> tuple[float, float]:
+        middle = self.diagonal()
+        radius = self.matrix.abs().sum(1) - middle.abs()  # of Gershgorin's circles
+        return float((middle - radius).min()), float((middle + radius).max())
 
 
 def hop_distances(edges: Tensor, seeds: list[int], hops: int, allowed: Tensor) -> Tensor:

@@ -11,14 +11,13 @@ from graphmem_torch.linalg.incremental_svd import StreamingSpectrum
 from graphmem_torch.linalg.linear_systems import conjugate_gradient
 from graphmem_torch.linalg.logistic import Logistic, fit_listwise, fit_logistic
 from graphmem_torch.linalg.low_rank import Kernel, decompose, randomized_svd
-from graphmem_torch.linalg.operator import MatrixOperator, SymmetricOperator
+from graphmem_torch.linalg.operator import SymmetricOperator
 from graphmem_torch.linalg.spectrum import Spectrum, reconstruction_error
 
 __all__ = [
     "Gram",
     "Kernel",
     "Logistic",
-    "MatrixOperator",
     "Spectrum",
     "StreamingSpectrum",
     "SymmetricOperator",

@@ -11,6 +11,7 @@ from torch import Tensor
 from graphmem_torch.errors import InputError
 
 __all__ = ["Logistic", "fit_listwise", "fit_logistic", "minimise_log_loss"]
+_STEPS, _LISTWISE_STEPS = 100, 60  # of L-BFGS at most
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +41,6 @@ def fit_logistic(
     weight: Tensor | None = None,  # [n], > 0
     *,
     penalty: float = 1e-3,
-    steps: int = 100,
 ) -> Logistic:
     """Maximum likelihood of a logistic model whose rows count `weight` times.
 
@@ -78,7 +78,7 @@ def fit_logistic(
     scale = torch.where(spread > 1e-6, spread, torch.inf)  # a constant signal gets weight 0
     z, y, share = (x - mean) / scale, positive.float(), share / positives
     odds = torch.log(positives / (total - positives))
-    fitted = minimise_log_loss(z, y, share, penalty=penalty, steps=steps, bias=float(odds))
+    fitted = minimise_log_loss(z, y, share, penalty=penalty, steps=_STEPS, bias=float(odds))
     slope = fitted[:-1] / scale
     return Logistic(slope, float(fitted[-1] - slope @ mean))
 
@@ -109,7 +109,6 @@ def fit_listwise(
     batches: Sequence[tuple[Tensor, Tensor]],  # ([B, C, F] signals, [B, C] bool evidence)
     *,
     penalty: float = 1e-2,
-    steps: int = 60,
 ) -> Tensor:  # [F]
     """Weights that make the evidence likely among the candidates (`docs/mathematics.md` 8.2).
 
@@ -149,7 +148,7 @@ def fit_listwise(
             total = total - (g * score.log_softmax(1)).sum() / count
         return total
 
-    return _minimised(weights, loss, steps) / scale
+    return _minimised(weights, loss, _LISTWISE_STEPS) / scale
 
 
 def _minimised(weights: Tensor, loss: Callable[[], Tensor], steps: int) -> Tensor:

@@ -26,6 +26,7 @@ _log = logging.getLogger(__name__)
 _PRODUCT, _EIGH, _THIN = 1.25, 15.0, 1.3
 # The Gram route is exact where the random one may only be near: worth paying double for.
 _EXACT_IS_WORTH = 2.0
+_OVERSAMPLE, _ITERATIONS = 10, 2  # of the random route, unless asked for
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,8 +118,8 @@ def randomized_svd(
     x: Tensor | Iterable[Tensor] | Kernel,  # [N, d], or blocks [n, d] of it, or K [N, N]
     rank: int,
     *,
-    oversample: int = 10,
-    iterations: int = 2,
+    oversample: int = _OVERSAMPLE,
+    iterations: int = _ITERATIONS,
     generator: torch.Generator | None = None,
     left: bool = False,
     block_rows: int | None = None,
@@ -286,33 +287,25 @@ def decompose(
     rank: int,
     *,
     method: str = "auto",
-    oversample: int = 10,
-    iterations: int = 2,
     generator: torch.Generator | None = None,
-    left: bool = False,
-    block_rows: int | None = None,
 ) -> Spectrum:
     """The `rank` leading eigenpairs of E Eᵀ / N, or of a kernel (`docs/mathematics.md` 1.1).
 
     `auto` takes `gram_svd`, which is exact, unless `randomized_svd` costs less than half of it, or
-    x is a `Kernel`. With q = `iterations` and b = `rank` + `oversample`, in floating-point
+    x is a `Kernel`. With b = `rank` + 10 columns in each of its 4 products, in floating-point
     operations:
 
         gram        1.25 N d² + 15 d³        (N < d: 2.5 N² d + 15 N³)
-        randomized  1.3 · 4 (q + 2) N d b
+        randomized  1.3 · 4 · 4 N d b
 
-    so, with the defaults and many rows, gram up to d = 2,000 for rank 50. Where N is not known
-    before the rows are read, it is taken as large; what can be read only once goes to gram.
+    so, with many rows, gram up to d = 2,000 for rank 50. Where N is not known before the rows are
+    read, it is taken as large; what can be read only once goes to gram.
 
     Args:
         x: As for `gram_svd`, or a `Kernel`.
         rank: Eigenpairs wanted, at most min(N, d).
         method: "auto", "gram" or "randomized".
-        oversample: As for `randomized_svd`.
-        iterations: As for `randomized_svd`.
         generator: As for `randomized_svd`.
-        left: Whether to compute the left vectors of a matrix too.
-        block_rows: Rows of a tile; by default as many as pay on the device.
 
     Raises:
         InputError: As `gram_svd` and `randomized_svd` do, or for an unknown method, or for "gram"
@@ -320,25 +313,15 @@ def decompose(
     """
     check_choice("method", method, ("auto", "gram", "randomized"))
     check_count("rank", rank)
-    check_count("oversample", oversample, 0)
-    check_count("iterations", iterations, 0)
     if isinstance(x, Kernel):
         check_choice("method for a kernel", method, ("auto", "randomized"))
     else:
         if method == "auto":
-            method = _cheaper(Rows(x), (iterations + 2) * (rank + oversample))
+            method = _cheaper(Rows(x), (_ITERATIONS + 2) * (rank + _OVERSAMPLE))
             _log.debug("decompose takes the %s route", method)
         if method == "gram":
-            return gram_svd(x, rank, left=left, block_rows=block_rows)
-    return randomized_svd(
-        x,
-        rank,
-        oversample=oversample,
-        iterations=iterations,
-        generator=generator,
-        left=left,
-        block_rows=block_rows,
-    )
+            return gram_svd(x, rank)
+    return randomized_svd(x, rank, generator=generator)
 
 
 def _cheaper(rows: Rows, products: int) -> str:

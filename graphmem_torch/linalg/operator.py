@@ -14,7 +14,7 @@ from graphmem_torch.coo import pointers
 from graphmem_torch.errors import InputError
 from graphmem_torch.ops.spmm import spmm
 
-__all__ = ["MatrixOperator", "NullSpace", "SymmetricOperator"]
+__all__ = ["NullSpace", "SymmetricOperator"]
 _DENSE = 64  # null vectors up to which a dense product is the fastest and most exact
 
 
@@ -112,52 +112,3 @@ class SymmetricOperator(ABC):
                 f"x: expected {self.dtype} of shape [{rows}, b] on {self.device}, got {x.dtype} "
                 f"{list(x.shape)} on {x.device}; a single vector is x[:, None]"
             )
-
-
-class MatrixOperator(SymmetricOperator):
-    """A dense symmetric matrix as an operator.
-
-    Raises:
-        InputError: Unless the matrix is square, finite, symmetric to 1e-5 of its largest entry and
-            floating point, without a gradient.
-    """
-
-    def __init__(self, matrix: Tensor) -> None:  # [N, N]
-        if matrix.dim() != 2 or matrix.shape[0] != matrix.shape[1]:
-            raise InputError(
-                f"matrix: expected a square [N, N], got {list(matrix.shape)}; check the axes"
-            )
-        if matrix.dtype not in (torch.float32, torch.float64) or matrix.requires_grad:
-            raise InputError(
-                f"matrix: expected float32 or float64 without a gradient, got {matrix.dtype}, "
-                f"requires_grad={matrix.requires_grad}; convert or detach it"
-            )
-        skew, size = (m.abs().max() if m.numel() else 0.0 for m in (matrix - matrix.T, matrix))
-        if not skew <= 1e-5 * size:  # nor for NaN
-            raise InputError(
-                "matrix: expected a finite symmetric one, got another; take (matrix + matrix.T) / 2"
-            )
-        self.matrix = matrix
-        self.shape = (matrix.shape[0], matrix.shape[0])
-        self.dtype, self.device = matrix.dtype, matrix.device
-
-    def matmul(self, x: Tensor) -> Tensor:
-        """The product with the columns of `x`."""
-        self.check_columns(x)
-        return self.matrix @ x
-
-    def diagonal(self) -> Tensor:
-        """The diagonal entries."""
-        return self.matrix.diagonal()
-
-    def bounds(self) -> tuple[float, float]:
-        """By Gershgorin's circles."""
-        if self.shape[0] == 0:
-            return 0.0, 0.0
-        middle = self.diagonal()
-        radius = self.matrix.abs().sum(1) - middle.abs()
-        return float((middle - radius).min()), float((middle + radius).max())
-
-    def to_dense(self) -> Tensor:
-        """The matrix itself."""
-        return self.matrix

@@ -49,11 +49,6 @@ class Spectrum:
     total_energy: float | None
     discarded_energy: float | None
 
-    @property
-    def singular_values(self) -> Tensor:  # [K] float64
-        """Singular values of E."""
-        return (self.values * self.count).sqrt()
-
 
 def oriented(vectors: Tensor) -> Tensor:  # [n, K] -> [n, K]
     """The same axes, each with its entry of largest magnitude positive."""
@@ -97,7 +92,7 @@ def left_vectors(rows: Rows, right: Tensor, values: Tensor, count: int) -> Tenso
     return out
 
 
-def reconstruction_error(x: Tensor, right: Tensor, *, block_rows: int | None = None) -> float:
+def reconstruction_error(x: Tensor, right: Tensor) -> float:
     """Mean squared distance of the rows from their projection on `right`, measured row by row.
 
     `Spectrum.discarded_energy` certifies it (`docs/mathematics.md` 1.4); this is the long way.
@@ -105,13 +100,12 @@ def reconstruction_error(x: Tensor, right: Tensor, *, block_rows: int | None = N
     Args:
         x: Rows [N, d], in any of the forms that `gram_svd` takes.
         right: [d, K], orthonormal.
-        block_rows: Rows of a tile.
 
     Raises:
         InputError: For rows or axes of the wrong shape or kind.
     """
     total, count = torch.zeros((), dtype=torch.float64, device=right.device), 0
-    for tile in Rows(x, block_rows):
+    for tile in Rows(x):
         if tile.shape[1] != right.shape[0]:
             raise InputError(
                 f"right: expected {tile.shape[1]} rows, one for each column of x, got "

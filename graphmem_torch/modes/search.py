@@ -34,16 +34,14 @@ def mode_weights(
     modes: Modes,
     queries: Tensor,  # [B, d]
     *,
-    now: float | None = None,
     half_life: float | None = None,
     absolute: bool = False,
 ) -> Tensor:  # [B, M] float32
-    """w_k = max(0, cos(q, μ_k)) · decay(now - τ_k) / (1 + σ_k²) (`docs/mathematics.md` 1.5).
+    """w_k = max(0, cos(q, μ_k)) · decay(max τ - τ_k) / (1 + σ_k²) (`docs/mathematics.md` 1.5).
 
     Args:
         modes: M modes.
         queries: Query vectors of any length.
-        now: Seconds since the epoch; by default the latest time of any mode.
         half_life: Seconds in which a mode that gets no new atoms loses half of its weight; None: no
             decay. A mode of unknown time does not decay.
         absolute: The published |cos|, which ranks opposite centroids highly.
@@ -51,14 +49,14 @@ def mode_weights(
     Raises:
         InputError: For queries that do not fit, or a half-life that is not positive.
     """
-    return _weigh(modes, _cosine(modes, queries), now, half_life, absolute)
+    return _weigh(modes, _cosine(modes, queries), half_life, absolute)
 
 
 def _weigh(
-    modes: Modes, cosine: Tensor, now: float | None, half_life: float | None, absolute: bool
+    modes: Modes, cosine: Tensor, half_life: float | None, absolute: bool
 ) -> Tensor:  # [B, M]
     near = cosine.abs() if absolute else cosine.clamp(min=0)
-    return near * (_decay(modes.latest, now, half_life) / (1 + modes.variance.double())).float()
+    return near * (_decay(modes.latest, half_life) / (1 + modes.variance.double())).float()
 
 
 def _cosine(modes: Modes, queries: Tensor) -> Tensor:  # [B, M] float32
@@ -67,16 +65,15 @@ def _cosine(modes: Modes, queries: Tensor) -> Tensor:  # [B, M] float32
     return unit @ torch.nn.functional.normalize(modes.centroid.float(), dim=1).T
 
 
-def _decay(latest: Tensor, now: float | None, half_life: float | None) -> Tensor:  # [M] float64
-    """2^-(age / half-life), 1 for what lies in the future or has no time."""
+def _decay(latest: Tensor, half_life: float | None) -> Tensor:  # [M] float64
+    """2^-(age / half-life), the age before the latest time of any; 1 for what has no time."""
     if half_life is None:
         return torch.ones_like(latest)
     if not half_life > 0:
         raise InputError(
             f"half_life: expected a positive number of seconds, got {half_life}; None is no decay"
         )
-    reference = latest.nan_to_num(nan=-torch.inf).amax() if now is None else now
-    age = (reference - latest).nan_to_num(nan=0.0, neginf=0.0).clamp(min=0)
+    age = (latest.nan_to_num(nan=-torch.inf).amax() - latest).nan_to_num(nan=0.0)
     return torch.exp2(-age / half_life)
 
 
@@ -85,7 +82,6 @@ def select_modes(
     queries: Tensor,  # [B, d]
     modes_k: int,
     *,
-    now: float | None = None,
     half_life: float | None = None,
     absolute: bool = False,
 ) -> tuple[Tensor, Tensor]:  # [B, min(modes_k, M)] int64, [B, min(modes_k, M)]
@@ -95,7 +91,7 @@ def select_modes(
     """
     check_count("modes_k", modes_k)
     cosine = _cosine(modes, queries)
-    weight = _weigh(modes, cosine, now, half_life, absolute)
+    weight = _weigh(modes, cosine, half_life, absolute)
     rank = torch.where(weight > 0, weight, cosine.clamp(max=0))
     chosen = rank.topk(min(modes_k, len(modes)), dim=1).indices
     return chosen, weight.gather(1, chosen)
@@ -113,7 +109,6 @@ def search_modes(
     *,
     modes_k: int,
     per_mode: int,
-    now: float | None = None,
     half_life: float | None = None,
     absolute: bool = False,
     duplicate: Tensor | None = None,  # [N] int64
@@ -132,7 +127,6 @@ def search_modes(
         queries: Query vectors of any length.
         modes_k: Modes looked into; at most M count.
         per_mode: Atoms taken from each.
-        now: As for `mode_weights`.
         half_life: As for `mode_weights`.
         absolute: As for `mode_weights`.
         duplicate: For each atom the first one of equal content, itself where there is none before:
@@ -151,9 +145,7 @@ def search_modes(
             f"embeddings: expected the {count} rows that the modes were found in, got "
             f"{len(embeddings)}; find the modes anew"
         )
-    chosen, _ = select_modes(
-        modes, queries, modes_k, now=now, half_life=half_life, absolute=absolute
-    )
+    chosen, _ = select_modes(modes, queries, modes_k, half_life=half_life, absolute=absolute)
     unit = torch.nn.functional.normalize(queries.float(), dim=1)
     kept = _kept(duplicate, allowed, (len(queries), count))
     taken = min(per_mode, int(modes.size.max()))

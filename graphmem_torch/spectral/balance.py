@@ -54,7 +54,6 @@ def frustration(
     *,
     tol: float = 1e-8,
     max_iter: int = 4000,
-    generator: torch.Generator | None = None,
 ) -> Frustration:
     """Smallest eigenvalue of the signed Laplacian of every component (`docs/mathematics.md` 2.2).
 
@@ -67,15 +66,13 @@ def frustration(
         graph: Directions are ignored; loops do not count.
         tol: Residual asked of the eigenpairs.
         max_iter: Block products.
-        generator: Random generator for the start block; without one it is the same every time.
 
     Raises:
         InputError: If the weights require a gradient or a constant is out of range.
     """
     check_range("tol", tol, 0.0)
     check_count("max_iter", max_iter)
-    if generator is None:
-        generator = torch.Generator().manual_seed(0)
+    generator = torch.Generator().manual_seed(0)
     low, high, weight = undirected(graph)
     nodes = graph.num_nodes
     root, camp = switching(low, high, weight < 0, nodes)

@@ -100,7 +100,6 @@ def leiden(
     graph: Graph,  # N nodes
     *,
     resolution: float = 1.0,
-    iterations: int = 1,
     seed: int = 0,
 ) -> Tensor:  # [N] int32
     """Communities of large modularity (Traag, Waltman and van Eck 2019), each of them connected.
@@ -112,7 +111,6 @@ def leiden(
     Args:
         graph: Any; loops do not count.
         resolution: Larger values give more and smaller communities.
-        iterations: Times the whole cycle is run, each from the result before.
         seed: Seed for the order in which nodes are looked at.
 
     Returns:
@@ -123,7 +121,6 @@ def leiden(
     """
     if not 0 < resolution < float("inf"):
         raise InputError(f"resolution: expected a finite number above 0, got {resolution}; try 1.0")
-    check_count("iterations", iterations)
     check_count("seed", seed, 0)
     library = optional_import(
         "graspologic_native",
@@ -143,7 +140,7 @@ def leiden(
         strength[edge].cpu().numpy(),
         graph.num_nodes,
         resolution=resolution,
-        iterations=iterations,
+        iterations=1,
         seed=seed,
     )
     node = torch.tensor(list(found.keys()), dtype=torch.int64)
@@ -224,7 +221,6 @@ def communities(
     method: str = "leiden",
     *,
     resolution: float = 1.0,
-    iterations: int = 1,
     conductance: float = 0.3,
     min_size: int = 10,
     generator: torch.Generator | None = None,
@@ -241,7 +237,6 @@ def communities(
         graph: Directions and signs are ignored; loops do not count.
         method: As above.
         resolution: Resolution of "leiden": larger values give more communities.
-        iterations: Cycles of "leiden".
         conductance: Largest conductance at which "fiedler" cuts a part.
         min_size: Fewest nodes that "fiedler" leaves on either side.
         generator: Random generator; without one the choices are the same every time.
@@ -261,16 +256,11 @@ def communities(
     if method == "leiden":
         place = generator.device
         seed = int(torch.randint(2**31, (), generator=generator, device=place))
-        return leiden(graph, resolution=resolution, iterations=iterations, seed=seed)
+        return leiden(graph, resolution=resolution, seed=seed)
     return _bisected(graph, conductance, min_size, generator)
 
 
-def modularity(
-    graph: Graph,
-    label: Tensor,  # [N]
-    *,
-    resolution: float = 1.0,
-) -> float:
+def modularity(graph: Graph, label: Tensor) -> float:  # label [N]
     """Newman's modularity of a partition, on |w|: the share of weight inside beyond chance."""
     low, high, weight = undirected(graph)
     exact = weight.double().abs()
@@ -281,7 +271,7 @@ def modularity(
     volume = exact.new_zeros(int(owner.max()) + 1)
     volume.index_add_(0, owner[low], exact).index_add_(0, owner[high], exact)
     inside = float(exact[owner[low] == owner[high]].sum())
-    return inside / total - resolution * float((volume / (2 * total)).square().sum())
+    return inside / total - float((volume / (2 * total)).square().sum())
 
 
 def _bisected(

@@ -12,22 +12,61 @@ import torch
 from torch import Tensor
 
 from graphmem_torch.checks import check_count, check_range
+from graphmem_torch.coo import pointers
 from graphmem_torch.errors import InputError
 from graphmem_torch.graph import Graph
 from graphmem_torch.linalg.logistic import Logistic, fit_logistic
 from graphmem_torch.ops.spmm import spmm
-from graphmem_torch.spectral.adjacency import adjacency, sparse_product
 
 __all__ = [
+    "MAX_DENSE",
     "LinkModel",
     "LinkSignals",
     "PredictedLinks",
+    "adjacency",
     "fit_links",
     "linear_autoencoder",
     "nearest_nodes",
     "predict_links",
+    "sparse_product",
     "steep_shares",
 ]
+
+MAX_DENSE = 20_000
+"""Nodes up to which a dense [N, N] matrix is made: 1.6 GB in float32."""
+
+_FLOOR = 1e-3  # of a signal before its logarithm
+_NEIGHBOURS = 20  # most similar nodes whose edges count
+_TILE, _PAIRS = 512, 256  # rows of similarities, and of pairs with their signals, made at once
+_SHARE = 0.1  # of the edges hidden in a draw
+_HARD, _RANDOM = 16, 32  # absent pairs taken of each row: the likeliest, and any
+_WANTED = 1000  # hidden edges that a fit sees, in several draws where one has fewer
+_DRAWS = 8
+
+
+def adjacency(graph: Graph) -> Tensor:  # [N, N] float32
+    """A dense with A_ij = 1 where an edge leads from i to j, whatever its type and weight.
+
+    Raises:
+        InputError: Above `MAX_DENSE` nodes.
+    """
+    if graph.num_nodes > MAX_DENSE:
+        raise InputError(
+            f"graph: expected at most {MAX_DENSE} nodes for dense matrices, got "
+            f"{graph.num_nodes}; take the part of it that is asked about"
+        )
+    dense = torch.zeros(graph.num_nodes, graph.num_nodes, device=graph.device)
+    dense[graph.source.long(), graph.target.long()] = 1.0
+    return dense
+
+
+def sparse_product(
+    left: Tensor,  # [r, N], mostly zeros
+    right: Tensor,  # [N, b]
+) -> Tensor:  # [r, b]
+    """`left @ right` in the time of what is not zero in `left`."""
+    row, column = left.nonzero(as_tuple=True)
+    return spmm(pointers(row, left.shape[0]), column.to(torch.int32), left[row, column], right)
 
 
 def linear_autoencoder(graph: Graph, *, penalty: float = 10.0) -> Tensor:  # [N, N] float32
@@ -67,10 +106,6 @@ def _once(graph: Graph) -> Tensor:  # [E]
     return (~again).float()
 
 
-_FLOOR = 1e-3  # of a signal before its logarithm
-_TILE = 512  # rows of similarities made at once
-
-
 class LinkSignals:
     """Signals of every pair (i, j): should there be an edge from i to j?
 
@@ -93,8 +128,6 @@ class LinkSignals:
         views: Sequence[Tensor] = (),  # each [N, d], unit rows
         *,
         place: Tensor | None = None,  # [N]
-        penalty: float = 10.0,
-        neighbours: int = 20,
     ) -> None:
         """Prepares the signals: O(N³) once, for the autoencoder, and O(N²) memory.
 
@@ -102,8 +135,6 @@ class LinkSignals:
             graph: At most 20,000 nodes; edges count once, whatever their weight.
             views: Vectors of the nodes, e.g. embeddings of their texts.
             place: Where each node stands in its source; near ones belong together.
-            penalty: Penalty of the autoencoder.
-            neighbours: Most similar nodes whose edges count.
 
         Raises:
             InputError: Too many nodes, or a view or places that do not fit them or are not finite.
@@ -130,12 +161,12 @@ class LinkSignals:
         self._views = [view.float() for view in views]
         self._reach = self._out.clamp(min=1).rsqrt()
         self._rare = self._in.clamp(min=1).rsqrt()
-        self.pattern = linear_autoencoder(graph, penalty=penalty)
+        self.pattern = linear_autoencoder(graph)
         # Two nodes are alike by the targets they share, rare ones first.
         idf = ((self.num_nodes + 1) / (self._in + 1)).log().sqrt()
         shared = torch.nn.functional.normalize(self.dense * idf, dim=1)
-        self._peers = [nearest_nodes(shared, neighbours, sparse=True)]
-        self._peers += [nearest_nodes(view, neighbours) for view in self._views]
+        self._peers = [nearest_nodes(shared, _NEIGHBOURS, sparse=True)]
+        self._peers += [nearest_nodes(view, _NEIGHBOURS) for view in self._views]
         self.count = 3 + 2 * (2 + len(self._peers)) + len(self._views) + 2 * (place is not None)
 
     def tile(self, first: int, last: int) -> Tensor:  # [last - first, N, F]
@@ -200,12 +231,6 @@ def _scatter(peers: tuple[Tensor, Tensor], rows: slice, shape: tuple[int, int]) 
     return value.new_zeros(shape).scatter_(1, column, value)
 
 
-_LINK_PREDICTION_TILE = 256  # rows of pairs scored at once
-_HARD, _RANDOM = 16, 32  # absent pairs taken of each row: the likeliest, and any
-_WANTED = 1000  # hidden edges that a fit sees, in several draws where one has fewer
-_DRAWS = 8
-
-
 @dataclass(frozen=True, eq=False)
 class PredictedLinks:
     """Absent edges, likeliest first.
@@ -235,8 +260,8 @@ class LinkModel:
 
     def tiles(self) -> Iterator[tuple[int, Tensor, Tensor]]:
         """First row, `[r, N]` log odds and `[r, N]` whether the pair is absent and possible."""
-        for first in range(0, self.signals.num_nodes, _LINK_PREDICTION_TILE):
-            last = min(first + _LINK_PREDICTION_TILE, self.signals.num_nodes)
+        for first in range(0, self.signals.num_nodes, _PAIRS):
+            last = min(first + _PAIRS, self.signals.num_nodes)
             score = self.logistic.log_odds(self.signals.tile(first, last))
             yield first, score, _absent(self.signals, self.order, first, last)
 
@@ -247,7 +272,6 @@ def fit_links(
     *,
     order: Tensor | None = None,  # [N]
     place: Tensor | None = None,  # [N]
-    share: float = 0.1,
     generator: torch.Generator | None = None,
 ) -> LinkModel:
     """Learns from the graph itself which signals foretell an edge.
@@ -262,14 +286,12 @@ def fit_links(
         views: Vectors of the nodes, e.g. embeddings of their texts.
         order: Where edges only lead back, e.g. from a theorem to what was proved before it.
         place: Where each node stands in its source, e.g. its line; near ones belong together.
-        share: Share of the edges that are hidden in a draw, in (0, 0.5].
         generator: Random generator for the draws.
 
     Raises:
-        InputError: A graph too small, too large or complete, a share out of range, views or places
-            that are not finite or do not fit the nodes, or an order that does not fit the edges.
+        InputError: A graph too small, too large or complete, views or places that are not finite or
+            do not fit the nodes, or an order that does not fit the edges.
     """
-    check_range("share", share, 1e-6, 0.5)
     if graph.num_edges < 2:
         raise InputError(
             f"graph: expected at least 2 edges to learn from, got {graph.num_edges}; add edges"
@@ -283,7 +305,7 @@ def fit_links(
             "order: expected to fall along every edge, got an edge that leads to a node of the "
             "same or larger order; leave the order out"
         )
-    hidden = max(1, int(share * graph.num_edges))
+    hidden = max(1, int(_SHARE * graph.num_edges))
     rows = []
     for _ in range(min(_DRAWS, -(-_WANTED // hidden))):
         drawn = torch.randperm(graph.num_edges, generator=generator).to(graph.device)
@@ -308,7 +330,6 @@ def predict_links(
     *,
     order: Tensor | None = None,  # [N]
     place: Tensor | None = None,  # [N]
-    share: float = 0.1,
     generator: torch.Generator | None = None,
 ) -> PredictedLinks:
     """The k absent edges that the graph's own pattern makes likeliest (`fit_links`).
@@ -317,7 +338,7 @@ def predict_links(
         InputError: As `fit_links` does, or if k is below 1.
     """
     check_count("k", k)
-    model = fit_links(graph, views, order=order, place=place, share=share, generator=generator)
+    model = fit_links(graph, views, order=order, place=place, generator=generator)
     best = torch.empty(0, device=graph.device)
     place = torch.empty(0, dtype=torch.int64, device=graph.device)
     for first, score, absent in model.tiles():
@@ -343,8 +364,8 @@ def _examples(
     nodes = signals.num_nodes
     missing = hidden[0] * nodes + hidden[1]
     found = []
-    for first in range(0, nodes, _LINK_PREDICTION_TILE):
-        last = min(first + _LINK_PREDICTION_TILE, nodes)
+    for first in range(0, nodes, _PAIRS):
+        last = min(first + _PAIRS, nodes)
         tile = signals.tile(first, last)
         positive = torch.zeros(last - first, nodes, dtype=torch.bool, device=hidden.device)
         inside = missing[(missing >= first * nodes) & (missing < last * nodes)] - first * nodes

@@ -154,17 +154,6 @@ class ResistanceEmbedding:
     far: Tensor
     component: Tensor
 
-    def of_edges(
-        self,
-        low: Tensor,  # [M]
-        high: Tensor,  # [M]
-        weight: Tensor,  # [M]
-    ) -> Tensor:  # [M]
-        """R_ij of edges, each of which lies in one component; their weights count by size."""
-        near, other = self.near[low], self.near[high]
-        between = (self.far[low] - self.far[high]).square().sum(1)
-        return near + other - 2 * weight.abs() * near * other + between
-
 
 def resistance_embedding(
     graph: Graph,  # N nodes

@@ -76,11 +76,6 @@ class Structure:
         return int(self.component.max()) + 1 if self.component.numel() else 0
 
     @property
-    def num_communities(self) -> int:
-        """How many communities there are."""
-        return int(self.community.max()) + 1 if self.community.numel() else 0
-
-    @property
     def gap(self) -> float:
         """μ_2: 0 where the graph is not connected."""
         return float(self.values[0]) if self.num_components == 1 and len(self.values) else 0.0
@@ -118,7 +113,6 @@ def structure_of(
     names: Sequence[str] | None = None,
     *,
     start: Tensor | None = None,  # [N, m]
-    generator: torch.Generator | None = None,
     network: ElectricalNetwork | None = None,
 ) -> Structure:
     """The structure of a graph; see `Structure`.
@@ -129,7 +123,6 @@ def structure_of(
         names: Names of the nodes.
         start: Vectors near the eigenvectors, as those of a graph that has changed since; they save
             products and change no result beyond its residual.
-        generator: Random generator for the starts and sketches; without one always the same.
         network: Electrical network of the graph, by whose settings the sketches are then made.
 
     Raises:
@@ -142,7 +135,7 @@ def structure_of(
             "them in the order of the nodes"
         )
     settings = settings or StructureConfig()
-    generator = torch.Generator().manual_seed(0) if generator is None else generator
+    generator = torch.Generator().manual_seed(0)
     network = network or ElectricalNetwork(graph, columns=settings.columns, generator=generator)
     null = network.operator.null_space()
     pairs = pairs_beyond_null(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import weakref
 from collections.abc import Iterator
 
@@ -51,11 +50,8 @@ def test_matches_numpy(shape, dtype, generator):
     assert _sine(found.left, left[:, :rank]) < (1e-10 if dtype == torch.float64 else 1e-4)
     assert found.right.dtype == found.left.dtype == torch.promote_types(dtype, torch.float32)
     assert (found.count, found.residual.max()) == (shape[0], 0)
-    np.testing.assert_allclose(
-        found.singular_values.numpy() ** 2, values[:rank] * shape[0], rtol=1e-4, atol=1e-4
-    )
     # The signs of both sides belong together.
-    again = found.left.double() * found.singular_values @ found.right.double().T
+    again = found.left.double() * (found.values * found.count).sqrt() @ found.right.double().T
     best = left[:, :rank] * np.sqrt(values[:rank] * shape[0]) @ right[:, :rank].T
     np.testing.assert_allclose(again.numpy(), best, atol=2e-4)
 
@@ -81,9 +77,7 @@ def test_eckart_young(count, width, deficient, block, seed):
     found = gram_svd(x, rank, block_rows=block)
     assert found.total_energy == pytest.approx(values.sum())
     assert found.discarded_energy == pytest.approx(values[rank:].sum(), abs=1e-10)
-    assert reconstruction_error(x, found.right, block_rows=block) == pytest.approx(
-        found.discarded_energy, abs=1e-10
-    )
+    assert reconstruction_error(x, found.right) == pytest.approx(found.discarded_energy, abs=1e-10)
     other = torch.linalg.qr(torch.randn(width, rank, generator=generator, dtype=torch.float64)).Q
     assert reconstruction_error(x, other) >= found.discarded_energy - 1e-10
 
@@ -114,8 +108,7 @@ def test_holds_one_block_at_a_time():
 
     def blocks() -> Iterator[torch.Tensor]:
         for seed in range(12):
-            gc.collect()
-            # The one that the loop still names, and no other.
+            # The one that the loop still names, and no other, without waiting for a collection.
             assert sum(ref() is not None for ref in alive) <= 1
             block = torch.randn(50, 16, generator=torch.Generator().manual_seed(seed))
             alive.append(weakref.ref(block))

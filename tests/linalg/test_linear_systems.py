@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from graphmem_torch.errors import InputError
 from graphmem_torch.graph import Graph
-from graphmem_torch.linalg import MatrixOperator, conjugate_gradient
+from graphmem_torch.linalg import conjugate_gradient
 from graphmem_torch.linalg.linear_systems import energies
 from graphmem_torch.spectral import laplacian
+from tests.graphs import DenseOperator
 
 
 @pytest.mark.parametrize("normalized", [True, False])
@@ -44,7 +45,7 @@ def test_float32_reaches_its_tolerance(random_graph, generator):
 
 def test_columns_end_each_at_its_time(generator):
     values = torch.linspace(1, 900, 200, dtype=torch.float64)
-    operator = MatrixOperator(torch.diag(values) + 0.1)
+    operator = DenseOperator(torch.diag(values) + 0.1)
     rhs = torch.randn(200, 3, generator=generator, dtype=torch.float64)
     rhs[:, 1] = 0
     rhs[:, 2] *= 1e-200

@@ -50,15 +50,14 @@ def expected(
     """(cosine, mode) of every hit of one question, best first, by the definition."""
     q = query.double().numpy()
     q = q / np.linalg.norm(q)
-    latest, now, life = modes.latest.numpy(), weigh.get("now"), weigh.get("half_life")
-    if now is None and life is not None:
-        now = np.nanmax(latest)
+    latest, life = modes.latest.numpy(), weigh.get("half_life")
+    now = np.nanmax(latest)
     weights = []
     for k in range(len(modes)):
         mean = modes.centroid[k].double().numpy()
         cosine = q @ mean / np.linalg.norm(mean)
         near = abs(cosine) if weigh.get("absolute") else max(0.0, cosine)
-        decay = 1.0 if life is None else 0.5 ** (max(0.0, now - latest[k]) / life)
+        decay = 1.0 if life is None else 0.5 ** ((now - latest[k]) / life)
         weight = near * decay / (1 + float(modes.variance[k]))
         weights.append(weight if weight > 0 else cosine)
     hits = []
@@ -111,13 +110,11 @@ def test_all_modes_are_a_flat_search(x: Tensor, modes: Modes) -> None:
 
 def test_weights(x: Tensor, modes: Modes) -> None:
     asked = questions(6)
-    now = float(modes.latest.max()) + 3 * DAY
     for weigh in (
         {},
         {"absolute": True},
         {"half_life": 40 * DAY},
-        {"half_life": 2 * DAY, "now": now, "absolute": True},
-        {"half_life": 2 * DAY, "now": 0.0},
+        {"half_life": 2 * DAY, "absolute": True},
     ):
         found = search_modes(modes, x, asked, modes_k=2, per_mode=4, **weigh)
         for b in range(6):

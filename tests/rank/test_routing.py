@@ -22,7 +22,6 @@ from graphmem_torch.index.module import MemoryIndex
 from graphmem_torch.rank.candidates import Candidates
 from graphmem_torch.rank.query import QueryBatch
 from graphmem_torch.rank.routing import bridge_bonus, resistance_directions, routing_tensors
-from graphmem_torch.spectral.resistance import resistance_embedding
 from tests.memories import opened, planted
 
 ATOMS, COUNT = 40, 5
@@ -67,23 +66,6 @@ def random_graph(generator: torch.Generator, nodes: int = 30, edges: int = 90) -
     weight = torch.rand(edges + nodes, generator=generator) + 0.1
     weight[::7] *= -1
     return Graph.from_edges(torch.cat([ends, ring], dim=1), weight, num_nodes=nodes)
-
-
-def test_resistance_embedding_has_the_resistances_as_distances(generator: torch.Generator) -> None:
-    graph = random_graph(generator)
-    found = resistance_embedding(graph, 4096, generator=generator)
-    w = adjacency(graph)
-    inverse = np.linalg.pinv(np.diag(w.sum(1)) - w, hermitian=True)
-    own = np.diag(inverse)
-    low, high = torch.triu_indices(30, 30, 1)
-    weight = torch.from_numpy(w)[low, high].float()
-    truth = torch.from_numpy(own[:, None] + own[None] - 2 * inverse)[low, high].float()
-    torch.testing.assert_close(found.of_edges(low, high, weight), truth, rtol=0.03, atol=0.0)
-    again = resistance_embedding(graph, 8)
-    assert torch.equal(again.far, resistance_embedding(graph, 8).far), "the same every time"
-    assert again.far.shape == (30, 8)
-    with pytest.raises(InputError, match="columns"):
-        resistance_embedding(graph, 0)
 
 
 def test_resistance_directions_are_the_cosines_of_the_far_part(generator: torch.Generator) -> None:

@@ -181,7 +181,6 @@ def test_bad_input_is_named() -> None:
         ({"method": "louvain"}, "method"),
         ({"resolution": 0.0}, "resolution"),
         ({"resolution": float("nan")}, "resolution"),
-        ({"iterations": 0}, "iterations"),
         ({"method": "fiedler", "conductance": 1.5}, "conductance"),
         ({"method": "fiedler", "min_size": 0}, "min_size"),
     ):

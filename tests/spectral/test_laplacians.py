@@ -12,7 +12,6 @@ from scipy.sparse.csgraph import laplacian as scipy_laplacian
 
 from graphmem_torch.errors import InputError
 from graphmem_torch.graph import Graph
-from graphmem_torch.linalg import MatrixOperator
 from graphmem_torch.spectral import laplacian
 
 FORMS = [(signed, normalized) for signed in (True, False) for normalized in (True, False)]
@@ -115,14 +114,6 @@ def test_bad_input_is_refused_by_name(random_graph):
     for x in (torch.zeros(9), torch.zeros(8, 2), torch.zeros(9, 2, dtype=torch.float64)):
         with pytest.raises(InputError, match=r"x: expected torch.float32 of shape \[9, b\]"):
             operator @ x
-    for matrix in (torch.zeros(2, 3), torch.zeros(3)):
-        with pytest.raises(InputError, match="matrix: expected a square"):
-            MatrixOperator(matrix)
-    for matrix in (torch.tensor([[1.0, 2.0], [0.0, 1.0]]), torch.full((2, 2), torch.nan)):
-        with pytest.raises(InputError, match="finite symmetric"):
-            MatrixOperator(matrix)
-    with pytest.raises(InputError, match="without a gradient"):
-        MatrixOperator(torch.zeros(2, 2, requires_grad=True))
 
 
 @pytest.mark.cuda

@@ -11,7 +11,13 @@ import torch
 
 from graphmem_torch.errors import InputError
 from graphmem_torch.graph import Graph
-from graphmem_torch.spectral import ElectricalNetwork, components, effective_resistance, laplacian
+from graphmem_torch.spectral import (
+    ElectricalNetwork,
+    components,
+    effective_resistance,
+    laplacian,
+    resistance_embedding,
+)
 
 METHODS = ["exact", "cg", "sketch", "truncated"]
 
@@ -216,6 +222,23 @@ def test_learned_weights_are_refused(random_graph):
     learned = graph.with_weight(graph.weight.clone().requires_grad_())
     with pytest.raises(InputError, match="without a gradient"):
         effective_resistance(learned, torch.tensor([[0], [1]]))
+
+
+def test_resistance_embedding_has_the_resistances_as_distances(random_graph, adjacency, generator):
+    graph = random_graph(30, 150, signed=True)
+    found = resistance_embedding(graph, 4096, generator=generator)
+    weight, truth = adjacency(graph, signed=False), _resistances(graph, adjacency)
+    near, far = found.near.double().numpy(), found.far.double().numpy()
+    across = ((far[:, None] - far) ** 2).sum(2)
+    got = near[:, None] + near - 2 * weight * np.outer(near, near) + across
+    pairs = np.triu_indices(30, 1)
+    assert found.component.tolist() == [0] * 30
+    np.testing.assert_allclose(got[pairs], truth[pairs], rtol=0.03)
+    again = resistance_embedding(graph, 8)
+    assert torch.equal(again.far, resistance_embedding(graph, 8).far), "the same every time"
+    assert again.far.shape == (30, 8)
+    with pytest.raises(InputError, match="columns"):
+        resistance_embedding(graph, 0)
 
 
 @pytest.mark.cuda

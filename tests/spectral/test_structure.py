@@ -185,7 +185,7 @@ def test_edges_of_weight_zero_are_none() -> None:
     found = structure_of(Graph.from_edges(index, weight), SETTINGS)
     assert found.community.tolist() == [0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 4]
     bare = structure_of(Graph.from_edges(index, torch.zeros(10)), SETTINGS)
-    assert bare.num_communities == 11
+    assert bare.community.tolist() == list(range(11))
 
 
 def test_names_must_fit() -> None:

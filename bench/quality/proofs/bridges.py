@@ -14,10 +14,15 @@ from torch import Tensor
 
 from graphmem_torch.evaluation.bootstrap import difference_table
 from graphmem_torch.graph import Graph
-from graphmem_torch.spectral.adjacency import adjacency, reach, sparse_product
 from graphmem_torch.spectral.component import components
-from graphmem_torch.spectral.link_prediction import LinkModel, fit_links
+from graphmem_torch.spectral.link_prediction import (
+    LinkModel,
+    adjacency,
+    fit_links,
+    sparse_product,
+)
 
+from .chains import reach
 from .sets import ProofSet
 
 __all__ = [

@@ -14,15 +14,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from graphmem_torch.checks import check_count
 from graphmem_torch.evaluation.bootstrap import difference_table
 from graphmem_torch.graph import Graph
 from graphmem_torch.ops import knapsack, personalized_pagerank
-from graphmem_torch.spectral.adjacency import adjacency, reach, sparse_product
+from graphmem_torch.spectral.link_prediction import adjacency, sparse_product
 
 from .premises import ChainModel, fit_chains
 from .sets import ProofSet
 
-__all__ = ["ATOMS", "DEPTHS", "TOKENS", "completeness", "hops_from", "judge_chains"]
+__all__ = ["ATOMS", "DEPTHS", "TOKENS", "completeness", "hops_from", "judge_chains", "reach"]
 ATOMS = (10, 25, 50, 100, 200)
 """Context sizes in statements."""
 TOKENS = (512, 2048, 8192)
@@ -31,6 +32,50 @@ DEPTHS = {"direct": 1, "two": 2, "all": None}
 """How far a chain goes: what the proof uses itself, what that uses, everything."""
 _OWN = "own_size"  # a context of as many statements as the chain has
 _SEEDS = 5
+
+
+def reach(graph: Graph, hops: int | None = None) -> Tensor:  # [N, N] float32
+    """1 where a path of at least one edge, and at most `hops`, leads from i to j; else 0.
+
+    Without `hops`, nodes are done level by level, each from the finished rows of its targets, so
+    every edge is followed once; in a graph with circles, hop by hop until nothing changes.
+
+    Raises:
+        InputError: Above 20,000 nodes, or `hops` below 1.
+    """
+    dense = adjacency(graph)
+    if hops is not None:
+        check_count("hops", hops)
+        found = dense
+        for _ in range(hops - 1):
+            found = torch.maximum(dense, sparse_product(dense, found).clamp_(max=1.0))
+        return found
+    level = _levels(graph)
+    if level is None:
+        found, known = dense, -1
+        while (now := int(found.count_nonzero())) != known:
+            known = now
+            found = torch.maximum(found, sparse_product(dense, found).clamp_(max=1.0))
+        return found
+    found = torch.zeros_like(dense)
+    for depth in range(1, int(level.max()) + 1 if len(level) else 0):
+        rows = (level == depth).nonzero().squeeze(1)
+        own = dense[rows]
+        found[rows] = torch.maximum(own, sparse_product(own, found).clamp_(max=1.0))
+    return found
+
+
+def _levels(graph: Graph) -> Tensor | None:  # [N] int64
+    """Length of the longest path that leaves each node; None where there is a circle."""
+    source, target = graph.source.long(), graph.target.long()
+    waiting = torch.bincount(source, minlength=graph.num_nodes)  # targets without a level
+    level = torch.full_like(waiting, -1)
+    depth = 0
+    while bool((ready := (waiting == 0) & (level < 0)).any()):
+        level[ready] = depth
+        waiting -= torch.bincount(source[ready[target]], minlength=graph.num_nodes)
+        depth += 1
+    return level if bool((level >= 0).all()) else None
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from torch import Tensor
 from graphmem_torch.checks import check_count
 from graphmem_torch.errors import InputError
 from graphmem_torch.linalg.logistic import Logistic, fit_logistic
-from graphmem_torch.spectral.adjacency import sparse_product
+from graphmem_torch.spectral.link_prediction import sparse_product
 
 __all__ = ["ChainModel", "chain_signals", "fit_chains"]
 _FLOOR = 3e-3  # of a share of votes before its logarithm

@@ -28,10 +28,10 @@ from graphmem_torch.quality.proofs.chains import (
     _without,
     completeness,
     hops_from,
+    reach,
 )
 from graphmem_torch.quality.proofs.judge import judge
 from graphmem_torch.quality.request import Request
-from graphmem_torch.spectral.adjacency import reach
 
 
 def _dag(nodes: int, edges: int, seed: int) -> Graph:
@@ -238,3 +238,32 @@ def test_judge_wants_proofs(tmp_path: Path) -> None:
         judge(request)
     with pytest.raises(InputError, match="expected proof sets"):
         judge(Request(data=tmp_path / "missing", preset="spectral", embedder="hashing"))
+
+
+def _reached(graph: Graph, hops: int | None) -> torch.Tensor:
+    nodes = graph.num_nodes
+    other = nx.DiGraph(graph.edge_index.T.tolist())
+    other.add_nodes_from(range(nodes))
+    found = torch.zeros(nodes, nodes)
+    for start in range(nodes):
+        # A path of at least one edge: from the successors on.
+        for first in other.successors(start):
+            depth = None if hops is None else hops - 1
+            for node in nx.single_source_shortest_path_length(other, first, cutoff=depth):
+                found[start, node] = 1.0
+    return found
+
+
+@pytest.mark.parametrize("acyclic", [True, False])
+@pytest.mark.parametrize("hops", [None, 1, 2, 3])
+def test_reach_is_what_networkx_reaches(hops: int | None, acyclic: bool) -> None:
+    ends = torch.randint(40, (2, 90), generator=torch.Generator().manual_seed(3))
+    graph = _dag(40, 90, 3) if acyclic else Graph.from_edges(ends, num_nodes=40)
+    assert torch.equal(reach(graph, hops), _reached(graph, hops))
+
+
+def test_reach_without_edges_or_hops() -> None:
+    graph = Graph.from_edges(torch.empty(2, 0, dtype=torch.int64), num_nodes=3)
+    assert not reach(graph).any() and not reach(graph, 2).any()
+    with pytest.raises(InputError, match="hops"):
+        reach(graph, 0)
