@@ -310,6 +310,7 @@ def scan_each_list(
     """
     if queries.is_cuda if gather is None else gather:
         return _scan_each_pair(queries, rows, order, offsets, probe, k, kept, budget)
+    budget = _NUMBERS if budget is None else budget
     pair, bounds = _by_list(probe, offsets)
     query = pair // probe.shape[1]
     asked = queries[query]
@@ -317,10 +318,10 @@ def scan_each_list(
     done = 0
     for first, last, count in bounds:
         number, width = order[first:last], min(k, last - first)
-        step = max(1, _NUMBERS // max(1, last - first))
+        step = max(1, budget // max(1, last - first))
         for start in range(done, done + count, step):
             own = slice(start, min(start + step, done + count))
-            score = _gathered_scores(asked[own], rows, number)
+            score = _gathered_scores(asked[own], rows, number, budget)
             if kept is not None:
                 line = query[own, None] if len(kept) > 1 else 0
                 score.masked_fill_(~kept[line, number.long()], -torch.inf)
@@ -378,11 +379,14 @@ def _scores_by_query(
     return torch.cat(parts).masked_fill_(~live, -torch.inf)
 
 
-def _gathered_scores(queries: Tensor, rows: Tensor, number: Tensor) -> Tensor:  # [c, len(number)]
-    most = max(1, _NUMBERS // max(1, rows.shape[1]))
+def _gathered_scores(
+    queries: Tensor, rows: Tensor, number: Tensor, budget: int
+) -> Tensor:  # [c, len(number)]
+    most = max(1, budget // max(1, rows.shape[1]))
     if len(number) <= most:
         return queries @ rows.index_select(0, number).float().T
-    return torch.cat([_gathered_scores(queries, rows, part) for part in number.split(most)], dim=1)
+    parts = [_gathered_scores(queries, rows, part, budget) for part in number.split(most)]
+    return torch.cat(parts, dim=1)
 
 
 def _by_list(probe: Tensor, offsets: Tensor) -> tuple[Tensor, list[list[int]]]:

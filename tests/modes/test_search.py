@@ -9,7 +9,6 @@ import pytest
 import torch
 from torch import Tensor
 
-import graphmem_torch.ops.ivf as scan_module
 from graphmem_torch.errors import InputError
 from graphmem_torch.modes.find import Modes, find_modes
 from graphmem_torch.modes.search import atoms_read, mode_weights, search_modes, select_modes
@@ -71,18 +70,13 @@ def expected(
 
 @pytest.mark.parametrize("batch", [1, 3, 40])
 @pytest.mark.parametrize(("modes_k", "per_mode"), [(1, 1), (3, 5), (2, 100), (7, 400), (20, 9)])
-@pytest.mark.parametrize("numbers", [None, 1])
 def test_against_the_definition(
     x: Tensor,
     modes: Modes,
     batch: int,
     modes_k: int,
     per_mode: int,
-    numbers: int | None,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    if numbers is not None:  # one question and one row a tile
-        monkeypatch.setattr(scan_module, "_NUMBERS", numbers)
     asked = questions(batch)
     found = search_modes(modes, x, asked, modes_k=modes_k, per_mode=per_mode)
     assert found.rows.shape == (batch, modes_k * per_mode)
