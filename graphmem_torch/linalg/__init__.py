@@ -6,8 +6,7 @@ Imports from `ops`, `checks` and what lies below them.
 from __future__ import annotations
 
 from graphmem_torch.linalg.eigenpairs import lanczos
-from graphmem_torch.linalg.gram import Gram, gram_svd
-from graphmem_torch.linalg.incremental_svd import StreamingSpectrum
+from graphmem_torch.linalg.gram import Gram, StreamingSpectrum, gram_svd
 from graphmem_torch.linalg.linear_systems import conjugate_gradient
 from graphmem_torch.linalg.logistic import Logistic, fit_listwise, fit_logistic
 from graphmem_torch.linalg.low_rank import Kernel, decompose, randomized_svd

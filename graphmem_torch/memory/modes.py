@@ -16,10 +16,9 @@ from graphmem_torch.config import RegimeConfig
 from graphmem_torch.errors import InputError
 from graphmem_torch.index.data import modes_by
 from graphmem_torch.memory.assemble import Snapshot
-from graphmem_torch.modes.align import align_modes
 from graphmem_torch.modes.find import Modes
 from graphmem_torch.modes.regime import detector_of
-from graphmem_torch.modes.search import select_modes
+from graphmem_torch.modes.search import align_modes, select_modes
 from graphmem_torch.ops.ragged import segment_topk
 from graphmem_torch.results import (
     Mode,

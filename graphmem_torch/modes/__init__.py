@@ -5,14 +5,16 @@ Imports from `linalg` and what lies below it; knows no graph.
 
 from __future__ import annotations
 
-from graphmem_torch.modes.align import Alignment, align_modes, principal_angles
 from graphmem_torch.modes.detectors import CosineDrift, EnergyDrift, MeanCusum
 from graphmem_torch.modes.find import Modes, find_modes, modes_of
 from graphmem_torch.modes.regime import RegimeDetector
 from graphmem_torch.modes.search import (
+    Alignment,
     ModeHits,
+    align_modes,
     atoms_read,
     mode_weights,
+    principal_angles,
     search_modes,
     select_modes,
 )

@@ -1,16 +1,156 @@
-"""Which mode an atom belongs to: by the sign of its axis, by turned axes, or by k-means."""
+"""How many modes to keep, and which of them each atom belongs to."""
 
 from __future__ import annotations
+
+import math
 
 import torch
 from torch import Tensor
 
 from graphmem_torch.checks import check_choice
+from graphmem_torch.errors import InputError
 from graphmem_torch.linalg.rows import Rows
 from graphmem_torch.linalg.spectrum import Spectrum
 from graphmem_torch.ops.ivf import nearest_centroid, spherical_kmeans
 
-__all__ = ["ASSIGNMENTS", "assign_modes", "varimax"]
+__all__ = [
+    "ASSIGNMENTS",
+    "assign_modes",
+    "check_epsilon",
+    "numerical_rank",
+    "predicted_counts",
+    "select_count",
+    "spectral_exponent",
+    "varimax",
+]
+SELECTIONS = ("energy", "gcv", "gap")
+
+# Eigenvalues of a Gram matrix of float32 rows below some 1e-7 of the largest are rounding.
+_NOISE = 16
+
+
+def numerical_rank(values: Tensor, dtype: torch.dtype = torch.float32) -> int:
+    """How many eigenvalues are more than the rounding of rows in `dtype`.
+
+    Args:
+        values: [r], largest first, not negative.
+        dtype: Type of the rows that were decomposed.
+    """
+    if values.numel() == 0:
+        return 0
+    floor = _NOISE * torch.finfo(dtype).eps * float(values[0])
+    return int((values > floor).sum())
+
+
+def select_count(
+    values: Tensor,  # [r] eigenvalues of the kernel, largest first
+    total: float,
+    shape: tuple[int, int],
+    *,
+    select: str = "energy",
+    epsilon: float = 0.1,
+) -> int:
+    """K, the number of leading eigenpairs to keep (`docs/mathematics.md` 1.2).
+
+        energy  the smallest K with sum_{k<=K} λ_k >= (1 - ε) sum λ_k
+        gcv     argmin_K (sum_{k>K} λ_k) / ((1 - K/N) (1 - K/d))²,  1 <= K < min(N, d)
+        gap     the K with the largest λ_K - λ_{K+1}
+
+    `gcv` counts the columns beside the rows: with the published (1 - K/N)² alone every
+    large N ends at K = d.
+
+    Args:
+        values: All that are not 0 for an exact answer; where the last is reached the answer is r.
+        total: Sum of all eigenvalues.
+        shape: (N, d).
+        select: The rule.
+        epsilon: Share of the energy that `energy` may leave out, in (0, 1).
+
+    Raises:
+        InputError: For no eigenvalues, an unknown rule, or ε outside (0, 1).
+    """
+    check_choice("select", select, SELECTIONS)
+    if values.dim() != 1 or len(values) == 0:
+        raise InputError(
+            f"values: expected eigenvalues [r], at least one, got {list(values.shape)}; decompose "
+            "rows that are not all zero"
+        )
+    check_epsilon(epsilon)
+    values = values.double()
+    if select == "energy":
+        # Half a rounding of the sum must not cost one more mode.
+        short = values.cumsum(0) < (1 - epsilon) * total - 1e-12 * total
+        return min(int(short.sum()) + 1, len(values))
+    if select == "gap":
+        following = torch.nn.functional.pad(values[1:], (0, 1))
+        # After the last of all eigenvalues comes a 0; after the last of some there is no telling.
+        every = float(values.sum()) >= (1 - 1e-6) * total
+        drop = (values - following)[: len(values) if every else -1]
+        return int(drop.argmax()) + 1 if len(drop) else 1
+    count = torch.arange(1, len(values) + 1, dtype=torch.float64, device=values.device)
+    inside = count < min(shape)
+    if not bool(inside.any()):
+        return 1
+    left_out = (total - values.cumsum(0)).clamp(min=0)
+    freedom = (1 - count / shape[0]) * (1 - count / shape[1])
+    score = torch.where(inside, left_out / freedom.square(), torch.inf)
+    return int(score.argmin()) + 1
+
+
+def check_epsilon(epsilon: float) -> None:
+    """Raises `InputError` unless it is a number in (0, 1)."""
+    if not isinstance(epsilon, int | float) or not 0 < epsilon < 1:
+        raise InputError(
+            f"epsilon: expected a number between 0 and 1, both excluded, got {epsilon!r}; it is "
+            "the share of the energy to leave out"
+        )
+
+
+def spectral_exponent(values: Tensor) -> float:
+    """The s of λ_k ~ k^-s (`docs/mathematics.md` 1.2); NaN below three positive values.
+
+    Least squares of log λ_k on log k with weights 1 / k, so that every octave of k counts alike,
+    over the first half of the eigenvalues: near the last ones every finite spectrum falls off.
+
+    Args:
+        values: [r], largest first.
+    """
+    values = values.double()
+    values = values[values > 0]
+    if len(values) < 3:
+        return float("nan")
+    values = values[: max(3, len(values) // 2)]
+    k = torch.arange(1, len(values) + 1, dtype=torch.float64, device=values.device)
+    x, y, w = k.log(), values.log(), 1 / k
+    x = x - (w * x).sum() / w.sum()
+    y = y - (w * y).sum() / w.sum()
+    return -float((w * x * y).sum() / (w * x * x).sum())
+
+
+def predicted_counts(exponent: float, epsilon: float) -> tuple[float, float]:
+    """Orders of the K that leaves out ε of the energy of λ_k ~ k^-s, and the published one.
+
+    ε^(-1 / (s - 1)), because the tail of k^-s sums to K^(1 - s): infinite for s <= 1. The published
+    ε^(-1 / s) bounds a single eigenvalue instead. Both without their constants.
+
+    Args:
+        exponent: s, as of `spectral_exponent`.
+        epsilon: In (0, 1).
+    """
+    check_epsilon(epsilon)
+    if exponent != exponent:
+        return float("nan"), float("nan")
+    return _power(epsilon, exponent - 1), _power(epsilon, exponent)
+
+
+def _power(epsilon: float, falling: float) -> float:
+    """ε^(-1 / falling), infinite where it is too large for a number or nothing falls."""
+    try:
+        return math.exp(-math.log(epsilon) / falling) if falling > 0 else math.inf
+    except OverflowError:
+        return math.inf
+
+
 ASSIGNMENTS = ("kmeans", "sign", "varimax")
 
 _LLOYD = 10  # iterations of k-means from a good start: further ones find no more

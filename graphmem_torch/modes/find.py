@@ -16,8 +16,9 @@ from graphmem_torch.linalg.gram import gram_svd
 from graphmem_torch.linalg.low_rank import decompose
 from graphmem_torch.linalg.rows import Rows, check_block
 from graphmem_torch.linalg.spectrum import Spectrum, reconstruction_error, truncated
-from graphmem_torch.modes.assign import ASSIGNMENTS, assign_modes
-from graphmem_torch.modes.select import (
+from graphmem_torch.modes.assign import (
+    ASSIGNMENTS,
+    assign_modes,
     check_epsilon,
     numerical_rank,
     predicted_counts,

@@ -5,7 +5,6 @@ Imports from `linalg` and what lies below it.
 
 from __future__ import annotations
 
-from graphmem_torch.spectral.balance import Frustration, frustration
 from graphmem_torch.spectral.bridge import Bridges, bridge_scores, bridges
 from graphmem_torch.spectral.community import communities, fiedler, modularity
 from graphmem_torch.spectral.component import components
@@ -25,7 +24,12 @@ from graphmem_torch.spectral.resistance import (
     frontiers,
     resistance_embedding,
 )
-from graphmem_torch.spectral.structure import Structure, structure_of
+from graphmem_torch.spectral.structure import (
+    Frustration,
+    Structure,
+    frustration,
+    structure_of,
+)
 
 __all__ = [
     "Bridges",

@@ -14,8 +14,7 @@ from graphmem_torch.graph import Graph
 from graphmem_torch.linalg.eigenpairs import lanczos
 from graphmem_torch.ops.solution import Solution
 from graphmem_torch.spectral.component import compress, number, roots_of, undirected
-from graphmem_torch.spectral.component_pairs import lowest_of_components
-from graphmem_torch.spectral.laplacians import Laplacian, laplacian
+from graphmem_torch.spectral.laplacians import Laplacian, laplacian, lowest_of_components
 
 __all__ = [
     "SweepCut",

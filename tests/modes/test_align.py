@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from graphmem_torch.errors import InputError
-from graphmem_torch.modes.align import align_modes, principal_angles
 from graphmem_torch.modes.find import find_modes
+from graphmem_torch.modes.search import align_modes, principal_angles
 
 
 def axes(dim: int, count: int, seed: int) -> torch.Tensor:
