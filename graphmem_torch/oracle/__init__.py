@@ -6,8 +6,7 @@ May import `atoms` and `errors` only; the client of servers needs the extra `ope
 from __future__ import annotations
 
 from graphmem_torch.oracle.chat import Usage
-from graphmem_torch.oracle.client import OpenAIClient
-from graphmem_torch.oracle.model import OpenAIOracle
+from graphmem_torch.oracle.client import OpenAIClient, OpenAIOracle
 from graphmem_torch.oracle.protocol import (
     Classifier,
     Judge,

@@ -17,11 +17,18 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from graphmem_torch.errors import InputError, OracleError, optional_import
-from graphmem_torch.oracle.cache import AnswerCache
-from graphmem_torch.oracle.chat import ChatSession, RetryPolicy, Usage
-from graphmem_torch.oracle.prompts import Question, as_list, messages_of
+from graphmem_torch.oracle.chat import AnswerCache, ChatSession, RetryPolicy, Usage
+from graphmem_torch.oracle.prompts import (
+    Question,
+    as_list,
+    classify_question,
+    judge_question,
+    messages_of,
+    summarise_question,
+)
+from graphmem_torch.oracle.protocol import Verdict, check_pairs
 
-__all__ = ["OpenAIClient", "checked_count"]
+__all__ = ["OpenAIClient", "OpenAIOracle"]
 
 _log = logging.getLogger(__name__)
 
@@ -92,8 +99,8 @@ class OpenAIClient:
         self.model = model
         self.base_url = _checked_url(base_url or os.environ.get("OPENAI_BASE_URL") or None)
         self.retry_policy = RetryPolicy(timeout, retries, backoff, max_delay)
-        self.concurrency = checked_count("concurrency", concurrency)
-        self.max_tokens = None if max_tokens is None else checked_count("max_tokens", max_tokens)
+        self.concurrency = _checked_count("concurrency", concurrency)
+        self.max_tokens = None if max_tokens is None else _checked_count("max_tokens", max_tokens)
         self.options = _checked_options(options or {})
         self._cache, self._api_key = cache, api_key
         self._start(Usage())
@@ -190,7 +197,7 @@ class OpenAIClient:
         system: str | None = None,
         max_tokens: int | None = None,
     ) -> Question:
-        limit = self.max_tokens if max_tokens is None else checked_count("max_tokens", max_tokens)
+        limit = self.max_tokens if max_tokens is None else _checked_count("max_tokens", max_tokens)
         return Question(messages_of(prompt, system), lambda text: text.strip() or None, limit)
 
     def _run(self, questions: Sequence[Question]) -> list[Any]:
@@ -239,6 +246,71 @@ class OpenAIClient:
         )
         self._loop, self._process = _LoopThread(), os.getpid()
         self._end = weakref.finalize(self, _close, self._process, self._loop, api, cache)
+
+
+class OpenAIOracle:
+    """An `Oracle` that asks a language model, one request a text, as many at once as allowed.
+
+    Every answer is checked; one that is no use is asked for again and is None in the end, with a
+    warning. Nothing here raises because of what a server does.
+
+    Args:
+        client: Client of the server; its `usage` tells what the questions took.
+    """
+
+    def __init__(self, client: OpenAIClient) -> None:
+        if not isinstance(client, OpenAIClient):
+            raise InputError(
+                f"client: expected an OpenAIClient, got {client!r}; "
+                'make one with OpenAIClient("gpt-4o-mini")'
+            )
+        self.client = client
+
+    def __repr__(self) -> str:
+        return f"OpenAIOracle({self.client!r})"
+
+    def judge(self, premises: Sequence[str], hypotheses: Sequence[str]) -> list[Verdict | None]:
+        """Whether each hypothesis follows from, or contradicts, the premise of its place.
+
+        Raises:
+            InputError: Something else than two lists of as many texts.
+        """
+        premises = as_list("premises", premises, str)
+        hypotheses = as_list("hypotheses", hypotheses, str)
+        check_pairs(premises, hypotheses)
+        pairs = zip(premises, hypotheses, strict=True)
+        return self.client.ask_all([judge_question(*pair) for pair in pairs])
+
+    def classify(self, texts: Sequence[str]) -> list[dict[str, Any] | None]:
+        """Each text as a memory node {"content", "type", "decay_factor"}.
+
+        The contract of ContextOS (appendix A.1); `decay_factor` is what is left after an hour.
+
+        Raises:
+            InputError: `texts` is no list of texts.
+        """
+        return self.client.ask_all(
+            [classify_question(text) for text in as_list("texts", texts, str)]
+        )
+
+    def summarise(
+        self, texts: Sequence[str], question: str | None = None, max_tokens: int = 128
+    ) -> list[str | None]:
+        """A summary of each text, of what helps to answer the question where there is one.
+
+        Args:
+            texts: Texts to shorten.
+            question: Question that the summaries are to help with.
+            max_tokens: Most tokens of each, as the server counts them.
+
+        Raises:
+            InputError: `texts` is no list of texts, or max_tokens is below 1.
+        """
+        _checked_count("max_tokens", max_tokens)
+        listed = as_list("texts", texts, str)
+        return self.client.ask_all(
+            [summarise_question(text, question, max_tokens) for text in listed]
+        )
 
 
 class _LoopThread(threading.Thread):
@@ -313,7 +385,7 @@ def _checked_options(options: Mapping[str, Any]) -> dict[str, Any]:
         ) from error
 
 
-def checked_count(name: str, value: int) -> int:
+def _checked_count(name: str, value: int) -> int:
     """The value, a whole number of at least 1; else raises `InputError`."""
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise InputError(
