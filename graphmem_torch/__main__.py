@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from graphmem_torch.cli.interrupt import leave_at_once
+from graphmem_torch.cli import leave_at_once
 
 __all__ = ["main"]
 

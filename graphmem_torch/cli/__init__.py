@@ -1,1 +1,40 @@
-"""The command line; nothing is imported from here."""
+"""The command line; here lies what must be known before its libraries are loaded: Ctrl-C."""
+
+from __future__ import annotations
+
+import os
+import signal
+from types import FrameType
+
+__all__ = ["interrupt_as_usual", "leave_at_once"]
+_NOTE = b"\ngraphmem: interrupted; nothing was changed\n"
+
+
+def leave_at_once() -> None:
+    """Lets Ctrl-C end the process with one line and exit code 130, until `interrupt_as_usual`.
+
+    For start-up only: a KeyboardInterrupt inside the loading of a C++ extension aborts the process,
+    and one inside the import system prints a traceback that nobody can catch. Nothing has to be
+    tidied up at that point. A handler of the caller's own, or SIGINT ignored, is left alone.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        _handle(_leave)
+
+
+def interrupt_as_usual() -> None:
+    """Lets Ctrl-C raise KeyboardInterrupt again; does nothing without `leave_at_once`."""
+    if signal.getsignal(signal.SIGINT) is _leave:
+        _handle(signal.default_int_handler)
+
+
+def _handle(handler: object) -> None:
+    try:
+        signal.signal(signal.SIGINT, handler)  # type: ignore[arg-type]
+    except ValueError:  # not the main thread: Ctrl-C does not come here
+        return
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    # Not print: the interrupted code may be writing to the same buffer.
+    os.write(2, _NOTE)
+    os._exit(128 + number)

@@ -18,9 +18,9 @@ from typing import Annotated, Any, Union
 import tyro
 from tyro.conf import subcommand
 
+from graphmem_torch.cli import interrupt_as_usual, leave_at_once
 from graphmem_torch.cli.ask import AnswerQuestion, CompileContext, Evaluate, Query
 from graphmem_torch.cli.demo import Demo
-from graphmem_torch.cli.interrupt import interrupt_as_usual, leave_at_once
 from graphmem_torch.cli.options import Command, print_json
 from graphmem_torch.cli.stores import Check, Index, Stats, WriteReport
 from graphmem_torch.config import Config, load_config

@@ -10,10 +10,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphmem_torch.report.chart import Chart, Mark, Series
 from graphmem_torch.report.drawing import Drawing
 from graphmem_torch.report.facts import Facts, characteristic_words
-from graphmem_torch.report.markup import Html, clipped, escaped, number, table, when
+from graphmem_torch.report.markup import (
+    Chart,
+    Html,
+    Mark,
+    Series,
+    clipped,
+    escaped,
+    number,
+    table,
+    when,
+)
 
 __all__ = ["PANELS", "paragraph"]
 _NO_EDGES = "The memories have no edges yet."

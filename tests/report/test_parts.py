@@ -10,9 +10,19 @@ from html.parser import HTMLParser
 import pytest
 import torch
 
-from graphmem_torch.report.chart import Chart, Mark, Series
 from graphmem_torch.report.facts import characteristic_words
-from graphmem_torch.report.markup import Html, clipped, escaped, number, script_json, table, when
+from graphmem_torch.report.markup import (
+    Chart,
+    Html,
+    Mark,
+    Series,
+    clipped,
+    escaped,
+    number,
+    script_json,
+    table,
+    when,
+)
 
 EVIL = "</script><!--<script>&\u2028\u2029\"'"
 
