@@ -6,12 +6,12 @@ values, question by question: resampled in pairs, the difficulty of a question c
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-__all__ = ["Interval", "bootstrap_interval", "difference_table", "interval_table", "mean_interval"]
+__all__ = ["Interval", "bootstrap_interval", "interval_table", "mean_interval"]
 
 Interval = tuple[float, float, float]
 """Mean, lower end, upper end."""
@@ -89,19 +89,3 @@ def mean_interval(
 ) -> list[float] | None:
     """`interval_table` of a single column."""
     return interval_table(values[:, None], [""], seed=seed, resamples=resamples)[""]
-
-
-def difference_table(
-    values: Mapping[str, Tensor],  # each [n, K]
-    subject: str,
-    names: Sequence[object],  # [K]
-    *,
-    seed: int,
-    resamples: int = 2000,
-) -> dict[str, dict[str, list[float] | None]]:
-    """What `subject` has more than each other system, column by column, resampled in pairs."""
-    return {
-        name: interval_table(values[subject] - value, names, seed=seed, resamples=resamples)
-        for name, value in values.items()
-        if name != subject
-    }

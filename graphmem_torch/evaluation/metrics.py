@@ -7,38 +7,24 @@ without gold has no value (NaN) and is left out of every mean.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 __all__ = [
     "CUTOFFS",
-    "GROUPS",
     "MEASURES",
     "NOT_FOUND",
     "budget_recall",
     "gold_positions",
     "gold_tensor",
-    "group_masks",
-    "grouped_means",
     "rank_candidates",
     "ranking_measures",
 ]
 
 CUTOFFS: tuple[int, ...] = (5, 10, 25, 50)
 """Cut-offs k of every measure (`docs/evaluation.md` 4)."""
-
-GROUPS: Mapping[str, tuple[int, ...]] = {
-    "1-4": (1, 2, 3, 4),
-    "all": (1, 2, 3, 4, 5),
-    "1": (1,),
-    "2": (2,),
-    "3": (3,),
-    "4": (4,),
-    "5": (5,),
-}
-"""LoCoMo's categories: 1 multi-hop, 2 temporal, 3 open-domain, 4 single-hop, 5 adversarial."""
 
 MEASURES: tuple[str, ...] = ("recall", "any", "complete", "ndcg")
 """Names of the measures of `ranking_measures`."""
@@ -132,23 +118,3 @@ def budget_recall(
     hits = torch.stack([(real & (positions < length[:, None])).sum(1) for length in fits], dim=1)
     count = real.sum(1)[:, None]
     return (hits.double() / count.clamp(min=1)).masked_fill(count == 0, torch.nan)
-
-
-def group_masks(categories: Tensor) -> dict[str, Tensor]:  # each [B] bool
-    """Which questions belong to each group of `GROUPS`."""
-    return {name: torch.isin(categories, torch.tensor(members)) for name, members in GROUPS.items()}
-
-
-def grouped_means(
-    values: Tensor,  # [B, K] float64, NaN = no value
-    categories: Tensor,  # [B] int64
-    keys: Sequence[int],  # names of the K columns
-) -> dict[str, dict[str, float | None]]:
-    """Mean over the questions with a value, per group and column; None where a group has none."""
-    table: dict[str, dict[str, float | None]] = {}
-    for group, mask in group_masks(categories).items():
-        means = values[mask].nanmean(0).tolist() if bool(mask.any()) else [float("nan")] * len(keys)
-        table[group] = {
-            str(key): None if mean != mean else mean for key, mean in zip(keys, means, strict=True)
-        }
-    return table

@@ -13,10 +13,16 @@ from torch import Tensor
 from graphmem_torch.errors import InputError
 from graphmem_torch.evaluation.bootstrap import interval_table
 from graphmem_torch.evaluation.metrics import MEASURES, NOT_FOUND, ranking_measures
-from graphmem_torch.evaluation.tables import mean_range, text_table
 from graphmem_torch.results import Result
 
-__all__ = ["RetrievalReport", "Retriever", "evaluate", "measure_rankings"]
+__all__ = [
+    "RetrievalReport",
+    "Retriever",
+    "evaluate",
+    "mean_range",
+    "measure_rankings",
+    "text_table",
+]
 
 Intervals = Mapping[str, Mapping[str, list[float] | None]]
 """By measure and cut-off: [mean, low, high]; None where no question has a value."""
@@ -219,3 +225,23 @@ def _cutoffs(k: Sequence[int]) -> tuple[int, ...]:
             f"k: expected ascending numbers of hits of at least 1, got {cutoffs}; use (5, 10, 25)"
         )
     return cutoffs
+
+
+def text_table(rows: Sequence[Sequence[str]]) -> list[str]:
+    """The rows as lines; the first column flush left, the others flush right."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    return [
+        "  ".join(
+            cell.ljust(width) if i == 0 else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
+
+
+def mean_range(value: Sequence[float] | None) -> str:
+    """A mean with the ends of its interval, in percent; a dash for none."""
+    if value is None:
+        return "-"
+    mean, low, high = (100 * each for each in value)
+    return f"{mean:.1f} [{low:.1f}, {high:.1f}]"

@@ -17,7 +17,6 @@ from graphmem_torch.evaluation.metrics import (
     budget_recall,
     gold_positions,
     gold_tensor,
-    grouped_means,
     rank_candidates,
     ranking_measures,
 )
@@ -116,14 +115,3 @@ def test_budget_recall_matches_a_loop(seed: int, budgets: list[int]) -> None:
                     break
                 kept.add(candidate)
             assert float(got[row, column]) == pytest.approx(len(kept & set(wanted)) / len(wanted))
-
-
-def test_grouped_means_average_only_what_has_a_value() -> None:
-    values = torch.tensor([[1.0], [0.0], [torch.nan], [0.5]], dtype=torch.float64)
-    table = grouped_means(values, torch.tensor([1, 4, 4, 5]), (10,))
-    assert table["1"] == {"10": 1.0}
-    assert table["4"] == {"10": 0.0}
-    assert table["1-4"] == {"10": 0.5}
-    assert table["all"] == {"10": 0.5}
-    assert table["5"] == {"10": 0.5}
-    assert table["2"] == {"10": None}

@@ -10,7 +10,12 @@ import pytest
 
 import graphmem_torch
 from graphmem_torch.errors import InputError
-from graphmem_torch.evaluation.retrieval import evaluate, measure_rankings
+from graphmem_torch.evaluation.retrieval import (
+    evaluate,
+    mean_range,
+    measure_rankings,
+    text_table,
+)
 from graphmem_torch.results import Hit, Result
 
 IDS = [f"a{i}" for i in range(12)]
@@ -121,3 +126,16 @@ def test_evaluate_a_memory() -> None:
         assert report.intervals["recall"]["2"] == [1.0, 1.0, 1.0]
         with pytest.raises(InputError, match="evidence: expected ids of the memory, got 't9'"):
             graphmem_torch.evaluate(memory, ["Which?"], [["t9"]])
+
+
+def test_text_table_aligns_columns_of_any_cells() -> None:
+    rows = [["system", "recall", ""], ["ours", "9.1", "x"], ["a long name", "", "+1"]]
+    assert text_table(rows) == [
+        "system       recall",
+        "ours            9.1   x",
+        "a long name          +1",
+    ]
+
+
+def test_mean_range_is_percent() -> None:
+    assert mean_range([0.5, 0.25, 0.75]) == "50.0 [25.0, 75.0]" and mean_range(None) == "-"

@@ -10,14 +10,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphmem_torch.evaluation.bootstrap import difference_table, interval_table
+from graphmem_torch.evaluation.bootstrap import interval_table
 from graphmem_torch.evaluation.metrics import (
     CUTOFFS,
     MEASURES,
     budget_recall,
     gold_positions,
-    group_masks,
-    grouped_means,
     ranking_measures,
 )
 
@@ -26,14 +24,31 @@ from .measure import percentiles
 __all__ = [
     "ADVERSARIAL",
     "BUDGETS",
+    "GROUPS",
     "REJECTION_RATES",
     "Scores",
     "auroc",
+    "difference_table",
+    "gain",
+    "group_masks",
+    "grouped_means",
+    "percent",
     "refusal_at",
     "summarise",
 ]
 BUDGETS: tuple[int, ...] = (512, 1024, 2048)
 """Token budgets of `budget_recall` (`docs/evaluation.md` 4)."""
+
+GROUPS: Mapping[str, tuple[int, ...]] = {
+    "1-4": (1, 2, 3, 4),
+    "all": (1, 2, 3, 4, 5),
+    "1": (1,),
+    "2": (2,),
+    "3": (3,),
+    "4": (4,),
+    "5": (5,),
+}
+"""LoCoMo's categories: 1 multi-hop, 2 temporal, 3 open-domain, 4 single-hop, 5 adversarial."""
 
 ADVERSARIAL = 5
 """The category whose questions have no answer in the conversation."""
@@ -172,6 +187,42 @@ def _figures(own: Scores, categories: Tensor) -> dict[str, Any]:
     return figures
 
 
+def group_masks(categories: Tensor) -> dict[str, Tensor]:  # each [B] bool
+    """Which questions belong to each group of `GROUPS`."""
+    return {name: torch.isin(categories, torch.tensor(members)) for name, members in GROUPS.items()}
+
+
+def grouped_means(
+    values: Tensor,  # [B, K] float64, NaN = no value
+    categories: Tensor,  # [B] int64
+    keys: Sequence[int],  # names of the K columns
+) -> dict[str, dict[str, float | None]]:
+    """Mean over the questions with a value, per group and column; None where a group has none."""
+    table: dict[str, dict[str, float | None]] = {}
+    for group, mask in group_masks(categories).items():
+        means = values[mask].nanmean(0).tolist() if bool(mask.any()) else [float("nan")] * len(keys)
+        table[group] = {
+            str(key): None if mean != mean else mean for key, mean in zip(keys, means, strict=True)
+        }
+    return table
+
+
+def difference_table(
+    values: Mapping[str, Tensor],  # each [n, K]
+    subject: str,
+    names: Sequence[object],  # [K]
+    *,
+    seed: int,
+    resamples: int = 2000,
+) -> dict[str, dict[str, list[float] | None]]:
+    """What `subject` has more than each other system, column by column, resampled in pairs."""
+    return {
+        name: interval_table(values[subject] - value, names, seed=seed, resamples=resamples)
+        for name, value in values.items()
+        if name != subject
+    }
+
+
 def auroc(
     positive: Tensor,  # [P] confidence of answerable questions
     negative: Tensor,  # [Q] confidence of unanswerable questions
@@ -208,3 +259,16 @@ def refusal_at(
         threshold = ordered[max(math.ceil(rate * len(ordered)), 1) - 1]
         refused[f"{round(100 * rate)}"] = float((positive.double() <= threshold).double().mean())
     return refused
+
+
+def percent(value: float | None) -> str:
+    """A share in percent; a dash for none."""
+    return "-" if value is None or value != value else f"{100 * value:.1f}"
+
+
+def gain(value: Sequence[float] | None) -> str:
+    """A difference with the ends of its interval, in points; nothing for none."""
+    if value is None:
+        return ""
+    mean, low, high = (100 * each for each in value)
+    return f"{mean:+.1f} [{low:+.1f}, {high:+.1f}]"

@@ -9,7 +9,7 @@ from typing import Any
 
 from graphmem_torch.config import Config
 from graphmem_torch.errors import InputError
-from graphmem_torch.evaluation.tables import mean_range, text_table
+from graphmem_torch.evaluation.retrieval import mean_range, text_table
 
 from ..common.encoder import load_encoder
 from ..common.measure import framed

@@ -12,8 +12,13 @@ from graphmem_torch.atoms import Atom
 from graphmem_torch.config import Config
 from graphmem_torch.errors import InputError
 from graphmem_torch.evaluation.metrics import MEASURES, rank_candidates
-from graphmem_torch.evaluation.retrieval import RetrievalReport, evaluate, measure_rankings
-from graphmem_torch.evaluation.tables import gain, mean_range, text_table
+from graphmem_torch.evaluation.retrieval import (
+    RetrievalReport,
+    evaluate,
+    mean_range,
+    measure_rankings,
+    text_table,
+)
 from graphmem_torch.memory import Memory
 from graphmem_torch.readers.read import check_paths, read_atoms
 from graphmem_torch.text.embedder import Embedder
@@ -22,6 +27,7 @@ from ..common.baselines import BASELINES
 from ..common.encoder import load_encoder
 from ..common.measure import framed, latencies, percentiles
 from ..common.questions import Conversation, Question
+from ..common.scores import gain
 from ..common.task import RetrievalTask, baseline_config, memory_of
 from ..common.texts import json_rows
 from ..request import Judged, Request

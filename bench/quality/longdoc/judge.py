@@ -20,13 +20,14 @@ from tqdm import tqdm
 from graphmem_torch.atoms import EdgeType
 from graphmem_torch.config import Config, load_config
 from graphmem_torch.errors import InputError
-from graphmem_torch.evaluation.tables import gain, mean_range, percent, text_table
+from graphmem_torch.evaluation.retrieval import mean_range, text_table
 from graphmem_torch.memory import Memory
 from graphmem_torch.text.embedder import Encoded
 from graphmem_torch.text.tokens import Tokenizer, WordTokenizer
 
 from ..common.encoder import CachingEmbedder, load_encoder
 from ..common.measure import framed
+from ..common.scores import gain, percent
 from ..request import Judged, Request
 from .chunked import Chunked, chunk_document
 from .documents import Collection, read_collections

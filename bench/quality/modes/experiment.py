@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphmem_torch.evaluation.bootstrap import difference_table, interval_table
+from graphmem_torch.evaluation.bootstrap import interval_table
 from graphmem_torch.evaluation.metrics import NOT_FOUND, gold_positions
 
-from ..common.scores import BUDGETS
+from ..common.scores import BUDGETS, difference_table
 
 __all__ = ["COLUMNS", "answer_measures", "compare"]
 _DEPTH = 50  # of the curve of gold found against tokens

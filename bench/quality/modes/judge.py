@@ -13,13 +13,13 @@ from torch import Tensor
 from graphmem_torch.atoms import EdgeType
 from graphmem_torch.config import Config
 from graphmem_torch.errors import InputError
-from graphmem_torch.evaluation.tables import gain, percent, text_table
+from graphmem_torch.evaluation.retrieval import text_table
 from graphmem_torch.text.embedder import Embedder
 
 from ..common.encoder import load_encoder
 from ..common.measure import framed
 from ..common.questions import read_conversations
-from ..common.scores import ADVERSARIAL
+from ..common.scores import ADVERSARIAL, gain, percent
 from ..common.task import TURN, RetrievalTask, baseline_config, build_tasks
 from ..request import Judged, Request
 from .baselines import build_communities, build_tree

@@ -12,7 +12,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphmem_torch.evaluation.bootstrap import difference_table
 from graphmem_torch.graph import Graph
 from graphmem_torch.spectral.component import components
 from graphmem_torch.spectral.link_prediction import (
@@ -22,6 +21,7 @@ from graphmem_torch.spectral.link_prediction import (
     sparse_product,
 )
 
+from ..common.scores import difference_table
 from .chains import reach
 from .sets import ProofSet
 

@@ -15,11 +15,11 @@ import torch
 from torch import Tensor
 
 from graphmem_torch.checks import check_count
-from graphmem_torch.evaluation.bootstrap import difference_table
 from graphmem_torch.graph import Graph
 from graphmem_torch.ops import knapsack, personalized_pagerank
 from graphmem_torch.spectral.link_prediction import adjacency, sparse_product
 
+from ..common.scores import difference_table
 from .premises import ChainModel, fit_chains
 from .sets import ProofSet
 

@@ -13,10 +13,11 @@ from typing import Any
 
 from tqdm import tqdm
 
-from graphmem_torch.evaluation.tables import gain, percent, text_table
+from graphmem_torch.evaluation.retrieval import text_table
 
 from ..common.encoder import load_encoder
 from ..common.measure import framed
+from ..common.scores import gain, percent
 from ..request import Judged, Request
 from .bridges import judge_bridges
 from .chains import judge_chains

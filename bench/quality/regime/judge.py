@@ -9,10 +9,11 @@ import torch
 from tqdm import tqdm
 
 from graphmem_torch.evaluation.bootstrap import interval_table
-from graphmem_torch.evaluation.tables import gain, percent, text_table
+from graphmem_torch.evaluation.retrieval import text_table
 
 from ..common.encoder import load_encoder
 from ..common.measure import framed
+from ..common.scores import gain, percent
 from ..request import Judged, Request
 from .segmentation import MEASURES, Judgement, chosen, judged
 from .streams import DIALOGUES, Stream, read_streams

@@ -5,11 +5,17 @@ from __future__ import annotations
 import pytest
 import torch
 
-from graphmem_torch.evaluation.metrics import GROUPS, gold_tensor
+from graphmem_torch.evaluation.bootstrap import interval_table
+from graphmem_torch.evaluation.metrics import gold_tensor
 from graphmem_torch.quality.common.scores import (
     BUDGETS,
+    GROUPS,
     Scores,
     auroc,
+    difference_table,
+    gain,
+    grouped_means,
+    percent,
     refusal_at,
     summarise,
 )
@@ -104,3 +110,39 @@ def test_refusal_at_of_a_constant_confidence_is_everything() -> None:
 def test_auroc_and_refusal_at_of_one_side_are_none() -> None:
     assert auroc(torch.ones(3), torch.empty(0)) is None
     assert refusal_at(torch.empty(0), torch.ones(3)) is None
+
+
+def test_grouped_means_average_only_what_has_a_value() -> None:
+    values = torch.tensor([[1.0], [0.0], [torch.nan], [0.5]], dtype=torch.float64)
+    table = grouped_means(values, torch.tensor([1, 4, 4, 5]), (10,))
+    assert table["1"] == {"10": 1.0}
+    assert table["4"] == {"10": 0.0}
+    assert table["1-4"] == {"10": 0.5}
+    assert table["all"] == {"10": 0.5}
+    assert table["5"] == {"10": 0.5}
+    assert table["2"] == {"10": None}
+
+
+def test_difference_table_resamples_in_pairs() -> None:
+    ours, theirs = (
+        torch.rand(40, 2, generator=torch.Generator().manual_seed(seed)) for seed in (5, 6)
+    )
+    gains = difference_table(
+        {"a": ours, "b": theirs, "c": ours}, "a", (5, 10), seed=3, resamples=100
+    )
+    assert gains["b"] == interval_table(ours - theirs, (5, 10), seed=3, resamples=100)
+    assert gains["c"] == {"5": [0.0, 0.0, 0.0], "10": [0.0, 0.0, 0.0]}
+
+
+@pytest.mark.parametrize(
+    ("cell", "expected"),
+    [
+        (percent(0.123), "12.3"),
+        (percent(None), "-"),
+        (percent(float("nan")), "-"),
+        (gain([0.05, -0.01, 0.1]), "+5.0 [-1.0, +10.0]"),
+        (gain(None), ""),
+    ],
+)
+def test_percent_and_gain_write_hundredths(cell: str, expected: str) -> None:
+    assert cell == expected

@@ -10,7 +10,8 @@ import pytest
 
 from graphmem_torch.config import load_config
 from graphmem_torch.errors import InputError
-from graphmem_torch.evaluation.metrics import CUTOFFS, GROUPS
+from graphmem_torch.evaluation.metrics import CUTOFFS
+from graphmem_torch.quality.common.scores import GROUPS
 from graphmem_torch.quality.locomo.judge import format_table, judge
 from graphmem_torch.quality.request import Request
 from tests.bench.quality.made import locomo_file
