@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from tyro.conf import Suppress, arg
 
 from graphmem_torch.config import Config
-from graphmem_torch.errors import GraphMemError, InputError
+from graphmem_torch.errors import GraphMemError
 
 if TYPE_CHECKING:
     from graphmem_torch.memory import Memory
@@ -93,14 +93,8 @@ def read_lines(path: str) -> list[str]:
     Raises:
         InputError: The file is not UTF-8 text.
     """
-    name = "standard input" if path == "-" else path
+    from graphmem_torch.readers.source import decode
+
     data = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InputError(
-            f"expected UTF-8 text, got byte {data[error.start]:#04x} at position {error.start}; "
-            "convert the file to UTF-8",
-            where=name,
-        ) from error
+    text = decode(data, "standard input" if path == "-" else path)
     return [line.strip() for line in text.splitlines() if line.strip()]

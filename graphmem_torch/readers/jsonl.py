@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -10,7 +9,7 @@ from typing import Any
 
 from graphmem_torch.atoms import MAX_EDGE_WEIGHT, MEMORY_TYPES, Atom, EdgeType, Link
 from graphmem_torch.errors import InputError, unknown
-from graphmem_torch.readers.source import decoded_lines
+from graphmem_torch.readers.source import decoded_lines, parse_json
 from graphmem_torch.text.times import parse_time
 
 __all__ = ["atom_from_record", "parse_edge_type", "read_records"]
@@ -43,14 +42,7 @@ def read_records(
     for number, line in decoded_lines(lines, where):
         empty = False
         place = f"{where}:{number}"
-        try:
-            record = json.loads(line, parse_constant=_no_constant)
-        except (ValueError, RecursionError) as error:
-            raise InputError(
-                f"expected a JSON object, got a line that is not JSON: {error}; {_WRITE}",
-                where=place,
-            ) from error
-        atom = atom_from_record(record, where=place)
+        atom = atom_from_record(parse_json(line, where, line=number, do=_WRITE), where=place)
         if not atom.id:
             seen[atom.digest] += 1
             again = f"-{seen[atom.digest]}" if seen[atom.digest] > 1 else ""
@@ -189,10 +181,6 @@ def _string(record: Mapping[str, Any], field: str, where: str | None) -> str | N
             where=where,
         ) from error
     return value
-
-
-def _no_constant(name: str) -> float:
-    raise ValueError(f"{name} is no JSON number")
 
 
 def _json_type(value: object) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from typing import Any
 
 from graphmem_torch.atoms import Atom, EdgeType, Link
 from graphmem_torch.errors import InputError, unknown
-from graphmem_torch.readers.source import decode, read_bytes
+from graphmem_torch.readers.source import decode, parse_json, read_bytes
 from graphmem_torch.text.times import parse_time
 
 __all__ = ["LocomoSample", "is_locomo", "locomo_atoms", "read_locomo"]
@@ -80,14 +79,7 @@ def locomo_atoms(text: str, where: str, *, input: str = "raw") -> Iterator[Atom]
 
 
 def _parse(text: str, where: str) -> Sequence[Mapping[str, Any]]:
-    try:
-        data = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        line = getattr(error, "lineno", None)
-        raise InputError(
-            f"expected JSON, got a line that is not JSON: {error}; mend it",
-            where=f"{where}:{line}" if line else where,
-        ) from error
+    data = parse_json(text, where)
     if not is_locomo(data):
         raise InputError(
             'expected LoCoMo, a list of samples with a "conversation", got other JSON; for one '

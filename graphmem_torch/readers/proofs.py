@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from graphmem_torch.atoms import DEFAULT_EDGE_WEIGHT, Atom, EdgeType, Link
 from graphmem_torch.errors import InputError
-from graphmem_torch.readers.source import decode, decoded_lines, raw_lines, read_bytes
+from graphmem_torch.readers.source import decode, decoded_lines, parse_json, raw_lines, read_bytes
 
 __all__ = [
     "check_acyclic",
@@ -221,16 +221,17 @@ def _library_atoms(path: Path, prefix: str, origins: dict[str, str] | None) -> I
             twice, no table of edges beside the file, or as `read_edge_table` does.
     """
     known: dict[int, str] = {}
-    first: dict[str, int] = {}
+    labels: set[str] = set()
     for line, record in _records(path):
         number, label = record["id"], _label(record)
-        if number in known or label in first:
+        if number in known or label in labels:
             what = f"number {number}" if number in known else f"label {label!r}"
             raise InputError(
                 f"expected numbers and labels of their own, got {what} a second time; drop one",
                 where=f"{path}:{line}",
             )
-        known[number], first[label] = label, line
+        known[number] = label
+        labels.add(label)
     if not known:
         raise InputError("expected statements, got an empty file; leave it out", where=str(path))
     # A proof in a circle proves nothing; modules in a circle are only badly kept books.
@@ -254,10 +255,7 @@ def _blueprint_atoms(text: str, where: str, prefix: str) -> Iterator[Atom]:
         InputError: Not such JSON, a label that comes twice, an edge to a label that is not there,
             or dependencies in a circle.
     """
-    try:
-        data = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"expected JSON, got none: {error}; mend it", where=where) from error
+    data = parse_json(text, where)
     if not _is_blueprint(data):
         raise InputError(
             'expected a blueprint, {"nodes": [{"label": ...}], "edges": [[user, used]]}, got other '
@@ -338,24 +336,18 @@ def _is_blueprint(data: object) -> bool:
 
 
 def _records(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The statements with the number of their lines."""
     for number, line in decoded_lines(raw_lines(path), str(path)):
-        yield number, _record(line, f"{path}:{number}")
+        yield number, _checked(parse_json(line, str(path), line=number), f"{path}:{number}")
 
 
-def _record(line: str, where: str) -> dict[str, Any]:
-    try:
-        record = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise InputError(
-            f"expected a JSON object, got a line that is not JSON: {error}; mend it", where=where
-        ) from error
+def _checked(record: Any, where: str) -> dict[str, Any]:
     if not _is_proof_record(record):
         raise InputError(
             'expected a statement, {"id": number, "label": ..., "statement": ...}, or a module, '
-            f'{{"id": number, "module": ...}}, got {line.strip()[:60]!r}; write all lines so',
+            f'{{"id": number, "module": ...}}, got {record!r:.60}; write all lines so',
             where=where,
         )
-    assert isinstance(record, dict)
     if not _label(record).strip():
         raise InputError("expected a label, got an empty one; give it one", where=where)
     for field in ("label", "kind", "statement", "comment", "module", "doc"):

@@ -15,7 +15,7 @@ from graphmem_torch.errors import InputError, unknown
 from graphmem_torch.readers.jsonl import read_records
 from graphmem_torch.readers.locomo import is_locomo, locomo_atoms
 from graphmem_torch.readers.proofs import is_edge_table, proof_format, read_proofs, set_names
-from graphmem_torch.readers.source import decode, raw_lines, read_bytes
+from graphmem_torch.readers.source import decode, parse_json, raw_lines, read_bytes
 from graphmem_torch.text.chunk import chunk_text
 from graphmem_torch.text.tokens import Tokenizer
 
@@ -233,13 +233,7 @@ def _guess(text: str, where: str) -> str:
         return "text"
     if _holds_locomo(text):
         return "locomo"
-    try:
-        json.loads(start.partition("\n")[0])
-    except (ValueError, RecursionError) as error:
-        line = text.count("\n", 0, len(text) - len(start)) + 1
-        raise InputError(
-            f"expected JSON lines or LoCoMo after {start[0]!r}, got a line that is not JSON: "
-            f"{error}; if it is plain text, say so: --format text",
-            where=f"{where}:{line}",
-        ) from error
+    line = text.count("\n", 0, len(text) - len(start)) + 1
+    plain = "if it is plain text, say so: --format text"
+    parse_json(start.partition("\n")[0], where, line=line, do=plain)
     return "jsonl"

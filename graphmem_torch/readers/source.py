@@ -1,14 +1,16 @@
-"""Bytes of a source to text, or a message that says where they go wrong."""
+"""Bytes of a source to text and JSON, or a message that says where they go wrong."""
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 from graphmem_torch.errors import InputError
 
-__all__ = ["decode", "decoded_lines", "raw_lines", "read_bytes"]
+__all__ = ["decode", "decoded_lines", "parse_json", "raw_lines", "read_bytes"]
 
 _BOM = b"\xef\xbb\xbf"
 
@@ -72,6 +74,28 @@ def decoded_lines(lines: Iterable[bytes], where: str) -> Iterator[tuple[int, str
             yield number, line
 
 
+def parse_json(text: str, where: str, *, line: int | None = None, do: str = "mend it") -> Any:
+    """The value of a JSON text.
+
+    Args:
+        text: A whole file, or one line of it.
+        where: File that it came from, for messages.
+        line: Its number, for a line.
+        do: What to do about a text that is no JSON, for the message.
+
+    Raises:
+        InputError: It is none; a number that JSON has no word for (NaN) makes it none.
+    """
+    try:
+        return json.loads(text, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        line = line or getattr(error, "lineno", None)
+        raise InputError(
+            f"expected JSON, got a line that is not JSON: {error}; {do}",
+            where=f"{where}:{line}" if line else where,
+        ) from error
+
+
 def raw_lines(path: Path) -> Iterator[bytes]:
     """The lines of a file, one of which is held at a time.
 
@@ -83,6 +107,10 @@ def raw_lines(path: Path) -> Iterator[bytes]:
             yield from file
     except OSError as error:
         raise _unreadable(str(path), error) from error
+
+
+def _no_constant(name: str) -> float:
+    raise ValueError(f"{name} is no JSON number")
 
 
 def _unreadable(where: str, error: OSError) -> InputError:

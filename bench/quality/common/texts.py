@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from graphmem_torch.errors import InputError
-from graphmem_torch.readers.source import decode, read_bytes
+from graphmem_torch.readers.source import decode, parse_json, read_bytes
 
 __all__ = [
     "Passage",
@@ -136,10 +135,7 @@ def json_rows(path: Path, needed: tuple[str, ...]) -> Iterator[tuple[dict[str, A
         where = f"{path}:{number}"
         if not line.strip():
             continue
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise InputError(f"expected a JSON object, got {error}", where=where) from error
+        row = parse_json(line, str(path), line=number)
         if not isinstance(row, dict):
             raise InputError(f"expected a JSON object, got {line[:60]!r}", where=where)
         missing = [name for name in needed if name not in row]
