@@ -74,39 +74,21 @@ __all__ = [
     "spectral",
 ]
 
-_MODULE = {
-    "Answer": "results",
-    "Atom": "atoms",
-    "Config": "config",
-    "ConfigError": "errors",
-    "Context": "results",
-    "EdgeType": "atoms",
-    "EmbedderError": "errors",
-    "Graph": "graph",
-    "GraphMemError": "errors",
-    "Hit": "results",
-    "HuggingFaceSummariser": "context.summarise",
-    "InputError": "errors",
-    "Link": "atoms",
-    "Memory": "memory",
-    "MemoryIndex": "index",
-    "OpenAIClient": "oracle",
-    "OpenAIOracle": "oracle",
-    "Oracle": "oracle",
-    "OracleError": "errors",
-    "PathStep": "results",
-    "RegimeSwitch": "results",
-    "Result": "results",
-    "RetrievalReport": "evaluation.retrieval",
-    "StoreDamagedError": "errors",
-    "StoreError": "errors",
-    "StoreLockedError": "errors",
-    "Summaries": "context.summarise",
-    "Verdict": "oracle",
-    "evaluate": "evaluation.retrieval",
-    "load_config": "config",
-    "read_atoms": "readers",
+_NAMES = {
+    "atoms": "Atom EdgeType Link",
+    "config": "Config load_config",
+    "context.summarise": "HuggingFaceSummariser Summaries",
+    "errors": "ConfigError EmbedderError GraphMemError InputError OracleError StoreDamagedError "
+    "StoreError StoreLockedError",
+    "evaluation.retrieval": "RetrievalReport evaluate",
+    "graph": "Graph",
+    "index": "MemoryIndex",
+    "memory": "Memory",
+    "oracle": "OpenAIClient OpenAIOracle Oracle Verdict",
+    "readers": "read_atoms",
+    "results": "Answer Context Hit PathStep RegimeSwitch Result",
 }
+_MODULE = {name: module for module, names in _NAMES.items() for name in names.split()}
 """Where each public name lives; the packages are imported by their own names."""
 
 

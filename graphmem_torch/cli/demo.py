@@ -150,16 +150,10 @@ class Demo(Command):
     """See what graph memory finds and a flat vector search misses; offline, under a minute.
 
     Attributes:
-        preset: Name of a preset, or the path of a YAML file.
-        embedder: SentenceTransformer name or folder, or `hashing`; the preset's by default.
-        device: `auto`, `cpu`, `cuda` or `cuda:N`.
         k: How many memories each search may return.
         json: Print one machine-readable JSON object on standard output.
     """
 
-    preset: Annotated[str, arg(metavar="NAME")] = "default"
-    embedder: Annotated[str | None, arg(metavar="NAME")] = None
-    device: Annotated[str, arg(metavar="DEVICE")] = "auto"
     k: Annotated[int, arg(metavar="N")] = 5
     json: bool = False
 

@@ -25,12 +25,18 @@ class Command(ABC):
     """What every command has.
 
     Attributes:
+        preset: Name of a preset, or the path of a YAML file.
+        embedder: SentenceTransformer name or folder, or `hashing`; the preset's by default.
+        device: `auto`, `cpu`, `cuda` or `cuda:N`.
         config: The preset with the `--config.*` overrides of the command line; set by `cli.main`.
     """
 
     after_interrupt: ClassVar[str] = "nothing was changed"
     """What Ctrl-C leaves behind."""
 
+    preset: Annotated[str, arg(metavar="NAME")] = "default"
+    embedder: Annotated[str | None, arg(metavar="NAME")] = None
+    device: Annotated[str, arg(metavar="DEVICE")] = "auto"
     config: Annotated[Config | None, Suppress] = None
 
     @abstractmethod
@@ -44,16 +50,10 @@ class MemoryCommand(Command):
 
     Attributes:
         store: Folder of the store.
-        preset: Name of a preset, or the path of a YAML file.
-        embedder: SentenceTransformer name or folder, or `hashing`; the preset's by default.
-        device: `auto`, `cpu`, `cuda` or `cuda:N`.
         json: Print one machine-readable JSON object on standard output.
     """
 
     store: Annotated[Path, arg(metavar="DIR")]
-    preset: Annotated[str, arg(metavar="NAME")] = "default"
-    embedder: Annotated[str | None, arg(metavar="NAME")] = None
-    device: Annotated[str, arg(metavar="DEVICE")] = "auto"
     json: bool = False
 
     def open_memory(self, mode: Literal["r", "w"]) -> Memory:

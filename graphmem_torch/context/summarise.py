@@ -250,10 +250,7 @@ class Summaries:
                 f"share: expected more than 0 and at most 1, got {share}; 0.5 is usual"
             )
         self.share = share
-        signature = "summarise(texts, question, max_tokens)"
-        self._ask: Summarise | None = None
-        if by is not None:
-            self._ask = method_of(by, "summarise", signature, argument="summariser")
+        self._ask: Summarise | None = None if by is None else method_of(by, "summarise")
         self._count = get_counter(tokenizer)
 
     def __call__(self, question: str, texts: Sequence[str]) -> list[str]:

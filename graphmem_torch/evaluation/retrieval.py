@@ -143,7 +143,7 @@ def measure_rankings(
     seed: int = 0,
     resamples: int = 2000,
 ) -> RetrievalReport:
-    """The report of a system of which only the rankings are known.
+    """The report, as `evaluate` makes it, of a system of which only the rankings are known.
 
     Args:
         rankings: For each question, ids, best first; at least as many as the largest cut-off.

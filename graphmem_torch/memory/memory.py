@@ -47,7 +47,7 @@ from graphmem_torch.memory.questions import (
 )
 from graphmem_torch.memory.structure import MissingLink, StructureCache, missing_links
 from graphmem_torch.memory.writer import Added, Writer, as_atom, batched
-from graphmem_torch.oracle import Judge, Oracle, classifier_of, judge_of
+from graphmem_torch.oracle import Judge, Oracle, method_of
 from graphmem_torch.rank.abstention import conformal_threshold
 from graphmem_torch.rank.query import QueryBatch
 from graphmem_torch.rank.registry import reading
@@ -521,7 +521,7 @@ class Memory:
         Raises:
             InputError: An id that is not stored, or something that is no pair or no oracle.
         """
-        judge = judge_of(LexicalJudge(self.embedder) if oracle is None else oracle)
+        judge = method_of(LexicalJudge(self.embedder) if oracle is None else oracle, "judge")
         if pairs is None:
             asked = edges.similar_ids(self.store, self._current(), k=k, least=least)
         else:
@@ -776,7 +776,7 @@ class Memory:
         Raises:
             StoreError: Read-only store or full disk; what earlier calls gave is kept.
         """
-        asked = None if oracle is None else classifier_of(oracle)
+        asked = None if oracle is None else method_of(oracle, "classify")
         if ids is None:
             nodes = open_nodes(self.store)
         else:

@@ -10,20 +10,17 @@ from graphmem_torch.oracle.client import OpenAIClient, OpenAIOracle
 from graphmem_torch.oracle.protocol import (
     Classifier,
     Judge,
-    LanguageModel,
     Oracle,
     Verdict,
     ask_classifier,
     ask_judge,
-    classifier_of,
-    judge_of,
     memory_node,
+    method_of,
 )
 
 __all__ = [
     "Classifier",
     "Judge",
-    "LanguageModel",
     "OpenAIClient",
     "OpenAIOracle",
     "Oracle",
@@ -31,7 +28,6 @@ __all__ = [
     "Verdict",
     "ask_classifier",
     "ask_judge",
-    "classifier_of",
-    "judge_of",
     "memory_node",
+    "method_of",
 ]

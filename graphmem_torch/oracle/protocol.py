@@ -22,15 +22,12 @@ __all__ = [
     "Classifier",
     "Judge",
     "Label",
-    "LanguageModel",
     "Oracle",
     "Verdict",
     "ask_checked",
     "ask_classifier",
     "ask_judge",
     "check_pairs",
-    "classifier_of",
-    "judge_of",
     "memory_node",
     "method_of",
     "verdict_of",
@@ -72,26 +69,11 @@ Judge = Callable[[Sequence[str], Sequence[str]], Any]
 Classifier = Callable[[Sequence[str]], Any]
 """The function behind `classify`: texts -> objects {content, type, decay_factor}."""
 
-LanguageModel = Callable[[str], str]
-"""Anything that answers a prompt with a text."""
-
-
-def judge_of(oracle: Oracle | Judge) -> Judge:
-    """The function that judges: an oracle's `judge`, or the callable itself.
-
-    Raises:
-        InputError: It is neither.
-    """
-    return method_of(oracle, "judge", "judge(premises, hypotheses)")
-
-
-def classifier_of(oracle: Any) -> Classifier:
-    """The function that classifies: an oracle's `classify`, or the callable itself.
-
-    Raises:
-        InputError: It is neither.
-    """
-    return method_of(oracle, "classify", "classify(texts)")
+_ARGUMENTS = {
+    "judge": "premises, hypotheses",
+    "classify": "texts",
+    "summarise": "texts, question, max_tokens",
+}
 
 
 def ask_judge(
@@ -209,23 +191,21 @@ def _fraction(number: object) -> float | None:
     return float(value) if 0.0 <= value <= 1.0 else None
 
 
-def method_of(
-    oracle: Any, name: str, signature: str, *, argument: str = "oracle"
-) -> Callable[..., Any]:
+def method_of(oracle: Any, name: Literal["judge", "classify", "summarise"]) -> Callable[..., Any]:
     """A method of an oracle by its name, or the callable itself.
 
     Raises:
         InputError: It is neither, or a language model that has yet to be wrapped.
     """
-    method = getattr(oracle, name, oracle)
+    signature, method = f"{name}({_ARGUMENTS[name]})", getattr(oracle, name, oracle)
     if method is oracle and hasattr(oracle, "complete"):
         raise InputError(
-            f"{argument}: expected {signature} or an object with it, got the language model "
+            f"oracle: expected {signature} or an object with it, got the language model "
             f"{oracle!r}; wrap it: OpenAIOracle(client)"
         )
     if not callable(method):
         raise InputError(
-            f"{argument}: expected {signature} or an object with it, got {oracle!r}; "
+            f"oracle: expected {signature} or an object with it, got {oracle!r}; "
             "leave it out for the local default"
         )
     return cast("Callable[..., Any]", method)

@@ -108,7 +108,7 @@ def test_shares() -> None:
             Summaries(share)
     with pytest.raises(InputError, match="expected a tokenizer"):
         Summaries(tokenizer="cl100k")
-    with pytest.raises(InputError, match="summariser: expected"):
+    with pytest.raises(InputError, match="oracle: expected summarise"):
         Summaries(by="bart")  # type: ignore[arg-type]
 
 

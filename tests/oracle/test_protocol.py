@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from graphmem_torch.errors import InputError
-from graphmem_torch.oracle import ask_classifier, classifier_of, judge_of, memory_node
+from graphmem_torch.oracle import ask_classifier, memory_node, method_of
 
 GOOD = {"content": "Python uses indentation.", "type": "semantic", "decay_factor": 0.9995}
 
@@ -58,9 +58,9 @@ def test_language_model_alone_is_no_oracle() -> None:
 
         __call__ = complete
 
-    for read in (classifier_of, judge_of):
+    for name in ("classify", "judge"):
         with pytest.raises(InputError, match=r"oracle: .*wrap it: OpenAIOracle\(client\)"):
-            read(Client())
+            method_of(Client(), name)
 
 
 def test_classifier_that_fails_costs_a_warning(caplog: pytest.LogCaptureFixture) -> None:
@@ -79,11 +79,11 @@ def test_classifier_that_fails_costs_a_warning(caplog: pytest.LogCaptureFixture)
     assert ask_classifier(lambda t: [], []) == []
 
 
-def test_classifier_of() -> None:
+def test_method_of() -> None:
     class Has:
         def classify(self, texts: list[str]) -> list[Any]:
             return [GOOD for _ in texts]
 
-    assert classifier_of(Has())(["a"]) == [GOOD]
+    assert method_of(Has(), "classify")(["a"]) == [GOOD]
     with pytest.raises(InputError, match=r"oracle: expected classify\(texts\)"):
-        classifier_of(3)
+        method_of(3, "classify")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from graphmem_torch.errors import InputError
-from graphmem_torch.oracle import Verdict, ask_judge, judge_of
+from graphmem_torch.oracle import Verdict, ask_judge, method_of
 from graphmem_torch.text.embedders import HashingEmbedder
 from graphmem_torch.text.entailment import Claim, LexicalJudge, conflicts
 
@@ -43,7 +43,9 @@ def test_judge_of_a_batch_is_that_of_its_pairs() -> None:
     together = judge.judge(premises, hypotheses)
     alone = [judge.judge([p], [h])[0] for p, h in zip(premises, hypotheses, strict=True)]
     assert together == alone
-    assert ask_judge(judge_of(judge), premises, hypotheses) == alone, "it is a valid oracle"
+    assert ask_judge(method_of(judge, "judge"), premises, hypotheses) == alone, (
+        "it is a valid oracle"
+    )
     assert judge.judge([], []) == []
     support = judge.support(premises, hypotheses)
     order = support.argsort(descending=True).tolist()
