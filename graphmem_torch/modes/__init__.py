@@ -5,7 +5,7 @@ Imports from `linalg` and what lies below it; knows no graph.
 
 from __future__ import annotations
 
-from graphmem_torch.modes.detectors import CosineDrift, EnergyDrift, MeanCusum
+from graphmem_torch.modes.detectors import EnergyDrift
 from graphmem_torch.modes.find import Modes, find_modes, modes_of
 from graphmem_torch.modes.regime import RegimeDetector
 from graphmem_torch.modes.search import (
@@ -22,9 +22,7 @@ from graphmem_torch.modes.track import ModeTracker
 
 __all__ = [
     "Alignment",
-    "CosineDrift",
     "EnergyDrift",
-    "MeanCusum",
     "ModeHits",
     "ModeTracker",
     "Modes",

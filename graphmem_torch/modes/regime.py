@@ -27,11 +27,11 @@ _TILE = 1 << 21  # floats of the largest temporary
 
 
 def log_evidence(
-    z: Tensor,  # [S, m + n, K]: m steps that are known and n new ones
+    z: Tensor,  # [m + n, K]: m steps that are known and n new ones
     count: int,  # n
     persistence: Tensor,  # [K]
     longest: int,  # R
-) -> Tensor:  # [S, n, R]
+) -> Tensor:  # [n, R]
     """What each step says for its regime having begun r steps ago, r = 1..R, and not now.
 
     log p(z_t | r steps before it are of its regime) - log p(z_t | none is).
@@ -39,32 +39,32 @@ def log_evidence(
     Given r steps of its regime, z_t has the mean r p / (r p + 1 - p) times theirs and the variance
     1 - p + p (1 - p) / (r p + 1 - p), with p the persistence. -inf where there are no r steps.
     """
-    streams, have = z.shape[0], z.shape[1] - count
+    have = len(z) - count
     length = torch.arange(1, longest + 1)
     shrunk = length[:, None] * persistence + 1 - persistence
     gain = persistence / shrunk
     variance = 1 - persistence + (1 - persistence) * gain
     constant = -0.5 * variance.log().sum(1)
-    total = torch.nn.functional.pad(z.cumsum(1), (0, 0, 1, 0))
-    out = torch.empty(streams, count, longest, dtype=z.dtype)
-    step = max(1, _TILE // (streams * longest * max(1, z.shape[2])))
+    total = torch.nn.functional.pad(z.cumsum(0), (0, 0, 1, 0))
+    out = torch.empty(count, longest, dtype=z.dtype)
+    step = max(1, _TILE // (longest * max(1, z.shape[1])))
     for start in range(0, count, step):
         now = torch.arange(start, min(start + step, count)) + have  # [c]
         first = now[:, None] - length  # [c, R]
-        run = total[:, now, None] - total[:, first.clamp(min=0)]
-        new = z[:, now, None]
-        misfit = ((new - gain * run).square() / variance).sum(3)
-        part = constant + 0.5 * (new.square().sum(3) - misfit)
-        out[:, now - have] = part.masked_fill(first < 0, -torch.inf)
+        run = total[now, None] - total[first.clamp(min=0)]
+        new = z[now, None]
+        misfit = ((new - gain * run).square() / variance).sum(2)
+        part = constant + 0.5 * (new.square().sum(2) - misfit)
+        out[now - have] = part.masked_fill(first < 0, -torch.inf)
     return out
 
 
 def advance(
-    log_run: Tensor,  # [S, R]: log P(r steps of the present regime were read), r = 1..R
-    evidence: Tensor,  # [S, n, R], of `log_evidence`
+    log_run: Tensor,  # [F, R]: log P(r steps of the present regime were read), r = 1..R
+    evidence: Tensor,  # [F, n, R], of `log_evidence`
     hazard: float,
-) -> tuple[Tensor, Tensor]:  # [S, R], [S, n, 2]
-    """The posterior after n more steps, one after the other, as a filter has to go.
+) -> tuple[Tensor, Tensor]:  # [F, R], [F, n, 2]
+    """The posteriors of F filters after n more steps, one after the other, as a filter has to go.
 
     Returns:
         `log_run` after the last step, and after every step log P(r = 1) and log P(r = 2). What is
@@ -128,21 +128,21 @@ class LaggedMoments:
         """Rows that are not zero."""
         return int(self.terms[0])
 
-    def add_(self, before: Tensor, rows: Tensor) -> None:  # [S, m, d] and [S, n, d] float32
-        """Adds n steps of S streams; `before` are the m >= 0 steps before them."""
-        before = before[:, max(0, before.shape[1] - _LAGS) :]
-        whole, old = torch.cat([before, rows], 1), before.shape[1]
-        for start in range(0, rows.shape[1], _SLOW_MODES_TILE):
-            begin, end = start + old, min(start + _SLOW_MODES_TILE, rows.shape[1]) + old
-            flat = whole[:, begin:end].flatten(0, 1)
-            self.sums += flat.double().sum(0)
-            self.same += flat.T @ flat
-            self.terms[0] += flat.any(1).sum()
+    def add_(self, before: Tensor, rows: Tensor) -> None:  # [m, d] and [n, d] float32
+        """Adds n steps; `before` are the m >= 0 steps before them."""
+        before = before[max(0, len(before) - _LAGS) :]
+        whole, old = torch.cat([before, rows]), len(before)
+        for start in range(0, len(rows), _SLOW_MODES_TILE):
+            begin, end = start + old, min(start + _SLOW_MODES_TILE, len(rows)) + old
+            part = whole[begin:end]
+            self.sums += part.double().sum(0)
+            self.same += part.T @ part
+            self.terms[0] += part.any(1).sum()
             for lag in range(1, _LAGS + 1):
                 first = min(max(begin, lag), end)
-                now, then = whole[:, first:end], whole[:, first - lag : end - lag]
-                self.lagged += now.flatten(0, 1).T @ then.flatten(0, 1)
-                self.terms[1] += (now.any(2) & then.any(2)).sum()
+                now, then = whole[first:end], whole[first - lag : end - lag]
+                self.lagged += now.T @ then
+                self.terms[1] += (now.any(1) & then.any(1)).sum()
 
     def mean(self) -> Tensor:  # [d]
         """Mean row."""
@@ -233,33 +233,30 @@ _FIRST = 32  # rows after which modes are computed for the first time
 _GROWTH = 1.25  # and again whenever there are so many times as many
 _FORGET = 0.9  # what rows are taken for changes with the modes: older guesses count less
 _CERTAIN = -1e-9  # the largest log-probability: log-odds stay finite
+_TEMPER = 0.5  # power of the evidence of the modes: rows are no independent Gaussians
+_LONGEST = 24  # steps of a regime that a row is compared with
 
 
 class RegimeDetector(Detector):
     """The spectral detector: did a regime begin at this step, or at the one before?
 
-    `docs/mathematics.md` 1.7. Rows are seen along the `rank` slow
-    modes of the stream so far (`slow_modes`); there a Bayesian filter weighs, for every possible
-    age of the present regime, whether the row continues it (`run_length`). What the first rows of
-    regimes look like, as opposed to all others, is learned beside it without labels, as one more
-    axis of the same spectrum (`opening_axis`): from the posterior of a filter that does not know
-    this axis, so that it cannot talk itself into anything. The statistic is the log-odds that the
-    regime is one or two steps old: a switch is told when its first row is read, if that is clear
-    enough, or else when the second is. That is a delay, no look ahead.
+    `docs/mathematics.md` 1.7. Rows are seen along the `rank` slow modes of the stream so far
+    (`slow_modes`); there a Bayesian filter weighs, for every possible age of the present regime,
+    whether the row continues it (`log_evidence`). What the first rows of regimes look like, as
+    opposed to all others, is learned beside it without labels, as one more axis of the same
+    spectrum (`opening_axis`): from the posterior of a filter that does not know this axis, so that
+    it cannot talk itself into anything. The statistic is the log-odds that the regime is one or two
+    steps old: a switch is told when its first row is read, if that is clear enough, or else when
+    the second is. That is a delay, no look ahead.
 
     Modes and axis are computed anew whenever the stream has grown by a quarter. The state is sums,
-    of size d², and the last `longest` rows.
+    of size d², and the last 24 rows.
 
     Args:
         dim: d.
         threshold: Log-odds above which there is an alarm.
         rank: K slow modes.
         hazard: Probability of a switch at any step.
-        temper: Power of the evidence of the modes; below 1, because rows are no independent
-            Gaussians.
-        opening: Power of the evidence of the opening axis; 0 leaves it out.
-        longest: R, steps of a regime that a row is compared with.
-        streams: S streams of one source: they share modes and axis.
     """
 
     lag = 1
@@ -271,19 +268,11 @@ class RegimeDetector(Detector):
         threshold: float = 0.0,
         rank: int = 20,
         hazard: float = 0.1,
-        temper: float = 0.5,
-        opening: float = 1.0,
-        longest: int = 24,
-        streams: int = 1,
     ) -> None:
-        super().__init__(dim, threshold=threshold, streams=streams)
+        super().__init__(dim, threshold=threshold)
         check_count("rank", rank)
-        check_count("longest", longest, 2)
         check_range("hazard", hazard, 1e-6, 0.5)
-        check_range("temper", temper, 0.0, 1.0)
-        check_range("opening", opening, 0.0)
-        self.rank, self.hazard, self.longest = min(rank, dim), hazard, longest
-        self.temper, self.opening = temper, opening
+        self.rank, self.hazard = min(rank, dim), hazard
         self.state |= LaggedMoments.zeros(dim).parts()
         self.state |= {
             # Rows weighed by how surely they opened a regime, the weights, and all rows weighed.
@@ -301,56 +290,56 @@ class RegimeDetector(Detector):
     def restart(self) -> None:
         """Another stream of the same source begins: what was learned stays, what was read goes."""
         # Two filters: the teacher, which knows the slow modes alone, and the one that decides.
-        log_run = torch.full((2 * self.streams, self.longest), -torch.inf, dtype=torch.float64)
+        log_run = torch.full((2, _LONGEST), -torch.inf, dtype=torch.float64)
         log_run[:, 0] = 0
         self.state |= {
             "count": torch.zeros((), dtype=torch.int64),
-            "streak": torch.zeros(self.streams, dtype=torch.int64),
-            "rows": torch.zeros(self.streams, 0, self.dim),
+            "streak": torch.zeros((), dtype=torch.int64),
+            "rows": torch.zeros(0, self.dim),
             "log_run": log_run,
         }
 
     def _read(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         parts, begin = [], self.count
         moments = LaggedMoments.of(self.state)
-        while rows.shape[1]:
+        while len(rows):
             # Modes change at the same step however the stream is cut into calls.
-            size = max(1, -(-(int(self.state["due"]) - moments.count) // self.streams))
-            part = rows[:, :size]
+            part = rows[: max(1, int(self.state["due"]) - moments.count)]
             parts.append(self._stretch(part, moments, begin))
-            rows, begin = rows[:, size:], begin + part.shape[1]
+            rows, begin = rows[len(part) :], begin + len(part)
             if moments.count >= int(self.state["due"]):
                 self._refresh(moments)
         statistic, back = zip(*parts, strict=True)
-        return torch.cat(statistic, 1), torch.cat(back, 1)
+        return torch.cat(statistic), torch.cat(back)
 
     def _stretch(self, rows: Tensor, moments: LaggedMoments, begin: int) -> tuple[Tensor, Tensor]:
         """Rows between two refreshes, the first of them step `begin`."""
         moments.add_(self.state["rows"], rows)
-        whole, count = self._recent("rows", rows, self.longest), rows.shape[1]
-        live = whole.any(2)
-        centred = (whole.double() - self.state["mean"]) * live[:, :, None]
-        evidence = self.temper * log_evidence(
-            centred @ self.state["axes"], count, self.state["persistence"], self.longest
+        whole, count = self._recent("rows", rows, _LONGEST), len(rows)
+        live = whole.any(1)
+        centred = (whole.double() - self.state["mean"]) * live[:, None]
+        evidence = _TEMPER * log_evidence(
+            centred @ self.state["axes"], count, self.state["persistence"], _LONGEST
         )
-        opens = (centred[:, -count:] @ self.state["axis"] + self.state["offset"]) * live[:, -count:]
-        evidence = torch.cat([evidence, evidence - self.opening * opens[:, :, None]])
-        self.state["log_run"], heads = advance(self.state["log_run"], evidence, self.hazard)
+        opens = (centred[-count:] @ self.state["axis"] + self.state["offset"]) * live[-count:]
+        evidence = torch.stack([evidence, evidence - opens[:, None]])
+        self.state["log_run"], (teacher, heads) = advance(
+            self.state["log_run"], evidence, self.hazard
+        )
         if self.state["axes"].shape[1] == 0:
             return torch.full_like(opens, -torch.inf), torch.zeros_like(opens, dtype=torch.int64)
-        teacher, heads = heads.split(self.streams)
         # Which row was a first one is surer when one more was read.
-        end = whole.shape[1] - 1
+        end = len(whole) - 1
         size = min(count, end)
         before = slice(end - size, end)
-        weight = teacher[:, count - size :, 1].exp() * live[:, before]
-        self.state["opening"] += torch.einsum("sn,snd->d", weight, whole[:, before].double())
-        self.state["opened"] += torch.stack([weight.sum(), live[:, before].double().sum()])
+        weight = teacher[count - size :, 1].exp() * live[before]
+        self.state["opening"] += torch.einsum("n,nd->d", weight, whole[before].double())
+        self.state["opened"] += torch.stack([weight.sum(), live[before].double().sum()])
         # The very first regime is no switch.
         step = torch.arange(begin, begin + count)
         fresh = heads.masked_fill(step[:, None] < torch.tensor([1, 2]), -torch.inf)
-        either = fresh.logsumexp(2).clamp(max=_CERTAIN)
-        return either - torch.log(-either.expm1()), (fresh[:, :, 1] > fresh[:, :, 0]).long()
+        either = fresh.logsumexp(1).clamp(max=_CERTAIN)
+        return either - torch.log(-either.expm1()), (fresh[:, 1] > fresh[:, 0]).long()
 
     def _refresh(self, moments: LaggedMoments) -> None:
         modes = slow_modes(moments, self.rank)

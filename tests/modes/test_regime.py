@@ -9,16 +9,11 @@ import pytest
 import torch
 
 from graphmem_torch.errors import InputError
-from graphmem_torch.modes import CosineDrift, EnergyDrift, MeanCusum, RegimeDetector
+from graphmem_torch.modes import EnergyDrift, RegimeDetector
 from graphmem_torch.modes.detectors import Detector, alarms
 from graphmem_torch.modes.regime import LaggedMoments, advance, log_evidence, slow_modes
 
-MAKERS = [
-    lambda **k: RegimeDetector(12, **k),
-    lambda **k: CosineDrift(12, before=3, after=2, **k),
-    lambda **k: EnergyDrift(12, window=6, modes=3, **k),
-    lambda **k: MeanCusum(12, **k),
-]
+MAKERS = [lambda: RegimeDetector(12), lambda: EnergyDrift(12)]
 
 
 def stream(
@@ -95,7 +90,7 @@ def test_bad_input_is_refused_and_leaves_no_trace(make) -> None:
     detector.update(x[:32])
     bad = x[32:].clone()
     bad[7, 3] = math.nan
-    with pytest.raises(InputError, match="step 7 of stream 0"):
+    with pytest.raises(InputError, match="at step 7;"):
         detector.update(bad)
     with pytest.raises(InputError, match="another encoder"):
         detector.update(torch.zeros(4, 11))
@@ -107,17 +102,7 @@ def test_bad_input_is_refused_and_leaves_no_trace(make) -> None:
     expected.update(x[:32])
     assert torch.equal(detector.update(x[32:]).statistic, expected.update(x[32:]).statistic)
     with pytest.raises(InputError, match="state: expected"):
-        make(streams=2).load_state_dict(detector.state_dict())
-
-
-@pytest.mark.parametrize("make", MAKERS[1:])
-def test_streams_side_by_side(make) -> None:
-    both = torch.stack([stream(9, 7, seed=4), stream(9, 7, seed=5)])
-    found = make(streams=2).update(both)
-    for i in range(2):
-        alone = make().update(both[i])
-        torch.testing.assert_close(found.statistic[i], alone.statistic, rtol=1e-4, atol=1e-5)
-        assert torch.equal(found.alarm[i], alone.alarm)
+        type(detector)(13).load_state_dict(detector.state_dict())
 
 
 def test_spectral_detector_finds_switches_with_few_false_alarms() -> None:
@@ -135,13 +120,6 @@ def test_spectral_detector_finds_switches_with_few_false_alarms() -> None:
     # The place that is told is the switch itself or, without lag, next to it.
     assert ((found.position[alarm] % 8) == 0).double().mean() > 0.8
     assert (alarm - found.position[alarm] <= detector.lag).all()
-
-
-def test_several_streams_share_what_they_teach() -> None:
-    x = torch.stack([stream(30, 6, noise=0.45, seed=s) for s in range(3)])
-    detector = RegimeDetector(12, rank=6, streams=3)
-    found = detector.update(x)
-    assert found.alarm.shape == (3, 180) and found.alarm[:, 60:].any(1).all()
 
 
 def test_run_lengths_against_adams_and_mackay_by_hand() -> None:
@@ -167,36 +145,19 @@ def test_run_lengths_against_adams_and_mackay_by_hand() -> None:
         joint[9 - begins[-1] - 1] = np.logaddexp(joint[9 - begins[-1] - 1], value)
     expected = joint - np.logaddexp.reduce(joint)
 
-    rows = torch.tensor(z)[None]
-    evidence = log_evidence(rows, 9, torch.tensor(p), 12)
+    evidence = log_evidence(torch.tensor(z), 9, torch.tensor(p), 12)
     start = torch.full((1, 12), -torch.inf, dtype=torch.float64)
     start[:, 0] = 0
-    log_run, heads = advance(start, evidence, hazard)
+    log_run, heads = advance(start, evidence[None], hazard)
     torch.testing.assert_close(log_run[0, :9], torch.tensor(expected), rtol=1e-9, atol=1e-9)
     assert (log_run[0, 9:] == -torch.inf).all()
     torch.testing.assert_close(heads[0, -1], torch.tensor(expected[:2]), rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize("before", [1, 3])
-@pytest.mark.parametrize("after", [1, 2])
-def test_cosine_drift_against_a_loop(before: int, after: int) -> None:
-    x = stream(5, 6).double().numpy()
-    found = CosineDrift(12, before=before, after=after).update(torch.tensor(x))
-    for t in range(len(x)):
-        cut = t + 1 - after
-        if cut < 1:
-            assert found.statistic[t] == -math.inf
-            continue
-        a, b = x[max(0, cut - before) : cut].sum(0), x[cut : t + 1].sum(0)
-        cosine = a @ b / np.linalg.norm(a) / np.linalg.norm(b)
-        assert float(found.statistic[t]) == pytest.approx(1 - cosine, abs=1e-5)
-        assert int(found.position[t]) == max(0, cut)
-
-
 def test_published_rule_against_a_loop() -> None:
-    x = stream(6, 8).double().numpy()
-    window, modes = 5, 3
-    found = EnergyDrift(12, window=window, modes=modes, memory=4).update(torch.tensor(x))
+    x = stream(6, 9).double().numpy()
+    window, modes = 16, 8
+    found = EnergyDrift(12).update(torch.tensor(x))
     energies: list[np.ndarray] = []
     drifts: list[float] = []
     for t in range(len(x)):
@@ -212,29 +173,12 @@ def test_published_rule_against_a_loop() -> None:
             continue
         a, b = energies[-2:]
         drifts.append(float(np.linalg.norm(b - a) / np.linalg.norm(a)))
-        if len(drifts) <= 4:
+        if len(drifts) <= 10:
             assert found.statistic[t] == -math.inf
         else:
-            usual = sorted(drifts[-5:-1])[1]  # torch takes the lower middle of four
+            usual = sorted(drifts[-11:-1])[4]  # torch takes the lower middle of ten
             expected = drifts[-1] / max(usual, 1e-3)
             assert float(found.statistic[t]) == pytest.approx(expected, rel=1e-3)
-
-
-def test_cusum_against_a_loop() -> None:
-    x = stream(8, 12, noise=0.3).double().numpy()
-    found = MeanCusum(12, threshold=2.0, slack=0.5).update(torch.tensor(x))
-    regime, level, seen = x[0].copy(), 0.0, []
-    for t in range(1, len(x)):
-        c = 1 - x[t] @ regime / np.linalg.norm(x[t]) / np.linalg.norm(regime)
-        spread = float(np.std(seen)) if seen else 0.0
-        if len(seen) >= 2 and spread > 1e-6:
-            level = max(0.0, level + (c - np.mean(seen)) / spread - 0.5)
-            assert float(found.statistic[t]) == pytest.approx(level, rel=1e-3, abs=1e-3)
-            if level > 2.0:
-                regime, level = np.zeros(12), 0.0
-        seen.append(c)
-        regime = regime + x[t]
-    assert found.alarm.any()
 
 
 def test_two_alarms_in_a_row_are_one() -> None:
@@ -252,11 +196,7 @@ def test_two_alarms_in_a_row_are_one() -> None:
         lambda: RegimeDetector(0),
         lambda: RegimeDetector(4, rank=0),
         lambda: RegimeDetector(4, hazard=0.0),
-        lambda: RegimeDetector(4, longest=1),
-        lambda: CosineDrift(4, before=0),
-        lambda: EnergyDrift(4, window=1),
-        lambda: MeanCusum(4, slack=math.nan),
-        lambda: CosineDrift(4, streams=0),
+        lambda: EnergyDrift(0),
     ],
 )
 def test_bad_settings(make) -> None:
@@ -268,7 +208,7 @@ def test_slow_modes_lie_in_what_the_rows_span() -> None:
     g = torch.Generator().manual_seed(1)
     rows = torch.randn(40, 5, generator=g) @ torch.randn(5, 64, generator=g)
     moments = LaggedMoments.zeros(64)
-    moments.add_(torch.zeros(1, 0, 64), rows[None])
+    moments.add_(torch.zeros(0, 64), rows)
     axes = slow_modes(moments, 20).axes.numpy()
     centred = rows.double().numpy() - rows.double().numpy().mean(0)
     span = np.linalg.svd(centred, full_matrices=False)[2][:5]

@@ -50,7 +50,7 @@ def expected(
     q = query.double().numpy()
     q = q / np.linalg.norm(q)
     latest, life = modes.latest.numpy(), weigh.get("half_life")
-    now = np.nanmax(latest)
+    now = np.nan if life is None else np.nanmax(latest)
     weights = []
     for k in range(len(modes)):
         mean = modes.centroid[k].double().numpy()

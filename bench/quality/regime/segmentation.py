@@ -108,7 +108,7 @@ def _statistics(
     system: System, learn: Sequence[Stream], mark: Sequence[Stream]
 ) -> list[tuple[Tensor, Tensor]]:
     """Statistic [n] and steps back [n] of each stream to mark, from a detector of its own."""
-    if system.sweeps or not mark:
+    if system.make is None or not mark:
         return [(torch.empty(0), torch.empty(0)) for _ in mark]
     taught = system.make(mark[0].rows.shape[1])
     if system.learns and isinstance(taught, RegimeDetector):
@@ -126,12 +126,9 @@ def _marks(
     system: System, stream: Stream, pair: tuple[Tensor, Tensor], grid: Tensor
 ) -> tuple[Tensor, Tensor]:  # [G, n] bool, [G, n] bool
     """What counts as a mark of a switch, and when alarms are raised."""
-    if system.sweeps:
-        detector = system.make(stream.rows.shape[1], streams=len(grid))
-        detector.threshold = grid[:, None]
-        alarm = detector.update(stream.rows.expand(len(grid), -1, -1)).alarm
-        return alarm, alarm
     statistic, back = pair
+    if system.sweep is not None:
+        statistic = system.sweep(stream.rows, grid)
     alarm, _ = alarms(statistic > grid[:, None], torch.zeros(len(grid), dtype=torch.int64))
     if not system.placed:
         return alarm, alarm

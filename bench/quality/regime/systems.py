@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from graphmem_torch.config import Config
-from graphmem_torch.modes import CosineDrift, EnergyDrift, MeanCusum
+from graphmem_torch.modes import EnergyDrift
 from graphmem_torch.modes.detectors import Detector
 from graphmem_torch.modes.regime import detector_of
 
-__all__ = ["BASELINES", "System", "systems_of"]
+__all__ = ["BASELINES", "CosineDrift", "System", "mean_cusum", "systems_of"]
 _CUSUM = torch.linspace(0.25, 8.0, 32).tolist()
 
 
@@ -22,22 +22,25 @@ class System:
     """A detector under test.
 
     Attributes:
-        make: A fresh detector for rows of d columns; for a sweep, of some `streams`.
+        make: A fresh detector for rows of d columns.
         learns: Whether it reads other streams of the source first, without their labels.
         placed: Whether marks count where they are placed, which takes `look_ahead` steps more than
             has been read there; otherwise where the alarm is raised.
         look_ahead: See `placed`.
         abroad: Whether its thresholds are chosen on the other data sets.
         fixed: A threshold that is not to be chosen.
-        sweeps: Thresholds to run side by side, as they are part of the recursion.
+        sweep: Instead of `make`, where thresholds are part of the recursion: rows [n, d] and
+            thresholds [G] to the statistic [G, n] under each of them.
+        sweeps: The thresholds to try then.
     """
 
-    make: Callable[..., Detector]
+    make: Callable[[int], Detector] | None = None
     learns: bool = False
     placed: bool = False
     look_ahead: int = 0
     abroad: bool = False
     fixed: float | None = None
+    sweep: Callable[[Tensor, Tensor], Tensor] | None = None
     sweeps: Sequence[float] = ()
 
 
@@ -45,9 +48,71 @@ class _Chance(Detector):
     """Alarms at random."""
 
     def _read(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        made = torch.Generator().manual_seed(int(rows.shape[1]))
-        drawn = torch.rand(rows.shape[:2], generator=made, dtype=torch.float64)
+        made = torch.Generator().manual_seed(len(rows))
+        drawn = torch.rand(len(rows), generator=made, dtype=torch.float64)
         return drawn, torch.zeros_like(drawn, dtype=torch.int64)
+
+
+class CosineDrift(Detector):
+    """1 - cosine of the mean of the last `after` rows with that of the `before` rows before them.
+
+    With `after` above 1 an alarm means a switch `after` - 1 steps ago: whoever counts it there
+    grants so many steps of look-ahead.
+
+    Args:
+        dim: d.
+        threshold: Threshold of the statistic, in [0, 2].
+        before: Rows of the earlier window; fewer at the beginning.
+        after: Rows of the later window.
+    """
+
+    def __init__(
+        self, dim: int, *, threshold: float = 0.7, before: int = 1, after: int = 1
+    ) -> None:
+        super().__init__(dim, threshold=threshold)
+        self.before, self.after, self.lag = before, after, after - 1
+
+    def _read(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        whole = self._recent("rows", rows, self.before + self.after - 1).double()
+        total = torch.nn.functional.pad(whole.cumsum(0), (0, 0, 1, 0))
+        end = torch.arange(len(whole) - len(rows), len(whole)) + 1
+        cut = (end - self.after).clamp(min=0)
+        early = total[cut] - total[(cut - self.before).clamp(min=0)]
+        statistic = 1 - torch.cosine_similarity(early, total[end] - total[cut], dim=1)
+        statistic = statistic.masked_fill(cut < 1, -torch.inf)
+        return statistic, torch.full_like(statistic, self.after - 1, dtype=torch.int64)
+
+
+def mean_cusum(
+    rows: Tensor,  # [n, d]
+    thresholds: Tensor,  # [G]
+    slack: float = 0.25,
+) -> Tensor:  # [G, n] float64
+    """g_t = max(0, g_{t-1} + (c_t - m) / s - slack); above a threshold a new regime begins, at 0.
+
+    c_t = 1 - cosine of the row with the mean of the rows since the last alarm; m and s are the mean
+    and the standard deviation of all c before. -inf where there are too few.
+    """
+    count = len(thresholds)
+    regime = torch.zeros(count, rows.shape[1], dtype=torch.float64)  # sum of its rows
+    level = torch.zeros(count, dtype=torch.float64)
+    number, total, square = torch.zeros(3, count, dtype=torch.float64)
+    steps = []
+    for row in rows.double():
+        known = regime.any(1) & row.any()
+        far = 1 - torch.cosine_similarity(row[None], regime, dim=1)
+        mean = total / number.clamp(min=1)
+        spread = (square / number.clamp(min=1) - mean**2).clamp(min=0).sqrt()
+        ready = known & (number >= 2) & (spread > 1e-6)
+        raised = level + (far - mean) / spread.clamp(min=1e-6) - slack
+        level = torch.where(ready, raised.clamp(min=0), level)
+        steps.append(torch.where(ready, level, -torch.inf))
+        alarm = ready & (level > thresholds)
+        number, total = number + known.double(), total + far * known
+        square = square + far.square() * known
+        regime = torch.where(alarm[:, None], row, regime + row)
+        level = torch.where(alarm, 0.0, level)
+    return torch.stack(steps, 1)
 
 
 def _windows(dim: int) -> Detector:
@@ -63,7 +128,7 @@ BASELINES: Mapping[str, System] = {
     "windows_1": System(lambda dim: CosineDrift(dim, before=2)),
     "windows_ahead": System(_windows, placed=True, look_ahead=1),
     "windows_late": System(_windows),
-    "cusum": System(MeanCusum, sweeps=_CUSUM),
+    "cusum": System(sweep=mean_cusum, sweeps=_CUSUM),
 }
 """Peers of `docs/mathematics.md` 1.7 and 8.5, and sanity checks.
 

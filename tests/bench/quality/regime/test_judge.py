@@ -16,6 +16,7 @@ from graphmem_torch.errors import InputError
 from graphmem_torch.quality.regime.judge import judge
 from graphmem_torch.quality.regime.segmentation import lags, matched, measures, segment_errors
 from graphmem_torch.quality.regime.streams import read_streams
+from graphmem_torch.quality.regime.systems import CosineDrift, mean_cusum
 from graphmem_torch.quality.request import Request
 from graphmem_torch.text.embedders import HashingEmbedder
 
@@ -114,6 +115,59 @@ def test_lags() -> None:
     alarm[[3, 6, 7, 15]] = True
     lag, length = lags(alarm, switch)
     assert lag.tolist() == [2, torch.inf, 0] and length.tolist() == [4, 7, 5]
+
+
+def rows_of(regimes: int, length: int, noise: float = 0.6) -> torch.Tensor:  # [n, 12]
+    """Unit rows around a centre of their own for each regime."""
+    g = torch.Generator().manual_seed(0)
+    centre = torch.randn(regimes, 12, generator=g).repeat_interleave(length, 0)
+    rows = centre + noise * torch.randn(regimes * length, 12, generator=g)
+    return torch.nn.functional.normalize(rows, dim=1)
+
+
+@pytest.mark.parametrize("before", [1, 3])
+@pytest.mark.parametrize("after", [1, 2])
+def test_cosine_drift_against_a_loop(before: int, after: int) -> None:
+    x = rows_of(5, 6).double().numpy()
+    found = CosineDrift(12, before=before, after=after).update(torch.tensor(x))
+    parted = CosineDrift(12, before=before, after=after)
+    parts = [parted.update(part).statistic for part in torch.tensor(x).split([1, 0, 11, 18])]
+    torch.testing.assert_close(torch.cat(parts), found.statistic, rtol=1e-4, atol=1e-5)
+    for t in range(len(x)):
+        cut = t + 1 - after
+        if cut < 1:
+            assert found.statistic[t] == -torch.inf
+            continue
+        a, b = x[max(0, cut - before) : cut].sum(0), x[cut : t + 1].sum(0)
+        cosine = a @ b / np.linalg.norm(a) / np.linalg.norm(b)
+        assert float(found.statistic[t]) == pytest.approx(1 - cosine, abs=1e-5)
+        assert int(found.position[t]) == max(0, cut)
+
+
+def test_mean_cusum_against_a_loop() -> None:
+    x = rows_of(8, 12, noise=0.3).double().numpy()
+    thresholds = [1.0, 2.0, 5.0]
+    found = mean_cusum(torch.tensor(x), torch.tensor(thresholds).double(), slack=0.5)
+    assert found.shape == (3, len(x)) and (found[:, 0] == -torch.inf).all()
+    for one, threshold in zip(found, thresholds, strict=True):
+        regime, level, seen = x[0].copy(), 0.0, []
+        for t in range(1, len(x)):
+            c = 1 - x[t] @ regime / np.linalg.norm(x[t]) / np.linalg.norm(regime)
+            spread = float(np.std(seen)) if seen else 0.0
+            if len(seen) >= 2 and spread > 1e-6:
+                level = max(0.0, level + (c - np.mean(seen)) / spread - 0.5)
+                assert float(one[t]) == pytest.approx(level, rel=1e-3, abs=1e-3)
+                if level > threshold:
+                    regime, level = np.zeros(12), 0.0
+            seen.append(c)
+            regime = regime + x[t]
+        assert (one > threshold).any()
+
+
+def test_mean_cusum_of_a_stream_that_stands_still_or_stops() -> None:
+    grid = torch.tensor([0.5, 2.0]).double()
+    assert not (mean_cusum(rows_of(1, 1).expand(300, -1), grid) > grid[:, None]).any()
+    assert (mean_cusum(torch.zeros(60, 12), grid) == -torch.inf).all()
 
 
 def test_read_streams_holds_every_utterance_and_both_kinds_of_borders(topics: Path) -> None:
