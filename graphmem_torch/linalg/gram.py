@@ -11,7 +11,7 @@ from torch import Tensor
 from graphmem_torch.checks import check_count
 from graphmem_torch.errors import InputError
 from graphmem_torch.linalg.rows import Rows, check_block
-from graphmem_torch.linalg.spectrum import Spectrum, check_rank, left_vectors, oriented
+from graphmem_torch.linalg.spectrum import Spectrum, check_rank, oriented
 
 __all__ = ["Gram", "StreamingSpectrum", "gram_svd", "leading_eigenpairs"]
 
@@ -39,14 +39,14 @@ class Gram:
         return cls(torch.zeros(width, width, dtype=torch.float64, device=device))
 
     @classmethod
-    def of(cls, x: Tensor | Iterable[Tensor] | Rows, *, block_rows: int | None = None) -> Gram:
+    def of(cls, x: Tensor | Iterable[Tensor] | Rows) -> Gram:
         """Of rows [N, d] in any of the forms that `gram_svd` takes, in one pass.
 
         Raises:
             InputError: For what is no floating-point matrix, is empty, or requires a gradient.
         """
         gram: Gram | None = None
-        for tile in x if isinstance(x, Rows) else Rows(x, block_rows):
+        for tile in x if isinstance(x, Rows) else Rows(x):
             gram = gram or cls.zeros(tile.shape[1], tile.device)
             gram.add_(tile)
         if gram is None:
@@ -101,7 +101,6 @@ def gram_svd(
     rank: int,
     *,
     left: bool = False,
-    block_rows: int | None = None,
 ) -> Spectrum:
     """The `rank` leading eigenpairs of E Eᵀ / N by the Gram matrix (`docs/mathematics.md` 1.1).
 
@@ -118,7 +117,6 @@ def gram_svd(
             float64 vectors and no left ones.
         rank: Eigenpairs wanted, at most min(N, d).
         left: Whether to compute the left vectors too; x must then be readable twice.
-        block_rows: Rows of a tile; by default as many as pay on the device.
 
     Raises:
         InputError: If x is no finite floating-point matrix, is empty, requires a gradient, or rank
@@ -132,7 +130,7 @@ def gram_svd(
                 "give the rows, or multiply them by right"
             )
         return _of_gram(x, rank, torch.float64)
-    rows = Rows(x, block_rows)
+    rows = Rows(x)
     if left:
         rows.require_repeatable("for the left vectors")
     if rows.count is not None and rows.width is not None:
@@ -141,7 +139,7 @@ def gram_svd(
     found = _of_gram(Gram.of(rows), rank, rows.dtype) if narrow else _of_few(rows, rank)
     if not left or found.right is None:
         return found
-    return replace(found, left=left_vectors(rows, found.right, found.values, found.count))
+    return replace(found, left=_left_vectors(rows, found.right, found.values, found.count))
 
 
 def leading_eigenpairs(matrix: Tensor, rank: int) -> tuple[Tensor, Tensor]:
@@ -195,6 +193,19 @@ def _spectrum(values: Tensor, right: Tensor, count: int, mean: Tensor) -> Spectr
         total_energy=total,
         discarded_energy=max(total - float(values.sum()), 0.0),
     )
+
+
+def _left_vectors(rows: Rows, right: Tensor, values: Tensor, count: int) -> Tensor:  # [N, K]
+    """E u / sqrt(N λ), in one more pass over the rows."""
+    floor = torch.finfo(right.dtype).eps * values[0]
+    scale = torch.where(values > floor, (count * values).rsqrt(), 0.0)
+    axes = (right.double() * scale).to(right.dtype)
+    out = torch.empty(count, len(values), dtype=right.dtype, device=right.device)
+    start = 0
+    for tile in rows:
+        torch.mm(tile.to(right.dtype), axes, out=out[start : start + len(tile)])
+        start += len(tile)
+    return out
 
 
 _UNIT = torch.finfo(torch.float64).eps / 2  # unit roundoff

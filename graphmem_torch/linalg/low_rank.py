@@ -14,7 +14,7 @@ from graphmem_torch.checks import check_choice, check_count
 from graphmem_torch.errors import InputError
 from graphmem_torch.linalg.gram import gram_svd
 from graphmem_torch.linalg.rows import Rows
-from graphmem_torch.linalg.spectrum import Spectrum, check_rank, left_vectors, oriented
+from graphmem_torch.linalg.spectrum import Spectrum, check_rank, oriented
 
 __all__ = ["Kernel", "Ritz", "block_krylov", "decompose", "randomized_svd"]
 
@@ -121,8 +121,6 @@ def randomized_svd(
     oversample: int = _OVERSAMPLE,
     iterations: int = _ITERATIONS,
     generator: torch.Generator | None = None,
-    left: bool = False,
-    block_rows: int | None = None,
 ) -> Spectrum:
     """The `rank` leading eigenpairs of E Eᵀ / N, or of a kernel, from `iterations` + 2 products.
 
@@ -145,8 +143,6 @@ def randomized_svd(
         iterations: Products beyond the first and the last.
         generator: Random generator for the panel, on the CPU or the device of x; torch's own by
             default.
-        left: Whether to compute the left vectors of a matrix, in one more pass.
-        block_rows: Rows of a tile; by default as many as pay on the device.
 
     Raises:
         InputError: If x is no finite floating-point matrix, is empty, requires a gradient or can be
@@ -159,7 +155,7 @@ def randomized_svd(
     depth = iterations + 2
     if isinstance(x, Kernel):
         return _of_kernel(x, rank, oversample, depth, generator)
-    rows = Rows(x, block_rows)
+    rows = Rows(x)
     rows.require_repeatable("for several products")
     first = next(iter(rows), None)
     if first is None:
@@ -177,7 +173,7 @@ def randomized_svd(
     return Spectrum(
         values=values,
         right=right,
-        left=left_vectors(rows, right, values, product.count) if left else None,
+        left=None,
         residual=found.residual,
         count=product.count,
         total_energy=total,

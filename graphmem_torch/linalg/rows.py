@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphmem_torch.checks import check_count, check_matrix
+from graphmem_torch.checks import check_matrix
 from graphmem_torch.errors import InputError
 
 __all__ = ["Rows"]
@@ -27,7 +27,6 @@ class Rows:
     Args:
         x: A tensor [N, d]; or what cuts like one and tells its shape by `get_shape()`, as a slice
             of a memory-mapped safetensors file does; or an iterable of blocks [n, d].
-        block_rows: Rows of a tile; by default as many as pay on the device.
 
     Attributes:
         count: N, or None where only reading to the end will tell.
@@ -39,10 +38,7 @@ class Rows:
         InputError: For what is no matrix of floating-point numbers, is empty, or needs a gradient.
     """
 
-    def __init__(self, x: Any, block_rows: int | None = None) -> None:
-        if block_rows is not None:
-            check_count("block_rows", block_rows)
-        self.block_rows = block_rows
+    def __init__(self, x: Any) -> None:
         self.dtype = torch.float32
         self.count: int | None = None
         self.width: int | None = None
@@ -78,7 +74,7 @@ class Rows:
                 )
             work = torch.promote_types(block.dtype, torch.float32)
             self.dtype = torch.promote_types(self.dtype, work)
-            step = self._tile(block)
+            step = _tile_rows(block)
             for start in range(0, block.shape[0], step):
                 yield block[start : start + step].to(work)
 
@@ -86,15 +82,11 @@ class Rows:
         if isinstance(self._x, Tensor):
             yield self._x
         elif self._cuts:
-            step = self._tile(self._x[:1])
+            step = _tile_rows(self._x[:1])
             for start in range(0, self.count or 0, step):
                 yield self._x[start : start + step]
         else:
             yield from self._x
-
-    def _tile(self, block: Tensor) -> int:
-        elements = _TILE.get(block.device.type, _TILE["cpu"])
-        return self.block_rows or min(max(_LEAST, elements // block.shape[1]), _MOST)
 
     def require_repeatable(self, reason: str) -> None:
         """Raises `InputError` where the rows can be read only once."""
@@ -104,6 +96,11 @@ class Rows:
                 "which is spent after one pass; give a tensor, a list, or an object whose "
                 "__iter__ starts anew"
             )
+
+
+def _tile_rows(block: Tensor) -> int:
+    elements = _TILE.get(block.device.type, _TILE["cpu"])
+    return min(max(_LEAST, elements // block.shape[1]), _MOST)
 
 
 def check_block(block: Tensor, width: int | None) -> None:

@@ -13,7 +13,6 @@ from graphmem_torch.linalg.rows import Rows
 __all__ = [
     "Spectrum",
     "check_rank",
-    "left_vectors",
     "oriented",
     "reconstruction_error",
     "truncated",
@@ -77,19 +76,6 @@ def truncated(spectrum: Spectrum, rank: int) -> Spectrum:
         residual=spectrum.residual[:rank],
         discarded_energy=None if total is None else max(total - float(kept.sum()), 0.0),
     )
-
-
-def left_vectors(rows: Rows, right: Tensor, values: Tensor, count: int) -> Tensor:  # [N, K]
-    """E u / sqrt(N λ), in one more pass over the rows."""
-    floor = torch.finfo(right.dtype).eps * values[0]
-    scale = torch.where(values > floor, (count * values).rsqrt(), 0.0)
-    axes = (right.double() * scale).to(right.dtype)
-    out = torch.empty(count, len(values), dtype=right.dtype, device=right.device)
-    start = 0
-    for tile in rows:
-        torch.mm(tile.to(right.dtype), axes, out=out[start : start + len(tile)])
-        start += len(tile)
-    return out
 
 
 def reconstruction_error(x: Tensor, right: Tensor) -> float:

@@ -14,6 +14,7 @@ from graphmem_torch.linalg.rows import Rows, check_block
 from graphmem_torch.modes.find import Modes, assembled
 
 __all__ = ["ModeTracker"]
+_TILE = 4096  # rows that are compared with all centroids at once
 
 
 class ModeTracker:
@@ -33,7 +34,6 @@ class ModeTracker:
         share: `centroid_error` when the modes were last found in full, as a share of the energy;
             by default `modes` are as they were found.
         find: `find_modes` with the settings that gave `modes`, on rows and their times.
-        tile_rows: Rows that are compared with all centroids at once.
 
     Attributes:
         recomputes: How often the modes were found anew.
@@ -51,11 +51,10 @@ class ModeTracker:
         tol: float = 0.05,
         share: float | None = None,
         find: Callable[[Tensor, Tensor], Modes],
-        tile_rows: int = 4096,
     ) -> None:
         check_range("tol", tol, 0.0, 1.0)
         self.tol, self.recomputes = tol, 0
-        self._find, self._tile_rows = find, tile_rows
+        self._find = find
         self._begin(modes, x, _times(time, len(x)))
         if share is not None:
             self._fresh_share = share
@@ -106,7 +105,7 @@ class ModeTracker:
         unit = torch.nn.functional.normalize(centroid, dim=1)
         length = centroid.square().sum(1).masked_fill(self._size == 0, torch.inf)
         labels, near = [self._label], [self._near]
-        for tile in rows.double().split(self._tile_rows):
+        for tile in rows.double().split(_TILE):
             labels.append((length - 2 * tile @ centroid.T).argmin(1))
             near.append((tile * unit[labels[-1]]).sum(1))
         label = torch.cat(labels[1:])

@@ -21,7 +21,6 @@ __all__ = [
     "communities",
     "connected_parts",
     "fiedler",
-    "leiden",
     "modularity",
     "sweep_cut",
 ]
@@ -95,32 +94,10 @@ def sweep_cut(
     return SweepCut(side, best)
 
 
-def leiden(
-    graph: Graph,  # N nodes
-    *,
-    resolution: float = 1.0,
-    seed: int = 0,
-) -> Tensor:  # [N] int32
-    """Communities of large modularity (Traag, Waltman and van Eck 2019), each of them connected.
-
-    The modularity is that of |w|, the larger of both directions (`docs/mathematics.md` 2.1): what
-    contradicts each other is about the same. Computed on the CPU, by one thread, so one seed gives
-    one result.
-
-    Args:
-        graph: Any; loops do not count.
-        resolution: Larger values give more and smaller communities.
-        seed: Seed for the order in which nodes are looked at.
-
-    Returns:
-        Labels 0, 1, ... in order of each community's smallest node; an isolated node has its own.
-
-    Raises:
-        InputError: If graspologic-native is not installed, or a constant is out of range.
-    """
+def _leiden(graph: Graph, resolution: float, seed: int) -> Tensor:  # [N] int32
+    """Communities of large modularity, on the CPU and by one thread: one seed gives one result."""
     if not 0 < resolution < float("inf"):
         raise InputError(f"resolution: expected a finite number above 0, got {resolution}; try 1.0")
-    check_count("seed", seed, 0)
     library = optional_import(
         "graspologic_native",
         "method='leiden'",
@@ -165,7 +142,6 @@ def fiedler(
     tol: float = 1e-6,
     generator: torch.Generator | None = None,
     max_iter: int = 2000,
-    dtype: torch.dtype = torch.float32,
 ) -> Solution:  # values [], vectors [N]
     """Spectral gap μ_2 and Fiedler vector φ_2 of the normalised Laplacian of |w|.
 
@@ -179,7 +155,6 @@ def fiedler(
         tol: As for `lanczos`.
         generator: As for `lanczos`.
         max_iter: As for `lanczos`.
-        dtype: float64 tells gaps below 1e-7 from 0.
 
     Returns:
         `values` a scalar, `vectors` `[N]` of unit length, `residual` a scalar.
@@ -191,7 +166,7 @@ def fiedler(
         raise InputError(
             f"graph: expected at least 2 nodes to be parted, got {graph.num_nodes}; add nodes"
         )
-    operator = laplacian(graph, signed=False, dtype=dtype)
+    operator = laplacian(graph, signed=False)
     null = operator.null_space()
     if null.count > 1:
         mass = torch.where(operator.degree > 0, operator.degree, 1.0)
@@ -200,7 +175,7 @@ def fiedler(
         # D^1/2 times a value for each side, weighed so that it is orthogonal to D^1/2 1.
         side = torch.where(share > 0, mass.sum() - share.sum(), -share.sum())
         vector = mass.sqrt() * side
-        vector = (vector / vector.norm()).to(dtype)
+        vector = (vector / vector.norm()).to(operator.dtype)
         residual = operator.matmul(vector[:, None]).norm()
         return Solution(vector.new_zeros(()), vector, residual, 0, True)
     found = lanczos(operator, 2, tol=tol, generator=generator, max_iter=max_iter)
@@ -226,11 +201,11 @@ def communities(
 ) -> Tensor:  # [N] int32
     """Communities of |w|, each of them connected, numbered in order of their smallest nodes.
 
-    * "leiden": of largest modularity; see `leiden`.
+    * "leiden": of largest modularity (Traag, Waltman and van Eck 2019); what contradicts each other
+      is about the same.
     * "fiedler": recursive bisection along the Fiedler vector with a sweep cut
-    (`docs/mathematics.md`
-      2.5; Shi and Malik 2000), all parts of a level at once, until no cut of a part has a
-      conductance of at most `conductance` with `min_size` nodes on either side.
+      (`docs/mathematics.md` 2.5; Shi and Malik 2000), all parts of a level at once, until no cut of
+      a part has a conductance of at most `conductance` with `min_size` nodes on either side.
 
     Args:
         graph: Directions and signs are ignored; loops do not count.
@@ -255,7 +230,7 @@ def communities(
     if method == "leiden":
         place = generator.device
         seed = int(torch.randint(2**31, (), generator=generator, device=place))
-        return leiden(graph, resolution=resolution, seed=seed)
+        return _leiden(graph, resolution, seed)
     return _bisected(graph, conductance, min_size, generator)
 
 

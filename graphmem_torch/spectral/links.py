@@ -6,7 +6,6 @@ import torch
 from torch import Tensor
 
 from graphmem_torch.checks import check_count
-from graphmem_torch.errors import InputError
 from graphmem_torch.graph import Graph
 from graphmem_torch.linalg.linear_systems import panel
 from graphmem_torch.spectral.bridge import Bridges, check_labels
@@ -16,6 +15,7 @@ from graphmem_torch.spectral.laplacians import Laplacian
 __all__ = ["suggest_links"]
 
 _TOL = 1e-10  # relative error asked of the resistances
+_CANDIDATES = 128  # nodes of which all pairs are looked at, where the graph is large
 
 
 def suggest_links(
@@ -23,18 +23,16 @@ def suggest_links(
     label: Tensor | None = None,  # [N] integers
     top: int = 10,
     *,
-    weight: float = 1.0,
-    candidates: int = 128,
     network: ElectricalNetwork | None = None,
 ) -> Bridges:
     """Pairs of nodes whose joining lowers the total effective resistance the most, one by one.
 
-    Each one is the best after those before it were added: the fall is n w ‖L⁺b‖² / (1 + wR) with
-    the L⁺ of the graph as it is by then, updated in rank one (Sherman and Morrison 1950; greedy as
+    Each one is the best after those before it were added: the fall is n ‖L⁺b‖² / (1 + R) with the
+    L⁺ of the graph as it is by then, updated in rank one (Sherman and Morrison 1950; greedy as
     in Ghosh, Boyd and Saberi 2008, section 6), so that no two of them mend the same gap. The sum of
     the scores is the whole fall.
 
-    Up to 1,024 nodes every pair is looked at. In a larger graph those of some candidates are: the
+    Up to 1,024 nodes every pair is looked at. In a larger graph those of 128 candidates are: the
     nodes of largest ‖L⁺e_i‖, the ones farthest from the first of them, and the first ones of the
     largest communities, by a sketch; their own columns of L⁺ are then solved exactly.
 
@@ -43,8 +41,6 @@ def suggest_links(
             components lowers the total from infinity, whichever nodes are taken.
         label: Communities; only pairs of two of them are suggested.
         top: Most links suggested.
-        weight: Weight that the new edges are supposed to have.
-        candidates: Nodes of which all pairs are looked at, where the graph is large.
         network: Network of the graph, by whose settings it is then done.
 
     Returns:
@@ -54,9 +50,6 @@ def suggest_links(
         InputError: If labels do not fit, or a constant is out of range.
     """
     check_count("top", top)
-    check_count("candidates", candidates, 2)
-    if not 0 < weight < float("inf"):
-        raise InputError(f"weight: expected a finite number above 0, got {weight}; try 1.0")
     if label is not None:
         check_labels(label, graph)
     network = network or ElectricalNetwork(graph)
@@ -65,31 +58,29 @@ def suggest_links(
         node = (operator.degree > 0).nonzero().squeeze(1)
         potential = network.combinatorial_inverse(1e-6)[0][:, node]
     else:
-        node = _candidates(network, label, candidates)
+        node = _candidates(network, label)
         potential, settled = _columns(network, node)
     allowed = _absent(operator, node, label)
-    return _greedy(potential, node, allowed, operator, weight, top, settled)
+    return _greedy(potential, node, allowed, operator, top, settled)
 
 
-def _candidates(
-    network: ElectricalNetwork, label: Tensor | None, count: int
-) -> Tensor:  # [c] int64, ascending
+def _candidates(network: ElectricalNetwork, label: Tensor | None) -> Tensor:  # [c] ascending
     operator, rows = network.operator, network.node_sketch.rows
     size = torch.bincount(operator.component)[operator.component]
     remote = rows.square().sum(1) * size
     order = torch.argsort(remote, descending=True)
-    taken = [order[: -(-count // 2)]]
+    taken = [order[: _CANDIDATES // 2]]
     first = order[0]
     apart = (rows - rows[first]).square().sum(1)
     apart = torch.where(operator.component == operator.component[first], apart, -1.0)
-    taken.append(torch.argsort(apart, descending=True)[: -(-count // 4)])
+    taken.append(torch.argsort(apart, descending=True)[: _CANDIDATES // 4])
     if label is not None:
         owner = torch.unique(label, return_inverse=True)[1]
         groups = torch.bincount(owner)
         best = remote.new_zeros(len(groups)).scatter_reduce(0, owner, remote, "amax")
         leading = order[(remote == best[owner])[order]]
         leading = leading[torch.argsort(groups[owner[leading]], descending=True, stable=True)]
-        taken.append(leading[: -(-count // 4)])
+        taken.append(leading[: _CANDIDATES // 4])
     node = torch.unique(torch.cat(taken))
     return node[operator.degree[node] > 0]
 
@@ -128,7 +119,6 @@ def _greedy(
     node: Tensor,
     allowed: Tensor,
     operator: Laplacian,
-    weight: float,
     top: int,
     settled: bool,
 ) -> Bridges:
@@ -140,15 +130,15 @@ def _greedy(
     for _ in range(min(top, int(allowed.sum()))):
         resistance = _distances(reach)
         square = _distances(gram).clamp(min=0)
-        score = size[:, None] * weight * square / (1 + weight * resistance)
+        score = size[:, None] * square / (1 + resistance)
         score = torch.where(allowed, score, -1.0)
         at = score.argmax()
         i, j = at // count, at % count
         chosen.append(torch.stack([node[i], node[j]]))
         scores.append(score[i, j])
         allowed[i, j] = False
-        # L⁺ loses g gᵀ w / (1 + wR), g = L⁺ b.
-        factor = weight / (1 + weight * resistance[i, j])
+        # L⁺ loses g gᵀ / (1 + R), g = L⁺ b.
+        factor = 1 / (1 + resistance[i, j])
         step, image, length = reach[:, i] - reach[:, j], gram[:, i] - gram[:, j], square[i, j]
         outer = torch.outer(step, image)
         gram = gram - factor * (outer + outer.T) + factor**2 * length * torch.outer(step, step)
@@ -160,7 +150,7 @@ def _greedy(
         pairs,
         score,
         torch.zeros(found, dtype=torch.int64, device=node.device),
-        torch.full((found,), weight, device=node.device),
+        torch.ones(found, device=node.device),
         torch.zeros(found, dtype=torch.bool, device=node.device),
         torch.zeros_like(score),
         settled,

@@ -32,21 +32,19 @@ def _rbf(x: torch.Tensor, gamma: float) -> Kernel:
     return Kernel(product, len(x), trace=1.0, dtype=x.dtype)
 
 
-@pytest.mark.parametrize("shape", [(2000, 128), (300, 200), (60, 150), (9, 9), (1, 5), (5, 1)])
+@pytest.mark.parametrize("shape", [(5000, 128), (300, 200), (60, 150), (9, 9), (1, 5), (5, 1)])
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
 def test_near_the_optimum(shape, dtype, generator):
     x = _rows(*shape, generator).to(dtype)
     rank = min(8, *shape)
     values = np.linalg.svd(x.double().numpy(), compute_uv=False) ** 2 / len(x)
-    found = randomized_svd(x, rank, generator=generator, left=True, block_rows=256)
+    found = randomized_svd(x, rank, generator=generator)
     tail = values[rank:].sum()
     assert tail - 1e-6 <= found.discarded_energy <= tail * 1.001 + 1e-6
     np.testing.assert_allclose(found.values.numpy(), values[:rank], rtol=2e-3, atol=1e-6)
     assert found.total_energy == pytest.approx(values.sum(), rel=1e-6)
     assert (found.values.diff() <= 0).all()
     torch.testing.assert_close(found.right.T @ found.right, torch.eye(rank).to(found.right.dtype))
-    again = (found.left.T @ found.left).double()
-    torch.testing.assert_close(again, torch.eye(rank).double(), atol=2e-4, rtol=0)
 
 
 def test_agrees_with_scipy(generator):
@@ -91,10 +89,9 @@ def test_blocks_and_order_of_rows_do_not_matter(generator):
     found = randomized_svd(x, 5, generator=generator.manual_seed(1))
     order = torch.randperm(400, generator=generator)
     blocks = list(x[order].split([1, 199, 0, 200]))
-    mixed = randomized_svd(blocks, 5, generator=generator.manual_seed(1), left=True)
+    mixed = randomized_svd(blocks, 5, generator=generator.manual_seed(1))
     torch.testing.assert_close(mixed.values, found.values)
     torch.testing.assert_close(mixed.right, found.right, atol=1e-6, rtol=0)
-    assert mixed.left.shape == (400, 5)
 
 
 def test_a_generator_makes_it_repeatable(generator):
@@ -127,9 +124,8 @@ def test_rows_of_low_rank(rank, generator):
 
 
 def test_zero_rows():
-    found = randomized_svd(torch.zeros(20, 8), 3, left=True)
+    found = randomized_svd(torch.zeros(20, 8), 3)
     assert (found.values.abs().max(), found.total_energy, found.discarded_energy) == (0, 0, 0)
-    assert found.left.abs().max() == 0
     torch.testing.assert_close(found.right.T @ found.right, torch.eye(3))
 
 

@@ -151,11 +151,11 @@ def test_drift_goes_on_from_the_last_full_pass() -> None:
 
 def test_many_rows_at_once_join_as_one_by_one_would_choose() -> None:
     x, time = rows_of(60), times_of(60)
-    tracker = tracker_of(x, time, tol=1.0, tile_rows=7)
-    centroid, new = tracker.modes().centroid.double(), rows_of(45, seed=5)
+    tracker = tracker_of(x, time, tol=1.0)
+    centroid, new = tracker.modes().centroid.double(), rows_of(5000, seed=5)  # two tiles
     label = tracker.add(new)
     assert torch.equal(label, torch.cdist(new.double(), centroid).argmin(1))
-    check(tracker.modes(), torch.cat([x, new]), torch.cat([time, torch.full((45,), math.nan)]))
+    check(tracker.modes(), torch.cat([x, new]), torch.cat([time, torch.full((5000,), math.nan)]))
 
 
 def test_stale_says_that_modes_are_to_be_found_anew() -> None:
