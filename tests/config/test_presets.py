@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+import graphmem_torch.rank.signals  # noqa: F401  (registers them)
 from graphmem_torch.atoms import EdgeType
 from graphmem_torch.config import (
     Config,
@@ -21,7 +22,7 @@ from graphmem_torch.config import (
 )
 from graphmem_torch.errors import ConfigError
 from graphmem_torch.rank.abstention import ABSTENTION_STATISTICS
-from graphmem_torch.rank.signals import check_signal_names
+from graphmem_torch.rank.registry import check_signal_names
 
 
 @pytest.fixture

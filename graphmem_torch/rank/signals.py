@@ -1,0 +1,327 @@
+"""Signals: what speaks for a memory; the hybrid score is their weighted sum.
+
+A signal maps B questions and their C candidates to values [B, C]; adding one is a function
+decorated with `@signal("name")`. First what the words say, then who said them and when, then what
+the graph brings from the anchors and what was derived.
+
+Late interaction is sum_w weight_w f(m_w), where m_w is the best cosine of question token w
+(`docs/mathematics.md` 8.1). A window takes the best over neighbouring turns: what one turn asks,
+the next one answers. `sharp` raises m to the fourth power, so that a few near-exact matches count
+for more than many vague ones. What an atom is apart from its words: `docs/mathematics.md` 8.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from graphmem_torch.modes.search import mode_weights
+from graphmem_torch.ops.topk_cosine import inner_products
+from graphmem_torch.rank.candidates import Candidates
+from graphmem_torch.rank.paths import discounted
+from graphmem_torch.rank.registry import signal
+
+__all__ = []
+
+_SHARP = 4
+_WINDOW, _PASSAGE = 1, 3  # turns on both sides
+
+
+@signal("semantic")
+def _semantic(c: Candidates) -> Tensor:
+    """Cosine of question and atom."""
+    embeddings, query = c.memory.embeddings, c.query.embedding
+    if c.rows is None:
+        return inner_products(query, embeddings)
+    rows = embeddings[c.rows.clamp(min=0)].float()
+    return torch.bmm(rows, query[:, :, None]).squeeze(2)
+
+
+@signal("semantic_positive")
+def _semantic_positive(c: Candidates) -> Tensor:
+    """max(cosine, 0), SYNAPSE's semantic term."""
+    return torch.clamp(c.signal("semantic"), min=0.0)
+
+
+@signal("lexical")
+def _lexical(c: Candidates) -> Tensor:
+    """BM25 of the atom."""
+    if c.query.terms is None:
+        return c.zeros()
+    return c.pick_each(c.memory.bm25.score(c.query.terms))
+
+
+@signal("lexical_session")
+def _session(c: Candidates) -> Tensor:
+    """BM25 of the session as one document (`docs/mathematics.md` 8.2)."""
+    if c.query.terms is None:
+        return c.zeros()
+    scores = c.memory.session_bm25.score(c.query.terms)
+    sessions = c.pick(c.memory.session.long()).expand(c.shape)
+    return scores.gather(1, sessions)
+
+
+def _combined(c: Candidates, change: Callable[[Tensor], Tensor], *, strict: bool = True) -> Tensor:
+    if c.matches is None:
+        return c.zeros()
+    weights = c.token_weights[1 if strict else 0]
+    return (weights[:, :, None] * change(c.matches)).sum(1)
+
+
+def _sharp(values: Tensor) -> Tensor:
+    return values.clamp(min=0.0) ** _SHARP
+
+
+@signal("interaction")
+def _interaction(c: Candidates) -> Tensor:
+    """Late interaction with the atom."""
+    return _combined(c, lambda m: m, strict=False)
+
+
+@signal("interaction_focus")
+def _focus(c: Candidates) -> Tensor:
+    """The same without question tokens that half of the atoms have."""
+    return _combined(c, lambda m: m)
+
+
+@signal("interaction_sharp")
+def _atom_sharp(c: Candidates) -> Tensor:
+    """Near-exact matches in the atom."""
+    return _combined(c, _sharp)
+
+
+@signal("interaction_window")
+def _window(c: Candidates) -> Tensor:
+    """Late interaction with the atom and the turns beside it."""
+    return _combined(c, lambda m: c.widest(m, _WINDOW))
+
+
+@signal("interaction_passage")
+def _passage(c: Candidates) -> Tensor:
+    """Late interaction with the seven turns around."""
+    return _combined(c, lambda m: c.widest(m, _PASSAGE))
+
+
+@signal("interaction_passage_sharp")
+def _passage_sharp(c: Candidates) -> Tensor:
+    """Near-exact matches in the seven turns around."""
+    return _combined(c, lambda m: _sharp(c.widest(m, _PASSAGE)))
+
+
+@signal("interaction_session")
+def _interaction_session(c: Candidates) -> Tensor:
+    """Late interaction with the whole session."""
+    return _combined(c, c.session_max)
+
+
+@signal("interaction_session_best")
+def _session_best(c: Candidates) -> Tensor:
+    """The best single atom of the session."""
+    return c.session_max(c.signal("interaction_focus"))
+
+
+def _beside(c: Candidates, *, own: str, distance: int) -> Tensor:
+    """A signal of the turn so far away."""
+    return c.step(c.signal(own), distance)
+
+
+for _name, _own, _distance in (
+    ("semantic_previous", "semantic", -1),
+    ("interaction_previous", "interaction_focus", -1),
+    ("interaction_next", "interaction_focus", 1),
+    ("interaction_sharp_previous", "interaction_sharp", -1),
+):
+    signal(_name)(partial(_beside, own=_own, distance=_distance))
+
+
+@signal("interaction_answer", conversational=True)
+def _answer(c: Candidates) -> Tensor:
+    """Late interaction with the turn before where that asks: this turn may be the answer."""
+    return c.step(c.signal("interaction_focus") * c.pick(c.memory.is_question), -1)
+
+
+def _of_documents(c: Candidates, *, own: str) -> Tensor:
+    """A signal of documents; 0 for what is no document."""
+    hops = c.memory.hops
+    return c.zeros() if hops is None else c.signal(own).where(c.pick(hops.document), 0.0)
+
+
+for _own in ("semantic", "lexical", "interaction"):
+    signal(f"document_{_own}", reads=("documents",))(partial(_of_documents, own=_own))
+
+
+@signal("speaker", conversational=True)
+def _speaker(c: Candidates) -> Tensor:
+    """1 for the words of a person whom the question names, -1 for the words of the others."""
+    named = c.query.speakers
+    if named is None or named.shape[1] == 0:
+        return c.zeros()
+    codes = c.pick(c.memory.speaker.long()).expand(c.shape)
+    own = named.float().gather(1, codes.clamp(min=0))
+    anyone = named.any(1, keepdim=True).float()
+    return torch.where(codes >= 0, 2.0 * own - anyone, 0.0).where(anyone > 0, 0.0)
+
+
+@signal("date", conversational=True)
+def _date(c: Candidates) -> Tensor:
+    """1 where the atom's month is named in the question, 2 where a day next to it is named too."""
+    months, days = c.query.months, c.query.days
+    if months is None or days is None:
+        return c.zeros()
+    month = c.pick(c.memory.month.long()).expand(c.shape)
+    day = c.pick(c.memory.day.long()).expand(c.shape)
+    near = torch.nn.functional.pad(days, (1, 1))
+    near = near[:, :-2] | near[:, 1:-1] | near[:, 2:]
+    in_month = months.gather(1, month.clamp(min=0)) & (month >= 0)
+    on_day = near.gather(1, day.clamp(min=0)) & in_month
+    return in_month.float() + on_day.float()
+
+
+@signal("time_expression", conversational=True)
+def _time_expression(c: Candidates) -> Tensor:
+    """1 where the question asks when and the atom tells a time."""
+    asks = c.query.asks_when
+    if asks is None:
+        return c.zeros()
+    return asks.float()[:, None] * c.pick(c.memory.tells_time)
+
+
+@signal("length")
+def _length(c: Candidates) -> Tensor:
+    """ln(1 + words): the longer atom tells more."""
+    return c.pick(c.memory.log_words).expand(c.shape)
+
+
+@signal("question", conversational=True)
+def _question(c: Candidates) -> Tensor:
+    """1 where the atom asks rather than tells."""
+    return c.pick(c.memory.is_question).expand(c.shape)
+
+
+@signal("decay", reads=("retention",))
+def _decay(c: Candidates) -> Tensor:
+    """e^{-lambda t}: 1 for what was just used, does not fade, or has no known age."""
+    retention = c.query.retention
+    if retention is None:
+        return c.zeros() + 1.0
+    everyone = c.rows is None or len(retention) == len(c.query)
+    values = c.pick_each(retention) if everyone else c.pick(retention[0])
+    return values.expand(c.shape)
+
+
+@signal("activation", graph=True, reads=("activation",))
+def _activation(c: Candidates) -> Tensor:
+    """Activation after the last round (`docs/mathematics.md` 4)."""
+    return c.pick_reached(c.reached.activation)
+
+
+@signal("traversal", graph=True, reads=("traversal",))
+def _traversal(c: Candidates) -> Tensor:
+    """Hop-discounted similarity around the seeds; 0 beyond reach (`docs/mathematics.md` 3)."""
+    if c.reached.traversal is None:
+        return c.zeros()
+    reach = c.pick_reached(c.reached.traversal)
+    return discounted(c.signal("semantic"), reach).where(reach > 0, 0.0)
+
+
+@signal("title_hop", graph=True, reads=("hops",))
+def _title_hop(c: Candidates) -> Tensor:
+    """An anchor mentions the document's title and the question does not."""
+    return c.pick_reached(c.reached.title_hop)
+
+
+@signal("entity_hop", graph=True, reads=("hops",))
+def _entity_hop(c: Candidates) -> Tensor:
+    """An anchor shares entities with the document that the question does not name."""
+    return c.pick_reached(c.reached.entity_hop)
+
+
+@signal("pagerank", graph=True)
+def _pagerank(c: Candidates) -> Tensor:
+    """PageRank relative to the largest of any atom."""
+    return c.pick(c.memory.pagerank.float()).expand(c.shape)
+
+
+@signal("personalized_pagerank", graph=True, reads=("walk",))
+def _personalized_pagerank(c: Candidates) -> Tensor:
+    """Probability to be at the atom of a walk that starts again at the question's anchors."""
+    return c.pick_reached(c.reached.walk)
+
+
+@signal("decayed_pagerank", graph=True, reads=("walk", "retention"))
+def _decayed_pagerank(c: Candidates) -> Tensor:
+    """Personalised PageRank times decay."""
+    return c.signal("personalized_pagerank") * c.signal("decay")
+
+
+@signal("strength", graph=True, reads=("retention",))
+def _strength(c: Candidates) -> Tensor:
+    """S(t) = S_0 e^{-lambda t} + beta C(n), C(n) the PageRank relative to the largest."""
+    own = c.config.decay
+    return own.initial * c.signal("decay") + own.centrality * c.signal("pagerank")
+
+
+@signal("proximity", graph=True)
+def _proximity(c: Candidates) -> Tensor:
+    """Electrical nearness to the nearest anchor, weighed by the anchor's relevance; in [0, 1]."""
+    direction, component = c.memory.direction, c.memory.component
+    anchors, relevance = c.reached.anchors, c.reached.relevance
+    if direction is None or component is None or anchors is None or relevance is None:
+        return c.zeros()
+    if anchors.shape[1] == 0:
+        return c.zeros()
+    known, rows = anchors >= 0, anchors.clamp(min=0)
+    start = direction.float()[rows] * relevance.where(known, 0.0)[:, :, None]
+    there = c.pick(component)[:, None] == component[rows][:, :, None]
+    if c.rows is None:
+        near = start @ direction.float().T
+    else:
+        near = torch.bmm(start, direction.float()[c.rows.clamp(min=0)].mT)
+    near = near.where(there, 0.0).amax(1).clamp(min=0.0, max=1.0)
+    return near if c.rows is None else near.where(c.rows >= 0, 0.0)
+
+
+@signal("bridge", graph=True)
+def _bridge(c: Candidates) -> Tensor:
+    """How much the atom's edges into other communities hold the graph together; in [0, 1]."""
+    bonus = c.memory.bridge_bonus
+    return c.zeros() if bonus is None else c.pick(bonus.float()).expand(c.shape)
+
+
+@signal("mode")
+def _mode(c: Candidates) -> Tensor:
+    """w_k of the atom's mode (`docs/mathematics.md` 1.5); 0 where the index has no modes."""
+    modes, own = c.memory.modes, c.config.modes
+    if modes is None:
+        return c.zeros()
+    weight = mode_weights(modes, c.query.embedding, half_life=own.half_life, absolute=own.absolute)
+    return weight.gather(1, c.pick(modes.label.long()).expand(c.shape))
+
+
+def _from_derived(c: Candidates, *, own: str) -> Tensor:
+    """The best value of a signal among the atoms derived from each candidate; at least 0."""
+    values, rows = c.signal(own), c.rows
+    source, target = c.memory.derived_source.long(), c.memory.derived_target.long()
+    if not len(source):
+        return c.zeros()
+    everyone = values
+    if rows is not None:
+        everyone = values.new_zeros(len(c.query), c.memory.num_atoms)
+        everyone = everyone.scatter_reduce(
+            1, rows.clamp(min=0), values.where(rows >= 0, 0.0), "amax"
+        )
+    best = values.new_zeros(everyone.shape)
+    best = best.scatter_reduce(1, target.expand(len(best), -1), everyone[:, source], "amax")
+    return c.pick_each(best)
+
+
+for _name, _own in (
+    ("derived_interaction", "interaction_focus"),
+    ("derived_sharp", "interaction_sharp"),
+    ("derived_semantic", "semantic_positive"),
+    ("derived_lexical", "lexical"),
+):
+    signal(_name, graph=True)(partial(_from_derived, own=_own))
