@@ -92,8 +92,8 @@ def check_unit_rows(name: str, rows: Tensor) -> None:  # [n, d]
     if rows.device.type != "cpu" or torch.compiler.is_compiling():
         return
     kind = torch.promote_types(rows.dtype, torch.float32)
-    length = torch.linalg.vector_norm(rows, dim=1, dtype=kind)
-    low, high = length.aminmax() if len(length) else (1.0, 1.0)
+    length = torch.linalg.vector_norm(rows.detach(), dim=1, dtype=kind)
+    low, high = (float(end) for end in length.aminmax()) if len(length) else (1.0, 1.0)
     if low >= 1 - _UNIT and high <= 1 + _UNIT:  # no NaN is
         return
     bad = ~(((length - 1).abs() <= _UNIT) | (length == 0))

@@ -32,7 +32,7 @@ from graphmem_torch.ops import (
     spread_activation,
     topk_cosine,
 )
-from graphmem_torch.rank.bm25 import BM25
+from graphmem_torch.ops.bm25 import BM25
 
 __all__ = ["OPERATIONS", "main", "sweep"]
 

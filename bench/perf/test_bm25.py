@@ -13,7 +13,7 @@ from torch import Tensor
 
 from bench.perf.contest import Race, Size, peer, sizes
 from graphmem_torch.coo import offsets_of
-from graphmem_torch.rank.bm25 import BM25
+from graphmem_torch.ops.bm25 import BM25
 
 _K1, _B = 1.2, 0.75
 _SLACK = 1e-4  # scores closer than this are ties, and either may be among the best

@@ -24,7 +24,7 @@ from graphmem_torch.modes.find import (
     modes_to_tensors,
 )
 from graphmem_torch.ops import pagerank
-from graphmem_torch.rank.bm25 import BM25
+from graphmem_torch.ops.bm25 import BM25
 from graphmem_torch.rank.candidates import MemoryTensors
 from graphmem_torch.rank.hops import HOP_PARTS, HopParts, hop_parts
 

@@ -27,7 +27,7 @@ from graphmem_torch.index.data import (
 )
 from graphmem_torch.index.retrieve import CandidateRule, Plan, Retrieval, candidates_of, retrieve
 from graphmem_torch.modes.find import Modes
-from graphmem_torch.ops.workspace import tile_elements
+from graphmem_torch.ops.tiles import tile_elements
 from graphmem_torch.rank import signals  # noqa: F401  (so that they are registered)
 from graphmem_torch.rank.candidates import Candidates, MemoryTensors
 from graphmem_torch.rank.query import QueryBatch

@@ -16,7 +16,7 @@ from torch import Tensor
 from graphmem_torch.config import Config
 from graphmem_torch.modes.search import search_modes
 from graphmem_torch.ops import SparseRows, spread_activation
-from graphmem_torch.ops.running_topk import empty_best, merge_tile
+from graphmem_torch.ops.tiles import empty_best, merge_tile
 from graphmem_torch.rank.abstention import abstention_statistics, confidence
 from graphmem_torch.rank.anchors import (
     anchor_activation,

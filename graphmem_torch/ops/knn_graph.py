@@ -12,9 +12,8 @@ from graphmem_torch.checks import check_choice, check_count, check_matrix, check
 from graphmem_torch.errors import InputError
 from graphmem_torch.ops._library import register
 from graphmem_torch.ops.ivf import IVF
-from graphmem_torch.ops.running_topk import empty_best, merge_tile
+from graphmem_torch.ops.tiles import empty_best, merge_tile, tile_elements
 from graphmem_torch.ops.topk_cosine import nearest_keys, tile_scores
-from graphmem_torch.ops.workspace import tile_elements
 
 __all__ = ["exact_knn", "knn_graph", "knn_of_lists", "takes_lists"]
 

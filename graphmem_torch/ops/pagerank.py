@@ -15,7 +15,7 @@ from graphmem_torch.ops.local_push import DONE, FULL, local_push
 from graphmem_torch.ops.power_iteration import power_iteration
 from graphmem_torch.ops.solution import Solution
 from graphmem_torch.ops.sparse_rows import SparseRows, check_node_rows
-from graphmem_torch.ops.workspace import tile_elements
+from graphmem_torch.ops.tiles import tile_elements
 
 __all__ = ["pagerank", "personalized_pagerank", "pushes"]
 

@@ -18,7 +18,7 @@ from torch import Tensor
 from graphmem_torch.errors import InputError
 from graphmem_torch.ops._library import register
 from graphmem_torch.ops.spmm import BAG_FROM, csr_matrix, spmm, spmm_sum
-from graphmem_torch.ops.workspace import tile_elements
+from graphmem_torch.ops.tiles import tile_elements
 
 __all__ = ["power_iteration", "power_iteration_reference"]
 _LONGEST_WAIT = 8  # rounds between two measurements of the change

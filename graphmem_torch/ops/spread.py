@@ -23,7 +23,7 @@ from graphmem_torch.ops.propagate import Fan, fan_scale, propagate
 from graphmem_torch.ops.ragged import ranges
 from graphmem_torch.ops.sparse_rows import SparseRows, check_node_rows
 from graphmem_torch.ops.spmm import REDUCE, Reduce
-from graphmem_torch.ops.workspace import tile_elements
+from graphmem_torch.ops.tiles import tile_elements
 
 __all__ = ["Firing", "Method", "Rule", "dense_rounds", "spread_activation", "spread_frontier"]
 

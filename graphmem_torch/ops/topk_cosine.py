@@ -7,8 +7,7 @@ from torch import Tensor
 
 from graphmem_torch.checks import check_count, check_matrix, check_tensor, check_unit_rows
 from graphmem_torch.ops._library import import_kernels, register
-from graphmem_torch.ops.running_topk import empty_best, merge_tile
-from graphmem_torch.ops.workspace import tile_elements
+from graphmem_torch.ops.tiles import empty_best, merge_tile, tile_elements
 
 __all__ = [
     "FEW",
@@ -54,7 +53,14 @@ def topk_cosine(
     check_pair(queries, keys)
     check_count("k", k)
     check_unit_rows("queries", queries)
-    return nearest_keys(queries, keys, k)
+    return _topk_cosine(queries, keys, k)
+
+
+def nearest_keys(queries: Tensor, keys: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """`topk_cosine` below its checks and the dispatcher: rows of any length, not compiled."""
+    if queries.is_cuda:
+        return _topk_cosine(queries, keys, k)
+    return best_keys(queries, keys, k)
 
 
 def topk_cosine_reference(queries: Tensor, keys: Tensor, k: int) -> tuple[Tensor, Tensor]:
@@ -65,9 +71,8 @@ def topk_cosine_reference(queries: Tensor, keys: Tensor, k: int) -> tuple[Tensor
 
 def check_pair(queries: Tensor, keys: Tensor, name: str = "queries") -> None:
     """Raises `InputError` unless both are matrices of one width on one device."""
-    check_matrix(name, queries, "[B, d]")
     check_matrix("keys", keys, "[N, d]")
-    do = "encode both with the same embedder"
+    do = f"encode both with the same embedder; a single row is {name}[None]"
     check_tensor(name, queries, "floating point", ("B", keys.shape[1]), do, device=keys.device)
 
 
@@ -188,9 +193,8 @@ def _fake(queries: Tensor, keys: Tensor, k: int) -> tuple[Tensor, Tensor]:
     return values, queries.new_empty(shape, dtype=torch.int64)
 
 
-nearest_keys = register(
+_topk_cosine = register(
     "topk_cosine(Tensor queries, Tensor keys, int k) -> (Tensor, Tensor)",
     _run,
     fake=_fake,
 )
-"""`topk_cosine` without its checks: `(queries, keys, k)`, rows of any length."""

@@ -5,6 +5,6 @@ The rest of the package imports from the modules; what stands here is for use on
 
 from __future__ import annotations
 
-from graphmem_torch.rank.bm25 import BM25
+from graphmem_torch.ops.bm25 import BM25
 
 __all__ = ["BM25"]

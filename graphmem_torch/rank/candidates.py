@@ -14,7 +14,7 @@ from graphmem_torch.config import Config
 from graphmem_torch.graph import Graph
 from graphmem_torch.modes.find import Modes
 from graphmem_torch.ops import SparseRows, token_maxima
-from graphmem_torch.rank.bm25 import BM25
+from graphmem_torch.ops.bm25 import BM25
 from graphmem_torch.rank.hops import HopParts
 from graphmem_torch.rank.query import QueryBatch
 from graphmem_torch.rank.registry import SIGNALS

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from graphmem_torch.ops import inhibit, knn_graph, maxsim, propagate, spread_activation, topk_cosine
+from graphmem_torch.ops.bm25 import BM25
 from graphmem_torch.ops.spmm import spmm
-from graphmem_torch.rank.bm25 import BM25
 
 BUILD = """
 import triton

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from graphmem_torch.errors import InputError
 from graphmem_torch.ops import topk_cosine
-from graphmem_torch.ops.running_topk import empty_best, merge_tile
+from graphmem_torch.ops.tiles import empty_best, merge_tile
 from graphmem_torch.ops.topk_cosine import (
     best_keys,
     inner_products,
@@ -114,9 +114,10 @@ def test_no_keys():
     st.lists(st.integers(1, 300), min_size=1, max_size=5),
     st.integers(1, 12),
     st.booleans(),
+    st.sampled_from([0, 1000]),
     st.integers(0, 999),
 )
-def test_tiles_merge_to_the_top_of_all(rows, widths, k, transposed, seed):
+def test_tiles_merge_to_the_top_of_all(rows, widths, k, transposed, plain, seed):
     """With ties: one of seven values each, and minus infinity for what is masked."""
     generator = torch.Generator().manual_seed(seed)
     scores = torch.randint(0, 7, (rows, sum(widths)), generator=generator).float() / 7
@@ -125,7 +126,7 @@ def test_tiles_merge_to_the_top_of_all(rows, widths, k, transposed, seed):
     first = 0
     for part in scores.split(widths, dim=1):
         part = part.T.contiguous().T if transposed else part.contiguous()
-        merge_tile(values, indices, part, first)
+        merge_tile(values, indices, part, first, plain=plain)
         first += part.shape[1]
     wide = torch.nn.functional.pad(scores, (0, k), value=-torch.inf)
     torch.testing.assert_close(values, wide.sort(dim=1, descending=True).values[:, :k])

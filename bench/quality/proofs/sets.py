@@ -13,7 +13,7 @@ from torch import Tensor
 from graphmem_torch.atoms import Atom
 from graphmem_torch.errors import InputError
 from graphmem_torch.graph import Graph
-from graphmem_torch.rank.bm25 import BM25
+from graphmem_torch.ops.bm25 import BM25
 from graphmem_torch.readers.proofs import proof_format, read_proofs, set_names
 from graphmem_torch.text.embedder import Embedder, encode_checked
 from graphmem_torch.text.embedders import HashingEmbedder

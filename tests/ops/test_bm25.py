@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graphmem_torch.errors import InputError
-from graphmem_torch.ops.bm25_scores import score_postings, topk_postings
-from graphmem_torch.rank.bm25 import BM25
+from graphmem_torch.ops.bm25 import BM25, score_postings, topk_postings
 
 DOCUMENTS = st.lists(st.lists(st.integers(0, 6), max_size=12), max_size=12)
 QUERIES = st.lists(st.lists(st.integers(-1, 6), min_size=3, max_size=3), max_size=5)
@@ -25,20 +24,18 @@ def _index(documents: list[list[int]], vocab: int = 7, **constants: float) -> BM
     return BM25.build(flat, offsets, vocab, **constants)
 
 
-def _plain(
-    documents: list[list[int]], query: list[int], weights: list[float], k1: float, b: float
-) -> list[float]:
+def _plain(documents: list[list[int]], query: list[int], k1: float, b: float) -> list[float]:
     n = len(documents)
     mean = max(1.0, sum(map(len, documents)) / n) if n else 1.0
     scores = []
     for document in documents:
         counts, score = Counter(document), 0.0
-        for term, weight in zip(query, weights, strict=True):
+        for term in query:
             if term >= 0 and counts[term]:
                 df = sum(term in d for d in documents)
                 idf = math.log(1 + (n - df + 0.5) / (df + 0.5))
                 norm = k1 * (1 - b + b * len(document) / mean)
-                score += weight * idf * counts[term] * (k1 + 1) / (counts[term] + norm)
+                score += idf * counts[term] * (k1 + 1) / (counts[term] + norm)
         scores.append(score)
     return scores
 
@@ -49,13 +46,9 @@ def test_score_matches_the_formula(documents, queries, constants):
     k1, b = constants
     index = _index(documents, k1=k1, b=b)
     query = torch.tensor(queries, dtype=torch.int64).reshape(-1, 3)
-    weights = torch.linspace(0.5, 2.0, query.numel()).reshape(query.shape)
-    plain = [_plain(documents, q, [1.0] * 3, k1, b) for q in queries]
+    plain = [_plain(documents, q, k1, b) for q in queries]
     expected = np.array(plain).reshape(len(queries), len(documents))
     np.testing.assert_allclose(index.score(query).numpy(), expected, rtol=1e-5, atol=1e-6)
-    plain = [_plain(documents, q, w, k1, b) for q, w in zip(queries, weights.tolist(), strict=True)]
-    expected = np.array(plain).reshape(len(queries), len(documents))
-    np.testing.assert_allclose(index.score(query, weights).numpy(), expected, rtol=1e-5, atol=1e-6)
 
 
 @settings(deadline=None, max_examples=20)
@@ -81,7 +74,7 @@ def test_topk_is_ordered_and_no_longer_than_the_store():
 @pytest.mark.parametrize("questions", [1, 3, 64, 65])
 @pytest.mark.parametrize("sizes", [{}, {"long": 3, "held": 1500}, {"together": 64}])
 def test_score_of_long_runs_and_blocks_give_the_same(questions, sizes):
-    """Terms of every frequency, weights, repeated terms; scores as a product of dense matrices."""
+    """Terms of every frequency, repeated terms; scores as a product of dense matrices."""
     generator = torch.Generator().manual_seed(0)
     documents, vocab = 500, 40
     terms = (vocab ** torch.rand(documents * 12, generator=generator) - 1).long()
@@ -89,7 +82,6 @@ def test_score_of_long_runs_and_blocks_give_the_same(questions, sizes):
     postings = index.indptr, index.docs, index.scores
     of_scores = {name: value for name, value in sizes.items() if name != "held"}
     query = torch.randint(-1, vocab, (questions, 5), generator=generator)
-    weights = torch.rand(questions, 5, generator=generator)
     term = torch.repeat_interleave(index.indptr.diff())
     dense = torch.zeros(vocab, documents, dtype=torch.float64)
     dense[term, index.docs.long()] = index.scores.double()
@@ -97,11 +89,8 @@ def test_score_of_long_runs_and_blocks_give_the_same(questions, sizes):
     count = wanted.scatter_add(1, query + 1, torch.ones(questions, 5, dtype=torch.float64))
     expected = (count[:, 1:] @ dense).float()
     torch.testing.assert_close(index.score(query), expected)
-    found = score_postings(*postings, query, None, documents, **of_scores)
+    found = score_postings(*postings, query, documents, **of_scores)
     torch.testing.assert_close(found, expected)
-    weighted = wanted.scatter_add(1, query + 1, weights.double())[:, 1:] @ dense
-    found = score_postings(*postings, query, weights, documents, **of_scores)
-    torch.testing.assert_close(found, weighted.float())
     values, docs = topk_postings(*postings, query, 7, documents, **sizes)
     torch.testing.assert_close(values, expected.topk(7, dim=1).values)
     torch.testing.assert_close(values, expected.gather(1, docs))
@@ -112,7 +101,7 @@ def test_score_of_long_runs_and_blocks_give_the_same(questions, sizes):
 def test_score_whatever_the_default_dtype():
     index = _index([[0], [0, 1, 1], [2]])
     query = torch.tensor([[0, 1]])
-    plain = _plain([[0], [0, 1, 1], [2]], [0, 1], [1.0, 1.0], 1.2, 0.75)
+    plain = _plain([[0], [0, 1, 1], [2]], [0, 1], 1.2, 0.75)
     expected = torch.tensor([plain], dtype=torch.float32)
     torch.testing.assert_close(index.score(query), expected)
     torch.testing.assert_close(index.topk(query, 3)[0], expected.sort(descending=True).values)
@@ -141,7 +130,7 @@ def test_build_of_nothing():
 def test_score_opcheck():
     index = _index([[0], [0, 1]])
     query = torch.tensor([[1, -1], [1, 0]])
-    arguments = (index.indptr, index.docs, index.scores, query, torch.ones(2, 2), 2)
+    arguments = (index.indptr, index.docs, index.scores, query, 2)
     torch.library.opcheck(torch.ops.graphmem.bm25_score.default, arguments)
     arguments = (index.indptr, index.docs, index.scores, query, 1, 2)
     torch.library.opcheck(torch.ops.graphmem.bm25_topk.default, arguments)
@@ -150,12 +139,15 @@ def test_score_opcheck():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"terms": torch.tensor([0, 7])}, r"terms: expected numbers in 0\.\.6, got 0\.\.7"),
+        ({"terms": torch.tensor([0, 7])}, r"terms: expected numbers in 0\.\.6, got 7"),
         ({"terms": torch.tensor([0, -1])}, r"terms: expected numbers in 0\.\.6"),
         ({"terms": torch.zeros(2)}, r"terms: expected int64 \[T\]"),
         ({"offsets": torch.tensor([0, 1])}, "offsets: expected to rise from 0 to 2"),
         ({"offsets": torch.tensor([0, 2, 1, 2])}, "offsets: expected to rise"),
-        ({"offsets": torch.tensor([0, 1, 2], device="meta")}, "offsets: expected on cpu"),
+        (
+            {"offsets": torch.tensor([0, 1, 2], device="meta")},
+            "offsets: expected int64 .* on cpu",
+        ),
         ({"vocab_size": 4.0}, "vocab_size: expected an integer"),
         ({"k1": -1.0}, "k1: expected a number in"),
         ({"k1": math.inf}, "k1: expected a number in"),
@@ -174,14 +166,10 @@ def test_score_and_topk_refuse_bad_questions_by_name():
         index.score(torch.tensor([0]))
     with pytest.raises(InputError, match="below the vocabulary's 7, got 9"):
         index.score(torch.tensor([[9]]))
-    with pytest.raises(InputError, match=r"weights: expected \[1, 1\]"):
-        index.score(torch.tensor([[0]]), torch.ones(1, 2))
     with pytest.raises(InputError, match="below the vocabulary's 7, got 9"):
         index.topk(torch.tensor([[9]]), 1)
-    with pytest.raises(InputError, match="query_terms: expected on cpu"):
+    with pytest.raises(InputError, match=r"query_terms: expected int64 \[B, Q\] on cpu"):
         index.topk(torch.zeros(1, 1, dtype=torch.int64, device="meta"), 1)
-    with pytest.raises(InputError, match="weights: expected on cpu"):
-        index.score(torch.tensor([[0]]), torch.ones(1, 1, device="meta"))
     with pytest.raises(InputError, match="k: expected an integer of at least 1"):
         index.topk(torch.tensor([[0]]), 0)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from graphmem_torch.ops.workspace import free_bytes, tile_elements
+from graphmem_torch.ops.tiles import free_bytes, tile_elements
 
 CUDA = torch.device("cuda:0")
 

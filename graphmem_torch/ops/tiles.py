@@ -1,4 +1,4 @@
-"""Running top-k: a tile of scores is merged into the best so far through its blocks' maxima."""
+"""Tiles of work: how large one may be, and how its scores join the best so far."""
 
 from __future__ import annotations
 
@@ -9,9 +9,34 @@ from torch import Tensor
 
 from graphmem_torch.coo import offsets_of
 
-__all__ = ["empty_best", "merge_tile"]
+__all__ = ["empty_best", "free_bytes", "merge_tile", "tile_elements"]
 
+_SHARE = 256  # bytes of free memory for each float of the largest temporary: 2^28 floats on 80 GB
+_PLAIN = 8192  # scores up to which the calls of the blocks take longer than a plain topk
 _SMALLEST_BLOCK = 4  # below this a plain topk of the tile is no slower
+
+
+def tile_elements(device: torch.device, cpu: int, *, free: int | None = None) -> int:
+    """The floats that the largest temporary of a tile may hold; a power of two on a GPU.
+
+    A tile of a CPU stays in cache, whatever the memory. A GPU is busy only with large tiles, and
+    has no cache worth staying in.
+
+    Args:
+        device: Device of the work.
+        cpu: Floats of a tile on a CPU.
+        free: Bytes that are free; by default `free_bytes`.
+    """
+    if device.type != "cuda":
+        return cpu
+    free = free_bytes(device) if free is None else free
+    return max(cpu, 1 << max(0, (free // _SHARE).bit_length() - 1))
+
+
+def free_bytes(device: torch.device) -> int:
+    """Bytes of a GPU that an allocation can still get, those that torch holds unused among them."""
+    free, _ = torch.cuda.mem_get_info(device)
+    return free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
 
 
 def empty_best(rows: int, k: int, device: torch.device) -> tuple[Tensor, Tensor]:
@@ -25,6 +50,9 @@ def merge_tile(
     indices: Tensor,  # [B, k] int64; overwritten
     scores: Tensor,  # [B, w], rows or columns contiguous
     first: int,  # index of the first column
+    *,
+    finite: bool = False,
+    plain: int = _PLAIN,
 ) -> None:
     """Merges the columns of `scores` into the k best of each row; a NaN is never among them.
 
@@ -32,6 +60,14 @@ def merge_tile(
     exceeds the k-th best so far; after the first tile these are few. So the tile is read once, for
     its maxima, and `topk` sees almost nothing. Columns of one block are a stride apart: the maxima
     are then taken over whole vectors, and near duplicates, stored side by side, do not share one.
+
+    Args:
+        values: Best values so far.
+        indices: Their columns.
+        scores: The tile.
+        first: Number of its first column.
+        finite: Whether there is no NaN to look for.
+        plain: Scores up to which `topk` sees all of the tile.
     """
     rows, width = scores.shape
     k = values.shape[1]
@@ -40,13 +76,15 @@ def merge_tile(
     # As many columns in k blocks as there are blocks; a power of two, so that whole tiles have no
     # ragged end.
     depth = 1 << max(0, math.isqrt(width // k).bit_length() - 1)
-    if depth < _SMALLEST_BLOCK:
-        _merge(values, indices, scores, first + torch.arange(width, device=scores.device))
+    look = not finite and not scores.is_cuda
+    if depth < _SMALLEST_BLOCK or scores.numel() <= plain:
+        number = torch.arange(first, first + width, device=scores.device)
+        _merge(values, indices, scores, number, look)
         return
     blocks = width // depth
     whole = scores[:, : blocks * depth]
     maxima = _maxima(whole, depth)
-    if not scores.is_cuda and bool(maxima.sum().isnan()):  # one pass over few, none in vain
+    if look and math.isnan(float(maxima.sum())):  # one pass over few, none in vain
         whole = torch.where(whole == whole, whole, -torch.inf)
         maxima = _maxima(whole, depth)
     member = torch.arange(depth, device=scores.device) * blocks
@@ -57,13 +95,13 @@ def merge_tile(
     if passing is None or passing > rows * min(k, blocks) // 2:
         chosen = maxima.topk(min(k, blocks), dim=1, sorted=False).indices
         place = (chosen[:, :, None] + member).flatten(1)
-        _merge(values, indices, whole.gather(1, place), first + place)
+        _merge(values, indices, whole.gather(1, place), first + place, look)
     elif passing:
         place = block[:, None] + member
         _merge_entries(values, indices, row, whole[row[:, None], place], first + place)
     if blocks * depth < width:
-        tail = torch.arange(blocks * depth, width, device=scores.device)
-        _merge(values, indices, scores[:, blocks * depth :], first + tail)
+        tail = torch.arange(first + blocks * depth, first + width, device=scores.device)
+        _merge(values, indices, scores[:, blocks * depth :], tail, look)
 
 
 def _maxima(scores: Tensor, depth: int) -> Tensor:  # [B, blocks * depth] -> [B, blocks]
@@ -73,11 +111,12 @@ def _maxima(scores: Tensor, depth: int) -> Tensor:  # [B, blocks * depth] -> [B,
     return scores.T.unflatten(0, (depth, -1)).amax(0).T
 
 
-def _merge(values: Tensor, indices: Tensor, found: Tensor, number: Tensor) -> None:
+def _merge(values: Tensor, indices: Tensor, found: Tensor, number: Tensor, look: bool) -> None:
     """Keeps the k best of what was kept and what was found, [B, c] and [B, c] or [c]."""
     both = torch.cat([values, found], dim=1)
     best, order = both.topk(values.shape[1], dim=1)
-    if not both.is_cuda and bool(best[:, 0].isnan().any()):  # `topk` takes NaN for the largest
+    # `topk` takes NaN for the largest; a sum is NaN for opposite infinities too, which is no harm.
+    if look and math.isnan(float(best[:, 0].sum())):
         best, order = torch.where(both == both, both, -torch.inf).topk(values.shape[1], dim=1)
     number = number.expand(found.shape)
     indices.copy_(torch.cat([indices, number], dim=1).gather(1, order))
@@ -101,5 +140,5 @@ def _merge_entries(
     packed = values.new_full(shape, -torch.inf).index_put_((inverse, place), found[better])
     numbers = indices.new_full(shape, -1).index_put_((inverse, place), number[better])
     best, index = values[touched], indices[touched]
-    _merge(best, index, packed, numbers)
+    _merge(best, index, packed, numbers, False)  # NaN is not better than anything
     values[touched], indices[touched] = best, index
