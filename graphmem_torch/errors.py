@@ -7,7 +7,8 @@ Every message reads `name: expected ..., got ...; what to do`. `InputError` and 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import Any
 
@@ -21,6 +22,8 @@ __all__ = [
     "StoreDamagedError",
     "StoreError",
     "StoreLockedError",
+    "first_line",
+    "interruptible",
     "optional_import",
     "unknown",
 ]
@@ -79,6 +82,25 @@ def unknown(name: str, got: object, known: Iterable[str], *, what: str = "one of
     close = get_close_matches(str(got), listed, n=1, cutoff=0.5)
     do = f"did you mean {close[0]!r}?" if close else "choose one of them"
     return f"{name}: expected {what} {', '.join(listed)}, got {got!r:.80}; {do}"
+
+
+def first_line(error: BaseException) -> str:
+    """What an error of another library says, in one line of bounded length."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0][:200]
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Lets Ctrl-C be a `KeyboardInterrupt` while tensors are read from a file.
+
+    Where it comes while torch looks at a storage, torch raises a `ValueError` in its place.
+    """
+    try:
+        yield
+    except ValueError as error:
+        if "the shape of object type 'torch.storage" not in str(error):
+            raise
+        raise KeyboardInterrupt from error
 
 
 def optional_import(module: str, purpose: str, install: str, otherwise: str = "") -> Any:

@@ -23,7 +23,7 @@ from graphmem_torch.coo import (
     pyg_columns,
     strongest_of_equal,
 )
-from graphmem_torch.errors import InputError
+from graphmem_torch.errors import InputError, interruptible
 
 if TYPE_CHECKING:
     from networkx import DiGraph
@@ -287,7 +287,7 @@ class Graph:
         from safetensors import SafetensorError, safe_open
 
         try:
-            with safe_open(str(path), framework="pt") as file:
+            with interruptible(), safe_open(str(path), framework="pt") as file:
                 said = file.metadata() or {}
                 part = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         except SafetensorError as error:

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from graphmem_torch.errors import InputError, MissingPackageError, optional_import, unknown
+from graphmem_torch.errors import (
+    InputError,
+    MissingPackageError,
+    interruptible,
+    optional_import,
+    unknown,
+)
 
 
 def test_unknown_names_the_nearest_and_all() -> None:
@@ -21,3 +27,11 @@ def test_optional_import_names_what_to_install() -> None:
     for kind in (MissingPackageError, InputError, ImportError, ValueError):
         with pytest.raises(kind, match=r"nowhere: expected the package for x, got .*'a\[b\]'"):
             optional_import("nowhere.at_all", "x", "a[b]")
+
+
+def test_interruptible_turns_what_torch_makes_of_ctrl_c_back() -> None:
+    said = "could not determine the shape of object type 'torch.storage.UntypedStorage'"
+    with pytest.raises(KeyboardInterrupt), interruptible():
+        raise ValueError(said)
+    with pytest.raises(ValueError, match="another"), interruptible():
+        raise ValueError("another")

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import torch
 
-from graphmem_torch.errors import InputError
+from graphmem_torch.errors import InputError, first_line, interruptible
 from graphmem_torch.oracle.protocol import ask_checked, method_of
 from graphmem_torch.text.sentences import split_sentences
 from graphmem_torch.text.terms import terms
@@ -188,11 +188,11 @@ def _loaded(name: str) -> tuple[Any, Any]:
     try:
         from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
-        return AutoModelForSeq2SeqLM.from_pretrained(name), AutoTokenizer.from_pretrained(name)
+        with interruptible():
+            return AutoModelForSeq2SeqLM.from_pretrained(name), AutoTokenizer.from_pretrained(name)
     except (OSError, ValueError, KeyError, ImportError) as error:
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
         raise InputError(
-            f"model: cannot load {name!r}: {reason}; expected the folder or hub name of a "
+            f"model: cannot load {name!r}: {first_line(error)}; expected the folder or hub name of a "
             "sequence-to-sequence model"
         ) from error
 

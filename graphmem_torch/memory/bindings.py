@@ -10,7 +10,7 @@ from typing import Any, Literal
 import torch
 
 from graphmem_torch.config import EmbedderConfig
-from graphmem_torch.errors import ConfigError, EmbedderError, InputError
+from graphmem_torch.errors import ConfigError, EmbedderError, InputError, first_line
 from graphmem_torch.store import MemoryStore
 from graphmem_torch.store.database import DATABASE_NAME
 from graphmem_torch.text.concepts import ConceptExtractor, load_concepts
@@ -125,7 +125,7 @@ def usable_device(device: str) -> str:
     except (RuntimeError, AssertionError) as error:
         raise InputError(
             f"device: expected one of this machine (auto, cpu, cuda, ...), got {device!r}: "
-            f"{str(error).splitlines()[0]}; choose another"
+            f"{first_line(error)}; choose another"
         ) from error
     return device
 

@@ -18,7 +18,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from graphmem_torch.errors import InputError
+from graphmem_torch.errors import InputError, interruptible
 from graphmem_torch.store.database import store_error, sync_folder
 
 __all__ = ["SNAPSHOT_NAME", "load_snapshot", "save_snapshot", "snapshot_state"]
@@ -132,7 +132,7 @@ def _read(
     if not path.exists():
         return {}, {}, "missing"
     try:
-        with safe_open(path, framework="pt", device="cpu") as file:
+        with interruptible(), safe_open(path, framework="pt", device="cpu") as file:
             stamped = file.metadata() or {}
             format_, made_from = (stamped.get(_PREFIX + key) for key in ("format", "state"))
             if format_ != _FORMAT:
@@ -141,7 +141,6 @@ def _read(
                 return {}, {}, f"stale (made from state {made_from}, the store is at {state})"
             # safe_open maps the file; these tensors are views of the mapping.
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    # Nothing wider: inside get_tensor torch turns an interrupt into a ValueError.
     except (OSError, SafetensorError) as error:
         return {}, {}, f"damaged ({error})"
     meta = {name: value for name, value in stamped.items() if not name.startswith(_PREFIX)}

