@@ -192,8 +192,8 @@ def _loaded(name: str) -> tuple[Any, Any]:
             return AutoModelForSeq2SeqLM.from_pretrained(name), AutoTokenizer.from_pretrained(name)
     except (OSError, ValueError, KeyError, ImportError) as error:
         raise InputError(
-            f"model: cannot load {name!r}: {first_line(error)}; expected the folder or hub name of a "
-            "sequence-to-sequence model"
+            "model: expected the folder or hub name of a sequence-to-sequence model, got "
+            f"{name!r}, which cannot be loaded: {first_line(error)}; name another"
         ) from error
 
 
