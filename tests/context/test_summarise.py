@@ -240,7 +240,7 @@ def test_a_model_in_a_folder(tiny: tuple[Any, Any], tmp_path: Any) -> None:
 
 
 def test_what_is_no_model(tiny: tuple[Any, Any], tmp_path: Any) -> None:
-    with pytest.raises(InputError, match="model: cannot load"):
+    with pytest.raises(InputError, match="model: expected the folder"):
         HuggingFaceSummariser(str(tmp_path / "none"))
     with pytest.raises(InputError, match="together with its tokenizer, got T5"):
         HuggingFaceSummariser(tiny[0])
