@@ -32,7 +32,7 @@ def build(kernel, **kinds):
 for state, maximum in (("*fp32", True), ("*bf16", False)):
     edges = dict(
         x=state, indptr="*i32", column="*i32", weight="*fp32", extra="*i32", partial="*fp32",
-        num_rows="i32", num_cols="i32", stride="i32", PIECE=128, ROWS=16, LANES=4, COLS=64,
+        num_rows="i32", num_cols="i32", stride="i32", PIECE=128, ROWS=4, LANES=4, COLS=16,
         MAXIMUM=maximum,
     )
     assert build(spmm._spmm_kernel, **edges, out=state, HUBS=True)
@@ -45,11 +45,11 @@ for state, maximum in (("*fp32", True), ("*bf16", False)):
     )
     assert build(
         inhibit._top_values_kernel, u=state, out=state, length="i32", share="i32", stride="i32",
-        TOP=7, PADDED=8, BLOCK=1024, ACC=tl.float32,
+        TOP=7, PADDED=8, BLOCK=256, ACC=tl.float32,
     )
     assert build(
         inhibit._inhibit_kernel, u=state, top_values=state, out=state, strength="*fp32",
-        length="i32", blocks="i32", TOP=7, BLOCK=1024, ACC=tl.float32,
+        length="i32", blocks="i32", TOP=7, BLOCK=256, ACC=tl.float32,
     )
 
 for queries, keys, parts in (
@@ -59,21 +59,20 @@ for queries, keys, parts in (
         topk_cosine._topk_cosine_kernel, queries=queries, keys=keys, out_values="*fp32",
         out_indices="*i32", num_queries="i32", num_keys="i32", dim="i32", share="i32",
         num_shares="i32", query_stride="i32", key_stride="i32", K=30, PADDED=32, PARTS=parts,
-        BLOCK_Q=64,
-        BLOCK_N=64, BLOCK_D=64,
+        BLOCK_Q=16, BLOCK_N=16, BLOCK_D=16,
     )
 assert build(
     local_push._local_push_kernel, out_indptr="*i32", out_edge="*i32", target="*i32",
     weight="*fp32", nodes="*i64", weights="*fp64", keys="*i32", settled="*fp64", left="*fp64",
     queue="*i32", tails="*i32", rounds="*i32", status="*i32", damping_at="*fp64", epsilon="fp32",
-    max_iter="i32", num_seeds="i32", num_nodes="i32", BITS=13, NODES=8, EDGES=16, SEEDS=128,
+    max_iter="i32", num_seeds="i32", num_nodes="i32", BITS=13, NODES=4, EDGES=8, SEEDS=32,
 )
 for listed, group in ((False, 4), (True, 1)):
     assert build(
         maxsim._maxsim_kernel, query="*fp32", share="*fp32", tokens="*i8", offsets="*i64",
         candidates="*i64", out="*fp32", num_questions="i32", num_words="i32", num_atoms="i32",
         num_places="i32", width="i32", num_groups="i32", LISTED=listed, SUM=True, HELD=True,
-        UNIT=127.0, GROUP=group, WORDS=16, ATOMS=4, BLOCK_T=32, BLOCK_M=128,
+        UNIT=127.0, GROUP=group, WORDS=16, ATOMS=4, BLOCK_T=16, BLOCK_M=16,
     )
 """
 
@@ -108,8 +107,8 @@ def test_operations_compile_without_a_break(random_graph, dynamic):
         return (
             propagate(graph, a, reduce="max", fan="sqrt", mask=a > 0.5),
             inhibit(a),
-            spread_activation(graph, a),
-            spread_activation(graph, a, retention=w.mean().detach(), firing="linear"),
+            spread_activation(graph, a, rounds=1),
+            spread_activation(graph, a, retention=w.mean().detach(), rounds=1, firing="linear"),
             spmm(graph.indptr, graph.source, graph.weight, a.T),
             maxsim(q, w, tokens, offsets),
             maxsim(q, w, tokens, offsets, candidates=place),
