@@ -33,7 +33,8 @@ _KINDS = {
     "floating point": (torch.float16, torch.bfloat16, torch.float32, torch.float64),
     "integers": (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64),
 } | {
-    name: (getattr(torch, name),) for name in ("bool", "uint8", "int8", "int32", "int64", "float32")
+    name: (getattr(torch, name),)
+    for name in ("bool", "uint8", "int8", "int32", "int64", "float32", "float64")
 }
 _UNIT = 0.01  # by which the length of a unit row may be off, as rounding to bfloat16 makes it
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from graphmem_torch.checks import check_choice, check_count
+from graphmem_torch.checks import check_choice, check_count, check_tensor
 from graphmem_torch.coo import offsets_of
 from graphmem_torch.errors import InputError
 from graphmem_torch.linalg.gram import gram_svd
@@ -31,6 +31,7 @@ __all__ = [
     "MODE_PARTS",
     "Modes",
     "assembled",
+    "check_times",
     "find_modes",
     "modes_from_tensors",
     "modes_of",
@@ -176,11 +177,7 @@ def modes_of(
         InputError: As `find_modes` does.
     """
     _check(x, time)
-    if label.shape != x.shape[:1] or label.is_floating_point():
-        raise InputError(
-            f"label: expected integers [{len(x)}], one for each row, got {label.dtype} "
-            f"{list(label.shape)}"
-        )
+    check_tensor("label", label, "integers", x.shape[:1], "give one for each row")
     _, label, size = label.unique(return_inverse=True, return_counts=True)
     falling = size.argsort(descending=True, stable=True)
     label = falling.argsort()[label]
@@ -259,11 +256,14 @@ def _check(x: Tensor, time: Tensor | None) -> None:
         raise InputError("x: expected at least one row, got none; add atoms first")
     if time is not None and not isinstance(time, Tensor):
         raise InputError(f"time: expected a tensor [{len(x)}], got {type(time).__name__}")
-    if time is not None and (time.shape != x.shape[:1] or time.dtype != torch.float64):
-        raise InputError(
-            f"time: expected float64 [{len(x)}], a time for each row, got {time.dtype} "
-            f"{list(time.shape)}; NaN stands for unknown; float32 cannot hold seconds since 1970"
-        )
+    if time is not None:
+        check_times(time, len(x))
+
+
+def check_times(time: Tensor, count: int) -> None:
+    """Raises `InputError` unless there is a float64 for each of `count` rows."""
+    do = "NaN stands for unknown; float32 cannot hold seconds since 1970"
+    check_tensor("time", time, "float64", (count,), do)
 
 
 def _against(x: Tensor, label: Tensor, centroid: Tensor) -> tuple[Tensor, Tensor]:  # [N], [N]

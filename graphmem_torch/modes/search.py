@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from graphmem_torch.checks import check_count, check_no_gradient
+from graphmem_torch.checks import check_count, check_no_gradient, check_tensor
 from graphmem_torch.errors import InputError
 from graphmem_torch.modes.find import Modes
 from graphmem_torch.ops.ivf import scan_each_list
@@ -150,11 +150,8 @@ def search_modes(
     check_no_gradient("search_modes", queries, embeddings)
     check_count("per_mode", per_mode)
     count = len(modes.label)
-    if len(embeddings) != count:
-        raise InputError(
-            f"embeddings: expected the {count} rows that the modes were found in, got "
-            f"{len(embeddings)}; find the modes anew"
-        )
+    do = "they are not the rows that the modes were found in: find the modes anew"
+    check_tensor("embeddings", embeddings, "", (count, "d"), do)
     chosen, _ = select_modes(modes, queries, modes_k, half_life=half_life, absolute=absolute)
     unit = torch.nn.functional.normalize(queries.float(), dim=1)
     kept = _kept(duplicate, allowed, (len(queries), count))
@@ -177,18 +174,13 @@ def _kept(
     duplicate: Tensor | None, allowed: Tensor | None, shape: tuple[int, int]
 ) -> Tensor | None:  # [B or 1, N] bool
     """The atoms that may be hits: of equal ones the first that is allowed."""
-    for name, given in (("duplicate", duplicate), ("allowed", allowed)):
-        if given is None:
-            continue
-        fits = (shape[1:],) if name == "duplicate" else (shape, (1, shape[1]))
-        kind = torch.int64 if name == "duplicate" else torch.bool
-        if tuple(given.shape) not in fits or given.dtype != kind:
-            raise InputError(
-                f"{name}: expected {kind} {list(fits[0])}, got {given.dtype} {list(given.shape)}; "
-                "make it for these embeddings"
-            )
+    do = "make it for these embeddings"
+    if allowed is not None:
+        questions = 1 if len(allowed) == 1 else shape[0]
+        check_tensor("allowed", allowed, "bool", (questions, shape[1]), do)
     if duplicate is None:
         return allowed
+    check_tensor("duplicate", duplicate, "int64", shape[1:], do)
     number = torch.arange(shape[1], device=duplicate.device)
     if allowed is None:
         return (duplicate == number)[None]

@@ -11,7 +11,7 @@ from graphmem_torch.checks import check_range
 from graphmem_torch.errors import InputError
 from graphmem_torch.linalg.gram import StreamingSpectrum
 from graphmem_torch.linalg.rows import Rows, check_block
-from graphmem_torch.modes.find import Modes, assembled
+from graphmem_torch.modes.find import Modes, assembled, check_times
 
 __all__ = ["ModeTracker"]
 _TILE = 4096  # rows that are compared with all centroids at once
@@ -235,9 +235,5 @@ class ModeTracker:
 def _times(time: Tensor | None, count: int) -> Tensor:  # [n] float64
     if time is None:
         return torch.full((count,), torch.nan, dtype=torch.float64)
-    if time.shape != (count,) or time.dtype != torch.float64:
-        raise InputError(
-            f"time: expected float64 [{count}], a time for each row, got {time.dtype} "
-            f"{list(time.shape)}; NaN stands for unknown"
-        )
+    check_times(time, count)
     return time

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from graphmem_torch.checks import check_choice, check_count, check_range
+from graphmem_torch.checks import check_choice, check_count, check_range, check_tensor
 from graphmem_torch.errors import InputError
 from graphmem_torch.graph import Graph
 from graphmem_torch.linalg.linear_systems import panel
@@ -171,15 +171,8 @@ def bridges(
 
 def check_labels(label: Tensor, graph: Graph) -> None:
     """Raises `InputError` unless there is an integer label for every node, on its device."""
-    if (
-        label.shape != (graph.num_nodes,)
-        or label.is_floating_point()
-        or label.device != graph.device
-    ):
-        raise InputError(
-            f"label: expected integers of shape [{graph.num_nodes}] on {graph.device}, got "
-            f"{label.dtype} {list(label.shape)} on {label.device}; was the graph rebuilt since?"
-        )
+    do = "was the graph rebuilt since?"
+    check_tensor("label", label, "integers", (graph.num_nodes,), do, device=graph.device)
 
 
 class _Forms(NamedTuple):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from graphmem_torch.checks import check_count
+from graphmem_torch.checks import check_count, check_tensor
 from graphmem_torch.coo import offsets_of
 from graphmem_torch.errors import InputError
 from graphmem_torch.graph import Graph
@@ -171,11 +171,10 @@ def layout(
     """
     check_count("iterations", iterations)
     nodes = graph.num_nodes
-    if label.shape != (nodes,) or label.is_floating_point() or bool((label < 0).any()):
-        raise InputError(
-            f"label: expected integers of shape [{nodes}], at least 0, got {label.dtype} "
-            f"{list(label.shape)}; give every node the number of its community"
-        )
+    do = "give every node the number of its community"
+    check_tensor("label", label, "integers", (nodes,), do)
+    if bool((label < 0).any()):
+        raise InputError(f"label: expected numbers of at least 0, got {int(label.min())}; {do}")
     label = label.long()
     low, high, weight = undirected(graph)
     weight = weight.abs()

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from graphmem_torch.checks import check_count, check_range
+from graphmem_torch.checks import check_count, check_range, check_tensor
 from graphmem_torch.coo import pointers
 from graphmem_torch.errors import InputError
 from graphmem_torch.graph import Graph
@@ -139,22 +139,16 @@ class LinkSignals:
         Raises:
             InputError: Too many nodes, or a view or places that do not fit them or are not finite.
         """
-        for view in views:
-            if view.dim() != 2 or view.shape[0] != graph.num_nodes:
-                raise InputError(
-                    f"views: expected a row for each of the {graph.num_nodes} nodes, got "
-                    f"{list(view.shape)}; give vectors of all nodes, in their order"
-                )
-        if place is not None and place.shape != (graph.num_nodes,):
-            raise InputError(
-                f"place: expected [{graph.num_nodes}], got {list(place.shape)}; give each node's"
-            )
-        for name, given in (*(("views", view) for view in views), ("place", place)):
-            if given is not None and not bool(given.isfinite().all()):
+        self.num_nodes = graph.num_nodes
+        given: list[tuple[str, Tensor, tuple[int | str, ...]]]
+        given = [("views", view, (self.num_nodes, "d")) for view in views]
+        given += [] if place is None else [("place", place, (self.num_nodes,))]
+        for name, value, shape in given:
+            check_tensor(name, value, "", shape, "give a row for each node, in their order")
+            if not bool(value.isfinite().all()):
                 raise InputError(
                     f"{name}: expected finite values, got NaN or infinity; leave such nodes out"
                 )
-        self.num_nodes = graph.num_nodes
         self._place = None if place is None else place.float()
         self.dense = adjacency(graph)
         self._out, self._in = self.dense.sum(1), self.dense.sum(0)
@@ -296,15 +290,13 @@ def fit_links(
         raise InputError(
             f"graph: expected at least 2 edges to learn from, got {graph.num_edges}; add edges"
         )
-    if order is not None and order.shape != (graph.num_nodes,):
-        raise InputError(
-            f"order: expected [{graph.num_nodes}], got {list(order.shape)}; give each node's place"
-        )
-    if order is not None and not bool((order[graph.source] > order[graph.target]).all()):
-        raise InputError(
-            "order: expected to fall along every edge, got an edge that leads to a node of the "
-            "same or larger order; leave the order out"
-        )
+    if order is not None:
+        check_tensor("order", order, "", (graph.num_nodes,), "give each node's place")
+        if not bool((order[graph.source] > order[graph.target]).all()):
+            raise InputError(
+                "order: expected to fall along every edge, got an edge that leads to a node of the "
+                "same or larger order; leave the order out"
+            )
     hidden = max(1, int(_SHARE * graph.num_edges))
     rows = []
     for _ in range(min(_DRAWS, -(-_WANTED // hidden))):

@@ -8,8 +8,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from graphmem_torch.checks import check_choice, check_count, check_range
-from graphmem_torch.errors import InputError
+from graphmem_torch.checks import (
+    check_choice,
+    check_count,
+    check_entries,
+    check_range,
+    check_tensor,
+)
 from graphmem_torch.graph import Graph
 from graphmem_torch.ops.solution import Solution
 from graphmem_torch.spectral.component import undirected
@@ -114,25 +119,12 @@ def check_pairs(pairs: Tensor, graph: Graph) -> Tensor:  # -> [2, P] int64
     Raises:
         InputError: For a wrong shape, dtype or device, or a node that is not there.
     """
-    if pairs.dim() != 2 or 2 not in pairs.shape:
-        raise InputError(
-            f"pairs: expected [2, P] or [P, 2], got {list(pairs.shape)}; stack the two ends"
-        )
-    if pairs.is_floating_point() or pairs.is_complex() or pairs.dtype == torch.bool:
-        raise InputError(f"pairs: expected integers, got {pairs.dtype}; convert with .long()")
-    if pairs.device != graph.device:
-        raise InputError(
-            f"pairs: expected the graph's device {graph.device}, got {pairs.device}; move them"
-        )
-    ends = (pairs if pairs.shape[0] == 2 else pairs.T).to(torch.int64)
-    if ends.numel():
-        low, high = (int(v) for v in ends.aminmax())
-        if low < 0 or high >= graph.num_nodes:
-            raise InputError(
-                f"pairs: expected node numbers in 0..{graph.num_nodes - 1}, got "
-                f"{low if low < 0 else high}; drop or renumber those pairs"
-            )
-    return ends
+    if pairs.dim() == 2 and pairs.shape[0] != 2:
+        pairs = pairs.T
+    do = "give [2, P] or [P, 2], where the graph is"
+    check_tensor("pairs", pairs, "integers", (2, "P"), do, device=graph.device)
+    check_entries("pairs", pairs, 0, graph.num_nodes - 1, "drop or renumber those pairs")
+    return pairs.to(torch.int64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -267,11 +259,8 @@ def frontiers(
     check_count("top", top)
     if centrality is None:
         centrality = _centrality(graph).values
-    if centrality.shape != (graph.num_nodes,) or centrality.device != graph.device:
-        raise InputError(
-            f"centrality: expected [{graph.num_nodes}] on {graph.device}, got "
-            f"{list(centrality.shape)} on {centrality.device}; was the graph rebuilt since?"
-        )
+    do = "was the graph rebuilt since?"
+    check_tensor("centrality", centrality, "", (graph.num_nodes,), do, device=graph.device)
     low, high, weight = undirected(graph)
     size = weight.double().abs()
     degree = size.new_zeros(graph.num_nodes).index_add_(0, low, size).index_add_(0, high, size)

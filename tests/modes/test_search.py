@@ -216,7 +216,7 @@ def test_no_questions_and_half(x: Tensor, modes: Modes) -> None:
     [
         ({"queries": torch.randn(2, DIM + 1)}, "queries"),
         ({"queries": torch.randn(DIM)}, "queries"),
-        ({"embeddings": torch.randn(3, DIM)}, "400 rows"),
+        ({"embeddings": torch.randn(3, DIM)}, r"\[400, d\]"),
         ({"modes_k": 0}, "modes_k"),
         ({"per_mode": 0}, "per_mode"),
         ({"half_life": 0.0}, "half_life"),

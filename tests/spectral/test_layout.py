@@ -131,7 +131,7 @@ def test_odd_graphs() -> None:
 )
 def test_labels_that_do_not_fit(label: Tensor) -> None:
     graph = Graph.from_edges(torch.tensor([[0, 1], [1, 2]]))
-    with pytest.raises(InputError, match="label: expected integers of shape"):
+    with pytest.raises(InputError, match="label: expected "):
         layout(graph, label)
 
 
