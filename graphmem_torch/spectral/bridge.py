@@ -14,8 +14,7 @@ from graphmem_torch.errors import InputError
 from graphmem_torch.graph import Graph
 from graphmem_torch.linalg.linear_systems import panel
 from graphmem_torch.spectral.component import undirected
-from graphmem_torch.spectral.electrical import ElectricalNetwork, Pairs
-from graphmem_torch.spectral.laplacians import Laplacian
+from graphmem_torch.spectral.electrical import ElectricalNetwork, Pairs, Sides
 from graphmem_torch.spectral.resistance import check_pairs
 
 __all__ = ["Bridges", "bridge_scores", "bridges"]
@@ -117,7 +116,8 @@ def bridge_scores(
     if method == "auto":
         few = "cg" if ends.shape[1] <= _MANY else "sketch"
         method = "exact" if network.small else few
-    forms = _FORMS[method](network, ends, tol)
+    asked = Pairs(ends, network.operator)
+    forms = _FORMS[method](network, asked.sides, tol)
     if not forms.converged:
         _log.warning(
             "Bridge scores by %r are less exact than asked for after %d iterations: raise max_iter "
@@ -125,7 +125,7 @@ def bridge_scores(
             method,
             forms.iterations,
         )
-    return _assembled(network, strength, ends, forms, weight)
+    return _assembled(network, strength, ends, asked, forms, weight)
 
 
 def bridges(
@@ -176,58 +176,37 @@ def check_labels(label: Tensor, graph: Graph) -> None:
 
 
 class _Forms(NamedTuple):
-    """b' L⁺ b and ‖L⁺ b‖² of P pairs b = e_i - e_j, L = D - W on |w|.
+    """b' L⁺ b and ‖L⁺ b‖² `[Q]` of pairs b = e_i - e_j inside components, L = D - W on |w|.
 
-    Attributes:
-        resistance: `[P]`, 0 from a node to itself, inf between components.
-        square: `[P]`, 0 in both cases.
-        resistance_error: `[P]`, relative.
-        square_error: `[P]`, relative.
-        iterations: Iterations of conjugate gradients.
-        converged: Whether they reached their tolerance.
+    With the relative errors of both, of all pairs or `[Q]`, and how they were reached.
     """
 
     resistance: Tensor
     square: Tensor
-    resistance_error: Tensor
-    square_error: Tensor
+    resistance_error: float | Tensor
+    square_error: float
     iterations: int
     converged: bool
 
 
-def _exact_forms(network: ElectricalNetwork, ends: Tensor, tol: float) -> _Forms:
-    asked = Pairs(ends, network.exact)
-    first, second = asked.sides.first, asked.sides.second
+def _exact_forms(network: ElectricalNetwork, sides: Sides, tol: float) -> _Forms:
     inverse, error = network.combinatorial_inverse(max(tol, 1e-6))
-    own = inverse.diagonal()
+    own, first, second = inverse.diagonal(), sides.first, sides.second
     resistance = own[first] + own[second] - 2 * inverse[first, second]
-    square = torch.cat(
-        [
-            (inverse[i] - inverse[j]).square().sum(1)
-            for i, j in zip(first.split(_TILE), second.split(_TILE), strict=True)
-        ]
-    )
-    errors = torch.full_like(ends[0], error, dtype=torch.float64)
-    return _Forms(
-        asked.spread(resistance, torch.inf),
-        asked.spread(square, 0.0),
-        errors,
-        2 * errors,
-        0,
-        error <= max(tol, 1e-6),
-    )
+    tiles = zip(first.split(_TILE), second.split(_TILE), strict=True)
+    square = torch.cat([(inverse[i] - inverse[j]).square().sum(1) for i, j in tiles])
+    return _Forms(resistance, square, error, 2 * error, 0, error <= max(tol, 1e-6))
 
 
-def _solved_forms(network: ElectricalNetwork, ends: Tensor, tol: float) -> _Forms:
+def _solved_forms(network: ElectricalNetwork, sides: Sides, tol: float) -> _Forms:
     """By conjugate gradients; the error of ‖L⁺b‖² may be the root of that of R."""
-    asked = Pairs(ends, network.operator)
     nodes = network.graph.num_nodes
-    resistance = network.exact.degree.new_zeros(len(asked.sides))
+    resistance = network.exact.degree.new_zeros(len(sides))
     square, most, settled = torch.zeros_like(resistance), 0, True
     width = panel(nodes, network.graph.device)
-    for start in range(0, len(resistance), width):
+    for start in range(0, len(sides), width):
         run = slice(start, start + width)
-        i, j = asked.sides.first[run], asked.sides.second[run]
+        i, j = sides.first[run], sides.second[run]
         column = torch.arange(len(i), device=i.device)
         currents = resistance.new_zeros(nodes, len(i))
         currents[i, column], currents[j, column] = 1.0, -1.0
@@ -235,30 +214,21 @@ def _solved_forms(network: ElectricalNetwork, ends: Tensor, tol: float) -> _Form
         resistance[run] = voltage[i, column] - voltage[j, column]
         square[run] = voltage.square().sum(0)
         most, settled = max(most, done), settled and reached
-    error = torch.full_like(ends[0], max(tol, torch.finfo(torch.float64).eps), dtype=torch.float64)
-    return _Forms(
-        asked.spread(resistance, torch.inf),
-        asked.spread(square, 0.0),
-        error,
-        error.sqrt(),
-        most,
-        settled,
-    )
+    error = max(tol, torch.finfo(torch.float64).eps)
+    return _Forms(resistance, square, error, error**0.5, most, settled)
 
 
-def _sketched_forms(network: ElectricalNetwork, ends: Tensor, tol: float) -> _Forms:
+def _sketched_forms(network: ElectricalNetwork, sides: Sides, tol: float) -> _Forms:
     """By random projections, which need no tolerance; errors are one standard deviation."""
     del tol
-    asked = Pairs(ends, network.operator)
-    found, sketch = network.by_sketch(asked.sides), network.node_sketch
-    unit = replace(asked.sides, a=torch.ones_like(asked.sides.a), b=torch.ones_like(asked.sides.b))
+    found, sketch = network.by_sketch(sides), network.node_sketch
+    unit = replace(sides, a=torch.ones_like(sides.a), b=torch.ones_like(sides.b))
     square = unit.squares(sketch.rows, sketch.rows.new_ones(network.columns, 1))[:, 0].double()
-    resistance = asked.spread(found.value.double(), torch.inf)
     return _Forms(
-        resistance,
-        asked.spread(square / network.unit**2, 0.0),
-        asked.spread(found.error.double(), 0.0),
-        torch.full_like(resistance, (2 / network.columns) ** 0.5),
+        found.value.double(),
+        square / network.unit**2,
+        found.error.double(),
+        (2 / network.columns) ** 0.5,
         max(sketch.iterations, found.iterations),
         sketch.converged and found.converged,
     )
@@ -271,10 +241,11 @@ def _assembled(
     network: ElectricalNetwork,
     strength: Tensor,  # [M] signed
     ends: Tensor,  # [2, P]
+    asked: Pairs,
     forms: _Forms,
     supposed: float,
 ) -> Bridges:
-    operator: Laplacian = network.operator
+    operator = network.operator
     low, high = ends
     edge = operator.edge_between(low, high)
     exists = edge >= 0
@@ -283,14 +254,16 @@ def _assembled(
     cut = pad(network.cut, (0, 1))[edge]
     size = torch.bincount(operator.component, minlength=1)
     first, second = operator.component[low], operator.component[high]
-    apart = first != second
-    joined = torch.where(apart, torch.minimum(size[first], size[second]), cut)
-    share = (weight.double().abs() * forms.resistance).where(~apart, 0.0)
-    least = (forms.resistance_error * share).clamp(min=torch.finfo(torch.float64).eps)
+    joined = torch.where(asked.apart, torch.minimum(size[first], size[second]), cut)
+    resistance, off = asked.spread(forms.resistance, torch.inf), forms.resistance_error
+    if isinstance(off, Tensor):
+        off = asked.spread(off, 0.0)
+    share = (weight.double().abs() * resistance).where(~asked.apart, 0.0)
+    least = (off * share).clamp(min=torch.finfo(torch.float64).eps)
     left = torch.where(exists, torch.maximum(1 - share, least), 1 + share)
-    score = size[first] * weight.double().abs() * forms.square / left
+    score = size[first] * weight.double().abs() * asked.spread(forms.square, 0.0) / left
     infinite = joined > 0
-    error = forms.square_error + share * forms.resistance_error / left
+    error = forms.square_error + share * off / left
     return Bridges(
         ends,
         torch.where(infinite, torch.inf, score),

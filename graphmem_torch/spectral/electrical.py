@@ -106,8 +106,8 @@ class Sides:
         """C'Ac outside the null space, A = I - L."""
         edge = operator.edge_between(self.first, self.second)
         weight = torch.nn.functional.pad(operator.weight.double(), (0, 1))[edge]  # 0 without one
-        root = operator.degree.clamp(min=torch.finfo(torch.float64).tiny).rsqrt()
-        across = 2 * self.a * self.b * weight * root[self.first] * root[self.second]
+        across = 2 * self.a * self.b * weight * operator.scale[self.first]
+        across = across * operator.scale[self.second]
         # An isolated node is a null vector of A as well.
         return -across - torch.where(operator.degree[self.first] > 0, self.null_part(operator), 0.0)
 
@@ -146,8 +146,7 @@ class Pairs:
         key = low[self._live] * nodes + high[self._live]
         key, self._copy = torch.unique(key, return_inverse=True)
         first, second = key // nodes, key % nodes
-        degree = operator.degree.clamp(min=torch.finfo(torch.float64).tiny)
-        scale = degree.rsqrt() if by_degree else torch.ones_like(degree)
+        scale = operator.scale if by_degree else torch.ones_like(operator.scale)
         self.sides = Sides(first, second, scale[first], scale[second])
 
     def spread(self, value: Tensor, apart: float) -> Tensor:  # [Q] -> [P]
@@ -297,8 +296,8 @@ class ElectricalNetwork:
     def combinatorial_inverse(self, tol: float) -> tuple[Tensor, float]:  # [N, N] float64
         """(D - W)⁺ = P D^-1/2 M⁺ D^-1/2 P with the normalised M, P centring each component."""
         inverse, error = self.pseudo_inverse(tol)
-        root = self.exact.degree.clamp(min=torch.finfo(torch.float64).tiny).rsqrt()
-        inverse = self._centred(root[:, None] * inverse * root)
+        scale = self.exact.scale
+        inverse = self._centred(scale[:, None] * inverse * scale)
         return self._centred(inverse.T), error
 
     def by_inverse(self, sides: Sides, tol: float) -> Forms:
@@ -317,15 +316,15 @@ class ElectricalNetwork:
         Those that float32 cannot tell to the tolerance, because little joins their parts of the
         graph, are done in float64.
         """
-        value, error, rounding, most = self._energies(self.operator, sides, tol)
-        coarse = (~(rounding <= tol)).nonzero().squeeze(1)
+        found, most = self._energies(self.operator, sides, tol)
+        coarse = (~(found[2] <= tol)).nonzero().squeeze(1)
         if coarse.numel() and self.dtype == torch.float32:
-            *again, done = self._energies(self.exact, sides[coarse], tol)
-            for whole, part in zip((value, error, rounding), again, strict=True):
-                whole[coarse] = part.to(whole.dtype)
+            again, done = self._energies(self.exact, sides[coarse], tol)
+            found[:, coarse] = again.to(found.dtype)
             most = max(most, done)
+        value, error, rounding = found
         total = error + rounding
-        converged = bool((error <= tol).all() and (rounding <= tol).all())
+        converged = bool((found[1:] <= tol).all())
         if not converged:
             _log.warning(
                 "Effective resistance stopped after %d iterations, up to %.2e > %.2e off: raise "
@@ -404,7 +403,7 @@ class ElectricalNetwork:
             tol: Relative error asked of b' L⁺ b; about its root is that of a potential.
         """
         exact = self.exact
-        root = exact.degree.clamp(min=torch.finfo(torch.float64).tiny).rsqrt()[:, None]
+        root = exact.scale[:, None]
         sides = self._centred(currents) * root
         size = sides.norm(dim=0)
         sides = sides / torch.where(size > 0, size, 1.0)
@@ -423,24 +422,15 @@ class ElectricalNetwork:
 
     def _energies(
         self, operator: Laplacian, sides: Sides, tol: float
-    ) -> tuple[Tensor, Tensor, Tensor, int]:  # [Q], [Q], [Q]
+    ) -> tuple[Tensor, int]:  # [3, Q]
         """Forms, errors and rounding, some columns at a time: three blocks of them are alive."""
-        width = panel(operator.shape[0], operator.device)
-        parts = [
-            energies(
-                operator,
-                sides[start : start + width].dense(operator),
-                tol=tol,
-                max_iter=self.max_iter,
-            )
-            for start in range(0, max(len(sides), 1), width)
-        ]
-        return (
-            torch.cat([part.value for part in parts]),
-            torch.cat([part.error for part in parts]),
-            torch.cat([part.rounding for part in parts]),
-            max(part.iterations for part in parts),
-        )
+        width, parts, most = panel(operator.shape[0], operator.device), [], 0
+        for start in range(0, max(len(sides), 1), width):
+            columns = sides[start : start + width].dense(operator)
+            found = energies(operator, columns, tol=tol, max_iter=self.max_iter)
+            parts.append(torch.stack([found.value, found.error, found.rounding]))
+            most = max(most, found.iterations)
+        return torch.cat(parts, 1), most
 
     def _sketched(
         self,

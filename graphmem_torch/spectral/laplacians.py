@@ -69,6 +69,7 @@ class Laplacian(SymmetricOperator):
 
     Attributes:
         degree: `[N]` float64, sum_j |w_ij|.
+        scale: `[N]` float64, 1 / sqrt(degree); finite for a node without an edge.
         low, high, weight: `[M]`, the undirected edges, `low < high`.
         component: `[N]` int64, number of each node's component.
         num_components: How many components there are, balanced or not.
@@ -92,10 +93,10 @@ class Laplacian(SymmetricOperator):
         exact = weight.double()
         self.degree = torch.zeros(nodes, dtype=torch.float64, device=self.device)
         self.degree.index_add_(0, low, exact.abs()).index_add_(0, high, exact.abs())
+        self.scale = self.degree.clamp(min=torch.finfo(torch.float64).tiny).rsqrt()
         self.indptr, self.column, self.edge = compress(low, high, nodes)
         if normalized:
-            root = self.degree.clamp(min=torch.finfo(torch.float64).tiny).rsqrt()
-            exact = exact * root[low] * root[high]
+            exact = exact * self.scale[low] * self.scale[high]
             self._diagonal = (self.degree > 0).to(dtype)
         else:
             self._diagonal = self.degree.to(dtype)
