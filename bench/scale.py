@@ -35,7 +35,7 @@ from graphmem_torch.quality.common.texts import split_at_marks
 from graphmem_torch.store import MemoryStore
 from graphmem_torch.text.concepts import PatternConcepts, SpacyConcepts
 from graphmem_torch.text.embedder import Embedder, Encoded
-from graphmem_torch.text.embedders import load_embedder
+from graphmem_torch.text.sentence_transformer import load_embedder
 
 __all__ = ["Stopwatch", "TimedEmbedder", "main", "run"]
 

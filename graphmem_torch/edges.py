@@ -60,7 +60,16 @@ class EdgeBlock:
         """All edges of several blocks, in order."""
         if not blocks:
             return cls.empty()
-        return cls(*(torch.cat([getattr(block, name) for block in blocks]) for name in _COLUMNS))
+        return cls(*map(torch.cat, zip(*(block.columns for block in blocks), strict=True)))
+
+    @property
+    def columns(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Source, target, type and weight."""
+        return self.source, self.target, self.type, self.weight
+
+    def take(self, at: Tensor) -> EdgeBlock:  # [n] int64 or [E] bool
+        """Some of the edges."""
+        return EdgeBlock(*(column[at] for column in self.columns))
 
     def __len__(self) -> int:
         """Number of edges E."""

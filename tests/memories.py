@@ -13,8 +13,7 @@ from graphmem_torch.atoms import Atom, EdgeType, Link
 from graphmem_torch.config import Config, load_config
 from graphmem_torch.memory import Memory
 from graphmem_torch.results import Result
-from graphmem_torch.text.embedder import Encoded
-from graphmem_torch.text.embedders import HashingEmbedder
+from graphmem_torch.text.embedder import Encoded, HashingEmbedder
 
 WORDS = ["canoe", "telescope", "violin", "garden", "comet", "bakery", "harbour", "saddle"]
 DAY = 86400.0

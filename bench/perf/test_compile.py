@@ -17,8 +17,7 @@ from graphmem_torch import Memory
 from graphmem_torch.atoms import Atom
 from graphmem_torch.config import load_config
 from graphmem_torch.results import Context
-from graphmem_torch.text.embedder import Encoded
-from graphmem_torch.text.embedders import HashingEmbedder
+from graphmem_torch.text.embedder import Encoded, HashingEmbedder
 from graphmem_torch.text.tokens import get_counter
 
 _WORDS = 5000

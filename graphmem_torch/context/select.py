@@ -226,29 +226,25 @@ def _relax(problem: Problem) -> _Relaxed:
 
     spent, target = problem.costs.gather(1, order).cumsum(1).double(), room
     none, high = torch.zeros_like(room), density[:, 0]
-    if problem.plain:  # everything is worth a price of 0
-        whole = problem.values.sum(1)
-        slope = room - spent[:, -1] - problem.header_costs.sum(1)
-        low = torch.stack([none, whole, slope, whole])
-    else:
-        low = tangent(none)
-    high = torch.stack([high, high * room, room, none])
+    low, high = tangent(none), torch.stack([high, high * room, room, none])
+    best = low[:2]
     for step in range(_STEPS):
-        (cheap, under, falling, left), (dear, above, rising, right) = low.unbind(), high.unbind()
+        (cheap, _, falling, left), (dear, _, rising, right) = low.unbind(), high.unbind()
         meet = (left - right) / (rising - falling)
         # With needs the bound is convex but for what is handed over: the price stays between.
         price = meet = torch.where((meet > cheap) & (meet < dear), meet, (cheap + dear) / 2)
-        near = torch.minimum(under, above) * (1.0 - _SETTLED) <= left + falling * meet
-        if bool((near | (falling >= 0)).all()):
-            break
         if step < _GUESSES:
             place = torch.searchsorted(spent, target[:, None]).clamp_(max=order.shape[1] - 1)
             guess = density.gather(1, place)[:, 0]
             price = torch.where((guess > cheap) & (guess < dear), guess, meet)
         at = tangent(price)
+        best = torch.where(at[1] < best[1], at[:2], best)
+        near = best[1] * (1.0 - _SETTLED) <= left + falling * meet
+        if bool((near | (falling >= 0)).all()):
+            break
         target, over = target + _BEYOND * at[2], at[2] < 0
         low, high = torch.where(over, at, low), torch.where(over, high, at)
-    return _priced(problem, torch.where(low[1] < high[1], low[0], high[0]))
+    return _priced(problem, best[0])
 
 
 def _priced(problem: Problem, price: Tensor) -> _Relaxed:

@@ -15,7 +15,7 @@ from graphmem_torch.store import MemoryStore
 from graphmem_torch.store.database import DATABASE_NAME
 from graphmem_torch.text.concepts import ConceptExtractor, load_concepts
 from graphmem_torch.text.embedder import Embedder
-from graphmem_torch.text.embedders import load_embedder
+from graphmem_torch.text.sentence_transformer import load_embedder
 
 __all__ = ["bind_concepts", "bound_concepts", "bound_embedder", "open_bound", "usable_device"]
 

@@ -79,15 +79,14 @@ class Writer:
         linker, self._linker = self._linker or self._restored(), None
         encoded = self._encoded(fresh)
         linked = linker.link(fresh, encoded.pooled, self._store.next_node)
-        offsets = encoded.offsets
-        if offsets is not None:  # concepts have no token vectors
-            offsets = torch.cat([offsets, offsets[-1:].expand(len(linked.concepts))])
+        rows = _token_rows(encoded)
+        if rows is not None:  # concepts have no token vectors
+            none = rows.offsets[-1:].expand(len(linked.concepts))
+            rows = rows._replace(offsets=torch.cat([rows.offsets, none]))
         batch = Batch(
             atoms=[*fresh, *linked.concepts],
             embeddings=torch.cat([encoded.pooled, linked.embeddings]),
-            tokens=encoded.tokens,
-            pieces=encoded.pieces,
-            offsets=offsets,
+            tokens=rows,
             edges=linked.edges,
         )
         self._store.append(batch, when=when)
@@ -142,11 +141,11 @@ class Writer:
         place = {h: i for i, h in enumerate([*new, *stored])}
         pick = torch.tensor([place[h] for h in hashes], dtype=torch.int64)
         pooled = torch.cat([encoded.pooled, old.embeddings])[pick]
-        tokens, pieces, offsets = encoded.tokens, encoded.pieces, encoded.offsets
-        if tokens is None or pieces is None or offsets is None:
+        rows = _token_rows(encoded)
+        if rows is None:
             return Encoded(pooled)
-        parts = [TokenRows(tokens, pieces, offsets), *([] if old.tokens is None else [old.tokens])]
-        return Encoded(pooled, *pick_tokens(join_tokens(parts, tokens.shape[1]), pick))
+        parts = [rows, *([] if old.tokens is None else [old.tokens])]
+        return Encoded(pooled, *pick_tokens(join_tokens(parts, rows.tokens.shape[1]), pick))
 
     def _restored(self) -> Linker:
         """A linker that knows what is stored."""
@@ -163,6 +162,13 @@ class Writer:
             stored = zip(nodes, itertools.chain.from_iterable(parts), strict=True)
             linker.restore(stored, self._store.embeddings())
         return linker
+
+
+def _token_rows(encoded: Encoded) -> TokenRows | None:
+    tokens, pieces, offsets = encoded.tokens, encoded.pieces, encoded.offsets
+    if tokens is None or pieces is None or offsets is None:
+        return None
+    return TokenRows(tokens, pieces, offsets)
 
 
 def as_atom(value: Atom | str | Mapping[str, Any]) -> Atom:

@@ -16,7 +16,7 @@ from graphmem_torch.readers.jsonl import read_records
 from graphmem_torch.readers.locomo import is_locomo, locomo_atoms
 from graphmem_torch.readers.proofs import is_edge_table, proof_format, read_proofs, set_names
 from graphmem_torch.readers.source import decode, parse_json, raw_lines, read_bytes
-from graphmem_torch.text.chunk import chunk_text
+from graphmem_torch.text.sentences import chunk_text
 from graphmem_torch.text.tokens import Tokenizer
 
 __all__ = ["check_paths", "document_atoms", "read_atoms"]

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from graphmem_torch.atoms import Atom
+from graphmem_torch.checks import check_tensor
 from graphmem_torch.coo import offsets_of
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.errors import EmbedderError, InputError
@@ -37,75 +38,6 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, eq=False)
-class Batch:
-    """One acknowledged write: n atoms with their vectors, and any edges.
-
-    Attributes:
-        atoms: The n atoms; they get the node numbers `next_node` to `next_node + n - 1`.
-        embeddings: [n, d] float32, finite.
-        tokens: [T, m] int8 token vectors, packed; None: these atoms have no token vectors.
-        pieces: [T] int32 word-piece number of each token vector; with `tokens`.
-        offsets: [n + 1] int64, atom i owns rows offsets[i] to offsets[i + 1]; with `tokens`.
-        edges: Edges among all nodes up to and including these. A batch may hold nothing but edges.
-    """
-
-    atoms: Sequence[Atom]
-    embeddings: Tensor
-    tokens: Tensor | None = None
-    pieces: Tensor | None = None
-    offsets: Tensor | None = None
-    edges: EdgeBlock = field(default_factory=EdgeBlock.empty)
-
-    def validate(self, *, dim: int | None, token_dim: int | None) -> None:
-        """Check the vectors against the atoms and the widths of the store (None: not yet known).
-
-        Raises:
-            InputError: Shapes, types or offsets do not fit.
-            EmbedderError: An embedding is not finite; the message names the atom.
-        """
-        n = len(self.atoms)
-        width = self.embeddings.shape[-1] if dim is None and self.embeddings.dim() == 2 else dim
-        if n or self.embeddings.numel():
-            _expect("embeddings", self.embeddings, torch.float32, (n, width))
-        bad = (~torch.isfinite(self.embeddings)).nonzero()
-        if len(bad):
-            atom = self.atoms[int(bad[0, 0])]
-            raise EmbedderError(
-                f"embeddings: expected finite vectors, got NaN or infinity for atom {atom.id!r} "
-                f"({atom.text[:40]!r}). Check the embedder (half precision overflows) or its input"
-            )
-        if self.tokens is None or self.pieces is None or self.offsets is None:
-            if any(part is not None for part in (self.tokens, self.pieces, self.offsets)):
-                raise InputError(
-                    "tokens, pieces, offsets: expected all three or none, got only some. Pass the "
-                    "encoder's output whole"
-                )
-            return
-        tokens, pieces, offsets = self.tokens, self.pieces, self.offsets
-        rows = pieces.shape[0] if pieces.dim() == 1 else None
-        width = tokens.shape[-1] if token_dim is None and tokens.dim() == 2 else token_dim
-        _expect("pieces", pieces, torch.int32, (rows,))
-        _expect("tokens", tokens, torch.int8, (rows, width))
-        _expect("offsets", offsets, torch.int64, (len(self.atoms) + 1,))
-        first, last = int(offsets[0]), int(offsets[-1])
-        if first != 0 or last != rows or bool((offsets.diff() < 0).any()):
-            raise InputError(
-                f"offsets: expected an ascending sequence from 0 to {rows}, got {first} to {last}. "
-                "offsets[i] is where the token vectors of atom i begin"
-            )
-
-
-def _expect(name: str, tensor: Tensor, dtype: torch.dtype, shape: tuple[int | None, ...]) -> None:
-    if tensor.dtype == dtype and tuple(tensor.shape) == shape:
-        return
-    wanted = ", ".join("?" if size is None else str(size) for size in shape)
-    raise InputError(
-        f"{name}: expected {dtype} of shape [{wanted}], got {tensor.dtype} of shape "
-        f"{list(tensor.shape)}. Convert or reshape it; a store keeps one width for ever"
-    )
-
-
 class TokenRows(NamedTuple):
     """Packed token vectors of N atoms.
 
@@ -120,19 +52,65 @@ class TokenRows(NamedTuple):
     offsets: Tensor
 
 
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """One acknowledged write: n atoms with their vectors, and any edges.
+
+    Attributes:
+        atoms: The n atoms; they get the node numbers `next_node` to `next_node + n - 1`.
+        embeddings: [n, d] float32, finite.
+        tokens: Their token vectors; None: these atoms have none.
+        edges: Edges among all nodes up to and including these. A batch may hold nothing but edges.
+    """
+
+    atoms: Sequence[Atom]
+    embeddings: Tensor
+    tokens: TokenRows | None = None
+    edges: EdgeBlock = field(default_factory=EdgeBlock.empty)
+
+    def validate(self, *, dim: int | None, token_dim: int | None) -> None:
+        """Check the vectors against the atoms and the widths of the store (None: not yet known).
+
+        Raises:
+            InputError: Shapes, types or offsets do not fit.
+            EmbedderError: An embedding is not finite; the message names the atom.
+        """
+        n, do = len(self.atoms), "convert or reshape it: a store keeps one width for ever"
+        if n or self.embeddings.numel():
+            check_tensor("embeddings", self.embeddings, "float32", (n, dim or "d"), do)
+        bad = (~torch.isfinite(self.embeddings)).nonzero()
+        if len(bad):
+            atom = self.atoms[int(bad[0, 0])]
+            raise EmbedderError(
+                f"embeddings: expected finite vectors, got NaN or infinity for atom {atom.id!r} "
+                f"({atom.text[:40]!r}); check the embedder (half precision overflows) or its input"
+            )
+        if self.tokens is None:
+            return
+        tokens, pieces, offsets = self.tokens
+        check_tensor("tokens", tokens, "int8", ("T", token_dim or "m"), do)
+        check_tensor("pieces", pieces, "int32", (len(tokens),), do)
+        check_tensor("offsets", offsets, "int64", (n + 1,), do)
+        first, last = int(offsets[0]), int(offsets[-1])
+        if first != 0 or last != len(tokens) or bool((offsets.diff() < 0).any()):
+            raise InputError(
+                f"offsets: expected an ascending sequence from 0 to {len(tokens)}, got {first} to "
+                f"{last}; offsets[i] is where the token vectors of atom i begin"
+            )
+
+
 def write_blocks(database: Database, start: int, batch: Batch) -> None:
     """Write a valid batch, whose first atom is node `start`; only inside `Database.write`."""
     n = len(batch.atoms)
     if n:
         _insert(database, "embedding_block", start, n, [batch.embeddings])
-    if n and batch.tokens is not None and batch.pieces is not None and batch.offsets is not None:
-        counts = batch.offsets.diff().to(torch.int32)
-        _insert(database, "token_block", start, n, [counts, batch.pieces, batch.tokens])
+    if n and batch.tokens is not None:
+        tokens, pieces, offsets = batch.tokens
+        _insert(database, "token_block", start, n, [offsets.diff().int(), pieces, tokens])
     if len(batch.edges):
-        edges = batch.edges
-        columns = [edges.source, edges.target, edges.type, edges.weight]
+        columns = batch.edges.columns
         marks = "NULL, ?, ?, ?" + ", ?" * len(columns)
-        _insert(database, "edge_block", start, len(edges), columns, marks)
+        _insert(database, "edge_block", start, len(batch.edges), columns, marks)
 
 
 def _edge_block(database: Database, count: int, blobs: Sequence[bytes]) -> EdgeBlock:
@@ -227,8 +205,7 @@ def thin_edges(database: Database, keep: Callable[[EdgeBlock], Tensor]) -> int:
         if left == 0:
             gone.append((block,))
         elif left < count:
-            columns = (edges.source, edges.target, edges.type, edges.weight)
-            blobs = [column[kept].contiguous().numpy().tobytes() for column in columns]
+            blobs = [column.numpy().tobytes() for column in edges.take(kept).columns]
             changed.append((left, checksum(blobs), *blobs, block))
     database.execute_many("DELETE FROM edge_block WHERE block = ?", gone)
     database.execute_many(

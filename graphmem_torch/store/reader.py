@@ -24,8 +24,13 @@ from graphmem_torch.store.blocks import (
     read_vectors,
 )
 from graphmem_torch.store.database import Database, damaged
-from graphmem_torch.store.life import Life
-from graphmem_torch.store.records import ATOM_COLUMNS, Columns, atom_from_row, columns_from_rows
+from graphmem_torch.store.records import (
+    ATOM_COLUMNS,
+    Columns,
+    Life,
+    atom_from_row,
+    columns_from_rows,
+)
 
 __all__ = ["RESERVED", "StoreReader", "own_key"]
 
@@ -155,10 +160,7 @@ class StoreReader:
 
     def columns(self, start: int = 0) -> Columns:
         """Kinds, speakers, sessions, types and times of the atoms from node `start` on."""
-        sql = (
-            "SELECT node, kind, speaker, session, type, time, event_time FROM atom "
-            "WHERE node >= ? ORDER BY node"
-        )
+        sql = "SELECT node, kind, speaker, session, type, time FROM atom WHERE node >= ? ORDER BY 1"
         return columns_from_rows(self._database.query(sql, (start,)))
 
     def ids(self, start: int = 0) -> list[str]:
@@ -216,11 +218,6 @@ class StoreReader:
             if unknown is not None:
                 raise self._unknown_node(unknown)
             return read_vectors(self._database, nodes, self.dim or 0, self.token_dim)
-
-    def accesses(self) -> tuple[Tensor, Tensor]:  # [A] int64 node numbers, [A] float64 seconds
-        """The access log, oldest first: one entry for every node of every `log_access`."""
-        nodes, times, _ = self.life.accesses()
-        return nodes, times
 
     def meta_get(self, key: str) -> str | None:
         """A string that `MemoryStore.meta_set` kept, or None."""

@@ -15,7 +15,6 @@ import time as clock
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Literal
 
 import torch
@@ -213,7 +212,7 @@ class MemoryStore(StoreReader):
             if batch.atoms:
                 changes["store.dim"] = str(batch.embeddings.shape[1])
             if batch.tokens is not None:
-                changes["store.token_dim"] = str(batch.tokens.shape[1])
+                changes["store.token_dim"] = str(batch.tokens.tokens.shape[1])
             self._set(changes)
 
         try:
@@ -325,12 +324,7 @@ class MemoryStore(StoreReader):
         """The store itself."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Close it."""
         self.close()
 

@@ -10,16 +10,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from graphmem_torch.text.chunk import chunk_text
     from graphmem_torch.text.concepts import (
         ConceptExtractor,
         PatternConcepts,
         SpacyConcepts,
         load_concepts,
     )
-    from graphmem_torch.text.embedder import Embedder, Encoded, encode_checked
-    from graphmem_torch.text.embedders import HashingEmbedder, load_embedder
-    from graphmem_torch.text.sentence_transformer import SentenceTransformerEmbedder
+    from graphmem_torch.text.embedder import Embedder, Encoded, HashingEmbedder, encode_checked
+    from graphmem_torch.text.sentence_transformer import SentenceTransformerEmbedder, load_embedder
+    from graphmem_torch.text.sentences import chunk_text
     from graphmem_torch.text.terms import STOP_WORDS, Vocabulary
     from graphmem_torch.text.times import parse_time
     from graphmem_torch.text.tokens import count_tokens, get_counter
@@ -48,11 +47,10 @@ __all__ = [
 _MODULES = (
     "times",
     "tokens",
-    "chunk",
+    "sentences",
     "terms",
     "concepts",
     "embedder",
-    "embedders",
     "sentence_transformer",
 )
 

@@ -1,18 +1,31 @@
-"""What an embedder is, and what it gives back."""
+"""What an embedder is and what it gives back; the hashing embedder, which needs no model."""
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Protocol, runtime_checkable
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from graphmem_torch.errors import EmbedderError
-from graphmem_torch.text.tokens import Tokenizer
+from graphmem_torch.text.terms import terms
+from graphmem_torch.text.tokens import Tokenizer, WordTokenizer
 
-__all__ = ["Embedder", "Encoded", "encode_checked", "require_finite", "to_int8"]
+__all__ = [
+    "Embedder",
+    "Encoded",
+    "HashingEmbedder",
+    "encode_checked",
+    "require_finite",
+    "to_int8",
+]
+_PIECES = 1 << 16  # numbers of word pieces of the hashing embedder
 _LENGTH_TOLERANCE = 1e-2  # half precision and quantised models stay within it
 
 
@@ -132,3 +145,83 @@ def to_int8(vectors: Tensor) -> Tensor:
     """[T, m] float32 to int8: round(127 x), rows brought to unit length first."""
     unit = torch.nn.functional.normalize(vectors, dim=1)
     return (unit * 127).round().to(torch.int8)
+
+
+class HashingEmbedder:
+    """Every word is a fixed vector of random signs; a text is the normalised sum of its words.
+
+    The signs are bits of SHAKE-128 of the stemmed word: the same on every machine and in every
+    version. Texts that share content words are similar, others nearly orthogonal (random indexing;
+    Kanerva et al. 2000).
+    """
+
+    def __init__(self, dim: int = 64, token_dim: int = 32) -> None:
+        if dim < 1 or token_dim < 0:
+            raise EmbedderError(
+                f"dim, token_dim: expected at least 1 and 0, got {dim} and {token_dim}; 64 and 32 "
+                "are the defaults"
+            )
+        self.dim = dim
+        self.token_dim = token_dim
+        self.num_pieces = _PIECES if token_dim else 0
+        self.name = f"hashing:{dim}"
+        self.fingerprint = f"hashing-v1:{dim}:{token_dim}"
+        self.tokenizer: Tokenizer = WordTokenizer()
+        self.window = 254
+
+    def encode(self, texts: Sequence[str], *, progress: bool = False) -> Encoded:
+        """See `Embedder.encode`; so fast that `progress` shows nothing."""
+        numbers: dict[str, int] = {}
+        flat: list[int] = []
+        owner: list[int] = []
+        offsets = np.zeros(len(texts) + 1, dtype=np.int64)
+        pooled = torch.zeros(len(texts), self.dim)
+        wordless: list[int] = []
+        for i, text in enumerate(texts):
+            words = terms(text)
+            flat.extend([numbers.setdefault(word, len(numbers)) for word in words])
+            owner.extend([i] * len(words))
+            offsets[i + 1] = len(flat)
+            if not words:
+                wordless.append(i)
+        distinct = list(numbers)
+        number = torch.tensor(flat, dtype=torch.int64)
+        if distinct:
+            pooled.index_add_(0, torch.tensor(owner), _signs("pooled", distinct, self.dim)[number])
+        for i in wordless:
+            # Nothing but stop words or marks: still a fixed vector of its own, so that the rows
+            # stay unit.
+            rest = re.findall(r"\S+", texts[i].lower()) or [""]
+            pooled[i] = _signs("pooled", rest, self.dim).sum(dim=0)
+        # A sum of signs can cancel to zero; the bias of 1e-3 in one fixed direction keeps every row
+        # a unit vector.
+        pooled[:, 0] += 1e-3
+        pooled = torch.nn.functional.normalize(pooled, dim=1)
+        if self.token_dim == 0:
+            return Encoded(pooled)
+        rows = to_int8(_signs("token", distinct, self.token_dim))
+        names = torch.tensor([_piece(word) for word in distinct], dtype=torch.int32)
+        return Encoded(pooled, rows[number], names[number], torch.from_numpy(offsets))
+
+
+def _signs(
+    purpose: str,
+    words: Sequence[str],
+    dim: int,
+) -> Tensor:  # [len(words), dim] float32, -1 or +1
+    packed = b"".join(_bits(purpose, word, dim) for word in words)
+    width = -(-dim // 8)
+    bits = np.unpackbits(np.frombuffer(packed, dtype=np.uint8).reshape(len(words), width), axis=1)
+    return torch.from_numpy(bits[:, :dim].astype(np.float32)) * 2 - 1
+
+
+@lru_cache(maxsize=1 << 17)
+def _bits(purpose: str, word: str, dim: int) -> bytes:
+    return hashlib.shake_128(f"{purpose}\0{word}".encode()).digest(-(-dim // 8))
+
+
+@lru_cache(maxsize=1 << 17)
+def _piece(word: str) -> int:
+    return (
+        int.from_bytes(hashlib.shake_128(f"piece\0{word}".encode()).digest(4), "little") % _PIECES
+    )

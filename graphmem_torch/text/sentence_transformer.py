@@ -1,4 +1,4 @@
-"""Any SentenceTransformer as an embedder: pooled and token vectors from one forward pass."""
+"""Any SentenceTransformer as an embedder, and embedders by their names."""
 
 from __future__ import annotations
 
@@ -13,7 +13,13 @@ from torch import Tensor
 from graphmem_torch.coo import offsets_of
 from graphmem_torch.errors import EmbedderError
 from graphmem_torch.ops.ragged import ranges
-from graphmem_torch.text.embedder import Encoded, require_finite, to_int8
+from graphmem_torch.text.embedder import (
+    Embedder,
+    Encoded,
+    HashingEmbedder,
+    require_finite,
+    to_int8,
+)
 from graphmem_torch.text.models import (
     DEFAULT_MODEL,
     load_model,
@@ -26,7 +32,7 @@ from graphmem_torch.text.models import (
 from graphmem_torch.text.terms import FRAGMENTS, STOP_WORDS
 from graphmem_torch.text.tokens import FastTokenizer, Tokenizer
 
-__all__ = ["Batch", "Flat", "Pieces", "SentenceTransformerEmbedder"]
+__all__ = ["Pieces", "SentenceTransformerEmbedder", "load_embedder"]
 # How the vocabularies of WordPiece, SentencePiece and byte-level BPE mark where a word goes on or
 # starts.
 _MARKS = "#\u2581\u0120"
@@ -299,3 +305,42 @@ def _joined(parts: Sequence[Encoded]) -> Encoded:
         return Encoded(pooled)
     offsets = offsets_of(torch.cat(counts))
     return Encoded(pooled, torch.cat(tokens), torch.cat(pieces), offsets)
+
+
+_NEEDED = ("name", "dim", "token_dim", "num_pieces", "fingerprint", "tokenizer", "window", "encode")
+
+
+def load_embedder(spec: Any, device: str = "auto", *, token_dim: int = 128) -> Embedder:
+    """The embedder that `spec` names.
+
+    Args:
+        spec: Name "hashing" or "hashing:DIM" (needs no model), name or folder of a
+            SentenceTransformer, a SentenceTransformer object, or an embedder, which is returned as
+            it is.
+        device: Torch device, or "auto", for encoders that are loaded here.
+        token_dim: Width of the token vectors of encoders that are loaded here; 0 for none.
+
+    Raises:
+        EmbedderError: Saying what was expected.
+    """
+    if isinstance(spec, str):
+        kind, _, size = spec.partition(":")
+        if kind == "hashing":
+            if size and not (size.isdecimal() and int(size)):
+                raise EmbedderError(
+                    f'embedder: expected "hashing" or "hashing:DIM", got {spec!r}; DIM is a number '
+                    "above 0"
+                )
+            dim = int(size) if size else 64
+            # Half the width: 32 for the quick one of tests, MiniLM's own 128 for "hashing:384".
+            return HashingEmbedder(dim, min(token_dim, dim // 2))
+        return SentenceTransformerEmbedder(spec, device=device, token_dim=token_dim)
+    if isinstance(spec, Embedder):
+        return spec
+    if hasattr(spec, "fingerprint"):
+        missing = [name for name in _NEEDED if not hasattr(spec, name)]
+        raise EmbedderError(
+            f"embedder: expected what Embedder lists, got {type(spec).__name__} without "
+            f"{', '.join(missing)}; add them"
+        )
+    return SentenceTransformerEmbedder(spec, device=device, token_dim=token_dim)

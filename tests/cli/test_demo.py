@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from graphmem_torch.cli.main import main
-from graphmem_torch.text.embedders import HashingEmbedder
+from graphmem_torch.text.embedder import HashingEmbedder
 
 DATA = Path(__file__).parents[2] / "graphmem_torch" / "demo_data"
 

@@ -12,7 +12,7 @@ from graphmem_torch.config import load_config
 from graphmem_torch.context.summarise import Summaries
 from graphmem_torch.errors import InputError
 from graphmem_torch.memory import Memory
-from graphmem_torch.text.embedders import HashingEmbedder
+from graphmem_torch.text.embedder import HashingEmbedder
 from tests.memories import opened, turns
 
 pytest.importorskip("bpe_openai")

@@ -16,8 +16,7 @@ from graphmem_torch.context import FORMATS, ORDERS
 from graphmem_torch.errors import InputError
 from graphmem_torch.memory import Added
 from graphmem_torch.results import Context
-from graphmem_torch.text.embedder import Encoded
-from graphmem_torch.text.embedders import HashingEmbedder
+from graphmem_torch.text.embedder import Encoded, HashingEmbedder
 from graphmem_torch.text.tokens import count_messages, get_counter
 from tests.memories import WORDS, config_of, opened, turns
 
@@ -293,9 +292,9 @@ def test_compile_says_what_is_wrong(options: dict[str, Any], said: str, tmp_path
 def test_compile_logs_what_it_used() -> None:
     with opened() as memory:
         memory.add(turns())
-        before = len(memory.store.accesses()[0])
+        before = len(memory.store.life.accesses()[0])
         context = memory.compile(ASKED, budget=60)
-        nodes, _ = memory.store.accesses()
+        nodes, *_ = memory.store.life.accesses()
         known = memory.store.known(context.sources)
         assert sorted(nodes[before:].tolist()) == sorted(node for node, _ in known.values())
 

@@ -19,7 +19,7 @@ from graphmem_torch.errors import InputError, StoreError
 from graphmem_torch.memory import Memory
 from graphmem_torch.memory.decay import ORACLE, DecayState
 from graphmem_torch.store import Columns, MemoryStore
-from graphmem_torch.text.embedders import HashingEmbedder
+from graphmem_torch.text.embedder import HashingEmbedder
 
 HOUR, DAY = 3600.0, 86400.0
 NOW = 1.7e9

@@ -17,7 +17,7 @@ from graphmem_torch.config import load_config
 from graphmem_torch.errors import InputError
 from graphmem_torch.memory import Added
 from graphmem_torch.results import Result
-from graphmem_torch.text.embedders import HashingEmbedder
+from graphmem_torch.text.embedder import HashingEmbedder
 from tests.memories import DAY, QUESTIONS, ids, opened, plain, turns
 
 

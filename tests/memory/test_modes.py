@@ -16,7 +16,7 @@ from graphmem_torch.config import Config, load_config
 from graphmem_torch.errors import EmbedderError, InputError
 from graphmem_torch.index.module import MemoryIndex
 from graphmem_torch.memory import Memory
-from graphmem_torch.text.embedders import HashingEmbedder
+from graphmem_torch.text.embedder import HashingEmbedder
 from tests.memories import QUESTIONS, config_of, ids, opened, plain, turns
 
 THEMES = {

@@ -18,8 +18,7 @@ from graphmem_torch.memory import Added, Memory
 from graphmem_torch.memory.assemble import assemble
 from graphmem_torch.results import Result
 from graphmem_torch.store import MemoryStore
-from graphmem_torch.text.embedder import Encoded
-from graphmem_torch.text.embedders import HashingEmbedder
+from graphmem_torch.text.embedder import Encoded, HashingEmbedder
 from tests.memories import QUESTIONS, Counting, config_of, ids, opened, plain, turns
 
 
@@ -174,11 +173,11 @@ def test_accesses_are_logged_by_writers(tmp_path: Path) -> None:
     with opened(tmp_path / "m") as memory:
         memory.add(turns(8))
         hits = ids(memory.retrieve("canoe", k=3))
-        nodes, _ = memory.store.accesses()
+        nodes, *_ = memory.store.life.accesses()
         assert {a.id for a in memory.store.atoms(nodes.tolist())} == set(hits)
     with opened(tmp_path / "m", mode="r") as reader:
         reader.retrieve("canoe", k=3)
-        assert len(reader.store.accesses()[0]) == 3
+        assert len(reader.store.life.accesses()[0]) == 3
 
 
 @pytest.mark.parametrize("part", ["graph_source", "node", "embeddings", "vocabulary"])

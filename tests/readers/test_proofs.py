@@ -15,7 +15,7 @@ from graphmem_torch.errors import InputError
 from graphmem_torch.memory import Memory
 from graphmem_torch.readers.proofs import proof_format, read_proofs
 from graphmem_torch.readers.read import read_atoms
-from graphmem_torch.text.embedders import HashingEmbedder
+from graphmem_torch.text.embedder import HashingEmbedder
 
 STATEMENTS = [
     {"id": 0, "label": "wi", "kind": "axiom_or_syntax", "statement": "wff ( ph -> ps )"},

@@ -9,7 +9,7 @@ import torch
 
 from graphmem_torch.atoms import Atom, EdgeType, Link
 from graphmem_torch.edges import EdgeBlock
-from graphmem_torch.store import Batch
+from graphmem_torch.store import Batch, TokenRows
 
 DIM = 8
 TOKEN_DIM = 4
@@ -35,7 +35,7 @@ def build_batch(n: int, start: int, *, tokens: bool = True, edges: int = 5) -> B
     counts = torch.randint(0, 4, (n,), generator=g)
     offsets = torch.cat([torch.zeros(1, dtype=torch.int64), counts.cumsum(0)])
     total = int(offsets[-1])
-    drawn = (
+    drawn = TokenRows(
         torch.randint(-127, 128, (total, TOKEN_DIM), generator=g, dtype=torch.int8),
         torch.randint(0, 30000, (total,), generator=g, dtype=torch.int32),
         offsets,
@@ -47,8 +47,7 @@ def build_batch(n: int, start: int, *, tokens: bool = True, edges: int = 5) -> B
         torch.randint(0, len(EdgeType), (edges,), generator=g, dtype=torch.uint8),
         torch.randn(edges, generator=g),
     )
-    vectors = drawn if tokens else (None, None, None)
-    return Batch(atoms, torch.randn(n, DIM, generator=g), *vectors, edges=block)
+    return Batch(atoms, torch.randn(n, DIM, generator=g), drawn if tokens else None, edges=block)
 
 
 @pytest.fixture

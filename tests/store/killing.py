@@ -25,7 +25,7 @@ import torch
 from graphmem_torch.atoms import Atom, EdgeType
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.errors import GraphMemError
-from graphmem_torch.store import Batch, MemoryStore
+from graphmem_torch.store import Batch, MemoryStore, TokenRows
 
 __all__ = ["Tally", "kill_rounds"]
 
@@ -69,9 +69,7 @@ def batch_at(start: int) -> Batch:
     return Batch(
         atoms,
         torch.randn(BATCH, DIM, generator=g),
-        tokens,
-        torch.zeros(total, dtype=torch.int32),
-        offsets,
+        TokenRows(tokens, torch.zeros(total, dtype=torch.int32), offsets),
         EdgeBlock(ends[0], ends[1], kind, torch.ones(4 * BATCH)),
     )
 

@@ -45,8 +45,9 @@ def token_lists(batches: list[Batch]) -> list[tuple[list[list[int]], list[int]]]
             if batch.tokens is None:
                 found.append(([], []))
                 continue
-            rows = slice(int(batch.offsets[i]), int(batch.offsets[i + 1]))
-            found.append((batch.tokens[rows].tolist(), batch.pieces[rows].tolist()))
+            tokens, pieces, offsets = batch.tokens
+            rows = slice(int(offsets[i]), int(offsets[i + 1]))
+            found.append((tokens[rows].tolist(), pieces[rows].tolist()))
     return found
 
 
@@ -76,10 +77,8 @@ def test_everything_comes_back_from_any_node_on(
         for name in ("kind", "speaker", "session", "type"):
             expected = [getattr(atom, name) for atom in atoms[start:]]
             assert getattr(columns, name).values() == expected
-        for name in ("time", "event_time"):
-            values = getattr(columns, name).tolist()
-            expected = [getattr(atom, name) for atom in atoms[start:]]
-            assert [None if math.isnan(value) else value for value in values] == expected
+        times = [None if math.isnan(value) else value for value in columns.time.tolist()]
+        assert times == [atom.time for atom in atoms[start:]]
 
 
 def test_edges_come_back_from_the_batch_that_begins_at_a_node(
@@ -243,17 +242,19 @@ def test_vectors_and_edges_that_do_not_fit(
     def with_edges(**changes: torch.Tensor) -> Batch:
         return dataclasses.replace(good, edges=dataclasses.replace(edges, **changes))
 
+    def with_tokens(**changes: torch.Tensor) -> Batch:
+        return dataclasses.replace(good, tokens=good.tokens._replace(**changes))
+
     nan = good.embeddings.clone()
     nan[1, 2] = math.nan
     wrong = {
-        "shape": dataclasses.replace(good, embeddings=good.embeddings[:2]),
+        "got torch.float32 [2, 8]": dataclasses.replace(good, embeddings=good.embeddings[:2]),
         "[3, 8]": dataclasses.replace(good, embeddings=torch.zeros(3, 9)),
         "float32": dataclasses.replace(good, embeddings=good.embeddings.double()),
-        "all three": dataclasses.replace(good, pieces=None),
-        "int8": dataclasses.replace(good, tokens=good.tokens.int()),
-        "pieces": dataclasses.replace(good, pieces=good.pieces.long()),
-        "offsets": dataclasses.replace(good, offsets=good.offsets[:-1]),
-        "ascending": dataclasses.replace(good, offsets=good.offsets.flip(0)),
+        "int8": with_tokens(tokens=good.tokens.tokens.int()),
+        "pieces": with_tokens(pieces=good.tokens.pieces.long()),
+        "offsets": with_tokens(offsets=good.tokens.offsets[:-1]),
+        "ascending": with_tokens(offsets=good.tokens.offsets.flip(0)),
         "17, got 18": with_edges(target=edges.target + 18 - edges.target.max()),
         "got -1": with_edges(source=edges.source - edges.source.min() - 1),
         "finite weights": with_edges(weight=edges.weight / 0),
@@ -300,7 +301,7 @@ def test_access_log_and_strings(tmp_path: Path, make_batch: MakeBatch) -> None:
         with pytest.raises(InputError, match="prefix"):
             store.meta_set("store.dim", "3")
     with MemoryStore.open(tmp_path, mode="r") as store:
-        nodes, times = store.accesses()
+        nodes, times, _ = store.life.accesses()
         assert nodes.tolist() == [3, 1, 1]
         assert times.tolist() == [10.5, 10.5, 12.0]
         assert store.meta_get("weights") == "[2]"
@@ -308,7 +309,7 @@ def test_access_log_and_strings(tmp_path: Path, make_batch: MakeBatch) -> None:
 
 
 def test_empty_access_log() -> None:
-    nodes, times = MemoryStore.open(None).accesses()
+    nodes, times, _ = MemoryStore.open(None).life.accesses()
     assert nodes.shape == times.shape == (0,)
 
 
@@ -318,7 +319,7 @@ def test_stats(filled: tuple[MemoryStore, list[Batch]]) -> None:
     assert stats["nodes"] == 15
     assert stats["kinds"] == {"chunk": 5, "concept": 5, "turn": 5}
     assert stats["edges"] == 20
-    assert stats["tokens"] == sum(len(b.tokens) for b in batches if b.tokens is not None)
+    assert stats["tokens"] == sum(len(b.tokens.tokens) for b in batches if b.tokens is not None)
     assert stats["fingerprint"] == "f"
     assert (stats["bytes"] > 0) == (store.path is not None)
 

@@ -6,7 +6,7 @@ import pytest
 
 from graphmem_torch.errors import InputError
 from graphmem_torch.oracle import Verdict, ask_judge, method_of
-from graphmem_torch.text.embedders import HashingEmbedder
+from graphmem_torch.text.embedder import HashingEmbedder
 from graphmem_torch.text.entailment import Claim, LexicalJudge, conflicts
 
 SAID = "Ada sold 12 red canoes to the harbour museum in March 2021."

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from graphmem_torch.coo import offsets_of
 from graphmem_torch.text.embedder import Embedder, Encoded
-from graphmem_torch.text.embedders import load_embedder
+from graphmem_torch.text.sentence_transformer import load_embedder
 
 from ..request import Request
 

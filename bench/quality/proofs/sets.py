@@ -15,8 +15,7 @@ from graphmem_torch.errors import InputError
 from graphmem_torch.graph import Graph
 from graphmem_torch.ops.bm25 import BM25
 from graphmem_torch.readers.proofs import proof_format, read_proofs, set_names
-from graphmem_torch.text.embedder import Embedder, encode_checked
-from graphmem_torch.text.embedders import HashingEmbedder
+from graphmem_torch.text.embedder import Embedder, HashingEmbedder, encode_checked
 from graphmem_torch.text.tokens import count_tokens
 
 __all__ = ["ProofSet", "make_set", "read_sets"]

@@ -14,7 +14,7 @@ from bench.quality.claims import _decided, _drawn, _read, measure
 from graphmem_torch.errors import InputError
 from graphmem_torch.oracle import Usage, Verdict
 from graphmem_torch.quality.common.encoder import CachingEmbedder
-from graphmem_torch.text.embedders import HashingEmbedder
+from graphmem_torch.text.embedder import HashingEmbedder
 
 
 def test_measure_claims_that_the_rule_can_tell() -> None:

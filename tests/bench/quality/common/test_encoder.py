@@ -8,8 +8,7 @@ import pytest
 import torch
 
 from graphmem_torch.quality.common.encoder import CachingEmbedder
-from graphmem_torch.text.embedder import Embedder, Encoded
-from graphmem_torch.text.embedders import HashingEmbedder
+from graphmem_torch.text.embedder import Embedder, Encoded, HashingEmbedder
 
 TEXTS = ["the red boat", "a comet", "the red boat", "of the", "Pippo ran away"]
 

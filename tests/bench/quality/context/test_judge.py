@@ -22,7 +22,7 @@ from graphmem_torch.quality.context.judge import judge
 from graphmem_torch.quality.context.noise import random_facts
 from graphmem_torch.quality.request import Request
 from graphmem_torch.quality.request import judge as judge_named
-from graphmem_torch.text.embedders import load_embedder
+from graphmem_torch.text.sentence_transformer import load_embedder
 from graphmem_torch.text.tokens import count_tokens
 
 _TITLES = ("Bergamo", "Corsica", "Iseo", "Pippo", "Cello", "Tulip", "Comet", "Harbour")

@@ -21,7 +21,7 @@ from graphmem_torch.quality.context.needles import (
     place_needles,
     read_essays,
 )
-from graphmem_torch.text.embedders import load_embedder
+from graphmem_torch.text.sentence_transformer import load_embedder
 
 
 def _essay(name: str, count: int) -> Essay:

@@ -33,7 +33,7 @@ from graphmem_torch.quality.longdoc.prompts import judge_prompts, lead
 from graphmem_torch.quality.longdoc.reader import INSTALL, SmallReader, judge_answers
 from graphmem_torch.quality.longdoc.retrieval import ablate, compare, retrieved, varied, window
 from graphmem_torch.quality.request import Request
-from graphmem_torch.text.embedders import HashingEmbedder
+from graphmem_torch.text.embedder import HashingEmbedder
 
 _PEOPLE = ["Ada", "Bruno", "Clara", "Dario", "Edda", "Fabio", "Gerda", "Hugo"]
 _TOWNS = ["Bergamo", "Turku", "Porto", "Ghent", "Lublin", "Cork", "Split", "Nantes"]

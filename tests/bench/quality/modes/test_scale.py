@@ -10,7 +10,7 @@ import torch
 from graphmem_torch.errors import InputError
 from graphmem_torch.quality.modes.scale import measure_scale
 from graphmem_torch.quality.modes.source import Source, sentences
-from graphmem_torch.text.embedders import load_embedder
+from graphmem_torch.text.sentence_transformer import load_embedder
 from tests.bench.quality.made import novel
 
 

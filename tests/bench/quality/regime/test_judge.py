@@ -18,7 +18,7 @@ from graphmem_torch.quality.regime.segmentation import lags, matched, measures, 
 from graphmem_torch.quality.regime.streams import read_streams
 from graphmem_torch.quality.regime.systems import CosineDrift, mean_cusum
 from graphmem_torch.quality.request import Request
-from graphmem_torch.text.embedders import HashingEmbedder
+from graphmem_torch.text.embedder import HashingEmbedder
 
 TOPICS = {
     "boats": "canoe harbour sail rudder anchor mast keel tide",
