@@ -365,12 +365,15 @@ def cost(mask: Tensor, costs: Tensor, header: Tensor, prices: Tensor) -> int:
 def optimum(
     values: Tensor, costs: Tensor, header: Tensor, prices: Tensor, room: Tensor, pinned: Tensor
 ) -> float:
+    worth, tokens, under, price = (part.tolist() for part in (values, costs, header, prices))
+    fixed = pinned.nonzero()[:, 0].tolist()
     best = 0.0
-    for choice in itertools.product((False, True), repeat=len(values)):
-        mask = torch.tensor(choice)
-        if bool((pinned & ~mask).any()) or cost(mask, costs, header, prices) > room:
-            continue
-        best = max(best, float(values[mask].sum()))
+    for choice in itertools.product((False, True), repeat=len(worth)):
+        chosen = [i for i, inside in enumerate(choice) if inside]
+        headers = {under[i] for i in chosen} - {-1}
+        spent = sum(tokens[i] for i in chosen) + sum(price[place] for place in headers)
+        if spent <= room and all(choice[i] for i in fixed):
+            best = max(best, sum(worth[i] for i in chosen))
     return best
 
 
