@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from graphmem_torch.context.costs import Shorten, ValueKind, values_from_scores
 from graphmem_torch.context.formats import FORMATS, load_format, render
 from graphmem_torch.context.order import ORDERS, topological_order
+from graphmem_torch.context.pool import ValueKind, values_from_scores
 from graphmem_torch.context.problem import Overlap
 from graphmem_torch.context.select import Selection, select
-from graphmem_torch.context.summarise import Summaries
+from graphmem_torch.context.summarise import Shorten, Summaries
 
 __all__ = [
     "FORMATS",

@@ -15,7 +15,7 @@ import numpy as np
 from graphmem_torch.atoms import Atom
 from graphmem_torch.errors import InputError, unknown
 from graphmem_torch.text.times import MONTHS
-from graphmem_torch.text.tokens import count_messages, get_counter
+from graphmem_torch.text.tokens import TokenCounter, count_messages, get_counter
 
 __all__ = [
     "FORMATS",
@@ -173,7 +173,7 @@ class Prompt:
     messages: tuple[dict[str, str], ...] = ()
     system: str | None = None
 
-    def tokens(self, tokenizer: str) -> int:
+    def tokens(self, tokenizer: str | TokenCounter) -> int:
         """How long it is, the framing of its messages included."""
         if not self.messages:
             return get_counter(tokenizer)(self.text)

@@ -7,8 +7,8 @@ from heapq import heapify, heappop, heappush
 import torch
 from torch import Tensor
 
+from graphmem_torch.checks import check_choice, check_entries, check_tensor
 from graphmem_torch.context.pool import Relations
-from graphmem_torch.errors import InputError
 
 __all__ = ["ORDERS", "arrange", "check_order", "edges_among", "topological_order"]
 
@@ -39,7 +39,10 @@ def topological_order(
     count = len(time)
     tie = torch.zeros(count) if tie is None else tie.cpu()
     edges, time = edges.cpu(), time.cpu().double()
-    _check(edges, time, tie)
+    check_tensor("edges", edges, "int64", (2, "E"), "stack what comes before over what comes after")
+    check_tensor("time", time, "", ("n",), "give one for each item")
+    check_tensor("tie", tie, "", (count,), "give one for each time")
+    check_entries("edges", edges, 0, count - 1, "leave out what was not chosen")
     edges = edges[:, edges[0] != edges[1]]
     time = _completed(edges, time)
     rank = torch.empty(count, dtype=torch.int64)
@@ -118,31 +121,12 @@ def _collapsed(edges: Tensor, count: int) -> Tensor:  # [n]
     return torch.argsort(place[group], stable=True)
 
 
-def _check(edges: Tensor, time: Tensor, tie: Tensor) -> None:
-    if edges.dim() != 2 or edges.shape[0] != 2 or edges.dtype != torch.int64:
-        raise InputError(
-            f"edges must be int64 [2, E], what comes before above what comes after; got "
-            f"{edges.dtype} {list(edges.shape)}"
-        )
-    if time.dim() != 1 or tie.shape != time.shape:
-        raise InputError(
-            f"expected a time and a tie for each item; got {list(time.shape)} times and "
-            f"{list(tie.shape)} ties"
-        )
-    if edges.numel() and not bool(((edges >= 0) & (edges < len(time))).all()):
-        raise InputError(
-            f"edges must join items below {len(time)}; got {int(edges.min())}..{int(edges.max())}. "
-            "Leave out what was not chosen."
-        )
-
-
 ORDERS = ("relevance", "time", "topological")
 
 
 def check_order(order: str) -> None:
     """Raises `InputError` for another name than those of `ORDERS`."""
-    if order not in ORDERS:
-        raise InputError(f"order: expected one of {', '.join(ORDERS)}, got {order!r}")
+    check_choice("order", order, ORDERS)
 
 
 def arrange(

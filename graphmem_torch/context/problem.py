@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from graphmem_torch.checks import check_matrix
+from graphmem_torch.checks import check_entries, check_matrix, check_tensor
 from graphmem_torch.coo import offsets_of
 from graphmem_torch.errors import InputError
 from graphmem_torch.ops.ragged import ranges, row_entries
@@ -22,8 +22,6 @@ __all__ = [
     "padded",
     "reachable",
 ]
-
-_WHOLE = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -315,58 +313,37 @@ def check_problem(
 ) -> None:
     """Raises `InputError` unless shapes, dtypes, signs and places fit `select`."""
     check_matrix("values", values, "[B, n]")
+    do = "round costs up and the budget down, and give a row each"
     for name, tensor, shape in (
         ("costs", costs, values.shape),
         ("budget", budget, values.shape[:1]),
     ):
-        if tensor.dtype not in _WHOLE or tensor.shape != shape:
-            raise InputError(
-                f"{name}: expected whole tokens {list(shape)} like the values, got {tensor.dtype} "
-                f"{list(tensor.shape)}; round costs up and the budget down, and give a row each"
-            )
-        if tensor.numel() and int(tensor.min()) < 0:
-            raise InputError(f"{name}: expected at least 0 tokens, got {int(tensor.min())}")
+        check_tensor(name, tensor, "integers", shape, do)
+        check_entries(name, tensor, 0, torch.iinfo(torch.int64).max, "tokens are no fewer than 0")
     if values.numel() and not bool(((values >= 0) & values.isfinite()).all()):
         raise InputError(
             "values: expected finite numbers of at least 0, got others; subtract the least, or "
             "drop items"
         )
-    if pinned.dtype != torch.bool or pinned.shape != values.shape:
-        raise InputError(
-            f"pinned: expected a bool matrix {list(values.shape)} like the values, got "
-            f"{pinned.dtype} {list(pinned.shape)}; compare or call .bool()"
-        )
-    if requires.dtype != torch.int64 or requires.dim() != 2 or requires.shape[0] != 3:
-        raise InputError(
-            "requires: expected int64 [3, R] of row, item and needed item, got "
-            f"{requires.dtype} {list(requires.shape)}"
-        )
+    check_tensor("pinned", pinned, "bool", values.shape, "compare or call .bool()")
     _check_places("requires", requires, values)
 
 
 def check_overlap(overlap: Overlap, values: Tensor) -> None:
     """Raises `InputError` unless these name pairs of items and shares in [0, 1]."""
-    places, share = (overlap.row, overlap.item, overlap.other), overlap.share
-    if any(
-        part.dtype != torch.int64 or part.dim() != 1 or part.shape != share.shape for part in places
-    ):
-        raise InputError(
-            "overlap: expected row, item and other, int64 [P], and a share [P] each, got "
-            f"{[(str(part.dtype), list(part.shape)) for part in (*places, share)]}"
-        )
-    _check_places("overlap", torch.stack(places), values)
+    share = overlap.share
+    for name, part in vars(overlap).items():
+        kind = "" if name == "share" else "int64"
+        check_tensor(f"overlap.{name}", part, kind, share.shape, "give one for each pair")
+    _check_places("overlap", torch.stack([overlap.row, overlap.item, overlap.other]), values)
     if not bool(((share >= 0) & (share <= 1)).all()):
         raise InputError("overlap: expected every share in [0, 1], got others; clamp them")
 
 
-def _check_places(name: str, places: Tensor, values: Tensor) -> None:  # [3, R]
-    limit = torch.tensor([values.shape[0], values.shape[1], values.shape[1]], device=places.device)
-    wrong = ((places < 0) | (places >= limit[:, None])).any(0)
-    if bool(wrong.any()):
-        raise InputError(
-            f"{name}: expected rows below {values.shape[0]} and items below {values.shape[1]}, got "
-            f"{places[:, wrong][:, 0].tolist()}; drop what is not among the candidates"
-        )
+def _check_places(name: str, places: Tensor, values: Tensor) -> None:
+    check_tensor(name, places, "int64", (3, "R"), "stack row, item and other item")
+    for part, size in zip(places, (values.shape[0], *values.shape[1:] * 2), strict=True):
+        check_entries(name, part, 0, size - 1, "drop what is not among the candidates")
 
 
 def _check_room(room: Tensor, budget: Tensor, inside: Tensor, pinned: Tensor) -> None:

@@ -5,6 +5,7 @@ Extractive unless something else is given: a Hugging Face model, an oracle, or a
 
 from __future__ import annotations
 
+import logging
 import math
 import re
 from bisect import bisect_right
@@ -18,15 +19,20 @@ from graphmem_torch.errors import InputError, first_line, interruptible
 from graphmem_torch.oracle.protocol import ask_checked, method_of
 from graphmem_torch.text.sentences import split_sentences
 from graphmem_torch.text.terms import terms
-from graphmem_torch.text.tokens import get_counter
+from graphmem_torch.text.tokens import TokenCounter, get_counter
 
 __all__ = [
     "HuggingFaceSummariser",
+    "Shorten",
     "Summaries",
     "Summarise",
     "Summariser",
     "extract",
+    "shortened",
 ]
+
+_log = logging.getLogger(__name__)
+
 _LEAD = 0.1  # of the first sentence, falling as 1 / place: what a text begins with says its subject
 _GAP = "… "
 _WORD = re.compile(r"\S+")
@@ -231,7 +237,7 @@ class Summaries:
         share: float = 0.5,
         *,
         by: Summariser | Summarise | None = None,
-        tokenizer: str = "cl100k_base",
+        tokenizer: str | TokenCounter = "cl100k_base",
     ) -> None:
         """How texts are shortened.
 
@@ -239,7 +245,7 @@ class Summaries:
             share: Of its tokens that a text keeps at most, in (0, 1]. Extracts keep to it, but for
                 the first word; what else summarises is told the share of the longest text.
             by: What summarises; None: `extract`.
-            tokenizer: Name of the tokenizer that counts; see `text.tokens.get_counter`.
+            tokenizer: What counts; see `text.tokens.get_counter`.
 
         Raises:
             InputError: A share outside (0, 1], an unknown tokenizer, or something that cannot
@@ -276,3 +282,31 @@ class Summaries:
         own = extract([texts[i] for i in spare], question, [limits[i] for i in spare], count=count)
         short |= zip(spare, own, strict=True)
         return [short[i] for i in range(len(texts))]
+
+
+Shorten = Callable[[str, Sequence[str]], Sequence[str]]
+"""From a question and the texts of memories to what is written of each."""
+
+
+def shortened(shorten: Shorten, question: str, texts: Sequence[str]) -> list[str]:
+    """What a function makes of texts; a text that it makes nothing of stays as it is.
+
+    A function that fails, or gives something else than a text for each text, is told of in a
+    warning, and costs nothing but brevity.
+    """
+    try:
+        made = list(shorten(question, texts))
+    except Exception as error:  # whatever a caller's function raises
+        _log.warning("shortening failed (%r); the memories are written in full", error)
+        return list(texts)
+    if len(made) != len(texts):
+        _log.warning(
+            "shortening gave %d texts for %d; the memories are written in full",
+            len(made),
+            len(texts),
+        )
+        return list(texts)
+    usable = [isinstance(text, str) and bool(text.strip()) for text in made]
+    if not all(usable):
+        _log.warning("shortening gave no text for %d of %d", usable.count(False), len(usable))
+    return [new if good else old for new, old, good in zip(made, texts, usable, strict=True)]

@@ -14,12 +14,11 @@ from torch import Tensor
 from graphmem_torch.atoms import Atom
 from graphmem_torch.config import ContextConfig
 from graphmem_torch.context.choose import Choice
-from graphmem_torch.context.compile import Compiled, Compiler
-from graphmem_torch.context.costs import Shorten, TokenCosts, shortened, values_from_scores
+from graphmem_torch.context.compile import Compiled, Compiler, TokenCosts
 from graphmem_torch.context.formats import Format, load_format
 from graphmem_torch.context.order import check_order
-from graphmem_torch.context.pool import Relations, gather_pool
-from graphmem_torch.context.summarise import Summaries
+from graphmem_torch.context.pool import Relations, gather_pool, values_from_scores
+from graphmem_torch.context.summarise import Shorten, Summaries, shortened
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.errors import InputError
 from graphmem_torch.index.retrieve import Retrieval
@@ -27,7 +26,7 @@ from graphmem_torch.memory.assemble import Snapshot, to_rows
 from graphmem_torch.memory.questions import Filters
 from graphmem_torch.results import Answer, Context
 from graphmem_torch.store import MemoryStore
-from graphmem_torch.text.tokens import get_counter
+from graphmem_torch.text.tokens import TokenCounter, get_counter
 
 __all__ = [
     "CompileOptions",
@@ -57,7 +56,7 @@ class CompileOptions(Filters, total=False):
     """What `Memory.compile` takes beside a question and a budget."""
 
     k: int | None
-    tokenizer: str | None
+    tokenizer: str | TokenCounter | None
     order: OrderName | None
     format: FormatName | None
     template: str | Mapping[str, str] | None
@@ -69,12 +68,14 @@ class ContextSettings:
     """How contexts are made.
 
     Attributes:
-        config: Tokenizer, order and the rest; its format and template do not count.
+        config: Order and the rest; its tokenizer, format and template do not count.
+        tokenizer: What counts; see `text.tokens.get_counter`.
         layout: How memories and prompts are written.
         shorten: What says what is written of memories; None: their text.
     """
 
     config: ContextConfig
+    tokenizer: str | TokenCounter
     layout: Format
     shorten: Shorten | None
 
@@ -86,7 +87,7 @@ class ContextSettings:
 def context_settings(
     own: ContextConfig,
     *,
-    tokenizer: str | None = None,
+    tokenizer: str | TokenCounter | None = None,
     order: OrderName | None = None,
     format: FormatName | None = None,
     template: str | Mapping[str, str] | None = None,
@@ -97,19 +98,16 @@ def context_settings(
     Raises:
         InputError: An unknown tokenizer, order, format or field of the template.
     """
-    config = replace(
-        own,
-        tokenizer=own.tokenizer if tokenizer is None else tokenizer,
-        order=own.order if order is None else order,
-    )
+    config = own if order is None else replace(own, order=order)
     check_order(config.order)
-    get_counter(config.tokenizer)
+    counted = own.tokenizer if tokenizer is None else tokenizer
+    get_counter(counted)
     layout = load_format(
         own.format if format is None else format, own.template if template is None else template
     )
     if shorten is None and config.summary < 1:
-        shorten = Summaries(config.summary, tokenizer=config.tokenizer)
-    return ContextSettings(config, layout, shorten)
+        shorten = Summaries(config.summary, tokenizer=counted)
+    return ContextSettings(config, counted, layout, shorten)
 
 
 def checked_budgets(budget: int | Sequence[int]) -> list[int]:
@@ -138,7 +136,7 @@ class ContextCompiler:
         """Nothing is read before it is asked for."""
         self._store = store
         self._lock = threading.RLock()
-        self._costs: dict[tuple[str, str, bool], TokenCosts] = {}
+        self._costs: dict[tuple[str, str | TokenCounter, bool], TokenCosts] = {}
         self._relations: tuple[str, dict[tuple[str, ...], Relations]] = "", {}  # state of the store
         self._atoms: dict[int, Atom] = {}  # by node, whose number never means anything else
         self._pins: tuple[object, Tensor] | None = None
@@ -197,7 +195,7 @@ class ContextCompiler:
         before = config.order_edges if config.order == "topological" else ()
         compiler = Compiler(
             layout=settings.layout,
-            tokenizer=config.tokenizer,
+            tokenizer=settings.tokenizer,
             order=config.order,
             token_costs=token_costs,
             node=snapshot.node,
@@ -229,7 +227,7 @@ class ContextCompiler:
                 text=made.prompt.text,
                 tokens=made.tokens,
                 budget=budget,
-                tokenizer=config.tokenizer,
+                tokenizer=counted,
                 sources=names(chosen),
                 omitted=names(listed[~torch.isin(listed, chosen)]),
                 confidence=confidence[b],
@@ -242,6 +240,7 @@ class ContextCompiler:
             )
 
         confidence = found.confidence.tolist()
+        counted = getattr(settings.tokenizer, "__name__", str(settings.tokenizer))
         contexts = [
             [context(b, made, budget) for made, budget in zip(curve, budgets, strict=True)]
             for b, curve in enumerate(curves)
@@ -272,7 +271,7 @@ class ContextCompiler:
 
     def _token_costs(self, settings: ContextSettings) -> TokenCosts:
         """What entries cost that are written and counted so."""
-        layout, tokenizer = settings.layout, settings.config.tokenizer
+        layout, tokenizer = settings.layout, settings.tokenizer
         inline = layout.grouped and settings.config.order == "relevance"
         key = (layout.name, tokenizer, inline)
         if key not in self._costs:

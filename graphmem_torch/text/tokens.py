@@ -8,11 +8,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from graphmem_torch.errors import InputError, unknown
+from graphmem_torch.errors import InputError, first_line, unknown
 
 __all__ = [
     "EncodingTokenizer",
     "FastTokenizer",
+    "TokenCounter",
     "Tokenizer",
     "WordTokenizer",
     "count_messages",
@@ -20,6 +21,10 @@ __all__ = [
     "get_counter",
     "get_tokenizer",
 ]
+
+
+TokenCounter = Callable[[str], int]
+"""From a text to how many tokens it has."""
 
 
 @runtime_checkable
@@ -104,7 +109,9 @@ def count_tokens(texts: Sequence[str], tokenizer: str = "cl100k_base") -> list[i
     return [counter(text) for text in texts]
 
 
-def count_messages(messages: Sequence[Mapping[str, str]], tokenizer: str = "cl100k_base") -> int:
+def count_messages(
+    messages: Sequence[Mapping[str, str]], tokenizer: str | TokenCounter = "cl100k_base"
+) -> int:
     """Tokens of a chat up to where the reply begins, the framing of its messages included.
 
     A Hugging Face tokenizer with a chat template counts what the template writes. Elsewhere it is
@@ -113,10 +120,11 @@ def count_messages(messages: Sequence[Mapping[str, str]], tokenizer: str = "cl10
 
     Args:
         messages: Mappings with `role` and `content`.
-        tokenizer: Name, as in `get_counter`.
+        tokenizer: As in `get_counter`.
     """
     counter = get_counter(tokenizer)
-    loaded: Any = None if tokenizer in _encodings() else _transformer(tokenizer)
+    plain = callable(tokenizer) or tokenizer in _encodings()
+    loaded: Any = None if plain else _transformer(tokenizer)
     if getattr(loaded, "chat_template", None):
         chat = [dict(message) for message in messages]
         try:
@@ -134,7 +142,7 @@ def count_messages(messages: Sequence[Mapping[str, str]], tokenizer: str = "cl10
 
 
 @lru_cache(maxsize=8)
-def get_counter(name: str = "cl100k_base") -> Callable[[str], int]:
+def get_counter(name: str | TokenCounter = "cl100k_base") -> TokenCounter:
     """A function that counts the tokens of a text.
 
     An encoding counts a text of more than 50,000 characters in parts, cut between words, where that
@@ -143,11 +151,13 @@ def get_counter(name: str = "cl100k_base") -> Callable[[str], int]:
 
     Args:
         name: Name of an encoding of OpenAI ("cl100k_base", "o200k_base", ...), or folder or hub
-            name of a tokenizer that transformers can load.
+            name of a tokenizer that transformers can load; a function that counts is what it is.
 
     Raises:
         InputError: Neither; lists the encodings.
     """
+    if callable(name):
+        return name
     if name in _encodings():
         encoding = _encoding(name)
         # "Ordinary": what looks like a special token is counted as the text it is.
@@ -235,7 +245,7 @@ def _transformer(name: str) -> Any:
 
             return AutoTokenizer.from_pretrained(name)
         except (OSError, ValueError, KeyError, ImportError) as error:
-            reason = f" ({(str(error).strip() or type(error).__name__).splitlines()[0][:160]})"
+            reason = f" ({first_line(error)})"
     what = "a tokenizer, the folder or owner/name of one of Hugging Face, or one of"
     known = _encodings() or ["the encodings of bpe-openai, which is not installed"]
     raise InputError(unknown("tokenizer", name, known, what=what) + reason)

@@ -1,12 +1,76 @@
-"""Prompts never exceed their budgets, however little the tokens of their parts add up."""
+"""Costs of entries add up; prompts never exceed their budgets, however little they do."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
+import torch
 
+from graphmem_torch.atoms import Atom
+from graphmem_torch.context import load_format, render
+from graphmem_torch.context.compile import TokenCosts
+from graphmem_torch.text.tokens import get_counter
 from tests.memories import opened, turns
+
+pytest.importorskip("bpe_openai")
+TEXTS = [
+    "Ends well.",
+    "no stop",
+    "with 123 numbers 4567",
+    "\u00fcber \u6f22\u5b57 \U0001f600",
+    "'quoted' (text)",
+    "  indented code:\n    x = 1\n\n",
+    "ends in blanks   \n\n",
+    "/slash and trailing/",
+    "tab\tand\r\nreturn",
+    "...",
+]
+ATOMS = [
+    Atom(f"a{i}", text, session=f"s{i // 4}", speaker="Ben" if i % 3 else None, time=8e8 + i // 5)
+    for i, text in enumerate(TEXTS * 3)
+]
+
+
+def fetch(nodes: Sequence[int]) -> list[Atom]:
+    return [ATOMS[node] for node in nodes]
+
+
+@pytest.mark.parametrize("tokenizer", ["cl100k_base", "o200k_base"])
+@pytest.mark.parametrize("name", ["text", "markdown", "json"])
+@pytest.mark.parametrize("inline", [False, True])
+def test_costs_add_up_to_the_whole(tokenizer: str, name: str, inline: bool) -> None:
+    layout = load_format(name)
+    token_costs = TokenCosts(layout, tokenizer, inline=inline)
+    nodes = torch.arange(len(ATOMS))
+    token_costs.learn(nodes, fetch)
+    costs, groups = token_costs.read(nodes)
+    headers = (
+        0 if inline or name == "json" else int(token_costs.header_costs[groups.unique()].sum())
+    )
+    whole = get_counter(tokenizer)(render(layout, ATOMS, inline=inline))
+    # But for the last line feed, and the brackets and the last comma of JSON.
+    assert abs(whole - int(costs.sum()) - headers) <= 2
+
+
+def test_a_memory_is_read_once() -> None:
+    asked: list[int] = []
+
+    def noted(nodes: Sequence[int]) -> list[Atom]:
+        asked.extend(nodes)
+        return fetch(nodes)
+
+    token_costs = TokenCosts(load_format("text"), "cl100k_base", inline=False)
+    token_costs.learn(torch.tensor([], dtype=torch.int64), noted)
+    token_costs.learn(torch.tensor([7, 2, 7]), noted)
+    token_costs.learn(torch.tensor([2, 29]), noted)
+    assert asked == [2, 7, 29]
+    assert token_costs.ids == {2: "a2", 7: "a7", 29: "a29"}
+    costs, groups = token_costs.read(torch.tensor([[2, -1], [29, 7]]))
+    assert costs[0, 1] == 0
+    assert groups[0, 1] == -1
+    assert costs[1, 1] == get_counter()("10. Ben: /slash and trailing/\n")
+
 
 COUNTERS: dict[str, Callable[[str], int]] = {
     "longer than its parts": lambda text: int(len(text.split()) ** 1.25),
@@ -19,17 +83,16 @@ COUNTERS: dict[str, Callable[[str], int]] = {
 
 @pytest.mark.parametrize("name", COUNTERS)
 @pytest.mark.parametrize("order", ["time", "relevance"])
-def test_any_way_of_counting(name: str, order: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("bpe_openai")
+def test_any_way_of_counting(name: str, order: str) -> None:
     counter = COUNTERS[name]
-    for module in ("formats", "costs"):
-        monkeypatch.setattr(f"graphmem_torch.context.{module}.get_counter", lambda _: counter)
     with opened() as memory:
         memory.add(turns())
         memory.pin(["a2"])
         least = counter(memory.compile("canoe", budget=10**9, k=1, order="time").text)
         budgets = [least + more for more in (0, 3, 20, 60, 200, 1000, 10_000)]
-        for context in memory.compile("Where is the canoe?", budget=budgets, order=order):
+        for context in memory.compile(
+            "Where is the canoe?", budget=budgets, order=order, tokenizer=counter
+        ):
             assert context.tokens == counter(context.text) <= context.budget
             assert "a2" in context.sources
             assert context.value <= context.upper_bound
@@ -38,13 +101,9 @@ def test_any_way_of_counting(name: str, order: str, monkeypatch: pytest.MonkeyPa
 
 
 def test_what_merges_into_fewer_tokens_makes_room() -> None:
-    pytest.importorskip("bpe_openai")
+    counter = COUNTERS["something for every text"]
     with opened() as memory:
         memory.add(turns())
-        with pytest.MonkeyPatch.context() as patch:
-            counter = COUNTERS["something for every text"]
-            for module in ("formats", "costs"):
-                patch.setattr(f"graphmem_torch.context.{module}.get_counter", lambda _: counter)
-            found = memory.compile("Where is the canoe?", budget=150)
-            # By the costs of the entries alone a third of the budget would stay empty.
-            assert found.tokens > 120
+        found = memory.compile("Where is the canoe?", budget=150, tokenizer=counter)
+        # By the costs of the entries alone a third of the budget would stay empty.
+        assert found.tokens > 120 and found.tokenizer == "<lambda>"

@@ -108,8 +108,8 @@ def test_a_long_chain_and_a_large_batch() -> None:
 @pytest.mark.parametrize(
     ("pairs", "time", "tie", "word"),
     [
-        (edges((0, 2)), times(0, 1), None, "below 2"),
-        (edges((-1, 0)), times(0, 1), None, "below 2"),
+        (edges((0, 2)), times(0, 1), None, "numbers in 0..1"),
+        (edges((-1, 0)), times(0, 1), None, "numbers in 0..1"),
         (edges((0, 1)).float(), times(0, 1), None, "int64"),
         (torch.zeros(3, 1, dtype=torch.int64), times(0, 1), None, r"\[2, E\]"),
         (edges(), times(0, 1), torch.zeros(3), "3"),
@@ -159,5 +159,5 @@ def test_only_relations_between_what_was_chosen() -> None:
 
 
 def test_unknown_orders() -> None:
-    with pytest.raises(InputError, match="expected one of relevance, time, topological"):
+    with pytest.raises(InputError, match="expected one of 'relevance', 'time', 'topological'"):
         check_order("chronological")

@@ -313,7 +313,7 @@ def test_a_long_chain_is_followed_to_its_end() -> None:
         ({"requires": torch.zeros(2, 1, dtype=torch.int64)}, "requires"),
         ({"overlap": pairs((0, 5, 0.5))}, "overlap"),
         ({"overlap": pairs((0, 1, 1.5))}, "share"),
-        ({"overlap": Overlap(*torch.zeros(3, 2, dtype=torch.int64), torch.ones(1))}, "share"),
+        ({"overlap": Overlap(*torch.zeros(3, 2, dtype=torch.int64), torch.ones(1))}, "overlap"),
         ({"work": -1}, "work"),
     ],
 )

@@ -12,7 +12,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphmem_torch.context.summarise import HuggingFaceSummariser, Summaries, extract
+from graphmem_torch.context.summarise import HuggingFaceSummariser, Summaries, extract, shortened
 from graphmem_torch.errors import InputError
 from graphmem_torch.oracle import OpenAIClient, OpenAIOracle
 from graphmem_torch.text.sentences import split_sentences
@@ -248,3 +248,40 @@ def test_what_is_no_model(tiny: tuple[Any, Any], tmp_path: Any) -> None:
         HuggingFaceSummariser(object(), tokenizer=tiny[1])
     with pytest.raises(InputError, match="expected at least 1, got 0 and 1"):
         HuggingFaceSummariser(tiny[0], tokenizer=tiny[1], batch=0)
+
+
+WRITTEN = ["one two", "three four"]
+
+
+def test_what_a_function_makes_is_taken() -> None:
+    def first(question: str, texts: Sequence[str]) -> list[str]:
+        return [f"{question}: {text.split()[0]}" for text in texts]
+
+    assert shortened(first, "q", WRITTEN) == ["q: one", "q: three"]
+
+
+@pytest.mark.parametrize(
+    ("made", "expected"),
+    [
+        (["only one"], WRITTEN),
+        ([], WRITTEN),
+        (None, WRITTEN),
+        (7, WRITTEN),
+        (["a", None], ["a", "three four"]),
+        (["a", "  "], ["a", "three four"]),
+        ([1, "b"], ["one two", "b"]),
+    ],
+)
+def test_what_it_makes_nothing_of_stays(
+    made: Any, expected: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    assert shortened(lambda question, texts: made, "q", WRITTEN) == expected
+    assert "shortening" in caplog.text
+
+
+def test_what_fails_costs_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    def broken(question: str, texts: Sequence[str]) -> list[str]:
+        raise RuntimeError("down")
+
+    assert shortened(broken, "q", WRITTEN) == WRITTEN
+    assert "down" in caplog.text

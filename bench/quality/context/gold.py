@@ -14,7 +14,7 @@ from tqdm import tqdm
 
 from graphmem_torch.atoms import Atom
 from graphmem_torch.config import Config
-from graphmem_torch.context.costs import TokenCosts
+from graphmem_torch.context.compile import TokenCosts
 from graphmem_torch.context.formats import load_format
 from graphmem_torch.evaluation.bootstrap import interval_table
 from graphmem_torch.evaluation.metrics import rank_candidates

@@ -8,8 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphmem_torch.context.costs import Shorten
-from graphmem_torch.context.summarise import Summaries
+from graphmem_torch.context.summarise import Shorten, Summaries
 from graphmem_torch.results import Context
 
 from ..common.texts import split_at_marks
