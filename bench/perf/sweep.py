@@ -2,7 +2,8 @@
 
 `python -m bench.perf.sweep [--only NAMES] [--trial] [--json OUT] [--markdown OUT]`
 
-One CPU thread, CPU time; every point is a fresh process, so that its peak memory is its own.
+One CPU thread, CPU time; every point is a fresh process, so that its peak memory is its own; those
+of a trial share one.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import multiprocessing
 import sys
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -139,7 +141,7 @@ OPERATIONS = (
     Operation("pagerank push", _pagerank_push, _GRAPH, _GRAPH_GROWS, _GRAPH_TINY),
     Operation("topk_cosine", _topk, _ROWS, _ROWS_GROW, _ROWS_TINY),
     Operation("knn_graph exact", _knn_exact, {"n": 8_000}, {"n": _SHORT}, {"n": 300}),
-    Operation("knn_graph ivf", _knn_ivf, {"n": 16_000}, {"n": _SHORT}, {"n": 1_000}),
+    Operation("knn_graph ivf", _knn_ivf, {"n": 16_000}, {"n": _SHORT}, {"n": 300}),
     Operation("BM25.topk", _bm25, _ROWS, _ROWS_GROW, _ROWS_TINY),
     Operation("maxsim", _maxsim, _FEW_ROWS, _ROWS_GROW, _ROWS_TINY),
 )
@@ -149,27 +151,37 @@ def sweep(operations: list[Operation], *, trial: bool = False) -> list[dict[str,
     """One entry for each operation and each thing that grows, with its points and slopes."""
     known: dict[str, dict[str, Any]] = {}
     entries: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    for operation in operations:
-        for names, parameters in grown(operation, trial=trial):
-            key = f"{operation.name} {parameters}"
-            if key not in known:
-                known[key] = _in_fresh_process(operation.name, parameters, trial)
-                said = {k: v for k, v in known[key].items() if k in ("seconds", "bytes", "error")}
-                print(key, said, file=sys.stderr)
-            entries.setdefault((operation.name, names), []).append(known[key])
+    with ExitStack() as end:
+        pool = end.enter_context(_process())
+        for operation in operations:
+            for names, parameters in grown(operation, trial=trial):
+                key = f"{operation.name} {parameters}"
+                if key not in known:
+                    if not trial and known:
+                        end.close()
+                        pool = end.enter_context(_process())
+                    point = known[key] = _measured(pool, operation.name, parameters, trial)
+                    said = {k: v for k, v in point.items() if k in ("seconds", "bytes", "error")}
+                    print(key, said, file=sys.stderr)
+                entries.setdefault((operation.name, names), []).append(known[key])
     return [_entry(name, names, points) for (name, names), points in entries.items()]
 
 
-def _in_fresh_process(name: str, parameters: Point, trial: bool) -> dict[str, Any]:
-    """Measures a point in a process that has imported everything and done nothing else."""
+def _process() -> ProcessPoolExecutor:
+    """One process that has imported everything and done nothing else."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["bench.perf.sweep"])
-    with ProcessPoolExecutor(1, mp_context=context) as pool:
-        try:
-            return {"name": name, **pool.submit(_point, name, parameters, trial).result()}
-        except Exception as error:
-            why = f"{type(error).__name__}: {error}"[:300]
-            return {"name": name, "parameters": parameters, "error": why}
+    return ProcessPoolExecutor(1, mp_context=context)
+
+
+def _measured(
+    pool: ProcessPoolExecutor, name: str, parameters: Point, trial: bool
+) -> dict[str, Any]:
+    try:
+        return {"name": name, **pool.submit(_point, name, parameters, trial).result()}
+    except Exception as error:
+        why = f"{type(error).__name__}: {error}"[:300]
+        return {"name": name, "parameters": parameters, "error": why}
 
 
 def _point(name: str, parameters: Point, trial: bool) -> dict[str, Any]:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +11,7 @@ import pytest
 import torch
 
 from bench.perf.growth import Operation, grown, measure, slope
+from bench.perf.sweep import main
 
 
 def test_slope_of_a_power() -> None:
@@ -56,16 +55,9 @@ def test_measure_sees_the_peak_of_a_call() -> None:
     assert found["seconds"] > 0
 
 
-def test_sweep_of_tiny_points(root: Path, tmp_path: Path) -> None:
+def test_sweep_of_tiny_points(tmp_path: Path) -> None:
     out, text = tmp_path / "sweep.json", tmp_path / "sweep.md"
-    done = subprocess.run(
-        [sys.executable, "-m", "bench.perf.sweep", "--trial", "--json", out, "--markdown", text],
-        cwd=root,
-        capture_output=True,
-        text=True,
-        timeout=900,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
+    assert main(["--trial", "--json", str(out), "--markdown", str(text)]) == 0
     entries = json.loads(out.read_text())["entries"]
     assert {"propagate", "pagerank push", "BM25.topk"} <= {one["operation"] for one in entries}
     assert all(point["seconds"] > 0 for one in entries for point in one["points"])
