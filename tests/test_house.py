@@ -15,6 +15,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -214,51 +215,77 @@ def _python(code: str, *, cwd: Path, path: Path | None = None) -> str:
     return done.stdout
 
 
-def test_bare_import_is_lean() -> None:
-    code = (
-        "import sys, graphmem_torch, json;"
-        "print(json.dumps([m for m in sys.modules if '.' not in m]))"
-    )
-    loaded = set(json.loads(_python(code, cwd=ROOT)))
-    assert loaded.isdisjoint([*HEAVY, "torch", "numpy"])
+# What must work wherever the package was imported from: kernels, judges and presets are found.
+WHERE = """
+import json, pkgutil
+from importlib.resources import files
+from importlib.util import find_spec
+import graphmem_torch
+from graphmem_torch.config import load_config
+import graphmem_torch.kernels as kernels
+load_config("default")
+assert (files("graphmem_torch.report") / "page" / "page.js").is_file()
+names = [m.name for m in pkgutil.iter_modules(kernels.__path__)]
+for name in names if find_spec("triton") else ():
+    __import__(f"graphmem_torch.kernels.{name}")
+from graphmem_torch.quality.request import JUDGES
+for name in JUDGES:
+    __import__(f"graphmem_torch.quality.{name}.judge")
+print(json.dumps({"file": graphmem_torch.__file__, "kernels": sorted(names)}))
+"""
+KERNELS = sorted(path.stem for path in (ROOT / "kernels").glob("*.py"))
 
-
-# What `import torch` brings is torch's; the hashing encoder, a store and a question need no more.
-LEAN = """
-import json, sys
+# One process, from the bare import on: what is loaded after each step, a line of JSON each. What
+# `import torch` brings is torch's; the hashing encoder, a store and a question need no more.
+STEPS = f"""
+import importlib, json, sys
+import graphmem_torch
+print(json.dumps([m for m in sys.modules if "." not in m]))
 import torch
 brought = set(sys.modules)
 from graphmem_torch import Memory
-imported = sorted({name.split(".")[0] for name in set(sys.modules) - brought})
+imported = sorted({{name.split(".")[0] for name in set(sys.modules) - brought}})
 from graphmem_torch import load_config
-with Memory.open(None, config=load_config(overrides={"link.concepts": "pattern"}),
+with Memory.open(None, config=load_config(overrides={{"link.concepts": "pattern"}}),
                  embedder="hashing") as memory:
     memory.add(["The canoe is red.", "Ada plays the violin."])
     assert memory.retrieve("canoe").hits and memory.compile("canoe", budget=50).sources
-print(json.dumps({"imported": imported, "used": sorted(set(sys.modules) - brought)}))
+print(json.dumps({{"imported": imported, "used": sorted(set(sys.modules) - brought)}}))
+for name in {[f"{PACKAGE}.{name}" for name in MODULES if name]!r}:
+    if not name.startswith("{PACKAGE}.kernels.") and not name.endswith("__main__"):
+        importlib.import_module(name)
+assert not torch.cuda.is_initialized()
+print(json.dumps([m for m in {HEAVY!r} if m in sys.modules]))
+{WHERE}
 """
 
 
-def test_memory_is_lean() -> None:
-    found = json.loads(_python(LEAN, cwd=ROOT))
+@pytest.fixture(scope="module")
+def steps() -> list[Any]:
+    """What `STEPS` prints in the bare repository root."""
+    return [json.loads(line) for line in _python(STEPS, cwd=ROOT).splitlines()]
+
+
+def test_bare_import_is_lean(steps: list[Any]) -> None:
+    assert PACKAGE in steps[0]
+    assert set(steps[0]).isdisjoint([*HEAVY, "torch", "numpy"])
+
+
+def test_memory_is_lean(steps: list[Any]) -> None:
+    found = steps[1]
     foreign = set(found["imported"]) - sys.stdlib_module_names
     assert foreign == {PACKAGE}
     heavy = {*HEAVY, "torch._dynamo", "torch._inductor", "sympy", "pandas"}
     assert heavy.isdisjoint(found["used"])
 
 
-def test_no_module_loads_what_it_does_not_need() -> None:
-    names = [f"{PACKAGE}.{name}" for name in MODULES if name and not name.startswith("kernels.")]
-    names = [name for name in names if not name.endswith("__main__")]
-    code = (
-        f"import importlib, json, sys\n"
-        f"for name in {names!r}:\n"
-        f"    importlib.import_module(name)\n"
-        f"import torch\n"
-        f"assert not torch.cuda.is_initialized()\n"
-        f"print(json.dumps([m for m in {HEAVY!r} if m in sys.modules]))"
-    )
-    assert json.loads(_python(code, cwd=ROOT)) == []
+def test_no_module_loads_what_it_does_not_need(steps: list[Any]) -> None:
+    assert steps[2] == []
+
+
+def test_kernels_from_the_bare_repository_root(steps: list[Any]) -> None:
+    assert Path(steps[3]["file"]).is_relative_to(ROOT / PACKAGE)
+    assert KERNELS and steps[3]["kernels"] == KERNELS
 
 
 @pytest.mark.parametrize("folder", ["linalg", "modes", "spectral"])
@@ -280,27 +307,6 @@ def test_every_public_name_resolves() -> None:
         _ = graphmem_torch.Grahp
 
 
-# What must work wherever the package was imported from: kernels, judges and presets are found.
-WHERE = """
-import json, pkgutil
-from importlib.resources import files
-from importlib.util import find_spec
-import graphmem_torch
-from graphmem_torch.config import load_config
-import graphmem_torch.kernels as kernels
-load_config("default")
-assert (files("graphmem_torch.report") / "page" / "page.js").is_file()
-names = [m.name for m in pkgutil.iter_modules(kernels.__path__)]
-for name in names if find_spec("triton") else ():
-    __import__(f"graphmem_torch.kernels.{name}")
-from graphmem_torch.quality.request import JUDGES
-for name in JUDGES:
-    __import__(f"graphmem_torch.quality.{name}.judge")
-print(json.dumps({"file": graphmem_torch.__file__, "kernels": sorted(names)}))
-"""
-KERNELS = sorted(path.stem for path in (ROOT / "kernels").glob("*.py"))
-
-
 def _build(tmp_path: Path, version: str) -> Path:
     """Builds the wheel (`standard`) or the editable wheel (`editable`) and unpacks it."""
     code = (
@@ -320,35 +326,20 @@ def _build(tmp_path: Path, version: str) -> Path:
     return unpacked
 
 
-def test_kernels_from_the_bare_repository_root() -> None:
-    found = json.loads(_python(WHERE, cwd=ROOT))
-    assert Path(found["file"]).is_relative_to(ROOT / PACKAGE)
-    assert KERNELS and found["kernels"] == KERNELS
-
-
 def test_kernels_from_a_wheel(tmp_path: Path) -> None:
-    unpacked = _build(tmp_path, "standard")
-    found = json.loads(_python(WHERE, cwd=tmp_path, path=unpacked))
+    """Far from the checkout; there `graphmem eval` measures a small file, too."""
+    unpacked, report = _build(tmp_path, "standard"), tmp_path / "report.json"
+    command = ["eval", "locomo", "--data", str(locomo_file(tmp_path)), "--json", str(report)]
+    command += ["--embedder", "hashing", "--config.link.concepts", "pattern"]
+    code = f"{WHERE}\nfrom graphmem_torch.cli.main import main; raise SystemExit(main({command!r}))"
+    said, _, table = _python(code, cwd=tmp_path, path=unpacked).partition("\n")
+    found, measured = json.loads(said), json.loads(report.read_text("utf-8"))
     assert Path(found["file"]).is_relative_to(unpacked)
     assert found["kernels"] == KERNELS
     assert not (unpacked / "kernels").exists()
     assert not list(unpacked.rglob("__pycache__"))
-    _judge_from(unpacked, tmp_path)
-
-
-def _judge_from(installed: Path, folder: Path) -> None:
-    """Runs `graphmem eval` on a small file, far from the checkout."""
-    out = folder / "report.json"
-    command = ["eval", "locomo", "--data", str(locomo_file(folder)), "--json", str(out)]
-    command += ["--embedder", "hashing", "--config.link.concepts", "pattern"]
-    table = _python(
-        f"from graphmem_torch.cli.main import main; raise SystemExit(main({command!r}))",
-        cwd=folder,
-        path=installed,
-    )
-    report = json.loads(out.read_text("utf-8"))
-    assert report["n"]["all"] == 10
-    assert all(name in table for name in report["systems"])
+    assert measured["n"]["all"] == 10
+    assert all(name in table for name in measured["systems"])
 
 
 def test_kernels_from_an_editable_install(tmp_path: Path) -> None:
@@ -369,8 +360,11 @@ def test_kernels_from_an_editable_install(tmp_path: Path) -> None:
     assert found["kernels"] == KERNELS
 
 
-def test_example_of_the_readme_runs(tmp_path: Path) -> None:
+def test_example_of_the_readme_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text("utf-8"), re.DOTALL)
-    out = _python(code, cwd=tmp_path, path=ROOT)
-    assert "Theo: Bertrand grew up there!" in out
+    monkeypatch.chdir(tmp_path)
+    exec(code, {"__name__": "__main__"})
+    assert "Theo: Bertrand grew up there!" in capsys.readouterr().out
     assert (tmp_path / "friends.mem").is_dir()

@@ -52,7 +52,7 @@ def test_second_writer_is_refused_while_readers_are_not(
 def test_ctrl_c_loses_nothing_and_a_rerun_resumes(tmp_path: Path, fast: list[str]) -> None:
     from graphmem_torch.store import MemoryStore
 
-    lines = 3000
+    lines = 1500
     path, store = tmp_path / "many.jsonl", tmp_path / "store"
     with path.open("w") as file:
         for i in range(lines):
