@@ -36,7 +36,7 @@ def _answer(exchange: Exchange) -> None:
     exchange.say(f"Bertrand [{line.partition('.')[0]}]")
 
 
-def test_the_answer_is_printed_and_its_sources_beside_it(
+def test_answer_is_printed_and_its_sources_beside_it(
     store: Path, fast: list[str], server: ScriptedServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     options = ["--store", str(store), "--model", "m", "--base-url", server.url]
@@ -46,7 +46,7 @@ def test_the_answer_is_printed_and_its_sources_beside_it(
     assert "cites D1:1" in err and "of 2048 tokens" in err
 
 
-def test_the_answer_as_json(store: Path, server: ScriptedServer, reply: Callable[..., Any]) -> None:
+def test_answer_as_json(store: Path, server: ScriptedServer, reply: Callable[..., Any]) -> None:
     found = reply("answer", QUESTION, "--store", store, "--model", "m", "--base-url", server.url)
     assert found["cited"] == ["D1:1"]
     assert found["error"] is None
@@ -54,7 +54,7 @@ def test_the_answer_as_json(store: Path, server: ScriptedServer, reply: Callable
     assert found["context"]["messages"][-1]["content"].endswith(QUESTION)
 
 
-def test_no_key_and_a_server_that_refuses(
+def test_answer_without_a_key_or_from_a_server_that_refuses(
     store: Path, local: None, fails: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)

@@ -19,12 +19,12 @@ from graphmem_torch.errors import GraphMemError
 
 
 @pytest.mark.parametrize("question", ["", "   \t"])
-def test_empty_question(question: str, store: Path, fails: Callable[..., str]) -> None:
+def test_query_of_an_empty_question(question: str, store: Path, fails: Callable[..., str]) -> None:
     assert "question" in fails("query", question, "--store", store)
     assert "question" in fails("context", question, "--store", store, "--budget", "50")
 
 
-def test_no_question(
+def test_query_without_a_question(
     store: Path, fails: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"\n")))
@@ -46,7 +46,7 @@ def test_no_question(
         ("odd.csv", b"a,b\n", ".csv"),
     ],
 )
-def test_unusable_file(
+def test_index_names_a_file_it_cannot_use(
     name: str, content: bytes, told: str, tmp_path: Path, fails: Callable[..., str]
 ) -> None:
     path = tmp_path / name
@@ -55,13 +55,13 @@ def test_unusable_file(
     assert name in message and told in message
 
 
-def test_missing_file_and_no_file(tmp_path: Path, fails: Callable[..., str]) -> None:
+def test_index_of_a_missing_file_and_of_none(tmp_path: Path, fails: Callable[..., str]) -> None:
     assert "nowhere.txt" in fails("index", tmp_path / "nowhere.txt", "--store", tmp_path / "s")
     assert "at least one" in fails("index", "--store", tmp_path / "s")
     assert not (tmp_path / "s").exists()
 
 
-def test_same_id_with_other_content(
+def test_index_of_a_known_id_with_other_content(
     store: Path, tmp_path: Path, fails: Callable[..., str], reply: Callable[..., Any]
 ) -> None:
     path = tmp_path / "other.jsonl"
@@ -85,24 +85,26 @@ def test_same_id_with_other_content(
         ["check"],
     ],
 )
-def test_missing_store(command: list[str], tmp_path: Path, fails: Callable[..., str]) -> None:
+def test_commands_on_a_missing_store(
+    command: list[str], tmp_path: Path, fails: Callable[..., str]
+) -> None:
     missing = tmp_path / "missing"
     assert str(missing) in fails(*command, "--store", missing)
     assert not missing.exists()
 
 
-def test_store_of_another_embedder(store: Path, fails: Callable[..., str]) -> None:
+def test_query_of_a_store_of_another_embedder(store: Path, fails: Callable[..., str]) -> None:
     message = fails("query", "Who restores ovens?", "--store", store, "--embedder", "hashing:32")
     assert "embedder" in message
 
 
-def test_unknown_preset_names_the_nearest(store: Path, fails: Callable[..., str]) -> None:
+def test_preset_unknown_names_the_nearest(store: Path, fails: Callable[..., str]) -> None:
     assert "'synapse'" in fails(
         "query", "Who restores ovens?", "--store", store, "--preset", "synaps"
     )
 
 
-def test_unknown_field_names_the_nearest(store: Path, fails: Callable[..., str]) -> None:
+def test_config_field_unknown_names_the_nearest(store: Path, fails: Callable[..., str]) -> None:
     assert "spread.rounds" in fails(
         "query", "Who restores ovens?", "--config.spread.round", "2", "--store", store
     )
@@ -114,7 +116,7 @@ def test_unknown_field_names_the_nearest(store: Path, fails: Callable[..., str])
     )
 
 
-def test_unusable_numbers(store: Path, fails: Callable[..., str]) -> None:
+def test_commands_refuse_unusable_numbers(store: Path, fails: Callable[..., str]) -> None:
     assert "budget" in fails("context", "Who restores ovens?", "--store", store, "--budget", "-1")
     said = fails("query", "Who restores ovens?", "--store", store, "--k", "0")
     assert "k: expected" in said and "at least 1" in said
@@ -131,12 +133,12 @@ def test_unusable_numbers(store: Path, fails: Callable[..., str]) -> None:
         ),
     ],
 )
-def test_unusable_device(device: str, store: Path, fails: Callable[..., str]) -> None:
+def test_device_unusable_is_named(device: str, store: Path, fails: Callable[..., str]) -> None:
     question = ["query", "Who restores ovens?", "--store", store]
     assert repr(device) in fails(*question, "--device", device)
 
 
-def test_questions_that_are_not_utf8(
+def test_query_of_questions_that_are_not_utf8(
     store: Path, tmp_path: Path, fails: Callable[..., str]
 ) -> None:
     path = tmp_path / "questions.txt"
@@ -144,7 +146,7 @@ def test_questions_that_are_not_utf8(
     assert "UTF-8" in fails("query", "--questions", path, "--store", store)
 
 
-def test_damaged_database(store: Path, fails: Callable[..., str]) -> None:
+def test_query_of_a_damaged_database(store: Path, fails: Callable[..., str]) -> None:
     path = store / "memory.sqlite"
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 3])
     assert str(store) in fails("query", "Who restores ovens?", "--store", store)
@@ -185,15 +187,13 @@ def test_errors_are_json_where_json_was_asked_for(
     assert err.splitlines()[-1] == f"graphmem: error: {json.loads(out)['error']}"
 
 
-def test_numbers_that_json_has_no_word_for(capsys: pytest.CaptureFixture[str]) -> None:
+def test_print_json_refuses_numbers_without_a_word(capsys: pytest.CaptureFixture[str]) -> None:
     for number in (math.inf, -math.inf, math.nan):
         with pytest.raises(GraphMemError, match="finite"):
             print_json({"score": number})
     assert capsys.readouterr().out == ""
 
 
-def test_question_without_a_content_word_is_answered(
-    store: Path, reply: Callable[..., Any]
-) -> None:
+def test_query_without_a_content_word_is_answered(store: Path, reply: Callable[..., Any]) -> None:
     (result,) = reply("query", "Who is it?", "--store", store)["results"]
     assert result["question"] == "Who is it?"

@@ -48,7 +48,7 @@ def test_query_as_json_has_the_whole_result(store: Path, reply: Callable[..., An
 
 
 @pytest.mark.parametrize("how", ["arguments", "file", "dash", "pipe"])
-def test_questions_come_from_anywhere(
+def test_query_takes_questions_from_anywhere(
     how: str,
     store: Path,
     tmp_path: Path,
@@ -84,7 +84,7 @@ def test_query_can_be_narrowed(store: Path, reply: Callable[..., Any]) -> None:
 
 
 @pytest.mark.parametrize("end", ["2024-02-28", "20240228", "1709078400", "0001709078400"])
-def test_times_are_dates_or_seconds(end: str, store: Path, reply: Callable[..., Any]) -> None:
+def test_query_times_are_dates_or_seconds(end: str, store: Path, reply: Callable[..., Any]) -> None:
     for narrowed in (["--as-of", end], ["--between", "0", end]):
         (result,) = reply("query", "Bertrand", "--store", store, "--kind", "turn", *narrowed)[
             "results"
@@ -92,7 +92,7 @@ def test_times_are_dates_or_seconds(end: str, store: Path, reply: Callable[..., 
         assert {hit["id"] for hit in result["hits"]} == {"D1:1", "D1:2"}
 
 
-def test_a_budget_beyond_every_number_takes_all_that_is_found(
+def test_context_of_a_budget_beyond_every_number_takes_all_that_is_found(
     store: Path, reply: Callable[..., Any]
 ) -> None:
     question = ["context", "Where did Bertrand grow up?", "--store", store, "--budget"]
@@ -101,7 +101,7 @@ def test_a_budget_beyond_every_number_takes_all_that_is_found(
     assert huge["text"] == large["text"]
 
 
-def test_reasons_for_a_hit_come_before_those_against_it() -> None:
+def test_hit_lines_put_reasons_for_a_hit_before_those_against_it() -> None:
     signals = {"a": -0.9, "b": 0.1, "c": 0.5, "d": 0.2, "e": 0.3}
     hit = Hit(id="x", text="Ovens.", score=0.2, kind="turn", signals=signals)
     (why,) = (line for line in hit_lines(1, hit) if "why" in line)
@@ -131,9 +131,7 @@ def test_stats_and_check(
     assert reply("check", "--store", store) == {"ok": True, "problems": []}
 
 
-def test_every_field_of_the_configuration_can_be_overridden(
-    store: Path, reply: Callable[..., Any]
-) -> None:
+def test_config_fields_can_all_be_overridden(store: Path, reply: Callable[..., Any]) -> None:
     answer = reply("query", "--config.rank.k", "1", "ovens", "--store", store)
     assert len(answer["results"][0]["hits"]) == 1
     answer = reply("query", "ovens", "--config.rank.k=2", "--store", store)
@@ -154,7 +152,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == "graphmem 0.1.0\n"
 
 
-def test_json_is_ascii_where_the_output_is_not_utf8(
+def test_print_json_is_ascii_where_the_output_is_not_utf8(
     tmp_path: Path, fast: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, written = tmp_path / "missing-ü", io.BytesIO()

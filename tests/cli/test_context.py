@@ -15,7 +15,7 @@ from graphmem_torch.text.tokens import count_messages
 QUESTION = "Who restores deck ovens?"
 
 
-def test_messages_are_printed_as_json(
+def test_context_messages_are_printed_as_json(
     store: Path, fast: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name in ("openai", "anthropic"):
@@ -31,7 +31,7 @@ def test_messages_are_printed_as_json(
         assert "Bertrand" in out
 
 
-def test_options_reach_the_compiler(store: Path, reply: Callable[..., Any]) -> None:
+def test_context_options_reach_the_compiler(store: Path, reply: Callable[..., Any]) -> None:
     answer = reply(
         *("context", QUESTION, "--store", store, "--budget", "100", "--order", "relevance"),
         *("--tokenizer", "o200k_base", "--template", "{context}\n\n{question}"),
@@ -43,7 +43,7 @@ def test_options_reach_the_compiler(store: Path, reply: Callable[..., Any]) -> N
     assert answer["exact"] is True
 
 
-def test_what_does_not_fit_is_said(
+def test_context_says_what_does_not_fit(
     store: Path, fast: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     arguments = ["context", QUESTION, "--store", str(store), *fast]

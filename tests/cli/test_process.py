@@ -33,7 +33,7 @@ def _graphmem(*arguments: str | Path, **options: Any) -> subprocess.Popen[str]:
     )
 
 
-def test_second_writer_is_refused_while_readers_are_not(
+def test_index_is_refused_beside_a_writer_while_readers_are_not(
     store: Path, conversation: Path, fast: list[str]
 ) -> None:
     from graphmem_torch import Memory
@@ -91,7 +91,7 @@ def test_ctrl_c_loses_nothing_and_a_rerun_resumes(tmp_path: Path, fast: list[str
     assert acknowledged() == lines
 
 
-def test_closed_pipe_is_no_error(store: Path, fast: list[str]) -> None:
+def test_query_into_a_closed_pipe_is_no_error(store: Path, fast: list[str]) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -113,7 +113,7 @@ def test_closed_pipe_is_no_error(store: Path, fast: list[str]) -> None:
     assert "Traceback" not in done.stderr and "Exception ignored" not in done.stderr
 
 
-def test_the_command_line_loads_no_engine() -> None:
+def test_main_loads_no_engine() -> None:
     code = (
         "import sys, graphmem_torch.cli.main; "
         "print(sorted({'torch', 'numpy', 'transformers', 'spacy'} & set(sys.modules)))"

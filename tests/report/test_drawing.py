@@ -16,7 +16,7 @@ def _ends(data: dict) -> list[tuple[int, int, int]]:
     return list(zip(*columns, kinds, strict=True))
 
 
-def test_every_edge_is_there_once(tmp_path: Path) -> None:
+def test_draw_sends_every_edge_once(tmp_path: Path) -> None:
     with opened() as memory:
         memory.add(turns(30))
         memory.connect([("a1", "a9", "causes"), ("a9", "a1", "causes"), ("a1", "a9", "supports")])
@@ -40,7 +40,7 @@ def memory_size(stored) -> int:
     return int(max(stored.source.max(), stored.target.max())) + 1
 
 
-def test_edges_come_by_rank_and_contradictions_first(tmp_path: Path) -> None:
+def test_draw_sends_edges_by_rank_and_contradictions_first(tmp_path: Path) -> None:
     with opened() as memory:
         memory.add(turns(30))
         memory.connect("a2", "a20", "contradicts")
@@ -53,7 +53,7 @@ def test_edges_come_by_rank_and_contradictions_first(tmp_path: Path) -> None:
     assert early == linked
 
 
-def test_places_lie_in_the_box_and_in_their_discs(tmp_path: Path) -> None:
+def test_draw_puts_places_in_the_box_and_in_their_discs(tmp_path: Path) -> None:
     with opened() as memory:
         memory.add(turns(60))
         data = page_of(memory, tmp_path).data
@@ -68,7 +68,7 @@ def test_places_lie_in_the_box_and_in_their_discs(tmp_path: Path) -> None:
         assert np.hypot(spot[0] - disc["x"], spot[1] - disc["y"]) <= disc["r"] + 0.05
 
 
-def test_a_sample_is_told_and_keeps_what_is_marked(tmp_path: Path) -> None:
+def test_draw_tells_of_a_sample_and_keeps_what_is_marked(tmp_path: Path) -> None:
     with opened() as memory:
         memory.add(turns(80))
         marked = memory.structure()
@@ -85,7 +85,7 @@ def test_a_sample_is_told_and_keeps_what_is_marked(tmp_path: Path) -> None:
     ]
 
 
-def test_edges_beyond_the_limit_are_told(tmp_path: Path) -> None:
+def test_draw_tells_of_edges_beyond_the_limit(tmp_path: Path) -> None:
     with opened() as memory:
         memory.add(turns(60))
         page = page_of(memory, tmp_path, most_edges=50)
@@ -93,7 +93,7 @@ def test_edges_beyond_the_limit_are_told(tmp_path: Path) -> None:
     assert "50 of " in page.text and "edges are on this page: each node's strongest" in page.text
 
 
-def test_long_texts_are_cut_and_told(tmp_path: Path) -> None:
+def test_draw_cuts_long_texts_and_tells(tmp_path: Path) -> None:
     with opened() as memory:
         memory.add([Atom("long", "canoe " * 5000), Atom("short", "garden")])
         page = page_of(memory, tmp_path)
@@ -101,7 +101,7 @@ def test_long_texts_are_cut_and_told(tmp_path: Path) -> None:
     assert "1 text is cut to 1,200 characters." in page.text
 
 
-def test_concepts_are_drawn_where_they_are_nodes(tmp_path: Path) -> None:
+def test_draw_shows_concepts_where_they_are_nodes(tmp_path: Path) -> None:
     with opened(config=config_of(**{"structure.concepts": True})) as memory:
         memory.add(turns(24))
         page = page_of(memory, tmp_path)

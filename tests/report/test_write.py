@@ -29,7 +29,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Page:
         return page_of(memory, tmp_path_factory.mktemp("report"))
 
 
-def test_the_page_asks_for_nothing(page: Page) -> None:
+def test_page_asks_for_nothing(page: Page) -> None:
     for tag, attributes in page.tags:
         assert tag not in ("link", "img", "iframe", "object", "embed", "base", "form")
         assert "src" not in attributes and "style" not in attributes
@@ -42,7 +42,7 @@ def test_the_page_asks_for_nothing(page: Page) -> None:
     assert policy is not None and policy.startswith("default-src 'none';")
 
 
-def test_the_page_tells_of_everything(page: Page) -> None:
+def test_page_tells_of_everything(page: Page) -> None:
     headings = ("The graph", "Communities", "Bridges", "Frontiers", "Drift and regime switches")
     headings += ("Spectrum of the memory kernel", "Spectrum of the graph", "Modes", "The store")
     for heading in headings:
@@ -51,7 +51,7 @@ def test_the_page_tells_of_everything(page: Page) -> None:
     assert not re.search(r"\b(nan|inf|None|NaN)\b", page.text)
 
 
-def test_identifiers_are_unique_and_references_lead_somewhere(page: Page) -> None:
+def test_page_identifiers_are_unique_and_references_lead_somewhere(page: Page) -> None:
     names = [a["id"] for _, a in page.tags if "id" in a]
     assert len(names) == len(set(names))
     for _, attributes in page.tags:
@@ -64,14 +64,14 @@ def test_identifiers_are_unique_and_references_lead_somewhere(page: Page) -> Non
     assert led and all(0 <= node < page.data["nodes"] for node in led)
 
 
-def test_charts_have_titles_axes_and_descriptions(page: Page) -> None:
+def test_page_charts_have_titles_axes_and_descriptions(page: Page) -> None:
     charts = [a for t, a in page.tags if t == "svg" and a.get("role") == "img"]
     assert len(charts) >= 5
     assert page.source.count('class="middle name"') == 2 * len(charts)
     assert sum(t == "desc" for t, _ in page.tags) == len(charts)
 
 
-def test_texts_cannot_become_markup(tmp_path: Path) -> None:
+def test_page_texts_cannot_become_markup(tmp_path: Path) -> None:
     with opened() as memory:
         atoms = [Atom(f"x{i}{EVIL}", f"{EVIL} {i}", session=EVIL, kind=KIND) for i in range(12)]
         memory.add(atoms)
@@ -86,7 +86,7 @@ def test_texts_cannot_become_markup(tmp_path: Path) -> None:
     assert not set("<>&\u2028") & set(raw)
 
 
-def test_an_empty_store(tmp_path: Path) -> None:
+def test_page_of_an_empty_store(tmp_path: Path) -> None:
     with opened() as memory:
         found = page_of(memory, tmp_path)
     assert "The store is empty" in found.text
@@ -94,7 +94,7 @@ def test_an_empty_store(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
-def test_very_few_memories(tmp_path: Path, count: int) -> None:
+def test_page_of_very_few_memories(tmp_path: Path, count: int) -> None:
     with opened() as memory:
         memory.add([Atom(f"a{i}", f"word{i} thing{i}") for i in range(count)])
         found = page_of(memory, tmp_path)
@@ -102,7 +102,7 @@ def test_very_few_memories(tmp_path: Path, count: int) -> None:
     assert "too few for the detector" in found.text
 
 
-def test_no_edges_and_no_times(tmp_path: Path) -> None:
+def test_page_without_edges_and_times(tmp_path: Path) -> None:
     with opened(config=_bare()) as memory:
         memory.add([Atom(f"a{i}", f"alpha{i} beta{i} gamma{i}") for i in range(9)])
         assert memory.store.counts()["edges"] == 0
@@ -112,7 +112,7 @@ def test_no_edges_and_no_times(tmp_path: Path) -> None:
     assert len(found.data["communities"]) == 9
 
 
-def test_equal_memories(tmp_path: Path) -> None:
+def test_page_of_equal_memories(tmp_path: Path) -> None:
     with opened() as memory:
         memory.add([Atom(f"a{i}", "the same canoe") for i in range(40)])
         found = page_of(memory, tmp_path)
@@ -120,7 +120,7 @@ def test_equal_memories(tmp_path: Path) -> None:
     assert set(unpacked(found.data["text_of"], "<u4").tolist()) == {0}
 
 
-def test_only_contradictions(tmp_path: Path) -> None:
+def test_page_of_contradictions_only(tmp_path: Path) -> None:
     links = {i: (Link(f"a{(i + 1) % 3}", EdgeType.CONTRADICTS),) for i in range(3)}
     with opened(config=_bare()) as memory:
         memory.add([Atom(f"a{i}", f"claim{i}", edges=links[i]) for i in range(3)])
@@ -130,7 +130,7 @@ def test_only_contradictions(tmp_path: Path) -> None:
     assert "Contradictions that no split into two camps resolves" in found.text
 
 
-def test_the_memory_is_not_changed(tmp_path: Path) -> None:
+def test_write_report_does_not_change_the_memory(tmp_path: Path) -> None:
     with opened(tmp_path / "store") as memory:
         memory.add(turns(12))
     with opened(tmp_path / "store", mode="r") as memory:
@@ -141,7 +141,7 @@ def test_the_memory_is_not_changed(tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir() if p.suffix == ".partial"] == []
 
 
-def test_a_link_stays_one_and_a_failure_leaves_the_old_page(
+def test_write_report_keeps_a_link_and_after_a_failure_the_old_page(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old, link = tmp_path / "old.html", tmp_path / "link.html"
@@ -159,7 +159,7 @@ def test_a_link_stays_one_and_a_failure_leaves_the_old_page(
     assert link.is_symlink() and old.read_text().startswith("<!DOCTYPE")
 
 
-def test_a_device_is_written_to_and_not_replaced(tmp_path: Path) -> None:
+def test_write_report_to_a_device_does_not_replace_it(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     reader = os.open(pipe, os.O_RDWR | os.O_NONBLOCK)  # holds the pipe open at both ends
@@ -178,14 +178,14 @@ def _fails(*_: object) -> None:
     raise OSError(28, "No space left on device")
 
 
-def test_the_same_memory_gives_the_same_picture(tmp_path: Path) -> None:
+def test_page_of_the_same_memory_is_the_same_picture(tmp_path: Path) -> None:
     with opened() as memory:
         memory.add(turns(24))
         first, second = page_of(memory, tmp_path).data, page_of(memory, tmp_path).data
     assert first == second
 
 
-def test_bad_paths_and_limits(tmp_path: Path) -> None:
+def test_write_report_refuses_bad_paths_and_limits(tmp_path: Path) -> None:
     with opened() as memory:
         with pytest.raises(InputError, match="got the folder"):
             memory.report(tmp_path)
@@ -197,7 +197,7 @@ def test_bad_paths_and_limits(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_report_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with opened(tmp_path / "store") as memory:
         memory.add(turns(12))
     out = tmp_path / "page.html"
@@ -212,7 +212,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="needs node to read JavaScript")
-def test_the_script_is_valid(page: Page, tmp_path: Path) -> None:
+def test_page_script_is_valid(page: Page, tmp_path: Path) -> None:
     (code,) = [text for t, a, text in page.raw if t == "script" and not a]
     path = tmp_path / "page.js"
     path.write_text(code, encoding="utf-8")
