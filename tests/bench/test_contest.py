@@ -64,7 +64,7 @@ def _run(race: Race, clock: Clock, **change: Any) -> dict[str, Any]:
     return race.benchmark.extra_info
 
 
-def test_a_wrong_fast_contender_is_shown_but_not_compared() -> None:
+def test_race_wrong_fast_contender_is_shown_but_not_compared() -> None:
     clock = Clock()
     peers = {
         "wrong": clock.contender("wrong", 0.1, 0.5),
@@ -78,7 +78,7 @@ def test_a_wrong_fast_contender_is_shown_but_not_compared() -> None:
     assert verdict == {"against": "right", "ratio": 0.5, "target": 0.6, "met": True}
 
 
-def test_an_error_is_wrong_when_large_and_nan_is_always_wrong() -> None:
+def test_race_error_is_wrong_when_large_and_nan_is_always_wrong() -> None:
     clock = Clock()
     peers = {
         "large": clock.contender("large", 1.0, 0.2),
@@ -126,7 +126,7 @@ def test_limits_stop_a_peer_before_it_is_called() -> None:
 
 
 @pytest.mark.parametrize("error", [MemoryError(), RuntimeError("no such index\nat line 3")])
-def test_a_failing_peer_is_absent_with_the_reason(error: Exception) -> None:
+def test_race_failing_peer_is_absent_with_the_reason(error: Exception) -> None:
     clock = Clock()
     peers = {"bad": clock.contender("bad", 1.0, error), "good": clock.contender("good", 1.0)}
     info = _run(_race(clock), clock, peers=peers)
@@ -137,7 +137,7 @@ def test_a_failing_peer_is_absent_with_the_reason(error: Exception) -> None:
         _run(_race(clock, smoke=True), clock, peers=peers)
 
 
-def test_a_peer_over_ten_minutes_is_absent_and_a_slow_one_runs_once() -> None:
+def test_race_peer_over_ten_minutes_is_absent_and_a_slow_one_runs_once() -> None:
     clock = Clock()
     peers = {
         "endless": clock.contender("endless", 601.0),
@@ -176,7 +176,7 @@ def test_rounds_are_interleaved_and_fit_the_time_of_a_call() -> None:
     assert slow.benchmark.rounds == 3
 
 
-def test_only_the_chosen_run() -> None:
+def test_race_only_the_chosen_run() -> None:
     clock = Clock()
     peers = {name: clock.contender(name, 1.0) for name in ("igraph prpack", "scipy CSR")}
     options = {"peers": peers, "target": 1.0, "against": "scipy CSR"}
@@ -185,7 +185,7 @@ def test_only_the_chosen_run() -> None:
     assert info["verdicts"][0]["met"] is None
 
 
-def test_a_race_must_be_well_put() -> None:
+def test_race_must_be_well_put() -> None:
     clock = Clock()
     with pytest.raises(ValueError, match="one of at_least and at_most"):
         _run(_race(clock), clock, at_most=1.0)
@@ -253,7 +253,7 @@ def test_race_on_a_device() -> None:
     assert 0.2 < race.benchmark.extra_info["bandwidth"]["share"] < 1.5
 
 
-def test_a_peer_that_is_not_installed_is_none() -> None:
+def test_race_peer_that_is_not_installed_is_none() -> None:
     assert peer("no_such_module_anywhere") is None
     assert peer("math") is math
 

@@ -10,7 +10,7 @@ import torch
 from bench.packing import KINDS, Packing, instances, run
 
 
-def test_the_same_optimum() -> None:
+def test_packing_same_optimum() -> None:
     pytest.importorskip("ortools")
     report = run(Packing(instances=45))
     assert report["n"] == report["same_optimum"] == 45

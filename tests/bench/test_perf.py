@@ -43,12 +43,12 @@ def test_benchmark_runs(smoke: tuple[dict[str, Any], str, int], name: str) -> No
         assert f"`{info['operation']}`" in output
 
 
-def test_no_benchmark_fails(smoke: tuple[dict[str, Any], str, int]) -> None:
+def test_benchmarks_do_not_fail(smoke: tuple[dict[str, Any], str, int]) -> None:
     _, output, status = smoke
     assert status == 0, output
 
 
-def test_every_benchmark_has_sizes_and_every_size_a_benchmark() -> None:
+def test_sizes_and_benchmarks_belong_together() -> None:
     assert FILES and CONFIGURED
     folder = Path(__file__).parents[2] / "bench/perf"
     texts = "".join((folder / name).read_text(encoding="utf-8") for name in FILES)

@@ -122,7 +122,7 @@ def test_bad_input_is_refused_by_name(change, message):
         inhibit(**{"u": torch.zeros(2, 3), **change})
 
 
-def test_a_second_derivative_is_refused():
+def test_inhibit_second_derivative_is_refused():
     u = torch.rand(2, 5, requires_grad=True)
     with pytest.raises(InputError, match="inhibit_backward: expected no gradient"):
         torch.autograd.grad(inhibit(u).square().sum(), u, create_graph=True)

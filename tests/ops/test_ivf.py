@@ -49,7 +49,7 @@ def test_probing_every_list_is_exact(size, scores):
 
 @settings(deadline=None, max_examples=25)
 @given(st.integers(1, 80), st.integers(1, 9), st.integers(1, 9), st.integers(0, 999))
-def test_only_the_probed_lists_are_looked_into(count, lists, probes, seed):
+def test_ivf_only_the_probed_lists_are_looked_into(count, lists, probes, seed):
     lists = min(lists, count)
     index = IVF.build(_rows(count, seed), lists)
     queries = _rows(4, seed + 1)
@@ -143,7 +143,7 @@ def test_repr_says_what_is_there():
     assert repr(index) == "IVF(rows=9, lists=2, width=6, dtype=float32, device='cpu')"
 
 
-def test_no_queries():
+def test_ivf_without_queries():
     values, ids = IVF.build(_rows(9, 1)).search(torch.zeros(0, 6), 2)
     assert values.shape == ids.shape == (0, 2)
 

@@ -183,7 +183,7 @@ def test_items_that_cost_nothing():
         assert got.mask[0].nonzero()[:, 0].tolist() == chosen
 
 
-def test_a_question_does_not_depend_on_its_neighbours():
+def test_knapsack_question_does_not_depend_on_its_neighbours():
     kinds = ["real", "strong", "subset sum", "weak", "inverse", "even"]
     rows = [_items(kind, 1, 80, 60, seed) for seed, kind in enumerate(kinds)]
     values, costs = (torch.cat(column) for column in zip(*rows, strict=True))
@@ -200,7 +200,7 @@ def test_a_question_does_not_depend_on_its_neighbours():
 
 
 @pytest.mark.parametrize("kind", ["real", "strong"])
-def test_many_rows_go_in_tiles(kind):
+def test_knapsack_of_many_rows_goes_in_tiles(kind):
     values, costs = _items(kind, 50, 40, 30, 2)
     budgets = torch.arange(50) * 10
     got = knapsack(values, costs, budgets)
@@ -223,7 +223,7 @@ def test_without_work_the_gap_is_honest(caplog):
     assert (got.gap / got.value < 1e-4).all()
 
 
-def test_the_bound_is_the_fractional_optimum():
+def test_knapsack_bound_is_the_fractional_optimum():
     linprog = pytest.importorskip("scipy.optimize").linprog
     open_ = 0
     for seed, kind in enumerate(KINDS):
@@ -318,7 +318,7 @@ def test_bad_input_is_refused_by_name(change, message):
         knapsack(**{**GOOD, **change})
 
 
-def test_a_negative_budget_is_refused_without_items():
+def test_knapsack_negative_budget_is_refused_without_items():
     with pytest.raises(InputError, match="budget: expected at least 0"):
         knapsack(torch.ones(1, 0), torch.ones(1, 0).long(), torch.tensor([-1]))
 

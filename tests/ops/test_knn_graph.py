@@ -74,7 +74,7 @@ def test_lists_find_the_neighbours_of_clustered_rows(start):
         assert shared >= 0.95
 
 
-def test_where_lists_do_not_help_the_graph_is_exact():
+def test_knn_graph_is_exact_where_lists_do_not_help():
     """Rows alike in all directions: nearly every list has neighbours of every row."""
     x = _rows(600, 1, 64)
     exact = knn_graph(x, 5, method="exact")
@@ -93,7 +93,7 @@ def _only_samples(search):
     return limited
 
 
-def test_where_one_list_holds_most_rows_the_graph_is_exact(monkeypatch):
+def test_knn_graph_is_exact_where_one_list_holds_most_rows(monkeypatch):
     """Equal rows are in one list, and looking into it is looking at all of them."""
     x = _rows(4000, 1)
     x[:2000] = x[0]
@@ -119,7 +119,7 @@ def test_auto_takes_lists_only_for_the_whole_graph_of_many_rows():
 
 @pytest.mark.usefixtures("double_by_default")
 @pytest.mark.parametrize("method", ["exact", "ivf"])
-def test_the_default_dtype_does_not_matter(method):
+def test_knn_graph_default_dtype_does_not_matter(method):
     x = _rows(60, 1).float()
     scores = (x @ x.T).fill_diagonal_(-torch.inf)
     torch.testing.assert_close(knn_graph(x, 3, method=method)[0], scores.topk(3).values)

@@ -23,7 +23,7 @@ def _unit(rows: int) -> torch.Tensor:
     return torch.nn.functional.normalize(torch.randn(rows, 8, generator=generator), dim=1)
 
 
-def test_an_operation_without_a_gradient_refuses_inputs_that_need_one():
+def test_register_operation_without_a_gradient_refuses_inputs_that_need_one():
     rows = _unit(20).requires_grad_()
     with pytest.raises(InputError, match="knn_graph: expected no gradient"):
         knn_graph(rows, 3)
@@ -34,7 +34,7 @@ def test_an_operation_without_a_gradient_refuses_inputs_that_need_one():
     assert not values.requires_grad
 
 
-def test_an_operation_without_a_gradient_can_be_compiled():
+def test_register_operation_without_a_gradient_can_be_compiled():
     keys = _unit(20)
 
     @torch.compile
@@ -45,7 +45,7 @@ def test_an_operation_without_a_gradient_can_be_compiled():
 
 
 @pytest.mark.parametrize(("current", "entered"), [(0, ["cuda:1", "left"]), (1, [])])
-def test_a_launcher_runs_with_the_device_of_its_tensors_current(current, entered):
+def test_register_launcher_runs_with_the_device_of_its_tensors_current(current, entered):
     seen = []
 
     @contextmanager

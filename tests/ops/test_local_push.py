@@ -112,7 +112,7 @@ def test_kernel_says_when_it_stops_and_when_its_table_is_full():
         assert (found[0][2] == -1).all()
 
 
-def test_a_table_grows_until_everything_fits(random_graph):
+def test_local_push_table_grows_until_everything_fits(random_graph):
     graph = random_graph(3000, 20_000)
     args = (*_tensors(graph), torch.tensor([[5]]), torch.ones(1, 1), 0.85, 1e-7, 500)
     assert local_push(*args, SLOTS)[4].tolist() == [FULL]
@@ -136,7 +136,7 @@ def test_keys_that_share_a_slot_are_all_kept():
     assert int((tables.key >= 0).sum()) == 120
 
 
-def test_a_larger_world_changes_nothing(random_graph):
+def test_local_push_larger_world_changes_nothing(random_graph):
     small = random_graph(50, 200)
     large = Graph.from_edges(small.edge_index, small.weight, type=small.type, num_nodes=10**6)
     place, weights = torch.tensor([[3, 8]]), torch.tensor([[1.0, 2.0]])

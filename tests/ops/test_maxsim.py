@@ -71,7 +71,7 @@ ANY = settings(
 
 @ANY
 @given(LENGTHS, st.integers(0, 10), st.integers(0, 4), st.sampled_from([1, 8, 20]), st.integers())
-def test_all_atoms_match_the_definition(maxsim, lengths, questions, words, width, seed):
+def test_maxsim_all_atoms_match_the_definition(maxsim, lengths, questions, words, width, seed):
     inputs = _inputs(questions, words, width, lengths, seed % 1000)
     expected, slack = _plain(*inputs), _slack(inputs[0], inputs[2])
     np.testing.assert_allclose(maxsim(*inputs).numpy(), expected, rtol=1e-5, atol=slack)
@@ -168,7 +168,7 @@ def test_tokens_of_a_view_that_is_not_aligned(maxsim):
 
 @pytest.mark.usefixtures("double_by_default")
 @pytest.mark.parametrize("candidates", [None, torch.tensor([[0, 1], [1, -1]])])
-def test_the_default_dtype_does_not_matter(maxsim, candidates):
+def test_maxsim_default_dtype_does_not_matter(maxsim, candidates):
     inputs = [x.float() if x.is_floating_point() else x for x in _inputs(2, 3, 16, [4, 1])]
     expected = torch.tensor(_plain(*inputs), dtype=torch.float32)
     if candidates is not None:
@@ -178,7 +178,7 @@ def test_the_default_dtype_does_not_matter(maxsim, candidates):
     torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-4)
 
 
-def test_an_exact_match_scores_one(maxsim):
+def test_maxsim_exact_match_scores_one(maxsim):
     tokens = torch.tensor([[127, 0], [0, 127], [-127, 0]], dtype=torch.int8)
     offsets = torch.tensor([0, 2, 2, 3])
     query = torch.eye(2)[None]

@@ -45,7 +45,7 @@ def poisoned(monkeypatch):
 
 
 @pytest.mark.parametrize("case", SHAPES)
-def test_all_atoms(case, poisoned):
+def test_maxsim_kernel_all_atoms(case, poisoned):
     query, weights, tokens, offsets = _inputs(*case)
     got = kernel.launch_maxsim(query, weights, tokens, offsets, None)
     torch.testing.assert_close(got, maxsim_reference(query, weights, tokens, offsets))

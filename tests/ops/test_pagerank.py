@@ -99,7 +99,7 @@ def test_matches_igraph(random_graph, method):
 
 @settings(deadline=None, max_examples=30)
 @given(st.integers(1, 25), st.integers(0, 80), st.integers(0, 10**6))
-def test_it_is_a_distribution_and_solves_its_equation(nodes, edges, seed):
+def test_pagerank_is_a_distribution_and_solves_its_equation(nodes, edges, seed):
     graph, seeds = _drawn(nodes, edges, seed)
     expected = _exact(graph, seeds)
     for method in ("power", "push"):
@@ -111,7 +111,7 @@ def test_it_is_a_distribution_and_solves_its_equation(nodes, edges, seed):
 
 @settings(deadline=None, max_examples=40)
 @given(st.integers(2, 25), st.integers(0, 80), st.integers(0, 10**6), st.integers(1, 12))
-def test_the_residual_bounds_the_error(nodes, edges, seed, rounds):
+def test_pagerank_residual_bounds_the_error(nodes, edges, seed, rounds):
     graph, seeds = _drawn(nodes, edges, seed)
     expected = _exact(graph, seeds)
     ways = [
@@ -126,7 +126,7 @@ def test_the_residual_bounds_the_error(nodes, edges, seed, rounds):
 
 @settings(deadline=None, max_examples=40)
 @given(st.integers(2, 25), st.integers(0, 80), st.integers(0, 10**6), st.integers(1, 20))
-def test_what_is_certified_is_the_true_top(nodes, edges, seed, rounds):
+def test_pagerank_certifies_the_true_top(nodes, edges, seed, rounds):
     graph, seeds = _drawn(nodes, edges, seed)
     expected = _exact(graph, seeds)
     k = 1 + seed % min(5, nodes)
@@ -163,7 +163,7 @@ def test_rounding_of_long_sums_certifies_nothing(method):
 
 
 @METHODS
-def test_the_largest_are_those_of_all(random_graph, method):
+def test_pagerank_largest_are_those_of_all(random_graph, method):
     graph = random_graph(40, 150)
     seeds = torch.rand(4, 40, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     whole = personalized_pagerank(graph, seeds, tol=1e-12, max_iter=500)
@@ -177,7 +177,7 @@ def test_the_largest_are_those_of_all(random_graph, method):
 
 
 @METHODS
-def test_all_nodes_can_be_asked_for(random_graph, method):
+def test_pagerank_all_nodes_can_be_asked_for(random_graph, method):
     graph = random_graph(9, 60)
     found = personalized_pagerank(graph, torch.ones(2, 9), k=9, method=method, epsilon=1e-6)
     assert found.indices.sort(1).values.tolist() == [list(range(9))] * 2
@@ -223,7 +223,7 @@ def test_nodes_without_edges_reach_the_tolerance_too(method):
 
 
 @METHODS
-def test_the_size_of_the_seeds_does_not_matter(random_graph, method):
+def test_pagerank_size_of_the_seeds_does_not_matter(random_graph, method):
     graph, seeds = random_graph(9, 30), torch.zeros(1, 9)
     seeds[0, [2, 5]] = 1.0
     expected = personalized_pagerank(graph, seeds, method=method)
@@ -232,7 +232,7 @@ def test_the_size_of_the_seeds_does_not_matter(random_graph, method):
         torch.testing.assert_close(found.values, expected.values)
 
 
-def test_a_push_allocates_nothing_of_the_size_of_the_graph(random_graph, largest):
+def test_pagerank_push_allocates_nothing_of_the_size_of_the_graph(random_graph, largest):
     small = random_graph(200, 900)
     large = Graph.from_edges(small.edge_index, small.weight, num_nodes=1_000_000)
     seeds = SparseRows.of(torch.arange(64)[:, None], torch.ones(64, 1), 1_000_000)
@@ -242,7 +242,7 @@ def test_a_push_allocates_nothing_of_the_size_of_the_graph(random_graph, largest
 
 
 @METHODS
-def test_no_nodes(random_graph, method):
+def test_pagerank_without_nodes(random_graph, method):
     found = personalized_pagerank(random_graph(0, 0), torch.zeros(2, 0), method=method)
     assert found.values.shape == (2, 0)
     assert found.converged
@@ -255,7 +255,7 @@ def test_weights_without_a_finite_sum_are_refused(weight):
         pagerank(graph.with_weight(torch.full((3,), weight)))
 
 
-def test_no_questions(random_graph):
+def test_pagerank_without_questions(random_graph):
     graph = random_graph(9, 20)
     assert personalized_pagerank(graph, torch.zeros(0, 9)).values.shape == (0, 9)
     found = personalized_pagerank(graph, torch.zeros(0, 9), k=2, method="push")
@@ -297,7 +297,7 @@ def test_push_does_only_the_full_questions_again(random_graph):
     )
 
 
-def test_a_background_finds_the_hubs():
+def test_pagerank_background_finds_the_hubs():
     generator = torch.Generator().manual_seed(0)
     index = torch.randint(0, 3000, (2, 24_000), generator=generator)
     index[1, ::2] = (torch.rand(12_000, generator=generator) ** 4 * 300).long()
@@ -316,7 +316,7 @@ def test_a_background_finds_the_hubs():
     assert shared[1] > max(0.9, shared[0] + 0.1), shared
 
 
-def test_a_question_without_seeds_gets_zeros(random_graph):
+def test_pagerank_question_without_seeds_gets_zeros(random_graph):
     seeds = torch.zeros(2, 9)
     seeds[1, 3] = 2.0
     found = personalized_pagerank(random_graph(9, 20), seeds)

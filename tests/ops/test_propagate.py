@@ -67,7 +67,7 @@ def test_matches_the_formula(random_graph, shape, reduce, fan, signed):
 
 
 @REDUCE
-def test_a_masked_node_only_keeps_its_own(random_graph, shape, reduce):
+def test_propagate_masked_node_only_keeps_its_own(random_graph, shape, reduce):
     graph = random_graph(*shape[1:], signed=True)
     activation, mask = _inputs(shape)
     got = propagate(graph, activation, reduce=reduce, mask=mask)
@@ -160,7 +160,7 @@ def test_gradients_in_half_precision_are_those_of_float32(random_graph, reduce):
     torch.testing.assert_close(*found, rtol=2e-2, atol=1e-2)
 
 
-def test_a_second_derivative_is_refused(random_graph):
+def test_propagate_second_derivative_is_refused(random_graph):
     graph = random_graph(6, 20)
     activation = torch.rand(2, 6, requires_grad=True)
     out = propagate(graph, activation).square().sum()
@@ -268,7 +268,7 @@ def test_any_memory_layout_gives_a_plain_result(random_graph):
     torch.testing.assert_close(got, propagate(graph, turned.contiguous()))
 
 
-def test_no_questions_and_no_nodes(random_graph):
+def test_propagate_without_questions_or_nodes(random_graph):
     assert propagate(random_graph(5, 9), torch.zeros(0, 5)).shape == (0, 5)
     assert propagate(random_graph(0, 0), torch.zeros(2, 0)).shape == (2, 0)
 

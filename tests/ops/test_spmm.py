@@ -141,7 +141,7 @@ def test_opcheck(reduce):
     torch.library.opcheck(torch.ops.graphmem.spmm.default, (*args, reduce == "max"))
 
 
-def test_a_second_derivative_is_refused():
+def test_spmm_second_derivative_is_refused():
     x = _panel(6, 3).requires_grad_()
     out = spmm(*_matrix(8, 6, 30), x).square().sum()
     with pytest.raises(InputError, match="spmm_backward: expected no gradient"):

@@ -81,7 +81,7 @@ def test_matches_the_rounds_written_out(random_graph, method, reduce, firing, in
 
 
 @METHODS
-def test_an_isolated_anchor_ends_below_the_gate(method):
+def test_spread_isolated_anchor_ends_below_the_gate(method):
     """0.6 ends at 0.104 after three rounds: the gate measures whether the graph reinforced it."""
     graph = Graph.from_edges(torch.empty(2, 0, dtype=torch.int64), num_nodes=3)
     got = spread_activation(graph, torch.tensor([[0.6, 0.0, 0.0]]), method=method)
@@ -90,7 +90,7 @@ def test_an_isolated_anchor_ends_below_the_gate(method):
 
 
 @METHODS
-def test_a_reached_node_that_falls_to_zero_still_fires(method):
+def test_spread_reached_node_that_falls_to_zero_still_fires(method):
     """Inhibition takes node 1 to 0; it was reached, so it fires sigmoid(-gain * threshold)."""
     graph = Graph.from_edges(torch.tensor([[0], [1]]), torch.tensor([0.01]), num_nodes=3)
     got = spread_activation(
@@ -179,7 +179,7 @@ def test_sparse_rows_make_nothing_of_the_size_of_the_graph(random_graph, largest
     assert len(found[1].key) == len(found[0].key)
 
 
-def test_no_rounds_change_nothing(random_graph):
+def test_spread_without_rounds_changes_nothing(random_graph):
     anchors = _anchors(2, 9, 1)
     for method in ("dense", "frontier"):
         got = spread_activation(random_graph(9, 20), anchors, rounds=0, method=method)
@@ -210,7 +210,7 @@ def test_gradients_flow_through_all_rounds(random_graph, reduce, firing, masked)
 
 
 @pytest.mark.parametrize("name", ["activation", "fan", "retention", "inhibition", "gain"])
-def test_a_gradient_through_the_frontier_is_refused(random_graph, name):
+def test_spread_gradient_through_the_frontier_is_refused(random_graph, name):
     graph = random_graph(8, 20)
     value = {"activation": _anchors(2, 8, 4), "fan": torch.ones(8)}.get(name, torch.tensor(0.5))
     inputs = {"activation": _anchors(2, 8, 4), name: value.requires_grad_()}
@@ -252,7 +252,7 @@ def test_inhibition_of_a_tensor_that_is_zero_is_the_same_everywhere():
     torch.testing.assert_close(*found)
 
 
-def test_the_anchors_are_left_alone(random_graph):
+def test_spread_anchors_are_left_alone(random_graph):
     anchors = _anchors(2, 9, 1)
     before = anchors.clone()
     for method in ("dense", "frontier"):

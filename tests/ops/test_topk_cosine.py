@@ -103,7 +103,7 @@ def test_topk_cosine_of_zeros_is_zero():
     assert values.tolist() == [[0.0, 0.0, 0.0]]
 
 
-def test_no_keys():
+def test_topk_cosine_without_keys():
     values, indices = topk_cosine(_rows(2, 1), torch.zeros(0, 5), 3)
     assert values.shape == indices.shape == (2, 0)
 
@@ -206,7 +206,7 @@ def test_kernel_of_mixed_precision_and_strided_keys():
 
 @pytest.mark.usefixtures("double_by_default")
 @pytest.mark.parametrize("questions", [1, 20])
-def test_the_default_dtype_does_not_matter(questions):
+def test_topk_cosine_default_dtype_does_not_matter(questions):
     queries, keys = _rows(questions, 2).float(), _rows(50, 1).float()
     _assert_best(topk_cosine(queries, keys, 4), queries @ keys.T, 4)
 

@@ -202,7 +202,7 @@ def test_concurrency_is_shared_by_threads(serve: Serve) -> None:
     assert client.usage.calls == 30
 
 
-def test_same_question_is_asked_once(serve: Serve, tmp_path: Path) -> None:
+def test_client_same_question_is_asked_once(serve: Serve, tmp_path: Path) -> None:
     file = tmp_path / "answers.sqlite"
     server, client = serve(echo, cache=file)
     assert client.complete_all(["a", "b", "a"]) == ["<a>", "<b>", "<a>"]
@@ -222,7 +222,7 @@ def test_same_question_is_asked_once(serve: Serve, tmp_path: Path) -> None:
     assert (client.usage.calls, client.usage.cached) == (4, 3)
 
 
-def test_same_question_is_lost_twice(serve: Serve) -> None:
+def test_client_same_question_is_lost_twice(serve: Serve) -> None:
     _, client = serve(fail(500), retries=0)
     assert client.complete_all(["a", "a", "b"]) == [None] * 3
     assert client.usage == Usage(calls=2, failures=3)

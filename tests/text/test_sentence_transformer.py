@@ -121,7 +121,7 @@ def test_long_texts_are_read_in_windows(minilm: Embedder) -> None:
     assert torch.equal(whole.pieces, halves.pieces)
 
 
-def test_the_encoder_opens_without_a_network(
+def test_sentence_transformer_opens_without_a_network(
     minilm: Embedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import socket
@@ -202,7 +202,7 @@ def test_progress_counts_the_texts(
     assert capsys.readouterr().err == ""
 
 
-def test_a_model_that_gives_nan(tiny: Any) -> None:
+def test_sentence_transformer_model_that_gives_nan(tiny: Any) -> None:
     embedder = SentenceTransformerEmbedder(tiny, token_dim=6)
     weights = tiny[0].auto_model.embeddings.word_embeddings.weight
     row = tiny.tokenizer.convert_tokens_to_ids("canoe")
@@ -248,7 +248,7 @@ def test_projection_keeps_what_svd_keeps() -> None:
         projection_from([vectors[:3]], 5)
 
 
-def test_what_ships() -> None:
+def test_reference_texts_and_projections_ship() -> None:
     assert shipped_projection("unknown", 8) is None
     assert len(reference_texts()) > 100
     assert all(len(text) > 20 for text in reference_texts())
