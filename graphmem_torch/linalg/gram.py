@@ -326,16 +326,6 @@ class StreamingSpectrum:
         return right
 
     @property
-    def total_energy(self) -> float:
-        """Mean squared length of the rows."""
-        return self.spectrum().total_energy or 0.0
-
-    @property
-    def discarded_energy(self) -> float:
-        """Mean squared error of the rows projected on `vectors`, within k times `error_bound`."""
-        return self.spectrum().discarded_energy or 0.0
-
-    @property
     def error_bound(self) -> float:
         """How far an eigenvalue may be from that of a fresh decomposition."""
         return float(self.spectrum().residual.max())

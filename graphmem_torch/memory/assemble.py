@@ -325,7 +325,6 @@ class ModeCache:
                 time=time[:old].cpu(),
                 tol=min(settings.drift, 1.0),
                 share=self.share,
-                find=lambda rows, times: modes_by(settings, rows, times),
             )
         self._tracker.add(embeddings[old:].cpu(), time[old:].cpu())
         if self._tracker.stale or settings.drift == 0:

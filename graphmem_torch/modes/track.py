@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor
 
@@ -24,7 +22,7 @@ class ModeTracker:
     variance and latest time of every mode, for the assignment as it is. The assignment itself is
     only followed: a new row joins the mode of the nearest centroid, an old one stays where it is.
     How far that falls short of a fresh start is `drift`, in shares of the rows' energy; beyond
-    `tol`, `stale` says that `refresh` is due; it is also what a regime switch calls for.
+    `tol`, `stale` says that modes are to be found anew, as after a regime switch.
 
     Args:
         modes: Modes of the rows x, as `find_modes` gave them.
@@ -33,10 +31,6 @@ class ModeTracker:
         tol: Drift up to which the modes are followed.
         share: `centroid_error` when the modes were last found in full, as a share of the energy;
             by default `modes` are as they were found.
-        find: `find_modes` with the settings that gave `modes`, on rows and their times.
-
-    Attributes:
-        recomputes: How often the modes were found anew.
 
     Raises:
         InputError: If x is not what `modes` were found in, or `tol` is not in [0, 1].
@@ -50,16 +44,9 @@ class ModeTracker:
         time: Tensor | None = None,  # [N] float64
         tol: float = 0.05,
         share: float | None = None,
-        find: Callable[[Tensor, Tensor], Modes],
     ) -> None:
         check_range("tol", tol, 0.0, 1.0)
-        self.tol, self.recomputes = tol, 0
-        self._find = find
-        self._begin(modes, x, _times(time, len(x)))
-        if share is not None:
-            self._fresh_share = share
-
-    def _begin(self, modes: Modes, x: Tensor, time: Tensor) -> None:
+        self.tol = tol
         check_block(x, modes.centroid.shape[1])
         if len(x) != len(modes.label):
             raise InputError(
@@ -70,7 +57,7 @@ class ModeTracker:
         self._axes = modes.spectrum.right.double()
         count, dim = self._axes.shape[1], x.shape[1]
         self._spectrum = StreamingSpectrum(min(count, dim), dim)
-        self._label, self._time = modes.label.long(), time
+        self._label, self._time = modes.label.long(), _times(time, len(x))
         kinds = len(modes)
         self._size = modes.size.long()
         self._sums = torch.zeros(kinds, dim, dtype=torch.float64)
@@ -85,14 +72,15 @@ class ModeTracker:
             near = (tile.double() * unit[label]).sum(1)
             self._near = torch.cat([self._near, near])
             start += len(tile)
-        self._fresh_share = self.centroid_error * len(self) / max(self._energy, 1e-300)
+        fresh = self.centroid_error * len(self) / max(self._energy, 1e-300)
+        self._fresh_share = fresh if share is None else share
 
     def __len__(self) -> int:
         """N, the rows present."""
         return len(self._label)
 
     def add(self, rows: Tensor, time: Tensor | None = None) -> Tensor:  # [n, d], [n] -> [n] int64
-        """Counts new rows in, behind the others; the modes they join, as numbered until a refresh.
+        """Counts new rows in, behind the others; the modes they join, as numbered at the start.
 
         Raises:
             InputError: For rows that are not finite or of another width; nothing has changed then.
@@ -187,20 +175,6 @@ class ModeTracker:
     def stale(self) -> bool:
         """Whether `drift` exceeds `tol`."""
         return self.drift > self.tol
-
-    def refresh(self, x: Tensor) -> None:  # [N, d]
-        """Finds the modes anew in the rows present.
-
-        Raises:
-            InputError: If x are other rows than are present.
-        """
-        if len(x) != len(self):
-            raise InputError(
-                f"x: expected the {len(self)} rows present, got {len(x)}; give them in order, "
-                "those added last at the end"
-            )
-        self._begin(self._find(x, self._time), x, self._time)
-        self.recomputes += 1
 
     def modes(self) -> Modes:
         """The modes of the rows present, numbered by falling size; none is empty.

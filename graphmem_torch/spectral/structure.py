@@ -177,13 +177,6 @@ class Structure:
         """μ_2: 0 where the graph is not connected."""
         return float(self.values[0]) if self.num_components == 1 and len(self.values) else 0.0
 
-    @property
-    def fiedler(self) -> Tensor:  # [N]
-        """The first eigenvector beyond the zeros; zeros where there is none."""
-        if self.vectors.shape[1]:
-            return self.vectors[:, 0]
-        return self.vectors.new_zeros(self.graph.num_nodes)
-
     def as_dict(self) -> dict[str, Any]:
         """Plain values, fit for JSON; nodes by their names where there are any."""
         parts = torch.bincount(self.component).tolist()

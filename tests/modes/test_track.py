@@ -32,7 +32,7 @@ def found_in(x: Tensor, time: Tensor) -> Modes:
 
 
 def tracker_of(x: Tensor, time: Tensor, **change) -> ModeTracker:
-    return ModeTracker(found_in(x, time), x, time=time, find=found_in, **change)
+    return ModeTracker(found_in(x, time), x, time=time, **change)
 
 
 def check(modes: Modes, x: Tensor, time: Tensor) -> None:
@@ -82,7 +82,6 @@ def test_statistics_stay_exact_while_rows_come_and_go() -> None:
         kept[gone] = False
         x, time = x[kept], time[kept]
         check(tracker.modes(), x, time)
-    assert tracker.recomputes == 0
     assert tracker.error_bound <= 1e-6
 
 
@@ -93,7 +92,7 @@ def test_a_new_row_joins_the_nearest_centroid() -> None:
     new = rows_of(30, seed=5)
     label = tracker.add(new)
     expected = torch.cdist(new.double(), centroid).argmin(1)
-    # Numbered as by `find_modes` until the first refresh.
+    # Numbered as by `find_modes`.
     assert torch.equal(label, expected)
 
 
@@ -107,14 +106,14 @@ def test_followed_modes_are_those_found_afresh_where_the_groups_stay() -> None:
     followed = tracker.modes()
     pairs = set(zip(followed.label.tolist(), fresh.label.tolist(), strict=True))
     assert len(pairs) == len(fresh)  # the same partition
-    assert tracker.drift < 0.02 and tracker.recomputes == 0
+    assert tracker.drift < 0.02
     assert followed.centroid_error == pytest.approx(fresh.centroid_error, rel=1e-5)
 
 
 def test_drift_is_what_it_says() -> None:
     x, time = rows_of(80), times_of(80)
     modes = found_in(x, time)
-    tracker = ModeTracker(modes, x, time=time, tol=1.0, find=found_in)
+    tracker = ModeTracker(modes, x, time=time, tol=1.0)
     assert tracker.drift == pytest.approx(0.0, abs=1e-6)
     other = (
         rows_of(80, seed=4, groups=5)
@@ -142,7 +141,7 @@ def test_drift_goes_on_from_the_last_full_pass() -> None:
     strange = torch.nn.functional.normalize(torch.randn(60, 16, generator=g), dim=1)
     first.add(strange)
     both, never = torch.cat([x, strange]), torch.full((60,), math.nan).double()
-    again = {"time": torch.cat([time, never]), "tol": 1.0, "find": found_in}
+    again = {"time": torch.cat([time, never]), "tol": 1.0}
     assert ModeTracker(first.modes(), both, **again).drift < 1e-6
     kept = ModeTracker(first.modes(), both, share=share, **again).drift
     grown = first.centroid_error / float(both.double().square().sum(1).mean()) - share
@@ -167,13 +166,7 @@ def test_stale_says_that_modes_are_to_be_found_anew() -> None:
     g = torch.Generator().manual_seed(2)
     strange = torch.nn.functional.normalize(torch.randn(150, 16, generator=g), dim=1)
     tracker.add(strange)
-    assert tracker.stale and tracker.recomputes == 0
-    with pytest.raises(InputError, match="250 rows"):
-        tracker.refresh(x)
-    whole = torch.cat([x, same, strange])
-    tracker.refresh(whole)
-    assert not tracker.stale and tracker.recomputes == 1 and len(tracker) == 250
-    check(tracker.modes(), whole, torch.cat([time, torch.full((170,), math.nan).double()]))
+    assert tracker.stale
 
 
 def test_a_mode_that_loses_all_rows_is_gone() -> None:
@@ -210,6 +203,6 @@ def test_bad_input_changes_nothing() -> None:
         tracker.remove(torch.arange(40), x)
     check(tracker.modes(), x, time)
     with pytest.raises(InputError, match="40 rows"):
-        ModeTracker(found_in(x, time), x[:39], find=found_in)
+        ModeTracker(found_in(x, time), x[:39])
     with pytest.raises(InputError, match="tol"):
         tracker_of(x, time, tol=2.0)
