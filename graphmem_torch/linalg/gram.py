@@ -10,8 +10,7 @@ from torch import Tensor
 
 from graphmem_torch.checks import check_count
 from graphmem_torch.errors import InputError
-from graphmem_torch.linalg.rows import Rows, check_block
-from graphmem_torch.linalg.spectrum import Spectrum, check_rank, oriented
+from graphmem_torch.linalg.spectrum import Rows, Spectrum, check_block, check_rank, oriented
 
 __all__ = ["Gram", "StreamingSpectrum", "gram_svd", "leading_eigenpairs"]
 

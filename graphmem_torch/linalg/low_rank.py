@@ -13,8 +13,7 @@ from torch import Tensor
 from graphmem_torch.checks import check_choice, check_count
 from graphmem_torch.errors import InputError
 from graphmem_torch.linalg.gram import gram_svd
-from graphmem_torch.linalg.rows import Rows
-from graphmem_torch.linalg.spectrum import Spectrum, check_rank, oriented
+from graphmem_torch.linalg.spectrum import Rows, Spectrum, check_rank, oriented
 
 __all__ = ["Kernel", "Ritz", "block_krylov", "decompose", "randomized_svd"]
 

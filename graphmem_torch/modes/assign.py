@@ -9,8 +9,7 @@ from torch import Tensor
 
 from graphmem_torch.checks import check_choice
 from graphmem_torch.errors import InputError
-from graphmem_torch.linalg.rows import Rows
-from graphmem_torch.linalg.spectrum import Spectrum
+from graphmem_torch.linalg.spectrum import Rows, Spectrum
 from graphmem_torch.ops.ivf import nearest_centroid, spherical_kmeans
 
 __all__ = [

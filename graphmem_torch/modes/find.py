@@ -14,8 +14,13 @@ from graphmem_torch.coo import offsets_of
 from graphmem_torch.errors import InputError
 from graphmem_torch.linalg.gram import gram_svd
 from graphmem_torch.linalg.low_rank import decompose
-from graphmem_torch.linalg.rows import Rows, check_block
-from graphmem_torch.linalg.spectrum import Spectrum, reconstruction_error, truncated
+from graphmem_torch.linalg.spectrum import (
+    Rows,
+    Spectrum,
+    check_block,
+    reconstruction_error,
+    truncated,
+)
 from graphmem_torch.modes.assign import (
     ASSIGNMENTS,
     assign_modes,

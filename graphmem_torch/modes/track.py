@@ -8,7 +8,7 @@ from torch import Tensor
 from graphmem_torch.checks import check_range
 from graphmem_torch.errors import InputError
 from graphmem_torch.linalg.gram import StreamingSpectrum
-from graphmem_torch.linalg.rows import Rows, check_block
+from graphmem_torch.linalg.spectrum import Rows, check_block
 from graphmem_torch.modes.find import Modes, assembled, check_times
 
 __all__ = ["ModeTracker"]

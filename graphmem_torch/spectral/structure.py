@@ -180,6 +180,8 @@ class Structure:
     def as_dict(self) -> dict[str, Any]:
         """Plain values, fit for JSON; nodes by their names where there are any."""
         parts = torch.bincount(self.component).tolist()
+        remote, signs = self.frontiers, self.frustration
+        worst = signs.contradictory
         sizes = torch.bincount(self.community.long()).tolist()
         return {
             "nodes": self.graph.num_nodes,
@@ -191,8 +193,20 @@ class Structure:
             "modularity": modularity(self.graph, self.community) if sizes else 0.0,
             "bridges": _listed_pairs(self.bridges, self.names),
             "links": _listed_pairs(self.links, self.names),
-            "frontiers": _listed_frontiers(self.frontiers, self.names),
-            "contradictory": _listed_contradictions(self.frustration),
+            "frontiers": _listed(
+                self.names,
+                node=remote.node,
+                score=remote.score,
+                centrality=remote.centrality,
+                degree=remote.degree,
+            ),
+            "contradictory": _listed(
+                None,
+                component=worst,
+                frustration=signs.value[worst],
+                contradictions=signs.contradictions[worst],
+                nodes=torch.bincount(signs.component, minlength=len(signs.value))[worst],
+            ),
             "converged": self.converged,
         }
 
@@ -263,58 +277,19 @@ def structure_of(
     )
 
 
-_Names = Sequence[str] | None
+def _listed(names: Sequence[str] | None, **columns: Tensor) -> list[dict[str, Any]]:
+    """A row for each entry of the columns, nodes by their names.
+
+    An infinite score is None, as JSON has none.
+    """
+    plain = {name: column.tolist() for name, column in columns.items()}
+    for name in {"source", "target", "node"} & plain.keys():
+        plain[name] = plain[name] if names is None else [names[node] for node in plain[name]]
+    if "score" in plain:
+        plain["score"] = [score if math.isfinite(score) else None for score in plain["score"]]
+    return [dict(zip(plain, row, strict=True)) for row in zip(*plain.values(), strict=True)]
 
 
-def _listed_pairs(found: Bridges, names: _Names) -> list[dict[str, Any]]:
-    """Each pair with its score; one of infinity is None, as JSON has none."""
-    return [
-        {
-            "source": _name(source, names),
-            "target": _name(target, names),
-            "weight": weight,
-            "score": score if math.isfinite(score) else None,
-            "side": side,
-        }
-        for source, target, weight, score, side in zip(
-            *found.pairs.tolist(),
-            found.weight.tolist(),
-            found.score.tolist(),
-            found.side.tolist(),
-            strict=True,
-        )
-    ]
-
-
-def _listed_frontiers(found: Frontiers, names: _Names) -> list[dict[str, Any]]:
-    """Each frontier with its score and what that is made of."""
-    return [
-        {"node": _name(node, names), "score": score, "centrality": remote, "degree": degree}
-        for node, score, remote, degree in zip(
-            found.node.tolist(),
-            found.score.tolist(),
-            found.centrality.tolist(),
-            found.degree.tolist(),
-            strict=True,
-        )
-    ]
-
-
-def _listed_contradictions(found: Frustration) -> list[dict[str, Any]]:
-    """Each component that is not balanced, the worst first."""
-    worst = found.contradictory
-    sizes = torch.bincount(found.component, minlength=len(found.value))
-    return [
-        {"component": part, "frustration": value, "contradictions": against, "nodes": nodes}
-        for part, value, against, nodes in zip(
-            worst.tolist(),
-            found.value[worst].tolist(),
-            found.contradictions[worst].tolist(),
-            sizes[worst].tolist(),
-            strict=True,
-        )
-    ]
-
-
-def _name(node: int, names: _Names) -> str | int:
-    return node if names is None else names[node]
+def _listed_pairs(found: Bridges, names: Sequence[str] | None) -> list[dict[str, Any]]:
+    ends = {"source": found.pairs[0], "target": found.pairs[1]}
+    return _listed(names, **ends, weight=found.weight, score=found.score, side=found.side)

@@ -8,7 +8,7 @@ import torch
 from graphmem_torch.errors import InputError
 from graphmem_torch.linalg import Kernel, decompose, gram_svd, randomized_svd
 from graphmem_torch.linalg.low_rank import _cheaper
-from graphmem_torch.linalg.rows import Rows
+from graphmem_torch.linalg.spectrum import Rows
 
 
 class _Shape:
