@@ -1,4 +1,4 @@
-"""What a question gets back: plain values, no tensors."""
+"""What a question or an addition gets back: plain values, no tensors."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 __all__ = [
+    "Added",
     "Answer",
     "Context",
     "Hit",
@@ -19,6 +20,23 @@ __all__ = [
     "Result",
     "Statement",
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """What an `add` or a `connect` did.
+
+    Attributes:
+        new: Atoms, or edges, stored.
+        known: Those there already: atoms of the same content, edges as strong or more.
+    """
+
+    new: int
+    known: int
+
+    def __add__(self, other: Added) -> Added:
+        """Both together."""
+        return Added(self.new + other.new, self.known + other.known)
 
 
 @dataclass(frozen=True, slots=True)

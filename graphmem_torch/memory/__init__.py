@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from graphmem_torch.memory.memory import Memory
-from graphmem_torch.memory.writer import Added
+from graphmem_torch.results import Added
 
 __all__ = ["Added", "Memory"]

@@ -332,17 +332,20 @@ def ask_model(llm: Any, contexts: Sequence[Context]) -> list[Answer]:
     complete = getattr(llm, "complete", llm)
     prompts = [_prompt(context) for context in contexts]
     every = getattr(llm, "attempt_all", None) or getattr(llm, "complete_all", None)
-    said = _ask_all(every, prompts) if callable(every) else [_ask(complete, p) for p in prompts]
-    answers = [
-        Answer(context.question, text, context, error)
-        for context, (text, error) in zip(contexts, said, strict=True)
-    ]
+    if prompts and callable(every):
+        found = _attempt(lambda asked: list(every(asked)), prompts)
+        if isinstance(found, list) and len(found) != len(prompts):
+            found = InputError(f"expected {len(prompts)} answers, got {len(found)}")
+        said = found if isinstance(found, list) else [found] * len(prompts)
+    else:
+        said = [_attempt(complete, prompt) for prompt in prompts]
+    answers = []
+    for context, answer in zip(contexts, said, strict=True):
+        text, error = _read(answer)
+        answers.append(Answer(context.question, text, context, error))
     for lost in (each for each in answers if each.error is not None):
         _log.warning("No answer to %.80r: %s", lost.question, lost.error)
     return answers
-
-
-_Said = tuple[str | None, str | None]  # text, error
 
 
 def _prompt(context: Context) -> str | list[dict[str, str]]:
@@ -353,27 +356,14 @@ def _prompt(context: Context) -> str | list[dict[str, str]]:
     return [*system, *context.messages]
 
 
-def _ask(complete: Callable[[Any], Any], prompt: Any) -> _Said:
+def _attempt(function: Callable[[Any], Any], given: Any) -> Any:
     try:
-        return _read(complete(prompt))
+        return function(given)
     except Exception as error:  # whatever a caller's function raises
-        return None, f"{type(error).__name__}: {error}"
+        return error
 
 
-def _ask_all(every: Callable[[Any], Any], prompts: Sequence[Any]) -> list[_Said]:
-    """Asks a client that takes many at once; one that is an error or None is lost."""
-    if not prompts:
-        return []
-    try:
-        answers = list(every(prompts))
-    except Exception as error:
-        return [(None, f"{type(error).__name__}: {error}")] * len(prompts)
-    if len(answers) != len(prompts):
-        return [(None, f"expected {len(prompts)} answers, got {len(answers)}")] * len(prompts)
-    return [_read(answer) for answer in answers]
-
-
-def _read(answer: object) -> _Said:
+def _read(answer: object) -> tuple[str | None, str | None]:  # text, error
     if isinstance(answer, Exception):
         return None, f"{type(answer).__name__}: {answer}"
     if isinstance(answer, str) and answer.strip():

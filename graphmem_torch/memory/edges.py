@@ -12,16 +12,17 @@ from torch import Tensor
 
 from graphmem_torch.atoms import MAX_EDGE_WEIGHT, EdgeType, Link
 from graphmem_torch.checks import check_count
+from graphmem_torch.coo import strongest_of_equal
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.errors import InputError
 from graphmem_torch.memory.assemble import Snapshot
 from graphmem_torch.ops import knn_graph
 from graphmem_torch.oracle import Judge, Verdict, ask_judge
 from graphmem_torch.readers.jsonl import parse_edge_type
+from graphmem_torch.results import Added
 from graphmem_torch.store import Batch, MemoryStore
 
 __all__ = [
-    "Connected",
     "JudgedEdges",
     "checked_pairs",
     "connect_all",
@@ -35,18 +36,6 @@ __all__ = [
 _LEAST = torch.finfo(torch.float32).tiny  # a smaller weight would be stored as 0
 _JUDGED = 64  # pairs a call: what a failing oracle can lose, and a transaction
 _FORM = "(source, target), (source, target, type), (source, target, type, weight) or (source, Link)"
-
-
-@dataclass(frozen=True, slots=True)
-class Connected:
-    """What a `connect` did: edges stored, and edges that were there already, as strong or more."""
-
-    new: int
-    known: int
-
-    def __add__(self, other: Connected) -> Connected:
-        """Both together."""
-        return Connected(self.new + other.new, self.known + other.known)
 
 
 def _stated_edge(value: Any) -> tuple[str, Link]:
@@ -89,7 +78,7 @@ def _edge_type(value: object) -> EdgeType:
     return value if isinstance(value, EdgeType) else parse_edge_type(value)
 
 
-def connect_all(store: MemoryStore, values: Iterable[Any]) -> Connected:
+def connect_all(store: MemoryStore, values: Iterable[Any]) -> Added:
     """Stores edges between stored atoms in one transaction: all of them, or none.
 
     Of the edges of one (source, target, type) the strongest counts, as everywhere in the engine
@@ -107,7 +96,7 @@ def connect_all(store: MemoryStore, values: Iterable[Any]) -> Connected:
         raise InputError(f"edges: expected {_FORM}, or an iterable of these, got {values!r:.80}")
     edges = [_stated_edge(value) for value in values]
     if not edges:
-        return Connected(0, 0)
+        return Added(0, 0)
     node = nodes_of(store, [end for source, link in edges for end in (source, link.target)])
     asked = EdgeBlock.of(
         [node[source] for source, _ in edges],
@@ -119,7 +108,7 @@ def connect_all(store: MemoryStore, values: Iterable[Any]) -> Connected:
     if len(fresh):
         vectors = torch.empty(0, store.dim or 0)
         store.append(Batch(atoms=[], embeddings=vectors, edges=fresh))
-    return Connected(len(fresh), len(asked) - len(fresh))
+    return Added(len(fresh), len(asked) - len(fresh))
 
 
 def disconnect(store: MemoryStore, source: str, target: str, kind: str | EdgeType | None) -> int:
@@ -164,23 +153,11 @@ def _stronger(asked: EdgeBlock, stored: EdgeBlock) -> EdgeBlock:
     asking = torch.zeros(nodes, dtype=torch.bool)
     asking[asked.source] = True
     near = asking[stored.source]  # no other edge can be one of those asked for
-    stored = EdgeBlock(*(c[near] for c in _columns(stored)))
+    stored = stored.take(near)
     both = EdgeBlock.cat([stored, asked])
-    key = (both.source * nodes + both.target) * 256 + both.type
-    _, group = torch.unique(key, return_inverse=True)
-    strength = both.weight.abs()
-    best = torch.zeros(int(group.max()) + 1).scatter_reduce(0, group, strength, "amax")
-    place = torch.arange(len(both))
-    first = torch.full((len(best),), len(both))
-    first = first.scatter_reduce(
-        0, group, torch.where(strength == best[group], place, len(both)), "amin"
-    )
-    chosen = first[first >= len(stored)].sort().values - len(stored)
-    return EdgeBlock(*(c[chosen] for c in _columns(asked)))
-
-
-def _columns(edges: EdgeBlock) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    return edges.source, edges.target, edges.type, edges.weight
+    key, order = ((both.source * nodes + both.target) * 256 + both.type).sort(stable=True)
+    chosen = strongest_of_equal(key, order, both.weight).sort().values - len(stored)
+    return asked.take(chosen[chosen >= 0])
 
 
 @dataclass(frozen=True, slots=True)

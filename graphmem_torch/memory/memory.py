@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, overload
 
 import torch
@@ -27,12 +26,6 @@ from graphmem_torch.memory.assemble import (
     load_snapshot,
     save_snapshot,
 )
-from graphmem_torch.memory.bindings import (
-    bound_concepts,
-    bound_embedder,
-    open_bound,
-    usable_device,
-)
 from graphmem_torch.memory.contexts import CompileOptions
 from graphmem_torch.memory.decay import Classified, DecayState, classify_nodes, open_nodes
 from graphmem_torch.memory.link import concept_id
@@ -46,7 +39,15 @@ from graphmem_torch.memory.questions import (
     to_results,
 )
 from graphmem_torch.memory.structure import MissingLink, StructureCache, missing_links
-from graphmem_torch.memory.writer import Added, Writer, as_atom, batched
+from graphmem_torch.memory.writer import (
+    Writer,
+    as_atom,
+    batched,
+    bound_concepts,
+    bound_embedder,
+    open_bound,
+    usable_device,
+)
 from graphmem_torch.oracle import Judge, Oracle, method_of
 from graphmem_torch.rank.abstention import conformal_threshold
 from graphmem_torch.rank.query import QueryBatch
@@ -54,6 +55,7 @@ from graphmem_torch.rank.registry import reading
 from graphmem_torch.readers.jsonl import parse_edge_type
 from graphmem_torch.readers.read import document_atoms
 from graphmem_torch.results import (
+    Added,
     Answer,
     Context,
     Mode,
@@ -467,7 +469,7 @@ class Memory:
         target: str | None = None,
         type: str | EdgeType = EdgeType.RELATED_TO,
         weight: float | None = None,
-    ) -> edges.Connected:
+    ) -> Added:
         """Connects stored atoms: `connect("a", "b", "supports")`, or many edges at once.
 
         On disk for good when it returns. Of the edges of one (source, target, type) the strongest
@@ -849,12 +851,7 @@ class Memory:
         """The memory itself."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """Closes it; after an error without taking the time for a snapshot."""
         if kind is None:
             self.close()

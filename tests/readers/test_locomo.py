@@ -9,7 +9,7 @@ import pytest
 from graphmem_torch.atoms import EdgeType
 from graphmem_torch.errors import InputError
 from graphmem_torch.readers import read_atoms, read_locomo
-from graphmem_torch.text import parse_time
+from graphmem_torch.text.times import parse_time
 from graphmem_torch.text.tokens import WordTokenizer
 
 

@@ -12,7 +12,7 @@ import pytest
 from graphmem_torch.atoms import Atom, EdgeType, Link
 from graphmem_torch.errors import InputError
 from graphmem_torch.readers import document_atoms, read_atoms
-from graphmem_torch.text import parse_time
+from graphmem_torch.text.times import parse_time
 from graphmem_torch.text.tokens import WordTokenizer
 
 WORDS = WordTokenizer()

@@ -6,7 +6,8 @@ import importlib.util
 
 import pytest
 
-from graphmem_torch.text import Embedder, load_embedder
+from graphmem_torch.text.embedder import Embedder
+from graphmem_torch.text.sentence_transformer import load_embedder
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,12 @@ import importlib.util
 import pytest
 
 from graphmem_torch.errors import InputError
-from graphmem_torch.text import ConceptExtractor, PatternConcepts, SpacyConcepts, load_concepts
+from graphmem_torch.text.concepts import (
+    ConceptExtractor,
+    PatternConcepts,
+    SpacyConcepts,
+    load_concepts,
+)
 from graphmem_torch.text.terms import GENERIC
 
 TEXTS = [

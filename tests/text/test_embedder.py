@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from graphmem_torch.errors import EmbedderError
-from graphmem_torch.text import Embedder, Encoded, HashingEmbedder, encode_checked, load_embedder
-from graphmem_torch.text.embedder import to_int8
+from graphmem_torch.text.embedder import Embedder, Encoded, HashingEmbedder, encode_checked, to_int8
+from graphmem_torch.text.sentence_transformer import load_embedder
 
 TEXTS = ["first text", "second text", "third text"]
 SAID = ["The red canoe sank.", "canoes sinking, red!", "Taxes are due in April.", "", "the", "?!"]
@@ -154,7 +154,7 @@ def test_hashing_each_text_by_itself_gives_the_same() -> None:
 
 def test_hashing_is_the_same_in_another_process() -> None:
     code = (
-        "from graphmem_torch.text import HashingEmbedder as H;"
+        "from graphmem_torch.text.embedder import HashingEmbedder as H;"
         "e = H().encode(['red canoe']); print(e.pooled[0, :8].tolist(), e.pieces.tolist())"
     )
     run = [sys.executable, "-c", code]

@@ -9,18 +9,14 @@ import pytest
 import torch
 
 from graphmem_torch.errors import EmbedderError
-from graphmem_torch.text import (
-    Embedder,
-    SentenceTransformerEmbedder,
-    encode_checked,
-    load_embedder,
-)
+from graphmem_torch.text.embedder import Embedder, encode_checked
 from graphmem_torch.text.models import (
     check_weights,
     projection_from,
     reference_texts,
     shipped_projection,
 )
+from graphmem_torch.text.sentence_transformer import SentenceTransformerEmbedder, load_embedder
 from graphmem_torch.text.terms import STOP_WORDS
 
 TEXTS = [

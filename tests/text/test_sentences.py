@@ -12,8 +12,8 @@ from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
 from graphmem_torch.errors import InputError
-from graphmem_torch.text import Embedder, chunk_text
-from graphmem_torch.text.sentences import split_at_marks, split_sentences
+from graphmem_torch.text.embedder import Embedder
+from graphmem_torch.text.sentences import chunk_text, split_at_marks, split_sentences
 from graphmem_torch.text.tokens import WordTokenizer, get_tokenizer
 
 WORDS = WordTokenizer()

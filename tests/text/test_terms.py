@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from graphmem_torch.text import STOP_WORDS, Vocabulary
-from graphmem_torch.text.terms import terms, title_terms
+from graphmem_torch.text.terms import STOP_WORDS, Vocabulary, terms, title_terms
 
 
 def test_terms_are_stemmed_and_leave_out_stop_words() -> None:

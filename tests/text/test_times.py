@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphmem_torch.errors import InputError
-from graphmem_torch.text import parse_time
+from graphmem_torch.text.times import parse_time
 
 MAY_8 = datetime(2023, 5, 8, 13, 56, tzinfo=UTC).timestamp()
 

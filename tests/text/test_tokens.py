@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from graphmem_torch.errors import InputError
-from graphmem_torch.text import count_tokens, get_counter, tokens
-from graphmem_torch.text.tokens import count_messages
+from graphmem_torch.text import tokens
+from graphmem_torch.text.tokens import count_messages, count_tokens, get_counter
 
 bpe = pytest.importorskip("bpe_openai")
 
