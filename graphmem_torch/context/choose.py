@@ -61,17 +61,9 @@ class Choice:
         work: int = 64,
         gap: float = 0.0,
     ) -> Choice:
-        """The problems of pools.
+        """The problems of pools; `groups` numbers the header that each entry stands under.
 
-        Args:
-            pool: The items.
-            costs: Of each entry.
-            groups: Number of the header that each entry stands under, 0 = none, -1 = no item.
-            header_costs: Of each header.
-            embeddings: See `Choice`.
-            redundancy: See `Choice`.
-            work: See `Choice`.
-            gap: See `Choice`.
+        0 = none, -1 = no item. The other arguments are as in `Choice`.
 
         Raises:
             InputError: A pinned item needs more than the pool lists.

@@ -55,7 +55,6 @@ _PROMPT = (
 class CompileOptions(Filters, total=False):
     """What `Memory.compile` takes beside a question and a budget."""
 
-    k: int | None
     tokenizer: str | TokenCounter | None
     order: OrderName | None
     format: FormatName | None

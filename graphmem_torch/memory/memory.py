@@ -1,5 +1,8 @@
 """Memory: the application object, a store on disk with an encoder and an index of it."""
 
+# A text is a sequence of texts: the overloads for one come first.
+# mypy: disable-error-code="overload-overlap"
+
 from __future__ import annotations
 
 import logging
@@ -26,7 +29,7 @@ from graphmem_torch.memory.assemble import (
     load_snapshot,
     save_snapshot,
 )
-from graphmem_torch.memory.contexts import CompileOptions
+from graphmem_torch.memory.contexts import CompileOptions as Options
 from graphmem_torch.memory.decay import Classified, DecayState, classify_nodes, open_nodes
 from graphmem_torch.memory.link import concept_id
 from graphmem_torch.memory.modes import RegimeMonitor, align_parts, mode_records, mode_summaries
@@ -247,7 +250,7 @@ class Memory:
         )
 
     @overload
-    def get(self, ids: str) -> Atom: ...  # type: ignore[overload-overlap]  # a str is a sequence
+    def get(self, ids: str) -> Atom: ...
 
     @overload
     def get(self, ids: Sequence[str]) -> list[Atom]: ...
@@ -269,14 +272,10 @@ class Memory:
     # Questions.
 
     @overload
-    def retrieve(  # type: ignore[overload-overlap]  # a str is a sequence of str
-        self, questions: str, *, k: int | None = None, **filters: Unpack[Filters]
-    ) -> Result: ...
+    def retrieve(self, questions: str, **options: Unpack[Filters]) -> Result: ...
 
     @overload
-    def retrieve(
-        self, questions: Sequence[str], *, k: int | None = None, **filters: Unpack[Filters]
-    ) -> list[Result]: ...
+    def retrieve(self, questions: Sequence[str], **options: Unpack[Filters]) -> list[Result]: ...
 
     def retrieve(
         self,
@@ -319,23 +318,21 @@ class Memory:
         return self._query(self._current(), questions)
 
     @overload
-    def compile(  # type: ignore[overload-overlap]
-        self, question: str, *, budget: int, **options: Unpack[CompileOptions]
-    ) -> Context: ...
+    def compile(self, question: str, *, budget: int, **options: Unpack[Options]) -> Context: ...
 
     @overload
-    def compile(  # type: ignore[overload-overlap]
-        self, question: str, *, budget: Sequence[int], **options: Unpack[CompileOptions]
+    def compile(
+        self, question: str, *, budget: Sequence[int], **options: Unpack[Options]
     ) -> list[Context]: ...
 
     @overload
     def compile(
-        self, question: Sequence[str], *, budget: int, **options: Unpack[CompileOptions]
+        self, question: Sequence[str], *, budget: int, **options: Unpack[Options]
     ) -> list[Context]: ...
 
     @overload
     def compile(
-        self, question: Sequence[str], *, budget: Sequence[int], **options: Unpack[CompileOptions]
+        self, question: Sequence[str], *, budget: Sequence[int], **options: Unpack[Options]
     ) -> list[list[Context]]: ...
 
     def compile(
@@ -411,17 +408,12 @@ class Memory:
 
     @overload
     def answer(
-        self, question: str, *, llm: Any, budget: int = 2048, **options: Unpack[CompileOptions]
+        self, question: str, *, llm: Any, budget: int = 2048, **options: Unpack[Options]
     ) -> Answer: ...
 
     @overload
     def answer(
-        self,
-        question: Sequence[str],
-        *,
-        llm: Any,
-        budget: int = 2048,
-        **options: Unpack[CompileOptions],
+        self, question: Sequence[str], *, llm: Any, budget: int = 2048, **options: Unpack[Options]
     ) -> list[Answer]: ...
 
     def answer(

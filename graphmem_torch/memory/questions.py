@@ -33,8 +33,9 @@ _EDGE_NAMES = {int(kind): kind.name.lower() for kind in EdgeType}
 
 
 class Filters(TypedDict, total=False):
-    """What a question may see; see `Memory.retrieve`."""
+    """What a question may see, and how many hits it has; see `Memory.retrieve`."""
 
+    k: int | None
     kinds: Sequence[str] | None
     between: tuple[float, float] | None
     as_of: float | None

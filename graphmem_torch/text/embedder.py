@@ -90,7 +90,16 @@ def encode_checked(embedder: Embedder, texts: Sequence[str], *, progress: bool =
             f"got {list(pooled.shape)} {pooled.dtype}; mend its `encode`"
         )
     require_finite(pooled, texts, embedder.name)
-    _require_unit(pooled, texts, embedder.name)
+    length = torch.linalg.vector_norm(pooled, dim=1)
+    # A text of which the embedder knows no word has no direction: zero.
+    bad = (((length - 1).abs() > _LENGTH_TOLERANCE) & pooled.any(dim=1)).nonzero().flatten()
+    if len(bad):
+        first = int(bad[0])
+        raise EmbedderError(
+            f"embedder {embedder.name!r}: expected pooled vectors of length 1 (or 0), got length "
+            f"{float(length[first]):.4g} for the text beginning {texts[first][:60]!r}, and others "
+            f"than 1 for {len(bad)} of {n} texts; normalise them in `encode`"
+        )
     if embedder.token_dim == 0:
         return Encoded(pooled)
     tokens, pieces, offsets = encoded.tokens, encoded.pieces, encoded.offsets
@@ -118,26 +127,12 @@ def encode_checked(embedder: Embedder, texts: Sequence[str], *, progress: bool =
 
 def require_finite(pooled: Tensor, texts: Sequence[str], name: str) -> None:
     """Raises `EmbedderError` when a row of `pooled` [n, d] is not finite, naming its text."""
-    bad = ~torch.isfinite(pooled).all(dim=1)
-    if bool(bad.any()):
-        first = int(bad.nonzero()[0])
+    bad = (~torch.isfinite(pooled).all(dim=1)).nonzero().flatten()
+    if len(bad):
         raise EmbedderError(
-            f"embedder {name!r}: expected finite vectors, got NaN or infinity for {int(bad.sum())} "
-            f"of {len(texts)} texts, the first beginning {texts[first][:60]!r}; nothing of this "
+            f"embedder {name!r}: expected finite vectors, got NaN or infinity for {len(bad)} of "
+            f"{len(texts)} texts, the first beginning {texts[int(bad[0])][:60]!r}; nothing of this "
             "batch was stored: check the model, or leave the text out"
-        )
-
-
-def _require_unit(pooled: Tensor, texts: Sequence[str], name: str) -> None:
-    length = torch.linalg.vector_norm(pooled, dim=1)
-    # A text of which the embedder knows no word has no direction: zero.
-    bad = ((length - 1).abs() > _LENGTH_TOLERANCE) & pooled.any(dim=1)
-    if bool(bad.any()):
-        first = int(bad.nonzero()[0])
-        raise EmbedderError(
-            f"embedder {name!r}: expected pooled vectors of length 1 (or 0), got length "
-            f"{float(length[first]):.4g} for the text beginning {texts[first][:60]!r}, and others "
-            f"than 1 for {int(bad.sum())} of {len(texts)} texts; normalise them in `encode`"
         )
 
 

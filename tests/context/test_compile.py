@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from graphmem_torch.atoms import Atom
-from graphmem_torch.context import load_format, render
 from graphmem_torch.context.compile import TokenCosts
+from graphmem_torch.context.formats import load_format, render
 from graphmem_torch.text.tokens import get_counter
 from tests.memories import opened, turns
 

@@ -11,8 +11,16 @@ from typing import Any
 import pytest
 
 from graphmem_torch.atoms import Atom
-from graphmem_torch.context import FORMATS, load_format, render
-from graphmem_torch.context.formats import Template, chat_templates, day_of, instant_of, label_of
+from graphmem_torch.context.formats import (
+    FORMATS,
+    Template,
+    chat_templates,
+    day_of,
+    instant_of,
+    label_of,
+    load_format,
+    render,
+)
 from graphmem_torch.errors import InputError
 
 DAY = 1683554160.0

@@ -9,7 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from graphmem_torch.context import Overlap, Selection, select
+from graphmem_torch.context.problem import Overlap
+from graphmem_torch.context.select import Selection, select
 from graphmem_torch.errors import InputError
 
 

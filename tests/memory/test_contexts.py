@@ -12,7 +12,8 @@ import pytest
 import torch
 
 from graphmem_torch.atoms import CONCEPT, Atom, EdgeType, Link
-from graphmem_torch.context import FORMATS, ORDERS
+from graphmem_torch.context.formats import FORMATS
+from graphmem_torch.context.order import ORDERS
 from graphmem_torch.errors import InputError
 from graphmem_torch.memory import Added
 from graphmem_torch.results import Context
