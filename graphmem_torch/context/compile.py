@@ -159,12 +159,6 @@ class Compiler:
         whole comes out longer, because tokens or headers do not add up, the choice is made again
         with as much less; where it comes out much shorter, with as much more.
 
-        Args:
-            pool: The memories of each question.
-            choice: Their selection problems.
-            questions: As asked.
-            budgets: Tokens of the whole prompt.
-
         Raises:
             InputError: A budget below what the prompt takes with no memories but the pinned ones.
         """

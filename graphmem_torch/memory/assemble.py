@@ -66,11 +66,8 @@ def assemble(
 ) -> Snapshot:
     """Builds the index of everything in the store, at one state of it.
 
-    Args:
-        store: Atoms, vectors and edges.
-        config: What the index is built with.
-        num_pieces: Size of the vocabulary of the token vectors.
-        cache: Knows the modes of an earlier state, and takes up those of this one.
+    The cache knows the modes of an earlier state, and takes up those of this one. `num_pieces` is
+    the size of the vocabulary of the token vectors.
     """
     cache = ModeCache() if cache is None else cache
     with store.reading():
@@ -289,14 +286,7 @@ class ModeCache:
         time: Tensor,  # [A] float64 seconds since the epoch, NaN = unknown
         node: Tensor,  # [A] int64, ascending
     ) -> Modes:
-        """The modes of the atoms, on their device.
-
-        Args:
-            settings: By which modes are found.
-            embeddings: One row an atom.
-            time: When each atom was.
-            node: Its number in the store, which no other atom is ever given.
-        """
+        """The modes of the atoms, on their device; a node's number is given to no other atom."""
         shape = (embeddings.shape[0], embeddings.shape[1])
         with self._lock:
             old = len(self._node)

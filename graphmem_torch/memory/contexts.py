@@ -152,14 +152,8 @@ class ContextCompiler:
     ) -> tuple[list[list[Context]], Tensor]:  # B x W, [n] int64
         """A context for each question and budget, and the node numbers of all memories in them.
 
-        Args:
-            snapshot: The index that was asked.
-            questions: As asked.
-            found: What it found.
-            allowed: The atoms there are for each question; None: all.
-            budgets: Tokens of the whole prompt.
-            settings: How they are written.
-            threshold: Confidence from which the answer counts as known.
+        `allowed` says which atoms there are for each question (None: all), `threshold` from which
+        confidence an answer counts as known; a budget is of the whole prompt.
 
         Raises:
             InputError: A budget below what the pinned memories and the template take.
@@ -322,12 +316,7 @@ def answer_settings(
 
 
 def ask_model(llm: Any, contexts: Sequence[Context]) -> list[Answer]:
-    """What a language model says to each context; where it fails, `Answer.error` says why.
-
-    Args:
-        llm: A function from a prompt to a text, or a client with `complete` or `complete_all`.
-        contexts: Prompts that ask their questions.
-    """
+    """What a language model (see `Memory.answer`) says to each context, or why it says nothing."""
     complete = getattr(llm, "complete", llm)
     prompts = [_prompt(context) for context in contexts]
     every = getattr(llm, "attempt_all", None) or getattr(llm, "complete_all", None)

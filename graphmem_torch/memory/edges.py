@@ -79,14 +79,10 @@ def _edge_type(value: object) -> EdgeType:
 
 
 def connect_all(store: MemoryStore, values: Iterable[Any]) -> Added:
-    """Stores edges between stored atoms in one transaction: all of them, or none.
+    """Stores edges of the forms that `Memory.connect` takes in one transaction: all, or none.
 
     Of the edges of one (source, target, type) the strongest counts, as everywhere in the engine
     (`Graph.from_edges`): one that is not stronger than what is stored is passed over.
-
-    Args:
-        store: Open to write.
-        values: Edges in one of the forms that `Memory.connect` takes.
 
     Raises:
         InputError: No edge of these forms (`_stated_edge`), or an id that is not stored.

@@ -160,12 +160,8 @@ def fit_weights(sources: Sequence[LabelledQuestions], *, penalty: float = 1e-2) 
     Listwise softmax (`linalg.fit_listwise`). Twice: activation starts at anchors that the weights
     choose, so the second pass learns from the activation of the first pass's anchors.
 
-    Args:
-        sources: Questions to memories of one preset.
-        penalty: Of the squared weights of signals of unit variance.
-
-    Returns:
-        The weight of each signal of the preset; the indices keep their own.
+    The memories are of one preset, `penalty` is of the squared weights of signals of unit variance,
+    and the indices keep their own weights.
 
     Raises:
         InputError: Memories of different signals, no evidence at all.

@@ -94,13 +94,10 @@ class Linker:
         extract: Callable[[Sequence[str]], list[list[str]]] | None,
         encode: Callable[[Sequence[str]], Tensor],
     ) -> None:
-        """An empty graph.
+        """An empty graph of vectors of width `dim`.
 
-        Args:
-            dim: Width d of the vectors.
-            config: What to link, and how densely.
-            extract: Concepts of texts; None links none.
-            encode: Unit vectors [n, d] of concept names.
+        `extract` gives the concepts of texts (None links none), `encode` unit vectors [n, d] of
+        their names.
         """
         self._config = config
         self._extract = extract

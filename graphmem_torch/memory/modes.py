@@ -91,12 +91,7 @@ def mode_summaries(
     that says so comes first (a claim, an observation; evidence; a question, a task); else every
     statement may be claim or evidence, and what ends by asking is a question.
 
-    Args:
-        modes: Of the snapshot.
-        snapshot: The index.
-        store: With its texts.
-        query: A question: only its best modes, the best first. None: all, the largest first.
-        count: At most so many modes.
+    For a question (`query`) only its best modes, the best first; at most `count`.
     """
     if query is None:
         chosen = torch.arange(len(modes))[:count]
@@ -222,12 +217,7 @@ class RegimeMonitor:
     """
 
     def __init__(self, store: MemoryStore, config: RegimeConfig, dim: int) -> None:
-        """Catches up with the store.
-
-        Args:
-            store: Open for writing.
-            config: Which detector.
-            dim: Width of the embeddings.
+        """Catches up with the store, which is open for writing.
 
         Raises:
             InputError: The settings want no detector.

@@ -99,11 +99,6 @@ def missing_links(
     Embeddings and the order in which the memories were added count beside the edges; where every
     edge leads to an older memory, so does every suggestion.
 
-    Args:
-        store: Atoms, embeddings and edges; at most 20,000 atoms beside concepts.
-        k: How many at most.
-        type: Of the edges looked at.
-
     Raises:
         InputError: Fewer than 2 such edges, too many atoms, or k below 1.
     """

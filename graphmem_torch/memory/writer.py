@@ -281,12 +281,8 @@ def bound_embedder(store: MemoryStore, own: EmbedderConfig, device: str) -> Embe
 def bind_concepts(store: MemoryStore, wanted: str) -> ConceptExtractor | None:
     """What finds the concepts of a store, which is bound to it from then on; None: nothing does.
 
-    An empty store takes any. `auto` means what the store has; where it has none yet, the best that
-    is installed.
-
-    Args:
-        store: Open to write.
-        wanted: `link.concepts` of the settings.
+    An empty store takes any. `auto`, of `link.concepts` in the settings, means what the store has;
+    where it has none yet, the best that is installed.
 
     Raises:
         ConfigError: The store is bound to another extractor.

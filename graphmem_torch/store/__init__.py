@@ -5,7 +5,6 @@ from __future__ import annotations
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.store.blocks import Batch, NodeVectors, TokenRows
 from graphmem_torch.store.records import Coded, Columns
-from graphmem_torch.store.snapshot import load_snapshot, save_snapshot
 from graphmem_torch.store.sqlite import MemoryStore
 
 __all__ = [
@@ -16,6 +15,4 @@ __all__ = [
     "MemoryStore",
     "NodeVectors",
     "TokenRows",
-    "load_snapshot",
-    "save_snapshot",
 ]

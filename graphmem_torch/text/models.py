@@ -163,12 +163,8 @@ def projection_from(vectors: Iterable[Tensor], dim: int) -> Tensor:
     Uncentred, because inner products of the vectors themselves are to be kept, not those of their
     deviations.
 
-    Args:
-        vectors: Blocks [t, d] of unit rows; only their Gram matrix is held.
-        dim: Columns wanted, at most d.
-
-    Returns:
-        [d, dim] float32 with orthonormal columns; each column's largest entry is positive.
+    Of blocks [t, d] of unit rows only the Gram matrix is held. The columns of the result [d, dim]
+    are orthonormal, float32, and the largest entry of each is positive.
 
     Raises:
         EmbedderError: When there are fewer than `dim` vectors, or they are not finite.

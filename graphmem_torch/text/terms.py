@@ -102,9 +102,6 @@ class Vocabulary:
     def __len__(self) -> int:
         return len(self._ids)
 
-    def __contains__(self, term: object) -> bool:
-        return term in self._ids
-
     def encode(self, texts: Sequence[str], *, grow: bool = True) -> tuple[Tensor, Tensor]:
         """Term ids of texts.
 

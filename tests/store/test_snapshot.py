@@ -19,8 +19,8 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 
 from graphmem_torch.errors import InputError, StoreError
-from graphmem_torch.store import Batch, MemoryStore, load_snapshot, save_snapshot
-from graphmem_torch.store.snapshot import SNAPSHOT_NAME
+from graphmem_torch.store import Batch, MemoryStore
+from graphmem_torch.store.snapshot import SNAPSHOT_NAME, load_snapshot, save_snapshot
 
 MakeBatch = Callable[..., Batch]
 
