@@ -58,7 +58,7 @@ class Index(MemoryCommand):
         check_paths(self.files, self.format)  # before a store is made for nothing
         origins: dict[str, str] = {}
         start = time.perf_counter()
-        with self.open_memory("w") as memory:
+        with self.open_memory(self.store, "w") as memory:
             atoms = read_atoms(
                 self.files,
                 tokenizer=memory.chunker,
@@ -113,7 +113,7 @@ class Query(MemoryCommand):
         if self.between is not None:
             between = (_time(self.between[0]), _time(self.between[1]))
         as_of = None if self.as_of is None else _time(self.as_of)
-        with self.open_memory("r") as memory:
+        with self.open_memory(self.store, "r") as memory:
             results = memory.retrieve(
                 questions,
                 k=self.k,
@@ -178,7 +178,7 @@ class CompileContext(MemoryCommand):
 
     def run(self) -> int:
         """Prints the context."""
-        with self.open_memory("r") as memory:
+        with self.open_memory(self.store, "r") as memory:
             context = memory.compile(
                 self.question,
                 budget=self.budget,
@@ -230,7 +230,7 @@ class AnswerQuestion(MemoryCommand):
 
         with (
             OpenAIClient(self.model, base_url=self.base_url, max_tokens=self.longest) as client,
-            self.open_memory("r") as memory,
+            self.open_memory(self.store, "r") as memory,
         ):
             answer = memory.answer(self.question, llm=client, budget=self.budget, k=self.k)
         if answer.text is None:
@@ -251,7 +251,7 @@ class Stats(MemoryCommand):
 
     def run(self) -> int:
         """Prints the counts."""
-        with self.open_memory("r") as memory:
+        with self.open_memory(self.store, "r") as memory:
             stats = memory.stats()
         if self.json:
             print_json(stats)
@@ -267,7 +267,7 @@ class Check(MemoryCommand):
     def run(self) -> int:
         """Prints every problem found."""
         try:
-            with self.open_memory("r") as memory:
+            with self.open_memory(self.store, "r") as memory:
                 problems = memory.check()
         except StoreDamagedError as error:
             # So damaged that it cannot be opened: that is what was asked.
@@ -310,7 +310,7 @@ class WriteReport(MemoryCommand):
 
     def run(self) -> int:
         """Writes the page and says where it is."""
-        with self.open_memory("r") as memory:
+        with self.open_memory(self.store, "r") as memory:
             report = memory.report(self.out, limit=self.limit)
         if self.json:
             print_json(report.as_dict())

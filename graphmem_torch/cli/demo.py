@@ -13,14 +13,13 @@ from tyro.conf import arg
 
 from graphmem_torch.cli.layout import clip, context_note, hit_lines, side_by_side, width
 from graphmem_torch.cli.options import Command, print_json
-from graphmem_torch.config import Config
 from graphmem_torch.errors import InputError
 from graphmem_torch.results import Context, Result
 
 if TYPE_CHECKING:
     from graphmem_torch.memory import Memory
 
-__all__ = ["Comparison", "Demo", "Demonstration", "demonstrate"]
+__all__ = ["Demo"]
 CONTEXT_QUESTION = "Where did Theo meet the young baker he hired?"
 CONTEXT_BUDGET = 160
 
@@ -76,52 +75,6 @@ class Demonstration:
     comparisons: tuple[Comparison, ...]
     context: Context
 
-    def as_dict(self) -> dict[str, Any]:
-        """As plain JSON values."""
-        return asdict(self)
-
-
-def demonstrate(
-    *,
-    preset: str = "default",
-    config: Config | None = None,
-    embedder: str | None = None,
-    device: str = "auto",
-    k: int = 5,
-) -> Demonstration:
-    """Indexes the conversation in memory and asks every question both ways."""
-    from graphmem_torch.memory import Memory
-    from graphmem_torch.readers.read import read_atoms
-
-    start = time.perf_counter()
-    with Memory.open(
-        None, preset=preset, config=config, embedder=embedder, device=device
-    ) as memory:
-        with as_file(files("graphmem_torch") / "demo_data" / "conversation.jsonl") as path:
-            atoms = list(read_atoms([path], tokenizer=memory.chunker))
-        memory.add(atoms)
-        seconds = time.perf_counter() - start
-
-        asked = _questions()
-        questions = [question for question, _ in asked]
-        flat = _flat_search(memory, questions, [atom.id for atom in atoms], k)
-        text = {atom.id: atom.rendered for atom in atoms}
-        comparisons = tuple(
-            Comparison(question, evidence, ids, tuple(text[i] for i in ids), result)
-            for (question, evidence), ids, result in zip(
-                asked, flat, memory.retrieve(questions, k=k), strict=True
-            )
-        )
-        return Demonstration(
-            turns=len(atoms),
-            sessions=len({atom.session for atom in atoms}),
-            seconds=seconds,
-            k=k,
-            stats=memory.stats(),
-            comparisons=comparisons,
-            context=memory.compile(CONTEXT_QUESTION, budget=CONTEXT_BUDGET),
-        )
-
 
 def _questions() -> list[tuple[str, tuple[str, ...]]]:
     lines = (files("graphmem_torch") / "demo_data" / "questions.jsonl").read_text("utf-8")
@@ -161,19 +114,43 @@ class Demo(Command):
         """Runs the demonstration and lays it out."""
         if not 1 <= self.k <= 50:
             raise InputError(f"expected --k between 1 and 50, got {self.k}")
-
-        shown = demonstrate(
-            preset=self.preset,
-            config=self.config,
-            embedder=self.embedder,
-            device=self.device,
-            k=self.k,
-        )
+        shown = self._shown()
         if self.json:
-            print_json(shown.as_dict())
+            print_json(asdict(shown))
         else:
             print("\n".join(_lines(shown)))
         return 0
+
+    def _shown(self) -> Demonstration:
+        """Indexes the conversation in memory and asks every question both ways."""
+        from graphmem_torch.readers.read import read_atoms
+
+        start = time.perf_counter()
+        with self.open_memory(None, "w") as memory:
+            with as_file(files("graphmem_torch") / "demo_data" / "conversation.jsonl") as path:
+                atoms = list(read_atoms([path], tokenizer=memory.chunker))
+            memory.add(atoms)
+            seconds = time.perf_counter() - start
+
+            asked = _questions()
+            questions = [question for question, _ in asked]
+            flat = _flat_search(memory, questions, [atom.id for atom in atoms], self.k)
+            text = {atom.id: atom.rendered for atom in atoms}
+            comparisons = tuple(
+                Comparison(question, evidence, ids, tuple(text[i] for i in ids), result)
+                for (question, evidence), ids, result in zip(
+                    asked, flat, memory.retrieve(questions, k=self.k), strict=True
+                )
+            )
+            return Demonstration(
+                turns=len(atoms),
+                sessions=len({atom.session for atom in atoms}),
+                seconds=seconds,
+                k=self.k,
+                stats=memory.stats(),
+                comparisons=comparisons,
+                context=memory.compile(CONTEXT_QUESTION, budget=CONTEXT_BUDGET),
+            )
 
 
 def _lines(shown: Demonstration) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import textwrap
 from datetime import UTC, datetime
+from itertools import zip_longest
 
 from graphmem_torch.results import Context, Hit, Result
 
@@ -88,16 +89,13 @@ def context_note(context: Context) -> str:
 def side_by_side(left: list[str], right: list[str]) -> list[str]:
     """Two columns of lines."""
     column = (width() - 3) // 2
-    height = max(len(left), len(right))
-    left = [*left, *[""] * (height - len(left))]
-    right = [*right, *[""] * (height - len(right))]
     return [
-        f"{clip_keep(a, column):<{column}} │ {clip_keep(b, column)}".rstrip()
-        for a, b in zip(left, right, strict=True)
+        f"{_clip_keep(a, column):<{column}} │ {_clip_keep(b, column)}".rstrip()
+        for a, b in zip_longest(left, right, fillvalue="")
     ]
 
 
-def clip_keep(line: str, columns: int) -> str:
+def _clip_keep(line: str, columns: int) -> str:
     """Like `clip`, but leading blanks stay."""
     blanks = len(line) - len(line.lstrip())
     return " " * blanks + clip(line, columns - blanks)

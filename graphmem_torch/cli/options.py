@@ -43,6 +43,19 @@ class Command(ABC):
     def run(self) -> int:
         """Does the work and returns the exit code."""
 
+    def open_memory(self, store: Path | None, mode: Literal["r", "w"]) -> Memory:
+        """Opens a store, None in memory; the engine is imported here: `--help` needs none of it."""
+        from graphmem_torch.memory import Memory
+
+        return Memory.open(
+            store,
+            preset=self.preset,
+            config=self.config,
+            embedder=self.embedder,
+            device=self.device,
+            mode=mode,
+        )
+
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryCommand(Command):
@@ -55,19 +68,6 @@ class MemoryCommand(Command):
 
     store: Annotated[Path, arg(metavar="DIR")]
     json: bool = False
-
-    def open_memory(self, mode: Literal["r", "w"]) -> Memory:
-        """Opens the store; the engine is imported here, so that `--help` needs none of it."""
-        from graphmem_torch.memory import Memory
-
-        return Memory.open(
-            self.store,
-            preset=self.preset,
-            config=self.config,
-            embedder=self.embedder,
-            device=self.device,
-            mode=mode,
-        )
 
 
 def print_json(value: Any) -> None:

@@ -11,14 +11,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graphmem_torch.evaluation.metrics import (
-    CUTOFFS,
-    NOT_FOUND,
+from graphmem_torch.evaluation.metrics import CUTOFFS, NOT_FOUND, ranking_measures
+from graphmem_torch.quality.common.rankings import (
     budget_recall,
     gold_positions,
     gold_tensor,
     rank_candidates,
-    ranking_measures,
 )
 
 

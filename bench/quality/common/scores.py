@@ -11,15 +11,10 @@ import torch
 from torch import Tensor
 
 from graphmem_torch.evaluation.bootstrap import interval_table
-from graphmem_torch.evaluation.metrics import (
-    CUTOFFS,
-    MEASURES,
-    budget_recall,
-    gold_positions,
-    ranking_measures,
-)
+from graphmem_torch.evaluation.metrics import CUTOFFS, MEASURES, ranking_measures
 
 from .measure import percentiles
+from .rankings import budget_recall, gold_positions
 
 __all__ = [
     "ADVERSARIAL",

@@ -14,7 +14,6 @@ from tqdm import tqdm
 from graphmem_torch.atoms import Atom, EdgeType
 from graphmem_torch.config import Config, load_config
 from graphmem_torch.edges import EdgeBlock
-from graphmem_torch.evaluation.metrics import gold_tensor
 from graphmem_torch.graph import Graph
 from graphmem_torch.memory import Memory
 from graphmem_torch.rank.candidates import Candidates
@@ -23,6 +22,7 @@ from graphmem_torch.text.embedder import Embedder
 from graphmem_torch.text.tokens import count_tokens
 
 from .questions import Conversation
+from .rankings import gold_tensor
 
 __all__ = [
     "TURN",

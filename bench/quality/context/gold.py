@@ -17,11 +17,11 @@ from graphmem_torch.config import Config
 from graphmem_torch.context.compile import TokenCosts
 from graphmem_torch.context.formats import load_format
 from graphmem_torch.evaluation.bootstrap import interval_table
-from graphmem_torch.evaluation.metrics import rank_candidates
 from graphmem_torch.text.embedder import Embedder
 
 from ..common.baselines import BASELINES
 from ..common.questions import Conversation, Question, read_conversations
+from ..common.rankings import rank_candidates
 from ..common.scores import BUDGETS, difference_table, group_masks
 from ..common.task import TURN, RetrievalTask, memory_of
 from ..common.texts import PassageSet, read_passage_sets

@@ -9,10 +9,11 @@ from torch import Tensor
 
 from graphmem_torch.atoms import Atom
 from graphmem_torch.context.formats import Format
-from graphmem_torch.evaluation.metrics import rank_candidates
 from graphmem_torch.memory import Memory
 from graphmem_torch.results import Context
 from graphmem_torch.text.tokens import count_tokens
+
+from ..common.rankings import rank_candidates
 
 __all__ = ["fill_by_density", "kept_whole", "line_costs", "nearest_that_fit", "prefix", "skipping"]
 

@@ -11,7 +11,7 @@ from tqdm import tqdm
 from graphmem_torch.atoms import Atom
 from graphmem_torch.config import Config
 from graphmem_torch.errors import InputError
-from graphmem_torch.evaluation.metrics import MEASURES, rank_candidates
+from graphmem_torch.evaluation.metrics import MEASURES
 from graphmem_torch.evaluation.retrieval import (
     RetrievalReport,
     evaluate,
@@ -27,6 +27,7 @@ from ..common.baselines import BASELINES
 from ..common.encoder import load_encoder
 from ..common.measure import framed, latencies, percentiles
 from ..common.questions import Conversation, Question
+from ..common.rankings import rank_candidates
 from ..common.scores import gain
 from ..common.task import RetrievalTask, baseline_config, memory_of
 from ..common.texts import json_rows

@@ -12,7 +12,6 @@ from tqdm import tqdm
 
 from graphmem_torch.config import load_config, preset_path
 from graphmem_torch.errors import InputError
-from graphmem_torch.evaluation.metrics import rank_candidates
 from graphmem_torch.evaluation.retrieval import text_table
 
 from ..common.baselines import BASELINES, Baseline
@@ -20,6 +19,7 @@ from ..common.encoder import load_encoder
 from ..common.fitting import fit_linear, fit_preset, is_fitted, linear_names, linear_scores
 from ..common.measure import framed, latencies, peak_memory
 from ..common.questions import read_conversations
+from ..common.rankings import rank_candidates
 from ..common.scores import Scores, gain, group_masks, percent, summarise
 from ..common.task import TURN, RetrievalTask, baseline_config, build_tasks
 from ..request import Judged, Request

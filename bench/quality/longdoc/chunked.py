@@ -13,11 +13,12 @@ from torch import Tensor
 
 from graphmem_torch.atoms import Atom
 from graphmem_torch.config import Config
-from graphmem_torch.evaluation.metrics import gold_positions, gold_tensor, ranking_measures
+from graphmem_torch.evaluation.metrics import ranking_measures
 from graphmem_torch.memory import Memory
 from graphmem_torch.text.embedder import Embedder
 from graphmem_torch.text.tokens import count_tokens
 
+from ..common.rankings import gold_positions, gold_tensor
 from .documents import Asked, Document
 
 __all__ = [

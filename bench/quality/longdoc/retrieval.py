@@ -11,11 +11,11 @@ from torch import Tensor
 
 from graphmem_torch.config import Config
 from graphmem_torch.evaluation.bootstrap import interval_table
-from graphmem_torch.evaluation.metrics import rank_candidates
 from graphmem_torch.memory import Memory
 from graphmem_torch.rank.candidates import Candidates
 from graphmem_torch.text.embedder import Embedder
 
+from ..common.rankings import rank_candidates
 from ..common.task import memory_of
 from .chunked import CUTOFFS, TOKENS, Chunked, chunk_document
 

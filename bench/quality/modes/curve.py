@@ -14,11 +14,12 @@ from tqdm import tqdm
 
 from graphmem_torch.config import ModesConfig
 from graphmem_torch.evaluation.bootstrap import mean_interval
-from graphmem_torch.evaluation.metrics import CUTOFFS, gold_positions, ranking_measures
+from graphmem_torch.evaluation.metrics import CUTOFFS, ranking_measures
 from graphmem_torch.index.data import modes_by
 from graphmem_torch.modes import Modes, search_modes
 
 from ..common.measure import interleaved_medians
+from ..common.rankings import gold_positions
 from .grid import ASSIGNMENTS, PER_MODE, RULES, Setting, depths, index_bytes, partition
 from .search import Found, agreement, by_modes, by_typical, flat
 

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from graphmem_torch.evaluation.bootstrap import interval_table
-from graphmem_torch.evaluation.metrics import NOT_FOUND, gold_positions
+from graphmem_torch.evaluation.metrics import NOT_FOUND
 
+from ..common.rankings import gold_positions
 from ..common.scores import BUDGETS, difference_table
 
 __all__ = ["COLUMNS", "answer_measures", "compare"]

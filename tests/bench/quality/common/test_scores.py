@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from graphmem_torch.evaluation.bootstrap import interval_table
-from graphmem_torch.evaluation.metrics import gold_tensor
+from graphmem_torch.quality.common.rankings import gold_tensor
 from graphmem_torch.quality.common.scores import (
     BUDGETS,
     GROUPS,

@@ -13,9 +13,9 @@ from graphmem_torch.atoms import Atom
 from graphmem_torch.config import load_config
 from graphmem_torch.context.formats import FORMATS, load_format
 from graphmem_torch.errors import InputError
-from graphmem_torch.evaluation.metrics import rank_candidates
 from graphmem_torch.memory import Memory
 from graphmem_torch.quality.common.baselines import BASELINES
+from graphmem_torch.quality.common.rankings import rank_candidates
 from graphmem_torch.quality.context.gold import CURVE, SYSTEMS, entry_costs, read_gold_sets
 from graphmem_torch.quality.context.greedy import kept_whole, nearest_that_fit
 from graphmem_torch.quality.context.judge import judge
