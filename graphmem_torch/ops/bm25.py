@@ -171,14 +171,8 @@ def score_postings(
 ) -> Tensor:  # [B, N]
     """`graphmem::bm25_score`: the sum of a document's scores over the terms of each question.
 
-    Args:
-        indptr: Where the postings of each term begin.
-        docs: Document of each posting.
-        scores: Score of each posting.
-        query_terms: Terms of each question.
-        num_docs: N.
-        long: Postings from which a CPU adds a run where it lies.
-        together: Postings that a CPU reads together; a GPU more.
+    A CPU adds a run of `long` postings or more where it lies, and reads `together` postings of
+    shorter ones at once; a GPU more.
     """
     out = scores.new_zeros(query_terms.shape[0], num_docs)
     _add_postings(out, indptr, docs, scores, query_terms, long, together)

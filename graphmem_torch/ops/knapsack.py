@@ -20,7 +20,7 @@ __all__ = ["Packing", "knapsack", "knapsack_reference"]
 _log = logging.getLogger(__name__)
 
 _TOKENS = 1 << 40  # costs of a row: sums of two rows' worth stay whole numbers in float64
-_CELLS = 1 << 24  # items of the rows that are solved side by side: 128 MB for each intermediate
+_ROWS, _CELLS = 1024, 1 << 24  # rows and items solved side by side: 128 MB an intermediate
 _TABLE = 1 << 27  # cells of the tables that are held at once: 128 MB
 _START, _STARTS = 11, 3  # items of least loss whose subsets are all made at the start; how often
 _CORE = 32  # items of the first table
@@ -60,7 +60,6 @@ def knapsack(
     *,
     required: Tensor | None = None,  # [B, n] bool
     work: int = 100_000_000,
-    tile: int = 1024,
 ) -> Packing:
     """The most valuable items of each row whose costs fit its budget (`docs/mathematics.md` 6).
 
@@ -78,7 +77,6 @@ def knapsack(
         required: Items that are chosen whatever they are worth.
         work: Table cells (a byte each, some nanoseconds) that a row may need. Where it needs more,
             the best selection found is returned with its bound, `exact` False and a warning.
-        tile: Rows solved side by side at most.
 
     Raises:
         InputError: For shapes, dtypes or devices that do not fit, values that are not finite,
@@ -87,8 +85,7 @@ def knapsack(
     """
     _check(values, costs, budget, required)
     check_count("work", work, 0)
-    check_count("tile", tile, 1)
-    mask, value, cost, bound, exact = _knapsack(values, costs, budget, required, work, tile)
+    mask, value, cost, bound, exact = _knapsack(values, costs, budget, required, work)
     if not torch.compiler.is_compiling() and not bool(exact.all()):
         gap = ((bound - value) / bound.abs())[~exact].max()
         _log.warning(
@@ -142,7 +139,7 @@ def _check(values: Tensor, costs: Tensor, budget: Tensor, required: Tensor | Non
 
 
 def _run(
-    values: Tensor, costs: Tensor, budget: Tensor, required: Tensor | None, work: int, tile: int
+    values: Tensor, costs: Tensor, budget: Tensor, required: Tensor | None, work: int
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     worth, tokens = values.double(), costs.double()
     _check_data(worth, tokens, budget)
@@ -163,7 +160,7 @@ def _run(
     if values.numel() == 0:
         mask, bound, exact = fixed, room * 0, room >= 0
     else:
-        height = max(1, min(tile, _CELLS // values.shape[1]))
+        height = max(1, min(_ROWS, _CELLS // values.shape[1]))
         tiles = (part.split(height) for part in (worth, tokens, fixed, room))
         parts = [_solve(w, t, f, r, work) for w, t, f, r in zip(*tiles, strict=True)]
         mask, bound, exact = (torch.cat(column) for column in zip(*parts, strict=True))
@@ -428,7 +425,7 @@ def _fake(values: Tensor, *_: Any) -> tuple[Tensor, Tensor, Tensor, Tensor, Tens
 
 
 _knapsack = register(
-    "knapsack(Tensor values, Tensor costs, Tensor budget, Tensor? required, int work, int tile)"
+    "knapsack(Tensor values, Tensor costs, Tensor budget, Tensor? required, int work)"
     " -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
     _run,
     fake=_fake,

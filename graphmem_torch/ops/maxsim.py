@@ -17,7 +17,6 @@ __all__ = [
     "maxsim_on_cpu",
     "maxsim_reference",
     "token_maxima",
-    "token_maxima_on_cpu",
     "token_maxima_reference",
 ]
 
@@ -106,19 +105,20 @@ def maxsim_on_cpu(
     return out
 
 
-def _maxsim_fake(*inputs: Any) -> Tensor:
-    query_tokens, _, _, offsets, candidates = inputs
+def _fake(query_tokens: Tensor, per_token: Tensor, *stored: Any) -> Tensor:
+    """One value a question and atom, or with known tokens, which are bool, one a token too."""
+    _, offsets, candidates = stored
     atoms = offsets.shape[0] - 1 if candidates is None else candidates.shape[1]
-    return query_tokens.new_empty(query_tokens.shape[0], atoms)
+    rows = per_token.shape if per_token.dtype == torch.bool else per_token.shape[:1]
+    return query_tokens.new_empty(*rows, atoms)
 
 
 _maxsim = register(
-    "maxsim(Tensor query_tokens, Tensor query_weights, Tensor tokens, Tensor offsets, Tensor? "
-    "candidates)"
-    " -> Tensor",
+    "maxsim(Tensor query_tokens, Tensor query_weights, Tensor tokens, Tensor offsets, "
+    "Tensor? candidates) -> Tensor",
     maxsim_on_cpu,
     launcher="maxsim:launch_maxsim",
-    fake=_maxsim_fake,
+    fake=_fake,
 )
 
 
@@ -159,43 +159,34 @@ def token_maxima_reference(
     return torch.where((lengths > 0) & known[:, :, None], best, 0.0)
 
 
-def token_maxima_on_cpu(
+def _token_maxima_on_cpu(
     query_tokens: Tensor,
     known: Tensor,
     tokens: Tensor,
     offsets: Tensor,
     candidates: Tensor | None,
-    *,
-    tiling: Tiling = _USUAL,
 ) -> Tensor:
-    """`graphmem::token_maxima` on a CPU."""
     if candidates is not None:
         query_tokens = query_tokens.masked_fill(~known[:, :, None], 0.0)
         out = query_tokens.new_zeros(*known.shape, candidates.shape[1])
-        found = best_in_candidates(query_tokens, tokens, offsets, candidates, tiling)
+        found = best_in_candidates(query_tokens, tokens, offsets, candidates)
         for part, place, best in found:
             out[part].scatter_(2, place[:, None].expand_as(best), best)
         return out
     out = query_tokens.new_zeros(*known.shape, offsets.shape[0] - 1)
     flat, rows = out.flatten(0, 1), query_tokens.flatten(0, 1)
     for place in known.flatten().nonzero().squeeze(1).split(ROWS):
-        for atoms, best in best_in_atoms(rows[place], tokens, offsets, tiling):
+        for atoms, best in best_in_atoms(rows[place], tokens, offsets):
             flat[place[:, None], atoms] = best
     return out
 
 
-def _token_maxima_fake(*inputs: Any) -> Tensor:
-    query_tokens, known, _, offsets, candidates = inputs
-    atoms = offsets.shape[0] - 1 if candidates is None else candidates.shape[1]
-    return query_tokens.new_empty(*known.shape, atoms)
-
-
 _token_maxima = register(
-    "token_maxima(Tensor query_tokens, Tensor known, Tensor tokens, Tensor offsets, Tensor? "
-    "candidates) -> Tensor",
-    token_maxima_on_cpu,
+    "token_maxima(Tensor query_tokens, Tensor known, Tensor tokens, Tensor offsets, "
+    "Tensor? candidates) -> Tensor",
+    _token_maxima_on_cpu,
     launcher="maxsim:launch_token_maxima",
-    fake=_token_maxima_fake,
+    fake=_fake,
 )
 
 

@@ -23,20 +23,17 @@ from graphmem_torch.ops.spmm import (
 )
 
 __all__ = [
-    "ARGUMENTS",
     "REDUCE",
     "Fan",
     "Reduce",
     "fan_scale",
     "propagate",
-    "propagate_backward",
     "propagate_reference",
 ]
-ARGUMENTS = (
+_ARGUMENTS = (
     "Tensor indptr, Tensor source, Tensor target, Tensor weight, Tensor out_indptr, "
     "Tensor out_edge, Tensor activation, Tensor scale, Tensor retention"
 )
-"""The arguments that `propagate` and its gradient share."""
 
 
 def _gradients(
@@ -53,7 +50,7 @@ def _gradients(
     mask: Tensor | None,
     output: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Gradients in weight, activation, scale and retention; `output` is there for the maximum only.
+    """Gradients in weight, activation, scale and retention; `output` only of a maximum.
 
     With G the gradient that passes a node's edges and x = s a what they carry, d/dx = W^T G, d/dw =
     sum_b G x, d/ds = sum_b a d/dx, and d/da = retention G' + s d/dx with G' what passes the
@@ -91,8 +88,8 @@ def _gradients_fake(grad: Tensor, *inputs: Any) -> tuple[Tensor, Tensor, Tensor,
     return torch.empty_like(weight), shaped, torch.empty_like(scale), torch.empty_like(retention)
 
 
-propagate_backward = register(
-    f"propagate_backward(Tensor grad, {ARGUMENTS}, Tensor? mask, Tensor? output)"
+_propagate_backward = register(
+    f"propagate_backward(Tensor grad, {_ARGUMENTS}, Tensor? mask, Tensor? output)"
     " -> (Tensor, Tensor, Tensor, Tensor)",
     _gradients,
     fake=_gradients_fake,
@@ -278,15 +275,12 @@ def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         # Rounded to half precision, a maximum would equal none of its terms.
         exact = [*inputs[:6], inputs[6].float(), *inputs[7:]]
         output = _propagate(*exact, True, mask)
-    results = propagate_backward(grad, *inputs, mask, output)
-    grad_weight, grad_activation, grad_scale, grad_retention = results
-    none = (None,)
-    learned = (grad_activation, grad_scale, grad_retention)
-    return none * 3 + (grad_weight,) + none * 2 + learned + none * 2
+    grad_weight, *learned = _propagate_backward(grad, *inputs, mask, output)
+    return None, None, None, grad_weight, None, None, *learned, None, None
 
 
 _propagate = register(
-    f"propagate({ARGUMENTS}, bool maximum, Tensor? mask) -> Tensor",
+    f"propagate({_ARGUMENTS}, bool maximum, Tensor? mask) -> Tensor",
     _cpu,
     launcher="propagate:launch_propagate",
     fake=_fake,

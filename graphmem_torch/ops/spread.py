@@ -209,20 +209,10 @@ def spread_frontier(
 ) -> SparseRows:  # [B, N]
     """`spread_activation` in time and memory of the edges that leave active nodes; no gradient.
 
-    Given `step`, which is `propagate`, it goes on with dense rounds as soon as those are cheaper.
-
-    Args:
-        graph: As for `spread_activation`.
-        activation: As for `spread_activation`.
-        scale: What a unit of activation at a node sends along each of its edges.
-        rounds: As for `spread_activation`.
-        retention: As for `spread_activation`.
-        maximum: Whether the largest of what arrives counts, not the sum.
-        rule: What nodes make of what they received.
-        mask: As for `spread_activation`.
-        step: A dense round of propagation.
-        followed_cost: Nanoseconds of an edge that is followed.
-        dense_values: Values of the dense matrices; by default as the device has room.
+    `scale` says what a unit of activation at a node sends along each of its edges, `maximum`
+    whether the largest of what arrives counts, not the sum. Given `step`, a dense round of
+    propagation, it goes on with that as soon as it is cheaper than `followed_cost` nanoseconds an
+    edge, with dense matrices of `dense_values`, by default as the device has room.
     """
     questions, nodes = activation.shape
     dense_cost = questions * (_NODE * nodes + _EDGE * graph.num_edges)

@@ -13,7 +13,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from math import prod
-from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -25,11 +24,9 @@ __all__ = [
     "ROWS",
     "UNIT",
     "Tiling",
-    "TokenProduct",
     "best_in_atoms",
     "best_in_candidates",
     "multiplies_int8",
-    "token_product",
 ]
 
 ROWS = 2048
@@ -62,39 +59,14 @@ class Tiling:
 _USUAL = Tiling()
 
 
-class TokenProduct(Protocol):
-    """Products of groups of question tokens with rows of int8."""
-
-    @property
-    def rows(self) -> int:
-        """How many rows to multiply at a time."""
-
-    def best(
-        self,
-        groups: slice,  # g of the groups
-        rows: Tensor,  # [g, n * steps, m] int8, atom after atom
-        steps: int,
-    ) -> Tensor:  # [g, R, n] float32
-        """The largest products of each group's question tokens in each of its own n atoms."""
-
-
-def token_product(
-    query: Tensor,  # [G, R, m] float32, finite
-    int8: bool | None = None,
-) -> TokenProduct:
-    """The fastest product of this processor.
-
-    The two digits round a component to 1/64516 of the largest of its vector: cosines are off by
-    about 1e-5, a hundredth of what int8 tokens are.
-    """
-    native = multiplies_int8() if int8 is None else int8
-    if native and _NARROWEST <= query.shape[2] <= _WIDEST:
-        return _Int8Product(query)
-    return _FloatProduct(query)
-
-
 class _Int8Product:
-    rows = 16384  # 2 MB
+    """Products of groups of question tokens with rows of int8, where the processor makes them.
+
+    Two digits round a component to 1/64516 of the largest of its vector: cosines are off by about
+    1e-5, a hundredth of what int8 tokens are.
+    """
+
+    rows = 16384  # multiplied at a time: 2 MB
 
     def __init__(self, query: Tensor) -> None:
         largest = query.abs().amax(2, keepdim=True)
@@ -107,6 +79,7 @@ class _Int8Product:
         self._sums, self._product = _Buffer(torch.int32), _Buffer(torch.int32)
 
     def best(self, groups: slice, rows: Tensor, steps: int) -> Tensor:
+        """[g, R, n]: of rows [g, n * steps, m] the largest products with their groups' tokens."""
         digits, (together, size, _) = self._digits[groups], rows.shape
         count = digits.shape[1] // 2
         sums = self._sums.take(together, 2 * count, size)
@@ -119,7 +92,9 @@ class _Int8Product:
 
 
 class _FloatProduct:
-    rows = 5120  # 2.6 MB in float32
+    """The same in float32."""
+
+    rows = 5120  # 2.6 MB
 
     def __init__(self, query: Tensor) -> None:
         self._query = query / UNIT
@@ -242,7 +217,9 @@ class _Tiles:
     """Cuts atoms, the longest first, into tiles of a bounded number of token rows."""
 
     def __init__(self, query: Tensor, tokens: Tensor, tiling: Tiling) -> None:  # [G, R, m]
-        self._product = token_product(query, tiling.int8)
+        int8 = multiplies_int8() if tiling.int8 is None else tiling.int8
+        fits = _NARROWEST <= query.shape[2] <= _WIDEST
+        self._product = _Int8Product(query) if int8 and fits else _FloatProduct(query)
         most = tiling.products // query.shape[1]
         self._budget = max(tiling.together, min(self._product.rows, most))
         # Whole words of eight bytes move three times as fast as single ones.

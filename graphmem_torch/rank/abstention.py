@@ -112,7 +112,6 @@ def fit_abstention(
     answerable: Tensor,  # [n] bool
     *,
     penalty: float = 1e-2,
-    steps: int = 60,
 ) -> tuple[Tensor, float]:  # [G] weights, bias
     """Logistic regression of answerable against unanswerable questions.
 
@@ -129,6 +128,6 @@ def fit_abstention(
     mean, scale = statistics.mean(0), statistics.std(0).clamp(min=1e-6)
     x, y = (statistics - mean) / scale, answerable.float()
     balance = torch.where(answerable, 0.5 / y.sum(), 0.5 / (1 - y).sum())
-    fitted = minimise_log_loss(x, y, balance, penalty=penalty, steps=steps)
+    fitted = minimise_log_loss(x, y, balance, penalty=penalty, steps=60)
     slope = fitted[:-1] / scale
     return slope, float(fitted[-1] - slope @ mean)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields, replace
 import torch
 from torch import Tensor
 
+from graphmem_torch.checks import check_tensor
 from graphmem_torch.errors import InputError
 
 __all__ = ["QueryBatch"]
@@ -72,34 +73,25 @@ class QueryBatch:
             atoms: A, its atoms.
             speakers: S, its speakers.
         """
-        count = len(self)
-        shapes: dict[str, tuple[int | None, ...]] = {
-            "embedding": (count, dim),
-            "terms": (count, None),
-            "tokens": (count, None, None),
-            "pieces": (count, None),
-            "speakers": (count, speakers),
-            "months": (count, 12),
-            "days": (count, 31),
-            "asks_when": (count,),
-            "allowed": (count, atoms),
-            "listed": (count, atoms),
-            "retention": (count, atoms),
+        axes: dict[str, tuple[int | str, ...]] = {
+            "embedding": (dim,),
+            "terms": ("?",),
+            "tokens": ("?", "?"),
+            "pieces": ("?",),
+            "speakers": (speakers,),
+            "months": (12,),
+            "days": (31,),
+            "asks_when": (),
+            "allowed": (atoms,),
+            "listed": (atoms,),
+            "retention": (atoms,),
         }
-        for name, shape in shapes.items():
+        do = "give one row a question, made by the memory's own encoder and vocabulary"
+        for name, wanted in axes.items():
             tensor: Tensor | None = getattr(self, name)
-            if tensor is None:
-                continue
-            got = tuple(tensor.shape)
-            fits = len(got) == len(shape) and all(
-                n in (None, m) for n, m in zip(shape, got, strict=True)
-            )
-            if not fits and not (name in _SHARED and got == (1, shape[1])):
-                wanted = ", ".join("?" if n is None else str(n) for n in shape)
-                raise InputError(
-                    f"query.{name}: expected [{wanted}], got {list(got)}; give one row a question, "
-                    "made by the memory's own encoder and vocabulary"
-                )
+            if tensor is not None:
+                rows = 1 if name in _SHARED and tensor.shape[:1] == (1,) else len(self)
+                check_tensor(f"query.{name}", tensor, "", (rows, *wanted), do)
         for name in ("embedding", "tokens"):
             tensor = getattr(self, name)
             if tensor is not None and not bool(torch.isfinite(tensor).all()):

@@ -70,7 +70,7 @@ def test_retrieve_without_retention_nothing_has_faded(
     whole = index(QueryBatch(asked, retention=torch.ones(1, ATOMS)), k=9)
     torch.testing.assert_close(bare.scores, whole.scores)
     assert bare.shares[..., 1].max() > 0
-    with pytest.raises(InputError, match=r"query.retention: expected \[5, 40\], got \[2, 40\]"):
+    with pytest.raises(InputError, match=r"query.retention: expected \[5, 40\], got .*\[2, 40\]"):
         index(QueryBatch(asked, retention=torch.ones(2, ATOMS)))
 
 

@@ -23,12 +23,12 @@ def test_rows_share_one_retention_for_all_questions() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "expected"),
     [
-        ("embedding", torch.zeros(5, 7), "[5, 16], got [5, 7]"),
+        ("embedding", torch.zeros(5, 7), "[5, 16], got torch.float32 [5, 7]"),
         ("embedding", torch.full((5, 16), torch.nan), "finite numbers"),
         ("tokens", torch.full((5, 5, 8), torch.inf), "finite numbers"),
-        ("terms", torch.zeros(4, 2, dtype=torch.int64), "[5, ?], got [4, 2]"),
-        ("speakers", torch.zeros(5, 2, dtype=torch.bool), "[5, 3], got [5, 2]"),
-        ("allowed", torch.ones(2, 40, dtype=torch.bool), "[5, 40], got [2, 40]"),
+        ("terms", torch.zeros(4, 2, dtype=torch.int64), "[5, ?], got torch.int64 [4, 2]"),
+        ("speakers", torch.zeros(5, 2, dtype=torch.bool), "[5, 3], got torch.bool [5, 2]"),
+        ("allowed", torch.ones(2, 40, dtype=torch.bool), "[5, 40], got torch.bool [2, 40]"),
     ],
 )
 def test_check_says_what_was_expected(
