@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from graphmem_torch.atoms import EdgeType
+from graphmem_torch.checks import check_tensor
 from graphmem_torch.config import Config, ModesConfig, SpreadConfig
 from graphmem_torch.coo import offsets_of
 from graphmem_torch.edges import EdgeBlock
-from graphmem_torch.errors import InputError
 from graphmem_torch.graph import Graph
 from graphmem_torch.modes.find import (
     MODE_PARTS,
@@ -200,19 +200,15 @@ def index_tensors(data: IndexInput, config: Config) -> dict[str, Tensor]:
 def _check(data: IndexInput) -> None:
     atoms = len(data.embeddings)
     lengths = {
-        "term_offsets": atoms + 1,
         **dict.fromkeys(("kind", "speaker", "session", "time", "log_words"), atoms),
         **dict.fromkeys(("is_question", "tells_time", "duplicate", "title"), atoms),
-        "token_offsets": atoms + 1,
+        **dict.fromkeys(("term_offsets", "token_offsets"), atoms + 1),
         "name_offsets": data.num_nodes - atoms + 1,
     }
+    do = "give one entry for each atom of `embeddings` (offsets: one more, of concepts for names)"
     for name, length in lengths.items():
-        column = getattr(data, name)
-        if column is not None and tuple(column.shape) != (length,):
-            raise InputError(
-                f"{name}: expected [{length}], got {list(column.shape)}; give one entry for each "
-                f"of the {atoms} atoms of `embeddings` (offsets: one more, of concepts for names)"
-            )
+        if (column := getattr(data, name)) is not None:
+            check_tensor(name, column, "", (length,), do)
 
 
 def memory_tensors(parts: Mapping[str, Tensor]) -> MemoryTensors:

@@ -212,12 +212,7 @@ class MemoryIndex(nn.Module):
         return Retrieval(*(torch.cat(column) for column in zip(*parts, strict=True)))
 
     def candidates(self, query: QueryBatch, *, k: int | None = None) -> Candidates:
-        """The candidates of B questions, whose signals `fit` learns from.
-
-        Args:
-            query: The questions.
-            k: Hits wanted; by default `rank.k` of the settings.
-        """
+        """The candidates of B questions for k hits, whose signals `fit` learns from."""
         query, count = self._checked(query, k)
         return candidates_of(self.tensors, self.plan, self.weights.float(), query, count)
 

@@ -131,15 +131,9 @@ def retrieve(
     *,
     paths: bool = False,
 ) -> Retrieval:
-    """The k best memories of each question, and why.
+    """The k best memories of each of B questions that fit the memory, and why.
 
-    Args:
-        memory: The memories.
-        plan: What a question takes.
-        weights: Weight of each signal.
-        query: B questions that fit the memory.
-        k: Hits a question.
-        paths: Whether the edges that led to each hit are wanted.
+    The edges that led to each hit are looked for only where `paths` are wanted.
     """
     found = candidates_of(memory, plan, weights, query, k)
     signals = found.signals(plan.names)
@@ -220,14 +214,11 @@ def _base_candidates(everyone: Candidates, count: int) -> Tensor:  # [B, C] int6
     The neighbours are there for the signals that look at windows: what one turn asks, the next one
     answers.
     """
-    memory, query = everyone.memory, everyone.query
-    masks = [None if query.allowed is None else everyone.valid]
-    if query.listed is not None:  # what may be a hit must not be crowded out by what may not
-        masks.append(everyone.listed)
+    memory = everyone.memory
     least = {"semantic": -torch.inf, "lexical": 0.0}  # an atom without a question term is no match
     parts = [
         _best(everyone.signal(name), mask, count, above)
-        for mask in masks
+        for mask in _masks(everyone)
         for name, above in least.items()
     ]
     halo = torch.cat([rows[:, : max(1, count // _HALO_SHARE)] for rows in parts], dim=1)
@@ -237,6 +228,16 @@ def _base_candidates(everyone: Candidates, count: int) -> Tensor:  # [B, C] int6
             row = torch.where(row >= 0, pointer[row.clamp(min=0)], -1)
             parts.append(row)
     return merge_rows(*parts)
+
+
+def _masks(everyone: Candidates) -> list[Tensor | None]:
+    """The atoms there are for each question, and those of them that may be hits where not all may.
+
+    What may be a hit must not be crowded out by what may not.
+    """
+    query = everyone.query
+    there = [None if query.allowed is None else everyone.valid]
+    return there if query.listed is None else [*there, everyone.listed]
 
 
 def _best(values: Tensor, mask: Tensor | None, count: int, above: float) -> Tensor:
@@ -257,9 +258,6 @@ def _mode_candidates(everyone: Candidates, k: int) -> Tensor:  # [B, C] int64, a
     modes = memory.modes
     assert modes is not None  # else the rule is another
     look = min(own.look, len(modes))
-    masks = [query.allowed]
-    if query.listed is not None:  # what may be a hit must not be crowded out by what may not
-        masks.append(query.listed if query.allowed is None else query.allowed & query.listed)
     found = [
         search_modes(
             modes,
@@ -272,7 +270,7 @@ def _mode_candidates(everyone: Candidates, k: int) -> Tensor:  # [B, C] int64, a
             duplicate=None if memory.duplicate is None else memory.duplicate.long(),
             allowed=mask,
         ).rows
-        for mask in masks
+        for mask in _masks(everyone)
     ]
     return merge_rows(*found)
 
@@ -343,13 +341,9 @@ def _allowed(found: SparseRows, query: QueryBatch) -> SparseRows:  # [B, A]
 def _paths(
     memory: MemoryTensors, plan: Plan, query: QueryBatch, start: SparseRows, rows: Tensor
 ) -> Tensor:  # [B, k, T]
-    mask = _conducting(memory, query)
+    s, own, graph = plan.config.spread, plan.config.segment, memory.graph
+    rounds, spread, fan = s.rounds, s.spread, s.fan
     if plan.traverses and not plan.activates:  # the anchors are seeds then
-        own, steps = plan.config.segment, unweighted(memory.graph)
-        return strongest_paths(
-            steps, start, rows, rounds=own.hops, spread=own.discount, fan="none", mask=mask
-        )
-    s = plan.config.spread
-    return strongest_paths(
-        memory.graph, start, rows, rounds=s.rounds, spread=s.spread, fan=s.fan, mask=mask
-    )
+        graph, rounds, spread, fan = unweighted(graph), own.hops, own.discount, "none"
+    mask = _conducting(memory, query)
+    return strongest_paths(graph, start, rows, rounds=rounds, spread=spread, fan=fan, mask=mask)

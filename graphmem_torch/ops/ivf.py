@@ -160,14 +160,8 @@ def spherical_kmeans(
 ) -> Tensor:  # [lists, d] float32, unit rows
     """Lloyd's iteration on a random sample, centroids brought to unit length (Dhillon and Modha).
 
-    A list that lost all its rows starts again at a random one.
-
-    Args:
-        x: At least as many rows as lists.
-        lists: Centroids.
-        iterations: Of assigning and averaging.
-        generator: Draws the sample, of which the first rows are the first centroids.
-        start: The first centroids; all rows are trained on then.
+    The first centroids are the first rows of the sample, or `start`, when all rows are trained on.
+    A list that lost all its rows starts again at a random one. Needs as many rows as lists.
     """
     where = generator.device  # not the default device, which may be another
     if start is None:
@@ -203,17 +197,11 @@ def scan_lists(
 ) -> tuple[Tensor, Tensor]:  # [B, k], [B, k] int64 places in `rows`
     """The k rows of largest inner product, best first; minus infinity and -1 where lists end.
 
-    Args:
-        queries: Rows of any length.
-        rows: Packed list by list.
-        offsets: Where each list begins.
-        probe: Lists that each query looks into.
-        k: Rows wanted of each query.
-        gather: Whether the rows of a query are copied side by side, so that a few products serve
-            all queries: for a GPU, and the default there. Otherwise pairs of query and list are
-            sorted by list, each list that anyone asks for is multiplied once, with all who ask, and
-            no row is copied; scores are then brought back to their queries.
-        budget: Floats of the largest copy; by default as the device has room.
+    With `gather`, for a GPU and the default there, the rows of a query are copied side by side, so
+    that a few products serve all queries; a copy takes `budget` floats, by default as the device
+    has room. Otherwise pairs of query and list are sorted by list, each list that anyone asks for
+    is multiplied once, with all who ask, and no row is copied; scores are then brought back to
+    their queries.
     """
     gather = queries.is_cuda if gather is None else gather
     values, places = empty_best(queries.shape[0], k, queries.device)

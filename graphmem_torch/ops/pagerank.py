@@ -43,19 +43,8 @@ def pagerank(
     """PageRank of every node: the walk starts again anywhere (Brin and Page 1998).
 
     The walk leaves a node along its edges in proportion to |weight|; from a node without any it
-    starts again.
-
-    Args:
-        graph: Directed; signs are ignored.
-        damping: Probability of following an edge.
-        tol: The iteration ends when the residual is below this.
-        max_iter: The iteration ends here all the same, with a warning.
-
-    Returns:
-        `values` sum to 1; `residual` `[1]` as for `personalized_pagerank`.
-
-    Raises:
-        InputError: If a constant is out of range.
+    starts again. Arguments, `residual` `[1]` and errors are those of `personalized_pagerank` by
+    `power`; `values` sum to 1.
     """
     seeds = torch.ones(1, graph.num_nodes, device=graph.device)
     found = personalized_pagerank(

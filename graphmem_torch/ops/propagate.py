@@ -23,9 +23,7 @@ from graphmem_torch.ops.spmm import (
 )
 
 __all__ = [
-    "REDUCE",
     "Fan",
-    "Reduce",
     "fan_scale",
     "propagate",
     "propagate_reference",

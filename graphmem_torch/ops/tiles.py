@@ -20,12 +20,7 @@ def tile_elements(device: torch.device, cpu: int, *, free: int | None = None) ->
     """The floats that the largest temporary of a tile may hold; a power of two on a GPU.
 
     A tile of a CPU stays in cache, whatever the memory. A GPU is busy only with large tiles, and
-    has no cache worth staying in.
-
-    Args:
-        device: Device of the work.
-        cpu: Floats of a tile on a CPU.
-        free: Bytes that are free; by default `free_bytes`.
+    has no cache worth staying in. `free`: bytes, by default `free_bytes`.
     """
     if device.type != "cuda":
         return cpu
@@ -61,13 +56,8 @@ def merge_tile(
     its maxima, and `topk` sees almost nothing. Columns of one block are a stride apart: the maxima
     are then taken over whole vectors, and near duplicates, stored side by side, do not share one.
 
-    Args:
-        values: Best values so far.
-        indices: Their columns.
-        scores: The tile.
-        first: Number of its first column.
-        finite: Whether there is no NaN to look for.
-        plain: Scores up to which `topk` sees all of the tile.
+    Up to `plain` scores `topk` sees all of the tile; in scores that are `finite` no NaN is looked
+    for.
     """
     rows, width = scores.shape
     k = values.shape[1]

@@ -87,13 +87,8 @@ def best_keys(
 ) -> tuple[Tensor, Tensor]:  # [B, min(k, N)], [B, min(k, N)] int64
     """`topk_cosine` tile by tile, on any device; on CUDA it never waits for the device.
 
-    Args:
-        queries: Rows of any length.
-        keys: Rows of any length.
-        k: Keys a query.
-        columns: Keys whose scores are selected from at once, at least.
-        scores: Scores held at once; by default as the device has room.
-        product: Keys that a CPU multiplies at once.
+    It selects from `columns` keys at once, at least, and holds `scores` scores, by default as the
+    device has room; a CPU multiplies `product` keys at once.
     """
     values, indices = empty_best(queries.shape[0], min(k, keys.shape[0]), queries.device)
     if values.numel() == 0:

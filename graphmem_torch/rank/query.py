@@ -66,13 +66,7 @@ class QueryBatch:
         return QueryBatch(**taken)
 
     def check(self, *, dim: int, atoms: int, speakers: int) -> None:
-        """Raises `InputError` unless the batch fits a memory.
-
-        Args:
-            dim: d, the dimensions of its embeddings.
-            atoms: A, its atoms.
-            speakers: S, its speakers.
-        """
+        """Raises `InputError` unless the batch fits a memory of these sizes: d, A and S."""
         axes: dict[str, tuple[int | str, ...]] = {
             "embedding": (dim,),
             "terms": ("?",),
