@@ -138,7 +138,7 @@ class Context:
         confidence, known: As in `Result`.
         messages: Of a chat, mappings with `role` and `content`.
         system: Of a chat for Anthropic: what it takes beside the messages.
-        value: What the chosen memories are worth together (`context.values_from_scores`).
+        value: What the chosen memories are worth together (`context.pool.values_from_scores`).
         upper_bound: No choice of `omitted` and chosen memories within the budget is worth more, by
             what each entry costs alone; text that merges across entries may be a token or so off.
         exact: Whether the choice is proven to be the best, in the same sense.

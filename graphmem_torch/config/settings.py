@@ -281,7 +281,8 @@ class ContextConfig:
         pool: Memories to choose from at most, for a question.
         redundancy: Cosine from which two memories are near-duplicates, which lose value once one is
             in; above 1: none are.
-        value: What the score of a memory says that it is worth; see `context.values_from_scores`.
+        value: What the score of a memory says that it is worth; see
+            `context.pool.values_from_scores`.
         temperature: Of the value `share`: above 1 trusts the scores less.
         summary: Share of its tokens that a memory keeps, as the sentences that speak to the
             question (`context.summarise.extract`), where `shorten` says nothing else; 1: all.
