@@ -5,7 +5,6 @@ Extractive unless something else is given: a Hugging Face model, an oracle, or a
 
 from __future__ import annotations
 
-import logging
 import math
 import re
 from bisect import bisect_right
@@ -30,8 +29,6 @@ __all__ = [
     "extract",
     "shortened",
 ]
-
-_log = logging.getLogger(__name__)
 
 _LEAD = 0.1  # of the first sentence, falling as 1 / place: what a text begins with says its subject
 _GAP = "… "
@@ -294,19 +291,12 @@ def shortened(shorten: Shorten, question: str, texts: Sequence[str]) -> list[str
     A function that fails, or gives something else than a text for each text, is told of in a
     warning, and costs nothing but brevity.
     """
-    try:
-        made = list(shorten(question, texts))
-    except Exception as error:  # whatever a caller's function raises
-        _log.warning("shortening failed (%r); the memories are written in full", error)
-        return list(texts)
-    if len(made) != len(texts):
-        _log.warning(
-            "shortening gave %d texts for %d; the memories are written in full",
-            len(made),
-            len(texts),
-        )
-        return list(texts)
-    usable = [isinstance(text, str) and bool(text.strip()) for text in made]
-    if not all(usable):
-        _log.warning("shortening gave no text for %d of %d", usable.count(False), len(usable))
-    return [new if good else old for new, old, good in zip(made, texts, usable, strict=True)]
+    made = ask_checked(
+        lambda: shorten(question, texts),
+        len(texts),
+        lambda answer: answer if isinstance(answer, str) and answer.strip() else None,
+        what=("shortened texts", "texts"),
+        wanted="no text",
+        lost="they are written in full",
+    )
+    return [old if new is None else new for new, old in zip(made, texts, strict=True)]

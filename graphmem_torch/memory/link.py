@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import combinations
 
 import torch
@@ -67,18 +67,7 @@ class Linked:
     edges: EdgeBlock
 
 
-@dataclass
-class _EdgeLists:
-    source: list[int] = field(default_factory=list)
-    target: list[int] = field(default_factory=list)
-    type: list[int] = field(default_factory=list)
-    weight: list[float] = field(default_factory=list)
-
-    def add(self, source: int, target: int, type: EdgeType, weight: float) -> None:
-        self.source.append(source)
-        self.target.append(target)
-        self.type.append(int(type))
-        self.weight.append(weight)
+_Edges = list[tuple[int, int, EdgeType, float]]  # source, target, type, weight
 
 
 class Linker:
@@ -117,11 +106,11 @@ class Linker:
         kept: list[int] = []
         for row, (node, atom) in enumerate(atoms):
             if atom.kind == CONCEPT:
-                self._remember_concept(atom.text, node, embeddings[row : row + 1], _EdgeLists())
+                self._remember_concept(atom.text, node, embeddings[row : row + 1], [])
             else:
                 kept.append(row)
                 self._remember(atom, node)
-                self._state_edges(atom, node, _EdgeLists())
+                self._state_edges(atom, node, [])
         self._rows.append(embeddings[torch.tensor(kept, dtype=torch.int64)])
 
     @property
@@ -131,21 +120,22 @@ class Linker:
 
     def link(self, atoms: Sequence[Atom], embeddings: Tensor, first: int) -> Linked:
         """Links new atoms, numbered from `first` on, and their concepts behind them."""
-        columns = _EdgeLists()
+        edges: _Edges = []
         start = len(self._rows)
         windows: list[list[int]] = []
         for node, atom in enumerate(atoms, first):
-            windows.append([node, *self._remember(atom, node, columns)])
-            self._state_edges(atom, node, columns)
+            windows.append([node, *self._remember(atom, node, edges)])
+            self._state_edges(atom, node, edges)
         self._rows.append(embeddings)
         blocks = [self._similar(start)]
         names = self._extract([atom.text for atom in atoms]) if self._extract else []
-        concepts, vectors = self._new_concepts(names, first + len(atoms), columns)
-        self._tie_concepts(names, windows, columns)
-        blocks.append(EdgeBlock.of(columns.source, columns.target, columns.type, columns.weight))
+        concepts, vectors = self._new_concepts(names, first + len(atoms), edges)
+        self._tie_concepts(names, windows, edges)
+        if edges:
+            blocks.append(EdgeBlock.of(*zip(*edges, strict=True)))
         return Linked(concepts, vectors, EdgeBlock.cat(blocks))
 
-    def _remember(self, atom: Atom, node: int, columns: _EdgeLists | None = None) -> list[int]:
+    def _remember(self, atom: Atom, node: int, edges: _Edges | None = None) -> list[int]:
         """Puts an atom at the end of its session; returns the turns before it in its window.
 
         The nearest comes first. What is derived from other atoms is no turn of the session.
@@ -157,38 +147,38 @@ class Linker:
             return []
         tail = self._tails.setdefault(atom.session, deque(maxlen=max(1, self._config.window - 1)))
         before = list(tail)
-        if before and columns is not None:
+        if before and edges is not None:
             weight = DEFAULT_EDGE_WEIGHT[EdgeType.TEMPORAL]
-            columns.add(before[0], node, EdgeType.TEMPORAL, weight)
+            edges.append((before[0], node, EdgeType.TEMPORAL, weight))
         tail.appendleft(node)
         if self._config.cooccurrence:
-            self._tie_session(self._members.setdefault(atom.session, []), node, columns)
+            self._tie_session(self._members.setdefault(atom.session, []), node, edges)
         return before[: self._config.window - 1]
 
-    def _tie_session(self, members: list[int], node: int, columns: _EdgeLists | None) -> None:
+    def _tie_session(self, members: list[int], node: int, edges: _Edges | None) -> None:
         """Ties an atom to earlier ones of its session, at doubling distances.
 
         All pairs of a session would be n² edges; these are n log n, and no two atoms of the session
         are more than log n of them apart.
         """
-        if columns is not None:
+        if edges is not None:
             weight = DEFAULT_EDGE_WEIGHT[EdgeType.COOCCURRENCE]
             for distance in (1 << power for power in range(self._config.cooccurrence)):
                 if distance > len(members):
                     break
-                columns.add(members[-distance], node, EdgeType.COOCCURRENCE, weight)
+                edges.append((members[-distance], node, EdgeType.COOCCURRENCE, weight))
         members.append(node)
 
-    def _state_edges(self, atom: Atom, node: int, columns: _EdgeLists) -> None:
+    def _state_edges(self, atom: Atom, node: int, edges: _Edges) -> None:
         """Edges that the input states; those to an atom that is still to come wait for it."""
         for source, link in self._pending.pop(atom.id, ()):
-            columns.add(source, node, link.type, link.strength)
+            edges.append((source, node, link.type, link.strength))
         for link in atom.edges:
             target = self._node_of.get(link.target)
             if target is None:
                 self._pending.setdefault(link.target, []).append((node, link))
             else:
-                columns.add(node, target, link.type, link.strength)
+                edges.append((node, target, link.type, link.strength))
 
     def _similar(self, start: int) -> EdgeBlock:
         """From each new atom to the most similar earlier ones."""
@@ -208,7 +198,7 @@ class Linker:
         )
 
     def _new_concepts(
-        self, names: Sequence[Sequence[str]], first: int, columns: _EdgeLists
+        self, names: Sequence[Sequence[str]], first: int, edges: _Edges
     ) -> tuple[list[Atom], Tensor]:
         """Nodes for names that are new and not near a known one (cosine below `concept_dedup`)."""
         fresh = list(dict.fromkeys(n for found in names for n in found if n not in self._names))
@@ -220,9 +210,7 @@ class Linker:
         kept: list[int] = []
         for place, (name, known) in enumerate(zip(fresh, alias.tolist(), strict=True)):
             if known < 0:
-                self._remember_concept(
-                    name, first + len(atoms), vectors[place : place + 1], columns
-                )
+                self._remember_concept(name, first + len(atoms), vectors[place : place + 1], edges)
                 atoms.append(Atom(id=concept_id(name), text=name, kind=CONCEPT))
                 kept.append(place)
         for name, known in zip(fresh, alias.tolist(), strict=True):
@@ -265,7 +253,7 @@ class Linker:
         self,
         names: Sequence[Sequence[str]],
         windows: Sequence[Sequence[int]],
-        columns: _EdgeLists,
+        edges: _Edges,
     ) -> None:
         """Abstraction edges from a window's turns to the concept, associations within an atom."""
         weight = DEFAULT_EDGE_WEIGHT[EdgeType.ABSTRACTION]
@@ -274,12 +262,9 @@ class Linker:
             concepts = list(dict.fromkeys(self._names[name] for name in found))
             for concept in concepts:
                 for distance, node in enumerate(window):
-                    columns.add(
-                        node,
-                        self._concept_nodes[concept],
-                        EdgeType.ABSTRACTION,
-                        weight * _WINDOW_DECAY**distance,
-                    )
+                    fading = weight * _WINDOW_DECAY**distance
+                    target = self._concept_nodes[concept]
+                    edges.append((node, target, EdgeType.ABSTRACTION, fading))
             pairs.extend(combinations(concepts, 2))
         if not pairs:
             return
@@ -288,17 +273,16 @@ class Linker:
         cosine = (rows[one] * rows[other]).sum(1)
         for (a, b), value in zip(pairs, cosine.tolist(), strict=True):
             if value >= self._config.similarity_min:
-                columns.add(
-                    self._concept_nodes[a], self._concept_nodes[b], EdgeType.ASSOCIATION, value
-                )
+                ends = self._concept_nodes[a], self._concept_nodes[b]
+                edges.append((*ends, EdgeType.ASSOCIATION, value))
 
-    def _remember_concept(self, name: str, node: int, vector: Tensor, columns: _EdgeLists) -> None:
+    def _remember_concept(self, name: str, node: int, vector: Tensor, edges: _Edges) -> None:
         self._names[name] = len(self._concept_nodes)
         self._concept_nodes.append(node)
         self._concept_rows.append(vector)
         self._node_of[concept_id(name)] = node
         for source, link in self._pending.pop(concept_id(name), ()):
-            columns.add(source, node, link.type, link.strength)
+            edges.append((source, node, link.type, link.strength))
 
 
 def _near_pairs(vectors: Tensor, threshold: float) -> tuple[Tensor, Tensor, Tensor]:

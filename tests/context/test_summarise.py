@@ -276,7 +276,7 @@ def test_what_it_makes_nothing_of_stays(
     made: Any, expected: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     assert shortened(lambda question, texts: made, "q", WRITTEN) == expected
-    assert "shortening" in caplog.text
+    assert "written in full" in caplog.text
 
 
 def test_what_fails_costs_nothing(caplog: pytest.LogCaptureFixture) -> None:
