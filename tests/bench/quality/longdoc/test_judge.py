@@ -275,7 +275,9 @@ def test_read_collections_tells_bad_data(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="expected the field 'text'"):
         read_passage_sets(broken)
     (broken / "tiny_corpus.jsonl").write_text("[1\n")
-    with pytest.raises(InputError, match=r"tiny_corpus.jsonl:1: expected a JSON object"):
+    with pytest.raises(
+        InputError, match=r"tiny_corpus.jsonl:1: expected JSON, got a line that is not JSON"
+    ):
         read_passage_sets(broken)
 
 
