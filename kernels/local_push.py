@@ -139,7 +139,7 @@ def _local_push_kernel(
             done += 1
             end = tl.atomic_add(tails, 0, sem=_SEM, scope=_SCOPE)
     tl.store(rounds + question, done)
-    # As graphmem_torch.ops._local_push names them: done, stopped, full.
+    # As graphmem_torch.ops.local_push names them: done, stopped, full.
     state = tl.where(fits, tl.where(head < end, 1, 0), 2)
     tl.store(status + question, state)
 
