@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -34,19 +34,22 @@ class IVF:
     """Rows in lists, one a centroid; a search looks only into the lists nearest to the query.
 
     Sivic and Zisserman, "Video Google" (2003), as faiss `IndexIVFFlat`. Every list is contiguous,
-    so that a probe is one product. An index is never changed: build anew for other rows.
+    so that a probe is one product. An index is never changed: `add` and `remove` return another, at
+    the cost of copying the rows once, and keep the centroids; build anew when most rows are new.
 
     Attributes:
         centroids: [L, d] float32, unit rows.
         rows: [N, d], packed list by list, in the precision they were given in.
-        ids: [N] int64, the place of each among the rows given.
+        ids: [N] int64, what each row is called: its place among all rows ever given.
         offsets: [L + 1] int64, where each list begins.
+        next_id: The id that the next row will have.
     """
 
     centroids: Tensor
     rows: Tensor
     ids: Tensor
     offsets: Tensor
+    next_id: int
 
     @classmethod
     def build(
@@ -82,7 +85,7 @@ class IVF:
         centroids = spherical_kmeans(x, lists, iterations, generator)
         label = nearest_centroid(x, centroids)
         ids = label.argsort(stable=True)
-        return cls(centroids, x[ids], ids, offsets_of(torch.bincount(label, minlength=lists)))
+        return cls(centroids, x[ids], ids, _offsets(label, lists), count)
 
     def __len__(self) -> int:
         """How many rows it holds."""
@@ -118,23 +121,74 @@ class IVF:
             InputError: For shapes or devices that do not fit, k or probes below 1, or, on a CPU, a
                 query whose length is neither 1 nor 0.
         """
-        shape, do = ("B", self.rows.shape[1]), "encode them with the embedder of the rows"
-        check_tensor("queries", queries, "floating point", shape, do, device=self.rows.device)
-        check_no_gradient("IVF", queries)
-        check_unit_rows("queries", queries)
+        self._check("queries", queries)
         if tile is None:
             tile = tile_elements(queries.device, _NUMBERS)
         check_count("k", k)
         check_count("probes", probes)
         probes = min(probes, len(self.centroids))
-        expected = probes * (len(self) // len(self.centroids))
+        expected = probes * max(1, len(self) // len(self.centroids))
         parts = []
         for part in queries.float().split(max(1, tile // expected)):
             probe = nearest_keys(part, self.centroids, probes)[1]
             for own in _tiles(self.offsets.diff()[probe].sum(1), _LONG * tile):
                 parts.append(scan_lists(part[own], self.rows, self.offsets, probe[own], k))
         values, places = (torch.cat(column) for column in zip(*parts, strict=True))
+        if len(self) == 0:
+            return values, places
         return values, self.ids[places.clamp(min=0)].masked_fill_(places < 0, -1)
+
+    def add(self, rows: Tensor) -> IVF:  # [n, d], unit rows
+        """The index with these rows too; their ids follow the highest ever given.
+
+        Raises:
+            InputError: If they do not fit the index; as `build` does.
+        """
+        self._check("rows", rows)
+        count, lists = rows.shape[0], len(self.centroids)
+        label = nearest_centroid(rows, self.centroids)
+        order = label.argsort(stable=True)
+        added = _offsets(label, lists)
+        # An old row moves by the new ones in lists before its own; a new one by all old ones up to
+        # the end of its list.
+        old = torch.arange(len(self), device=rows.device) + added[self._labels()]
+        new = torch.arange(count, device=rows.device) + self.offsets[label[order] + 1]
+        packed = self.rows.new_empty(len(self) + count, self.rows.shape[1])
+        packed.index_copy_(0, old, self.rows)
+        packed.index_copy_(0, new, rows[order].to(packed.dtype))
+        ids = self.ids.new_empty(len(packed))
+        ids[old], ids[new] = self.ids, self.next_id + order
+        return replace(
+            self, rows=packed, ids=ids, offsets=self.offsets + added, next_id=self.next_id + count
+        )
+
+    def remove(self, ids: Tensor) -> IVF:  # [n] int64
+        """The index without the rows of these ids.
+
+        Raises:
+            InputError: If `ids` is no integer vector on the device of the index or names a row
+                that is not there.
+        """
+        do, device = "give what search returned", self.ids.device
+        check_tensor("ids", ids, "integers", ("n",), do, device=device)
+        absent = ids[~torch.isin(ids, self.ids)]
+        if len(absent):
+            raise InputError(
+                f"ids: expected ids of rows in the index, got {len(absent)} that are not, first "
+                f"{int(absent[0])}; was it removed before?"
+            )
+        kept = ~torch.isin(self.ids, ids)
+        offsets = _offsets(self._labels()[kept], len(self.centroids))
+        return replace(self, rows=self.rows[kept], ids=self.ids[kept], offsets=offsets)
+
+    def _labels(self) -> Tensor:  # [N] int64
+        return torch.repeat_interleave(self.offsets.diff(), output_size=len(self))
+
+    def _check(self, name: str, rows: Tensor) -> None:
+        shape, do = ("n", self.rows.shape[1]), "encode them with the embedder of the rows"
+        check_tensor(name, rows, "floating point", shape, do, device=self.rows.device)
+        check_no_gradient("IVF", rows)
+        check_unit_rows(name, rows)
 
 
 def _tiles(total: Tensor, most: int) -> Iterator[slice]:  # [B] rows that each query looks into
@@ -148,6 +202,10 @@ def _tiles(total: Tensor, most: int) -> Iterator[slice]:  # [B] rows that each q
             left += [slice(middle, own.stop), slice(own.start, middle)]
         else:
             yield own
+
+
+def _offsets(label: Tensor, lists: int) -> Tensor:  # [N] -> [lists + 1]
+    return offsets_of(torch.bincount(label, minlength=lists))
 
 
 def spherical_kmeans(

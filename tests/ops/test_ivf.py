@@ -1,4 +1,4 @@
-"""IVF: with every list probed it is exact."""
+"""IVF: with every list probed it is exact; additions and removals against a new index."""
 
 from __future__ import annotations
 
@@ -17,17 +17,12 @@ def _rows(count: int, seed: int, width: int = 6) -> torch.Tensor:
     return torch.nn.functional.normalize(torch.randn(count, width, generator=generator), dim=1)
 
 
-def _lists(index: IVF) -> torch.Tensor:
-    """The list of each row."""
-    return torch.repeat_interleave(index.offsets.diff())
-
-
 def _check_layout(index: IVF) -> None:
     """Offsets span the rows and every row is in the list of its centroid."""
     assert index.offsets[0] == 0 and index.offsets[-1] == len(index) == len(index.rows)
     assert (index.offsets.diff() >= 0).all()
     cosine = index.rows.float() @ index.centroids.T
-    own = cosine.gather(1, _lists(index)[:, None])[:, 0]
+    own = cosine.gather(1, index._labels()[:, None])[:, 0]
     torch.testing.assert_close(own, cosine.amax(1))
 
 
@@ -55,11 +50,43 @@ def test_ivf_only_the_probed_lists_are_looked_into(count, lists, probes, seed):
     queries = _rows(4, seed + 1)
     values, ids = index.search(queries, 5, probes=probes)
     near = (queries @ index.centroids.T).topk(min(probes, lists)).indices
-    allowed = (_lists(index)[None, None, :] == near[:, :, None]).any(1)
+    allowed = (index._labels()[None, None, :] == near[:, :, None]).any(1)
     scores = (queries @ index.rows.T).masked_fill(~allowed, -torch.inf)
     expected = torch.nn.functional.pad(scores, (0, 5), value=-torch.inf).topk(5)
     torch.testing.assert_close(values, expected.values)
     assert ((ids == -1) == (values == -torch.inf)).all()
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.integers(1, 60), st.integers(0, 60), st.integers(0, 999))
+def test_add_and_remove(count, more, seed):
+    x = _rows(count + more, seed)
+    index = IVF.build(x[:count], min(count, 5)).add(x[count:])
+    assert index.next_id == count + more
+    _check_layout(index)
+    generator = torch.Generator().manual_seed(seed)
+    gone = torch.randperm(count + more, generator=generator)[: (count + more) // 3]
+    left = index.remove(gone)
+    _check_layout(left)
+    ids = torch.tensor(sorted(set(range(count + more)) - set(gone.tolist())), dtype=torch.int64)
+    order = left.ids.argsort()
+    assert torch.equal(left.ids[order], ids)
+    torch.testing.assert_close(left.rows[order], x[ids])
+    values, found = left.search(x[:3], 4, probes=5)
+    expected, _ = topk_cosine(x[:3], x[ids], 4)
+    torch.testing.assert_close(values[:, : expected.shape[1]], expected)
+    assert not set(found.flatten().tolist()) & set(gone.tolist())
+    assert left.add(x[:1]).ids.max() == count + more  # an id is never given twice
+
+
+def test_remove_of_everything_and_add_again():
+    x = _rows(9, 1)
+    index = IVF.build(x, 3)
+    nothing = index.remove(index.ids)
+    values, ids = nothing.search(x, 2)
+    assert len(nothing) == 0 and (ids == -1).all() and (values == -torch.inf).all()
+    values, ids = nothing.add(x).search(x, 1, probes=3)
+    assert ids[:, 0].tolist() == list(range(9, 18))
 
 
 def test_clusters_are_found_and_the_answer_depends_on_the_generator_only():
@@ -155,14 +182,19 @@ def test_ivf_without_queries():
         (lambda i: IVF.build(_rows(4, 1), 5), "lists: expected at most 4, got 5"),
         (lambda i: IVF.build(_rows(4, 1), 0), "lists: expected an integer of at least 1"),
         (lambda i: IVF.build(_rows(4, 1), iterations=-1), "iterations: expected an integer"),
-        (lambda i: i.search(_rows(2, 1, 5), 3), r"\[B, 6\]"),
+        (lambda i: i.search(_rows(2, 1, 5), 3), r"\[n, 6\]"),
         (lambda i: i.search(_rows(2, 1), 0), "k: expected an integer of at least 1"),
         (lambda i: i.search(_rows(2, 1), 1, probes=0), "probes: expected an integer of at least 1"),
         (
             lambda i: i.search(_rows(2, 1) * 2, 1),
             "queries: .* rows of length 1 .* got length 2",
         ),
+        (lambda i: i.add(_rows(2, 1, 5)), r"rows: expected floating point \[n, 6\]"),
+        (lambda i: i.add(2 * _rows(2, 1)), "rows: .* rows of length 1 .* got length 2"),
         (lambda i: IVF.build(_rows(2, 1) / 0), "x: expected rows of length 1"),
+        (lambda i: i.remove(torch.tensor([2, 11])), "got 1 that are not, first 11"),
+        (lambda i: i.remove(torch.tensor([0.5])), "ids: expected integers"),
+        (lambda i: i.add(_rows(2, 1).requires_grad_()), "expected no gradient"),
         (lambda i: i.search(_rows(2, 1).requires_grad_(), 1), "expected no gradient"),
         (lambda i: IVF.build(_rows(2, 1).requires_grad_()), "expected no gradient"),
     ],
@@ -175,6 +207,6 @@ def test_bad_input_is_refused_by_name(call, message):
 @pytest.mark.cuda
 def test_cuda_matches_cpu():
     x = _rows(3000, 1, 32)
-    index = IVF.build(x.cuda(), 40)
+    index = IVF.build(x.cuda(), 40).add(x[:9].cuda())
     values, _ = index.search(x[:65].cuda(), 5, probes=40)
-    torch.testing.assert_close(values.cpu(), topk_cosine(x[:65], x, 5)[0])
+    torch.testing.assert_close(values.cpu(), topk_cosine(x[:65], torch.cat([x, x[:9]]), 5)[0])
