@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 __all__ = [
@@ -59,7 +60,7 @@ class Hit:
         score: Hybrid score: the sum of `signals`.
         signals: Each signal's share of the score (weight times value).
         path: Strongest chain of edges from an anchor to this atom; empty for an anchor.
-        kind, speaker, session, time: As in `Atom`.
+        kind, speaker, session, time, meta: As in `Atom`.
         mode: Number of its mode, where the index has modes.
     """
 
@@ -73,6 +74,7 @@ class Hit:
     session: str | None = None
     time: float | None = None
     mode: int | None = None
+    meta: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

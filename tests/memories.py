@@ -33,6 +33,7 @@ def turns(count: int = 24) -> list[Atom]:
             speaker=("Ada", "Ben")[i % 2],
             session=f"s{i // 6}",
             time=None if i % 6 == 5 else 1.7e9 + i * DAY + 0.5,
+            meta={"project": {"name": ("oven", "kite")[i % 2]}, "page": i} if i % 3 else {},
             edges=(Link(f"a{i - 1}", EdgeType.CAUSES),) if i % 4 == 3 else (),
         )
         for i in range(count)

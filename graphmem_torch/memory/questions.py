@@ -164,6 +164,7 @@ def to_results(
             session=atom.session,
             time=atom.time,
             mode=labels.get(row),
+            meta=atom.meta,
         )
 
     columns = (rows, found.scores, found.shares, edges, found.confidence)

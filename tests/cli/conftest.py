@@ -30,7 +30,10 @@ def conversation(tmp_path: Path) -> Path:
     """A file of four turns in two sessions."""
     path = tmp_path / "conversation.jsonl"
     keys = ("id", "speaker", "session", "time", "text")
-    lines = [json.dumps(dict(zip(keys, turn, strict=True))) for turn in TURNS]
+    lines = [
+        json.dumps({**dict(zip(keys, turn, strict=True)), "page": page})
+        for page, turn in enumerate(TURNS, start=1)
+    ]
     path.write_text("\n".join(lines) + "\n")
     return path
 

@@ -43,7 +43,7 @@ def test_query_as_json_has_the_whole_result(store: Path, reply: Callable[..., An
     assert isinstance(result["known"], bool) and 0 <= result["confidence"] <= 1
     assert len(result["hits"]) == 2
     hit = result["hits"][0]
-    assert hit["id"] == "D1:1"
+    assert (hit["id"], hit["meta"]) == ("D1:1", {"page": 1})
     assert hit["score"] == pytest.approx(sum(hit["signals"].values()), abs=1e-4)
 
 

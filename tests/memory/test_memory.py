@@ -34,7 +34,7 @@ def test_add_and_retrieve() -> None:
             for hit in result.hits:
                 atom = by_id[hit.id]
                 assert (hit.text, hit.kind, hit.speaker) == (atom.rendered, atom.kind, atom.speaker)
-                assert (hit.session, hit.time) == (atom.session, atom.time)
+                assert (hit.session, hit.time, hit.meta) == (atom.session, atom.time, atom.meta)
                 assert sum(hit.signals.values()) == pytest.approx(hit.score, abs=1e-4)
         assert any("canoe" in hit.text for hit in results[0].hits)
         assert "a12" in ids(memory.retrieve(QUESTIONS[2], k=3))
