@@ -114,8 +114,9 @@ class Atom:
         kind: One of `KINDS`, or any other word of the user's.
         speaker: Who said it.
         session: The dialogue session or the document it belongs to; temporal edges stay inside it.
-        time: When it was said, seconds since the epoch, UTC.
-        event_time: When what it tells happened, seconds since the epoch, UTC.
+        time: When it was said, seconds since the epoch, UTC; `Memory.add` makes them of a
+            `datetime` or an ISO string (`text.times.parse_time`).
+        event_time: When what it tells happened, likewise.
         type: Memory type: `semantic`, `episodic`, `procedural` or `working`.
         meta: Anything else that JSON can hold; stored, never interpreted.
         edges: Edges the input states.

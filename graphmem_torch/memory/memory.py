@@ -38,7 +38,6 @@ from graphmem_torch.memory.questions import (
     atom_masks,
     checked_questions,
     encode_questions,
-    moment,
     to_results,
 )
 from graphmem_torch.memory.structure import MissingLink, StructureCache, missing_links
@@ -71,6 +70,7 @@ from graphmem_torch.spectral.structure import Structure
 from graphmem_torch.store import MemoryStore
 from graphmem_torch.text.embedder import Embedder
 from graphmem_torch.text.entailment import LexicalJudge
+from graphmem_torch.text.times import TimeLike, parse_time
 from graphmem_torch.text.tokens import TokenCounter, Tokenizer, get_tokenizer
 
 if TYPE_CHECKING:
@@ -216,8 +216,9 @@ class Memory:
         """Stores and links atoms, a batch a transaction; after an error the ones before stay.
 
         Args:
-            atoms: Atoms, texts, or mappings with the fields of a line of JSON lines. What is stored
-                already is passed over, so that an interrupted run can be repeated.
+            atoms: Atoms, texts, or mappings with the fields of a line of JSON lines; times as in
+                `retrieve`. What is stored already is passed over, so that an interrupted run can be
+                repeated.
             progress: Shows a bar on stderr.
             origins: For ids of atoms, where they came from, for messages; may be filled while the
                 atoms are read.
@@ -242,11 +243,15 @@ class Memory:
             self._writer.warn_of_unresolved()
         return done
 
-    def add_document(self, text: str, *, name: str, time: float | None = None) -> Added:
-        """Cuts a document into chunks and stores them in the session `name`, ids `name#0`, ..."""
+    def add_document(self, text: str, *, name: str, time: TimeLike | None = None) -> Added:
+        """Cuts a document into chunks and stores them in the session `name`, ids `name#0`, ...
+
+        Its `time` is one as in `retrieve`.
+        """
         size = self.config.embedder.max_tokens
+        when = None if time is None else parse_time(time)
         return self.add(
-            document_atoms(text, name=name, tokenizer=self.chunker, max_tokens=size, time=time)
+            document_atoms(text, name=name, tokenizer=self.chunker, max_tokens=size, time=when)
         )
 
     @overload
@@ -283,8 +288,8 @@ class Memory:
         *,
         k: int | None = None,
         kinds: Sequence[str] | None = None,
-        between: tuple[float, float] | None = None,
-        as_of: float | None = None,
+        between: tuple[TimeLike | None, TimeLike | None] | None = None,
+        as_of: TimeLike | None = None,
     ) -> Result | list[Result]:
         """Ranked memories with reasons and a confidence: a result, or a list for several questions.
 
@@ -292,12 +297,14 @@ class Memory:
             questions: One question, or B of them, answered as one batch.
             k: Hits a question; the preset's number by default.
             kinds: Only hits of these kinds; other atoms still lead to them.
-            between: Only atoms whose time is in this span, seconds since the epoch UTC, both ends
-                included.
+            between: Only atoms whose time is in this span, both ends included, None for an open
+                one. Times are as `text.times.parse_time` takes them: seconds since the epoch UTC,
+                a `datetime` (UTC where it is naive), ISO 8601.
             as_of: Only atoms whose time is known and not later; decay is reckoned from then.
 
         Raises:
-            InputError: An empty question, an unknown kind, k below 1.
+            InputError: An empty question, an unknown kind, k below 1, a time that is none, a span
+                that ends before it begins.
         """
         asked = checked_questions(questions)
         if k is not None:
@@ -346,8 +353,8 @@ class Memory:
         format: contexts.FormatName | None = None,
         template: str | Mapping[str, str] | None = None,
         kinds: Sequence[str] | None = None,
-        between: tuple[float, float] | None = None,
-        as_of: float | None = None,
+        between: tuple[TimeLike | None, TimeLike | None] | None = None,
+        as_of: TimeLike | None = None,
         shorten: Shorten | None = None,
     ) -> Context | list[Context] | list[list[Context]]:
         """The memories that are worth most within a token budget, as a prompt.
@@ -713,9 +720,9 @@ class Memory:
         """
         return self.store.life.pinned()
 
-    def touch(self, ids: str | Sequence[str], *, when: float | None = None) -> None:
-        """Notes that atoms were used, `when` in seconds since the epoch UTC: decay starts anew."""
-        now = self._clock() if when is None else moment("when", when)
+    def touch(self, ids: str | Sequence[str], *, when: TimeLike | None = None) -> None:
+        """Notes that atoms were used, now or at a time as in `retrieve`: decay starts anew."""
+        now = self._clock() if when is None else parse_time(when, "when")
         nodes = self._named(ids)[1]
         if nodes:
             self.store.log_access(nodes, now)
@@ -729,7 +736,9 @@ class Memory:
         found = self._decay.types(torch.tensor(nodes, dtype=torch.int64))
         return dict(zip(named, found, strict=True))
 
-    def strength(self, ids: str | Sequence[str], *, as_of: float | None = None) -> dict[str, float]:
+    def strength(
+        self, ids: str | Sequence[str], *, as_of: TimeLike | None = None
+    ) -> dict[str, float]:
         """S(t) = S_0 e^{-lambda t} + beta C(n) of each atom (`docs/mathematics.md` 6).
 
         t is the time since its last access, C(n) its PageRank relative to the largest of any atom;
@@ -737,9 +746,9 @@ class Memory:
 
         Args:
             ids: Of stored atoms.
-            as_of: The moment that counts as now, seconds since the epoch UTC.
+            as_of: The moment that counts as now, a time as in `retrieve`.
         """
-        now = None if as_of is None else moment("as_of", as_of)
+        now = None if as_of is None else parse_time(as_of, "as_of")
         named, nodes = self._named(ids)
         if not named:
             return {}
@@ -868,15 +877,16 @@ class Memory:
         snapshot: Snapshot,
         questions: Sequence[str],
         kinds: Sequence[str] | None = None,
-        between: tuple[float, float] | None = None,
-        as_of: float | None = None,
+        between: tuple[TimeLike | None, TimeLike | None] | None = None,
+        as_of: TimeLike | None = None,
     ) -> QueryBatch:
         """Questions, what they may see, and how strong it is for them, as tensors."""
+        now = None if as_of is None else parse_time(as_of, "as_of")
+        masks = atom_masks(snapshot, kinds, between, now)
         query = encode_questions(questions, self.embedder, snapshot)
-        masks = atom_masks(snapshot, kinds, between, as_of)
         if reading(snapshot.index.signal_names, "retention"):
             node = snapshot.node[: snapshot.index.num_atoms]
-            retention = self._decay.retention(node, as_of)
+            retention = self._decay.retention(node, now)
             masks["retention"] = retention[None].to(query.embedding.device)
         return replace(query, **masks)
 

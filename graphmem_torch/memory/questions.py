@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
-from numbers import Real
 from typing import TypedDict
 
 import torch
@@ -19,13 +17,13 @@ from graphmem_torch.results import Hit, PathStep, Result
 from graphmem_torch.store import MemoryStore
 from graphmem_torch.text.embedder import Embedder, Encoded, encode_checked
 from graphmem_torch.text.question import asks_when, named_dates, named_speakers
+from graphmem_torch.text.times import TimeLike, parse_span
 
 __all__ = [
     "Filters",
     "atom_masks",
     "checked_questions",
     "encode_questions",
-    "moment",
     "to_results",
 ]
 
@@ -37,8 +35,8 @@ class Filters(TypedDict, total=False):
 
     k: int | None
     kinds: Sequence[str] | None
-    between: tuple[float, float] | None
-    as_of: float | None
+    between: tuple[TimeLike | None, TimeLike | None] | None
+    as_of: TimeLike | None
 
 
 def checked_questions(questions: str | Sequence[str]) -> list[str]:
@@ -79,7 +77,7 @@ def encode_questions(
 def atom_masks(
     snapshot: Snapshot,
     kinds: Sequence[str] | None,
-    between: tuple[float, float] | None,
+    between: tuple[TimeLike | None, TimeLike | None] | None,
     as_of: float | None,
 ) -> dict[str, Tensor]:
     """The filters of a retrieval as the masks `allowed` and `listed` of a `QueryBatch`.
@@ -88,7 +86,7 @@ def atom_masks(
     still leads to the turns it was derived from.
 
     Raises:
-        InputError: An unknown kind, a moment that is none, or a span that ends before it begins.
+        InputError: An unknown kind, a time that is none, or a span that ends before it begins.
     """
     index, masks = snapshot.index, {}
     if kinds is not None:
@@ -99,25 +97,12 @@ def atom_masks(
             raise InputError(unknown("kinds", foreign[0], known))
         codes = torch.tensor([snapshot.kinds.index(kind) for kind in kinds])
         masks["listed"] = torch.isin(index.kind.long(), codes.to(index.kind.device))[None]
-    as_of = None if as_of is None else moment("as_of", as_of)
-    if between is not None and not between[0] <= between[1]:
-        raise InputError(f"between: expected a start before the end, got {between}")
     if between is not None or as_of is not None:
-        start, end = between or (-torch.inf, torch.inf)
+        start, end = (-torch.inf, torch.inf) if between is None else parse_span(between)
         last = end if as_of is None else min(end, as_of)
         # An unknown time is NaN, which is in no span.
         masks["allowed"] = ((index.time >= start) & (index.time <= last))[None]
     return masks
-
-
-def moment(name: str, value: float) -> float:
-    """A moment as seconds since the epoch UTC; InputError for what is none."""
-    number = isinstance(value, Real) and not isinstance(value, bool)
-    if not number or not abs(value) <= sys.float_info.max:
-        raise InputError(
-            f"{name}: expected seconds since the epoch, got {value!r:.60}; leave it out"
-        )
-    return float(value)
 
 
 def to_results(

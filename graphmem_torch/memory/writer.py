@@ -8,6 +8,7 @@ import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -25,6 +26,7 @@ from graphmem_torch.store.database import DATABASE_NAME
 from graphmem_torch.text.concepts import ConceptExtractor, load_concepts
 from graphmem_torch.text.embedder import Embedder, Encoded, encode_checked
 from graphmem_torch.text.sentence_transformer import load_embedder
+from graphmem_torch.text.times import parse_time
 
 __all__ = [
     "Writer",
@@ -200,7 +202,13 @@ def _checked(atom: Atom) -> Atom:
         raise InputError(
             f"atom {atom.id!r}: edges: expected Link(target, type, weight), got {atom.edges!r}"
         )
-    return atom
+    # Numbers stay as they are, and so the digests by which stored atoms are known.
+    times: dict[str, Any] = {
+        name: parse_time(value, f"atom {atom.id!r}: {name}")
+        for name in ("time", "event_time")
+        if isinstance(value := getattr(atom, name), (str, date))
+    }
+    return replace(atom, **times) if times else atom
 
 
 def _check_kind(atom: Atom, where: str | None) -> None:

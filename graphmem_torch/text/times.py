@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import math
 import re
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
+from numbers import Real
 
 from graphmem_torch.errors import InputError
 
-__all__ = ["FIRST_SECOND", "LAST_SECOND", "MONTHS", "parse_time"]
+__all__ = ["FIRST_SECOND", "LAST_SECOND", "MONTHS", "TimeLike", "parse_span", "parse_time"]
+
+TimeLike = float | str | date
+"""A moment in any form that `parse_time` takes; a `datetime` is a `date`."""
 
 _NAMES = "january february march april may june july august september october november december"
 MONTHS = tuple(_NAMES.split())
@@ -26,17 +30,18 @@ _SPOKEN = re.compile(
 FIRST_SECOND, LAST_SECOND = -62_135_596_800.0, 253_402_300_800.0
 """Years 1 to 9999, what a calendar can show; the last is excluded."""
 _FORMS = (
-    'seconds since the epoch, ISO 8601 ("2023-05-08", "2023-05-08T13:56:00+02:00"; UTC when no '
-    'offset is given), or "1:56 pm on 8 May, 2023"'
+    'seconds since the epoch, a datetime, ISO 8601 ("2023-05-08", "2023-05-08T13:56:00+02:00"), or '
+    '"1:56 pm on 8 May, 2023"; without an offset it is UTC'
 )
 
 
-def parse_time(value: str | int | float, name: str = "time", *, where: str | None = None) -> float:
+def parse_time(value: TimeLike, name: str = "time", *, where: str | None = None) -> float:
     """Seconds since the epoch, UTC.
 
     Args:
-        value: Seconds since the epoch; an ISO 8601 date or date and time, read as UTC when it names
-            no offset; or the form of LoCoMo, "1:56 pm on 8 May, 2023", read as UTC.
+        value: Seconds since the epoch; a `datetime`; a `date`, for its midnight; an ISO 8601 date
+            or date and time; or the form of LoCoMo, "1:56 pm on 8 May, 2023". What names no
+            offset, a naive `datetime` too, is UTC: answers do not depend on the machine.
         name: Name of the value, for messages.
         where: File and line it came from, for messages.
 
@@ -44,13 +49,14 @@ def parse_time(value: str | int | float, name: str = "time", *, where: str | Non
         InputError: For anything else, naming the accepted forms, and for a time outside the years 1
             to 9999.
     """
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
+    if isinstance(value, Real) and not isinstance(value, bool):
         try:
             seconds = float(value)
         except OverflowError:
             seconds = math.inf
     else:
-        text = value.strip() if isinstance(value, str) else ""
+        text = value.isoformat() if isinstance(value, date) else value
+        text = text.strip() if isinstance(text, str) else ""
         moment = _iso(text) or _spoken(text)
         if moment is None:
             raise InputError(
@@ -65,6 +71,33 @@ def parse_time(value: str | int | float, name: str = "time", *, where: str | Non
             where=where,
         )
     return seconds
+
+
+def parse_span(value: object, name: str = "between") -> tuple[float, float]:
+    """Start and end in seconds since the epoch, UTC.
+
+    Args:
+        value: Two times as `parse_time` takes them; None or an infinite number for an open end.
+        name: Name of the value, for messages.
+
+    Raises:
+        InputError: No two times, or an end before the start.
+    """
+    ends = value if isinstance(value, (tuple, list)) else ()
+    if len(ends) != 2:
+        raise InputError(
+            f"{name}: expected a start and an end, got {value!r:.80}; give two times, None for an "
+            "open end"
+        )
+    start, end = (
+        bound if each is None or each == bound else parse_time(each, name)
+        for each, bound in zip(ends, (-math.inf, math.inf), strict=True)
+    )
+    if not start <= end:
+        raise InputError(
+            f"{name}: expected a start before the end, got {value!r:.120}; swap the two"
+        )
+    return start, end
 
 
 def _iso(text: str) -> datetime | None:

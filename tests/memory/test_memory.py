@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta, timezone
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -98,7 +99,8 @@ def test_add_of_an_id_twice() -> None:
         (Atom("e", 5), "text: expected a string, got 5"),  # type: ignore[arg-type]
         (Atom(5, "x"), "id: expected a string, got 5"),  # type: ignore[arg-type]
         (Atom("e", "x", time=float("nan")), "time: expected finite seconds"),
-        (Atom("e", "x", time="2023"), "time: expected finite seconds"),  # type: ignore[arg-type]
+        (Atom("e", "x", time="2023"), "'e': time: expected a time"),  # type: ignore[arg-type]
+        (Atom("e", "x", time=[5]), "time: expected finite seconds"),  # type: ignore[arg-type]
         (Atom("e", "x", edges=(("a", 1),)), "edges: expected Link"),  # type: ignore[arg-type]
         (Atom("e", "x", meta={"a": object()}), "expected what JSON can hold"),
         (Atom("e", "x", kind=CONCEPT), "belong to the concepts"),
@@ -161,9 +163,43 @@ def test_retrieve_filters() -> None:
             found(between=(2.0, 1.0))
         with pytest.raises(InputError, match="between"):
             found(between=(float("nan"), 1.0))
-        for wrong in (float("nan"), float("inf"), "2024-01-01"):
-            with pytest.raises(InputError, match="as_of: expected seconds"):
+        for wrong in (float("nan"), float("inf"), "soon", [1.0], True):
+            with pytest.raises(InputError, match="as_of: expected a time"):
                 found(as_of=wrong)
+            with pytest.raises(InputError, match="between: expected a "):
+                found(between=(wrong, 5))
+
+
+def test_times_may_be_datetimes_and_iso_strings() -> None:
+    with opened() as memory:
+        noon = datetime(2024, 3, 2, 12, tzinfo=timezone(timedelta(hours=-3)))
+        memory.add(
+            [
+                Atom("a", "a canoe", time=noon, event_time="2024-03-01"),  # type: ignore[arg-type]
+                {"id": "b", "text": "two canoes", "time": datetime(2024, 3, 2, 15)},
+                {"id": "c", "text": "three canoes", "time": "2024-03-02T15:00:01Z"},
+            ]
+        )
+        memory.add_document("The canoe sank.", name="d", time=date(2024, 3, 3))
+        assert memory.get("a").event_time == datetime(2024, 3, 1, tzinfo=UTC).timestamp()
+        seconds = [noon.timestamp() + later for later in (0, 0, 1, 9 * 3600)]
+        assert [atom.time for atom in memory.get(["a", "b", "c", "d#0"])] == seconds
+
+        def found(**filters: Any) -> set[str]:
+            return set(ids(memory.retrieve("canoe", **filters)))
+
+        assert found(as_of=noon) == found(as_of="2024-03-02T15:00") == {"a", "b"}
+        assert found(between=(noon + timedelta(seconds=1), None)) == {"c", "d#0"}
+        assert set(memory.compile("canoe", budget=200, as_of=noon).sources) == {"a", "b"}
+        memory.touch("a", when=noon + timedelta(hours=1))
+        later = noon + timedelta(hours=5)
+        assert memory.strength("a", as_of=later) == memory.strength("a", as_of=later.timestamp())
+        for wrong in (
+            lambda: memory.touch("a", when="soon"),
+            lambda: memory.strength("a", as_of="x"),
+        ):
+            with pytest.raises(InputError, match="expected a time"):
+                wrong()
 
 
 def test_rows_of_ids() -> None:
