@@ -23,6 +23,7 @@ from graphmem_torch.readers.jsonl import atom_from_record
 from graphmem_torch.store import Batch, MemoryStore, TokenRows
 from graphmem_torch.store.blocks import join_tokens, pick_tokens
 from graphmem_torch.store.database import DATABASE_NAME
+from graphmem_torch.store.reader import LINKED_BY
 from graphmem_torch.text.concepts import ConceptExtractor, load_concepts
 from graphmem_torch.text.embedder import Embedder, Encoded, encode_checked
 from graphmem_torch.text.sentence_transformer import load_embedder
@@ -45,8 +46,7 @@ _log = logging.getLogger(__name__)
 
 _LONGEST_KIND = 64
 _RESTORED = 4096  # atoms read at once when the linker is restored
-_EMBEDDER = "embedder"  # keys of the store's meta strings
-_CONCEPTS = "concepts"
+_EMBEDDER = "embedder"  # key of the store's meta strings
 
 
 class Writer:
@@ -310,7 +310,7 @@ def bind_concepts(store: MemoryStore, wanted: str) -> ConceptExtractor | None:
             + ", or index the original files into a new folder"
         )
     if kept is None:
-        store.meta_set(_CONCEPTS, found)
+        store.meta_set(LINKED_BY, found)
     return extractor
 
 
@@ -319,7 +319,7 @@ def bound_concepts(store: MemoryStore) -> str | None:
 
     None where nothing was added yet, or only by a version that did not keep it.
     """
-    return store.meta_get(_CONCEPTS)
+    return store.meta_get(LINKED_BY)
 
 
 def usable_device(device: str) -> str:

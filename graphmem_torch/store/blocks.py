@@ -31,6 +31,7 @@ __all__ = [
     "pick_tokens",
     "read_edges",
     "read_embeddings",
+    "read_linked_edges",
     "read_tokens",
     "read_vectors",
     "thin_edges",
@@ -185,6 +186,22 @@ def read_edges(database: Database, start: int) -> EdgeBlock:
         "SELECT count, source, target, type, weight FROM edge_block WHERE start >= ? ORDER BY block"
     )
     blocks = database.stream(sql, (start,))
+    return EdgeBlock.cat([_edge_block(database, count, blobs) for count, *blobs in blocks])
+
+
+def read_linked_edges(database: Database) -> EdgeBlock:
+    """Edges of the batches that brought atoms; others are what callers connected.
+
+    Raises:
+        StoreDamagedError: A block has the wrong length.
+    """
+    # Edges that came alone lie before those of the atoms that were stored next.
+    sql = (
+        "SELECT count, source, target, type, weight FROM edge_block WHERE block IN "
+        "(SELECT max(block) FROM edge_block GROUP BY start) AND start IN "
+        "(SELECT start FROM embedding_block) ORDER BY block"
+    )
+    blocks = database.stream(sql)
     return EdgeBlock.cat([_edge_block(database, count, blobs) for count, *blobs in blocks])
 
 

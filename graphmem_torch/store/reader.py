@@ -20,6 +20,7 @@ from graphmem_torch.store.blocks import (
     pick_tokens,
     read_edges,
     read_embeddings,
+    read_linked_edges,
     read_tokens,
     read_vectors,
 )
@@ -32,7 +33,10 @@ from graphmem_torch.store.records import (
     columns_from_rows,
 )
 
-__all__ = ["RESERVED", "StoreReader", "own_key"]
+__all__ = ["LINKED_BY", "RESERVED", "StoreReader", "own_key"]
+
+LINKED_BY = "concepts"
+"""Key of what finds the concepts of a store; only a store that linking fills has it."""
 
 RESERVED = "store."
 """Prefix of the meta strings that belong to the store itself."""
@@ -219,6 +223,21 @@ class StoreReader:
                 raise self._unknown_node(unknown)
             return read_vectors(self._database, nodes, self.dim or 0, self.token_dim)
 
+    def temporal_edges(self) -> tuple[Tensor, Tensor]:  # [2, P] int64, [2, L] int64
+        """Pairs of turns that are neighbours of a session, and the temporal edges of linking.
+
+        What an atom or a caller states is none of linking's.
+        """
+        with self.reading():
+            rows = self._database.query(_TURNS, (CONCEPT, int(EdgeType.DERIVED_FROM)))
+            pairs = _neighbours(columns_from_rows(rows))
+            edges = read_linked_edges(self._database)
+            made = edges.take(edges.type == int(EdgeType.TEMPORAL))
+            stated = self._database.query(_STATED, (int(EdgeType.TEMPORAL),))
+        ends = torch.stack([made.source, made.target])
+        own = _isin_pairs(ends, torch.tensor(stated, dtype=torch.int64).reshape(-1, 2).T)
+        return pairs, ends[:, ~own]
+
     def meta_get(self, key: str) -> str | None:
         """A string that `MemoryStore.meta_set` kept, or None."""
         return self._meta(own_key(key))
@@ -240,7 +259,8 @@ class StoreReader:
         """Sentences about everything that does not fit, an empty list when all is well.
 
         SQLite's own integrity check, checksums and lengths of the blocks, embeddings that are not
-        finite, edges to unknown nodes or of unknown types, text hashes and digests recomputed.
+        finite, edges to unknown nodes or of unknown types, temporal edges that linking made between
+        others than neighbours of a session, text hashes and digests recomputed.
         """
         database, found = self._database, list[str]()
         with self.reading():
@@ -253,6 +273,7 @@ class StoreReader:
                     _add(found, table, _checksum_problems(database, table, columns))
                 _add(found, "vectors", _vector_problems(self))
                 _add(found, "edges", _edge_problems(self))
+                _add(found, "temporal edges", _temporal_problems(self))
             except StoreDamagedError as error:
                 # Damage that stops the reading: what was found before it is still worth knowing.
                 found.append(str(error))
@@ -290,6 +311,17 @@ class StoreReader:
             f"nodes: expected numbers of stored atoms, got {node}. They run from 0 to "
             f"{self.next_node - 1}, but for deleted ones; `columns().node` lists them"
         )
+
+
+_TURNS = """
+SELECT node, kind, speaker, session, type, time FROM atom
+WHERE kind != ? AND session IS NOT NULL AND (links = '[]' OR NOT EXISTS (
+    SELECT 1 FROM json_each(links) WHERE json_extract(value, '$[1]') = ?
+)) ORDER BY node"""
+_STATED = """
+SELECT source.node, target.node FROM atom AS source, json_each(source.links) AS link
+JOIN atom AS target ON target.id = json_extract(link.value, '$[0]')
+WHERE source.links != '[]' AND json_extract(link.value, '$[1]') = ?"""
 
 
 def own_key(key: str) -> str:
@@ -348,6 +380,33 @@ def _edge_problems(store: StoreReader) -> list[str]:
     if not bool(torch.isfinite(edges.weight).all()):
         found.append("some weights are not finite")
     return found
+
+
+def _temporal_problems(store: StoreReader) -> list[str]:
+    if store.meta_get(LINKED_BY) is None:
+        return []  # whoever fills it without linking may mean anything by these edges
+    pairs, made = store.temporal_edges()
+    wrong = made[:, ~_isin_pairs(made, pairs)]
+    if not wrong.shape[1]:
+        return []
+    source, target = wrong[:, 0].tolist()
+    return [
+        f"{wrong.shape[1]} of {made.shape[1]} join others than neighbours of one session, the "
+        f"first of them node {source} with node {target}"
+    ]
+
+
+def _neighbours(turns: Columns) -> Tensor:  # [2, P] int64
+    """Each turn with the next one of its session, in the order of node numbers."""
+    order = turns.session.codes.sort(stable=True).indices
+    node, session = turns.node[order], turns.session.codes[order]
+    return torch.stack([node[:-1], node[1:]])[:, session[1:] == session[:-1]]
+
+
+def _isin_pairs(pairs: Tensor, others: Tensor) -> Tensor:  # [2, n], [2, m] -> [n] bool
+    """Which columns of node numbers are among the others."""
+    size = 1 + max((int(each.max()) for each in (pairs, others) if each.numel()), default=0)
+    return torch.isin(pairs[0] * size + pairs[1], others[0] * size + others[1])
 
 
 def _add(problems: list[str], part: str, found: list[str]) -> None:
