@@ -84,7 +84,8 @@ class StructureCache:
             ).to(device)
             start = None
             if kept is not None:  # eigenvectors of the state before: the iteration starts there
-                vectors = torch.nn.functional.pad(kept[2].vectors, (0, 0, 0, 1))
+                known = kept[2].vectors
+                vectors = torch.cat([known, known.new_zeros(1, known.shape[1])])
                 start = vectors[_places(kept[1], there.node).to(vectors.device)]  # of new nodes: 0
             found = structure_of(graph, settings, there.names, start=start)
             self._kept = there.state, there.node, found

@@ -45,7 +45,7 @@ def log_evidence(
     gain = persistence / shrunk
     variance = 1 - persistence + (1 - persistence) * gain
     constant = -0.5 * variance.log().sum(1)
-    total = torch.nn.functional.pad(z.cumsum(0), (0, 0, 1, 0))
+    total = torch.cat([z.new_zeros(1, z.shape[1]), z.cumsum(0)])
     out = torch.empty(count, longest, dtype=z.dtype)
     step = max(1, _TILE // (longest * max(1, z.shape[1])))
     for start in range(0, count, step):

@@ -8,8 +8,10 @@ import pytest
 import torch
 
 from bench.stress import Stress, main, run
+from tests.kernels import lacking
 
-pytest.importorskip("triton", reason="pip install 'graphmem-torch[triton]'")
+if reason := lacking():
+    pytest.skip(reason, allow_module_level=True)
 
 SMALL = {"nodes": 12, "degree": 1, "questions": 2, "rounds": 1, "repeats": 1, "keys": 129}
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
