@@ -244,7 +244,7 @@ class WalkConfig:
 class DecayConfig:
     """How memories fade (`docs/mathematics.md` 6): S(t) = S_0 e^{-lambda t} + beta C(n).
 
-    t is the time since the last access; a memory that was never used counts from its own time, or
+    t is the time since the last use; a memory that was never used counts from its own time, or
     from when it was stored where it has none. Pinned memories do not fade.
 
     Attributes:

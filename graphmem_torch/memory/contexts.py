@@ -150,7 +150,7 @@ class ContextCompiler:
         settings: ContextSettings,
         threshold: float,
     ) -> tuple[list[list[Context]], Tensor]:  # B x W, [n] int64
-        """A context for each question and budget, and the node numbers of all memories in them.
+        """A context for each question and budget, and the node numbers of memories that they use.
 
         `allowed` says which atoms there are for each question (None: all), `threshold` from which
         confidence an answer counts as known; a budget is of the whole prompt.
@@ -238,8 +238,15 @@ class ContextCompiler:
             [context(b, made, budget) for made, budget in zip(curve, budgets, strict=True)]
             for b, curve in enumerate(curves)
         ]
-        used = sorted({row for curve in curves for made in curve for row in made.chosen})
-        return contexts, snapshot.node[torch.tensor(used, dtype=torch.int64)]
+        # A question that the memory has no record of refreshes nothing.
+        used = {
+            row
+            for curve, each in zip(curves, contexts, strict=True)
+            for made, written in zip(curve, each, strict=True)
+            if written.known
+            for row in made.chosen
+        }
+        return contexts, snapshot.node[torch.tensor(sorted(used), dtype=torch.int64)]
 
     def _fetched(self, nodes: Sequence[int]) -> list[Atom]:
         """The memories of nodes; what is written again and again is read once."""

@@ -5,6 +5,7 @@ All of it is numbered by node and only grows, so that neither a use nor a pin re
 
 from __future__ import annotations
 
+import logging
 import math
 import threading
 import time
@@ -17,11 +18,14 @@ from torch import Tensor
 
 from graphmem_torch.atoms import MEMORY_TYPES, Atom
 from graphmem_torch.config import DecayConfig
+from graphmem_torch.errors import StoreError
 from graphmem_torch.oracle import Classifier, ask_classifier
 from graphmem_torch.store import Columns, MemoryStore
 from graphmem_torch.text.memory_type import RULES, memory_types
 
 __all__ = ["ORACLE", "Classified", "DecayState", "classify_nodes", "open_nodes"]
+
+_log = logging.getLogger(__name__)
 
 ORACLE = "oracle"
 """Names an oracle where its answers are kept."""
@@ -56,7 +60,6 @@ class DecayState:
         """
         self._store, self._config, self._clock = store, config, clock
         self._rules, self._rules_name, self._tile = rules, rules_name, tile
-        self._uses, self._uses_then = _Uses(math.inf), _Uses(-math.inf)
         self._lock = threading.RLock()
         self._forget()
 
@@ -78,8 +81,7 @@ class DecayState:
         with self._lock:
             self._refresh()
             now = self._now() if when is None else when
-            uses = self._uses if now >= self._uses.newest else self._uses_until(now)
-            used, born = uses.last(nodes), self._born[nodes]
+            used, born = self._store.uses.last(nodes, now), self._born[nodes]
             rate = torch.where(self._is_pinned()[nodes], 0.0, self._rate[nodes])
         # What has neither a known use nor a known time has no age: it keeps everything.
         since = torch.where(born > used, born, used)
@@ -100,13 +102,6 @@ class DecayState:
         known = node < len(self._procedural)  # a writer may have gone on meanwhile
         return self._procedural.index_put((node[known],), pinned[known].bool())
 
-    def _uses_until(self, now: float) -> _Uses:
-        """The uses up to a moment of the past; the last such moment is kept."""
-        if self._uses_then.until != now:
-            self._uses_then = _Uses(now)
-        self._uses_then.fold(*self._store.life.accesses(self._uses_then.entry))
-        return self._uses_then
-
     def _forget(self) -> None:
         self._version = -1
         self._latest = -math.inf  # time of the latest memory
@@ -116,10 +111,8 @@ class DecayState:
         self._born = torch.empty(0, dtype=torch.float64)  # seconds, NaN: unknown
 
     def _refresh(self) -> None:
-        """Reads what came since: uses, types that were found, nodes."""
-        life = self._store.life
-        self._uses.fold(*life.accesses(self._uses.entry))
-        version = life.types_version  # before the types, lest one of meanwhile passes unseen
+        """Reads what came since: types that were found, nodes."""
+        version = self._store.life.types_version  # first, lest one of meanwhile passes unseen
         if version != self._version:
             self._forget()
         self._version = version
@@ -176,43 +169,20 @@ class DecayState:
     def _classified(self, nodes: Sequence[int]) -> dict[int, tuple[str, float | None]]:
         """What the rules say of these nodes; kept in the store where it can be written."""
         found: dict[int, tuple[str, float | None]] = {}
+        life, keeping = self._store.life, not self._store.readonly
         for first in range(0, len(nodes), self._tile):
             part = nodes[first : first + self._tile]
             types = self._rules(self._store.atoms(part))
             fresh = {node: (name, None) for node, name in zip(part, types, strict=True)}
-            if not self._store.readonly:
-                self._store.life.set_found_types(
-                    fresh, self._rules_name, keep=ORACLE, durable=False
-                )
-                self._version += 1
+            if keeping:
+                try:
+                    life.set_found_types(fresh, self._rules_name, keep=ORACLE, durable=False)
+                    self._version += 1
+                except StoreError as error:  # an answer must not fail with the disk
+                    _log.warning("types of memories are found but not kept: %s", error)
+                    keeping = False
             found |= fresh
         return found
-
-
-class _Uses:
-    """When each node was last used, up to a moment."""
-
-    def __init__(self, until: float) -> None:
-        self.until, self.entry, self.newest = until, 0, -math.inf
-        self._last = torch.empty(0, dtype=torch.float64)
-
-    def fold(self, nodes: Tensor, times: Tensor, entry: int) -> None:
-        """Takes in what the log says from one entry on."""
-        self.entry = entry
-        kept = times <= self.until
-        nodes, times = nodes[kept], times[kept]
-        if not len(nodes):
-            return
-        self.newest = max(self.newest, float(times.max()))
-        more = int(nodes.max()) + 1 - len(self._last)
-        if more > 0:
-            self._last = torch.cat([self._last, self._last.new_full((more,), -torch.inf)])
-        self._last = self._last.scatter_reduce(0, nodes, times, "amax")
-
-    def last(self, nodes: Tensor) -> Tensor:  # [n] int64 -> [n] float64, -inf = never
-        """Seconds since the epoch."""
-        known = torch.nn.functional.pad(self._last, (0, 1), value=-torch.inf)
-        return known[nodes.clamp(max=len(self._last))]
 
 
 @dataclass(frozen=True)

@@ -317,7 +317,6 @@ class Memory:
                 found = snapshot.index(query, k=k, paths=True)
             threshold = self.config.gate.threshold
             results = to_results(asked, snapshot, found, self.store, threshold)
-            self._log_access(snapshot.node[found.rows[found.rows >= 0].unique().cpu()])
         return results[0] if isinstance(questions, str) else results
 
     def encode_questions(self, questions: Sequence[str]) -> QueryBatch:
@@ -407,7 +406,7 @@ class Memory:
             made, used = self._contexts.compile(
                 snapshot, asked, found, query.allowed, budgets, settings, threshold
             )
-            self._log_access(used)
+            self._note_uses(used.tolist())
         if isinstance(budget, int):
             only = [curve[0] for curve in made]
             return only[0] if isinstance(question, str) else only
@@ -458,6 +457,9 @@ class Memory:
         asked = [question] if isinstance(question, str) else list(question)
         prompts = self.compile(asked, budget=budget, format=format, template=template, **options)
         answers = contexts.ask_model(llm, prompts)
+        cited = [name for answer in answers for name in answer.cited]
+        # What an answer names may have been deleted while the model thought.
+        self._note_uses([node for node, _ in self.store.known(cited).values()])
         return answers[0] if isinstance(question, str) else answers
 
     # Edges and what they make of the memory.
@@ -725,7 +727,9 @@ class Memory:
         now = self._clock() if when is None else parse_time(when, "when")
         nodes = self._named(ids)[1]
         if nodes:
-            self.store.log_access(nodes, now)
+            self.store.expect_writable()
+            self.store.uses.note(nodes, now)
+            self.store.uses.flush()
 
     def types(self, ids: str | Sequence[str]) -> dict[str, str | None]:
         """The memory type of each atom: its own, else the one that was found.
@@ -741,7 +745,7 @@ class Memory:
     ) -> dict[str, float]:
         """S(t) = S_0 e^{-lambda t} + beta C(n) of each atom (`docs/mathematics.md` 6).
 
-        t is the time since its last access, C(n) its PageRank relative to the largest of any atom;
+        t is the time since its last use, C(n) its PageRank relative to the largest of any atom;
         the constants are those of the settings under `decay`.
 
         Args:
@@ -898,6 +902,7 @@ class Memory:
             if self._writer is None:
                 self._writer = Writer(self.store, self.embedder, self.config.link)
             fresh, embeddings = self._writer.add(atoms, places, self._clock())
+            self.store.uses.settle()
             added = Added(len(fresh), len(atoms) - len(fresh))
             if self._regimes is None or not fresh:
                 return added, []
@@ -915,10 +920,10 @@ class Memory:
                 except Exception:
                     _log.exception("a callback of on_regime_switch failed at %r", switch.atom)
 
-    def _log_access(self, nodes: Tensor) -> None:
-        """Remembers that these nodes were retrieved now, where the store can be written."""
-        if len(nodes) and not self.store.readonly:
-            self.store.log_access(nodes.tolist(), self._clock())
+    def _note_uses(self, nodes: Sequence[int]) -> None:
+        """Notes that memories were used now, where the store can be written."""
+        if not self.store.readonly:
+            self.store.uses.note(nodes, self._clock())
 
     def _placed(self, ids: Sequence[str]) -> tuple[Snapshot, Tensor]:  # [n] int64
         """The present snapshot, and its rows that stand for stored atoms or concepts."""

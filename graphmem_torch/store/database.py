@@ -164,6 +164,15 @@ CREATE TABLE stored_at (
     count INTEGER NOT NULL,
     time  REAL NOT NULL
 )""",
+    "use": """
+CREATE TABLE use (
+    node    INTEGER PRIMARY KEY,
+    count   INTEGER NOT NULL,
+    last    REAL NOT NULL,
+    earlier BLOB NOT NULL,
+    entry   INTEGER NOT NULL
+)""",
+    "use_entry": "CREATE INDEX use_entry ON use (entry)",
     "atom_procedural": "CREATE INDEX atom_procedural ON atom (node) WHERE type = 'procedural'",
 }
 """What the first stores of this version do without; older code passes it over."""
@@ -184,7 +193,7 @@ def _create_tables(connection: sqlite3.Connection) -> None:
 def _add_missing_tables(connection: sqlite3.Connection) -> None:
     """Make the tables and indexes that a store of an older release does not have yet."""
     present = {row[0] for row in connection.execute("SELECT name FROM sqlite_master")}
-    for name in _LATER.keys() - present:
+    for name in [name for name in _LATER if name not in present]:
         # Another writer of the same process may be as quick.
         connection.execute(_LATER[name].replace(name, f"IF NOT EXISTS {name}", 1))
 
@@ -301,7 +310,12 @@ class Database:
         """Run a statement for every row; only inside `write`, which translates the errors."""
         self._connection.executemany(sql, rows)
 
-    def write(self, work: Callable[[], T], *, durable: bool = True) -> T:
+    def has(self, table: str) -> bool:
+        """Whether there is this table: a reader of an older store does without the newer ones."""
+        there = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"
+        return not self.readonly or bool(self.query(there, (table,)))
+
+    def write(self, work: Callable[[], T], *, durable: bool = True, wait: bool = True) -> T:
         """Run `work` in one transaction: on return all of it is on the disk, else nothing is.
 
         Args:
@@ -309,6 +323,7 @@ class Database:
                 back.
             durable: False lets a power failure (not a killed process) undo the newest such
                 transactions; for logs.
+            wait: For the writer of another process; False: an error where there is one.
 
         Raises:
             StoreError: The database is read-only, or the transaction failed; nothing has changed.
@@ -324,6 +339,8 @@ class Database:
             try:
                 if not durable:
                     self._connection.execute("PRAGMA synchronous = NORMAL")
+                if not wait:
+                    self._connection.execute("PRAGMA busy_timeout = 0")
                 self._connection.execute("BEGIN IMMEDIATE")
                 result = work()
                 self._connection.execute("COMMIT")
@@ -336,6 +353,8 @@ class Database:
                 self._rollback()
                 if not durable:
                     self._connection.execute("PRAGMA synchronous = FULL")
+                if not wait:
+                    self._connection.execute(f"PRAGMA busy_timeout = {1000 * _BUSY_SECONDS:.0f}")
             return result
 
     def expect_writable(self) -> None:

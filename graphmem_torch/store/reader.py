@@ -32,6 +32,7 @@ from graphmem_torch.store.records import (
     atom_from_row,
     columns_from_rows,
 )
+from graphmem_torch.store.uses import Uses
 
 __all__ = ["LINKED_BY", "RESERVED", "StoreReader", "own_key"]
 
@@ -65,6 +66,7 @@ class StoreReader:
         self._database = database
         self.path = path
         self.life = Life(database)
+        self.uses = Uses(database, deferred=path is not None and not database.readonly)
 
     @property
     def readonly(self) -> bool:
@@ -77,7 +79,7 @@ class StoreReader:
 
     @property
     def generation(self) -> int:
-        """Number of batches acknowledged so far; access log and meta strings do not count."""
+        """Number of batches acknowledged so far; uses and meta strings do not count."""
         return self._number("store.generation") or 0
 
     @property
@@ -252,7 +254,7 @@ class StoreReader:
             "sessions": query("SELECT count(DISTINCT session) FROM atom")[0][0],
             "edges": query("SELECT coalesce(sum(count), 0) FROM edge_block")[0][0],
             "tokens": query("SELECT coalesce(sum(length(pieces)), 0) / 4 FROM token_block")[0][0],
-            "accesses": query("SELECT coalesce(sum(length(nodes)), 0) / 8 FROM access")[0][0],
+            "uses": self.uses.total(),
         }
 
     def problems(self) -> list[str]:

@@ -1,7 +1,7 @@
 """Atoms as rows of the `atom` table, whole columns of it, and what changes once they are stored.
 
-What changes are pins, memory types that were found, and accesses. None of it is part of an atom's
-content, so none of it changes the state of the store, and no index is rebuilt for it.
+What changes are pins and memory types that were found. None of it is part of an atom's content, so
+none of it changes the state of the store, and no index is rebuilt for it. Uses: `store.uses`.
 """
 
 from __future__ import annotations
@@ -200,7 +200,7 @@ WHERE source IS NOT ?"""
 
 
 class Life:
-    """Pins, found types, times of storing and accesses, read and written by node number.
+    """Pins, found types and times of storing, read and written by node number.
 
     A reader of a store from before these tables finds nothing in them.
     """
@@ -236,7 +236,11 @@ class Life:
 
     def pins(self) -> list[tuple[int, int]]:
         """Nodes that were pinned (1) or unpinned (0) by name."""
-        return self._database.query("SELECT node, pinned FROM pin") if self._has("pin") else []
+        return (
+            self._database.query("SELECT node, pinned FROM pin")
+            if self._database.has("pin")
+            else []
+        )
 
     def set_pins(self, nodes: Iterable[int], pinned: bool) -> None:
         """Pins or unpins nodes; on the disk when it returns."""
@@ -256,7 +260,7 @@ class Life:
 
         Node number, type, decay factor per hour (None: that of the type), and who found it.
         """
-        if not self._has("found_type"):
+        if not self._database.has("found_type"):
             return []
         sql = "SELECT node, type, decay_factor, source FROM found_type WHERE node >= ?"
         return self._database.query(sql, (start,))
@@ -291,7 +295,7 @@ class Life:
     def stored_at(self, node: Tensor) -> Tensor:  # [N] int64 -> [N] float64
         """When nodes were stored, seconds since the epoch UTC; NaN where an old version did it."""
         sql = "SELECT start, count, time FROM stored_at ORDER BY start"
-        rows = self._database.query(sql) if self._has("stored_at") else []
+        rows = self._database.query(sql) if self._database.has("stored_at") else []
         if not rows or not len(node):
             return torch.full(node.shape, torch.nan, dtype=torch.float64)
         start, count, time = (torch.tensor(column) for column in zip(*rows, strict=True))
@@ -304,22 +308,3 @@ class Life:
         if count:
             row = (start, count, when)
             self._database.execute_many("INSERT OR REPLACE INTO stored_at VALUES (?, ?, ?)", [row])
-
-    def accesses(self, after: int = 0) -> tuple[Tensor, Tensor, int]:
-        """The access log behind the entry number `after`, oldest first.
-
-        Node numbers [A] int64 and times [A] float64, one for every node of every entry, and the
-        number of the last entry.
-        """
-        sql = "SELECT time, nodes, entry FROM access WHERE entry > ? ORDER BY entry"
-        rows = self._database.query(sql, (after,))
-        data = bytearray().join(row[1] for row in rows)
-        # frombuffer refuses an empty buffer.
-        nodes = torch.frombuffer(data or bytearray(8), dtype=torch.int64)[: len(data) // 8]
-        times = torch.tensor([row[0] for row in rows], dtype=torch.float64)
-        counts = torch.tensor([len(row[1]) // 8 for row in rows], dtype=torch.int64)
-        return nodes, times.repeat_interleave(counts), rows[-1][2] if rows else after
-
-    def _has(self, table: str) -> bool:
-        there = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"
-        return not self._database.readonly or bool(self._database.query(there, (table,)))

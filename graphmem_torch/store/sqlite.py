@@ -17,7 +17,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-import torch
 from torch import Tensor
 
 from graphmem_torch.atoms import Atom
@@ -238,16 +237,6 @@ class MemoryStore(StoreReader):
 
         return self._database.write(work)
 
-    def log_access(self, nodes: Sequence[int], when: float) -> None:
-        """Remember that these atoms were retrieved at `when` (seconds since the epoch, UTC).
-
-        A killed process loses none of it; a power failure may lose the newest entries.
-        """
-        blob = torch.tensor(list(nodes), dtype=torch.int64).numpy().tobytes()
-        sql = "INSERT INTO access (time, nodes) VALUES (?, ?)"
-        entry = [(when, blob)]
-        self._database.write(lambda: self._database.execute_many(sql, entry), durable=False)
-
     def meta_set(self, key: str, value: str) -> None:
         """Keep a string under a name; durable, and no change of generation."""
         name = own_key(key)
@@ -315,6 +304,8 @@ class MemoryStore(StoreReader):
 
     def close(self) -> None:
         """Close the database and give the lock back; a second call does nothing."""
+        if not self.closed and not self.readonly:
+            self.uses.settle()
         self.closed = True
         self._database.close()
         if self._lock is not None:

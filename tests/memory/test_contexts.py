@@ -15,7 +15,7 @@ from graphmem_torch.atoms import CONCEPT, Atom, EdgeType, Link
 from graphmem_torch.context.formats import FORMATS
 from graphmem_torch.context.order import ORDERS
 from graphmem_torch.errors import InputError
-from graphmem_torch.memory import Added
+from graphmem_torch.memory import Added, Memory
 from graphmem_torch.results import Context
 from graphmem_torch.text.embedder import Encoded, HashingEmbedder
 from graphmem_torch.text.tokens import count_messages, get_counter
@@ -290,14 +290,32 @@ def test_compile_says_what_is_wrong(options: dict[str, Any], said: str, tmp_path
             memory.compile(ASKED, **options)
 
 
-def test_compile_logs_what_it_used() -> None:
-    with opened() as memory:
+def used(memory: Memory) -> set[str]:
+    """Ids of the memories that were used at all."""
+    ids = memory.store.ids()
+    last = memory.store.uses.last(torch.arange(len(ids)), torch.inf)
+    return {name for name, when in zip(ids, last.tolist(), strict=True) if when > -torch.inf}
+
+
+def test_a_use_is_what_entered_a_context() -> None:
+    with opened(config=config_of(**{"gate.threshold": 0.0})) as memory:
         memory.add(turns())
-        before = len(memory.store.life.accesses()[0])
+        memory.retrieve(ASKED, k=30)
+        assert used(memory) == set()
         context = memory.compile(ASKED, budget=60)
-        nodes, *_ = memory.store.life.accesses()
-        known = memory.store.known(context.sources)
-        assert sorted(nodes[before:].tolist()) == sorted(node for node, _ in known.values())
+        assert used(memory) == set(context.sources) != set()
+        uses = memory.store.uses.total()
+        memory.answer(ASKED, llm=lambda prompt: "That is so [1].", budget=60)
+        assert memory.store.uses.total() == uses + len(context.sources) + 1
+
+
+def test_a_question_about_nothing_refreshes_nothing() -> None:
+    with opened(config=config_of(**{"gate.threshold": 1.0})) as memory:
+        memory.add(turns())
+        context = memory.compile(ASKED, budget=600)
+        assert context.sources
+        assert not context.known
+        assert used(memory) == set()
 
 
 def test_citations_name_the_sources() -> None:

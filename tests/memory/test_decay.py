@@ -130,12 +130,15 @@ def test_decay_starts_anew_with_a_use(clock: Clock) -> None:
         assert left(memory, ["episodic"], as_of=NOW - 5 * HOUR) == [pytest.approx(1.0)]
 
 
-def test_decay_starts_anew_with_retrieval(clock: Clock) -> None:
+def test_decay_starts_anew_with_a_context(clock: Clock) -> None:
     with living(clock=clock) as memory:
         memory.add(four())
         clock.now = NOW + 48 * HOUR
         old = memory.retrieve("Who ran the test in Vienna?", k=4)
         faded = {hit.id: hit.signals["decayed_pagerank"] for hit in old.hits}
+        again = memory.retrieve(old.question, k=4)
+        assert again == old, "what is only listed is not used"
+        memory.compile(old.question, budget=200)
         fresh = {
             hit.id: hit.signals["decayed_pagerank"]
             for hit in memory.retrieve(old.question, k=4).hits

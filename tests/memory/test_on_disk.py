@@ -19,7 +19,16 @@ from graphmem_torch.memory.assemble import assemble
 from graphmem_torch.results import Result
 from graphmem_torch.store import MemoryStore
 from graphmem_torch.text.embedder import Encoded, HashingEmbedder
-from tests.memories import QUESTIONS, Counting, config_of, ids, opened, plain, turns
+from tests.memories import (
+    QUESTIONS,
+    Counting,
+    config_of,
+    file_size_limit,
+    ids,
+    opened,
+    plain,
+    turns,
+)
 
 
 def test_memory_on_disk_may_be_empty(tmp_path: Path) -> None:
@@ -169,15 +178,38 @@ def test_add_that_fails_leaves_a_usable_memory(monkeypatch: pytest.MonkeyPatch) 
             assert plain(memory.retrieve(QUESTIONS)) == plain(whole.retrieve(QUESTIONS))
 
 
-def test_accesses_are_logged_by_writers(tmp_path: Path) -> None:
-    with opened(tmp_path / "m") as memory:
+def test_uses_are_kept_by_writers(tmp_path: Path) -> None:
+    config = config_of(**{"gate.threshold": 0.0})
+    with opened(tmp_path / "m", config=config) as memory:
         memory.add(turns(8))
-        hits = ids(memory.retrieve("canoe", k=3))
-        nodes, *_ = memory.store.life.accesses()
-        assert {a.id for a in memory.store.atoms(nodes.tolist())} == set(hits)
+        sources = memory.compile("canoe", budget=80).sources
+        assert sources
+        assert memory.store._database.query("SELECT count(*) FROM use") == [(0,)]
     with opened(tmp_path / "m", mode="r") as reader:
-        reader.retrieve("canoe", k=3)
-        assert len(reader.store.life.accesses()[0]) == 3
+        reader.compile("canoe", budget=80)
+        assert reader.store.uses.total() == len(sources)
+    with opened(tmp_path / "m", config=config) as memory:
+        memory.compile("canoe", budget=80)
+        memory.add("and so on")  # whoever writes next takes the notes along
+        assert memory.store._database.query("SELECT sum(count) FROM use") == [(2 * len(sources),)]
+
+
+def test_a_full_disk_costs_no_answer(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    config = load_config("contextos", {"decay.classify": "rules", "link.concepts": "pattern"})
+    with opened(tmp_path / "m", config=config) as memory:
+        memory.add(turns(8))
+    with opened(tmp_path / "m", config=config) as memory:
+        with file_size_limit(0):
+            first = memory.compile("canoe", budget=80)
+            again = memory.compile("canoe", budget=80)
+            assert first.sources == again.sources != ()
+            assert memory.retrieve("canoe").hits
+            memory.store.uses.settle()
+            with pytest.raises(StoreError, match="free some disk space"):
+                memory.touch("a1")
+        assert "not kept" in caplog.text
+    with opened(tmp_path / "m", mode="r") as reader:
+        assert reader.store.uses.total() == 2 * len(first.sources) + 1
 
 
 @pytest.mark.parametrize("part", ["graph_source", "node", "embeddings", "vocabulary"])

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import resource
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,6 +13,7 @@ import torch
 from graphmem_torch.errors import StoreDamagedError, StoreError
 from graphmem_torch.store import Batch, MemoryStore
 from graphmem_torch.store.database import DATABASE_NAME
+from tests.memories import file_size_limit
 
 MakeBatch = Callable[..., Batch]
 
@@ -26,17 +25,6 @@ def filled(tmp_path: Path, make_batch: MakeBatch) -> Path:
         for start in range(0, 60, 20):
             store.append(make_batch(20, start))
     return tmp_path / "store"
-
-
-@contextlib.contextmanager
-def file_size_limit(size: int) -> Iterator[None]:
-    """Writes beyond `size` bytes of a file fail, as on a full disk."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def change(path: Path, sql: str, *values: object) -> None:

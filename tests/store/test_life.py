@@ -13,7 +13,7 @@ from graphmem_torch.errors import StoreError
 from graphmem_torch.store import Batch, MemoryStore
 
 MakeBatch = Callable[..., Batch]
-LATER = ("pin", "found_type", "stored_at")
+LATER = ("pin", "found_type", "stored_at", "use")
 
 
 def _aged(folder: Path) -> None:
@@ -68,21 +68,10 @@ def test_an_older_store_opens(tmp_path: Path, make_batch: MakeBatch) -> None:
         assert reader.life.pinned() == []
         assert reader.life.found_types() == []
         assert reader.life.stored_at(torch.arange(3)).isnan().all()
+        assert reader.uses.total() == 0
     with MemoryStore.open(tmp_path) as store:
         store.life.set_pins([2], True)
         store.append(make_batch(2, start=3))
         assert store.life.pins() == [(2, 1)]
         assert store.life.stored_at(torch.arange(5)).isnan().tolist() == [True] * 3 + [False] * 2
         assert store.check() == []
-
-
-def test_the_log_is_read_from_an_entry_on() -> None:
-    store = MemoryStore.open(None)
-    store.log_access([3, 1], 10.0)
-    nodes, times, entry = store.life.accesses()
-    assert (nodes.tolist(), times.tolist()) == ([3, 1], [10.0, 10.0])
-    assert store.life.accesses(entry)[2] == entry
-    store.log_access([2], 11.0)
-    nodes, times, last = store.life.accesses(entry)
-    assert (nodes.tolist(), times.tolist()) == ([2], [11.0])
-    assert last > entry

@@ -97,7 +97,7 @@ def test_a_reader_cannot_write(tmp_path: Path, make_batch: MakeBatch) -> None:
         assert reader.readonly
         writes = (
             lambda: reader.append(make_batch(1, 0)),
-            lambda: reader.log_access([0], 0.0),
+            lambda: (reader.uses.note([0], 0.0), reader.uses.flush()),
             lambda: reader.meta_set("a", "b"),
         )
         for write in writes:

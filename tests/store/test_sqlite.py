@@ -288,29 +288,18 @@ def test_embedder_is_bound(tmp_path: Path, make_batch: MakeBatch) -> None:
             assert store.fingerprint == "two"
 
 
-def test_access_log_and_strings(tmp_path: Path, make_batch: MakeBatch) -> None:
+def test_strings(tmp_path: Path, make_batch: MakeBatch) -> None:
     with MemoryStore.open(tmp_path) as store:
         store.append(make_batch(4, 0))
         before = store.state
-        store.log_access([3, 1], 10.5)
-        store.log_access([], 11.0)
-        store.log_access([1], 12.0)
         store.meta_set("weights", "[1]")
         store.meta_set("weights", "[2]")
         assert store.state == before
         with pytest.raises(InputError, match="prefix"):
             store.meta_set("store.dim", "3")
     with MemoryStore.open(tmp_path, mode="r") as store:
-        nodes, times, _ = store.life.accesses()
-        assert nodes.tolist() == [3, 1, 1]
-        assert times.tolist() == [10.5, 10.5, 12.0]
         assert store.meta_get("weights") == "[2]"
         assert store.meta_get("none") is None
-
-
-def test_empty_access_log() -> None:
-    nodes, times, _ = MemoryStore.open(None).life.accesses()
-    assert nodes.shape == times.shape == (0,)
 
 
 def test_stats(filled: tuple[MemoryStore, list[Batch]]) -> None:

@@ -1,0 +1,221 @@
+"""When memories were used: counts of a bounded size an atom, written behind the answers.
+
+Asking must not wait for a disk, nor fail with it: a use is noted in memory, seen at once by whoever
+asks this object, and written later. Of each atom the number of uses and the times of the last
+`KEPT` are held, so that neither the disk nor the memory grows with the number of questions.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from graphmem_torch.errors import StoreError
+from graphmem_torch.store.database import Database, damaged
+
+__all__ = ["KEPT", "Uses"]
+
+KEPT = 8
+"""Times of use that are kept of an atom; of a moment before all of them none is known."""
+
+_SECONDS = 5.0  # from a note to the disk at most
+_MANY = 4096  # atoms whose uses are written without waiting for that
+_BYTES = 8 * (KEPT - 1)  # of the times before the last
+_COUNTER = "store.uses"
+_PUT = """
+INSERT INTO use SELECT ?1, ?2, ?3, ?4, ?5 WHERE EXISTS (SELECT 1 FROM atom WHERE node = ?1)
+ON CONFLICT DO UPDATE SET count = count + excluded.count, last = excluded.last,
+earlier = excluded.earlier, entry = excluded.entry"""
+
+_log = logging.getLogger(__name__)
+
+
+class Uses:
+    """The uses of a store's atoms by node number; safe between threads.
+
+    No lock is held while the database is waited for, because a caller may hold that already: what
+    is read from it twice changes nothing.
+    """
+
+    def __init__(self, database: Database, *, deferred: bool) -> None:
+        """Of a store: `MemoryStore.uses`; `deferred` says whether notes are written by and by."""
+        self._database, self._deferred = database, deferred
+        self._lock = threading.Lock()
+        self._times = torch.empty(0, KEPT, dtype=torch.float64)  # newest first, then -inf
+        self._newest = -math.inf
+        self._read_to = 0, 0  # entries of the tables `use` and `access`
+        self._pending: dict[int, int] = {}  # uses by node that no one has written
+        self._timer: threading.Timer | None = None
+        self._warned = False
+
+    def note(self, nodes: Sequence[int], when: float) -> None:
+        """Notes that atoms were used at `when`, seconds since the epoch UTC; writes nothing yet."""
+        if not nodes:
+            return
+        node = torch.tensor(list(nodes), dtype=torch.int64)
+        self._fold(node, torch.full(node.shape, when, dtype=torch.float64))
+        with self._lock:
+            for number in nodes:
+                self._pending[number] = self._pending.get(number, 0) + 1
+            due = len(self._pending) >= _MANY
+            if self._deferred and (self._timer is None or due):
+                if self._timer is not None:
+                    self._timer.cancel()
+                self._timer = threading.Timer(0.0 if due else _SECONDS, self.settle)
+                self._timer.daemon = True
+                self._timer.start()
+
+    def settle(self) -> None:
+        """Writes what was noted, if that can be done now; what cannot be written stays noted."""
+        with self._lock:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = None
+        try:
+            self.flush(wait=False)
+        except StoreError as error:
+            if not self._warned:
+                _log.warning("uses of memories are not kept for now: %s", error)
+            self._warned = True
+
+    def flush(self, *, wait: bool = True) -> None:
+        """Writes what was noted, and folds in the log that older releases wrote.
+
+        A killed process loses none of what was written; a power failure may lose the newest.
+
+        Args:
+            wait: For another process that is writing; False: an error then.
+
+        Raises:
+            StoreError: It cannot be written; it stays noted.
+        """
+        log = bool(self._database.query("SELECT 1 FROM access LIMIT 1"))
+        with self._lock:
+            taken, self._pending = self._pending, {}
+        try:
+            if taken or log:
+                self._database.write(lambda: self._write(taken), durable=False, wait=wait)
+        except BaseException:
+            with self._lock:
+                for node, count in taken.items():
+                    self._pending[node] = self._pending.get(node, 0) + count
+            raise
+
+    def last(self, nodes: Tensor, until: float) -> Tensor:  # [n] int64 -> [n] float64
+        """Seconds of the last use up to a moment; -inf where none is known.
+
+        Exact while no more than `KEPT` - 1 uses are later than the moment.
+        """
+        self._read()
+        with self._lock:
+            known = nodes < len(self._times)
+            found = torch.full(nodes.shape, -torch.inf, dtype=torch.float64)
+            if until >= self._newest:
+                found[known] = self._times[:, 0][nodes[known]]
+            else:
+                rows = self._times[nodes[known]]
+                found[known] = rows.masked_fill_(rows > until, -torch.inf).amax(1)
+        return found
+
+    def total(self) -> int:
+        """How many uses there were, of all atoms together."""
+        noted = sum(self._pending.copy().values())
+        sql = "SELECT coalesce(sum(length(nodes)), 0) / 8 FROM access"
+        logged = int(self._database.query(sql)[0][0])
+        if not self._database.has("use"):
+            return noted + logged
+        sql = "SELECT coalesce(sum(count), 0) FROM use"
+        return noted + logged + int(self._database.query(sql)[0][0])
+
+    def _read(self) -> None:
+        """Takes in what was written since, here or elsewhere."""
+        query, (used, logged) = self._database.query, self._read_to
+        if self._database.has("use"):
+            sql = "SELECT node, last, earlier, entry FROM use WHERE entry > ?"
+            if rows := query(sql, (used,)):
+                node, last, earlier, entry = zip(*rows, strict=True)
+                self._fold_stored(torch.tensor(node), torch.tensor(last, dtype=torch.float64))
+                self._fold_stored(*self._unpacked(node, earlier, torch.float64))
+                used = max(entry)
+        if rows := query("SELECT entry, time, nodes FROM access WHERE entry > ?", (logged,)):
+            entry, time, blobs = zip(*rows, strict=True)
+            when, nodes = self._unpacked(time, blobs, torch.int64)
+            self._fold_stored(nodes, when)
+            logged = max(entry)
+        self._read_to = used, logged
+
+    def _write(self, taken: Mapping[int, int]) -> None:
+        """Adds to the counts; only inside a write of the database."""
+        database, counts = self._database, Counter(taken)
+        if logs := database.query("SELECT nodes FROM access"):
+            _, nodes = self._unpacked([0.0] * len(logs), [row[0] for row in logs], torch.int64)
+            node, count = nodes.unique(return_counts=True)
+            counts.update(dict(zip(node.tolist(), count.tolist(), strict=True)))
+        self._read()
+        counter = database.query("SELECT value FROM meta WHERE key = ?", (_COUNTER,))
+        entry = int(counter[0][0]) + 1 if counter else 1
+        with self._lock:
+            known = [node for node in counts if 0 <= node < len(self._times)]  # a log may be wrong
+            times = self._times[torch.tensor(known, dtype=torch.int64)]
+        blobs, sizes = times[:, 1:].contiguous().numpy().tobytes(), (times > -torch.inf).sum(1) - 1
+        rows = [
+            (node, counts[node], last, blobs[i * _BYTES : i * _BYTES + 8 * size], entry)
+            for i, (node, last, size) in enumerate(
+                zip(known, times[:, 0].tolist(), sizes.tolist(), strict=True)
+            )
+            if size >= 0
+        ]
+        database.execute_many(_PUT, rows)
+        database.execute_many("DELETE FROM access", [()])
+        put = "INSERT OR REPLACE INTO meta VALUES (?, ?)"
+        database.execute_many(put, [(_COUNTER, str(entry))])
+
+    def _unpacked(
+        self, labels: Sequence[float], blobs: Sequence[bytes], dtype: torch.dtype
+    ) -> tuple[Tensor, Tensor]:  # [T], [T]
+        """The 8-byte numbers of blobs, and the label of the blob that each is from."""
+        sizes = torch.tensor([len(blob) for blob in blobs])
+        if bool((sizes % 8).any()):
+            raise damaged(self._database.place, "a list of uses has the wrong length")
+        data = bytearray().join(blobs)
+        # frombuffer refuses an empty buffer.
+        values = torch.frombuffer(data or bytearray(8), dtype=dtype)[: len(data) // 8]
+        return torch.tensor(labels).repeat_interleave(sizes // 8), values
+
+    def _fold_stored(self, nodes: Tensor, times: Tensor) -> None:
+        """Takes in what the database says, but for what no atom can have."""
+        rows = self._database.query("SELECT seq FROM sqlite_sequence WHERE name = 'atom'")
+        last = int(rows[0][0]) if rows else -1
+        sound = (nodes >= 0) & (nodes <= last) & times.isfinite()
+        self._fold(nodes[sound], times[sound].double())
+
+    def _fold(self, nodes: Tensor, times: Tensor) -> None:  # [A] int64, [A] float64
+        """Takes in uses; those that are known change nothing."""
+        if not len(nodes):
+            return
+        touched, group = nodes.unique(return_inverse=True)
+        group = torch.cat([group, torch.arange(len(touched)).repeat_interleave(KEPT)])
+        with self._lock:
+            if (size := int(touched[-1]) + 1) > len(self._times):
+                grown = self._times.new_full((max(size, 2 * len(self._times)), KEPT), -torch.inf)
+                grown[: len(self._times)] = self._times
+                self._times = grown
+            times = torch.cat([times, self._times[touched].flatten()])
+            order = times.argsort(descending=True)
+            order = order[group[order].argsort(stable=True)]
+            group, times = group[order], times[order]
+            fresh = times > -torch.inf
+            fresh[1:] &= (group.diff() != 0) | (times[1:] != times[:-1])
+            group, times = group[fresh], times[fresh]
+            place = torch.arange(len(group)) - torch.searchsorted(group, group)
+            inside = place < KEPT
+            rows = times.new_full((len(touched), KEPT), -torch.inf)
+            rows[group[inside], place[inside]] = times[inside]
+            self._times[touched] = rows
+            self._newest = max(self._newest, float(times.max()))
