@@ -86,41 +86,56 @@ class Index(MemoryCommand):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Query(MemoryCommand):
+class AskingCommand(MemoryCommand):
+    """A command that asks a store.
+
+    Attributes:
+        k: How many memories for each question, or to choose from; the preset's number, or as many
+            as could fit, by default.
+        kind: Only memories of this kind (`turn`, `chunk`, `observation`, ...); repeatable.
+        between: Only memories of this span of time, ends included. Times are dates (their first
+            instant), dates with a time, or seconds since the epoch.
+        as_of: Only what had been said by this time; forms as above.
+        where: Only memories that fit, such as '{"speaker": "Nora", "meta.page": {"$gte": 3}}', with
+            $eq $ne $gt $gte $lt $lte $in $nin $not $and $or.
+    """
+
+    k: Annotated[int | None, arg(metavar="N")] = None
+    kind: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="KIND")] = ()
+    between: Annotated[tuple[str, str] | None, arg(metavar="START END")] = None
+    as_of: Annotated[str | None, arg(metavar="TIME")] = None
+    where: Annotated[str | None, arg(metavar="JSON")] = None
+
+    def filters(self) -> dict[str, Any]:
+        """The arguments of `Memory.retrieve` and its like."""
+        from graphmem_torch.readers.source import parse_json
+
+        return {
+            "k": self.k,
+            "kinds": self.kind or None,
+            "between": None if self.between is None else tuple(map(_time, self.between)),
+            "as_of": None if self.as_of is None else _time(self.as_of),
+            "where": None if self.where is None else parse_json(self.where, "--where"),
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Query(AskingCommand):
     """Ask a store; each memory comes with the reasons why it was found.
 
     Attributes:
         questions: The questions; `-` reads them from standard input, one a line.
         questions_file: A file with one question a line.
-        k: How many memories for each question; the preset's number by default.
-        kind: Only memories of this kind (`turn`, `chunk`, `observation`, ...); repeatable.
-        between: Only memories of this span of time, ends included. Times are dates (their first
-            instant), dates with a time, or seconds since the epoch.
-        as_of: Only what had been said by this time; forms as above.
     """
 
     questions: Annotated[Positional[tuple[str, ...]], arg(metavar="QUESTION ...")] = ()
     questions_file: Annotated[str | None, arg(name="questions", metavar="FILE")] = None
-    k: Annotated[int | None, arg(metavar="N")] = None
-    kind: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="KIND")] = ()
-    between: Annotated[tuple[str, str] | None, arg(metavar="START END")] = None
-    as_of: Annotated[str | None, arg(metavar="TIME")] = None
 
     def run(self) -> int:
         """Answers all the questions in one batch."""
-        questions = self._questions()
-        between = None
-        if self.between is not None:
-            between = (_time(self.between[0]), _time(self.between[1]))
-        as_of = None if self.as_of is None else _time(self.as_of)
+        questions, filters = self._questions(), self.filters()
         with self.open_memory(self.store, "r") as memory:
-            results = memory.retrieve(
-                questions,
-                k=self.k,
-                kinds=self.kind or None,
-                between=between,
-                as_of=as_of,
-            )
+            results = memory.retrieve(questions, **filters)
         if self.json:
             print_json({"results": [result.as_dict() for result in results]})
         else:
@@ -152,7 +167,7 @@ def _time(text: str) -> float:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CompileContext(MemoryCommand):
+class CompileContext(AskingCommand):
     """Compile the memories that a question needs into one prompt, never over the budget.
 
     The prompt goes to standard output, that of a chat as JSON; a line about it to standard error.
@@ -160,7 +175,6 @@ class CompileContext(MemoryCommand):
     Attributes:
         question: The question.
         budget: Tokens the whole prompt may have.
-        k: How many memories to choose from; by default as many as could fit.
         tokenizer: What counts: an encoding such as `o200k_base`, or the folder or owner/name of a
             Hugging Face tokenizer; the preset's by default.
         order: The order of the memories; the preset's by default.
@@ -170,7 +184,6 @@ class CompileContext(MemoryCommand):
 
     question: Annotated[Positional[str], arg(metavar="QUESTION")]
     budget: Annotated[int, arg(metavar="TOKENS")]
-    k: Annotated[int | None, arg(metavar="N")] = None
     tokenizer: Annotated[str | None, arg(metavar="NAME")] = None
     order: Literal["relevance", "time", "topological"] | None = None
     format: Literal["text", "markdown", "openai", "anthropic", "json"] | None = None
@@ -178,15 +191,16 @@ class CompileContext(MemoryCommand):
 
     def run(self) -> int:
         """Prints the context."""
+        filters = self.filters()
         with self.open_memory(self.store, "r") as memory:
             context = memory.compile(
                 self.question,
                 budget=self.budget,
-                k=self.k,
                 tokenizer=self.tokenizer,
                 order=self.order,
                 format=self.format,
                 template=self.template,
+                **filters,
             )
         if self.json:
             print_json(context.as_dict())
@@ -201,7 +215,7 @@ class CompileContext(MemoryCommand):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AnswerQuestion(MemoryCommand):
+class AnswerQuestion(AskingCommand):
     """Answer a question from the memories, by a language model on an OpenAI-compatible server.
 
     The answer goes to standard output; the memories that it cites, and a line about the prompt, to
@@ -213,7 +227,6 @@ class AnswerQuestion(MemoryCommand):
         base_url: Of the server, such as http://127.0.0.1:8080/v1; by default the variable
             OPENAI_BASE_URL, else OpenAI, with the key in OPENAI_API_KEY.
         budget: Tokens the prompt may have.
-        k: How many memories to choose from; by default as many as could fit.
         longest: Tokens the answer may have.
     """
 
@@ -221,18 +234,18 @@ class AnswerQuestion(MemoryCommand):
     model: Annotated[str, arg(metavar="NAME")]
     base_url: Annotated[str | None, arg(metavar="URL")] = None
     budget: Annotated[int, arg(metavar="TOKENS")] = 2048
-    k: Annotated[int | None, arg(metavar="N")] = None
     longest: Annotated[int, arg(metavar="TOKENS")] = 512
 
     def run(self) -> int:
         """Prints the answer."""
         from graphmem_torch.oracle import OpenAIClient
 
+        filters = self.filters()
         with (
             OpenAIClient(self.model, base_url=self.base_url, max_tokens=self.longest) as client,
             self.open_memory(self.store, "r") as memory,
         ):
-            answer = memory.answer(self.question, llm=client, budget=self.budget, k=self.k)
+            answer = memory.answer(self.question, llm=client, budget=self.budget, **filters)
         if answer.text is None:
             raise OracleError(f"no answer: {answer.error}")
         if self.json:

@@ -23,7 +23,7 @@ from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.errors import InputError
 from graphmem_torch.index.retrieve import Retrieval
 from graphmem_torch.memory.assemble import Snapshot, to_rows
-from graphmem_torch.memory.questions import Filters
+from graphmem_torch.memory.filters import Filters
 from graphmem_torch.results import Answer, Context
 from graphmem_torch.store import MemoryStore
 from graphmem_torch.text.tokens import TokenCounter, get_counter

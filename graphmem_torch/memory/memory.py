@@ -31,15 +31,10 @@ from graphmem_torch.memory.assemble import (
 )
 from graphmem_torch.memory.contexts import CompileOptions as Options
 from graphmem_torch.memory.decay import Classified, DecayState, classify_nodes, open_nodes
+from graphmem_torch.memory.filters import AtomFields, Filters, atom_masks
 from graphmem_torch.memory.link import concept_id
 from graphmem_torch.memory.modes import RegimeMonitor, align_parts, mode_records, mode_summaries
-from graphmem_torch.memory.questions import (
-    Filters,
-    atom_masks,
-    checked_questions,
-    encode_questions,
-    to_results,
-)
+from graphmem_torch.memory.questions import checked_questions, encode_questions, to_results
 from graphmem_torch.memory.structure import MissingLink, StructureCache, missing_links
 from graphmem_torch.memory.writer import (
     Writer,
@@ -121,6 +116,7 @@ class Memory:
         self._structure = StructureCache(store)
         self._decay = DecayState(store, config.decay, clock=clock)
         self._contexts = contexts.ContextCompiler(store)
+        self._fields = AtomFields(store)
         self._regimes: RegimeMonitor | None = None
         self._listeners: list[Callable[[RegimeSwitch], object]] = []
 
@@ -290,6 +286,7 @@ class Memory:
         kinds: Sequence[str] | None = None,
         between: tuple[TimeLike | None, TimeLike | None] | None = None,
         as_of: TimeLike | None = None,
+        where: Mapping[str, Any] | None = None,
     ) -> Result | list[Result]:
         """Ranked memories with reasons and a confidence: a result, or a list for several questions.
 
@@ -301,10 +298,20 @@ class Memory:
                 one. Times are as `text.times.parse_time` takes them: seconds since the epoch UTC,
                 a `datetime` (UTC where it is naive), ISO 8601.
             as_of: Only atoms whose time is known and not later; decay is reckoned from then.
+            where: Only hits for which these conditions hold, such as `{"speaker": "Nora",
+                "meta.page": {"$gte": 3}}`, decided before ranking: k hits are k hits. The others
+                still lead to them, as with `kinds`, so that an answer is found by the question
+                before it, whoever asked it. Fields are `kind`, `speaker`, `session`, `time`,
+                `type` (as stated), `id` and those in `meta`, nested ones with dots. Operators are
+                those of LangGraph's stores: `$eq` (or the bare value), `$ne`, `$gt`, `$gte`,
+                `$lt`, `$lte`, and `$in`, `$nin`, `$not`; `$and` and `$or` join lists of
+                conditions. What an atom does not have is null and in no order; numbers compare as
+                float64, strings by code points, and neither is ever the other.
 
         Raises:
             InputError: An empty question, an unknown kind, k below 1, a time that is none, a span
-                that ends before it begins.
+                that ends before it begins; an unknown operator, a field that no atom has, a value
+                that none of a field's compares with.
         """
         asked = checked_questions(questions)
         if k is not None:
@@ -312,7 +319,7 @@ class Memory:
         snapshot = self._current()
         results = [Result(question, (), 0.0, False) for question in asked]
         if asked and snapshot.index.num_atoms:
-            query = self._query(snapshot, asked, kinds, between, as_of)
+            query = self._query(snapshot, asked, kinds, between, as_of, where)
             with torch.inference_mode():
                 found = snapshot.index(query, k=k, paths=True)
             threshold = self.config.gate.threshold
@@ -354,6 +361,7 @@ class Memory:
         kinds: Sequence[str] | None = None,
         between: tuple[TimeLike | None, TimeLike | None] | None = None,
         as_of: TimeLike | None = None,
+        where: Mapping[str, Any] | None = None,
         shorten: Shorten | None = None,
     ) -> Context | list[Context] | list[list[Context]]:
         """The memories that are worth most within a token budget, as a prompt.
@@ -374,6 +382,7 @@ class Memory:
             kinds: As in `retrieve`; others still come where they are needed.
             between: As in `retrieve`.
             as_of: As in `retrieve`.
+            where: As in `retrieve`; others still come where they are needed or pinned.
             shorten: A function (question, texts) -> texts that says what is written of memories.
 
         Returns:
@@ -398,7 +407,7 @@ class Memory:
         made: list[list[Context]] = [[] for _ in asked]
         if asked and budgets:
             snapshot = self._current()  # one state throughout, whatever a writer adds meanwhile
-            query = self._query(snapshot, asked, kinds, between, as_of)
+            query = self._query(snapshot, asked, kinds, between, as_of, where)
             count = settings.candidates(budgets, self.config.rank.k) if k is None else k
             with torch.inference_mode():
                 found = snapshot.index(query, k=count)
@@ -883,10 +892,11 @@ class Memory:
         kinds: Sequence[str] | None = None,
         between: tuple[TimeLike | None, TimeLike | None] | None = None,
         as_of: TimeLike | None = None,
+        where: Mapping[str, Any] | None = None,
     ) -> QueryBatch:
         """Questions, what they may see, and how strong it is for them, as tensors."""
         now = None if as_of is None else parse_time(as_of, "as_of")
-        masks = atom_masks(snapshot, kinds, between, now)
+        masks = atom_masks(snapshot, self._fields, kinds, between, now, where)
         query = encode_questions(questions, self.embedder, snapshot)
         if reading(snapshot.index.signal_names, "retention"):
             node = snapshot.node[: snapshot.index.num_atoms]

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypedDict
 
 import torch
 from torch import Tensor
 
-from graphmem_torch.atoms import CONCEPT, EdgeType
-from graphmem_torch.errors import InputError, unknown
+from graphmem_torch.atoms import EdgeType
+from graphmem_torch.errors import InputError
 from graphmem_torch.index.retrieve import Retrieval
 from graphmem_torch.memory.assemble import Snapshot
 from graphmem_torch.rank.query import QueryBatch
@@ -17,26 +16,14 @@ from graphmem_torch.results import Hit, PathStep, Result
 from graphmem_torch.store import MemoryStore
 from graphmem_torch.text.embedder import Embedder, Encoded, encode_checked
 from graphmem_torch.text.question import asks_when, named_dates, named_speakers
-from graphmem_torch.text.times import TimeLike, parse_span
 
 __all__ = [
-    "Filters",
-    "atom_masks",
     "checked_questions",
     "encode_questions",
     "to_results",
 ]
 
 _EDGE_NAMES = {int(kind): kind.name.lower() for kind in EdgeType}
-
-
-class Filters(TypedDict, total=False):
-    """What a question may see, and how many hits it has; see `Memory.retrieve`."""
-
-    k: int | None
-    kinds: Sequence[str] | None
-    between: tuple[TimeLike | None, TimeLike | None] | None
-    as_of: TimeLike | None
 
 
 def checked_questions(questions: str | Sequence[str]) -> list[str]:
@@ -72,37 +59,6 @@ def encode_questions(
         asks_when=asks_when(questions),
     )
     return batch.to(snapshot.index.embeddings.device)
-
-
-def atom_masks(
-    snapshot: Snapshot,
-    kinds: Sequence[str] | None,
-    between: tuple[TimeLike | None, TimeLike | None] | None,
-    as_of: float | None,
-) -> dict[str, Tensor]:
-    """The filters of a retrieval as the masks `allowed` and `listed` of a `QueryBatch`.
-
-    Times say which atoms there are for the question; kinds only which of them are listed: a fact
-    still leads to the turns it was derived from.
-
-    Raises:
-        InputError: An unknown kind, a time that is none, or a span that ends before it begins.
-    """
-    index, masks = snapshot.index, {}
-    if kinds is not None:
-        kinds = [kinds] if isinstance(kinds, str) else kinds
-        foreign = sorted(set(kinds) - set(snapshot.kinds))
-        if foreign:
-            known = sorted(set(snapshot.kinds) - {CONCEPT})
-            raise InputError(unknown("kinds", foreign[0], known))
-        codes = torch.tensor([snapshot.kinds.index(kind) for kind in kinds])
-        masks["listed"] = torch.isin(index.kind.long(), codes.to(index.kind.device))[None]
-    if between is not None or as_of is not None:
-        start, end = (-torch.inf, torch.inf) if between is None else parse_span(between)
-        last = end if as_of is None else min(end, as_of)
-        # An unknown time is NaN, which is in no span.
-        masks["allowed"] = ((index.time >= start) & (index.time <= last))[None]
-    return masks
 
 
 def to_results(

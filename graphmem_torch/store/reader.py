@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -34,13 +35,16 @@ from graphmem_torch.store.records import (
 )
 from graphmem_torch.store.uses import Uses
 
-__all__ = ["LINKED_BY", "RESERVED", "StoreReader", "own_key"]
+__all__ = ["LINKED_BY", "RESERVED", "FieldName", "StoreReader", "own_key"]
 
 LINKED_BY = "concepts"
 """Key of what finds the concepts of a store; only a store that linking fills has it."""
 
 RESERVED = "store."
 """Prefix of the meta strings that belong to the store itself."""
+
+FieldName = Literal["id", "kind", "speaker", "session", "time", "type", "meta"]
+"""Fields of atoms that are read one by one."""
 
 _BLOCKS = {
     "embedding_block": ("data",),
@@ -168,6 +172,23 @@ class StoreReader:
         """Kinds, speakers, sessions, types and times of the atoms from node `start` on."""
         sql = "SELECT node, kind, speaker, session, type, time FROM atom WHERE node >= ? ORDER BY 1"
         return columns_from_rows(self._database.query(sql, (start,)))
+
+    def fields(self, name: FieldName, start: int = 0) -> Iterator[tuple[int, Any]]:
+        """Node number and one field of the atoms from node `start` on that have it; no concepts."""
+        there = "meta != '{}'" if name == "meta" else f"{name} IS NOT NULL"
+        sql = (
+            f"SELECT node, {name} FROM atom WHERE node >= ? AND kind != ? AND {there} "
+            "ORDER BY node LIMIT 4096"
+        )
+        while rows := self._database.query(sql, (start, CONCEPT)):
+            start = rows[-1][0] + 1
+            if name == "meta":
+                nodes, texts = zip(*rows, strict=True)
+                try:  # in one go, faster than one by one
+                    rows = list(zip(nodes, json.loads(f"[{','.join(texts)}]"), strict=True))
+                except (TypeError, ValueError) as error:
+                    raise damaged(self._database.place, f"meta cannot be read: {error}") from error
+            yield from rows
 
     def ids(self, start: int = 0) -> list[str]:
         """Ids of the atoms from node `start` on, in the order of node numbers."""

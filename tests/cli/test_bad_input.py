@@ -124,6 +124,22 @@ def test_commands_refuse_unusable_numbers(store: Path, fails: Callable[..., str]
 
 
 @pytest.mark.parametrize(
+    ("where", "told"),
+    [
+        ("{speaker", "--where:1: expected JSON"),
+        ("[1]", "where: expected conditions by field"),
+        ('{"speakr": "Theo"}', "did you mean 'speaker'"),
+        ('{"meta.page": "1"}', "compares with its numbers, got '1'"),
+    ],
+)
+def test_where_of_the_command_line_is_checked(
+    where: str, told: str, store: Path, fails: Callable[..., str]
+) -> None:
+    assert told in fails("query", "Who restores ovens?", "--store", store, "--where", where)
+    assert told in fails("context", "x", "--budget", "50", "--store", store, "--where", where)
+
+
+@pytest.mark.parametrize(
     "device",
     [
         "cpux",

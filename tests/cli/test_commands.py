@@ -81,6 +81,13 @@ def test_query_can_be_narrowed(store: Path, reply: Callable[..., Any]) -> None:
         "turn",
     )
     assert {hit["id"] for hit in answer["results"][0]["hits"]} == {"D1:1", "D1:2"}
+    where = ["--store", store, "--where", '{"speaker": "Theo", "meta.page": {"$gt": 1}}']
+    answer = reply("query", "Bertrand", *where)
+    assert [hit["id"] for hit in answer["results"][0]["hits"]] == ["D2:2"]
+    context = reply("context", "Bertrand", "--budget", "100", *where, "--between", "0", "1000")
+    assert context["sources"] == []
+    context = reply("context", "Bertrand", "--budget", "100", *where)
+    assert context["sources"] == ["D2:2"]
 
 
 @pytest.mark.parametrize("end", ["2024-02-28", "20240228", "1709078400", "0001709078400"])

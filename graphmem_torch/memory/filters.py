@@ -1,0 +1,426 @@
+"""Filters: what a caller says about the memories that may be hits, as masks over the atoms."""
+
+from __future__ import annotations
+
+import math
+import threading
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cached_property
+from numbers import Real
+from typing import Any, TypedDict, cast
+
+import torch
+from torch import Tensor
+
+from graphmem_torch.atoms import CONCEPT
+from graphmem_torch.errors import InputError, unknown
+from graphmem_torch.memory.assemble import Snapshot
+from graphmem_torch.store import MemoryStore
+from graphmem_torch.store.reader import FieldName
+from graphmem_torch.text.times import TimeLike, parse_span, parse_time
+
+__all__ = ["AtomFields", "Filters", "atom_masks"]
+
+_META: FieldName = "meta"
+_FIELDS: tuple[FieldName, ...] = ("kind", "speaker", "session", "time", "type", "id")
+_JOINTS = ("$and", "$or", "$not")
+_ORDER = ("$gt", "$gte", "$lt", "$lte")
+_OPERATORS = ("$eq", "$ne", *_ORDER, "$in", "$nin", "$not")
+_SHOWN = 16  # names of fields in a message
+
+_TYPES = ("nothing", "null", "truth values", "numbers", "strings", "lists", "objects")
+_MISSING, _NULL, _TRUTH, _NUMBER, _STRING, _LIST, _OBJECT = range(len(_TYPES))
+_TYPE_OF = {
+    type(None): _NULL,
+    bool: _TRUTH,
+    int: _NUMBER,
+    float: _NUMBER,
+    str: _STRING,
+    list: _LIST,
+    dict: _OBJECT,
+}
+
+
+class Filters(TypedDict, total=False):
+    """What a question may see, and how many hits it has; see `Memory.retrieve`."""
+
+    k: int | None
+    kinds: Sequence[str] | None
+    between: tuple[TimeLike | None, TimeLike | None] | None
+    as_of: TimeLike | None
+    where: Mapping[str, Any] | None
+
+
+def atom_masks(
+    snapshot: Snapshot,
+    fields: AtomFields,
+    kinds: Sequence[str] | None = None,
+    between: tuple[TimeLike | None, TimeLike | None] | None = None,
+    as_of: float | None = None,
+    where: Mapping[str, Any] | None = None,
+) -> dict[str, Tensor]:
+    """The filters of a retrieval as the masks `allowed` and `listed` [1, A] of a `QueryBatch`.
+
+    `between` and `as_of` say which atoms there are for the question; `kinds` and `where` only which
+    of them are listed: a fact still leads to the turns it was derived from, and an answer is found
+    by the question before it, whoever asked it.
+
+    Raises:
+        InputError: An unknown kind, a time that is none, a span that ends before it begins, a
+            condition that cannot be decided.
+    """
+    index, masks = snapshot.index, {}
+    if kinds is not None:
+        kinds = [kinds] if isinstance(kinds, str) else kinds
+        foreign = sorted(set(kinds) - set(snapshot.kinds))
+        if foreign:
+            known = sorted(set(snapshot.kinds) - {CONCEPT})
+            raise InputError(unknown("kinds", foreign[0], known))
+        codes = torch.tensor([snapshot.kinds.index(kind) for kind in kinds])
+        masks["listed"] = torch.isin(index.kind.long(), codes.to(index.kind.device))[None]
+    if where is not None:
+        listed = fields.where(snapshot, where)[None]
+        masks["listed"] = listed & masks["listed"] if kinds is not None else listed
+    if between is not None or as_of is not None:
+        start, end = (-torch.inf, torch.inf) if between is None else parse_span(between)
+        last = end if as_of is None else min(end, as_of)
+        # An unknown time is NaN, which is in no span.
+        masks["allowed"] = ((index.time >= start) & (index.time <= last))[None]
+    return masks
+
+
+@dataclass(frozen=True, eq=False)
+class _Column:
+    """A field of A atoms.
+
+    Attributes:
+        type: [A] int8 place in `_TYPES`.
+        code: [A] int32 place of a string in `names`, 0 or 1 of a truth value, else -1.
+        number: [A] float64, NaN where there is no number.
+        names: Places of the strings; those of later atoms may be behind them.
+    """
+
+    type: Tensor
+    code: Tensor
+    number: Tensor
+    names: dict[str, int]
+
+    @cached_property
+    def held(self) -> list[int]:
+        """The types of its values."""
+        return [kind for kind in self.type.unique().tolist() if kind > _NULL]
+
+    @cached_property
+    def ordered(self) -> tuple[list[str], Tensor]:
+        """The strings in their order, and the place of each atom's in it [A], -1 = none."""
+        names = list(self.names)
+        order = sorted(range(len(names)), key=names.__getitem__)
+        rank = torch.empty(len(names) + 1, dtype=torch.int32)
+        rank[torch.tensor(order, dtype=torch.int64)] = torch.arange(len(order), dtype=torch.int32)
+        rank[-1] = -1
+        codes = torch.where(self.type == _STRING, self.code, -1).long()
+        return [names[place] for place in order], rank.to(codes.device)[codes]
+
+    def take(self, node: Tensor) -> _Column:  # [A] int64
+        """Some of the atoms, in that order."""
+        return _Column(self.type[node], self.code[node], self.number[node], self.names)
+
+    def to(self, device: torch.device) -> _Column:
+        """The same on another device."""
+        type_, code, number = (part.to(device) for part in (self.type, self.code, self.number))
+        return _Column(type_, code, number, self.names)
+
+    def equals(self, value: Any) -> Tensor:  # [A] bool
+        """Where it is this; what is missing is null."""
+        if value is None:
+            return self.type <= _NULL
+        if isinstance(value, str):
+            return (self.type == _STRING) & (self.code == self.names.get(value, -2))
+        if isinstance(value, bool):
+            return (self.type == _TRUTH) & (self.code == int(value))
+        return self.number == _float(value)
+
+    def one_of(self, values: Sequence[Any]) -> Tensor:  # [A] bool
+        """Where it is one of these; as `equals`, but all strings and all numbers in one pass."""
+        found = torch.zeros_like(self.type, dtype=torch.bool)
+        strings = [self.names.get(value, -2) for value in values if isinstance(value, str)]
+        numbers = [_float(value) for value in values if _type_of(value) == _NUMBER]
+        codes = torch.tensor(strings, dtype=torch.int32, device=found.device)
+        sizes = torch.tensor(numbers, dtype=torch.float64, device=found.device)
+        found |= (self.type == _STRING) & torch.isin(self.code, codes)
+        found |= torch.isin(self.number, sizes)
+        for value in (None, False, True):
+            if any(each is value for each in values):
+                found |= self.equals(value)
+        return found
+
+    def compares(self, operator: str, value: Any) -> Tensor:  # [A] bool
+        """Where it is greater or less; strings by code points."""
+        mine: Tensor = self.number
+        if isinstance(value, str):
+            names, mine = self.ordered
+            # Whole places on both sides of the string, which need not be among them.
+            left, right = bisect_left(names, value), bisect_right(names, value)
+            ends = {"$gt": right - 1, "$gte": left, "$lt": left, "$lte": right - 1}
+            limit = float(ends[operator])
+        else:
+            limit = _float(value)
+        found: Tensor = {
+            "$gt": mine.__gt__,
+            "$gte": mine.__ge__,
+            "$lt": mine.__lt__,
+            "$lte": mine.__le__,
+        }[operator](limit)
+        return found & (self.type == _STRING) if isinstance(value, str) else found
+
+
+def _no_column() -> _Column:
+    """A field of no atoms."""
+    return _Column(
+        torch.empty(0, dtype=torch.int8),
+        torch.empty(0, dtype=torch.int32),
+        torch.empty(0, dtype=torch.float64),
+        {},
+    )
+
+
+class AtomFields:
+    """The fields of the atoms of a store as columns; safe to share between threads.
+
+    A field is read when a filter first asks for it, and after that only what was added: what an
+    atom says never changes under its node number.
+    """
+
+    def __init__(self, store: MemoryStore) -> None:
+        """Nothing is read before it is asked for."""
+        self._store = store
+        self._lock = threading.RLock()
+        self._read: dict[str, _Column] = {}  # by node number
+        self._placed: tuple[object, dict[str, _Column]] = None, {}  # by row, of one state
+
+    def where(self, snapshot: Snapshot, where: Mapping[str, Any]) -> Tensor:  # [A] bool
+        """The atoms of a snapshot that fit, on its device; see `Memory.retrieve`.
+
+        Raises:
+            InputError: No condition, an unknown operator, a field that no atom has, values that do
+                not compare with those of the field.
+        """
+        index = snapshot.index
+        node, device = snapshot.node[: index.num_atoms], index.kind.device
+        with self._lock:
+            if self._placed[0] != (snapshot.state, device):
+                self._placed = (snapshot.state, device), {}
+            columns = self._placed[1]
+
+        def column(field: str) -> _Column:
+            with self._lock:
+                if field not in columns:
+                    columns[field] = self._column(field, node).to(device)
+                return columns[field]
+
+        every = torch.ones(len(node), dtype=torch.bool, device=device)
+        try:
+            return _Conditions(column, every).all(where)
+        except RecursionError as error:
+            raise InputError("where: expected fewer levels, got too many; flatten it") from error
+
+    def _column(self, field: str, node: Tensor) -> _Column:
+        """A field of the atoms `node` [A].
+
+        Raises:
+            InputError: No atom has it.
+        """
+        base, *keys = field.split(".")
+        known = base in _FIELDS and not keys
+        if known or (base == _META and keys):
+            read = self._read.get(field) or _no_column()
+            start = len(read.type)
+            if len(node) and start <= int(node.max()):
+                with self._store.reading():
+                    stop = self._store.next_node
+                    values = self._store.fields(cast(FieldName, base), start)
+                    read = self._read[field] = _extended(read, _nested(values, keys), stop)
+            column = read.take(node)
+            if known or bool((column.type != _MISSING).any()):
+                return column
+        raise InputError(unknown("where", field, self._nearest(field), what="a field such as"))
+
+    def _nearest(self, field: str) -> list[str]:
+        """Fields that there are, that which is meant among them."""
+        values = self._store.fields(_META)
+        names = [*_FIELDS, *dict.fromkeys(name for _, meta in values for name in _leaves(meta))]
+        nearest = get_close_matches(field, names, n=1, cutoff=0.5)
+        return list(dict.fromkeys([*names[:_SHOWN], *nearest]))
+
+
+def _nested(values: Iterable[tuple[int, Any]], keys: Sequence[str]) -> Iterator[tuple[int, Any]]:
+    """What lies under the keys, one in the other, where there is something."""
+    for node, value in values:
+        for key in keys:
+            if not isinstance(value, dict) or key not in value:
+                break
+            value = value[key]
+        else:
+            yield node, value
+
+
+def _leaves(meta: Mapping[str, Any]) -> Iterator[str]:
+    """Names of the values in a mapping, with dots where it is nested."""
+    inside: list[tuple[str, Any]] = [(_META, meta)]
+    while inside:
+        name, value = inside.pop()
+        if isinstance(value, Mapping):
+            inside += [(f"{name}.{key}", each) for key, each in value.items()]
+        else:
+            yield name
+
+
+def _extended(column: _Column, values: Iterable[tuple[int, Any]], stop: int) -> _Column:
+    """A column by node number with what the nodes up to `stop` - 1 have to say."""
+    names = column.names  # what is new is behind the names that an older column knows
+    nodes, types, codes, numbers = [], list[int](), list[int](), list[float]()
+    for node, value in values:
+        kind = _type_of(value)
+        nodes.append(node)
+        types.append(kind)
+        numbers.append(_float(value) if kind == _NUMBER else math.nan)
+        if kind == _STRING:
+            codes.append(names.setdefault(value, len(names)))
+        else:
+            codes.append(int(value) if kind == _TRUTH else -1)
+    start = len(column.type)
+    place = torch.tensor(nodes, dtype=torch.int64) - start
+
+    def behind(old: Tensor, new: Sequence[float], empty: float) -> Tensor:
+        more = torch.full((stop - start,), empty, dtype=old.dtype)
+        more[place] = torch.tensor(new, dtype=old.dtype)
+        return torch.cat([old, more])
+
+    return _Column(
+        behind(column.type, types, _MISSING),
+        behind(column.code, codes, -1),
+        behind(column.number, numbers, math.nan),
+        names,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Conditions:
+    """Decides conditions on A atoms.
+
+    Attributes:
+        column: Gives the column of a field.
+        every: [A] bool, True.
+    """
+
+    column: Callable[[str], _Column]
+    every: Tensor
+
+    def all(self, where: object, prefix: str = "") -> Tensor:  # [A] bool
+        """Where every condition of a mapping holds; `prefix` is what its fields are nested in."""
+        if not isinstance(where, Mapping):
+            raise InputError(
+                f"where: expected conditions by field, got {where!r:.80}; write "
+                '{"speaker": "Nora", "meta.page": {"$gte": 3}}'
+            )
+        found = self.every
+        for name, condition in where.items():
+            if not isinstance(name, str) or (name.startswith("$") and name not in _JOINTS):
+                raise InputError(unknown("where", name, (*_FIELDS, "meta.<key>", *_JOINTS)))
+            if name == "$not":
+                found = found & ~self.all(condition, prefix)
+            elif name not in _JOINTS:
+                found = found & self.field(prefix + name, condition)
+            elif isinstance(condition, (list, tuple)) and condition:
+                parts = torch.stack([self.all(part, prefix) for part in condition])
+                found = found & (parts.all(0) if name == "$and" else parts.any(0))
+            else:
+                raise InputError(
+                    f"where: {name}: expected a list of conditions, got {condition!r:.80}; give "
+                    "at least one"
+                )
+        return found
+
+    def field(self, field: str, condition: object) -> Tensor:  # [A] bool
+        """Where the condition of one field holds."""
+        if not isinstance(condition, Mapping):
+            condition = {"$eq": condition}
+        operators = [str(name).startswith("$") for name in condition]
+        if operators and not any(operators) and field.partition(".")[0] == _META:
+            return self.all(condition, f"{field}.")
+        if not operators or not all(operators):
+            raise InputError(
+                f"where: {field}: expected a value or operators, got {condition!r:.80}; write "
+                '{"$gte": 3}'
+            )
+        found = self.every
+        for name, value in condition.items():
+            if name == "$not":
+                found = found & ~self.field(field, value)
+            else:
+                found = found & self.compared(field, name, value)
+        return found
+
+    def compared(self, field: str, operator: str, value: object) -> Tensor:  # [A] bool
+        """Where a field compares so with a value."""
+        if operator not in _OPERATORS:
+            raise InputError(unknown(f"where: {field}", operator, _OPERATORS))
+        column = self.column(field)
+        if operator in _ORDER:
+            return column.compares(operator, _operand(field, operator, value, column))
+        if operator in ("$eq", "$ne"):
+            same = column.equals(_operand(field, operator, value, column))
+            return same if operator == "$eq" else ~same
+        if not isinstance(value, (list, tuple, set, frozenset)):
+            raise InputError(
+                f"where: {field}: {operator}: expected a list of values, got {value!r:.80}; write "
+                "[...]"
+            )
+        inside = column.one_of([_operand(field, operator, each, column) for each in value])
+        return inside if operator == "$in" else ~inside
+
+
+def _operand(field: str, operator: str, value: Any, column: _Column) -> Any:
+    """The value that a field is compared with.
+
+    Raises:
+        InputError: It compares with none of the field's values.
+    """
+    if field == "time" and value is not None:
+        return parse_time(value, "where: time")
+    kind = _type_of(value)
+    ordered = operator in _ORDER
+    fits = {_NUMBER, _STRING} if ordered else {_NULL, _TRUTH, _NUMBER, _STRING}
+    if kind not in fits or (kind == _NUMBER and math.isnan(_float(value))):
+        wanted = "a number or a string" if ordered else "a string, number, truth value or null"
+        raise InputError(
+            f"where: {field}: {operator}: expected {wanted}, got {value!r:.80}; for several values "
+            "use $in"
+        )
+    if kind != _NULL and column.held and kind not in column.held:
+        held = " and ".join(_TYPES[each] for each in column.held)
+        raise InputError(
+            f"where: {field}: expected what compares with its {held}, got {value!r:.80}; give one "
+            "of these"
+        )
+    # A subclass, such as an enumeration of strings, may hash as something else.
+    return str.__str__(value) if kind == _STRING else value
+
+
+def _type_of(value: object) -> int:
+    """The place of a value's type in `_TYPES`."""
+    kind = _TYPE_OF.get(type(value))
+    if kind is None:
+        kind = _STRING if isinstance(value, str) else _OBJECT
+        kind = _NUMBER if isinstance(value, Real) else kind
+    return kind
+
+
+def _float(value: float) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
