@@ -2,10 +2,15 @@
 
 Blobs are little-endian and row-major. A block is addressed by `start`, the node number of its first
 atom, so that the rows from a given node on are found without reading those before it.
+
+No number of a database is trusted before its block's checksum was found right, and nothing is
+allocated by one that the bytes at hand do not bear out.
 """
 
 from __future__ import annotations
 
+import contextlib
+import struct
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -26,7 +31,7 @@ __all__ = [
     "Batch",
     "NodeVectors",
     "TokenRows",
-    "checksum",
+    "is_sound",
     "join_tokens",
     "pick_tokens",
     "read_edges",
@@ -114,9 +119,23 @@ def write_blocks(database: Database, start: int, batch: Batch) -> None:
         _insert(database, "edge_block", start, len(batch.edges), columns, marks)
 
 
-def _edge_block(database: Database, count: int, blobs: Sequence[bytes]) -> EdgeBlock:
+_EDGES = "SELECT block, start, count, checksum, source, target, type, weight FROM edge_block"
+
+
+def _edge_block(
+    database: Database, block: int, start: int, count: int, expected: int, *blobs: bytes
+) -> EdgeBlock:
+    """The edges of a row of `_EDGES`."""
+    if start < 0:
+        raise damaged(database.place, f"edges from node {start} on, which never was")
+    _verify(database, "edge_block", block, expected, blobs, start, count)
     dtypes = (torch.int64, torch.int64, torch.uint8, torch.float32)
     return EdgeBlock(*(_decode(database, *each, count) for each in zip(blobs, dtypes, strict=True)))
+
+
+def _edge_blocks(database: Database, sql: str, *values: int) -> EdgeBlock:
+    with contextlib.closing(database.stream(sql, values)) as blocks:
+        return EdgeBlock.cat([_edge_block(database, *block) for block in blocks])
 
 
 def read_embeddings(
@@ -125,11 +144,12 @@ def read_embeddings(
     """Embeddings of the node numbers from `start` to `stop - 1`, deleted ones included.
 
     Raises:
-        StoreDamagedError: A block is missing or has the wrong length.
+        StoreDamagedError: A block is missing, has the wrong length or does not match its checksum.
     """
+    _expect_held(database, stop, dim)
     out = torch.empty(max(stop - start, 0), dim, dtype=torch.float32)
     filled = 0
-    for first, count, data in _blocks(database, "embedding_block", "data", start, stop):
+    for first, count, data in _blocks(database, "embedding_block", ("data",), start, stop):
         begin, end = max(start - first, 0), min(stop - first, count)
         if first + begin != start + filled:
             break
@@ -147,23 +167,32 @@ def read_tokens(database: Database, start: int, stop: int, dim: int) -> TokenRow
     Atoms that were stored without token vectors own no rows.
 
     Raises:
-        StoreDamagedError: A block has the wrong length.
+        StoreDamagedError: A block has the wrong length, does not match its checksum, or lies where
+            no atom is.
     """
+    _expect_held(database, stop, None)
+    outside = "SELECT start FROM token_block WHERE start < 0 OR start > ? LIMIT 1"
+    if found := database.query(outside, (_end(database),)):
+        raise damaged(database.place, f"token vectors at node {found[0][0]}, which never was")
     counts = torch.zeros(max(stop - start, 0), dtype=torch.int64)
     # Counts alone first: they give the size, so that the vectors are held in memory only once.
-    columns = "counts, length(pieces) / 4"
-    for first, count, data, total in _blocks(database, "token_block", columns, start, stop):
+    sizes, reached = ("length(pieces) / 4", "length(data)"), 0
+    for first, count, data, total, held in _blocks(
+        database, "token_block", ("counts", *sizes), start, stop, verify=False
+    ):
         begin, end = max(start - first, 0), min(stop - first, count)
         if begin < end:
             block = _decode(database, data, torch.int32, count)
             # Before anything is allocated by these numbers.
-            if int(block.min()) < 0 or int(block.sum()) != total:
+            wrong = int(block.min()) < 0 or int(block.sum()) != total or held != total * dim
+            if wrong or first < reached:
                 raise damaged(database.place, f"the token counts from node {first} on are wrong")
+            reached = first + count
             counts[first + begin - start : first + end - start] = block[begin:end]
     offsets = offsets_of(counts)
     tokens = torch.empty(int(offsets[-1]), dim, dtype=torch.int8)
     pieces = torch.empty(int(offsets[-1]), dtype=torch.int32)
-    columns = "counts, pieces, data"
+    columns = "counts", "pieces", "data"
     for first, count, *blobs in _blocks(database, "token_block", columns, start, stop):
         begin, end = max(start - first, 0), min(stop - first, count)
         if begin < end:
@@ -180,29 +209,24 @@ def read_edges(database: Database, start: int) -> EdgeBlock:
     """Edges of all batches that began at node `start` or later, in the order they were written.
 
     Raises:
-        StoreDamagedError: A block has the wrong length.
+        StoreDamagedError: A block has the wrong length or does not match its checksum.
     """
-    sql = (
-        "SELECT count, source, target, type, weight FROM edge_block WHERE start >= ? ORDER BY block"
-    )
-    blocks = database.stream(sql, (start,))
-    return EdgeBlock.cat([_edge_block(database, count, blobs) for count, *blobs in blocks])
+    # What begins before all nodes was never written so.
+    return _edge_blocks(database, f"{_EDGES} WHERE start >= ? OR start < 0 ORDER BY block", start)
 
 
 def read_linked_edges(database: Database) -> EdgeBlock:
     """Edges of the batches that brought atoms; others are what callers connected.
 
     Raises:
-        StoreDamagedError: A block has the wrong length.
+        StoreDamagedError: A block has the wrong length or does not match its checksum.
     """
     # Edges that came alone lie before those of the atoms that were stored next.
     sql = (
-        "SELECT count, source, target, type, weight FROM edge_block WHERE block IN "
-        "(SELECT max(block) FROM edge_block GROUP BY start) AND start IN "
+        f"{_EDGES} WHERE block IN (SELECT max(block) FROM edge_block GROUP BY start) AND start IN "
         "(SELECT start FROM embedding_block) ORDER BY block"
     )
-    blocks = database.stream(sql)
-    return EdgeBlock.cat([_edge_block(database, count, blobs) for count, *blobs in blocks])
+    return _edge_blocks(database, sql)
 
 
 def thin_edges(database: Database, keep: Callable[[EdgeBlock], Tensor]) -> int:
@@ -210,20 +234,21 @@ def thin_edges(database: Database, keep: Callable[[EdgeBlock], Tensor]) -> int:
 
     Only inside `Database.write`. Blocks keep their place and, when nothing is left in them, go.
     """
-    sql = "SELECT block, count, source, target, type, weight FROM edge_block"
     gone: list[tuple[int]] = []
     changed: list[tuple[Any, ...]] = []
     removed = 0
-    for block, count, *blobs in database.stream(sql):
-        edges = _edge_block(database, count, blobs)
-        kept = keep(edges)
-        left = int(kept.sum())
-        removed += count - left
-        if left == 0:
-            gone.append((block,))
-        elif left < count:
-            blobs = [column.numpy().tobytes() for column in edges.take(kept).columns]
-            changed.append((left, checksum(blobs), *blobs, block))
+    with contextlib.closing(database.stream(_EDGES)) as rows:
+        for row in rows:
+            block, start, count, *_ = row
+            edges = _edge_block(database, *row)
+            kept = keep(edges)
+            left = int(kept.sum())
+            removed += count - left
+            if left == 0:
+                gone.append((block,))
+            elif left < count:
+                blobs = [column.numpy().tobytes() for column in edges.take(kept).columns]
+                changed.append((left, _checksum(blobs, start, left), *blobs, block))
     database.execute_many("DELETE FROM edge_block WHERE block = ?", gone)
     database.execute_many(
         "UPDATE edge_block SET count = ?, checksum = ?, source = ?, target = ?, type = ?, "
@@ -233,24 +258,81 @@ def thin_edges(database: Database, keep: Callable[[EdgeBlock], Tensor]) -> int:
     return removed
 
 
-def checksum(blobs: Iterable[bytes]) -> int:
-    """CRC-32 over blobs in a row."""
-    value = 0
+def is_sound(expected: int, blobs: Iterable[bytes], start: int, count: int) -> bool:
+    """Whether a block matches its checksum: over its blobs, in newer blocks over its place too."""
+    plain = _checksum(blobs)
+    return expected in (plain, _checksum((), start, count, before=plain))
+
+
+def _checksum(blobs: Iterable[bytes], *place: int, before: int = 0) -> int:
+    """CRC-32 over blobs in a row, then over the numbers of a place."""
     for blob in blobs:
-        value = zlib.crc32(blob, value)
-    return value
+        before = zlib.crc32(blob, before)
+    return zlib.crc32(struct.pack(f"<{len(place)}q", *place), before)
+
+
+def _verify(
+    database: Database,
+    table: str,
+    key: int,
+    expected: int,
+    blobs: Sequence[bytes],
+    start: int,
+    count: int,
+) -> None:
+    """Looks at the checksum of a block, where this process has not yet done so."""
+    if (table, key, expected) in database.sound:
+        return
+    if not is_sound(expected, blobs, start, count):
+        what = f"{table}: the block that starts at node {start} does not match its checksum"
+        raise damaged(database.place, what)
+    database.sound.add((table, key, expected))
+
+
+def _end(database: Database) -> int:
+    """Number behind that of the last embedding."""
+    sql = "SELECT start + count FROM embedding_block ORDER BY start DESC LIMIT 1"
+    rows = database.query(sql)
+    return int(rows[0][0]) if rows else 0
+
+
+def _expect_held(database: Database, stop: int, dim: int | None) -> None:
+    """Refuses a range of nodes that there are no bytes for, before anything is allocated for it."""
+    sql = "SELECT start, count, length(data) FROM embedding_block ORDER BY start DESC LIMIT 1"
+    for start, count, held in database.query(sql):
+        if dim is not None and held != count * dim * 4:
+            what = f"a block of {held} bytes where {count * dim * 4} were expected"
+            raise damaged(database.place, what)
+        # Each atom takes a byte at least, whatever a wrong count says.
+        if start >= 0 and count <= held and start + count >= stop:
+            return
+    if stop > 0:
+        raise damaged(database.place, f"no embedding for node {_end(database)}")
 
 
 def _blocks(
-    database: Database, table: str, columns: str, start: int, stop: int
+    database: Database,
+    table: str,
+    columns: Sequence[str],
+    start: int,
+    stop: int,
+    *,
+    verify: bool = True,
 ) -> Iterator[tuple[Any, ...]]:
-    """Start, count and `columns` of the blocks that hold the nodes from `start` to `stop - 1`."""
+    """Start, count and `columns` of the blocks that hold the nodes from `start` to `stop - 1`.
+
+    `verify` looks at their checksums: the columns must be all that there are then.
+    """
     # The block that holds a node is the last one that starts at or before it.
     sql = (
-        f"SELECT start, count, {columns} FROM {table} WHERE start < ? AND "
+        f"SELECT start, count, checksum, {', '.join(columns)} FROM {table} WHERE start < ? AND "
         f"start >= coalesce((SELECT max(start) FROM {table} WHERE start <= ?), 0) ORDER BY start"
     )
-    return database.stream(sql, (stop, start))
+    with contextlib.closing(database.stream(sql, (stop, start))) as rows:
+        for first, count, expected, *values in rows:
+            if verify:
+                _verify(database, table, first, expected, values, first, count)
+            yield first, count, *values
 
 
 def _insert(
@@ -263,16 +345,15 @@ def _insert(
 ) -> None:
     blobs = [column.detach().cpu().contiguous().numpy().tobytes() for column in columns]
     marks = marks or ", ".join("?" * (3 + len(blobs)))
-    database.execute_many(
-        f"INSERT INTO {table} VALUES ({marks})", [(start, count, checksum(blobs), *blobs)]
-    )
+    row = start, count, _checksum(blobs, start, count), *blobs
+    database.execute_many(f"INSERT INTO {table} VALUES ({marks})", [row])
 
 
 def _decode(database: Database, data: bytes, dtype: torch.dtype, *shape: int) -> Tensor:
     size = dtype.itemsize
     for length in shape:
         size *= length
-    if len(data) != size:
+    if min(shape) < 0 or len(data) != size:
         raise damaged(database.place, f"a block of {len(data)} bytes where {size} were expected")
     if size == 0:
         return torch.empty(shape, dtype=dtype)

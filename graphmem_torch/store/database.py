@@ -12,7 +12,7 @@ import os
 import sqlite3
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -243,6 +243,7 @@ class Database:
     Attributes:
         place: The folder, for messages (`<memory>` without one).
         readonly: Whether writes are refused.
+        sound: Blocks whose checksum was right, as (table, key, checksum): each is looked at once.
     """
 
     def __init__(self, folder: Path | None, *, readonly: bool = False) -> None:
@@ -254,6 +255,7 @@ class Database:
         """
         self.place = "<memory>" if folder is None else str(folder)
         self.readonly = readonly
+        self.sound: set[tuple[str, int, int]] = set()
         self._lock = threading.RLock()
         self._pinned = 0
         try:
@@ -298,7 +300,7 @@ class Database:
             except sqlite3.Error as error:
                 raise store_error(error, self.place) from error
 
-    def stream(self, sql: str, values: Sequence[Any] = ()) -> Iterator[tuple[Any, ...]]:
+    def stream(self, sql: str, values: Sequence[Any] = ()) -> Generator[tuple[Any, ...]]:
         """The rows of a statement one by one, for large rows; other threads wait meanwhile."""
         with self._lock:
             try:

@@ -17,7 +17,7 @@ from graphmem_torch.errors import InputError, StoreDamagedError
 from graphmem_torch.store.blocks import (
     NodeVectors,
     TokenRows,
-    checksum,
+    is_sound,
     pick_tokens,
     read_edges,
     read_embeddings,
@@ -70,6 +70,7 @@ class StoreReader:
         self._database = database
         self.path = path
         self.life = Life(database)
+        self._sound: set[tuple[int, bytes]] = set()  # atoms whose digest was right
         self.uses = Uses(database, deferred=path is not None and not database.readonly)
 
     @property
@@ -157,12 +158,17 @@ class StoreReader:
             InputError: No atom has one of these numbers.
         """
         rows = self._select_in(
-            f"SELECT {ATOM_COLUMNS} FROM atom WHERE node", list(dict.fromkeys(nodes))
+            f"SELECT {ATOM_COLUMNS}, digest FROM atom WHERE node", list(dict.fromkeys(nodes))
         )
         try:
             found = {row[0]: atom_from_row(row) for row in rows}
         except (TypeError, ValueError) as error:
             raise damaged(self._database.place, f"an atom cannot be read: {error}") from error
+        for node, *_, digest in rows:
+            if (node, digest) not in self._sound and found[node].digest != digest.hex():
+                what = f"the digest of atom {found[node].id!r} does not match its content"
+                raise damaged(self._database.place, what)
+            self._sound.add((node, digest))
         try:
             return [found[node] for node in nodes]
         except KeyError as error:
@@ -220,6 +226,8 @@ class StoreReader:
         with self.reading():
             width, stop = self.token_dim, self.next_node
             if width is None:
+                if self._database.query("SELECT 1 FROM token_block LIMIT 1"):
+                    raise damaged(self._database.place, "the width of its token vectors is gone")
                 return None
             rows = read_tokens(self._database, start, stop, width)
             live = self._live(start, stop)
@@ -308,13 +316,18 @@ class StoreReader:
 
     def _number(self, key: str) -> int | None:
         value = self._meta(key)
-        return None if value is None else int(value)
+        try:
+            return None if value is None else int(value)
+        except ValueError:
+            raise damaged(self._database.place, f"{key} is {value!r:.40}") from None
 
     def _live(self, start: int, stop: int) -> Tensor | None:
         """Rows of the range that are still atoms; None: all of them."""
         nodes = self._database.query("SELECT count(*) FROM atom WHERE node >= ?", (start,))
         if nodes[0][0] == max(stop - start, 0):
             return None
+        if nodes[0][0] > max(stop - start, 0):
+            raise damaged(self._database.place, f"atoms behind number {stop - 1}, the last given")
         return self.columns(start).node - start
 
     def _select_in(self, sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
@@ -374,11 +387,11 @@ def _atom_problems(database: Database) -> list[str]:
 
 
 def _checksum_problems(database: Database, table: str, columns: tuple[str, ...]) -> list[str]:
-    sql = f"SELECT start, checksum, {', '.join(columns)} FROM {table}"
+    sql = f"SELECT start, count, checksum, {', '.join(columns)} FROM {table}"
     return [
         f"the block that starts at node {start} does not match its checksum"
-        for start, expected, *blobs in database.stream(sql)
-        if checksum(blobs) != expected
+        for start, count, expected, *blobs in database.stream(sql)
+        if not is_sound(expected, blobs, start, count)
     ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -140,7 +141,11 @@ def test_nothing_to_open(tmp_path: Path) -> None:
         ("UPDATE atom SET text = 'other' WHERE node = 7", "text hash of atom 'a7'"),
         ("UPDATE atom SET session = 'other' WHERE node = 7", "digest of atom 'a7'"),
         ("UPDATE atom SET meta = '{' WHERE node = 7", "node 7 cannot be read"),
-        ("UPDATE embedding_block SET data = substr(data, 5) WHERE start = 20", "bytes where"),
+        (
+            "UPDATE embedding_block SET data = substr(data, 5) WHERE start = 20",
+            "embedding_block: the block",
+        ),
+        ("UPDATE embedding_block SET data = substr(data, 5) WHERE start = 40", "bytes where"),
         ("DELETE FROM embedding_block WHERE start = 20", "no embedding for node 20"),
         ("DELETE FROM embedding_block WHERE start = 0", "no embedding for node 0"),
         ("DELETE FROM embedding_block WHERE start = 40", "no embedding for node 40"),
@@ -190,6 +195,70 @@ def test_damage_found_while_reading(filled: Path) -> None:
         for read in (store.embeddings, lambda: store.vectors([25]), lambda: store.atoms([5])):
             with pytest.raises(StoreDamagedError, match="backup"):
                 read()
+
+
+def flipped(value: object, g: random.Random) -> object:
+    """A value of the database with one bit changed."""
+    if isinstance(value, int):
+        return value ^ 1 << g.randrange(62)
+    data = bytearray(value.encode() if isinstance(value, str) else value)  # type: ignore[arg-type]
+    data[g.randrange(len(data))] ^= 1 << g.randrange(8)
+    return data.decode(errors="replace") if isinstance(value, str) else bytes(data)
+
+
+def answers(store: MemoryStore) -> dict[str, object]:
+    """What is read for an index and an answer, in a form that can be compared."""
+    edges = sorted(zip(*(column.tolist() for column in store.edges().columns), strict=True))
+    vectors = store.vectors([3, 25, 59])
+    tokens = [*(store.tokens() or ()), *(vectors.tokens or ())]
+    return {
+        "atoms": store.atoms(range(60)),
+        "embeddings": store.embeddings().tolist(),
+        "later": store.embeddings(25).tolist(),
+        "tokens": [part.tolist() for part in tokens],
+        "edges": edges,
+        "vectors": vectors.embeddings.tolist(),
+    }
+
+
+@pytest.mark.parametrize(
+    ("table", "columns"),
+    [
+        ("embedding_block", "start count checksum data"),
+        ("token_block", "start count checksum counts pieces data"),
+        ("edge_block", "block start count checksum source target type weight"),
+        ("atom", "text kind speaker session type meta links digest"),
+        ("meta", "value"),
+        ("sqlite_sequence", "seq"),
+    ],
+)
+def test_a_flipped_bit_of_a_value_is_noticed_when_it_is_read(
+    filled: Path, table: str, columns: str
+) -> None:
+    """Damage that SQLite cannot see, in every column: named, or the answer is the same."""
+    with MemoryStore.open(filled, mode="r") as store:
+        right = answers(store)
+    path, g, noticed = filled / DATABASE_NAME, random.Random(0), 0
+    whole = path.read_bytes()
+    key = "key" if table == "meta" else "rowid"
+    for column in columns.split():
+        for _ in range(5):
+            path.write_bytes(whole)
+            connection = sqlite3.connect(path)
+            sql = f"SELECT {key}, {column} FROM {table} WHERE length({column}) > 0"
+            if table == "sqlite_sequence":
+                sql += " AND name = 'atom'"
+            place, value = g.choice(connection.execute(sql).fetchall())
+            with connection:
+                sql = f"UPDATE {table} SET {column} = ? WHERE {key} = ?"
+                connection.execute(sql, (flipped(value, g), place))
+            connection.close()
+            try:
+                with MemoryStore.open(filled, mode="r") as store:
+                    assert answers(store) == right, (column, place)
+            except StoreDamagedError:
+                noticed += 1
+    assert noticed > 0
 
 
 def test_flipped_bits_never_go_unnamed(filled: Path) -> None:

@@ -95,12 +95,12 @@ def test_a_log_of_an_older_release_is_folded_once(tmp_path: Path, make_batch: Ma
 def test_the_disk_holds_a_bounded_number_of_uses(tmp_path: Path, make_batch: MakeBatch) -> None:
     with MemoryStore.open(tmp_path) as store:
         store.append(make_batch(4, 0))
-        for when in range(300):
+        for when in range(40):
             store.uses.note([1, 2], float(when))
             store.uses.flush()
         rows = store._database.query("SELECT node, count, last, length(earlier) FROM use")
-        assert rows == [(node, 300, 299.0, 8 * (KEPT - 1)) for node in (1, 2)]
-        assert store.stats()["uses"] == 600
+        assert rows == [(node, 40, 39.0, 8 * (KEPT - 1)) for node in (1, 2)]
+        assert store.stats()["uses"] == 80
         state = store.state
         store.uses.note([77], 1.0)  # what is no atom any more leaves no trace
         store.uses.flush()
