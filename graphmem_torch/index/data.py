@@ -55,16 +55,18 @@ OPTIONAL_PARTS = (*_OPTIONAL, *(f"modes_{name}" for name in MODE_PARTS), *HOP_PA
 
 
 def conducting_graph(
-    edges: EdgeBlock,  # E edges between rows
+    edges: EdgeBlock,  # E edges between nodes
     time: Tensor,  # [N] float64 seconds, NaN where unknown
     config: SpreadConfig,
+    concept: Tensor | None = None,  # [N] bool
 ) -> Graph:
     """Gains by type and direction, the decay of temporal edges, then the strongest of each node.
 
     w = gain * weight, times exp(-rho |dt|) with dt in hours for temporal edges
     (`docs/mathematics.md` 4). An edge of negative weight says that its ends conflict and conducts
     nothing; a contradiction conducts its |weight| where a preset gives the type a gain, for those
-    who ask what speaks against something. Edges of gain 0 are left out.
+    who ask what speaks against something. Edges of gain 0 are left out. Of equal ones those to
+    atoms are kept before those to concepts, and those to older nodes first.
     """
     source, target, type, weight = edges.source, edges.target, edges.type, edges.weight
     gains, reverse = _per_type(config.edges), _per_type(config.reverse)
@@ -78,7 +80,17 @@ def conducting_graph(
     kinds = torch.cat([type, type])
     keep = value > 0
     graph = Graph.from_edges(both[:, keep], value[keep], type=kinds[keep], num_nodes=time.shape[0])
-    return graph.topk_edges(config.max_edges, ties="first")
+    # Edges lie in the order of their targets; the bits of a nonnegative float32 order like it.
+    place = torch.arange(graph.num_edges)
+    if concept is not None:
+        place = torch.sort(concept[graph.target.long()], stable=True).indices
+    bits = graph.weight[place].view(torch.int32).to(torch.int64)
+    key = (graph.source[place].to(torch.int64) << 32) + (0x7FFFFFFF - bits)
+    order = place[torch.sort(key, stable=True).indices]
+    rank = torch.arange(len(order)) - graph.out_indptr[graph.source[order].long()]
+    return graph.select(
+        torch.zeros(len(order), dtype=torch.bool).scatter(0, order, rank < config.max_edges)
+    )
 
 
 def _per_type(gains: object) -> Tensor:
@@ -90,7 +102,7 @@ def _per_type(gains: object) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class IndexInput:
-    """A memory as plain columns: A atoms that can be hits, then K concepts, N = A + K nodes.
+    """A memory as plain columns: A atoms that can be hits and K concepts among N nodes.
 
     Attributes:
         embeddings: [A, d] float32 unit rows.
@@ -102,8 +114,10 @@ class IndexInput:
         time: [A] float64 seconds since the epoch UTC, NaN = unknown.
         log_words: [A] float32, ln(1 + words).
         is_question, tells_time: [A] bool.
-        edges: Between rows 0..N-1.
+        edges: Between nodes 0..N-1.
         num_nodes: N.
+        node: [A] int64, the node that each atom is, ascending; None: the first A.
+        concept: [K] int64, likewise; None: those behind the atoms. A node may be neither.
         tokens, pieces, token_offsets: Packed token vectors and their word pieces, or None.
         num_pieces: Size of the word-piece vocabulary.
         duplicate: [A] int64, for each atom the first one of equal content; None where no atom is
@@ -128,6 +142,8 @@ class IndexInput:
     tells_time: Tensor
     edges: EdgeBlock
     num_nodes: int
+    node: Tensor | None = None
+    concept: Tensor | None = None
     tokens: Tensor | None = None
     pieces: Tensor | None = None
     token_offsets: Tensor | None = None
@@ -152,14 +168,18 @@ def index_tensors(data: IndexInput, config: Config) -> dict[str, Tensor]:
     session = torch.where(missing, sessions + missing.cumsum(0) - 1, data.session)
     bm25 = BM25.build(data.terms, data.term_offsets, data.vocab_size, b=0.3)
     by_session = _session_bm25(data, session)
-    unknown = data.time.new_full((data.num_nodes - atoms,), torch.nan)
-    graph = conducting_graph(data.edges, torch.cat([data.time, unknown]), config.spread)
+    node = torch.arange(atoms) if data.node is None else data.node
+    atom = torch.full((data.num_nodes,), -1).index_copy(0, node, torch.arange(atoms))
+    time = data.time.new_full((data.num_nodes,), torch.nan).index_copy(0, node, data.time)
+    graph = conducting_graph(data.edges, time, config.spread, atom < 0)
     month, day = _month_and_day(data.time)
-    previous, following = _neighbours(data.edges, atoms)
-    derived = data.edges.type == int(EdgeType.DERIVED_FROM)
-    derived &= (data.edges.source < atoms) & (data.edges.target < atoms)
+    source, target = atom[data.edges.source], atom[data.edges.target]
+    previous, following = _neighbours(data.edges, source, target, atoms)
+    derived = (data.edges.type == int(EdgeType.DERIVED_FROM)) & (source >= 0) & (target >= 0)
     tensors = {
         "embeddings": data.embeddings,
+        "node": node.to(torch.int32),
+        "atom": atom.to(torch.int32),
         "kind": data.kind.to(torch.int16),
         "speaker": data.speaker.to(torch.int32),
         "named": torch.zeros(data.num_speakers, dtype=torch.uint8),
@@ -173,9 +193,9 @@ def index_tensors(data: IndexInput, config: Config) -> dict[str, Tensor]:
         "tells_time": data.tells_time.float(),
         "previous": previous,
         "next": following,
-        "derived_source": data.edges.source[derived].to(torch.int32),
-        "derived_target": data.edges.target[derived].to(torch.int32),
-        "pagerank": _relative_pagerank(graph, atoms),
+        "derived_source": source[derived].to(torch.int32),
+        "derived_target": target[derived].to(torch.int32),
+        "pagerank": _relative_pagerank(graph, node),
         **_prefixed("bm25", bm25),
         **_prefixed("session_bm25", by_session),
         **{f"graph_{name}": getattr(graph, name) for name in _GRAPH_PARTS},
@@ -192,7 +212,7 @@ def index_tensors(data: IndexInput, config: Config) -> dict[str, Tensor]:
         if data.duplicate is not None:
             tensors["duplicate"] = data.duplicate.to(torch.int32)
     alone = (previous < 0) & (following < 0) & (data.speaker < 0)
-    if (hops := _hops(data, alone)) is not None:
+    if (hops := _hops(data, alone, source)) is not None:
         tensors |= {name: getattr(hops, name.removeprefix("hop_")) for name in HOP_PARTS}
     return tensors
 
@@ -201,14 +221,18 @@ def _check(data: IndexInput) -> None:
     atoms = len(data.embeddings)
     lengths = {
         **dict.fromkeys(("kind", "speaker", "session", "time", "log_words"), atoms),
-        **dict.fromkeys(("is_question", "tells_time", "duplicate", "title"), atoms),
+        **dict.fromkeys(("is_question", "tells_time", "duplicate", "title", "node"), atoms),
         **dict.fromkeys(("term_offsets", "token_offsets"), atoms + 1),
-        "name_offsets": data.num_nodes - atoms + 1,
+        "name_offsets": _concepts(data) + 1,
     }
     do = "give one entry for each atom of `embeddings` (offsets: one more, of concepts for names)"
     for name, length in lengths.items():
         if (column := getattr(data, name)) is not None:
             check_tensor(name, column, "", (length,), do)
+
+
+def _concepts(data: IndexInput) -> int:
+    return data.num_nodes - len(data.embeddings) if data.concept is None else len(data.concept)
 
 
 def memory_tensors(parts: Mapping[str, Tensor]) -> MemoryTensors:
@@ -266,14 +290,19 @@ def modes_by(
     )
 
 
-def _hops(data: IndexInput, alone: Tensor) -> HopParts | None:  # alone [A] bool
+def _hops(
+    data: IndexInput,
+    alone: Tensor,  # [A] bool
+    source: Tensor,  # [E] int64, the atom that each edge leaves, -1 = none
+) -> HopParts | None:
     """What hops read, where there are documents: atoms with a title that stand alone."""
     if data.title is None or not bool((title := data.title.where(alone, -1)).ge(0).any()):
         return None
-    atoms, edges = len(title), data.edges
-    concepts = data.num_nodes - atoms
-    about = edges.type == int(EdgeType.ABSTRACTION)
-    about &= (edges.source < atoms) & (edges.target >= atoms)
+    edges, concepts = data.edges, _concepts(data)
+    concept = torch.arange(len(title), data.num_nodes) if data.concept is None else data.concept
+    number = torch.full((data.num_nodes,), -1).index_copy(0, concept, torch.arange(concepts))
+    target = number[edges.target]
+    about = (edges.type == int(EdgeType.ABSTRACTION)) & (source >= 0) & (target >= 0)
     names, offsets = data.name_terms, data.name_offsets
     if names is None or offsets is None:
         names, offsets = title.new_empty(0), title.new_zeros(concepts + 1)
@@ -281,7 +310,7 @@ def _hops(data: IndexInput, alone: Tensor) -> HopParts | None:  # alone [A] bool
         data.terms,
         data.term_offsets,
         title,
-        (edges.source[about], edges.target[about] - atoms),
+        (source[about], target[about]),
         names,
         offsets,
     )
@@ -303,19 +332,22 @@ def _session_bm25(data: IndexInput, session: Tensor) -> BM25:
     return BM25.build(data.terms[order.indices], offsets, data.vocab_size)
 
 
-def _relative_pagerank(graph: Graph, atoms: int) -> Tensor:  # [A]
-    if graph.num_nodes == 0 or atoms == 0:
-        return torch.zeros(atoms)
-    values = pagerank(graph).values[:atoms]
+def _relative_pagerank(graph: Graph, node: Tensor) -> Tensor:  # [A] -> [A]
+    if not len(node):
+        return torch.zeros(0)
+    values = pagerank(graph).values[node]
     return values / values.max().clamp(min=torch.finfo(values.dtype).tiny)
 
 
-def _neighbours(edges: EdgeBlock, atoms: int) -> tuple[Tensor, Tensor]:
+def _neighbours(
+    edges: EdgeBlock,
+    source: Tensor,  # [E] int64, the atom that each edge leaves, -1 = none
+    target: Tensor,  # [E] int64
+    atoms: int,
+) -> tuple[Tensor, Tensor]:
     """The turn before and after each atom, from the temporal edges; -1 = none."""
-    temporal = (
-        (edges.type == int(EdgeType.TEMPORAL)) & (edges.source < atoms) & (edges.target < atoms)
-    )
-    source, target = edges.source[temporal], edges.target[temporal]
+    temporal = (edges.type == int(EdgeType.TEMPORAL)) & (source >= 0) & (target >= 0)
+    source, target = source[temporal], target[temporal]
     previous = torch.full((atoms,), -1, dtype=torch.int64)
     following = previous.clone()
     previous[target], following[source] = source, target

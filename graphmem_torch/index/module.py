@@ -85,7 +85,7 @@ class MemoryIndex(nn.Module):
         lacking = [
             name for name in named if any(p not in tensors for p in ROUTING_PARTS.get(name, ()))
         ]
-        for name, tensor in routing_tensors(self.graph, self.num_atoms, lacking).items():
+        for name, tensor in routing_tensors(self.graph, tensors["node"].long(), lacking).items():
             self.register_buffer(name, tensor)
         weights = tensors.get("weights")
         if weights is None:

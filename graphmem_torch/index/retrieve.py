@@ -151,8 +151,8 @@ def retrieve(
         value = anchors.float()
     walked = rows.new_zeros(*rows.shape, 0)
     if paths and anchors.shape[1]:
-        start = SparseRows.of(anchors, value, memory.graph.num_nodes)
-        walked = _paths(memory, plan, query, start, rows)
+        start = SparseRows.of(memory.nodes(anchors), value, memory.graph.num_nodes)
+        walked = _paths(memory, plan, query, start, memory.nodes(rows))
     sure = confidence(statistics, gate)
     return Retrieval(rows, best.values, shares, sure, anchors, value, walked)
 
@@ -183,8 +183,9 @@ def candidates_of(
         for name, hop in (("title_hop", title_hop), ("entity_hop", entity_hop)):
             brought[name] = _allowed(hop(memory.hops, anchors, value, named), query)
     if plan.walks:
-        walk = walk_from(memory.graph, anchors, relevance, config.walk, conducting)
-        brought["walk"] = walk.narrowed(memory.num_atoms)
+        start = memory.nodes(anchors)
+        walk = walk_from(memory.graph, start, relevance, config.walk, conducting)
+        brought["walk"] = memory.of_atoms(walk)
     if plan.spreads:
         brought["activation"] = _spread(memory, config, anchors, value, conducting)
     traversal = found.reached.traversal
@@ -296,8 +297,9 @@ def _traversed(everyone: Candidates, mask: Tensor | None) -> Reached:
     """What is around the seeds of each question."""
     memory, own = everyone.memory, everyone.config.segment
     seeds, cosine = traversal_seeds(everyone, own.seeds)
-    reach = hop_discount(memory.graph, seeds, hops=own.hops, discount=own.discount, mask=mask)
-    return Reached(anchors=seeds, value=cosine, traversal=reach.narrowed(memory.num_atoms))
+    start, hops, discount = memory.nodes(seeds), own.hops, own.discount
+    reach = hop_discount(memory.graph, start, hops=hops, discount=discount, mask=mask)
+    return Reached(anchors=seeds, value=cosine, traversal=memory.of_atoms(reach))
 
 
 def _spread(
@@ -305,9 +307,9 @@ def _spread(
 ) -> SparseRows:  # [B, A]
     """Spreading activation with the constants of the preset (`docs/mathematics.md` 4)."""
     s = config.spread
-    return spread_activation(
+    found = spread_activation(
         memory.graph,
-        SparseRows.of(anchors, value, memory.graph.num_nodes),
+        SparseRows.of(memory.nodes(anchors), value, memory.graph.num_nodes),
         rounds=s.rounds,
         retention=s.retention,
         spread=s.spread,
@@ -319,15 +321,17 @@ def _spread(
         gain=s.gain,
         threshold=s.threshold,
         mask=mask,
-    ).narrowed(memory.num_atoms)
+    )
+    return memory.of_atoms(found)
 
 
 def _conducting(memory: MemoryTensors, query: QueryBatch) -> Tensor | None:  # [B, N] bool
     """The nodes that activation may reach: concepts, and atoms there are for the question."""
     if query.allowed is None:
         return None
-    concepts = memory.graph.num_nodes - memory.num_atoms
-    there = torch.nn.functional.pad(query.allowed, (0, concepts), value=True)
+    if not memory.num_atoms:
+        return query.allowed.new_ones(1, len(memory.atom)).expand(len(query), -1)
+    there = query.allowed[:, memory.atom.clamp(min=0).long()] | (memory.atom < 0)
     return there.expand(len(query), -1)
 
 

@@ -26,7 +26,7 @@ from graphmem_torch.text.terms import Vocabulary, title_terms
 
 __all__ = ["ModeCache", "Snapshot", "assemble", "load_snapshot", "save_snapshot", "to_rows"]
 
-_FORMAT = 4  # of what the snapshot holds
+_FORMAT = 5  # of what the snapshot holds
 _MODES = ("select", "count", "epsilon", "assign")  # settings by which modes are found
 
 
@@ -37,7 +37,7 @@ class Snapshot:
     Attributes:
         index: The index.
         state: Which state of the store it shows.
-        node: [N] int64 node number of every row.
+        node: [A] int64 node number of every atom of the index; its nodes are those of the store.
         vocabulary: Terms of the lexical index.
         kinds, speakers: Names behind the codes.
         share: `ModeCache.share` of the modes of the index.
@@ -77,8 +77,10 @@ def assemble(
         packed = store.tokens()
         edges = store.edges()
         texts = list(store.texts())
+        size = store.next_node
+    there = torch.zeros(size, dtype=torch.bool).index_fill(0, columns.node, True)
+    edges = edges.take(there[edges.source] & there[edges.target])  # no edges of deleted nodes
     atoms, concepts = ((columns.is_concept == own).nonzero().squeeze(1) for own in (False, True))
-    order = torch.cat([atoms, concepts])
     bodies = [texts[i] for i in atoms.tolist()]
     vocabulary = Vocabulary()
     terms, offsets = vocabulary.encode(bodies)
@@ -108,8 +110,10 @@ def assemble(
         log_words=torch.tensor([math.log1p(len(text.split())) for text in bodies]),
         is_question=torch.tensor([is_question(text) for text in bodies], dtype=torch.bool),
         tells_time=torch.tensor([tells_time(text) for text in bodies], dtype=torch.bool),
-        edges=to_rows(edges, columns.node[order]),
-        num_nodes=len(order),
+        edges=edges,
+        num_nodes=size,
+        node=columns.node[atoms],
+        concept=columns.node[concepts],
         tokens=tokens,
         pieces=pieces,
         token_offsets=token_offsets,
@@ -123,7 +127,7 @@ def assemble(
     return Snapshot(
         MemoryIndex.build(data, config),
         state,
-        columns.node[order],
+        columns.node[atoms],
         vocabulary,
         columns.kind.names,
         columns.speaker.names,
@@ -135,7 +139,6 @@ def save_snapshot(store: MemoryStore, snapshot: Snapshot) -> None:
     """Writes the file from which `load_snapshot` opens at once."""
     index = snapshot.index
     tensors = {k: v.contiguous() for k, v in index.state_dict().items() if k != "weights"}
-    tensors["node"] = snapshot.node
     words = snapshot.vocabulary.to_bytes()
     tensors["vocabulary"] = torch.frombuffer(bytearray(words or b"\n"), dtype=torch.uint8)
     meta = {
@@ -161,13 +164,13 @@ def load_snapshot(
     if kept is None or kept[1].get("built") != _signature(config):
         return None
     tensors, meta = dict(kept[0]), kept[1]
-    node = tensors.pop("node")
+    node = tensors["node"].long()
     words = tensors.pop("vocabulary").numpy().tobytes()
     vocabulary = Vocabulary.from_bytes(words) if int(meta["terms"]) else Vocabulary()
     index = MemoryIndex.from_state_dict(tensors, config)
     share = float(meta["share"])
     if cache is not None and (modes := index.modes) is not None:
-        cache.restore(modes, config.modes, node[: index.num_atoms], share)
+        cache.restore(modes, config.modes, node, share)
     return Snapshot(
         index,
         state,
@@ -196,7 +199,7 @@ def _restore_modes(
     same = torch.equal(tensors["embeddings"], embeddings[:count])
     if count and same and torch.equal(tensors["time_bits"], time[:count].view(torch.int64)):
         modes = modes_from_tensors({name: tensors[f"modes_{name}"] for name in MODE_PARTS})
-        cache.restore(modes, config.modes, tensors["node"][:count], float(meta["share"]))
+        cache.restore(modes, config.modes, tensors["node"].long(), float(meta["share"]))
 
 
 def _signature(config: Config) -> str:
@@ -276,7 +279,7 @@ class ModeCache:
         index = snapshot.index
         if index.num_atoms == 0 or index.modes is not None:
             return index.modes
-        node = snapshot.node[: index.num_atoms]
+        node = snapshot.node
         return self.modes(index.config.modes, index.embeddings, index.time, node)
 
     def modes(

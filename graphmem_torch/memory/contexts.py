@@ -265,7 +265,7 @@ class ContextCompiler:
         with self._lock:
             if self._pins is None or self._pins[0] != version:
                 pinned = torch.tensor(life.pinned_nodes(), dtype=torch.int64)
-                rows = torch.isin(snapshot.node[: snapshot.index.num_atoms], pinned)
+                rows = torch.isin(snapshot.node, pinned)
                 self._pins = version, rows.nonzero().squeeze(1)
             return self._pins[1]
 

@@ -19,7 +19,6 @@ __all__ = [
     "FitReport",
     "LabelledQuestions",
     "check_evidence",
-    "check_no_concepts",
     "fit_and_report",
     "fit_weights",
     "reweighted",
@@ -218,14 +217,4 @@ def check_evidence(questions: Sequence[str], evidence: Sequence[Sequence[str]]) 
         raise InputError(
             f"evidence: expected a list of ids for each question, got {len(questions)} questions "
             f"and {len(evidence)} lists; give an empty one where there is none"
-        )
-
-
-def check_no_concepts(ids: Sequence[str], rows: Tensor, num_atoms: int) -> None:
-    """Raises InputError where evidence is a concept: these are never hits."""
-    concepts = (rows >= num_atoms).nonzero().flatten().tolist()
-    if concepts:
-        raise InputError(
-            f"evidence: expected ids of memories, got {ids[concepts[0]]!r}, a concept, which is "
-            "never a hit; name the memories that mention it"
         )

@@ -267,7 +267,7 @@ class Memory:
         return found[ids] if isinstance(ids, str) else [found[name] for name in ids]
 
     def rows_of(self, ids: Sequence[str]) -> Tensor:  # [n] int64
-        """Rows of the index that stand for stored atoms or concepts."""
+        """Rows of the index that stand for stored atoms."""
         return self._placed(ids)[1]
 
     # Questions.
@@ -676,7 +676,6 @@ class Memory:
         wanted = [list(dict.fromkeys(ids)) for ids in evidence]
         named = [name for ids in wanted for name in ids]
         snapshot, rows = self._placed(named)
-        learning.check_no_concepts(named, rows, snapshot.index.num_atoms)
         gold = rows.split([len(ids) for ids in wanted])
         query = self._query(snapshot, questions)
         labelled = learning.LabelledQuestions(snapshot.index, query, gold, questions)
@@ -899,8 +898,7 @@ class Memory:
         masks = atom_masks(snapshot, self._fields, kinds, between, now, where)
         query = encode_questions(questions, self.embedder, snapshot)
         if reading(snapshot.index.signal_names, "retention"):
-            node = snapshot.node[: snapshot.index.num_atoms]
-            retention = self._decay.retention(node, now)
+            retention = self._decay.retention(snapshot.node, now)
             masks["retention"] = retention[None].to(query.embedding.device)
         return replace(query, **masks)
 
@@ -936,12 +934,11 @@ class Memory:
             self.store.uses.note(nodes, self._clock())
 
     def _placed(self, ids: Sequence[str]) -> tuple[Snapshot, Tensor]:  # [n] int64
-        """The present snapshot, and its rows that stand for stored atoms or concepts."""
-        node = edges.nodes_of(self.store, ids)
+        """The present snapshot, and its rows that stand for stored atoms."""
+        node = dict(zip(*self._named(ids), strict=True))
         snapshot = self._current()  # not before, lest an id that was added meanwhile is not in it
-        ordered, order = snapshot.node.sort()
         wanted = torch.tensor([node[name] for name in ids], dtype=torch.int64)
-        return snapshot, order[torch.searchsorted(ordered, wanted)]
+        return snapshot, torch.searchsorted(snapshot.node, wanted)
 
     def _named(self, ids: str | Sequence[str]) -> tuple[list[str], list[int]]:
         """Ids of stored atoms, each once, in the order given, and their node numbers."""

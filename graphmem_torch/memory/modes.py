@@ -182,7 +182,7 @@ def align_parts(
         raise InputError(f"by: expected kind, type, speaker or session, got {by!r}")
     columns = store.columns()
     coded = getattr(columns, by)
-    atoms = snapshot.node[: snapshot.index.num_atoms]
+    atoms = snapshot.node
     codes = coded.codes.long()[torch.searchsorted(columns.node, atoms)]
     found = []
     for name in (first, second):

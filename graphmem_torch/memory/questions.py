@@ -76,9 +76,8 @@ def to_results(
     # Only what was travelled leaves the device, and is turned into Python numbers once.
     ends = [end[travelled].long().cpu() for end in (graph.source, graph.target)]
     kinds, weights = graph.type[travelled].tolist(), graph.weight[travelled].tolist()
-    nodes = torch.cat([rows[rows >= 0], *ends]).unique()
-    stored = store.atoms(snapshot.node[nodes].tolist())
-    atoms = dict(zip(nodes.tolist(), stored, strict=True))
+    nodes = torch.cat([snapshot.node[rows[rows >= 0]], *ends]).unique().tolist()
+    atoms = dict(zip(nodes, store.atoms(nodes), strict=True))
     steps = {
         edge: PathStep(atoms[source].id, atoms[target].id, _EDGE_NAMES[kind], round(weight, 4))
         for edge, source, target, kind, weight in zip(
@@ -93,7 +92,7 @@ def to_results(
         labels = dict(zip(listed.tolist(), label.tolist(), strict=True))
 
     def hit(row: int, score: float, shares: list[float], path: list[int]) -> Hit:
-        atom = atoms[row]
+        atom = atoms[numbers[row]]
         return Hit(
             id=atom.id,
             text=atom.rendered,
@@ -108,6 +107,9 @@ def to_results(
             meta=atom.meta,
         )
 
+    numbers = dict(
+        zip(rows.flatten().tolist(), snapshot.node[rows.flatten()].tolist(), strict=True)
+    )
     columns = (rows, found.scores, found.shares, edges, found.confidence)
     results = []
     for question, *line, sure in zip(questions, *(c.tolist() for c in columns), strict=True):

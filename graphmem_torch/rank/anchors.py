@@ -89,7 +89,7 @@ _SMALL = 2048  # nodes up to which every node is ranked: the panel costs less th
 
 def walk_from(
     graph: Graph,  # N nodes
-    anchors: Tensor,  # [B, K] int64 rows, -1 = none
+    anchors: Tensor,  # [B, K] int64 nodes, -1 = none
     share: Tensor,  # [B, K], how much each anchor stands for the question
     config: WalkConfig,
     mask: Tensor | None = None,  # [B or 1, N] bool, the nodes there are for the question

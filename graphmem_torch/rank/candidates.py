@@ -24,10 +24,14 @@ __all__ = ["Candidates", "MemoryTensors", "Reached", "merge_rows"]
 
 @dataclass(frozen=True, eq=False)
 class MemoryTensors:
-    """What ranking reads of a memory: A atoms, which can be hits, then concepts, N nodes in all.
+    """What ranking reads of a memory: A atoms, which can be hits, and a graph of N nodes.
+
+    Nodes are the atoms, in ascending order, and concepts between them.
 
     Attributes:
         embeddings: [A, d] unit rows.
+        node: [A] integers, the node that each atom is, ascending.
+        atom: [N] integers, the atom that each node is, -1 = none.
         bm25, session_bm25: The lexical indexes of the atoms and of their sessions.
         graph: The conducting graph of the N nodes.
         session: [A] integer codes, none below 0.
@@ -46,6 +50,8 @@ class MemoryTensors:
     """
 
     embeddings: Tensor
+    node: Tensor
+    atom: Tensor
     bm25: BM25
     session_bm25: BM25
     graph: Graph
@@ -75,6 +81,19 @@ class MemoryTensors:
     def num_atoms(self) -> int:
         """A."""
         return self.embeddings.shape[0]
+
+    def nodes(self, rows: Tensor) -> Tensor:  # int64, -1 = none
+        """The nodes that atoms are, -1 for -1."""
+        if not self.num_atoms:
+            return rows
+        return self.node[rows.clamp(min=0)].long().masked_fill(rows < 0, -1)
+
+    def of_atoms(self, found: SparseRows) -> SparseRows:  # [B, N] -> [B, A]
+        """What nodes have, for those that are atoms."""
+        row, atom = found.row, self.atom[found.column].long()
+        kept = atom >= 0
+        key = (row * self.num_atoms + atom)[kept]
+        return SparseRows(key, found.value[kept], (found.shape[0], self.num_atoms))
 
 
 @dataclass(frozen=True, eq=False)

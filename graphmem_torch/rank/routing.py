@@ -28,8 +28,12 @@ _LEAST = 1e-6  # of the largest weight: a decayed edge below it carries nothing,
 _EQUAL = 1e-6  # relative difference of scores that is none
 
 
-def routing_tensors(graph: Graph, atoms: int, signals: Iterable[str]) -> dict[str, Tensor]:
-    """The buffers that the named signals read, for the first `atoms` nodes of the graph.
+def routing_tensors(
+    graph: Graph,
+    node: Tensor,  # [A] int64
+    signals: Iterable[str],
+) -> dict[str, Tensor]:
+    """The buffers that the named signals read, for the nodes of the graph that are atoms.
 
     What is drawn at random is drawn row by row, with the same seed every time: the same rows give
     the same buffers, but a memory stored in another order gives others, as far as two sketches of
@@ -41,16 +45,16 @@ def routing_tensors(graph: Graph, atoms: int, signals: Iterable[str]) -> dict[st
         return {}
     graph = _carrying(graph)
     if "proximity" in named:
-        direction, component = resistance_directions(graph, atoms)
+        direction, component = resistance_directions(graph, node)
         tensors.update(direction=direction, component=component)
     if "bridge" in named:
-        tensors["bridge_bonus"] = bridge_bonus(graph)[:atoms].contiguous()
+        tensors["bridge_bonus"] = bridge_bonus(graph)[node]
     return tensors
 
 
 def resistance_directions(
     graph: Graph,
-    atoms: int,
+    node: Tensor,  # [A] int64
     *,
     columns: int = _COLUMNS,
 ) -> tuple[Tensor, Tensor]:  # [A, c], [A] int32
@@ -63,8 +67,8 @@ def resistance_directions(
     connected atoms are preferred.
     """
     found = resistance_embedding(graph, columns)
-    points, component = found.far[:atoms], found.component[:atoms]
-    count = int(component.max()) + 1 if atoms else 0
+    points, component = found.far[node], found.component[node]
+    count = int(component.max()) + 1 if len(node) else 0
     size = torch.bincount(component, minlength=count).clamp(min=1)[:, None]
     centre = points.new_zeros(count, columns).index_add_(0, component, points) / size
     seen = points - centre[component]

@@ -54,7 +54,7 @@ def test_calibrate_refuses_no_more_than_it_may() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"evidence": [["concept:says story 0"]]}, "a concept"),
+        ({"evidence": [["concept:says story 0"]]}, "got the concept"),
         ({"evidence": ["a"]}, "list of texts"),
         ({"questions": "?"}, "list of texts"),
         ({"held_out": "half"}, "held_out"),

@@ -70,7 +70,7 @@ def random_graph(generator: torch.Generator, nodes: int = 30, edges: int = 90) -
 
 def test_resistance_directions_are_the_cosines_of_the_far_part(generator: torch.Generator) -> None:
     graph = random_graph(generator)
-    direction, component = resistance_directions(graph, 24, columns=8192)
+    direction, component = resistance_directions(graph, torch.arange(24), columns=8192)
     assert direction.shape == (24, 8192) and component.tolist() == [0] * 24
     got = (direction @ direction.T).numpy()
     np.testing.assert_allclose(got, kernel(graph, 24), atol=0.06)
@@ -88,7 +88,9 @@ def test_routing_in_another_order_of_rows_changes_only_what_is_drawn(
         ends = torch.stack([row[one.source.long()], row[one.target.long()]])
         other = Graph.from_edges(ends, one.weight, num_nodes=one.num_nodes)
         if one is graph:
-            first, second = (resistance_directions(g, 30, columns=8192)[0] for g in (one, other))
+            first, second = (
+                resistance_directions(g, torch.arange(30), columns=8192)[0] for g in (one, other)
+            )
             torch.testing.assert_close(
                 (second @ second.T)[row][:, row], first @ first.T, atol=0.09, rtol=0
             )
@@ -100,14 +102,17 @@ def test_resistance_directions_of_odd_graphs() -> None:
     none = torch.empty(2, 0, dtype=torch.int64)
     for nodes in (0, 1, 3):
         graph = Graph.from_edges(none, num_nodes=nodes)
-        direction, component = resistance_directions(graph, nodes)
+        direction, component = resistance_directions(graph, torch.arange(nodes))
         assert not direction.any() and component.tolist() == list(range(nodes))
         assert bridge_bonus(graph).tolist() == [0.0] * nodes
     pair = Graph.from_edges(torch.tensor([[0], [1]]), num_nodes=3)
-    direction, component = resistance_directions(pair, 3)
+    direction, component = resistance_directions(pair, torch.arange(3))
     assert torch.isfinite(direction).all() and component.tolist() == [0, 0, 1]
-    assert routing_tensors(pair, 3, ["semantic"]) == {}
-    assert routing_tensors(pair, 3, ["proximity"]).keys() == {"direction", "component"}
+    assert routing_tensors(pair, torch.arange(3), ["semantic"]) == {}
+    assert routing_tensors(pair, torch.arange(3), ["proximity"]).keys() == {
+        "direction",
+        "component",
+    }
 
 
 def test_bridge_bonus_is_for_ends_of_edges_between_communities() -> None:
