@@ -9,6 +9,7 @@ import logging
 import os
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, overload
@@ -206,15 +207,20 @@ class Memory:
         self,
         atoms: Atom | str | Mapping[str, Any] | Iterable[Atom | str | Mapping[str, Any]],
         *,
+        session: str | None = None,
         progress: bool = False,
         origins: Mapping[str, str] | None = None,
     ) -> Added:
         """Stores and links atoms, a batch a transaction; after an error the ones before stay.
 
         Args:
-            atoms: Atoms, texts, or mappings with the fields of a line of JSON lines; times as in
+            atoms: Atoms, texts, mappings with the fields of a line of JSON lines, or messages of a
+                chat, `{"role": "user", "content": "..."}` (`readers.atom_from_record`); times as in
                 `retrieve`. What is stored already is passed over, so that an interrupted run can be
-                repeated.
+                repeated; what has no id is known by its content, and the second of the same content
+                in one call is another memory. A message that is added alone and may be said again
+                needs an id or a time.
+            session: The session of what names none.
             progress: Shows a bar on stderr.
             origins: For ids of atoms, where they came from, for messages; may be filled while the
                 atoms are read.
@@ -228,9 +234,13 @@ class Memory:
         if not isinstance(atoms, Iterable):
             raise InputError(f"atoms: expected atoms, texts or mappings, got {atoms!r:.80}")
         places = {} if origins is None else origins  # it may be filled as the atoms are read
+        if session is not None and not (isinstance(session, str) and session.strip()):
+            raise InputError(f"session: expected a name, got {session!r:.80}; leave it out")
+        seen: Counter[str] = Counter()
         done = Added(0, 0)
         with _progress(progress, "index", "atoms") as bar:
-            for batch in batched(map(as_atom, atoms), self.config.link.batch):
+            made = (as_atom(each, seen, session) for each in atoms)
+            for batch in batched(made, self.config.link.batch):
                 added, switches = self._add(batch, places)
                 done += added
                 self._tell(switches)

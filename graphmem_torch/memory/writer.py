@@ -6,6 +6,7 @@ import itertools
 import json
 import logging
 import os
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
@@ -19,7 +20,7 @@ from graphmem_torch.atoms import CONCEPT, KINDS, MEMORY_TYPES, Atom, Link, text_
 from graphmem_torch.config import EmbedderConfig, LinkConfig
 from graphmem_torch.errors import ConfigError, EmbedderError, InputError, first_line, unknown
 from graphmem_torch.memory.link import Linker, concept_id
-from graphmem_torch.readers.jsonl import atom_from_record
+from graphmem_torch.readers.jsonl import atom_from_record, content_id
 from graphmem_torch.store import Batch, MemoryStore, TokenRows
 from graphmem_torch.store.blocks import join_tokens, pick_tokens
 from graphmem_torch.store.database import DATABASE_NAME
@@ -177,16 +178,28 @@ def _token_rows(encoded: Encoded) -> TokenRows | None:
     return TokenRows(tokens, pieces, offsets)
 
 
-def as_atom(value: Atom | str | Mapping[str, Any]) -> Atom:
+def as_atom(
+    value: Atom | str | Mapping[str, Any], seen: Counter[str], session: str | None = None
+) -> Atom:
     """An atom from an atom, a text, or a mapping as in a line of JSON lines.
+
+    Args:
+        value: What was given.
+        seen: Counts the contents without an id, for `content_id`.
+        session: That of what names none.
 
     Raises:
         InputError: What it holds does not fit; see `readers.atom_from_record`.
     """
     if isinstance(value, Atom):
-        return _checked(value)
-    atom = atom_from_record({"text": value} if isinstance(value, str) else value)
-    return atom if atom.id else replace(atom, id=f"{atom.kind}:{_digest(atom)[:16]}")
+        atom = _checked(value)
+    else:
+        atom = atom_from_record({"text": value} if isinstance(value, str) else value)
+    if session is not None and atom.session is None:
+        atom = replace(atom, session=session)
+    if atom.id or isinstance(value, Atom):
+        return atom
+    return replace(atom, id=content_id(atom.kind, _digest(atom), seen))
 
 
 def _checked(atom: Atom) -> Atom:

@@ -1,4 +1,4 @@
-"""JSON lines: one atom a line."""
+"""JSON lines: one atom, or one message of a chat, a line."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from graphmem_torch.errors import InputError, unknown
 from graphmem_torch.readers.source import decoded_lines, parse_json
 from graphmem_torch.text.times import parse_time
 
-__all__ = ["atom_from_record", "parse_edge_type", "read_records"]
+__all__ = ["atom_from_record", "content_id", "parse_edge_type", "read_records"]
 
 _WRITE = 'write {"text": "..."}'
+_TEXT_PARTS = ("text", "input_text", "output_text")  # of Anthropic and OpenAI, and of its responses
 _EDGE = '{"target": id, "type": name, "weight": number} or [target, type, weight]'
 _FIELDS = frozenset(
     {"text", "id", "kind", "speaker", "session", "time", "event_time", "type", "meta", "edges"}
@@ -44,14 +45,18 @@ def read_records(
         place = f"{where}:{number}"
         atom = atom_from_record(parse_json(line, where, line=number, do=_WRITE), where=place)
         if not atom.id:
-            seen[atom.digest] += 1
-            again = f"-{seen[atom.digest]}" if seen[atom.digest] > 1 else ""
-            atom = replace(atom, id=f"{atom.kind}:{atom.digest[:16]}{again}")
+            atom = replace(atom, id=content_id(atom.kind, atom.digest, seen))
         if origins is not None:
             origins[atom.id] = place
         yield atom
     if empty:
         raise InputError(f"expected JSON lines, got an empty file; {_WRITE}", where=where)
+
+
+def content_id(kind: str, digest: str, seen: Counter[str]) -> str:
+    """The id of an atom that has none: by its `Atom.digest`, and how often that was `seen`."""
+    seen[digest] += 1
+    return f"{kind}:{digest[:16]}" + (f"-{seen[digest]}" if seen[digest] > 1 else "")
 
 
 def atom_from_record(record: object, *, where: str | None = None) -> Atom:
@@ -63,16 +68,22 @@ def atom_from_record(record: object, *, where: str | None = None) -> Atom:
     weight]`; type and weight may be left out). Other fields are kept in `meta`. Null is the same as
     left out. Without an id the atom's is empty.
 
+    A message of a chat has `role` and `content` instead of `text`, the content a string or a list
+    of parts as OpenAI and Anthropic write it. Its `name`, else its role, is the speaker, its parts
+    of text are the text; `meta` keeps the role, and as `content` the parts of another kind.
+
     Raises:
         InputError: A field is missing or of the wrong type; `where` is in the message.
     """
     if not isinstance(record, Mapping):
         raise InputError(f"expected a JSON object, got {_json_type(record)}; {_WRITE}", where=where)
     given = {key: value for key, value in record.items() if value is not None}
+    if "role" in given and "text" not in given:
+        given = _record_of_message(given, where)
     text = _string(given, "text", where)
     if text is None or not text.strip():
         raise InputError(
-            f"text: expected a string with something in it, got {record.get('text')!r}; "
+            f"text: expected a string with something in it, got {text!r}; "
             "leave out what says nothing",
             where=where,
         )
@@ -111,6 +122,40 @@ def atom_from_record(record: object, *, where: str | None = None) -> Atom:
         meta={**extra, **meta},
         edges=_edges(given.get("edges", []), where),
     )
+
+
+def _record_of_message(message: Mapping[str, Any], where: str | None) -> dict[str, Any]:
+    """A message of a chat in the fields of an atom."""
+    content = message.get("content")
+    parts = content if isinstance(content, (list, tuple)) else [content]
+    texts = [text for part in parts if (text := _text_of_part(part)) and text.strip()]
+    others = [part for part in parts if _text_of_part(part) is None]
+    if not texts:
+        kinds = [part.get("type") if isinstance(part, Mapping) else part for part in others]
+        got = ", ".join(f"{kind!r:.60}" for kind in kinds) or f"{content!r:.60}"
+        raise InputError(
+            f"content: expected text, or parts with text, got {got}; leave the message out, or say "
+            "in text what it shows",
+            where=where,
+        )
+    role = _string(message, "role", where)
+    if not role or not role.strip():
+        raise InputError(
+            f"role: expected who speaks, got {role!r}; write user, assistant or system", where=where
+        )
+    return {
+        **{key: value for key, value in message.items() if key not in ("name", "content")},
+        "text": "\n".join(texts),
+        "speaker": message.get("speaker") or message.get("name") or role,
+        **({"content": others} if others else {}),
+    }
+
+
+def _text_of_part(part: object) -> str | None:
+    """The text of a part of a message; None of a picture, a tool's call and their like."""
+    if isinstance(part, Mapping):
+        part = part.get("text") if part.get("type") in _TEXT_PARTS else None
+    return part if isinstance(part, str) else None
 
 
 def parse_edge_type(name: object, *, where: str | None = None) -> EdgeType:

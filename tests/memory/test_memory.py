@@ -170,6 +170,36 @@ def test_retrieve_filters() -> None:
                 found(between=(wrong, 5))
 
 
+def test_add_of_a_chat() -> None:
+    chat = [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": [{"type": "text", "text": "Shall we sail?"}]},
+        {"role": "assistant", "content": "Yes."},
+        {"role": "user", "name": "Nora", "content": "The canoe, too?", "session": "other"},
+        {"role": "assistant", "content": "Yes."},
+    ]
+    with opened() as memory:
+        assert memory.add(chat, session="c") == Added(5, 0)
+        assert memory.add(chat, session="c") == Added(0, 5)
+        assert memory.add(chat[0]) == Added(1, 0), "in no session it is another"
+        (hit,) = memory.retrieve("canoe", where={"speaker": "Nora"}).hits
+        assert (hit.text, hit.session, hit.meta) == (
+            "Nora: The canoe, too?",
+            "other",
+            {"role": "user"},
+        )
+        found = memory.retrieve("yes", k=9, where={"meta.role": "assistant", "session": "c"})
+        assert [hit.text for hit in found.hits] == ["assistant: Yes."] * 2
+        atom = Atom("x", "a boat")
+        memory.add([atom, "a ship"], session="c")
+        assert memory.get("x") == replace(atom, session="c")
+        for wrong in ("", " ", 5):
+            with pytest.raises(InputError, match="session: expected a name"):
+                memory.add("text", session=wrong)  # type: ignore[arg-type]
+        with pytest.raises(InputError, match="got 'image_url'; leave the message out"):
+            memory.add({"role": "user", "content": [{"type": "image_url"}]})
+
+
 def test_times_may_be_datetimes_and_iso_strings() -> None:
     with opened() as memory:
         noon = datetime(2024, 3, 2, 12, tzinfo=timezone(timedelta(hours=-3)))

@@ -87,6 +87,14 @@ def test_read_atoms_of_utf16(tmp_path: Path) -> None:
         ('{"text": "a", "edges": ["b"]}', "edges: expected {"),
         ('{"text": "a", "edges": [{"target": "b", "kind": "x"}]}', "edges: expected {"),
         ("[" * 100_000, "not JSON"),
+        ('{"role": "user"}', "content: expected text, or parts with text, got None"),
+        ('{"role": "user", "content": " "}', "got ' '; leave the message out"),
+        ('{"role": "user", "content": []}', "got []"),
+        ('{"role": "user", "content": [{"type": "image_url"}, 3]}', "got 'image_url', 3; leave"),
+        ('{"role": " ", "content": "a"}', "role: expected who speaks"),
+        ('{"role": 3, "content": "a"}', "role: expected a string"),
+        ('{"role": "user", "name": 3, "content": "a"}', "speaker: expected a string"),
+        ('{"content": "a"}', "text: expected a string with something in it"),
     ],
 )
 def test_read_atoms_names_the_line_that_is_bad(tmp_path: Path, line: str, message: str) -> None:

@@ -166,6 +166,33 @@ def test_atom_from_record_reads_every_field(tmp_path: Path) -> None:
     assert second.kind == "chunk"
 
 
+def test_read_atoms_of_messages(tmp_path: Path) -> None:
+    path, picture = tmp_path / "a.jsonl", {"type": "image_url", "image_url": {"url": "oven.png"}}
+    parts = [{"type": "text", "text": "Look:"}, picture, {"type": "text", "text": "my oven"}]
+    messages = [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "name": "Nora", "content": parts, "session": "c1", "time": "2024-03-02"},
+        {"role": "assistant", "content": ["Nice", " "], "tool_calls": None, "id": "m3"},
+        {"role": "tool", "content": "42", "tool_call_id": "t1"},
+        {"role": "user", "content": [{"type": "input_text", "text": "Yes."}]},
+        {"role": "user", "content": "Yes."},
+    ]
+    path.write_text("\n".join(map(json.dumps, messages)))
+    atoms = read(path)
+    assert [(atom.speaker, atom.text, atom.kind) for atom in atoms] == [
+        ("system", "Be brief.", "turn"),
+        ("Nora", "Look:\nmy oven", "turn"),
+        ("assistant", "Nice", "turn"),
+        ("tool", "42", "turn"),
+        ("user", "Yes.", "turn"),
+        ("user", "Yes.", "turn"),
+    ]
+    assert atoms[1].meta == {"role": "user", "content": [picture]}
+    assert (atoms[1].session, atoms[1].time) == ("c1", parse_time("2024-03-02"))
+    assert atoms[2].id == "m3" and atoms[3].meta == {"role": "tool", "tool_call_id": "t1"}
+    assert atoms[5].id == atoms[4].id + "-2"
+
+
 def test_read_atoms_ids_made_from_content_are_stable_and_unique(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     lines = [
