@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import logging
 import os
 import threading
@@ -480,6 +482,83 @@ class Memory:
         # What an answer names may have been deleted while the model thought.
         self._note_uses([node for node, _ in self.store.known(cited).values()])
         return answers[0] if isinstance(question, str) else answers
+
+    # The same for callers that must not wait: each runs in a thread of its own. Where its task is
+    # cancelled, the thread ends its work all the same.
+
+    async def aadd(
+        self,
+        atoms: Atom | str | Mapping[str, Any] | Iterable[Atom | str | Mapping[str, Any]],
+        *,
+        session: str | None = None,
+    ) -> Added:
+        """`add` in a thread, while the event loop goes on.
+
+        Cancelling the task leaves the store whole: what has begun is stored batch by batch to the
+        end, and a repeated call passes over it. Wait for it before the memory is closed.
+        """
+        return await asyncio.to_thread(self.add, atoms, session=session)
+
+    @overload
+    async def aretrieve(self, questions: str, **options: Unpack[Filters]) -> Result: ...
+
+    @overload
+    async def aretrieve(
+        self, questions: Sequence[str], **options: Unpack[Filters]
+    ) -> list[Result]: ...
+
+    async def aretrieve(self, questions: Any, **options: Unpack[Filters]) -> Any:
+        """`retrieve` in a thread, while the event loop goes on; cancelling changes nothing."""
+        return await asyncio.to_thread(lambda: self.retrieve(questions, **options))
+
+    @overload
+    async def acompile(
+        self, question: str, *, budget: int, **options: Unpack[Options]
+    ) -> Context: ...
+
+    @overload
+    async def acompile(
+        self, question: str, *, budget: Sequence[int], **options: Unpack[Options]
+    ) -> list[Context]: ...
+
+    @overload
+    async def acompile(
+        self, question: Sequence[str], *, budget: int, **options: Unpack[Options]
+    ) -> list[Context]: ...
+
+    @overload
+    async def acompile(
+        self, question: Sequence[str], *, budget: Sequence[int], **options: Unpack[Options]
+    ) -> list[list[Context]]: ...
+
+    async def acompile(self, question: Any, *, budget: Any, **options: Unpack[Options]) -> Any:
+        """`compile` in a thread, while the event loop goes on; cancelling changes nothing."""
+        return await asyncio.to_thread(lambda: self.compile(question, budget=budget, **options))
+
+    @overload
+    async def aanswer(
+        self, question: str, *, llm: Any, budget: int = 2048, **options: Unpack[Options]
+    ) -> Answer: ...
+
+    @overload
+    async def aanswer(
+        self, question: Sequence[str], *, llm: Any, budget: int = 2048, **options: Unpack[Options]
+    ) -> list[Answer]: ...
+
+    async def aanswer(
+        self, question: Any, *, llm: Any, budget: int = 2048, **options: Unpack[Options]
+    ) -> Any:
+        """`answer` in a thread; an `llm` that is an async function runs in the event loop."""
+        asked = llm
+        if inspect.iscoroutinefunction(llm):
+            loop = asyncio.get_running_loop()
+
+            def asked(prompt: Any) -> Any:
+                return asyncio.run_coroutine_threadsafe(llm(prompt), loop).result()
+
+        return await asyncio.to_thread(
+            lambda: self.answer(question, llm=asked, budget=budget, **options)
+        )
 
     # Edges and what they make of the memory.
 
