@@ -62,7 +62,7 @@ class StoreError(GraphMemError):
 
 
 class StoreLockedError(StoreError):
-    """Another process is writing to the store; the message names it."""
+    """Another writer has kept the store for too long; the message names its process."""
 
 
 class StoreDamagedError(StoreError):

@@ -114,9 +114,17 @@ class Linker:
         self._rows.append(embeddings[torch.tensor(kept, dtype=torch.int64)])
 
     @property
-    def unresolved(self) -> dict[str, int]:
-        """Ids that stated edges point to and that are not stored, with the number of such edges."""
-        return {target: len(waiting) for target, waiting in self._pending.items()}
+    def unresolved(self) -> tuple[int, str | None]:
+        """Number of stated edges whose target is not stored, and the first such target.
+
+        May be asked by any thread.
+        """
+        pending = self._pending.copy()
+        return sum(map(len, pending.values())), next(iter(pending), None)
+
+    def knows(self, name: str) -> bool:
+        """Whether a name has a concept; may be asked by any thread."""
+        return name in self._names
 
     def link(self, atoms: Sequence[Atom], embeddings: Tensor, first: int) -> Linked:
         """Links new atoms, numbered from `first` on, and their concepts behind them."""

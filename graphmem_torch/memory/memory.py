@@ -84,8 +84,9 @@ class Memory:
     """Long-term memory: `add` atoms, `retrieve` for questions, `compile` a context.
 
     What `add` has returned for is on disk for good, and the next question sees it. One object may
-    be used by many threads, where its encoder may: questions are answered side by side, additions
-    one batch after another.
+    be used by many threads, where its encoder may: questions are answered side by side, and what
+    several threads add at once is encoded side by side and stored in one commit. Several processes
+    may add to one folder, too; they take turns.
 
     `len(memory)` counts its atoms, `id in memory` asks for one; concepts, which linking makes, are
     neither counted nor found. Ids that are not stored are an `InputError` wherever they are given.
@@ -111,7 +112,6 @@ class Memory:
         self._embedder = embedder
         self._clock = clock
         self._lock = threading.RLock()  # of the snapshot, the settings and the encoder
-        self._adding = threading.RLock()
         self._snapshot: Snapshot | None = None
         self._saved = False  # whether the disk holds the snapshot
         self._writer: Writer | None = None
@@ -144,7 +144,7 @@ class Memory:
             embedder: A SentenceTransformer, its name, or an embedder; by default the store's own,
                 and for a new store what the settings name.
             device: Where the index lives: `auto` (CUDA where there is one), `cpu`, `cuda`, ...
-            mode: `w` to add (one process at a time), `r` to read.
+            mode: `w` to add, `r` to read.
             clock: Now, seconds since the epoch UTC.
 
         Raises:
@@ -728,7 +728,9 @@ class Memory:
                 f"function: expected a function of one RegimeSwitch, got {function!r:.80}; give "
                 "one that can be called"
             )
-        with self._adding:
+        with (
+            self.store.turn()
+        ):  # no atom is stored unseen between the catching up and the first call
             if self._regimes is None:
                 self._regimes = RegimeMonitor(self.store, self.config.regime, self.embedder.dim)
             self._listeners.append(function)
@@ -995,15 +997,21 @@ class Memory:
         self, atoms: list[Atom], places: Mapping[str, str]
     ) -> tuple[Added, list[RegimeSwitch]]:
         """Stores one batch; what it did, and the regime switches in it."""
-        with self._adding:
+        with self._lock:
             if self._writer is None:
-                self._writer = Writer(self.store, self.embedder, self.config.link)
-            fresh, embeddings = self._writer.add(atoms, places, self._clock())
-            self.store.uses.settle()
-            added = Added(len(fresh), len(atoms) - len(fresh))
-            if self._regimes is None or not fresh:
-                return added, []
-            return added, self._regimes.observe(fresh, embeddings)
+                self._writer = Writer(self.store, self.embedder, self.config.link, self._observe)
+        fresh, switches = self._writer.add(atoms, places, self._clock())
+        self.store.uses.settle()
+        return Added(len(fresh), len(atoms) - len(fresh)), switches
+
+    def _observe(
+        self,
+        atoms: Sequence[Atom],
+        embeddings: Tensor,  # [n, d]
+        first: int,
+    ) -> list[RegimeSwitch]:
+        """The regime switches in a batch whose first atom is node `first`; in the store's turn."""
+        return [] if self._regimes is None else self._regimes.observe(atoms, embeddings, first)
 
     def _tell(self, switches: Sequence[RegimeSwitch]) -> None:
         """Tells the listeners, who find modes and structure fresh; logs what they raise."""

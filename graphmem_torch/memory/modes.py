@@ -230,19 +230,19 @@ class RegimeMonitor:
             )
         self._store, self._settings = store, asdict(config) | {"dim": dim}
         self._detector = detector
-        first = max(self._restored(), store.next_node - _REPLAYED)
-        with store.reading():
-            columns, rows = store.columns(first), store.embeddings(first)
-        if len(rows):
-            detector.update(rows[~columns.is_concept])
+        self._next = max(self._restored(), store.next_node - _REPLAYED)
+        self._catch_up()
         self._kept = detector.count
 
     def observe(
         self,
         atoms: Sequence[Atom],
         embeddings: Tensor,  # [n, d]
+        first: int,
     ) -> list[RegimeSwitch]:
-        """The switches in a batch of atoms that is stored by now."""
+        """The switches in a batch of atoms that was just stored from node `first` on."""
+        self._catch_up(first)  # with what other processes stored before it
+        self._next = self._store.next_node
         steps = self._detector.update(embeddings)
         if self._detector.count - self._kept >= _SAVED:
             self.save()
@@ -258,6 +258,19 @@ class RegimeMonitor:
             for i in steps.alarm.nonzero().flatten().tolist()
         ]
 
+    def _catch_up(self, stop: int | None = None) -> None:
+        """Has the detector look at what was stored since it last did, up to node `stop`."""
+        if stop is not None and stop <= self._next:
+            return
+        with self._store.reading():
+            columns, rows = self._store.columns(self._next), self._store.embeddings(self._next)
+            self._next = self._store.next_node
+        wanted = ~columns.is_concept
+        if stop is not None:
+            wanted &= columns.node < stop
+        if bool(wanted.any()):
+            self._detector.update(rows[wanted])
+
     def save(self) -> None:
         """Keeps the state of the detector in the store."""
         if self._store.readonly or self._store.path is None:
@@ -267,7 +280,7 @@ class RegimeMonitor:
         state = {name: value.contiguous() for name, value in self._detector.state_dict().items()}
         value = {
             "settings": self._settings,
-            "next": self._store.next_node,
+            "next": self._next,
             "state": base64.b85encode(save(state)).decode("ascii"),
         }
         self._store.meta_set(_REGIME, json.dumps(value))

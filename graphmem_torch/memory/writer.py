@@ -6,9 +6,11 @@ import itertools
 import json
 import logging
 import os
+import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from datetime import date
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -18,13 +20,23 @@ from torch import Tensor
 
 from graphmem_torch.atoms import CONCEPT, KINDS, MEMORY_TYPES, Atom, Link, text_hash
 from graphmem_torch.config import EmbedderConfig, LinkConfig
-from graphmem_torch.errors import ConfigError, EmbedderError, InputError, first_line, unknown
+from graphmem_torch.errors import (
+    ConfigError,
+    EmbedderError,
+    InputError,
+    StoreError,
+    StoreLockedError,
+    first_line,
+    unknown,
+)
 from graphmem_torch.memory.link import Linker, concept_id
 from graphmem_torch.readers.jsonl import atom_from_record, content_id
+from graphmem_torch.results import RegimeSwitch
 from graphmem_torch.store import Batch, MemoryStore, TokenRows
 from graphmem_torch.store.blocks import join_tokens, pick_tokens
 from graphmem_torch.store.database import DATABASE_NAME
 from graphmem_torch.store.reader import LINKED_BY
+from graphmem_torch.store.records import atom_to_row
 from graphmem_torch.text.concepts import ConceptExtractor, load_concepts
 from graphmem_torch.text.embedder import Embedder, Encoded, encode_checked
 from graphmem_torch.text.sentence_transformer import load_embedder
@@ -50,55 +62,228 @@ _RESTORED = 4096  # atoms read at once when the linker is restored
 _EMBEDDER = "embedder"  # key of the store's meta strings
 
 
-class Writer:
-    """Adds atoms to a store. Each batch is one transaction: there whole, or not at all."""
+@dataclass(eq=False)
+class _Addition:
+    """What one caller adds: checked and encoded, waiting to be stored, and what became of it.
 
-    def __init__(self, store: MemoryStore, embedder: Embedder, config: LinkConfig) -> None:
-        """Nothing is read before the first batch."""
+    Attributes:
+        atoms: Each id once; none of them was stored when they were looked at.
+        rows: Their rows, as `atom_to_row` gives them.
+        origins: As in `Writer.add`.
+        encoded: Their vectors.
+        names: Concepts by text.
+        vectors: Vectors [d] of names that linking may not know yet.
+        finder: Name of what found the concepts.
+        when: Now, seconds since the epoch UTC.
+        alone: Whether it is stored by itself, as a group with it failed.
+        done: Whether it is stored or has an error.
+        error: Why it cannot be stored.
+        stored: The atoms that were new.
+        switches: What the observer of the writer said of them.
+    """
+
+    atoms: list[Atom]
+    rows: list[tuple[Any, ...]]
+    origins: Mapping[str, str]
+    encoded: Encoded
+    names: dict[str, list[str]]
+    vectors: dict[str, Tensor]
+    finder: str | None
+    when: float
+    alone: bool = False
+    done: bool = False
+    error: Exception | None = None
+    stored: list[Atom] = field(default_factory=list)
+    switches: list[RegimeSwitch] = field(default_factory=list)
+
+
+class Writer:
+    """Adds atoms to a store; safe between threads, and beside other processes that add.
+
+    Encoding waits for nobody. Whoever then has the turn of the store takes in what others have
+    committed meanwhile, and links and stores all additions that wait, in one transaction: they are
+    there whole, or not at all.
+    """
+
+    def __init__(
+        self,
+        store: MemoryStore,
+        embedder: Embedder,
+        config: LinkConfig,
+        observe: Callable[[Sequence[Atom], Tensor, int], list[RegimeSwitch]] | None = None,
+    ) -> None:
+        """Nothing is read before the first batch.
+
+        Args:
+            store: Open for writing.
+            embedder: The one that the store is bound to.
+            config: How the graph grows.
+            observe: Called in the turn with atoms that were just stored, their vectors [n, d] and
+                the node number of the first of them.
+        """
         self._store, self._embedder, self._config = store, embedder, config
+        self._observe = observe
+        self._finder: str | None = None
+        self._extractor: ConceptExtractor | None = None
+        self._extracting = threading.Lock()
+        self._waiting: list[_Addition] = []
+        self._queue = threading.Lock()  # of what waits
         self._linker: Linker | None = None
+        self._sound = False  # whether the linker is at most behind the store
+        self._next = self._nodes = self._generation = 0  # of the store, as the linker knows it
+        self._names: dict[str, list[str]] = {}  # what the additions in hand brought
+        self._vectors: dict[str, Tensor] = {}
 
     def warn_of_unresolved(self) -> None:
         """Warns where stated edges point to atoms that never came; they wait in their atoms."""
-        waiting = {} if self._linker is None else self._linker.unresolved
+        if self._linker is None:
+            return
+        waiting, first = self._linker.unresolved
         if waiting:
             _log.warning(
                 "%d stated edges point to ids that are not stored, the first of them %r; they are "
                 "made as soon as these atoms are added",
-                sum(waiting.values()),
-                next(iter(waiting)),
+                waiting,
+                first,
             )
 
     def add(
         self, atoms: Sequence[Atom], origins: Mapping[str, str], when: float
-    ) -> tuple[list[Atom], Tensor]:  # [n, d]
-        """Adds one batch, on disk for good when it returns; the n atoms that were new, encoded.
+    ) -> tuple[list[Atom], list[RegimeSwitch]]:
+        """Adds one batch, on disk for good when it returns; the atoms that were new.
 
         Args:
             atoms: In the order in which they are stored.
             origins: For ids of atoms, the file and line they came from, for messages.
             when: Now, seconds since the epoch UTC.
+
+        Raises:
+            InputError, ConfigError, EmbedderError, StoreError: Of this batch, as they say; nothing
+                of it is stored then.
         """
         fresh = self._unknown(atoms, origins)
         if not fresh:
-            return [], torch.empty(0, self._embedder.dim)
-        # After an error the linker would be ahead of the store, so it is only kept on success.
-        linker, self._linker = self._linker or self._restored(), None
-        encoded = self._encoded(fresh)
-        linked = linker.link(fresh, encoded.pooled, self._store.next_node)
-        rows = _token_rows(encoded)
-        if rows is not None:  # concepts have no token vectors
-            none = rows.offsets[-1:].expand(len(linked.concepts))
-            rows = rows._replace(offsets=torch.cat([rows.offsets, none]))
-        batch = Batch(
-            atoms=[*fresh, *linked.concepts],
-            embeddings=torch.cat([encoded.pooled, linked.embeddings]),
-            tokens=rows,
-            edges=linked.edges,
+            return [], []
+        self._store.expect_writable()
+        own = self._addition(fresh, origins, when)
+        with self._queue:
+            self._waiting.append(own)
+        try:
+            while not own.done:
+                with ExitStack() as stack:
+                    try:
+                        stack.enter_context(self._store.turn())
+                    except StoreLockedError:
+                        if own in self._waiting:
+                            raise
+                        continue  # whoever has the turn is about to store it
+                    if not own.done:
+                        self._lead(own)
+        finally:
+            with self._queue:
+                self._waiting = [each for each in self._waiting if each is not own]
+        if own.error is not None:
+            raise own.error
+        return own.stored, own.switches
+
+    def _lead(self, own: _Addition) -> None:
+        """Stores what waits, `own` among it; in the turn."""
+        with self._queue:
+            group = [own] if own.alone else [each for each in self._waiting if not each.alone]
+            self._waiting = [each for each in self._waiting if each not in group]
+        try:
+            self._store_all(group)
+        except BaseException as error:
+            others = [each for each in group if each is not own and not each.done]
+            ours = isinstance(error, StoreError) or not isinstance(error, Exception)
+            for each in others:
+                # Whose fault it is is not known, unless it is the disk's.
+                each.alone = not ours
+            with self._queue:
+                self._waiting = others + self._waiting
+            if ours or not others:
+                raise
+            own.alone = True
+            self._store_all([own])
+
+    def _store_all(self, group: Sequence[_Addition]) -> None:
+        """Links and stores additions in one transaction; each knows then what became of it."""
+        self._bind()
+        linker = self._following()
+        self._names, self._vectors = {}, {}
+        for each in group:
+            if each.finder != self._finder:
+                each.names, each.vectors = self._mentions(each.atoms)
+            self._names |= each.names
+            self._vectors |= each.vectors
+        ids = [atom.id for each in group for atom in each.atoms]
+        known = {name: digest for name, (_, digest) in self._store.known(ids).items()}
+        parts = []
+        for each in group:
+            try:
+                parts.append((each, self._fresh(each, known)))
+            except InputError as error:
+                each.error, each.done = error, True
+        fresh = [each.atoms[i] for each, places in parts for i in places]
+        rows = [each.rows[i] for each, places in parts for i in places]
+        if fresh:
+            encoded = self._joined(parts)
+            first = self._store.next_node
+            # After an error the linker is ahead of the store.
+            self._sound = False
+            linked = linker.link(fresh, encoded.pooled, first)
+            rows += [atom_to_row(0, concept) for concept in linked.concepts]
+            tokens = _token_rows(encoded)
+            if tokens is not None:  # concepts have no token vectors
+                none = tokens.offsets[-1:].expand(len(linked.concepts))
+                tokens = tokens._replace(offsets=torch.cat([tokens.offsets, none]))
+            batch = Batch(
+                atoms=[*fresh, *linked.concepts],
+                embeddings=torch.cat([encoded.pooled, linked.embeddings]),
+                tokens=tokens,
+                edges=linked.edges,
+                rows=rows,
+            )
+            self._store.append(batch, when=max(each.when for each in group), first=first)
+            self._next, self._nodes = first + len(rows), self._nodes + len(rows)
+            self._generation = self._store.generation
+            self._sound = True
+        for each, places in parts:
+            each.stored, each.done = [each.atoms[i] for i in places], True
+        if fresh and self._observe is not None:
+            owner = {each.atoms[i].id: each for each, places in parts for i in places}
+            for switch in self._observe(fresh, encoded.pooled, first):
+                owner[switch.atom].switches.append(switch)
+
+    def _fresh(self, own: _Addition, known: dict[str, str]) -> list[int]:
+        """Places of the atoms that are not known, which they are from then on.
+
+        Raises:
+            InputError: An id is known with other content.
+        """
+        digests = [row[-1].hex() for row in own.rows]
+        for atom, digest in zip(own.atoms, digests, strict=True):
+            if known.get(atom.id, digest) != digest:
+                raise _other_content(atom, "is stored already", own.origins)
+        places = [i for i, atom in enumerate(own.atoms) if atom.id not in known]
+        known |= {own.atoms[i].id: digests[i] for i in places}
+        return places
+
+    def _joined(self, parts: Sequence[tuple[_Addition, list[int]]]) -> Encoded:
+        """Vectors of the chosen atoms of several additions."""
+        if len(parts) == 1 and len(parts[0][1]) == len(parts[0][0].atoms):
+            return parts[0][0].encoded
+        count = [0, *itertools.accumulate(len(each.atoms) for each, _ in parts)]
+        pick = torch.tensor(
+            [start + i for start, (_, places) in zip(count, parts, strict=False) for i in places],
+            dtype=torch.int64,
         )
-        self._store.append(batch, when=when)
-        self._linker = linker
-        return fresh, encoded.pooled
+        pooled = torch.cat([each.encoded.pooled for each, _ in parts])[pick]
+        rows = [_token_rows(each.encoded) for each, _ in parts]
+        packed = [each for each in rows if each is not None]
+        if len(packed) < len(rows):
+            return Encoded(pooled)
+        return Encoded(pooled, *pick_tokens(join_tokens(packed, packed[0].tokens.shape[1]), pick))
 
     def _unknown(self, atoms: Sequence[Atom], origins: Mapping[str, str]) -> list[Atom]:
         """The atoms that are not stored yet, each id once.
@@ -124,17 +309,45 @@ class Writer:
                     f"atom {atom.id!r}: expected text, got none; leave it out", where=where
                 )
             digest = _digest(atom)
-            kept = digests.setdefault(atom.id, digest)
-            if kept != digest:
+            if digests.setdefault(atom.id, digest) != digest:
                 met = "is stored already" if known[atom.id][0] >= 0 else "is given twice,"
-                raise InputError(
-                    f"atom {atom.id!r} {met} with other content; give the new one an id of its own",
-                    where=where,
-                )
+                raise _other_content(atom, met, origins)
             if atom.id not in known:
-                known[atom.id] = (-1, kept)
+                known[atom.id] = (-1, digest)
                 fresh.append(atom)
         return fresh
+
+    def _addition(self, atoms: list[Atom], origins: Mapping[str, str], when: float) -> _Addition:
+        """Atoms with all that linking and storing them needs of others."""
+        rows = [atom_to_row(0, atom) for atom in atoms]
+        if self._finder is None:
+            with self._store.turn():
+                self._bind()
+        finder = self._finder
+        encoded = self._encoded(atoms)
+        return _Addition(atoms, rows, origins, encoded, *self._mentions(atoms), finder, when)
+
+    def _mentions(self, atoms: Sequence[Atom]) -> tuple[dict[str, list[str]], dict[str, Tensor]]:
+        """Concepts by text, and vectors of their names where linking may not know them."""
+        extractor, linker = self._extractor, self._linker
+        if extractor is None:
+            return {}, {}
+        texts = list(dict.fromkeys(atom.text for atom in atoms))
+        with self._extracting:
+            names = dict(zip(texts, extractor.extract(texts), strict=True))
+        found = dict.fromkeys(name for each in names.values() for name in each)
+        fresh = [name for name in found if linker is None or not linker.knows(name)]
+        return names, dict(zip(fresh, self._encode_names(fresh), strict=True))
+
+    def _encode_names(self, names: Sequence[str]) -> Tensor:  # [n, d]
+        return encode_checked(self._embedder, list(names)).pooled
+
+    def _vectors_of(self, names: Sequence[str]) -> Tensor:  # [n, d]
+        """Vectors of names, from the additions in hand where they have them."""
+        missing = [name for name in names if name not in self._vectors]
+        if missing:  # a linker that was made anew knows less than the one that was asked
+            self._vectors |= dict(zip(missing, self._encode_names(missing), strict=True))
+        return torch.stack([self._vectors[name] for name in names])
 
     def _encoded(self, atoms: Sequence[Atom]) -> Encoded:
         """Vectors of the atoms; a text that is stored, or comes twice, is not encoded again."""
@@ -154,21 +367,52 @@ class Writer:
         parts = [rows, *([] if old.tokens is None else [old.tokens])]
         return Encoded(pooled, *pick_tokens(join_tokens(parts, rows.tokens.shape[1]), pick))
 
-    def _restored(self) -> Linker:
-        """A linker that knows what is stored."""
-        extractor = bind_concepts(self._store, self._config.concepts)
-        linker = Linker(
-            self._embedder.dim,
-            self._config,
-            None if extractor is None else extractor.extract,
-            lambda names: encode_checked(self._embedder, list(names)).pooled,
-        )
-        if self._store.num_nodes:
-            nodes = self._store.columns().node.tolist()
-            parts = (self._store.atoms(part) for part in batched(iter(nodes), _RESTORED))
-            stored = zip(nodes, itertools.chain.from_iterable(parts), strict=True)
-            linker.restore(stored, self._store.embeddings())
+    def _bind(self) -> None:
+        """Binds the store to what finds its concepts, or this writer to what the store has.
+
+        Raises:
+            ConfigError: The store is bound to another one.
+        """
+        if self._finder is None or bound_concepts(self._store) != self._finder:
+            self._extractor = bind_concepts(self._store, self._config.concepts)
+            self._finder = bound_concepts(self._store)
+            self._sound = False
+
+    def _following(self) -> Linker:
+        """The linker, when it has taken in what others stored since it last did; in the turn."""
+        linker, store = self._linker, self._store
+        if linker is not None and self._sound and self._generation == store.generation:
+            return linker
+        if linker is not None and self._sound:
+            fresh = store.columns(self._next).node.tolist()
+            if self._nodes + len(fresh) == store.num_nodes:
+                self._take_in(linker, fresh)
+                return linker
+        # The first time, after an error, or where something was deleted.
+        names = None if self._extractor is None else self._found
+        self._linker = linker = Linker(self._embedder.dim, self._config, names, self._vectors_of)
+        self._next = self._nodes = 0
+        self._take_in(linker, store.columns().node.tolist())
         return linker
+
+    def _take_in(self, linker: Linker, nodes: list[int]) -> None:
+        store, self._sound = self._store, False
+        if nodes:
+            parts = (store.atoms(part) for part in batched(iter(nodes), _RESTORED))
+            stored = zip(nodes, itertools.chain.from_iterable(parts), strict=True)
+            linker.restore(stored, store.embeddings(self._next))
+        self._next, self._nodes = store.next_node, self._nodes + len(nodes)
+        self._generation, self._sound = store.generation, True
+
+    def _found(self, texts: Sequence[str]) -> list[list[str]]:
+        return [self._names[text] for text in texts]
+
+
+def _other_content(atom: Atom, met: str, origins: Mapping[str, str]) -> InputError:
+    return InputError(
+        f"atom {atom.id!r} {met} with other content; give the new one an id of its own",
+        where=origins.get(atom.id),
+    )
 
 
 def _token_rows(encoded: Encoded) -> TokenRows | None:

@@ -67,12 +67,14 @@ class Batch:
         embeddings: [n, d] float32, finite.
         tokens: Their token vectors; None: these atoms have none.
         edges: Edges among all nodes up to and including these. A batch may hold nothing but edges.
+        rows: Rows of the atoms, as `atom_to_row` gives them, where they are made already.
     """
 
     atoms: Sequence[Atom]
     embeddings: Tensor
     tokens: TokenRows | None = None
     edges: EdgeBlock = field(default_factory=EdgeBlock.empty)
+    rows: Sequence[tuple[Any, ...]] | None = None
 
     def validate(self, *, dim: int | None, token_dim: int | None) -> None:
         """Check the vectors against the atoms and the widths of the store (None: not yet known).

@@ -258,6 +258,7 @@ class Database:
         self.sound: set[tuple[str, int, int]] = set()
         self._lock = threading.RLock()
         self._pinned = 0
+        self._pinned_by: int | None = None
         try:
             self._connection = self._open(folder)
         except (sqlite3.Error, OSError) as error:
@@ -332,10 +333,6 @@ class Database:
         """
         with self._lock:
             self.expect_writable()
-            if self._pinned:
-                raise StoreError(
-                    f"{self.place}: expected no write inside `reading()`. Write after its block"
-                )
             # An interrupt during an earlier roll-back may have left a transaction open.
             self._rollback()
             try:
@@ -360,10 +357,14 @@ class Database:
             return result
 
     def expect_writable(self) -> None:
-        """Raises StoreError where the database was opened to be read."""
+        """Raises StoreError where it was opened to be read, or this thread is inside `reading`."""
         if self.readonly:
             raise StoreError(
                 f"{self.place}: the store is open for reading only. Open it with mode='w'"
+            )
+        if self._pinned_by == threading.get_ident():
+            raise StoreError(
+                f"{self.place}: expected no write inside `reading()`. Write after its block"
             )
 
     @contextlib.contextmanager
@@ -371,6 +372,7 @@ class Database:
         """Everything read inside belongs to one moment, whatever is committed meanwhile; nests."""
         with self._lock:
             self._pinned += 1
+            self._pinned_by = threading.get_ident()
             try:
                 if self._pinned == 1:
                     # The first SELECT, not BEGIN, is what fixes the moment.
@@ -380,6 +382,7 @@ class Database:
             finally:
                 self._pinned -= 1
                 if self._pinned == 0:
+                    self._pinned_by = None
                     self._rollback()
 
     def _rollback(self) -> None:

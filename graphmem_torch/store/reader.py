@@ -79,7 +79,7 @@ class StoreReader:
         return self._database.readonly
 
     def expect_writable(self) -> None:
-        """Raises StoreError where the store was opened with mode "r", before work is in vain."""
+        """Raises StoreError where a write would, before work is in vain."""
         self._database.expect_writable()
 
     @property

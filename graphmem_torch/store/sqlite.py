@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-import errno
-import fcntl
-import json
 import os
-import shlex
-import socket
 import sqlite3
-import sys
-import time as clock
+import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,7 +15,7 @@ from torch import Tensor
 
 from graphmem_torch.atoms import Atom
 from graphmem_torch.edges import EdgeBlock
-from graphmem_torch.errors import EmbedderError, InputError, StoreError, StoreLockedError
+from graphmem_torch.errors import EmbedderError, InputError, StoreError
 from graphmem_torch.store import snapshot
 from graphmem_torch.store.blocks import Batch, thin_edges, write_blocks
 from graphmem_torch.store.database import (
@@ -29,108 +23,30 @@ from graphmem_torch.store.database import (
     SCHEMA_VERSION,
     Database,
     damaged,
-    store_error,
 )
+from graphmem_torch.store.lock import WriterLock
 from graphmem_torch.store.reader import RESERVED, StoreReader, own_key
 from graphmem_torch.store.records import atom_to_row
 
 __all__ = ["MemoryStore"]
 
 
-class WriterLock:
-    """An exclusive `flock` on `writer.lock` in a store's folder, from `__init__` to `release`.
-
-    The kernel drops the lock when the process ends, however it ends, so there are no stale locks to
-    clean up. The file stays: removing it would let two writers lock two files of one name.
-
-    Raises:
-        StoreLockedError: Another writer holds it; the message names its pid, host and command.
-        StoreError: The folder or the lock file cannot be written.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        """Take the lock, making the folder when it is missing."""
-        if folder.exists() and not folder.is_dir():
-            raise StoreError(
-                f"{folder}: expected a folder for the store, got a file. Name a folder"
-            )
-        path = folder / "writer.lock"
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            self._file: int | None = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-        except OSError as error:
-            if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
-                raise store_error(error, folder) from error
-            raise StoreError(
-                f"{folder}: the store cannot be opened for writing ({error.strerror}). Open it "
-                "with mode='r', or make the folder writable"
-            ) from error
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            holder = _describe(_read(self._file))
-            self._close()
-            raise StoreLockedError(
-                f"{folder}: {holder} is writing to this store. Wait until it closes it, "
-                "or open it with mode='r' to read"
-            ) from None
-        except OSError as error:
-            self._close()
-            raise store_error(error, folder) from error
-        # A holder that cannot be named (full disk) still holds the lock.
-        with contextlib.suppress(OSError):
-            os.ftruncate(self._file, 0)
-            os.pwrite(self._file, json.dumps(_this_process()).encode(), 0)
-
-    def release(self) -> None:
-        """Give the lock back; a second call does nothing."""
-        if self._file is not None:
-            with contextlib.suppress(OSError):
-                os.ftruncate(self._file, 0)
-            # Explicitly, because a forked child shares the lock and would keep it past our close.
-            with contextlib.suppress(OSError):
-                fcntl.flock(self._file, fcntl.LOCK_UN)
-            self._close()
-
-    def _close(self) -> None:
-        if self._file is not None:
-            os.close(self._file)
-            self._file = None
-
-
-def _this_process() -> dict[str, Any]:
-    command = shlex.join(sys.orig_argv)
-    return {"pid": os.getpid(), "host": socket.gethostname(), "command": command[:500]}
-
-
-def _read(file: int) -> dict[str, Any]:
-    try:
-        holder = json.loads(os.pread(file, 4096, 0))
-    except (OSError, ValueError):
-        return {}
-    return holder if isinstance(holder, dict) else {}
-
-
-def _describe(holder: dict[str, Any]) -> str:
-    if not {"pid", "host", "command"} <= holder.keys():
-        return "another process"
-    return f"process {holder['pid']} on {holder['host']} ({holder['command']})"
-
-
 _INSERT = "INSERT INTO atom VALUES (" + ", ".join("?" * 13) + ")"
 
 
 class MemoryStore(StoreReader):
-    """Atoms, vectors and edges in SQLite: one writer, many readers, one transaction a write.
+    """Atoms, vectors and edges in SQLite: writers in turn, many readers, one transaction a write.
 
     After `append` returns, a killed process or a power failure loses nothing of the batch; before
     it returns, nothing of it is there. What can be asked is in `StoreReader`.
     """
 
-    def __init__(self, database: Database, path: Path | None, lock: WriterLock | None) -> None:
+    def __init__(
+        self, database: Database, path: Path | None, lock: WriterLock, bound: dict[str, str | None]
+    ) -> None:
         """Use `MemoryStore.open`."""
         super().__init__(database, path)
-        self._lock = lock
+        self._lock, self._bound = lock, bound
         self.closed = False
 
     @classmethod
@@ -146,14 +62,14 @@ class MemoryStore(StoreReader):
 
         Args:
             path: The store's folder; None: a store in memory that ends with the object.
-            mode: "w" takes the writer's lock; "r" needs no lock and, after a clean close, no folder
-                that can be written.
+            mode: "w" waits for the writer's lock while it opens, and at every write; "r" needs no
+                lock and, after a clean close, no folder that can be written.
             fingerprint: Of the embedder; an empty store is bound to it, another must have it.
             dim: Width of the embeddings; likewise.
 
         Raises:
             EmbedderError: Another embedder filled the store.
-            StoreLockedError: Another process writes to the store.
+            StoreLockedError: Another process has written to the store for `WriterLock.wait`.
             StoreDamagedError: The database is damaged.
             StoreError: No store to read, a folder that cannot be written, an unknown schema
                 version, a full disk.
@@ -163,51 +79,71 @@ class MemoryStore(StoreReader):
             raise InputError(
                 f"mode: expected 'w' or, for a store on disk, 'r', got {mode!r}. Use mode='w'"
             )
-        if path is None:
-            store = cls(Database(None), None, None)
-        else:
-            folder = Path(path)
-            lock = WriterLock(folder) if mode == "w" else None
-            try:
+        bound = {"fingerprint": fingerprint, "dim": None if dim is None else str(dim)}
+        folder = None if path is None else Path(path)
+        lock = WriterLock(folder if mode == "w" else None)
+        with lock:
+            if folder is not None:
                 _expect_no_orphan(folder)
-                store = cls(Database(folder, readonly=mode == "r"), folder, lock)
+            store = cls(Database(folder, readonly=mode == "r"), folder, lock, bound)
+            try:
+                changed = store._unbound()
+                if changed and mode == "w":
+                    store._database.write(lambda: store._set(changed))
             except BaseException:
-                if lock is not None:
-                    lock.release()
+                store.close()
                 raise
-        try:
-            store._bind(fingerprint, dim)
-        except BaseException:
-            store.close()
-            raise
         return store
 
-    def append(self, batch: Batch, *, when: float | None = None) -> None:
+    def turn(self) -> AbstractContextManager[None]:
+        """Nobody else, in this process or in another, appends inside the `with` block; nests.
+
+        What is read inside to be written on holds until it is written. Keep it short: other writers
+        wait.
+
+        Raises:
+            StoreLockedError: Another writer keeps its turn for `WriterLock.wait` seconds.
+            StoreError: The store cannot be written, or this thread is inside `reading()`.
+        """
+        # Before the wait: a thread that reads a pinned moment keeps others from ending theirs.
+        self.expect_writable()
+        return self._lock
+
+    def append(self, batch: Batch, *, when: float | None = None, first: int | None = None) -> None:
         """Write a batch in one transaction; its atoms get the numbers from `next_node` on.
 
         Args:
             batch: Atoms, vectors and edges.
             when: The time to note for it, seconds since the epoch UTC; now by default.
+            first: Number that its first atom must get, for which its edges were made.
 
         Raises:
             InputError: An id is already in the store or twice in the batch, or the batch's parts do
                 not fit.
             EmbedderError: An embedding is not finite.
-            StoreError: Read-only store or full disk; the store is as it was before.
+            StoreError: Read-only store, a full disk, or a writer that did not wait for its turn;
+                the store is as it was before.
         """
         if not batch.atoms and not len(batch.edges):
             return
+        self.expect_writable()
         batch.validate(dim=self.dim, token_dim=self.token_dim)
-        now = clock.time() if when is None else when
+        now = time.time() if when is None else when
 
         def work() -> None:
-            start = self.next_node
+            start, changes = self.next_node, self._unbound() | self._next_state()
+            if first is not None and first != start:
+                raise StoreError(
+                    f"{self._database.place}: expected {first} nodes, got {start}; another program "
+                    "writes to this store without its lock: stop it, and try again"
+                )
             batch.edges.validate(start + len(batch.atoms))
-            rows = [atom_to_row(start + i, atom) for i, atom in enumerate(batch.atoms)]
-            self._database.execute_many(_INSERT, rows)
+            rows = batch.rows or [atom_to_row(0, atom) for atom in batch.atoms]
+            self._database.execute_many(
+                _INSERT, [(start + i, *row[1:]) for i, row in enumerate(rows)]
+            )
             write_blocks(self._database, start, batch)
             self.life.note_stored(start, len(batch.atoms), now)
-            changes = self._next_state()
             if batch.atoms:
                 changes["store.dim"] = str(batch.embeddings.shape[1])
             if batch.tokens is not None:
@@ -215,7 +151,8 @@ class MemoryStore(StoreReader):
             self._set(changes)
 
         try:
-            self._database.write(work)
+            with self.turn():
+                self._database.write(work)
         except sqlite3.IntegrityError as error:
             raise self._duplicate(batch.atoms, error) from error
 
@@ -235,7 +172,8 @@ class MemoryStore(StoreReader):
                 self._set(self._next_state())
             return removed
 
-        return self._database.write(work)
+        with self.turn():
+            return self._database.write(work)
 
     def meta_set(self, key: str, value: str) -> None:
         """Keep a string under a name; durable, and no change of generation."""
@@ -259,7 +197,9 @@ class MemoryStore(StoreReader):
         self.expect_writable()
         if self.path is not None:
             stamp = self.state if state is None else state
-            snapshot.save_snapshot(self.path, tensors, meta, stamp)
+            # A lock of its own: a large file takes longer than a commit may.
+            with WriterLock(self.path, "snapshot.lock"):
+                snapshot.save_snapshot(self.path, tensors, meta, stamp)
 
     def load_snapshot(
         self, *, verify: bool = False, stale: bool = False
@@ -303,13 +243,11 @@ class MemoryStore(StoreReader):
             }
 
     def close(self) -> None:
-        """Close the database and give the lock back; a second call does nothing."""
+        """Close the database; a second call does nothing."""
         if not self.closed and not self.readonly:
             self.uses.settle()
         self.closed = True
         self._database.close()
-        if self._lock is not None:
-            self._lock.release()
 
     def __enter__(self) -> MemoryStore:
         """The store itself."""
@@ -319,25 +257,25 @@ class MemoryStore(StoreReader):
         """Close it."""
         self.close()
 
-    def _bind(self, fingerprint: str | None, dim: int | None) -> None:
-        """Compare the embedder with the one that filled the store; an empty store takes any."""
-        given = {"fingerprint": fingerprint, "dim": None if dim is None else str(dim)}
-        kept = {name: self._meta(RESERVED + name) for name in given}
-        changed = {
-            RESERVED + name: value
-            for name, value in given.items()
-            if value is not None and value != kept[name]
-        }
-        if self.next_node > 0:
-            for name in given:
-                if RESERVED + name in changed and kept[name] is not None:
-                    raise EmbedderError(
-                        f"{self._database.place}: expected the embedder that filled this store "
-                        f"({name} {kept[name]}), got one with {name} {given[name]}. Open the store "
-                        "with its own embedder, or index the original files into a new folder"
-                    )
-        if changed and not self.readonly:
-            self._database.write(lambda: self._set(changed))
+    def _unbound(self) -> dict[str, str]:
+        """What to set to bind the store to the embedder it was opened with; an empty one takes any.
+
+        Raises:
+            EmbedderError: Another embedder filled the store.
+        """
+        changed = {}
+        for name, value in self._bound.items():
+            kept = self._meta(RESERVED + name)
+            if value is None or value == kept:
+                continue
+            if kept is not None and self.next_node > 0:
+                raise EmbedderError(
+                    f"{self._database.place}: expected the embedder that filled this store "
+                    f"({name} {kept}), got one with {name} {value}. Open the store with its own "
+                    "embedder, or index the original files into a new folder"
+                )
+            changed[RESERVED + name] = value
+        return changed
 
     def _next_state(self) -> dict[str, str]:
         """What names the content after this change: no snapshot of before it fits any more."""

@@ -1,4 +1,4 @@
-"""The command line as a process among others: a second writer, Ctrl-C, a closed pipe."""
+"""The command line as a process among others: two writers, Ctrl-C, a closed pipe."""
 
 from __future__ import annotations
 
@@ -33,20 +33,19 @@ def _graphmem(*arguments: str | Path, **options: Any) -> subprocess.Popen[str]:
     )
 
 
-def test_index_is_refused_beside_a_writer_while_readers_are_not(
-    store: Path, conversation: Path, fast: list[str]
-) -> None:
+def test_index_beside_a_memory_that_is_open(store: Path, tmp_path: Path, fast: list[str]) -> None:
     from graphmem_torch import Memory
 
-    with Memory.open(store, embedder="hashing"):
-        writer = _graphmem("index", conversation, "--store", store, *fast)
+    more = tmp_path / "more.jsonl"
+    more.write_text(json.dumps({"id": "new", "text": "Nora mends the telescope", "session": "n"}))
+    with Memory.open(store, embedder="hashing") as memory:
+        count = len(memory)
+        writer = _graphmem("index", more, "--store", store, *fast)
         _, err = writer.communicate(timeout=120)
-        assert writer.returncode == 2
-        assert err.startswith("graphmem: error: ") and str(os.getpid()) in err
-        reader = _graphmem("query", "Who restores ovens?", "--store", store, *fast, "--json")
-        out, err = reader.communicate(timeout=120)
-        assert reader.returncode == 0, err
-        assert json.loads(out)["results"]
+        assert writer.returncode == 0, err
+        assert len(memory) == count + 1 and "new" in memory
+        assert memory.add({"id": "next", "text": "and the violin", "session": "n"}).new == 1
+        assert memory.check() == []
 
 
 def test_ctrl_c_loses_nothing_and_a_rerun_resumes(tmp_path: Path, fast: list[str]) -> None:

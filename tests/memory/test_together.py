@@ -2,24 +2,39 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
+from typing import Any
 
+import pytest
 import torch
 
 from graphmem_torch.atoms import CONCEPT, Atom, EdgeType, Link
 from graphmem_torch.edges import EdgeBlock
+from graphmem_torch.memory import Memory
+from graphmem_torch.memory.link import Linked, Linker
+from graphmem_torch.results import Added
 from graphmem_torch.store import Batch, MemoryStore
 from tests.memories import opened, turns
 
 Pairs = list[tuple[str, str]]
 
 
-def temporal(store: MemoryStore) -> Pairs:
-    """The temporal edges that are stored, by the ids of their ends."""
+def stored(store: MemoryStore) -> list[tuple[tuple[str, str, int], float]]:
+    """The edges by the ids of their ends and their type, with their weights."""
     edges, node = store.edges(), store.columns().node.tolist()
     name = dict(zip(node, store.ids(), strict=True))
-    ends = zip(edges.source.tolist(), edges.target.tolist(), edges.type.tolist(), strict=True)
-    return sorted((name[a], name[b]) for a, b, kind in ends if kind == EdgeType.TEMPORAL)
+    columns = zip(*(column.tolist() for column in edges.columns), strict=True)
+    return sorted(((name[a], name[b], kind), weight) for a, b, kind, weight in columns)
+
+
+def temporal(store: MemoryStore) -> Pairs:
+    """The temporal edges that are stored, by the ids of their ends."""
+    return [(a, b) for (a, b, kind), _ in stored(store) if kind == EdgeType.TEMPORAL]
 
 
 def expected(store: MemoryStore) -> Pairs:
@@ -59,3 +74,122 @@ def test_check_knows_edges_that_are_stated() -> None:
         assert memory.check() == []
         memory.disconnect("a2", "a3")
         assert memory.check() == [], "an edge that was taken away is no damage"
+
+
+def said(thread: int, count: int = 9) -> list[Atom]:
+    """Turns of a session of one's own, then of one that all share, with common and own names."""
+    words = ["Comet", "Violin", f"Harbour{thread}"]
+    return [
+        Atom(
+            f"t{thread}-{i}",
+            f"The {words[i % 3]} number {i} of {thread} is near the {words[(i + 1) % 3]}",
+            session=f"own{thread}" if i % 3 else "shared",
+        )
+        for i in range(count)
+    ]
+
+
+def add_one_by_one(memories: Sequence[Memory], threads: int = 4) -> None:
+    def run(thread: int) -> None:
+        for atom in said(thread):
+            assert memories[thread % len(memories)].add(atom).new == 1
+
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(run, range(threads)))
+
+
+def without_ties(store: MemoryStore) -> list[tuple[str, str, int, float]]:
+    """The edges, but for which of equally similar atoms they lead to."""
+    return sorted(
+        (a, "" if kind == EdgeType.SIMILARITY else b, kind, round(weight, 4))
+        for (a, b, kind), weight in stored(store)
+    )
+
+
+def check_whole(memory: Memory, threads: int = 4) -> None:
+    """Everything is there, linked as if it had come in this order from one."""
+    store = memory.store
+    assert len(memory) == sum(len(said(thread)) for thread in range(threads))
+    assert temporal(store) == expected(store) and memory.check() == []
+    atoms = store.atoms(store.columns().node.tolist())
+    with opened() as alone:
+        for atom in atoms:
+            if atom.kind != CONCEPT:
+                alone.add(atom)
+        assert without_ties(store) == without_ties(alone.store)
+
+
+def test_threads_add_to_one_memory() -> None:
+    with opened() as memory:
+        add_one_by_one([memory])
+        check_whole(memory)
+
+
+def test_memories_of_one_folder_follow_each_other(tmp_path: Path) -> None:
+    one, two, three = (opened(tmp_path) for _ in range(3))
+    add_one_by_one([one, two, three])
+    check_whole(one)
+    four = opened(tmp_path)  # has to read what the others know
+    four.add(said(4))
+    three.add(said(5))
+    check_whole(four, 6)
+    for memory in (one, two, three, four):
+        memory.store.close()  # without a snapshot
+
+
+def grouped(memory: Memory, atoms: Sequence[Atom]) -> list[Added | Exception]:
+    """What adding each of these gives where all of them wait for one turn."""
+    with ThreadPoolExecutor(len(atoms)) as pool:
+        with memory.store.turn():
+            waiting = [pool.submit(memory.add, atom) for atom in atoms]
+            while memory._writer is None or len(memory._writer._waiting) < len(atoms):
+                time.sleep(0.001)
+        return [each.exception() or each.result() for each in waiting]
+
+
+def test_what_waits_is_one_commit() -> None:
+    with opened() as memory:
+        memory.add("first")
+        before = memory.store.generation
+        atoms = said(0) + said(1)
+        assert grouped(memory, [*atoms, atoms[3]]) in (
+            [Added(1, 0)] * 18 + [Added(0, 1)],
+            [*[Added(1, 0)] * 3, Added(0, 1), *[Added(1, 0)] * 15],
+        )
+        assert memory.store.generation == before + 1
+        assert temporal(memory.store) == expected(memory.store) and memory.check() == []
+
+
+def test_a_bad_atom_costs_its_caller_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    link = Linker.link
+
+    def fails(self: Linker, atoms: Sequence[Atom], *rest: Any) -> Linked:
+        if any("poison" in atom.text for atom in atoms):
+            raise ValueError("poisoned")
+        return link(self, atoms, *rest)
+
+    with opened() as memory:
+        memory.add("first")
+        monkeypatch.setattr(Linker, "link", fails)
+        atoms = said(0)
+        other = replace(atoms[4], text="other content")
+        done = grouped(memory, [*atoms, other, Atom("p", "poison")])
+        assert isinstance(done[-1], ValueError)
+        both = done[4], done[9]
+        assert Added(1, 0) in both and any("other content" in str(each) for each in both)
+        assert done[:4] + done[5:9] == [Added(1, 0)] * 8
+        assert len(memory) == 10 and memory.check() == []
+        assert temporal(memory.store) == expected(memory.store)
+
+
+def test_a_full_disk_is_told_to_all_who_wait(tmp_path: Path) -> None:
+    with opened(tmp_path) as memory:
+        memory.add(turns(6))
+        connection = memory.store._database._connection
+        pages = connection.execute("PRAGMA page_count").fetchone()[0]
+        connection.execute(f"PRAGMA max_page_count = {pages}")
+        large = [Atom(f"x{i}", f"word{i} " * 4000) for i in range(3)]
+        assert all("disk" in str(each) for each in grouped(memory, large))
+        connection.execute("PRAGMA max_page_count = 1000000")
+        assert grouped(memory, large) == [Added(1, 0)] * 3
+        assert len(memory) == 9 and memory.check() == []

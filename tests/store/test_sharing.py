@@ -1,4 +1,4 @@
-"""One writer, any number of readers, in this process and in others."""
+"""Writers in turn and any number of readers, in this process and in others."""
 
 from __future__ import annotations
 
@@ -10,21 +10,24 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 import torch
 
-from graphmem_torch.errors import StoreError, StoreLockedError
+from graphmem_torch.atoms import Atom
+from graphmem_torch.errors import EmbedderError, StoreError, StoreLockedError
 from graphmem_torch.store import Batch, MemoryStore
 from graphmem_torch.store.database import DATABASE_NAME
+from graphmem_torch.store.lock import WriterLock
 
 MakeBatch = Callable[..., Batch]
 
 HOLD = """
 import sys
 from graphmem_torch.store import MemoryStore
-with MemoryStore.open(sys.argv[1]):
+with MemoryStore.open(sys.argv[1]) as store, store.turn():
     print("ready", flush=True)
     sys.stdin.read()
 """
@@ -41,39 +44,112 @@ def python(root: Path, code: str, path: Path) -> subprocess.Popen[str]:
     )
 
 
-def test_second_writer_in_this_process(tmp_path: Path, make_batch: MakeBatch) -> None:
+def append_in_turn(path: Path, count: int) -> None:
+    with MemoryStore.open(path, dim=8) as store:
+        for _ in range(count):
+            with store.turn():
+                first = store.next_node
+                store.append(Batch([Atom(f"n{first}", "x")], torch.full((1, 8), float(first))))
+
+
+def test_processes_write_in_turn(tmp_path: Path) -> None:
+    """What one reads in its turn is what it writes on: no number is read by two."""
+    children = []
+    for _ in range(3):
+        child = os.fork()
+        if child == 0:
+            try:
+                append_in_turn(tmp_path, 30)
+                os._exit(0)
+            finally:
+                os._exit(1)
+        children.append(child)
+    assert [os.waitpid(child, 0)[1] for child in children] == [0, 0, 0]
     with MemoryStore.open(tmp_path) as store:
-        with pytest.raises(StoreLockedError, match=rf"{os.getpid()} on .*mode='r'"):
-            MemoryStore.open(tmp_path)
-        store.append(make_batch(2, 0))
+        assert store.ids() == [f"n{i}" for i in range(90)]
+        assert store.embeddings()[:, 3].tolist() == list(range(90))
+        assert store.check() == []
+
+
+def test_stores_of_one_folder_write_in_turn(tmp_path: Path, make_batch: MakeBatch) -> None:
+    with MemoryStore.open(tmp_path) as store, MemoryStore.open(tmp_path) as other:
+        for start, writer in enumerate((store, other, other, store)):
+            writer.append(make_batch(1, start))
+        with store.turn(), store.turn():
+            assert other.next_node == store.next_node == 4
+        assert store.check() == other.check() == []
+
+
+def test_a_turn_that_does_not_come_names_who_has_it(
+    root: Path, tmp_path: Path, make_batch: MakeBatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(WriterLock, "wait", 0.05)
     with MemoryStore.open(tmp_path) as store:
-        assert store.next_node == 2
+        holder = python(root, HOLD, tmp_path)
+        try:
+            assert holder.stdout.readline() == "ready\n", holder.stderr.read()
+            for write in (
+                lambda: store.append(make_batch(1, 0)),
+                lambda: MemoryStore.open(tmp_path),
+            ):
+                with pytest.raises(StoreLockedError) as caught:
+                    write()
+                for part in (
+                    str(holder.pid),
+                    socket.gethostname(),
+                    "MemoryStore.open(sys.argv[1])",
+                ):
+                    assert part in str(caught.value)
+            with MemoryStore.open(tmp_path, mode="r") as reader:
+                assert reader.num_nodes == 0
+            (tmp_path / "writer.lock").write_text("\0")
+            with pytest.raises(StoreLockedError, match=r"another process .*mode='r'"):
+                store.append(make_batch(1, 0))
+            # Killed, it leaves no stale lock.
+            holder.kill()
+            holder.wait()
+            store.append(make_batch(1, 0))
+        finally:
+            holder.kill()
+            holder.communicate()
 
 
-def test_second_writer_is_told_who_the_first_is(root: Path, tmp_path: Path) -> None:
-    holder = python(root, HOLD, tmp_path)
-    try:
-        assert holder.stdout.readline() == "ready\n", holder.stderr.read()
-        with pytest.raises(StoreLockedError) as caught:
-            MemoryStore.open(tmp_path)
-        for part in (str(holder.pid), socket.gethostname(), "MemoryStore.open(sys.argv[1])"):
-            assert part in str(caught.value)
-        with MemoryStore.open(tmp_path, mode="r") as reader:
-            assert reader.num_nodes == 0
-        # Killed, it leaves no stale lock.
-        holder.kill()
-        holder.wait()
-        MemoryStore.open(tmp_path).close()
-    finally:
-        holder.kill()
-        holder.communicate()
+def test_a_thread_waits_for_its_turn(
+    tmp_path: Path, make_batch: MakeBatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(WriterLock, "wait", 0.05)
+    for path in (None, tmp_path):
+        with MemoryStore.open(path) as store, ThreadPoolExecutor(1) as pool:
+            with store.turn():
+                waiting = pool.submit(store.append, make_batch(1, 0))
+                with pytest.raises(StoreLockedError, match=f"process {os.getpid()} on"):
+                    waiting.result()
+            pool.submit(store.append, make_batch(1, 0)).result()
+            assert store.next_node == 1
 
 
-def test_unreadable_holder_still_holds(tmp_path: Path) -> None:
-    with MemoryStore.open(tmp_path):
-        (tmp_path / "writer.lock").write_text("\0")
-        with pytest.raises(StoreLockedError, match="another process"):
-            MemoryStore.open(tmp_path)
+def test_a_lock_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
+    target = tmp_path / "precious"
+    target.write_text("not to be lost")
+    for make in (lambda lock: lock.symlink_to(target), os.mkfifo):
+        (tmp_path / "store").mkdir()
+        make(tmp_path / "store" / "writer.lock")
+        with pytest.raises(StoreError, match=r"expected a file writer\.lock.*remove it"):
+            MemoryStore.open(tmp_path / "store")
+        assert target.read_text() == "not to be lost"
+        shutil.rmtree(tmp_path / "store")
+
+
+def test_an_empty_store_that_others_bound_meanwhile(tmp_path: Path, make_batch: MakeBatch) -> None:
+    with (
+        MemoryStore.open(tmp_path, fingerprint="one", dim=8) as store,
+        MemoryStore.open(tmp_path, fingerprint="two", dim=8) as other,
+    ):
+        store.append(make_batch(1, 0))
+        assert store.fingerprint == "one"
+        with pytest.raises(EmbedderError, match=r"\(fingerprint one\).*two"):
+            other.append(make_batch(1, 1))
+        assert other.next_node == 1
 
 
 def test_readers_see_each_batch_and_may_pin_a_moment(tmp_path: Path, make_batch: MakeBatch) -> None:

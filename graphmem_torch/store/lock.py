@@ -1,0 +1,159 @@
+"""WriterLock: whose turn it is to write to a store, among threads and processes."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import random
+import shlex
+import socket
+import stat
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from graphmem_torch.errors import StoreError, StoreLockedError
+from graphmem_torch.store.database import store_error
+
+__all__ = ["WriterLock"]
+
+_PAUSE, _LONGEST_PAUSE = 0.0005, 0.008  # seconds between looks at a lock that is taken
+_NAMED = 1024  # bytes of the lock file that name its holder
+
+
+class WriterLock:
+    """The turn to write to a store: one thread of one process has it at a time.
+
+    `with lock:` waits for it, and nests. Between processes it is an `flock` on a file in the
+    store's folder, which the kernel drops when the process ends, however it ends: there are no
+    stale locks to clean up. The file stays: removing it would let two writers lock two files of one
+    name.
+    """
+
+    wait = 30.0
+    """Seconds until a turn that does not come is an error; a commit takes milliseconds."""
+
+    def __init__(self, folder: Path | None, name: str = "writer.lock") -> None:
+        """Of the threads of this process alone where there is no folder.
+
+        Raises:
+            StoreError: The folder cannot be made.
+        """
+        self._folder, self._name = folder, name
+        self._mutex = threading.RLock()
+        self._depth, self._file = 0, -1
+        if folder is None:
+            return
+        if folder.exists() and not folder.is_dir():
+            raise StoreError(
+                f"{folder}: expected a folder for the store, got a file. Name a folder"
+            )
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise self._refused(error) from error
+
+    def __enter__(self) -> None:
+        """Waits for the turn.
+
+        Raises:
+            StoreLockedError: Another writer keeps it; the message names its pid, host and command.
+            StoreError: The lock file cannot be written, or is a link to another file.
+        """
+        until = time.monotonic() + self.wait
+        if not self._mutex.acquire(timeout=self.wait):
+            raise self._locked(_this_process())
+        try:
+            if self._depth == 0 and self._folder is not None:
+                self._file = self._take(self._folder / self._name, until)
+        except BaseException:
+            self._mutex.release()
+            raise
+        self._depth += 1
+
+    def __exit__(self, *_: object) -> None:
+        """Gives the turn back."""
+        self._depth -= 1
+        if self._depth == 0 and self._file >= 0:
+            file, self._file = self._file, -1
+            # Explicitly, because a forked child shares the lock and would keep it past our close.
+            with contextlib.suppress(OSError):
+                fcntl.flock(file, fcntl.LOCK_UN)
+            os.close(file)
+        self._mutex.release()
+
+    def _take(self, path: Path, until: float) -> int:
+        try:
+            # A link could lead to any file, which naming the holder would overwrite.
+            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise self._refused(error) from error
+        try:
+            if not stat.S_ISREG(os.fstat(file).st_mode):
+                raise self._refused(OSError(errno.ELOOP, "no regular file"))
+            pause = _PAUSE
+            while not _try_lock(file):
+                if time.monotonic() > until:
+                    raise self._locked(_read(file))
+                time.sleep(pause * random.uniform(0.5, 1.0))
+                pause = min(2 * pause, _LONGEST_PAUSE)
+            # A holder that cannot be named (full disk) still holds the lock.
+            with contextlib.suppress(OSError):
+                os.pwrite(file, json.dumps(_this_process()).ljust(_NAMED).encode(), 0)
+        except BaseException:
+            os.close(file)
+            raise
+        return file
+
+    def _locked(self, holder: Mapping[str, Any]) -> StoreLockedError:
+        return StoreLockedError(
+            f"{self._folder or '<memory>'}: {_describe(holder)} is writing to this store, and has "
+            f"been for {self.wait:g} seconds. Wait until it is done, or open it with mode='r' to "
+            "read"
+        )
+
+    def _refused(self, error: OSError) -> StoreError:
+        if error.errno == errno.ELOOP:
+            return StoreError(
+                f"{self._folder}: expected a file {self._name}, got a link or a device; it is none "
+                "of the store's: remove it"
+            )
+        if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+            return store_error(error, str(self._folder))
+        return StoreError(
+            f"{self._folder}: the store cannot be opened for writing ({error.strerror}). Open it "
+            "with mode='r', or make the folder writable"
+        )
+
+
+def _try_lock(file: int) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _this_process() -> dict[str, Any]:
+    command = shlex.join(sys.orig_argv)
+    return {"pid": os.getpid(), "host": socket.gethostname(), "command": command[:500]}
+
+
+def _read(file: int) -> dict[str, Any]:
+    try:
+        holder = json.loads(os.pread(file, 4096, 0))
+    except (OSError, ValueError):
+        return {}
+    return holder if isinstance(holder, dict) else {}
+
+
+def _describe(holder: Mapping[str, Any]) -> str:
+    if not {"pid", "host", "command"} <= holder.keys():
+        return "another process"
+    return f"process {holder['pid']} on {holder['host']} ({holder['command']})"
