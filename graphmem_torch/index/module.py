@@ -25,6 +25,7 @@ from graphmem_torch.index.data import (
     memory_tensors,
     modes_in,
 )
+from graphmem_torch.index.layout import check_layout
 from graphmem_torch.index.retrieve import CandidateRule, Plan, Retrieval, candidates_of, retrieve
 from graphmem_torch.modes.find import Modes
 from graphmem_torch.ops.tiles import tile_elements
@@ -114,7 +115,7 @@ class MemoryIndex(nn.Module):
         """The index whose `state_dict` this is; weights that are not there are the settings'.
 
         Raises:
-            InputError: For tensors that are missing or that no index has.
+            InputError: For tensors that are missing, that no index has, or that do not fit.
         """
         lacking = [name for name in REQUIRED_PARTS if name not in state]
         strange = sorted(state.keys() - {*REQUIRED_PARTS, *OPTIONAL_PARTS, "weights"})
@@ -124,6 +125,7 @@ class MemoryIndex(nn.Module):
                 f"state: expected the tensors of `MemoryIndex.state_dict()`, got {what:.200}; "
                 "build the index anew"
             )
+        check_layout(state)
         return cls(state, config)
 
     def extra_repr(self) -> str:

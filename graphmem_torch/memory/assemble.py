@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -14,7 +15,9 @@ from torch import Tensor
 
 from graphmem_torch.config import Config, ModesConfig, config_to_dict
 from graphmem_torch.edges import EdgeBlock
+from graphmem_torch.errors import InputError
 from graphmem_torch.index.data import IndexInput, modes_by
+from graphmem_torch.index.layout import check_layout
 from graphmem_torch.index.module import MemoryIndex
 from graphmem_torch.modes.find import MODE_PARTS, Modes, modes_from_tensors, modes_to_tensors
 from graphmem_torch.modes.track import ModeTracker
@@ -25,6 +28,8 @@ from graphmem_torch.text.question import WORD, is_question, tells_time
 from graphmem_torch.text.terms import Vocabulary, title_terms
 
 __all__ = ["ModeCache", "Snapshot", "assemble", "load_snapshot", "save_snapshot", "to_rows"]
+
+_log = logging.getLogger(__name__)
 
 _FORMAT = 5  # of what the snapshot holds
 _MODES = ("select", "count", "epsilon", "assign")  # settings by which modes are found
@@ -158,28 +163,52 @@ def load_snapshot(
 
     The cache takes up its modes.
     """
-    state = store.state
+    with store.reading():
+        state, numbers = store.state, (store.next_node, store.num_atoms)
     # Verified whole: a flipped bit would be a wrong answer or a crash. 350 MB take 0.2 s.
     kept = store.load_snapshot(verify=True)
     if kept is None or kept[1].get("built") != _signature(config):
         return None
-    tensors, meta = dict(kept[0]), kept[1]
-    node = tensors["node"].long()
-    words = tensors.pop("vocabulary").numpy().tobytes()
+    try:
+        fresh = _unpacked(store, state, numbers, *kept, config)
+    # Whatever a file says that was not written here; the database knows better.
+    except (InputError, KeyError, TypeError, ValueError, RuntimeError) as error:
+        _log.warning("%s: the snapshot is damaged (%s); it is made anew", store.path, error)
+        return None
+    if cache is not None and (modes := fresh.index.modes) is not None:
+        cache.restore(modes, config.modes, fresh.node, fresh.share)
+    return fresh
+
+
+def _unpacked(
+    store: MemoryStore,
+    state: str,
+    numbers: tuple[int, int],  # of nodes, deleted ones included, and atoms in this state
+    tensors: Mapping[str, Tensor],
+    meta: Mapping[str, str],
+    config: Config,
+) -> Snapshot:
+    """The snapshot that a file holds; an error of any kind where it does not fit the store."""
+    kinds, speakers = ([str(name) for name in json.loads(meta[k])] for k in ("kinds", "speakers"))
+    parts = {name: part for name, part in tensors.items() if name != "vocabulary"}
+    words = tensors["vocabulary"].numpy().tobytes()
     vocabulary = Vocabulary.from_bytes(words) if int(meta["terms"]) else Vocabulary()
-    index = MemoryIndex.from_state_dict(tensors, config)
-    share = float(meta["share"])
-    if cache is not None and (modes := index.modes) is not None:
-        cache.restore(modes, config.modes, node, share)
-    return Snapshot(
-        index,
-        state,
-        node,
-        vocabulary,
-        json.loads(meta["kinds"]),
-        json.loads(meta["speakers"]),
-        share,
+    known = {"d": store.dim, "m": store.token_dim}
+    check_layout(
+        parts,
+        N=numbers[0],
+        A=numbers[1],
+        V=max(1, len(vocabulary)),
+        kinds=len(kinds),
+        speakers=len(speakers),
+        **{letter: size for letter, size in known.items() if size is not None},
     )
+    index = MemoryIndex.from_state_dict(parts, config)
+    node = parts["node"].long()
+    deleted = store.num_nodes < numbers[0]
+    if deleted and not bool(torch.isin(node, store.columns().node).all()):
+        raise InputError("node: expected nodes of the store, got deleted ones; build anew")
+    return Snapshot(index, state, node, vocabulary, kinds, speakers, float(meta["share"]))
 
 
 def _restore_modes(
@@ -194,12 +223,16 @@ def _restore_modes(
     if kept is None or kept[1].get("built") != _signature(config):
         return
     tensors, meta = kept
-    count = len(tensors["embeddings"])
-    # A store that was put back from a backup gives the numbers of atoms to others.
-    same = torch.equal(tensors["embeddings"], embeddings[:count])
-    if count and same and torch.equal(tensors["time_bits"], time[:count].view(torch.int64)):
-        modes = modes_from_tensors({name: tensors[f"modes_{name}"] for name in MODE_PARTS})
-        cache.restore(modes, config.modes, tensors["node"].long(), float(meta["share"]))
+    try:
+        check_layout(tensors)
+        count = len(tensors["embeddings"])
+        # A store that was put back from a backup gives the numbers of atoms to others.
+        same = torch.equal(tensors["embeddings"], embeddings[:count])
+        if count and same and torch.equal(tensors["time_bits"], time[:count].view(torch.int64)):
+            modes = modes_from_tensors({name: tensors[f"modes_{name}"] for name in MODE_PARTS})
+            cache.restore(modes, config.modes, tensors["node"].long(), float(meta["share"]))
+    except (InputError, KeyError, TypeError, ValueError, RuntimeError) as error:
+        _log.warning("%s: the modes of the old snapshot are damaged (%s)", store.path, error)
 
 
 def _signature(config: Config) -> str:

@@ -229,6 +229,27 @@ def test_snapshot_with_flipped_bits_changes_no_answer(tmp_path: Path, part: str)
         assert memory.retrieve("which blue boat?") == before
 
 
+@pytest.mark.parametrize("part", ["graph_source", "node", "vocabulary", "modes_order", "kind"])
+def test_a_hostile_snapshot_is_made_anew(
+    tmp_path: Path, part: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Tensors that point out of each other, with a right checksum."""
+    config = load_config("spectral", {"link.concepts": "pattern"})
+    with opened(tmp_path / "m", config=config) as memory:
+        memory.add(turns(9))
+    with opened(tmp_path / "m", config=config, mode="r") as reader:
+        before = plain(reader.retrieve(QUESTIONS))
+        kept = reader.store.load_snapshot()
+    assert kept is not None
+    most = torch.iinfo(kept[0][part].dtype).max
+    with MemoryStore.open(tmp_path / "m") as store:
+        store.save_snapshot(kept[0] | {part: torch.full_like(kept[0][part], most)}, kept[1])
+    caplog.clear()
+    with opened(tmp_path / "m", config=config, mode="r") as reader:
+        assert plain(reader.retrieve(QUESTIONS)) == before
+    assert "the snapshot is damaged" in caplog.text
+
+
 def test_embedder_is_loaded_as_when_the_store_was_filled(tmp_path: Path) -> None:
     config = load_config(overrides={"embedder.name": "hashing:32", "embedder.token_dim": 8})
     with Memory.open(tmp_path / "m", config=config) as memory:
