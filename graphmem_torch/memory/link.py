@@ -60,11 +60,19 @@ class GrowingRows:
 
 @dataclass(frozen=True, eq=False)
 class Linked:
-    """What linking a batch of atoms adds: new concepts with their vectors, and edges."""
+    """What linking a batch of atoms adds: new concepts with their vectors, and edges.
+
+    Attributes:
+        concepts: Behind the atoms of the batch.
+        embeddings: [c, d], of the concepts.
+        edges: Between all nodes.
+        aliases: Names that joined a concept of another name, with its node number.
+    """
 
     concepts: list[Atom]
-    embeddings: Tensor  # [c, d]
+    embeddings: Tensor
     edges: EdgeBlock
+    aliases: list[tuple[str, int]]
 
 
 _Edges = list[tuple[int, int, EdgeType, float]]  # source, target, type, weight
@@ -97,12 +105,24 @@ class Linker:
         self._members: dict[str, list[int]] = {}
         self._concept_rows = GrowingRows(dim)
         self._concept_nodes: list[int] = []
+        self._concept_at: dict[int, int] = {}  # place of a node among the concepts
         self._names: dict[str, int] = {}
         self._node_of: dict[str, int] = {}
         self._pending: dict[str, list[tuple[int, Link]]] = {}
 
-    def restore(self, atoms: Iterable[tuple[int, Atom]], embeddings: Tensor) -> None:
-        """Takes in linked atoms in the order of node numbers, with the rows of their vectors."""
+    def restore(
+        self,
+        atoms: Iterable[tuple[int, Atom]],
+        embeddings: Tensor,
+        aliases: Iterable[tuple[str, int]] = (),
+    ) -> None:
+        """Takes in what was linked elsewhere.
+
+        Args:
+            atoms: In the order of node numbers.
+            embeddings: The rows of their vectors.
+            aliases: Names of other concepts, and their node numbers.
+        """
         kept: list[int] = []
         for row, (node, atom) in enumerate(atoms):
             if atom.kind == CONCEPT:
@@ -112,6 +132,9 @@ class Linker:
                 self._remember(atom, node)
                 self._state_edges(atom, node, [])
         self._rows.append(embeddings[torch.tensor(kept, dtype=torch.int64)])
+        for name, node in aliases:
+            if node in self._concept_at:
+                self._names.setdefault(name, self._concept_at[node])
 
     @property
     def unresolved(self) -> tuple[int, str | None]:
@@ -137,11 +160,11 @@ class Linker:
         self._rows.append(embeddings)
         blocks = [self._similar(start)]
         names = self._extract([atom.text for atom in atoms]) if self._extract else []
-        concepts, vectors = self._new_concepts(names, first + len(atoms), edges)
+        concepts, vectors, aliases = self._new_concepts(names, first + len(atoms), edges)
         self._tie_concepts(names, windows, edges)
         if edges:
             blocks.append(EdgeBlock.of(*zip(*edges, strict=True)))
-        return Linked(concepts, vectors, EdgeBlock.cat(blocks))
+        return Linked(concepts, vectors, EdgeBlock.cat(blocks), aliases)
 
     def _remember(self, atom: Atom, node: int, edges: _Edges | None = None) -> list[int]:
         """Puts an atom at the end of its session; returns the turns before it in its window.
@@ -207,11 +230,14 @@ class Linker:
 
     def _new_concepts(
         self, names: Sequence[Sequence[str]], first: int, edges: _Edges
-    ) -> tuple[list[Atom], Tensor]:
-        """Nodes for names that are new and not near a known one (cosine below `concept_dedup`)."""
+    ) -> tuple[list[Atom], Tensor, list[tuple[str, int]]]:
+        """Nodes for names that are new and not near a known one (cosine below `concept_dedup`).
+
+        With their vectors, and the nodes of those that are near one.
+        """
         fresh = list(dict.fromkeys(n for found in names for n in found if n not in self._names))
         if not fresh:
-            return [], torch.empty(0, self._rows.view.shape[1])
+            return [], torch.empty(0, self._rows.view.shape[1]), []
         vectors = self._encode(fresh)
         alias = self._aliases(vectors)
         atoms: list[Atom] = []
@@ -221,11 +247,14 @@ class Linker:
                 self._remember_concept(name, first + len(atoms), vectors[place : place + 1], edges)
                 atoms.append(Atom(id=concept_id(name), text=name, kind=CONCEPT))
                 kept.append(place)
+        aliases: list[tuple[str, int]] = []
         for name, known in zip(fresh, alias.tolist(), strict=True):
             if known >= 0:
                 old = len(self._concept_nodes) - len(atoms)
-                self._names[name] = known if known < old else self._names[fresh[known - old]]
-        return atoms, vectors[torch.tensor(kept, dtype=torch.int64)]
+                concept = known if known < old else self._names[fresh[known - old]]
+                self._names[name] = concept
+                aliases.append((name, self._concept_nodes[concept]))
+        return atoms, vectors[torch.tensor(kept, dtype=torch.int64)], aliases
 
     def _aliases(self, vectors: Tensor) -> Tensor:  # [n, d] -> [n] int64
         """The known concept that each new one is the same as; else -1.
@@ -285,7 +314,7 @@ class Linker:
                 edges.append((*ends, EdgeType.ASSOCIATION, value))
 
     def _remember_concept(self, name: str, node: int, vector: Tensor, edges: _Edges) -> None:
-        self._names[name] = len(self._concept_nodes)
+        self._names[name] = self._concept_at[node] = len(self._concept_nodes)
         self._concept_nodes.append(node)
         self._concept_rows.append(vector)
         self._node_of[concept_id(name)] = node

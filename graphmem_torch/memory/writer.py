@@ -130,7 +130,8 @@ class Writer:
         self._queue = threading.Lock()  # of what waits
         self._linker: Linker | None = None
         self._sound = False  # whether the linker is at most behind the store
-        self._next = self._nodes = self._generation = 0  # of the store, as the linker knows it
+        # Of the store, as the linker knows it.
+        self._next = self._nodes = self._aliases = self._generation = 0
         self._names: dict[str, list[str]] = {}  # what the additions in hand brought
         self._vectors: dict[str, Tensor] = {}
 
@@ -242,6 +243,7 @@ class Writer:
                 embeddings=torch.cat([encoded.pooled, linked.embeddings]),
                 tokens=tokens,
                 edges=linked.edges,
+                aliases=linked.aliases,
                 rows=rows,
             )
             self._store.append(batch, when=max(each.when for each in group), first=first)
@@ -391,17 +393,20 @@ class Writer:
         # The first time, after an error, or where something was deleted.
         names = None if self._extractor is None else self._found
         self._linker = linker = Linker(self._embedder.dim, self._config, names, self._vectors_of)
-        self._next = self._nodes = 0
+        self._next = self._nodes = self._aliases = 0
         self._take_in(linker, store.columns().node.tolist())
         return linker
 
     def _take_in(self, linker: Linker, nodes: list[int]) -> None:
         store, self._sound = self._store, False
-        if nodes:
+        aliases = store.aliases(self._aliases)
+        if nodes or aliases:
             parts = (store.atoms(part) for part in batched(iter(nodes), _RESTORED))
             stored = zip(nodes, itertools.chain.from_iterable(parts), strict=True)
-            linker.restore(stored, store.embeddings(self._next))
+            known = [(name, node) for _, name, node in aliases]
+            linker.restore(stored, store.embeddings(self._next), known)
         self._next, self._nodes = store.next_node, self._nodes + len(nodes)
+        self._aliases = aliases[-1][0] if aliases else self._aliases
         self._generation, self._sound = store.generation, True
 
     def _found(self, texts: Sequence[str]) -> list[list[str]]:

@@ -67,6 +67,7 @@ class Batch:
         embeddings: [n, d] float32, finite.
         tokens: Their token vectors; None: these atoms have none.
         edges: Edges among all nodes up to and including these. A batch may hold nothing but edges.
+        aliases: Names of concepts other than their own, each with the node number of its concept.
         rows: Rows of the atoms, as `atom_to_row` gives them, where they are made already.
     """
 
@@ -74,6 +75,7 @@ class Batch:
     embeddings: Tensor
     tokens: TokenRows | None = None
     edges: EdgeBlock = field(default_factory=EdgeBlock.empty)
+    aliases: Sequence[tuple[str, int]] = ()
     rows: Sequence[tuple[Any, ...]] | None = None
 
     def validate(self, *, dim: int | None, token_dim: int | None) -> None:

@@ -158,6 +158,12 @@ CREATE TABLE found_type (
     decay_factor REAL,
     source       TEXT NOT NULL
 )""",
+    "alias": """
+CREATE TABLE alias (
+    entry INTEGER PRIMARY KEY,
+    name  TEXT NOT NULL UNIQUE,
+    node  INTEGER NOT NULL
+)""",
     "stored_at": """
 CREATE TABLE stored_at (
     start INTEGER PRIMARY KEY,

@@ -269,6 +269,16 @@ class StoreReader:
         own = _isin_pairs(ends, torch.tensor(stated, dtype=torch.int64).reshape(-1, 2).T)
         return pairs, ends[:, ~own]
 
+    def aliases(self, after: int = 0) -> list[tuple[int, str, int]]:
+        """Names of concepts other than their own, behind the entry number `after`.
+
+        Entry number, name, and node number of the concept.
+        """
+        if not self._database.has("alias"):
+            return []
+        sql = "SELECT entry, name, node FROM alias WHERE entry > ? ORDER BY entry"
+        return self._database.query(sql, (after,))
+
     def meta_get(self, key: str) -> str | None:
         """A string that `MemoryStore.meta_set` kept, or None."""
         return self._meta(own_key(key))
@@ -291,7 +301,8 @@ class StoreReader:
 
         SQLite's own integrity check, checksums and lengths of the blocks, embeddings that are not
         finite, edges to unknown nodes or of unknown types, temporal edges that linking made between
-        others than neighbours of a session, text hashes and digests recomputed.
+        others than neighbours of a session, aliases of what is no concept, text hashes and digests
+        recomputed.
         """
         database, found = self._database, list[str]()
         with self.reading():
@@ -304,6 +315,7 @@ class StoreReader:
                     _add(found, table, _checksum_problems(database, table, columns))
                 _add(found, "vectors", _vector_problems(self))
                 _add(found, "edges", _edge_problems(self))
+                _add(found, "aliases", _alias_problems(self))
                 _add(found, "temporal edges", _temporal_problems(self))
             except StoreDamagedError as error:
                 # Damage that stops the reading: what was found before it is still worth knowing.
@@ -416,6 +428,16 @@ def _edge_problems(store: StoreReader) -> list[str]:
     if not bool(torch.isfinite(edges.weight).all()):
         found.append("some weights are not finite")
     return found
+
+
+def _alias_problems(store: StoreReader) -> list[str]:
+    columns, aliases = store.columns(), store.aliases()
+    concepts = set(columns.node[columns.is_concept].tolist())
+    return [
+        f"{name!r} leads to node {node}, which is no concept"
+        for _, name, node in aliases
+        if node not in concepts
+    ]
 
 
 def _temporal_problems(store: StoreReader) -> list[str]:

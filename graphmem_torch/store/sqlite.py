@@ -32,6 +32,7 @@ __all__ = ["MemoryStore"]
 
 
 _INSERT = "INSERT INTO atom VALUES (" + ", ".join("?" * 13) + ")"
+_INSERT_ALIAS = "INSERT OR IGNORE INTO alias (name, node) VALUES (?, ?)"
 
 
 class MemoryStore(StoreReader):
@@ -143,6 +144,7 @@ class MemoryStore(StoreReader):
                 _INSERT, [(start + i, *row[1:]) for i, row in enumerate(rows)]
             )
             write_blocks(self._database, start, batch)
+            self._database.execute_many(_INSERT_ALIAS, batch.aliases)
             self.life.note_stored(start, len(batch.atoms), now)
             if batch.atoms:
                 changes["store.dim"] = str(batch.embeddings.shape[1])

@@ -19,7 +19,16 @@ DIM = 12
 Edge = tuple[str, str, EdgeType]
 
 # Angles in a plane: cos(0.3) = .955 and cos(0.45) = .900 lie on both sides of the threshold.
-NAMES = {"sea": 0.0, "ocean": 0.3, "water": 0.6, "lake": 0.9, "moon": 2.0, "dog": 4.0, "pup": 4.45}
+NAMES = {
+    "sea": 0.0,
+    "ocean": 0.3,
+    "water": 0.6,
+    "lake": 0.9,
+    "bay": 0.45,
+    "moon": 2.0,
+    "dog": 4.0,
+    "pup": 4.45,
+}
 
 
 def name_vectors(names: Sequence[str]) -> Tensor:
@@ -70,15 +79,17 @@ def linked(
     linker = Linker(DIM, config, extract, name_vectors)
     stored: list[Atom] = []
     rows = torch.empty(0, DIM)
+    aliases: list[tuple[str, int]] = []
     found: dict[Edge, float] = {}
     place = 0
     for size in sizes:
         if restore:
             linker = Linker(DIM, config, extract, name_vectors)
-            linker.restore(enumerate(stored), rows)
+            linker.restore(enumerate(stored), rows, aliases)
         part = slice(place, place + size)
         result = linker.link(atoms[part], vectors[part], len(stored))
         stored += [*atoms[part], *result.concepts]
+        aliases += result.aliases
         rows = torch.cat([rows, vectors[part], result.embeddings])
         block = result.edges
         block.validate(len(stored))
@@ -161,6 +172,18 @@ def test_concepts_of_near_names_are_one_and_chains_do_not_creep() -> None:
         edges, _ = linked(atoms, vectors, sizes, config)
         ties = of_type(edges, EdgeType.ABSTRACTION)
         assert ties.keys() == {(a.id, concept_of[a.text]) for a in atoms}
+
+
+def test_an_alias_keeps_its_concept() -> None:
+    """The ocean is the sea before there is a bay, which is nearer to it."""
+    atoms = [Atom(f"a{i}", text) for i, text in enumerate(["sea", "ocean", "bay", "ocean"])]
+    for restore in (False, True):
+        config = LinkConfig(similarity_k=0)
+        edges, _ = linked(atoms, torch.eye(DIM)[:4], [1] * 4, config, restore=restore)
+        ties = of_type(edges, EdgeType.ABSTRACTION).keys()
+        assert ties == {
+            (f"a{i}", concept_id(n)) for i, n in enumerate(["sea", "sea", "bay", "sea"])
+        }
 
 
 def test_abstraction_edges_lead_from_the_turns_of_a_window() -> None:

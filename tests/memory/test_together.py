@@ -19,7 +19,7 @@ from graphmem_torch.memory import Memory
 from graphmem_torch.memory.link import Linked, Linker
 from graphmem_torch.results import Added
 from graphmem_torch.store import Batch, MemoryStore
-from tests.memories import opened, turns
+from tests.memories import config_of, opened, turns
 
 Pairs = list[tuple[str, str]]
 
@@ -74,6 +74,29 @@ def test_check_knows_edges_that_are_stated() -> None:
         assert memory.check() == []
         memory.disconnect("a2", "a3")
         assert memory.check() == [], "an edge that was taken away is no damage"
+
+
+def test_aliases_are_kept_and_lead_to_concepts(tmp_path: Path) -> None:
+    """Names that differ in one word are one concept here; whoever opens the store knows it."""
+    config = config_of(**{"link.concept_dedup": 0.5})
+    with opened(tmp_path, config=config) as memory:
+        memory.add(
+            [Atom("a", "We saw Harbour Museum"), Atom("b", "So Northern Harbour Museum it is")]
+        )
+        name = "northern harbour museum"
+        found = memory.store.aliases()
+        node = {name: node for _, name, node in found}[name]
+        assert memory.store.atoms([node])[0].kind == CONCEPT
+        with opened(tmp_path, config=config) as other:
+            other.add(Atom("c", "We like Northern Harbour Museum"))
+            assert ("c", node, EdgeType.ABSTRACTION) in {
+                (edge[0], other.store.known([edge[1]])[edge[1]][0], edge[2])
+                for edge, _ in stored(other.store)
+            }
+            assert other.store.aliases() == found and other.check() == []
+        connection = memory.store._database._connection
+        connection.execute("UPDATE alias SET node = 0")
+        assert any("leads to node 0, which is no concept" in text for text in memory.check())
 
 
 def said(thread: int, count: int = 9) -> list[Atom]:
