@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import logging
-import math
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,19 +19,23 @@ from graphmem_torch.errors import InputError
 from graphmem_torch.index.data import IndexInput, modes_by
 from graphmem_torch.index.layout import check_layout
 from graphmem_torch.index.module import MemoryIndex
+from graphmem_torch.memory.columns import StoreColumns
 from graphmem_torch.modes.find import MODE_PARTS, Modes, modes_from_tensors, modes_to_tensors
 from graphmem_torch.modes.track import ModeTracker
 from graphmem_torch.rank.routing import ROUTING_PARTS
 from graphmem_torch.store import MemoryStore
-from graphmem_torch.store.blocks import pick_tokens
-from graphmem_torch.text.question import WORD, is_question, tells_time
-from graphmem_torch.text.terms import Vocabulary, title_terms
+from graphmem_torch.text.question import WORD
+from graphmem_torch.text.terms import Vocabulary
 
 __all__ = ["ModeCache", "Snapshot", "assemble", "load_snapshot", "save_snapshot", "to_rows"]
 
 _log = logging.getLogger(__name__)
 
 _FORMAT = 5  # of what the snapshot holds
+_COLUMNS = (
+    *("embeddings", "node", "concept", "terms", "term_offsets", "kind", "speaker", "session"),
+    *("time", "log_words", "is_question", "tells_time", "title"),
+)
 _MODES = ("select", "count", "epsilon", "assign")  # settings by which modes are found
 
 
@@ -67,77 +71,57 @@ class Snapshot:
 
 
 def assemble(
-    store: MemoryStore, config: Config, num_pieces: int, cache: ModeCache | None = None
+    store: MemoryStore,
+    config: Config,
+    num_pieces: int,
+    cache: ModeCache | None = None,
+    columns: StoreColumns | None = None,
 ) -> Snapshot:
     """Builds the index of everything in the store, at one state of it.
 
-    The cache knows the modes of an earlier state, and takes up those of this one. `num_pieces` is
-    the size of the vocabulary of the token vectors.
+    Args:
+        store: Atoms, vectors and edges.
+        config: What the index is built with.
+        num_pieces: Size of the vocabulary of the token vectors.
+        cache: Knows the modes of an earlier state, and takes up those of this one.
+        columns: Know the atoms of an earlier state, and take up those that were added.
     """
     cache = ModeCache() if cache is None else cache
+    columns = StoreColumns() if columns is None else columns
     with store.reading():
-        state = store.state
-        columns = store.columns()
-        embeddings = store.embeddings()
-        packed = store.tokens()
-        edges = store.edges()
-        texts = list(store.texts())
-        size = store.next_node
-    there = torch.zeros(size, dtype=torch.bool).index_fill(0, columns.node, True)
+        state, size, edges = store.state, store.next_node, store.edges()
+        columns.follow(store)
+    node, concept, vocabulary = columns["node"], columns["concept"], columns.vocabulary.copy()
+    there = torch.zeros(size, dtype=torch.bool).index_fill(0, torch.cat([node, concept]), True)
     edges = edges.take(there[edges.source] & there[edges.target])  # no edges of deleted nodes
-    atoms, concepts = ((columns.is_concept == own).nonzero().squeeze(1) for own in (False, True))
-    bodies = [texts[i] for i in atoms.tolist()]
-    vocabulary = Vocabulary()
-    terms, offsets = vocabulary.encode(bodies)
-    title = torch.tensor([title_terms(text) for text in bodies], dtype=torch.int64)
     names: tuple[Tensor, Tensor] | tuple[None, None] = (None, None)
-    if bool((title >= 0).any()):
-        names = vocabulary.encode([texts[i] for i in concepts.tolist()], grow=False)
-    own, time = embeddings[atoms], columns.time[atoms]
-    tokens = pieces = token_offsets = modes = duplicate = None
-    if config.modes.build and len(atoms):
+    if bool((columns["title"] >= 0).any()):
+        names = vocabulary.encode_terms(columns.concept_names, grow=False)
+    modes = duplicate = None
+    if config.modes.build and len(node):
         if cache.empty:
-            _restore_modes(store, config, cache, own, time)
-        modes = cache.modes(config.modes, own, time, columns.node[atoms])
-        duplicate = _first_equal(bodies, columns.speaker.codes[atoms])
-    if packed is not None:
-        tokens, pieces, token_offsets = pick_tokens(packed, atoms)
+            _restore_modes(store, config, cache, columns["embeddings"], columns["time"])
+        modes = cache.modes(config.modes, columns["embeddings"], columns["time"], node)
+        duplicate = columns["duplicate"]
+    parts: dict[str, Any] = {name: columns[name] for name in _COLUMNS}
     data = IndexInput(
-        embeddings=own,
-        terms=terms,
-        term_offsets=offsets,
+        **parts,
+        tokens=columns.get("tokens"),
+        pieces=columns.get("pieces"),
+        token_offsets=columns.get("token_offsets"),
         vocab_size=max(1, len(vocabulary)),
-        kind=columns.kind.codes[atoms].long(),
-        speaker=columns.speaker.codes[atoms].long(),
-        num_speakers=len(columns.speaker.names),
-        session=columns.session.codes[atoms].long(),
-        time=time,
-        log_words=torch.tensor([math.log1p(len(text.split())) for text in bodies]),
-        is_question=torch.tensor([is_question(text) for text in bodies], dtype=torch.bool),
-        tells_time=torch.tensor([tells_time(text) for text in bodies], dtype=torch.bool),
+        num_speakers=len(columns.speakers),
         edges=edges,
         num_nodes=size,
-        node=columns.node[atoms],
-        concept=columns.node[concepts],
-        tokens=tokens,
-        pieces=pieces,
-        token_offsets=token_offsets,
         num_pieces=num_pieces,
         duplicate=duplicate,
         modes=modes,
-        title=title,
         name_terms=names[0],
         name_offsets=names[1],
     )
-    return Snapshot(
-        MemoryIndex.build(data, config),
-        state,
-        columns.node[atoms],
-        vocabulary,
-        columns.kind.names,
-        columns.speaker.names,
-        cache.share,
-    )
+    index = MemoryIndex.build(data, config)
+    kinds, speakers = list(columns.kinds), list(columns.speakers)
+    return Snapshot(index, state, node, vocabulary, kinds, speakers, cache.share)
 
 
 def save_snapshot(store: MemoryStore, snapshot: Snapshot) -> None:
@@ -244,13 +228,6 @@ def _signature(config: Config) -> str:
     # So that what routing reads is kept beside them and not derived at each opening.
     routing = sorted(ROUTING_PARTS.keys() & settings["rank"]["weights"].keys())
     return json.dumps([_FORMAT, settings["spread"], modes, routing], sort_keys=True)
-
-
-def _first_equal(texts: Sequence[str], speaker: Tensor) -> Tensor:  # [A] -> [A] int64
-    """For each atom the first one of the same text and speaker."""
-    first: dict[tuple[str, int], int] = {}
-    keys = zip(texts, speaker.tolist(), strict=True)
-    return torch.tensor([first.setdefault(key, i) for i, key in enumerate(keys)])
 
 
 def to_rows(edges: EdgeBlock, node: Tensor) -> EdgeBlock:  # node [N]: number of every row

@@ -19,8 +19,9 @@ from graphmem_torch.atoms import CONCEPT, DEFAULT_EDGE_WEIGHT, Atom, EdgeType, L
 from graphmem_torch.config import LinkConfig
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.ops import knn_graph, topk_cosine
+from graphmem_torch.ops.growing import GrowingRows
 
-__all__ = ["GrowingRows", "Linked", "Linker", "concept_id"]
+__all__ = ["Linked", "Linker", "concept_id"]
 _PAIRS = 1 << 24  # cosines of concept names at once: 64 MB
 _WINDOW_DECAY = 0.9  # a mention ties its own turn strongest, so that the cap keeps that edge
 
@@ -28,34 +29,6 @@ _WINDOW_DECAY = 0.9  # a mention ties its own turn strongest, so that the cap ke
 def concept_id(name: str) -> str:
     """Id of the node of a concept."""
     return f"{CONCEPT}:{name}"
-
-
-class GrowingRows:
-    """Rows that are appended to in amortised constant time; `view` is the matrix so far."""
-
-    def __init__(self, dim: int) -> None:
-        """No rows of width `dim`."""
-        self._buffer = torch.empty(1024, dim)
-        self._count = 0
-
-    def __len__(self) -> int:
-        """Rows so far."""
-        return self._count
-
-    @property
-    def view(self) -> Tensor:  # [n, d]
-        """The rows so far; valid until the next `append`."""
-        return self._buffer[: self._count]
-
-    def append(self, rows: Tensor) -> None:  # [m, d]
-        """Adds rows behind the others."""
-        needed = self._count + len(rows)
-        if needed > len(self._buffer):
-            grown = torch.empty(max(needed, 2 * len(self._buffer)), self._buffer.shape[1])
-            grown[: self._count] = self.view
-            self._buffer = grown
-        self._buffer[self._count : needed] = rows
-        self._count = needed
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,11 +72,11 @@ class Linker:
         self._config = config
         self._extract = extract
         self._encode = encode
-        self._rows = GrowingRows(dim)
+        self._rows = GrowingRows(torch.empty(0, dim))
         self._nodes: list[int] = []
         self._tails: dict[str, deque[int]] = {}
         self._members: dict[str, list[int]] = {}
-        self._concept_rows = GrowingRows(dim)
+        self._concept_rows = GrowingRows(torch.empty(0, dim))
         self._concept_nodes: list[int] = []
         self._concept_at: dict[int, int] = {}  # place of a node among the concepts
         self._names: dict[str, int] = {}

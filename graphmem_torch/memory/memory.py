@@ -32,6 +32,7 @@ from graphmem_torch.memory.assemble import (
     load_snapshot,
     save_snapshot,
 )
+from graphmem_torch.memory.columns import StoreColumns
 from graphmem_torch.memory.contexts import CompileOptions as Options
 from graphmem_torch.memory.decay import Classified, DecayState, classify_nodes, open_nodes
 from graphmem_torch.memory.filters import AtomFields, Filters, atom_masks
@@ -116,6 +117,7 @@ class Memory:
         self._saved = False  # whether the disk holds the snapshot
         self._writer: Writer | None = None
         self._modes = ModeCache()
+        self._columns = StoreColumns()
         self._structure = StructureCache(store)
         self._decay = DecayState(store, config.decay, clock=clock)
         self._contexts = contexts.ContextCompiler(store)
@@ -970,7 +972,7 @@ class Memory:
                 self._saved = fresh is not None
                 if fresh is None:
                     pieces = self.embedder.num_pieces if self.store.token_dim is not None else 0
-                    fresh = assemble(self.store, self.config, pieces, self._modes)
+                    fresh = assemble(self.store, self.config, pieces, self._modes, self._columns)
                 fresh.index.to(self.device)
                 self._snapshot = fresh
             return self._snapshot

@@ -8,7 +8,6 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -98,9 +97,19 @@ class Vocabulary:
 
     def __init__(self, words: Iterable[str] = ()) -> None:
         self._ids = {word: i for i, word in enumerate(words)}
+        self._words = list(self._ids)
 
     def __len__(self) -> int:
-        return len(self._ids)
+        return len(self._words)
+
+    def copy(self) -> Vocabulary:
+        """The vocabulary as it is: it shares the terms, but does not know those that are to come.
+
+        Only the original may grow.
+        """
+        other = Vocabulary()
+        other._ids, other._words = self._ids, self._words[:]
+        return other
 
     def encode(self, texts: Sequence[str], *, grow: bool = True) -> tuple[Tensor, Tensor]:
         """Term ids of texts.
@@ -113,17 +122,29 @@ class Vocabulary:
             ids: [T] int64, the terms of all texts one after another.
             offsets: [n + 1] int64; text i has `ids[offsets[i]:offsets[i + 1]]`.
         """
-        known = self._ids
+        return self.encode_terms(map(terms, texts), grow=grow)
+
+    def encode_terms(
+        self, texts: Iterable[Sequence[str]], *, grow: bool = True
+    ) -> tuple[Tensor, Tensor]:
+        """The same of texts that are lists of terms already."""
+        known, size = self._ids, len(self)
         ids: list[int] = []
-        offsets = np.zeros(len(texts) + 1, dtype=np.int64)
-        for i, text in enumerate(texts):
-            found = terms(text)
+        ends = [0]
+        for found in texts:
             if grow:
-                ids.extend([known.setdefault(term, len(known)) for term in found])
+                ids.extend([self._number(term) for term in found])
             else:
-                ids.extend([known[term] for term in found if term in known])
-            offsets[i + 1] = len(ids)
-        return torch.tensor(ids, dtype=torch.int64), torch.from_numpy(offsets)
+                ids.extend([n for term in found if (n := known.get(term, size)) < size])
+            ends.append(len(ids))
+        return torch.tensor(ids, dtype=torch.int64), torch.tensor(ends, dtype=torch.int64)
+
+    def _number(self, term: str) -> int:
+        number = self._ids.get(term)
+        if number is None:
+            number = self._ids[term] = len(self._words)
+            self._words.append(term)
+        return number
 
     def encode_padded(self, texts: Sequence[str]) -> Tensor:
         """Known term ids of questions, one row each: [B, Q] int64, -1 = padding; Q >= 1."""
@@ -136,7 +157,7 @@ class Vocabulary:
 
     def to_bytes(self) -> bytes:
         """The terms in the order of their numbers."""
-        return "\n".join(self._ids).encode("utf-8")
+        return "\n".join(self._words).encode("utf-8")
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Vocabulary:

@@ -1,0 +1,171 @@
+"""An index that followed its store against one that is built from the store at once."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from graphmem_torch.atoms import Atom, EdgeType
+from graphmem_torch.memory import Memory
+from graphmem_torch.memory.assemble import Snapshot, assemble
+from graphmem_torch.memory.columns import StoreColumns
+from graphmem_torch.store import MemoryStore
+from tests.memories import QUESTIONS, config_of, opened, turns
+
+TEXTS = ["A kiln of clay", "Canoe Club\nIt rows on the lake with Ada Lovelace", "Is it so?", "kiln"]
+
+
+def atom(i: int) -> Atom:
+    speaker, session = (None, "Ada", "Zoë")[i % 3], (None, f"t{i % 4}", f"u{i % 4}")[i % 3]
+    text = f"{TEXTS[i % 4]} {'' if i % 5 == 0 else f'number {i} of May 2023'}"
+    return Atom(f"n{i}", text, speaker=speaker, session=session, time=[None, 1.6e9 + i][i % 2])
+
+
+def check(memory: Memory) -> None:
+    """Every tensor and every name is that of an index which nobody followed."""
+    pieces = memory.embedder.num_pieces if memory.store.token_dim is not None else 0
+    expected = assemble(memory.store, memory.config, pieces)
+    found = Snapshot(*(getattr(memory._current(), name) for name in Snapshot.__annotations__))
+    assert (found.state, found.kinds, found.speakers) == (
+        expected.state,
+        expected.kinds,
+        expected.speakers,
+    )
+    assert found.vocabulary.to_bytes() == expected.vocabulary.to_bytes()
+    own, other = found.index.state_dict(), expected.index.state_dict()
+    assert own.keys() == other.keys()
+    for name, tensor in own.items():
+        np.testing.assert_array_equal(tensor.numpy(), other[name].numpy(), err_msg=name)
+
+
+steps = st.lists(st.sampled_from(["one", "many", "connect", "ask", "nothing"]), max_size=10)
+
+
+@settings(max_examples=8, deadline=None)
+@given(steps, st.booleans())
+def test_columns_follow_every_history(history: list[str], starts_empty: bool) -> None:
+    with opened(config=config_of(**{"rank.dense_limit": 5})) as memory:
+        if not starts_empty:
+            memory.add(turns(6))
+        count = 0
+        for step in history:
+            if step == "one":
+                memory.add(atom(count))
+                count += 1
+            elif step == "many":
+                memory.add([atom(i) for i in range(count, count + 9)])
+                count += 9
+            elif step == "connect" and count > 1:
+                memory.connect([(f"n{count - 1}", "n0", EdgeType.SUPPORTS)])
+            elif step == "ask":
+                memory.retrieve(QUESTIONS)
+            check(memory)
+
+
+def test_columns_go_on_after_reopening(tmp_path: Path) -> None:
+    for part in range(3):
+        with opened(tmp_path) as memory:
+            memory.retrieve(QUESTIONS)
+            for i in range(3):
+                memory.add(atom(3 * part + i))
+                check(memory)
+
+
+def test_columns_of_an_earlier_state_stay() -> None:
+    """Whoever holds an index asks it on while others are made."""
+    with opened() as memory:
+        memory.add(turns())
+        index, query = memory.index, memory.encode_questions(QUESTIONS)
+        before = {name: tensor.clone() for name, tensor in index.state_dict().items()}
+        answers = index(query)
+        direction = torch.zeros(32, requires_grad=True)
+        loss = (index.embeddings @ direction).sum()
+        for i in range(0, 1100, 550):  # the buffers grow meanwhile
+            memory.add(map(atom, range(i, i + 550)))
+            memory.retrieve("kiln")
+        loss.backward()  # nothing that it needs counts as changed
+        for name, tensor in index.state_dict().items():
+            np.testing.assert_array_equal(tensor.numpy(), before[name].numpy(), err_msg=name)
+        assert torch.equal(index(query).rows, answers.rows)
+
+
+def test_columns_made_in_inference_mode_are_followed() -> None:
+    with opened() as memory:
+        memory.add(turns(3))
+        with torch.inference_mode():
+            memory.retrieve(QUESTIONS)
+        memory.add(atom(0))
+        memory.retrieve(QUESTIONS)
+        check(memory)
+
+
+@pytest.mark.parametrize("call", range(0, 60, 4))
+def test_columns_start_anew_after_an_interrupt(call: int) -> None:
+    """Ctrl-C at some line of the reading leaves no columns of different lengths."""
+    with opened() as memory:
+        memory.add(turns(6))
+        memory.retrieve("kiln")
+        memory.add([atom(i) for i in range(5)])
+        lines = iter(range(call, -1, -1))
+
+        def trace(frame, event, argument):
+            if not frame.f_code.co_filename.endswith("columns.py"):
+                return None
+            if event == "line" and next(lines, 0) == 0:
+                sys.settrace(None)
+                raise KeyboardInterrupt
+            return trace
+
+        sys.settrace(trace)
+        try:
+            memory.retrieve("kiln")
+        except KeyboardInterrupt:
+            pass
+        finally:
+            sys.settrace(None)
+        check(memory)
+
+
+def test_columns_are_asked_by_many_threads_while_others_add() -> None:
+    with opened() as memory:
+        memory.add(turns())
+        errors: list[Exception] = []
+
+        def work(add: int | None) -> None:
+            try:
+                for i in range(8):
+                    if add is None:
+                        assert all(result.hits for result in memory.retrieve(QUESTIONS))
+                    else:
+                        memory.add(atom(100 * add + i))
+            except Exception as error:
+                errors.append(error)
+
+        threads = [threading.Thread(target=work, args=(add,)) for add in (None, 0, None, 1)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert not errors
+        check(memory)
+
+
+def test_columns_of_a_store_that_lost_atoms_start_anew() -> None:
+    """As one that was put back from a backup."""
+    with MemoryStore.open(None) as one, MemoryStore.open(None) as other:
+        columns = StoreColumns()
+        for store, count in ((one, 5), (other, 3)):
+            with Memory(store, opened().embedder, config_of(), "cpu") as memory:
+                memory.add([atom(i + count) for i in range(count)])
+                with store.reading():
+                    columns.follow(store)
+                assert columns["node"].tolist() == memory._current().node.tolist()
+                terms = memory._current().index.state_dict()
+                assert len(columns["log_words"]) == len(terms["log_words"]) == count
