@@ -12,10 +12,11 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from tyro.conf import Positional, UseAppendAction, arg
 
-from graphmem_torch.cli.layout import context_note, result_lines
+from graphmem_torch.cli.layout import atom_lines, context_note, result_lines
 from graphmem_torch.cli.options import Command, MemoryCommand, print_json, read_lines
 from graphmem_torch.errors import InputError, OracleError, StoreDamagedError
 from graphmem_torch.quality.request import JUDGES, Request, judge
+from graphmem_torch.results import Added
 from graphmem_torch.text.times import parse_time
 
 __all__ = [
@@ -23,6 +24,9 @@ __all__ = [
     "Check",
     "CompileContext",
     "Evaluate",
+    "Export",
+    "Get",
+    "Import",
     "Index",
     "Query",
     "Stats",
@@ -68,21 +72,25 @@ class Index(MemoryCommand):
                 origins=origins,
             )
             added = memory.add(atoms, progress=True, origins=origins)
-        seconds = time.perf_counter() - start
-        if self.json:
-            print_json(
-                {
-                    "store": str(self.store),
-                    "new": added.new,
-                    "known": added.known,
-                    "seconds": round(seconds, 3),
-                }
-            )
-        else:
-            known = f", {added.known:,} were there already" if added.known else ""
-            noun = "memory" if added.new == 1 else "memories"
-            print(f"{added.new:,} {noun} added to {self.store} in {seconds:.1f} s{known}")
+        _tell_added(self, added, time.perf_counter() - start)
         return 0
+
+
+def _tell_added(command: MemoryCommand, added: Added, seconds: float) -> None:
+    """Says how much was new in a store."""
+    if command.json:
+        print_json(
+            {
+                "store": str(command.store),
+                "new": added.new,
+                "known": added.known,
+                "seconds": round(seconds, 3),
+            }
+        )
+    else:
+        known = f", {added.known:,} were there already" if added.known else ""
+        noun = "memory" if added.new == 1 else "memories"
+        print(f"{added.new:,} {noun} added to {command.store} in {seconds:.1f} s{known}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -255,6 +263,79 @@ class AnswerQuestion(AskingCommand):
         if answer.cited:
             print(f"graphmem: cites {', '.join(answer.cited)}", file=sys.stderr)
         print(f"graphmem: {context_note(answer.context)}", file=sys.stderr)
+        return 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Get(MemoryCommand):
+    """Show memories by their ids.
+
+    Attributes:
+        ids: The ids.
+    """
+
+    ids: Annotated[Positional[tuple[str, ...]], arg(metavar="ID ...")] = ()
+
+    def run(self) -> int:
+        """Prints the memories, in the order asked for."""
+        if not self.ids:
+            raise InputError("expected at least one id, got none; `graphmem query` shows ids")
+        from graphmem_torch.readers.jsonl import atom_to_record
+
+        with self.open_memory(self.store, "r") as memory:
+            atoms = memory.get(self.ids)
+        if self.json:
+            print_json({"atoms": [atom_to_record(atom) for atom in atoms]})
+        else:
+            print("\n\n".join("\n".join(atom_lines(atom)) for atom in atoms))
+        return 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Export(MemoryCommand):
+    """Write the memories of a store as JSON lines, with pins, found types and edges between them.
+
+    Attributes:
+        file: The file to write.
+        vectors: Also write the vectors, so that a store of the same encoder need not encode again.
+    """
+
+    file: Annotated[Positional[Path], arg(metavar="FILE")]
+    vectors: bool = False
+
+    def run(self) -> int:
+        """Writes the file and says how much is in it."""
+        with self.open_memory(self.store, "r") as memory:
+            count = memory.export(self.file, vectors=self.vectors)
+        if self.json:
+            print_json({"file": str(self.file), "atoms": count})
+        else:
+            noun = "memory" if count == 1 else "memories"
+            print(f"{self.file}: {count:,} {noun}, {self.file.stat().st_size / 1e6:.1f} MB")
+        return 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Import(MemoryCommand):
+    """Read what `graphmem export` wrote into a store; what it already holds is skipped.
+
+    Attributes:
+        file: The file to read.
+    """
+
+    after_interrupt: ClassVar[str] = Index.after_interrupt
+
+    file: Annotated[Positional[Path], arg(metavar="FILE")]
+
+    def run(self) -> int:
+        """Imports the file and says how much was new."""
+        from graphmem_torch.memory.exchange import check_export
+
+        check_export(self.file)  # before a store is made for nothing
+        start = time.perf_counter()
+        with self.open_memory(self.store, "w") as memory:
+            added = memory.import_(self.file, progress=True)
+        _tell_added(self, added, time.perf_counter() - start)
         return 0
 
 

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import textwrap
 from datetime import UTC, datetime
 from itertools import zip_longest
 
+from graphmem_torch.atoms import Atom
 from graphmem_torch.results import Context, Hit, Result
 
-__all__ = ["clip", "context_note", "hit_lines", "result_lines", "side_by_side", "when", "width"]
+__all__ = [
+    "atom_lines",
+    "clip",
+    "context_note",
+    "hit_lines",
+    "result_lines",
+    "side_by_side",
+    "when",
+    "width",
+]
 SIGNALS_SHOWN = 4
 _INDENT = 13
 
@@ -42,12 +53,7 @@ def hit_lines(rank: int, hit: Hit) -> list[str]:
     """One hit: rank, score, text, origin, the strongest signals' shares, the path."""
     text = _wrap(hit.text)
     head = f"{rank:3d}  {hit.score:6.2f}  "
-    lines = [head + text[0][len(head) :], *text[1:]]
-    origin = [hit.id, hit.kind, when(hit.time)]
-    # The id of a document's chunk begins with the name of the document.
-    if hit.session and not hit.id.startswith(hit.session):
-        origin.insert(2, hit.session)
-    lines += _wrap("from  " + " · ".join(part for part in origin if part))
+    lines = [head + text[0][len(head) :], *text[1:], *_origin(hit)]
     # What spoke for the hit comes before what spoke against it.
     shares = sorted(hit.signals.items(), key=lambda item: -item[1])[:SIGNALS_SHOWN]
     told = " · ".join(f"{name} {share:+.2f}" for name, share in shares if abs(share) >= 0.005)
@@ -58,6 +64,26 @@ def hit_lines(rank: int, hit: Hit) -> list[str]:
         steps += [f"─{step.type} {step.weight:.2f}→ {step.target}" for step in hit.path]
         lines += _wrap("path  " + " ".join(steps))
     return lines
+
+
+def atom_lines(atom: Atom) -> list[str]:
+    """One memory: its text, its origin, and what else is known of it."""
+    lines = [*_wrap(atom.rendered), *_origin(atom)]
+    told = {"happened": when(atom.event_time), "type": atom.type}
+    told |= {"meta": json.dumps(dict(atom.meta), ensure_ascii=False) if atom.meta else None}
+    told |= {"edges": " · ".join(f"{e.type.name.lower()} {e.target}" for e in atom.edges)}
+    for name, value in told.items():
+        lines += _wrap(f"{name}  {value}") if value else []
+    return lines
+
+
+def _origin(hit: Hit | Atom) -> list[str]:
+    """Where a memory is from."""
+    origin = [hit.id, hit.kind, when(hit.time)]
+    # The id of a document's chunk begins with the name of the document.
+    if hit.session and not hit.id.startswith(hit.session):
+        origin.insert(2, hit.session)
+    return _wrap("from  " + " · ".join(part for part in origin if part))
 
 
 def result_lines(result: Result) -> list[str]:

@@ -14,6 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, overload
 
 import torch
@@ -35,6 +36,15 @@ from graphmem_torch.memory.assemble import (
 from graphmem_torch.memory.columns import StoreColumns
 from graphmem_torch.memory.contexts import CompileOptions as Options
 from graphmem_torch.memory.decay import Classified, DecayState, classify_nodes, open_nodes
+from graphmem_torch.memory.exchange import (
+    KnownVectors,
+    check_export,
+    export_lines,
+    exported_atoms,
+    exported_edges,
+    restore_life,
+    unlinked_edges,
+)
 from graphmem_torch.memory.filters import AtomFields, Filters, atom_masks
 from graphmem_torch.memory.link import concept_id
 from graphmem_torch.memory.modes import RegimeMonitor, align_parts, mode_records, mode_summaries
@@ -67,6 +77,7 @@ from graphmem_torch.results import (
 )
 from graphmem_torch.spectral.structure import Structure
 from graphmem_torch.store import MemoryStore
+from graphmem_torch.store.database import store_error
 from graphmem_torch.text.embedder import Embedder
 from graphmem_torch.text.entailment import LexicalJudge
 from graphmem_torch.text.times import TimeLike, parse_time
@@ -79,6 +90,8 @@ if TYPE_CHECKING:
 __all__ = ["Memory"]
 
 _log = logging.getLogger(__name__)
+
+_EDGES = 1 << 17  # that are imported in one transaction
 
 
 class Memory:
@@ -922,6 +935,78 @@ class Memory:
             )
         return write_report(data, path, limit=limit, most_edges=most_edges)
 
+    def export(self, path: str | os.PathLike[str], *, vectors: bool = False) -> int:
+        """Writes what was put into the memory as JSON lines, for `import_`; how many memories.
+
+        Every field of every memory, pins, types that were found, and edges between memories. Not
+        concepts and temporal edges, which linking makes again, nor uses. The file is there whole or
+        not at all; what is added meanwhile waits and is not in it.
+
+        Args:
+            path: The file, which is replaced.
+            vectors: Also embeddings and token vectors, which are larger than the rest; a store of
+                the same encoder need not encode the texts again.
+
+        Raises:
+            StoreError: The file cannot be written; one of before is as it was.
+        """
+        target = Path(path)
+        partial = target.with_name(target.name + ".partial")
+        try:
+            with partial.open("w", encoding="utf-8", newline="\n") as file:
+                file.writelines(line + "\n" for line in export_lines(self.store, vectors=vectors))
+            partial.replace(target)
+        except OSError as error:
+            raise store_error(error, target) from error
+        finally:
+            partial.unlink(missing_ok=True)
+        return int(check_export(target)["atoms"])
+
+    def import_(self, path: str | os.PathLike[str], *, progress: bool = False) -> Added:
+        """Adds what `export` wrote; what is stored already is passed over.
+
+        The whole file is looked at first, so that of one that was cut or changed nothing is stored.
+        An import that was interrupted can be repeated. Vectors of another encoder are passed over.
+
+        Args:
+            path: The file.
+            progress: Shows a bar on stderr.
+
+        Raises:
+            InputError: No such file, no export, a cut one, or an id that is stored with other
+                content; with file and line.
+            StoreError: As `add`.
+        """
+        self.store.expect_writable()
+        file = Path(path)
+        header = check_export(file)
+        known = KnownVectors(self.embedder)
+        brought = bool(header["vectors"])
+        if brought and header["fingerprint"] != known.fingerprint:
+            _log.warning(
+                "%s: its vectors are of the encoder %s and not of %s: the texts are encoded anew",
+                *(file, header["fingerprint"], known.fingerprint),
+            )
+            brought = False
+        writer = Writer(self.store, known, self.config.link, self._observe)
+        entries = exported_atoms(file, known if brought else None)
+        pinned = {node for node, _ in self.store.life.pins()}
+        done = Added(0, 0)
+        with _progress(progress, "import", "atoms", header["atoms"]) as bar:
+            for batch in batched(entries, self.config.link.batch):
+                known.learn(batch)
+                atoms = [as_atom(entry.atom, Counter()) for entry in batch]
+                places = {entry.atom.id: entry.where for entry in batch}
+                added, switches = self._add(atoms, places, writer)
+                restore_life(self.store, batch, pinned)
+                done += added
+                self._tell(switches)
+                bar.update(len(batch))
+        for edges_of in batched(exported_edges(file), _EDGES):
+            edges.connect_all(self.store, unlinked_edges(self.store, edges_of))
+        writer.warn_of_unresolved()
+        return done
+
     def stats(self) -> dict[str, Any]:
         """Counts, sizes and bindings of the store.
 
@@ -996,13 +1081,15 @@ class Memory:
         return replace(query, **masks)
 
     def _add(
-        self, atoms: list[Atom], places: Mapping[str, str]
+        self, atoms: list[Atom], places: Mapping[str, str], writer: Writer | None = None
     ) -> tuple[Added, list[RegimeSwitch]]:
         """Stores one batch; what it did, and the regime switches in it."""
         with self._lock:
-            if self._writer is None:
+            if writer is None and self._writer is None:
                 self._writer = Writer(self.store, self.embedder, self.config.link, self._observe)
-        fresh, switches = self._writer.add(atoms, places, self._clock())
+            writer = writer or self._writer
+        assert writer is not None
+        fresh, switches = writer.add(atoms, places, self._clock())
         self.store.uses.settle()
         return Added(len(fresh), len(atoms) - len(fresh)), switches
 

@@ -12,7 +12,7 @@ from graphmem_torch.errors import InputError, unknown
 from graphmem_torch.readers.source import decoded_lines, parse_json
 from graphmem_torch.text.times import parse_time
 
-__all__ = ["atom_from_record", "content_id", "parse_edge_type", "read_records"]
+__all__ = ["atom_from_record", "atom_to_record", "content_id", "parse_edge_type", "read_records"]
 
 _WRITE = 'write {"text": "..."}'
 _TEXT_PARTS = ("text", "input_text", "output_text")  # of Anthropic and OpenAI, and of its responses
@@ -122,6 +122,17 @@ def atom_from_record(record: object, *, where: str | None = None) -> Atom:
         meta={**extra, **meta},
         edges=_edges(given.get("edges", []), where),
     )
+
+
+def atom_to_record(atom: Atom) -> dict[str, Any]:
+    """An atom as a JSON object that `atom_from_record` reads; what it does not have is left out."""
+    names = ("id", "text", "kind", "speaker", "session", "time", "event_time", "type")
+    record = {name: value for name in names if (value := getattr(atom, name)) is not None}
+    if atom.meta:
+        record["meta"] = dict(atom.meta)
+    if atom.edges:
+        record["edges"] = [[e.target, e.type.name.lower(), e.weight] for e in atom.edges]
+    return record
 
 
 def _record_of_message(message: Mapping[str, Any], where: str | None) -> dict[str, Any]:

@@ -83,6 +83,8 @@ def test_index_of_a_known_id_with_other_content(
         ["context", "Who restores ovens?", "--budget", "10"],
         ["stats"],
         ["check"],
+        ["get", "D1:1"],
+        ["export", "x.jsonl"],
     ],
 )
 def test_commands_on_a_missing_store(
@@ -91,6 +93,18 @@ def test_commands_on_a_missing_store(
     missing = tmp_path / "missing"
     assert str(missing) in fails(*command, "--store", missing)
     assert not missing.exists()
+
+
+def test_get_and_import_name_what_they_cannot_use(
+    store: Path, conversation: Path, tmp_path: Path, fails: Callable[..., str]
+) -> None:
+    assert "expected at least one id" in fails("get", "--store", store)
+    assert "'D9:9', which is not in the store" in fails("get", "D9:9", "--store", store)
+    told = fails("import", conversation, "--store", tmp_path / "new")
+    assert f"{conversation}:1: expected what `graphmem export` wrote" in told
+    assert str(tmp_path / "none") in fails("import", tmp_path / "none", "--store", tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+    assert str(tmp_path / "no") in fails("export", tmp_path / "no" / "x", "--store", store)
 
 
 def test_query_of_a_store_of_another_embedder(store: Path, fails: Callable[..., str]) -> None:

@@ -128,6 +128,31 @@ def test_context_goes_to_stdout_and_stays_in_budget(
     assert f"{context['tokens']} of 60 tokens" in err
 
 
+def test_get_shows_memories_by_id(
+    store: Path, reply: Callable[..., Any], fast: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = reply("get", "D2:1", "D1:1", "--store", store)["atoms"]
+    assert [atom["id"] for atom in found] == ["D2:1", "D1:1"]
+    assert (found[1]["speaker"], found[1]["meta"]) == ("Theo", {"page": 1})
+    assert main(["get", "D1:1", "--store", str(store), *fast]) == 0
+    out = capsys.readouterr().out
+    assert "Theo: Bertrand restores old deck ovens." in out
+    assert "from D1:1 · turn · s1 · 2024-02-04 10:00" in out and '{"page": 1}' in out
+
+
+def test_export_and_import(
+    store: Path, tmp_path: Path, reply: Callable[..., Any], fast: list[str]
+) -> None:
+    file, again = tmp_path / "all.jsonl", tmp_path / "again.jsonl"
+    assert reply("export", file, "--store", store, "--vectors")["atoms"] == 4
+    copy = tmp_path / "copy"
+    first = reply("import", file, "--store", copy)
+    assert (first["new"], first["known"]) == (4, 0)
+    assert reply("import", file, "--store", copy)["known"] == 4
+    assert main(["export", str(again), "--store", str(copy), "--vectors", *fast]) == 0
+    assert again.read_bytes() == file.read_bytes()
+
+
 def test_stats_and_check(
     store: Path, reply: Callable[..., Any], fast: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -17,18 +17,18 @@ def test_many_tasks_get_the_answers_of_one_caller() -> None:
     with opened() as memory:
         memory.add(turns())
         results = memory.retrieve(QUESTIONS, k=5, where=where)
-        contexts = [memory.compile(question, budget=200) for question in QUESTIONS]
+        contexts = [memory.compile(each, budget=200, tokenizer=len) for each in QUESTIONS]
 
         async def ask(number: int) -> None:
             question = QUESTIONS[number % 3]
             result = await memory.aretrieve(question, k=5, where=where)
-            context = await memory.acompile(question, budget=200)
+            context = await memory.acompile(question, budget=200, tokenizer=len)
             assert plain([result]) == plain([results[number % 3]])
             assert context.text == contexts[number % 3].text
 
         async def run() -> None:
             await asyncio.gather(*map(ask, range(12)))
-            both = await memory.acompile(QUESTIONS[:2], budget=[100, 200])
+            both = await memory.acompile(QUESTIONS[:2], budget=[100, 200], tokenizer=len)
             assert [curve[1].text for curve in both] == [made.text for made in contexts[:2]]
 
         asyncio.run(run())

@@ -1,0 +1,344 @@
+"""Export and import: everything that a caller has put into a memory, as lines of JSON.
+
+A header, the memories in the order of storing, the edges between them, and a line that ends the
+file with a checksum: what was cut or changed is refused before anything is stored. What linking
+makes of the memories (concepts, temporal edges) is made again.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from graphmem_torch.atoms import MEMORY_TYPES, Atom, EdgeType, Link
+from graphmem_torch.edges import EdgeBlock
+from graphmem_torch.errors import InputError
+from graphmem_torch.memory.decay import ORACLE
+from graphmem_torch.memory.edges import nodes_of
+from graphmem_torch.readers.jsonl import atom_to_record, parse_edge_type
+from graphmem_torch.readers.source import decode, parse_json, raw_lines
+from graphmem_torch.store import MemoryStore, TokenRows
+from graphmem_torch.store.blocks import pick_tokens
+from graphmem_torch.text.embedder import Embedder, Encoded
+
+__all__ = [
+    "Exported",
+    "KnownVectors",
+    "check_export",
+    "export_lines",
+    "exported_atoms",
+    "exported_edges",
+    "restore_life",
+    "unlinked_edges",
+]
+
+_VERSION = 1
+_TILE = 4096  # atoms that are read at once
+_HEADER = {"atoms", "fingerprint", "vectors"}
+_END = b'{"end": '
+_LINKED = (int(EdgeType.SIMILARITY), int(EdgeType.COOCCURRENCE))  # that linking makes, too
+_AGAIN = "export the memory again"
+
+
+def export_lines(store: MemoryStore, *, vectors: bool = False) -> Iterator[str]:
+    """The lines of an export, without line feeds; of one moment: writers wait meanwhile."""
+    digest, count = hashlib.sha256(), 0
+    with store.reading():
+        for record in _records(store, vectors):
+            line = json.dumps(record, ensure_ascii=False, allow_nan=False)
+            digest.update(line.encode() + b"\n")
+            count += 1
+            yield line
+    yield json.dumps({"end": {"lines": count, "sha256": digest.hexdigest()}})
+
+
+def _records(store: MemoryStore, vectors: bool) -> Iterator[dict[str, Any]]:
+    columns = store.columns()
+    nodes = columns.node[~columns.is_concept]
+    yield {
+        "graphmem": "export",
+        "version": _VERSION,
+        "atoms": len(nodes),
+        "fingerprint": store.fingerprint,
+        "vectors": vectors,
+    }
+    pins = dict(store.life.pins())
+    found = {node: rest for node, *rest in store.life.found_types()}
+    edges = store.edges()
+    between = torch.isin(edges.source, nodes) & torch.isin(edges.target, nodes)
+    edges = edges.take(between & (edges.type != int(EdgeType.TEMPORAL)))
+    edges = edges.take(edges.source.argsort(stable=True))
+    ids = dict(zip(columns.node.tolist(), store.ids(), strict=True))
+    stated: set[tuple[str, str, int, float]] = set()
+    for part in nodes.split(_TILE):
+        numbers = part.tolist()
+        packed = _packed(store, numbers) if vectors else [{}] * len(numbers)
+        for node, atom, own in zip(numbers, store.atoms(numbers), packed, strict=True):
+            record: dict[str, Any] = {"atom": atom_to_record(atom)}
+            if node in pins:
+                record["pinned"] = bool(pins[node])
+            if node in found:
+                record["found_type"] = found[node]
+            for link in atom.edges:
+                weight = float(np.float32(link.strength))  # as edges are stored
+                stated.add((atom.id, link.target, int(link.type), weight))
+            yield record | own
+    names = [kind.name.lower() for kind in EdgeType]
+    columns_of = zip(*(column.tolist() for column in edges.columns), strict=True)
+    for source, target, kind, weight in columns_of:
+        edge = ids[source], ids[target], kind, weight
+        if edge not in stated:
+            yield {"edge": [*edge[:2], names[kind], weight]}
+
+
+def _packed(store: MemoryStore, nodes: Sequence[int]) -> list[dict[str, Any]]:
+    """The vectors of atoms as text."""
+    embeddings, tokens = store.vectors(nodes)
+    found: list[dict[str, Any]] = [{"vector": _text_of(row)} for row in embeddings]
+    if tokens is not None:
+        counts = tokens.offsets.diff().tolist()
+        parts = zip(found, tokens.tokens.split(counts), tokens.pieces.split(counts), strict=True)
+        for each, rows, pieces in parts:
+            each |= {"tokens": _text_of(rows), "pieces": _text_of(pieces)}
+    return found
+
+
+def _text_of(values: Tensor) -> str:
+    return base64.b64encode(values.contiguous().numpy().tobytes()).decode()
+
+
+def check_export(path: Path) -> dict[str, Any]:
+    """The header of an export, once the whole file was looked at.
+
+    Raises:
+        InputError: No export, one of a later version, or one that was cut or changed.
+    """
+    digest, number, end, whole = hashlib.sha256(), 0, None, True
+    header: dict[str, Any] = {}
+    for number, line in enumerate(raw_lines(path), start=1):
+        where = f"{path}:{number}"
+        header = header or _header(line, where)
+        if end is not None:
+            raise InputError(f"expected the end of an export, got more; {_AGAIN}", where=where)
+        if line.startswith(_END):
+            end = parse_json(decode(line, str(path), line=number), str(path), line=number)["end"]
+        else:
+            digest.update(line)
+        whole = line.endswith(b"\n")
+    if not number:
+        header = _header(b"", str(path))
+    if end is None:
+        cut = f"the file ends {'behind' if whole else 'inside'} line {number}"
+        raise InputError(
+            f"expected the line that ends an export, got a cut: {cut}; {_AGAIN}",
+            where=f"{path}:{number}",
+        )
+    if end != {"lines": number - 1, "sha256": digest.hexdigest()}:
+        raise InputError(
+            f"expected the lines that were exported, got others; {_AGAIN}", where=f"{path}:{number}"
+        )
+    return header
+
+
+def _header(line: bytes, where: str) -> dict[str, Any]:
+    try:
+        header = json.loads(line)
+    except ValueError:
+        header = None
+    if not isinstance(header, dict) or header.get("graphmem") != "export":
+        raise InputError(
+            "expected what `graphmem export` wrote, got another file; `graphmem index` reads those",
+            where=where,
+        )
+    if header.get("version") != _VERSION or not header.keys() >= _HEADER:
+        raise InputError(
+            f"expected an export of version {_VERSION}, got {header.get('version')!r:.20}; upgrade "
+            "graphmem_torch",
+            where=where,
+        )
+    return header
+
+
+@dataclass(frozen=True, eq=False)
+class Exported:
+    """A memory of an export.
+
+    Attributes:
+        where: File and line.
+        atom: Exactly as it was.
+        pinned: Whether it was pinned or unpinned by name; None: neither.
+        found_type: Type that was found, decay factor per hour or None, and who found it.
+        vectors: Its embedding [d], its token vectors [t, m] and their pieces [t].
+    """
+
+    where: str
+    atom: Atom
+    pinned: bool | None
+    found_type: tuple[str, float | None, str] | None
+    vectors: tuple[Tensor, Tensor, Tensor] | None
+
+
+def exported_atoms(path: Path, embedder: Embedder | None) -> Iterator[Exported]:
+    """The memories of an export that `check_export` has looked at, in order.
+
+    Their vectors are read for an embedder that they are of, None: not at all.
+
+    Raises:
+        InputError: A line that no export has.
+    """
+    for where, record in _lines(path, b'{"atom"'):
+        try:
+            fields = dict(record["atom"])
+            links = [
+                Link(target, parse_edge_type(kind), weight)
+                for target, kind, weight in fields.pop("edges", ())
+            ]
+            yield Exported(
+                where,
+                Atom(**fields, edges=tuple(links)),
+                record.get("pinned"),
+                _found_type(record.get("found_type")),
+                None if embedder is None else _vectors_of(record, embedder),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise InputError(
+                f"expected a memory as it is exported, got {error}; {_AGAIN}", where=where
+            ) from error
+
+
+def _found_type(value: Any) -> tuple[str, float | None, str] | None:
+    """What was found of a type; ValueError or TypeError for what no one finds."""
+    if value is None:
+        return None
+    name, factor, source = value
+    if name not in MEMORY_TYPES or not isinstance(source, str):
+        raise ValueError(f"the found type {value!r:.60}")
+    return name, None if factor is None else float(factor), source
+
+
+def restore_life(store: MemoryStore, entries: Sequence[Exported], pinned: Container[int]) -> None:
+    """Pins and found types of memories that are stored by now, but for what is known already.
+
+    `pinned` are the nodes whose pins stay; so do the types that an oracle found.
+    """
+    known = store.known([entry.atom.id for entry in entries])
+    found = [(known[entry.atom.id][0], entry) for entry in entries]
+    for value in (False, True):
+        nodes = [n for n, entry in found if entry.pinned is value and n not in pinned]
+        store.life.set_pins(nodes, value)
+    types: dict[str, dict[int, tuple[str, float | None]]] = {}
+    for node, entry in found:
+        if entry.found_type is not None:
+            name, factor, source = entry.found_type
+            types.setdefault(source, {})[node] = name, factor
+    for source, values in types.items():
+        store.life.set_found_types(values, source, keep=ORACLE)
+
+
+def exported_edges(path: Path) -> Iterator[tuple[str, str, str, float]]:
+    """The edges of an export: source, target, type, weight."""
+    for where, record in _lines(path, b'{"edge"'):
+        edge = record["edge"]
+        if not isinstance(edge, list) or len(edge) != 4:
+            raise InputError(f"expected an edge, got {edge!r:.80}; {_AGAIN}", where=where)
+        yield edge[0], edge[1], edge[2], edge[3]
+
+
+def unlinked_edges(
+    store: MemoryStore, edges: Sequence[tuple[str, str, str, float]]
+) -> list[tuple[str, str, str, float]]:
+    """The edges but those that linking has made again, whose weight may differ by rounding."""
+    node = nodes_of(store, [end for edge in edges for end in edge[:2]])
+    asked = EdgeBlock.of(
+        [node[edge[0]] for edge in edges],
+        [node[edge[1]] for edge in edges],
+        [int(parse_edge_type(edge[2])) for edge in edges],
+        1.0,
+    )
+    stored, size = store.edges(), store.next_node
+    linked = torch.isin(asked.type, torch.tensor(_LINKED, dtype=torch.uint8))
+    again = torch.isin(_keys(asked, size), _keys(stored, size)) & linked
+    return [edge for edge, known in zip(edges, again.tolist(), strict=True) if not known]
+
+
+def _keys(edges: EdgeBlock, size: int) -> Tensor:  # [E] int64
+    return (edges.source * size + edges.target) * 256 + edges.type
+
+
+def _lines(path: Path, start: bytes) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The lines that begin so, with their places."""
+    for number, line in enumerate(raw_lines(path), start=1):
+        if line.startswith(start):
+            text = decode(line, str(path), line=number)
+            yield f"{path}:{number}", parse_json(text, str(path), line=number)
+
+
+def _vectors_of(record: Mapping[str, Any], embedder: Embedder) -> tuple[Tensor, Tensor, Tensor]:
+    """The vectors of a line; ValueError where they are not of the embedder's widths."""
+    width = embedder.token_dim
+    embedding = _values_of(record["vector"], np.float32)
+    tokens = _values_of(record.get("tokens", ""), np.int8)
+    pieces = _values_of(record.get("pieces", ""), np.int32)
+    if len(embedding) != embedder.dim or len(tokens) != len(pieces) * width:
+        raise ValueError(f"vectors of other widths than {embedder.dim} and {width}")
+    return embedding, tokens.view(-1, width) if width else tokens.view(0, 0), pieces
+
+
+def _values_of(text: str, kind: type[np.generic]) -> Tensor:
+    return torch.from_numpy(np.frombuffer(base64.b64decode(text, validate=True), kind).copy())
+
+
+class KnownVectors:
+    """An embedder that need not encode the texts whose vectors an export brought.
+
+    Attributes:
+        name, dim, token_dim, num_pieces, fingerprint, tokenizer, window: As in `Embedder`.
+    """
+
+    def __init__(self, embedder: Embedder) -> None:
+        """Knows nothing yet."""
+        self._embedder = embedder
+        self._known: dict[str, tuple[Tensor, Tensor, Tensor]] = {}
+        self.name, self.fingerprint = embedder.name, embedder.fingerprint
+        self.dim, self.token_dim = embedder.dim, embedder.token_dim
+        self.num_pieces, self.window = embedder.num_pieces, embedder.window
+        self.tokenizer = embedder.tokenizer
+
+    def learn(self, entries: Sequence[Exported]) -> None:
+        """Knows the vectors of these, and no others any more."""
+        self._known = {
+            entry.atom.rendered: entry.vectors for entry in entries if entry.vectors is not None
+        }
+
+    def encode(self, texts: Sequence[str], *, progress: bool = False) -> Encoded:
+        """Vectors of texts, known ones as they were exported."""
+        known = self._known  # another thread may learn others
+        given = [known[text] for text in texts if text in known]
+        if not given:
+            return self._embedder.encode(texts, progress=progress)
+        fresh = self._embedder.encode([t for t in texts if t not in known], progress=progress)
+        # Those that are encoded come first, then those that are known.
+        is_known = torch.tensor([text in known for text in texts])
+        pick = torch.where(
+            is_known, len(fresh.pooled) + is_known.cumsum(0) - 1, (~is_known).cumsum(0) - 1
+        )
+        pooled = torch.cat([fresh.pooled, torch.stack([each[0] for each in given])])[pick]
+        tokens, pieces, offsets = fresh.tokens, fresh.pieces, fresh.offsets
+        if tokens is None or pieces is None or offsets is None:
+            return Encoded(pooled)
+        counts = torch.tensor([len(each[2]) for each in given])
+        rows = TokenRows(
+            torch.cat([tokens, *(each[1] for each in given)]),
+            torch.cat([pieces, *(each[2] for each in given)]),
+            torch.cat([offsets, offsets[-1] + counts.cumsum(0)]),
+        )
+        return Encoded(pooled, *pick_tokens(rows, pick))

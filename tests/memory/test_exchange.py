@@ -1,0 +1,176 @@
+"""`export` and `import_`: what goes out comes back, and what was cut is refused."""
+
+from __future__ import annotations
+
+import json
+import logging
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from graphmem_torch.atoms import Atom, EdgeType, Link
+from graphmem_torch.errors import InputError, StoreError
+from graphmem_torch.memory import Added, Memory
+from graphmem_torch.text.embedder import HashingEmbedder
+from tests.memories import QUESTIONS, Counting, opened, plain, turns
+
+ODD = [
+    Atom("", "no id", kind="own kind", speaker="", session="", time=5, event_time=-7.5),
+    Atom(
+        "ö\n ",
+        " Zürich\u2028\n\ttwo lines ",
+        type="procedural",
+        meta={"a.b": {"": [1, 2.5, None, True, "\x00\ud7ff"]}, "n": 2**70},
+        edges=(Link("a3", EdgeType.SUPPORTS, 2), Link("later", EdgeType.CONTRADICTS, 0.1)),
+    ),
+    Atom("later", "comes later", type="semantic", time=-62_135_596_800.0),
+]
+
+
+def filled(path: Path | None = None) -> Memory:
+    memory = opened(path)
+    memory.add([*turns(), replace(ODD[0], id="odd"), *ODD[1:]])
+    memory.connect([("a1", "a9", "supports", 0.3), ("a2", "a8", "similarity"), ("a5", "later")])
+    memory.pin(["a4", "odd"])
+    memory.unpin("ö\n ")
+    memory.classify(ids=["a0", "a1"])
+    memory.classify(lambda texts: [answer(text) for text in texts], ids=["a2", "a3"])
+    return memory
+
+
+def answer(text: str) -> dict[str, Any]:
+    return {"content": text, "type": "episodic", "decay_factor": 0.25}
+
+
+def content(memory: Memory) -> dict[str, Any]:
+    """All that is to come back, by ids."""
+    store = memory.store
+    columns, names = store.columns(), store.ids()
+    ids = dict(zip(columns.node.tolist(), names, strict=True))
+    block = store.edges()
+    edges = {
+        (ids[source], ids[target], kind, weight)
+        for source, target, kind, weight in zip(*(c.tolist() for c in block.columns), strict=True)
+    }
+    return {
+        "atoms": store.atoms(columns.node.tolist()),
+        "digests": [digest for _, digest in store.known(names).values()],
+        "edges": edges,
+        "pins": {(ids[node], value) for node, value in store.life.pins()},
+        "types": {(ids[node], *rest) for node, *rest in store.life.found_types()},
+    }
+
+
+@pytest.mark.parametrize("vectors", [False, True])
+def test_what_is_exported_comes_back(tmp_path: Path, vectors: bool) -> None:
+    file, again = tmp_path / "all.jsonl", tmp_path / "again.jsonl"
+    with filled() as memory:
+        assert memory.export(file, vectors=vectors) == 27
+        whole, found = content(memory), plain(memory.retrieve(QUESTIONS))
+        embeddings, tokens = memory.store.embeddings(), memory.store.tokens()
+    encoder = Counting()
+    with opened(embedder=encoder) as memory:
+        assert memory.import_(file) == Added(27, 0)
+        assert {text for text in encoder.seen if ": " in text} == (
+            set() if vectors else {a.rendered for a in turns()}
+        )
+        assert content(memory) == whole
+        assert plain(memory.retrieve(QUESTIONS)) == found
+        assert memory.check() == []
+        assert torch.equal(memory.store.embeddings(), embeddings)
+        packed = memory.store.tokens()
+        if tokens is not None and packed is not None:
+            assert all(map(torch.equal, packed, tokens))
+        assert memory.import_(file) == Added(0, 27)
+        assert content(memory) == whole
+        memory.export(again, vectors=vectors)
+    assert again.read_bytes() == file.read_bytes()
+    assert list(tmp_path.glob("*.partial")) == []
+
+
+def test_import_into_a_store_that_has_some_of_it(tmp_path: Path) -> None:
+    file = tmp_path / "all.jsonl"
+    with filled() as memory:
+        memory.export(file)
+        whole = content(memory)
+    with opened(tmp_path / "m") as memory:
+        memory.add(turns(9))
+        memory.unpin("a4")
+        assert memory.import_(file) == Added(18, 9)
+        assert set(memory.pinned()) == {"odd"}, "what was said of it here stays"
+        assert {a.id: a for a in content(memory)["atoms"]} == {a.id: a for a in whole["atoms"]}
+        ours, theirs = ({e[:3] for e in each["edges"]} for each in (content(memory), whole))
+        assert ours == theirs and len(content(memory)["edges"]) == len(whole["edges"])
+    with opened(tmp_path / "other") as memory:
+        memory.add(replace(turns(9)[8], text="Something else."))
+        with pytest.raises(InputError, match=rf"^{file}:10: atom 'a8' is stored already with"):
+            memory.import_(file)
+        memory.export(tmp_path / "part.jsonl")
+    with opened(tmp_path / "m", mode="r") as memory, pytest.raises(StoreError):
+        memory.import_(file)
+
+
+def test_vectors_of_another_encoder_are_made_anew(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with opened(embedder=HashingEmbedder(16)) as memory:
+        memory.add(turns(3))
+        memory.export(tmp_path / "x", vectors=True)
+    with opened() as memory, caplog.at_level(logging.WARNING):
+        memory.import_(tmp_path / "x")
+        assert "the texts are encoded anew" in caplog.text
+        expected = HashingEmbedder(32).encode([atom.rendered for atom in turns(3)]).pooled
+        assert torch.equal(memory.store.embeddings()[:3], expected)
+
+
+def test_export_of_nothing(tmp_path: Path) -> None:
+    with opened() as memory, opened() as other:
+        assert memory.export(tmp_path / "x") == 0
+        assert other.import_(tmp_path / "x") == Added(0, 0)
+
+
+def test_export_that_was_cut_or_changed_is_refused_with_the_line(tmp_path: Path) -> None:
+    file = tmp_path / "x.jsonl"
+    with filled() as memory:
+        memory.export(file)
+    data = file.read_bytes()
+    lines = data.splitlines(keepends=True)
+    count = len(lines)
+
+    def refused(changed: bytes) -> str:
+        file.write_bytes(changed)
+        with opened() as memory:
+            with pytest.raises(InputError) as caught:
+                memory.import_(file)
+            assert memory.store.num_nodes == 0
+        return str(caught.value).removeprefix(str(file))
+
+    assert refused(b"".join(lines[:9])).startswith(":9: expected the line that ends an export")
+    assert "ends inside line 10;" in refused(b"".join(lines[:9]) + lines[9][:30])
+    assert f"ends inside line {count - 1};" in refused(b"".join(lines[:-1])[:-1])
+    assert refused(data[:-20]).startswith(f":{count}: expected")
+    assert refused(b"".join(lines[:4] + lines[5:])).startswith(f":{count - 1}: expected the lines")
+    assert refused(data.replace(b"canoe", b"kayak")).startswith(f":{count}: expected the lines")
+    assert refused(data + data).startswith(f":{count + 1}: expected the end")
+    assert refused(b"").startswith(": expected what `graphmem export` wrote")
+    assert refused(b'{"text": "a"}\n').startswith(":1: expected what `graphmem export` wrote")
+    later = json.dumps({"graphmem": "export", "version": 2}).encode() + b"\n"
+    assert refused(later).startswith(":1: expected an export of version 1, got 2; upgrade")
+    with opened() as memory, pytest.raises(InputError, match="got: No such file"):
+        memory.import_(tmp_path / "nowhere")
+
+
+def test_a_failing_export_leaves_the_file_of_before(tmp_path: Path) -> None:
+    with filled() as memory:
+        memory.export(tmp_path / "x")
+        before = (tmp_path / "x").read_bytes()
+        memory.close()
+        with pytest.raises(StoreError):
+            memory.export(tmp_path / "x")
+        with pytest.raises(StoreError, match=str(tmp_path / "no" / "x")):
+            memory.export(tmp_path / "no" / "x")
+    assert (tmp_path / "x").read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["x"]
