@@ -17,6 +17,7 @@ __all__ = ["LARGEST_K", "launch_topk_cosine"]
 
 LARGEST_K = 128  # what fits in registers
 _PROGRAMS = 528  # four a multiprocessor on the largest cards
+_QUERIES, _KEYS, _SCORES = 64, 128, 4096  # of a program: most rows, columns and scores of a tile
 _PARTS = {torch.float16: 2, torch.bfloat16: 3}  # that sum up to a float32 query, but for 2^-22
 
 
@@ -90,6 +91,8 @@ def launch_topk_cosine(
     keys: Tensor,  # [N, d]
     k: int,  # at most LARGEST_K
     programs: int = _PROGRAMS,
+    queries_at_once: int = _QUERIES,
+    keys_at_once: int = _KEYS,
 ) -> tuple[Tensor, Tensor]:  # [B, min(k, N)], [B, min(k, N)] int64
     """`graphmem::topk_cosine` on CUDA; never waits for the device.
 
@@ -111,8 +114,8 @@ def launch_topk_cosine(
         _topk_cosine_kernel, triton.runtime.JITFunction
     ):
         parts = 0  # the interpreter computes bfloat16 wrongly
-    block_q = min(64, max(16, triton.next_power_of_2(rows)))
-    block_n = 64 if block_q == 64 else 128
+    block_q = min(queries_at_once, max(16, triton.next_power_of_2(rows)))
+    block_n = min(keys_at_once, _SCORES // block_q)
     across = triton.cdiv(rows, block_q)
     shares = max(1, min(programs // across, triton.cdiv(keys.shape[0], block_n)))
     share = triton.cdiv(triton.cdiv(keys.shape[0], shares), block_n) * block_n

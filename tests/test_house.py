@@ -12,7 +12,6 @@ import subprocess
 import sys
 import zipfile
 from collections import defaultdict
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -99,12 +98,14 @@ def _tree(name: str) -> ast.Module:
     return ast.parse(MODULES[name].read_text(encoding="utf-8"), str(MODULES[name]))
 
 
-def _taken(name: str) -> Iterator[tuple[str, str]]:
+@cache
+def _taken(name: str) -> list[tuple[str, str]]:
     """Every module that a file names in an import, and what it takes from it ("": the module).
 
     Imports inside functions and under `TYPE_CHECKING` count, so do literals of `import_module`.
     """
     here = name.split(".") if name in FACES else name.split(".")[:-1]
+    every = []
     for node in ast.walk(_tree(name)):
         if isinstance(node, ast.Import):
             found = [(alias.name, "") for alias in node.names]
@@ -119,7 +120,8 @@ def _taken(name: str) -> Iterator[tuple[str, str]]:
             continue
         for module, taken in found:
             if module == PACKAGE or module.startswith(f"{PACKAGE}."):
-                yield module[len(PACKAGE) + 1 :], taken
+                every.append((module[len(PACKAGE) + 1 :], taken))
+    return every
 
 
 def _behind(module: str, taken: str) -> str:
@@ -215,8 +217,8 @@ def _python(code: str, *, cwd: Path, path: Path | None = None) -> str:
     return done.stdout
 
 
-# What must work wherever the package was imported from: kernels, judges and presets are found.
-WHERE = """
+# What must work wherever the package was imported from: kernels, judges and presets are found ...
+FOUND = """
 import json, pkgutil
 from importlib.resources import files
 from importlib.util import find_spec
@@ -226,12 +228,17 @@ import graphmem_torch.kernels as kernels
 load_config("default")
 assert (files("graphmem_torch.report") / "page" / "page.js").is_file()
 names = [m.name for m in pkgutil.iter_modules(kernels.__path__)]
-for name in names if find_spec("triton") else ():
-    __import__(f"graphmem_torch.kernels.{name}")
 from graphmem_torch.quality.request import JUDGES
-for name in JUDGES:
-    __import__(f"graphmem_torch.quality.{name}.judge")
+modules = [f"graphmem_torch.kernels.{name}" for name in names]
+modules += [f"graphmem_torch.quality.{name}.judge" for name in JUDGES]
+assert all(map(find_spec, modules))
 print(json.dumps({"file": graphmem_torch.__file__, "kernels": sorted(names)}))
+"""
+# ... and can be loaded.
+WHERE = f"""{FOUND}
+for name in modules:
+    if find_spec("triton") or ".kernels." not in name:
+        __import__(name)
 """
 KERNELS = sorted(path.stem for path in (ROOT / "kernels").glob("*.py"))
 
@@ -309,19 +316,11 @@ def test_every_public_name_resolves() -> None:
 
 def _build(tmp_path: Path, version: str) -> Path:
     """Builds the wheel (`standard`) or the editable wheel (`editable`) and unpacks it."""
-    code = (
-        "import sys; from hatchling.builders.wheel import WheelBuilder\n"
-        "builder = WheelBuilder(sys.argv[1])\n"
-        "print(*builder.build(directory=sys.argv[2], versions=[sys.argv[3]]))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(ROOT), str(tmp_path / "dist"), version],
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
+    from hatchling.builders.wheel import WheelBuilder
+
+    (built,) = WheelBuilder(str(ROOT)).build(directory=str(tmp_path / "dist"), versions=[version])
     unpacked = tmp_path / "unpacked"
-    with zipfile.ZipFile(done.stdout.strip().splitlines()[-1]) as wheel:
+    with zipfile.ZipFile(built) as wheel:
         wheel.extractall(unpacked)
     return unpacked
 
@@ -353,7 +352,7 @@ def test_kernels_from_an_editable_install(tmp_path: Path) -> None:
         "known = set(sys.path)\n"
         f"site.addsitedir({str(unpacked)!r})\n"
         "sys.path.sort(key=known.__contains__)\n"
-        f"{WHERE}"
+        f"{FOUND}"
     )
     found = json.loads(_python(code, cwd=tmp_path))
     assert Path(found["file"]).is_relative_to(ROOT / PACKAGE)

@@ -82,10 +82,13 @@ def test_nothing_is_lost_at_any_moment(random_graph):
 
 
 def test_kernel_keeps_the_same_balance(random_graph, shape, monkeypatch):
-    """The kernel pushes in another order, so its balance is compared, not its split."""
+    """The kernel pushes in another order, so its balance is compared, not its split.
+
+    A program takes one question: many of them show nothing.
+    """
     device = "cuda" if torch.cuda.is_available() else "cpu"
     graph = random_graph(*shape[1:], signed=True, hub=True).to(device)
-    place, weights = _questions(*shape[:2])
+    place, weights = _questions(min(4, shape[0]), shape[1])
     empty_like, empty = torch.empty_like, torch.empty
     monkeypatch.setattr(torch, "empty_like", lambda *a, **k: empty_like(*a, **k).fill_(-(2**30)))
     monkeypatch.setattr(torch, "empty", lambda *a, **k: empty(*a, **k).fill_(torch.nan))

@@ -190,12 +190,12 @@ def test_spread_without_rounds_changes_nothing(random_graph):
 @pytest.mark.parametrize("firing", ["sigmoid", "linear"])
 @pytest.mark.parametrize("masked", [False, True])
 def test_gradients_flow_through_all_rounds(random_graph, reduce, firing, masked):
-    graph = random_graph(8, 20)
-    drawn = torch.rand(2, 8, generator=torch.Generator().manual_seed(4), dtype=torch.float64)
+    graph = random_graph(5, 12)
+    drawn = torch.rand(2, 5, generator=torch.Generator().manual_seed(4), dtype=torch.float64)
     anchors = (drawn + 0.1).requires_grad_()  # all different: no kink of a maximum is met
     weight = graph.weight.double().requires_grad_()
     fan = graph.out_degree.double().clamp(min=1).requires_grad_()
-    mask = _anchors(2, 8, 6) == 0 if masked else None
+    mask = _anchors(2, 5, 6) == 0 if masked else None
     names = ("retention", "spread", "inhibition", "gain", "threshold")
     start = torch.tensor([0.5, 0.8, 0.02, 5.0, 0.5], dtype=torch.float64)
     constants = start.requires_grad_().unbind()

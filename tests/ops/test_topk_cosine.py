@@ -161,16 +161,25 @@ def test_rows_need_not_be_contiguous(questions):
     _assert_best(topk_cosine(queries, keys, 4), queries @ keys.T, 4)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 @pytest.mark.parametrize(
-    "size", [(1, 1, 1, 3), (1, 300, 7, 17), (3, 129, 1, 64), (64, 70, 4, 5), (65, 150, 9, 80)]
+    "dtypes",
+    [
+        (torch.float32, torch.float32),
+        (torch.float16, torch.float16),
+        (torch.bfloat16, torch.bfloat16),
+        (torch.float32, torch.float16),
+        (torch.float32, torch.bfloat16),
+    ],
+    ids=str,
 )
-@pytest.mark.parametrize("widened", [False, True])
-def test_kernel_matches_the_reference(size, dtype, widened, monkeypatch):
-    """Outputs are poisoned; a query's keys are shared by several programs."""
+@pytest.mark.parametrize(
+    "size", [(1, 1, 1, 3), (1, 66, 3, 17), (3, 17, 1, 64), (16, 9, 4, 5), (17, 35, 4, 80)]
+)
+def test_kernel_matches_the_reference(size, dtypes, monkeypatch):
+    """Outputs are poisoned; a query's keys are shared by several programs, in tiles of 16 x 16."""
     questions, count, k, width = size
-    queries = _rows(questions, 1, width).to(DEVICE, torch.float32 if widened else dtype)
-    keys = _rows(count, 2, width).to(DEVICE, dtype)
+    queries = _rows(questions, 1, width).to(DEVICE, dtypes[0])
+    keys = _rows(count, 2, width).to(DEVICE, dtypes[1])
     empty = torch.empty
 
     def poisoned(*a, dtype=None, **kw):
@@ -178,15 +187,16 @@ def test_kernel_matches_the_reference(size, dtype, widened, monkeypatch):
         return empty(*a, dtype=dtype, **kw).fill_(value)
 
     monkeypatch.setattr(torch, "empty", poisoned)
-    got = kernel.launch_topk_cosine(queries, keys, k, programs=4)
+    tile = {"programs": 4, "queries_at_once": 16, "keys_at_once": 16}
+    got = kernel.launch_topk_cosine(queries, keys, k, **tile)
     _assert_best(got, (queries.double() @ keys.double().T).float(), k)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_kernel_keeps_float32_queries_exact_over_half_keys(dtype):
     """A query cast to the type of the keys would be off by 2^-12, or 2^-9."""
-    queries, keys = _rows(3, 1, 96).to(DEVICE), _rows(40, 2, 96).to(DEVICE, dtype)
-    values, indices = kernel.launch_topk_cosine(queries, keys, 40)
+    queries, keys = _rows(3, 1, 96).to(DEVICE), _rows(12, 2, 96).to(DEVICE, dtype)
+    values, indices = kernel.launch_topk_cosine(queries, keys, 12)
     exact = (queries.double() @ keys.double().T).gather(1, indices)
     torch.testing.assert_close(values.double(), exact, atol=2.0**-21, rtol=0)
 
