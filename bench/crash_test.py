@@ -20,6 +20,7 @@ import signal
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from multiprocessing.context import ForkServerContext
 from multiprocessing.process import BaseProcess
@@ -245,9 +246,9 @@ def texts(count: int, seed: int, *, prefix: str) -> list[dict[str, str]]:
     return rows
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Read the options, kill, write JSON; 1 when anything was lost or would not open."""
-    options = tyro.cli(CrashTest, description=__doc__)
+    options = tyro.cli(CrashTest, args=arguments, description=__doc__)
     outcome = run(options)
     report = json.dumps(asdict(outcome), indent=2)
     if options.json is None:

@@ -16,7 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
@@ -45,6 +45,7 @@ class Stopwatch:
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
+        self._watched = ExitStack()
 
     @contextmanager
     def running(self, part: str) -> Iterator[None]:
@@ -56,8 +57,9 @@ class Stopwatch:
             self.seconds[part] = self.seconds.get(part, 0.0) + time.perf_counter() - start
 
     def watch(self, owner: Any, name: str, part: str) -> None:
-        """Adds the time of every call of a method or function to a part, from now on."""
+        """Adds the time of every call of a method or function to a part, until `stop`."""
         original = getattr(owner, name)
+        self._watched.callback(setattr, owner, name, original)
 
         @wraps(original)
         def timed(*args: Any, **kwargs: Any) -> Any:
@@ -65,6 +67,10 @@ class Stopwatch:
                 return original(*args, **kwargs)
 
         setattr(owner, name, timed)
+
+    def stop(self) -> None:
+        """Leaves everything as it was before it was watched."""
+        self._watched.close()
 
 
 class TimedEmbedder:
@@ -116,15 +122,16 @@ def run(options: Scale) -> dict[str, Any]:
     """Does the measurement and returns its figures."""
     kept = options.store is not None
     folder = options.store or Path(tempfile.mkdtemp(prefix="graphmem-scale-"))
+    clock = Stopwatch()
     try:
-        return _measure(options, folder)
+        return _measure(options, folder, clock)
     finally:
+        clock.stop()
         if not kept:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _measure(options: Scale, folder: Path) -> dict[str, Any]:
-    clock = Stopwatch()
+def _measure(options: Scale, folder: Path, clock: Stopwatch) -> dict[str, Any]:
     # The parts do not overlap: what is left of the whole is reading, linking and book-keeping.
     clock.watch(SpacyConcepts, "extract", "concepts")
     clock.watch(PatternConcepts, "extract", "concepts")
@@ -247,9 +254,9 @@ def _rows(path: Path) -> Iterator[dict[str, Any]]:
                 yield row
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Read the options, measure, write JSON."""
-    options = tyro.cli(Scale, description=__doc__)
+    options = tyro.cli(Scale, args=arguments, description=__doc__)
     report = json.dumps(run(options), indent=2)
     if options.json is None:
         print(report)

@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from bench import crash_test, scale
 
-def _run(root: Path, out: Path, *arguments: str) -> dict[str, Any]:
-    done = subprocess.run(
-        [sys.executable, "-m", *arguments, "--json", str(out)],
-        cwd=root,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
+
+def _run(main: Callable[[Sequence[str]], int], out: Path, *options: str) -> dict[str, Any]:
+    assert main([*options, "--json", str(out)]) == 0
     return json.loads(out.read_text())
 
 
-def test_scale(root: Path, tmp_path: Path) -> None:
+def test_scale(tmp_path: Path) -> None:
     data = tmp_path / "novels.jsonl"
     texts = [
         f"The captain of ship {i} sailed to port {i % 7} before the storm." for i in range(200)
@@ -30,14 +24,14 @@ def test_scale(root: Path, tmp_path: Path) -> None:
     data.write_text("".join(json.dumps(row) + "\n" for row in rows))
     options = ["--data", str(data), "--atoms", "60", "--questions", "64", "--device", "cpu"]
     models = ["--embedder", "hashing", "--concepts", "pattern"]
-    report = _run(root, tmp_path / "out.json", "bench.scale", *options, *models)
+    report = _run(scale.main, tmp_path / "out.json", *options, *models)
     assert report["atoms"] == 60
     assert set(report["query"]) == {"1", "64"}
     assert set(report["index"]["stages_s"]) >= {"encoder", "concepts", "similarity", "store"}
 
 
-def test_crash_test_loses_nothing(root: Path, tmp_path: Path) -> None:
+def test_crash_test_loses_nothing(tmp_path: Path) -> None:
     options = ["--rounds", "4", "--atoms", "60"]
-    outcome = _run(root, tmp_path / "out.json", "bench.crash_test", *options)
+    outcome = _run(crash_test.main, tmp_path / "out.json", *options)
     assert outcome["killed"] == 4 or outcome["rounds"] == 12
     assert outcome["lost"] == outcome["unopened"] == outcome["not_whole"] == 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -51,35 +51,39 @@ class Instance:
             redundancy=0.9,
             work=work,
         )
+        # Plain numbers: every one of 512 subsets is looked at.
+        near = self.vectors[self.pool.rows[0]]
+        self._share = (((near @ near.T).double() - 0.9) / 0.1).clamp(0.0, 1.0).tolist()
+        self._decided = self.choice.pinned[0].tolist()
+        self._rows, self._values = self.pool.rows[0].tolist(), self.pool.values[0].tolist()
+        self._costs, self._groups = self.costs[0].tolist(), self.groups[0].tolist()
 
-    def cost(self, mask: torch.Tensor) -> int:
-        groups = self.groups[0]
-        used = set(groups[mask].tolist()) if bool((groups > 0).any()) else set()
-        return int(self.costs[0][mask].sum()) + sum(int(PRICES[group]) for group in used)
+    def cost(self, places: Sequence[int]) -> int:
+        used = {self._groups[i] for i in places} if any(self._groups) else set()
+        return sum(self._costs[i] for i in places) + sum(int(PRICES[group]) for group in used)
 
-    def allowed(self, mask: torch.Tensor) -> bool:
-        chosen = set(self.pool.rows[0][mask].tolist())
+    def allowed(self, places: Sequence[int]) -> bool:
+        chosen = {self._rows[i] for i in places}
         whole = all(b in chosen for a, b in self.needs if a in chosen)
         return whole and set(self.pinned.tolist()) <= chosen
 
-    def worth(self, mask: torch.Tensor) -> float:
+    def worth(self, places: Sequence[int]) -> float:
         """Each item's value, less its share with the best better one: decided, valuable, early."""
-        rows, values = self.pool.rows[0], self.pool.values[0]
-        decided = self.choice.pinned[0]
-        places = mask.nonzero().flatten().tolist()
-        ranked = sorted(places, key=lambda i: (-int(decided[i]), -float(values[i]), i))
-        total = 0.0
-        for at, item in enumerate(ranked):
-            cosine = self.vectors[rows[ranked[:at]]] @ self.vectors[rows[item]]
-            share = ((cosine - 0.9) / 0.1).clamp(0.0, 1.0)
-            lost = float(share.max()) if at else 0.0
-            total += float(values[item]) * (1 - lost)
-        return total
+        ranked = sorted(places, key=lambda i: (-self._decided[i], -self._values[i], i))
+        return sum(
+            self._values[item] * (1 - max((self._share[item][i] for i in ranked[:at]), default=0.0))
+            for at, item in enumerate(ranked)
+        )
 
-    def optimum(self, room: int) -> float:
-        masks = map(torch.tensor, itertools.product((False, True), repeat=ATOMS))
-        fitting = (mask for mask in masks if self.cost(mask) <= room and self.allowed(mask))
-        return max((self.worth(mask) for mask in fitting), default=0.0)
+    def optima(self, rooms: Sequence[int]) -> list[float]:
+        """The worth of the best of all subsets that fit, for each room."""
+        subsets = ([i for i in range(ATOMS) if number >> i & 1] for number in range(1 << ATOMS))
+        found = [(self.cost(one), self.worth(one)) for one in subsets if self.allowed(one)]
+        return [max((w for cost, w in found if cost <= room), default=0.0) for room in rooms]
+
+
+def _places(mask: torch.Tensor) -> list[int]:
+    return mask.nonzero().flatten().tolist()
 
 
 @pytest.mark.parametrize(
@@ -90,15 +94,14 @@ def test_choices_are_the_best_of_all(needs: int, alike: bool, pins: int) -> None
     for seed in range(6):
         made = Instance(seed, needs=needs, alike=alike, pins=pins)
         least = int(made.choice.least)
-        assert least == made.cost(made.choice.pinned[0])
-        room = torch.tensor([least, least + 9, least + 25])
-        found = made.choice.choose(torch.zeros(3, dtype=torch.int64), room)
-        for at in range(3):
-            mask = found.mask[at]
-            assert made.allowed(mask)
-            assert made.cost(mask) <= int(room[at])
-            assert float(found.value[at]) == pytest.approx(made.worth(mask), abs=1e-5)
-            best = made.optimum(int(room[at]))
+        assert least == made.cost(_places(made.choice.pinned[0]))
+        rooms = [least, least + 9, least + 25]
+        found = made.choice.choose(torch.zeros(3, dtype=torch.int64), torch.tensor(rooms))
+        for at, best in enumerate(made.optima(rooms)):
+            places = _places(found.mask[at])
+            assert made.allowed(places)
+            assert made.cost(places) <= rooms[at]
+            assert float(found.value[at]) == pytest.approx(made.worth(places), abs=1e-5)
             assert float(found.upper_bound[at]) >= best - 1e-5
             if bool(found.exact[at]):
                 assert float(found.value[at]) == pytest.approx(best, abs=1e-5)
@@ -108,7 +111,7 @@ def test_without_work_the_bound_still_holds() -> None:
     for seed in range(6):
         quick = Instance(seed, needs=0, alike=False, pins=0, work=0)
         found = quick.choice.choose(torch.tensor([0]), torch.tensor([30]))
-        best = quick.optimum(30)
+        (best,) = quick.optima([30])
         assert float(found.value) <= best + 1e-9 <= float(found.upper_bound) + 2e-9
 
 

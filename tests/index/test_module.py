@@ -343,7 +343,7 @@ def test_plan_of_each_regime(random_columns: Columns) -> None:
 
 
 def test_forward_compiled(random_columns: Columns, random_questions: Questions) -> None:
-    config = load_config("synapse", {"anchors": {"source": "fused", "k": 3}})
+    config = load_config("synapse", {"anchors": {"source": "semantic", "k": 3}})
     weights = {"semantic": 0.5, "activation": 0.3}
     config = replace(config, rank=replace(config.rank, weights=weights))
     index, asked = MemoryIndex.build(random_columns(ATOMS), config), random_questions()
