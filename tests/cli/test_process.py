@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,9 @@ def test_index_beside_a_memory_that_is_open(store: Path, tmp_path: Path, fast: l
         assert memory.check() == []
 
 
-def test_ctrl_c_loses_nothing_and_a_rerun_resumes(tmp_path: Path, fast: list[str]) -> None:
+def test_ctrl_c_loses_nothing_and_a_rerun_resumes(
+    tmp_path: Path, fast: list[str], reply: Callable[..., Any]
+) -> None:
     from graphmem_torch.store import MemoryStore
 
     lines = 1500
@@ -58,8 +61,8 @@ def test_ctrl_c_loses_nothing_and_a_rerun_resumes(tmp_path: Path, fast: list[str
             file.write(
                 json.dumps({"id": str(i), "text": f"Memory {i} of the {i % 97}th kind."}) + "\n"
             )
-    command = ["index", path, "--store", store, *fast, "--config.link.batch", "64"]
-    process = _graphmem(*command, "--json")
+    command = ["index", path, "--store", store, "--config.link.batch", "64"]
+    process = _graphmem(*command, *fast, "--json")
 
     def acknowledged() -> int:
         with MemoryStore.open(store, mode="r") as reader:
@@ -82,10 +85,7 @@ def test_ctrl_c_loses_nothing_and_a_rerun_resumes(tmp_path: Path, fast: list[str
 
     kept = acknowledged()
     assert seen <= kept < lines
-    again = _graphmem(*command, "--json")
-    out, err = again.communicate(timeout=300)
-    assert again.returncode == 0, err
-    added = json.loads(out)
+    added = reply(*command)
     assert added["known"] == kept and added["new"] == lines - kept
     assert acknowledged() == lines
 
