@@ -13,7 +13,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from tyro.conf import Positional, UseAppendAction, arg
 
 from graphmem_torch.cli.layout import atom_lines, context_note, result_lines
-from graphmem_torch.cli.options import Command, MemoryCommand, print_json, read_lines
+from graphmem_torch.cli.options import Command, MemoryCommand, print_json, print_text, read_lines
 from graphmem_torch.errors import InputError, OracleError, StoreDamagedError
 from graphmem_torch.quality.request import JUDGES, Request, judge
 from graphmem_torch.results import Added
@@ -148,7 +148,7 @@ class Query(AskingCommand):
             print_json({"results": [result.as_dict() for result in results]})
         else:
             blocks = ["\n".join(result_lines(result)) for result in results]
-            print("\n\n\n".join(blocks))
+            print_text("\n\n\n".join(blocks))
         return 0
 
     def _questions(self) -> list[str]:
@@ -217,8 +217,8 @@ class CompileContext(AskingCommand):
             system = {} if context.system is None else {"system": context.system}
             print_json({**system, "messages": context.messages})
         else:
-            print(context.text)
-        print(f"graphmem: {context_note(context)}", file=sys.stderr)
+            print_text(context.text)
+        print_text(f"graphmem: {context_note(context)}", to_reader=True)
         return 0
 
 
@@ -259,10 +259,10 @@ class AnswerQuestion(AskingCommand):
         if self.json:
             print_json(answer.as_dict())
             return 0
-        print(answer.text)
+        print_text(answer.text)
         if answer.cited:
-            print(f"graphmem: cites {', '.join(answer.cited)}", file=sys.stderr)
-        print(f"graphmem: {context_note(answer.context)}", file=sys.stderr)
+            print_text(f"graphmem: cites {', '.join(answer.cited)}", to_reader=True)
+        print_text(f"graphmem: {context_note(answer.context)}", to_reader=True)
         return 0
 
 
@@ -287,7 +287,7 @@ class Get(MemoryCommand):
         if self.json:
             print_json({"atoms": [atom_to_record(atom) for atom in atoms]})
         else:
-            print("\n\n".join("\n".join(atom_lines(atom)) for atom in atoms))
+            print_text("\n\n".join("\n".join(atom_lines(atom)) for atom in atoms))
         return 0
 
 
@@ -350,7 +350,7 @@ class Stats(MemoryCommand):
         if self.json:
             print_json(stats)
         else:
-            print("\n".join(_rows(stats)))
+            print_text("\n".join(_rows(stats)))
         return 0
 
 
@@ -369,7 +369,7 @@ class Check(MemoryCommand):
         if self.json:
             print_json({"ok": not problems, "problems": problems})
         elif problems:
-            print("\n".join(problems))
+            print_text("\n".join(problems))
         else:
             print(f"{self.store} is whole")
         return 1 if problems else 0

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from tyro.conf import arg
 
 from graphmem_torch.cli.layout import clip, context_note, hit_lines, side_by_side, width
-from graphmem_torch.cli.options import Command, print_json
+from graphmem_torch.cli.options import Command, print_json, print_text
 from graphmem_torch.errors import InputError
 from graphmem_torch.results import Context, Result
 
@@ -118,7 +118,7 @@ class Demo(Command):
         if self.json:
             print_json(asdict(shown))
         else:
-            print("\n".join(_lines(shown)))
+            print_text("\n".join(_lines(shown)))
         return 0
 
     def _shown(self) -> Demonstration:

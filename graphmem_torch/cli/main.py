@@ -33,7 +33,7 @@ from graphmem_torch.cli.commands import (
     WriteReport,
 )
 from graphmem_torch.cli.demo import Demo
-from graphmem_torch.cli.options import Command, print_json
+from graphmem_torch.cli.options import Command, print_json, print_text
 from graphmem_torch.config import Config, load_config
 from graphmem_torch.errors import ConfigError, GraphMemError
 from graphmem_torch.version import __version__
@@ -111,7 +111,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _fail(message: str, as_json: bool) -> int:
     message = " ".join(message.split())
-    print(f"graphmem: error: {message}", file=sys.stderr)
+    print_text(f"graphmem: error: {message}", to_reader=True)
     if as_json:
         print_json({"error": message})
     return 2

@@ -13,11 +13,12 @@ from tyro.conf import Suppress, arg
 
 from graphmem_torch.config import Config
 from graphmem_torch.errors import GraphMemError
+from graphmem_torch.text.visible import visible
 
 if TYPE_CHECKING:
     from graphmem_torch.memory import Memory
 
-__all__ = ["Command", "MemoryCommand", "print_json", "read_lines"]
+__all__ = ["Command", "MemoryCommand", "print_json", "print_text", "read_lines"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +85,17 @@ def print_json(value: Any) -> None:
             "expected finite numbers in the result, got one that is infinite or not a number; "
             "look for very large values among the --config options and the weights of edges"
         ) from error
-    print(text)
+    print(visible(text, escape="\\u{:04x}"))
+
+
+def print_text(text: str, *, to_reader: bool = False) -> None:
+    """Prints a text that may hold anything: a terminal obeys nothing in it.
+
+    Args:
+        text: Lines.
+        to_reader: Whether it goes to standard error, beside the output.
+    """
+    print(visible(text), file=sys.stderr if to_reader else sys.stdout)
 
 
 def read_lines(path: str) -> list[str]:

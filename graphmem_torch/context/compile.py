@@ -43,7 +43,7 @@ class TokenCosts:
         """Has counted nothing yet.
 
         Args:
-            layout: How entries and headers are written; its templates do not matter.
+            layout: How entries and headers are written; of templates, its `reserved` matters.
             tokenizer: What counts; see `text.tokens.get_counter`.
             inline: Whether each entry bears its label, instead of a header for several.
         """

@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from string import Formatter
 
 import numpy as np
@@ -16,6 +16,7 @@ from graphmem_torch.atoms import Atom
 from graphmem_torch.errors import InputError, unknown
 from graphmem_torch.text.times import MONTHS
 from graphmem_torch.text.tokens import TokenCounter, count_messages, get_counter
+from graphmem_torch.text.visible import CONTROLS
 
 __all__ = [
     "FORMATS",
@@ -113,6 +114,20 @@ def _written(field: str, form: str | None, conversion: str | None) -> str:
     return f"{{{field}{'!' + conversion if conversion else ''}{':' + form if form else ''}}}"
 
 
+# Names of sessions that would read as an entry, as a day or as someone who speaks to the model.
+_IMITATION = re.compile(
+    r"\W*(\d+[.)](\s.*)?|\d{1,2} [a-z]+ -?\d+|undated|system|developer|user|human|assistant|ai|"
+    r"model|tool|function|context|question|answer|instructions?)\W*(:.*)?",
+    re.IGNORECASE,
+)
+# What tokenizers of language models read as the bounds of a message.
+_BOUNDS = (
+    r"<(?=\|[^|<>\s]{1,64}\|>|\uff5c[^\uff5c<>]{1,64}\uff5c>|/?s>|<</?SYS>>|</?SYS>>|"
+    r"(?:start|end)_of_turn>|(?:bos|eos|pad|unk)>)|\[(?=/?(?:INST|SYSTEM_PROMPT|TOOL_CALLS)\])"
+)
+_FENCES = ("```", "~~~", '"""')
+
+
 _SECONDS = 2.0**62  # beyond, a time is no number of seconds that a calendar knows
 
 
@@ -125,6 +140,8 @@ def label_of(atom: Atom) -> str | None:
     if atom.session is None or (day is not None and atom.kind != "chunk"):
         return day
     name = " ".join(atom.session.split())
+    if _IMITATION.fullmatch(name):
+        name = json.dumps(name, ensure_ascii=False)
     return name if day is None else f"{name}, {day}"
 
 
@@ -203,6 +220,29 @@ class Format:
     aside: bool = False
     grouped = True
 
+    @cached_property
+    def reserved(self) -> str:
+        """Expression for where a memory would do more than be read.
+
+        Characters that act, bounds of messages, and the tags and fences of the template.
+        """
+        literal = "".join(text for each in self.templates.values() for text, _ in each.parts)
+        tags = sorted({re.escape(tag) for tag in re.findall(r"</?([a-zA-Z][\w.-]*)", literal)})
+        rules = [CONTROLS, _BOUNDS, *([rf"<(?=/?(?:{'|'.join(tags)})\b)"] if tags else [])]
+        rules += [f"{sign[0]}(?={sign[1:]})" for sign in _FENCES if sign in literal]
+        return "|".join(rules)
+
+    def quoted(self, text: str) -> str:
+        """A text as memories write it: most texts are as they were."""
+        return re.sub(self.reserved, self._broken, text, flags=re.IGNORECASE)
+
+    def _broken(self, match: re.Match[str]) -> str:
+        """A character that must not act, written out; of a tag or a fence, with a space behind."""
+        sign, code = match[0], ord(match[0])
+        if sign.isprintable():
+            return f"{sign} "
+        return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
+
     def entry(self, number: int, atom: Atom, text: str, label: str | None = None) -> str:
         """One memory.
 
@@ -212,12 +252,12 @@ class Format:
             text: What is written of it.
             label: When and where it was said, where no header says so.
         """
-        body = _LINE.sub(self.indent, _trimmed(text))
-        return f"{number}. ({label}) {body}\n" if label else f"{number}. {body}\n"
+        body = _LINE.sub(self.indent, self.quoted(_trimmed(text)))
+        return f"{number}. ({self.quoted(label)}) {body}\n" if label else f"{number}. {body}\n"
 
     def headed(self, label: str) -> str:
         """The header of a group."""
-        return self.header.format(label)
+        return self.header.format(self.quoted(label))
 
     def joined(self, pieces: Sequence[str]) -> str:
         """Headers and entries as one text."""
@@ -248,7 +288,11 @@ class JsonFormat(Format):
             "text": _trimmed(text),
         }
         known = {name: value for name, value in fields.items() if value is not None}
-        return json.dumps(known, ensure_ascii=False) + ",\n"
+        return self.quoted(json.dumps(known, ensure_ascii=False)) + ",\n"
+
+    def _broken(self, match: re.Match[str]) -> str:
+        """As JSON escapes a character: what is read is the text itself."""
+        return f"\\u{ord(match[0]):04x}"
 
     def joined(self, pieces: Sequence[str]) -> str:
         """The array."""

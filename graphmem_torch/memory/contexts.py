@@ -135,7 +135,7 @@ class ContextCompiler:
         """Nothing is read before it is asked for."""
         self._store = store
         self._lock = threading.RLock()
-        self._costs: dict[tuple[str, str | TokenCounter, bool], TokenCosts] = {}
+        self._costs: dict[tuple[str, str, str | TokenCounter, bool], TokenCosts] = {}
         self._relations: tuple[str, dict[tuple[str, ...], Relations]] = "", {}  # state of the store
         self._atoms: dict[int, Atom] = {}  # by node, whose number never means anything else
         self._pins: tuple[object, Tensor] | None = None
@@ -273,7 +273,7 @@ class ContextCompiler:
         """What entries cost that are written and counted so."""
         layout, tokenizer = settings.layout, settings.tokenizer
         inline = layout.grouped and settings.config.order == "relevance"
-        key = (layout.name, tokenizer, inline)
+        key = (layout.name, layout.reserved, tokenizer, inline)
         if key not in self._costs:
             self._costs[key] = TokenCosts(layout, tokenizer, inline=inline)
         return self._costs[key]

@@ -54,3 +54,29 @@ def test_context_says_what_does_not_fit(
     ):
         assert main([*arguments, *options]) == 2
         assert said in capsys.readouterr().err
+
+
+def test_a_terminal_obeys_no_memory(
+    tmp_path: Path, fast: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Escapes in a text, a speaker, an id and a session are shown."""
+    evil = "\x1b[2J\x9b31m\x07\u202e deck\rovens"
+    line = {"id": evil, "text": evil, "speaker": evil, "session": evil}
+    (tmp_path / "evil.jsonl").write_text(json.dumps(line) + "\n")
+    store = ["--store", str(tmp_path / "store"), *fast]
+    assert main(["index", str(tmp_path / "evil.jsonl"), *store]) == 0
+    budget = ["--budget", "200"]
+    for arguments in (
+        ["query", QUESTION],
+        *(["context", QUESTION, *budget, "--format", name] for name in ("text", "json", "openai")),
+        ["stats"],
+        ["check"],
+    ):
+        for options in ([], ["--json"]):
+            assert main([*arguments, *store, *options]) == 0
+            out, err = capsys.readouterr()
+            assert not any(sign in out + err for sign in "\x1b\x9b\x07\u202e\r")
+            if options:
+                json.loads(out)
+    assert main(["query", QUESTION, *store, "--where", "\x1b[2J"]) == 2
+    assert "\x1b" not in capsys.readouterr().err
