@@ -14,6 +14,7 @@ __all__ = [
     "MAX_TYPE",
     "check_edge_index",
     "column",
+    "isin_pairs",
     "offsets_of",
     "pointers",
     "pyg_columns",
@@ -25,6 +26,12 @@ MAX_TYPE = 255
 
 _MAX_NODES = 1 << 27  # (target, source, type) must fit one int64 sort key
 _MAX_EDGES = (1 << 31) - 1  # indptr is int32
+
+
+def isin_pairs(pairs: Tensor, others: Tensor) -> Tensor:  # [2, n], [2, m] -> [n] bool
+    """Which columns of numbers from 0 on are among the other columns."""
+    size = 1 + max((int(each.max()) for each in (pairs, others) if each.numel()), default=0)
+    return torch.isin(pairs[0] * size + pairs[1], others[0] * size + others[1])
 
 
 def check_edge_index(edge_index: Tensor, num_nodes: int | None) -> int:

@@ -2,15 +2,17 @@
 
 Only the new is linked. Whether atoms come one by one or all at once, the same edges are made: a
 mention ties its concept to the turns before it in its window, never to later ones, and similarity
-edges point to earlier atoms.
+edges point to earlier atoms. The turns of a session are ordered by time, however late they come.
 """
 
 from __future__ import annotations
 
-from collections import deque
+import math
+from array import array
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, pairwise
 
 import torch
 from torch import Tensor
@@ -39,16 +41,38 @@ class Linked:
         concepts: Behind the atoms of the batch.
         embeddings: [c, d], of the concepts.
         edges: Between all nodes.
+        cut: [2, R] int64, ends of stored temporal edges that a turn has come between.
         aliases: Names that joined a concept of another name, with its node number.
     """
 
     concepts: list[Atom]
     embeddings: Tensor
     edges: EdgeBlock
+    cut: Tensor
     aliases: list[tuple[str, int]]
 
 
 _Edges = list[tuple[int, int, EdgeType, float]]  # source, target, type, weight
+
+
+class _Session:
+    """The turns of a session in the order of time; equal times in the order of storing.
+
+    A turn without a time has that of the turn stored before it.
+    """
+
+    def __init__(self) -> None:
+        self.nodes = array("q")
+        self._times = array("d")
+        self._last = -math.inf  # time of the turn that was stored last
+
+    def put(self, node: int, time: float | None) -> int:
+        """Puts a turn in its place among the others; which place that is."""
+        self._last = self._last if time is None else float(time)
+        place = bisect_right(self._times, self._last)
+        self._times.insert(place, self._last)
+        self.nodes.insert(place, node)
+        return place
 
 
 class Linker:
@@ -74,7 +98,7 @@ class Linker:
         self._encode = encode
         self._rows = GrowingRows(torch.empty(0, dim))
         self._nodes: list[int] = []
-        self._tails: dict[str, deque[int]] = {}
+        self._sessions: dict[str, _Session] = {}
         self._members: dict[str, list[int]] = {}
         self._concept_rows = GrowingRows(torch.empty(0, dim))
         self._concept_nodes: list[int] = []
@@ -127,8 +151,9 @@ class Linker:
         edges: _Edges = []
         start = len(self._rows)
         windows: list[list[int]] = []
+        follows: dict[tuple[int, int], bool] = {}  # pairs of turns: whether they get an edge
         for node, atom in enumerate(atoms, first):
-            windows.append([node, *self._remember(atom, node, edges)])
+            windows.append([node, *self._remember(atom, node, edges, follows)])
             self._state_edges(atom, node, edges)
         self._rows.append(embeddings)
         blocks = [self._similar(start)]
@@ -137,10 +162,20 @@ class Linker:
         self._tie_concepts(names, windows, edges)
         if edges:
             blocks.append(EdgeBlock.of(*zip(*edges, strict=True)))
-        return Linked(concepts, vectors, EdgeBlock.cat(blocks), aliases)
+        source, target = _ends(pair for pair, new in follows.items() if new)
+        weight = DEFAULT_EDGE_WEIGHT[EdgeType.TEMPORAL]
+        blocks.append(EdgeBlock.of(source, target, EdgeType.TEMPORAL, weight))
+        cut = _ends(pair for pair, new in follows.items() if not new)
+        return Linked(concepts, vectors, EdgeBlock.cat(blocks), cut, aliases)
 
-    def _remember(self, atom: Atom, node: int, edges: _Edges | None = None) -> list[int]:
-        """Puts an atom at the end of its session; returns the turns before it in its window.
+    def _remember(
+        self,
+        atom: Atom,
+        node: int,
+        edges: _Edges | None = None,
+        follows: dict[tuple[int, int], bool] | None = None,
+    ) -> list[int]:
+        """Puts an atom into its session; returns the turns before it in its window.
 
         The nearest comes first. What is derived from other atoms is no turn of the session.
         """
@@ -149,15 +184,16 @@ class Linker:
         derived = any(link.type == EdgeType.DERIVED_FROM for link in atom.edges)
         if atom.session is None or derived:
             return []
-        tail = self._tails.setdefault(atom.session, deque(maxlen=max(1, self._config.window - 1)))
-        before = list(tail)
-        if before and edges is not None:
-            weight = DEFAULT_EDGE_WEIGHT[EdgeType.TEMPORAL]
-            edges.append((before[0], node, EdgeType.TEMPORAL, weight))
-        tail.appendleft(node)
+        session = self._sessions.setdefault(atom.session, _Session())
+        place = session.put(node, atom.time)
+        if follows is not None:
+            around = session.nodes[max(0, place - 1) : place + 2].tolist()
+            if len(around) == 3 and not follows.pop((around[0], around[2]), False):
+                follows[around[0], around[2]] = False
+            follows.update(dict.fromkeys(pairwise(around), True))
         if self._config.cooccurrence:
             self._tie_session(self._members.setdefault(atom.session, []), node, edges)
-        return before[: self._config.window - 1]
+        return session.nodes[max(0, place - self._config.window + 1) : place].tolist()[::-1]
 
     def _tie_session(self, members: list[int], node: int, edges: _Edges | None) -> None:
         """Ties an atom to earlier ones of its session, at doubling distances.
@@ -293,6 +329,10 @@ class Linker:
         self._node_of[concept_id(name)] = node
         for source, link in self._pending.pop(concept_id(name), ()):
             edges.append((source, node, link.type, link.strength))
+
+
+def _ends(pairs: Iterable[tuple[int, int]]) -> Tensor:  # [2, P] int64
+    return torch.tensor(list(pairs), dtype=torch.int64).reshape(-1, 2).T
 
 
 def _near_pairs(vectors: Tensor, threshold: float) -> tuple[Tensor, Tensor, Tensor]:

@@ -18,8 +18,18 @@ from typing import Any, Literal, TypeVar
 import torch
 from torch import Tensor
 
-from graphmem_torch.atoms import CONCEPT, KINDS, MEMORY_TYPES, Atom, Link, text_hash
+from graphmem_torch.atoms import (
+    CONCEPT,
+    DEFAULT_EDGE_WEIGHT,
+    KINDS,
+    MEMORY_TYPES,
+    Atom,
+    EdgeType,
+    Link,
+    text_hash,
+)
 from graphmem_torch.config import EmbedderConfig, LinkConfig
+from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.errors import (
     ConfigError,
     EmbedderError,
@@ -35,7 +45,7 @@ from graphmem_torch.results import RegimeSwitch
 from graphmem_torch.store import Batch, MemoryStore, TokenRows
 from graphmem_torch.store.blocks import join_tokens, pick_tokens
 from graphmem_torch.store.database import DATABASE_NAME
-from graphmem_torch.store.reader import LINKED_BY
+from graphmem_torch.store.reader import LINKED_BY, ORDERED_BY
 from graphmem_torch.store.records import atom_to_row
 from graphmem_torch.text.concepts import ConceptExtractor, load_concepts
 from graphmem_torch.text.embedder import Embedder, Encoded, encode_checked
@@ -210,6 +220,8 @@ class Writer:
     def _store_all(self, group: Sequence[_Addition]) -> None:
         """Links and stores additions in one transaction; each knows then what became of it."""
         self._bind()
+        if self._store.meta_get(ORDERED_BY) is None:
+            self._order()
         linker = self._following()
         self._names, self._vectors = {}, {}
         for each in group:
@@ -243,6 +255,7 @@ class Writer:
                 embeddings=torch.cat([encoded.pooled, linked.embeddings]),
                 tokens=tokens,
                 edges=linked.edges,
+                cut=linked.cut,
                 aliases=linked.aliases,
                 rows=rows,
             )
@@ -379,6 +392,17 @@ class Writer:
             self._extractor = bind_concepts(self._store, self._config.concepts)
             self._finder = bound_concepts(self._store)
             self._sound = False
+
+    def _order(self) -> None:
+        """Mends the temporal edges of a store from before turns were ordered by time."""
+        wrong, missing = self._store.misplaced_edges(by_time=True)
+        if wrong.shape[1]:
+            weight = DEFAULT_EDGE_WEIGHT[EdgeType.TEMPORAL]
+            edges = EdgeBlock.of(missing[0], missing[1], EdgeType.TEMPORAL, weight)
+            none = torch.empty(0, self._embedder.dim)
+            self._store.append(Batch([], none, edges=edges, cut=wrong), meta={ORDERED_BY: "time"})
+        else:
+            self._store.meta_set(ORDERED_BY, "time")
 
     def _following(self) -> Linker:
         """The linker, when it has taken in what others stored since it last did; in the turn."""

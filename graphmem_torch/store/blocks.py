@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from graphmem_torch.atoms import Atom
+from graphmem_torch.atoms import DEFAULT_EDGE_WEIGHT, Atom, EdgeType
 from graphmem_torch.checks import check_tensor
-from graphmem_torch.coo import offsets_of
+from graphmem_torch.coo import isin_pairs, offsets_of
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.errors import EmbedderError, InputError
 from graphmem_torch.ops.ragged import row_entries
@@ -67,6 +67,7 @@ class Batch:
         embeddings: [n, d] float32, finite.
         tokens: Their token vectors; None: these atoms have none.
         edges: Edges among all nodes up to and including these. A batch may hold nothing but edges.
+        cut: [2, R] int64, ends of temporal edges that go, as a turn has come between them.
         aliases: Names of concepts other than their own, each with the node number of its concept.
         rows: Rows of the atoms, as `atom_to_row` gives them, where they are made already.
     """
@@ -75,6 +76,7 @@ class Batch:
     embeddings: Tensor
     tokens: TokenRows | None = None
     edges: EdgeBlock = field(default_factory=EdgeBlock.empty)
+    cut: Tensor | None = None
     aliases: Sequence[tuple[str, int]] = ()
     rows: Sequence[tuple[Any, ...]] | None = None
 
@@ -112,6 +114,8 @@ class Batch:
 def write_blocks(database: Database, start: int, batch: Batch) -> None:
     """Write a valid batch, whose first atom is node `start`; only inside `Database.write`."""
     n = len(batch.atoms)
+    if batch.cut is not None and batch.cut.shape[1]:
+        _cut_edges(database, batch.cut)
     if n:
         _insert(database, "embedding_block", start, n, [batch.embeddings])
     if n and batch.tokens is not None:
@@ -123,6 +127,7 @@ def write_blocks(database: Database, start: int, batch: Batch) -> None:
         _insert(database, "edge_block", start, len(batch.edges), columns, marks)
 
 
+_FEW = 16  # edges that are looked for one by one
 _EDGES = "SELECT block, start, count, checksum, source, target, type, weight FROM edge_block"
 
 
@@ -233,15 +238,43 @@ def read_linked_edges(database: Database) -> EdgeBlock:
     return _edge_blocks(database, sql)
 
 
-def thin_edges(database: Database, keep: Callable[[EdgeBlock], Tensor]) -> int:
+def _cut_edges(database: Database, pairs: Tensor) -> None:  # [2, R]
+    """Deletes one temporal edge of linking for each pair of its ends; only inside a write."""
+    left = set(zip(*pairs.tolist(), strict=True))
+
+    def keep(edges: EdgeBlock) -> Tensor:
+        mask = torch.ones(len(edges), dtype=torch.bool)
+        made = edges.type == int(EdgeType.TEMPORAL)
+        made &= edges.weight == DEFAULT_EDGE_WEIGHT[EdgeType.TEMPORAL]
+        made &= isin_pairs(torch.stack([edges.source, edges.target]), pairs)
+        for i in made.nonzero().flatten().tolist():
+            ends = int(edges.source[i]), int(edges.target[i])
+            mask[i] = ends not in left
+            left.discard(ends)
+        return mask
+
+    # Such an edge was made with the later of its ends: it lies in the block of that node.
+    if pairs.shape[1] <= _FEW:
+        for node in pairs.amax(0).tolist():
+            thin_edges(database, keep, node)
+    if left:
+        thin_edges(database, keep)
+
+
+def thin_edges(
+    database: Database, keep: Callable[[EdgeBlock], Tensor], node: int | None = None
+) -> int:
     """Rewrite the edge blocks without the edges that `keep` [E] bool leaves out; how many they are.
 
     Only inside `Database.write`. Blocks keep their place and, when nothing is left in them, go.
+    With `node` only the blocks are looked at that its edges were written to at first.
     """
+    near = "start = (SELECT max(start) FROM edge_block WHERE start <= ?)"
+    sql, values = (_EDGES, ()) if node is None else (f"{_EDGES} WHERE {near}", (node,))
     gone: list[tuple[int]] = []
     changed: list[tuple[Any, ...]] = []
     removed = 0
-    with contextlib.closing(database.stream(_EDGES)) as rows:
+    with contextlib.closing(database.stream(sql, values)) as rows:
         for row in rows:
             block, start, count, *_ = row
             edges = _edge_block(database, *row)

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from graphmem_torch.atoms import CONCEPT, Atom, EdgeType, text_hash
+from graphmem_torch.coo import isin_pairs
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.errors import InputError, StoreDamagedError
 from graphmem_torch.store.blocks import (
@@ -39,6 +40,9 @@ __all__ = ["LINKED_BY", "RESERVED", "FieldName", "StoreReader", "own_key"]
 
 LINKED_BY = "concepts"
 """Key of what finds the concepts of a store; only a store that linking fills has it."""
+
+ORDERED_BY = "turns"
+"""Key of what orders the turns of a session: "time", in an older store nothing says it."""
 
 RESERVED = "store."
 """Prefix of the meta strings that belong to the store itself."""
@@ -254,20 +258,39 @@ class StoreReader:
                 raise self._unknown_node(unknown)
             return read_vectors(self._database, nodes, self.dim or 0, self.token_dim)
 
-    def temporal_edges(self) -> tuple[Tensor, Tensor]:  # [2, P] int64, [2, L] int64
-        """Pairs of turns that are neighbours of a session, and the temporal edges of linking.
+    def misplaced_edges(self, *, by_time: bool) -> tuple[Tensor, Tensor]:
+        """What is wrong about the temporal edges of linking.
 
-        What an atom or a caller states is none of linking's.
+        A turn belongs behind those of its session whose time is not later; one without a time
+        directly behind the turn that was stored before it. What an atom or a caller states is none
+        of linking's.
+
+        Args:
+            by_time: False: each turn belongs behind the one stored before it, whatever the times.
+
+        Returns:
+            [2, W] int64, edges that join others than neighbours of a session; [2, M] int64, pairs
+            of neighbours without an edge in the sessions that these belong to, in all of them
+            where these tie one session to another.
         """
         with self.reading():
             rows = self._database.query(_TURNS, (CONCEPT, int(EdgeType.DERIVED_FROM)))
-            pairs = _neighbours(columns_from_rows(rows))
             edges = read_linked_edges(self._database)
-            made = edges.take(edges.type == int(EdgeType.TEMPORAL))
             stated = self._database.query(_STATED, (int(EdgeType.TEMPORAL),))
-        ends = torch.stack([made.source, made.target])
-        own = _isin_pairs(ends, torch.tensor(stated, dtype=torch.int64).reshape(-1, 2).T)
-        return pairs, ends[:, ~own]
+        turns = columns_from_rows(rows)
+        pairs = _neighbours(turns, by_time)
+        edges = edges.take(edges.type == int(EdgeType.TEMPORAL))
+        made = torch.stack([edges.source, edges.target])
+        own = isin_pairs(made, torch.tensor(stated, dtype=torch.int64).reshape(-1, 2).T)
+        wrong = made[:, ~isin_pairs(made, pairs) & ~own]
+        missing = pairs[:, ~isin_pairs(pairs, made)]
+        last = int(torch.cat([turns.node, *made]).max()) if made.numel() else 0
+        session = torch.full((last + 1,), -1)  # of the turns, by node
+        session[turns.node] = turns.session.codes.long()
+        one, other = session[wrong]
+        if bool(((one == other) & (one >= 0)).all()):
+            missing = missing[:, torch.isin(session[missing[0]], one)]
+        return wrong, missing
 
     def aliases(self, after: int = 0) -> list[tuple[int, str, int]]:
         """Names of concepts other than their own, behind the entry number `after`.
@@ -443,28 +466,29 @@ def _alias_problems(store: StoreReader) -> list[str]:
 def _temporal_problems(store: StoreReader) -> list[str]:
     if store.meta_get(LINKED_BY) is None:
         return []  # whoever fills it without linking may mean anything by these edges
-    pairs, made = store.temporal_edges()
-    wrong = made[:, ~_isin_pairs(made, pairs)]
+    wrong, _ = store.misplaced_edges(by_time=store.meta_get(ORDERED_BY) == "time")
     if not wrong.shape[1]:
         return []
     source, target = wrong[:, 0].tolist()
     return [
-        f"{wrong.shape[1]} of {made.shape[1]} join others than neighbours of one session, the "
-        f"first of them node {source} with node {target}"
+        f"{wrong.shape[1]} join others than neighbours of one session, the first of them node "
+        f"{source} with node {target}"
     ]
 
 
-def _neighbours(turns: Columns) -> Tensor:  # [2, P] int64
-    """Each turn with the next one of its session, in the order of node numbers."""
+def _neighbours(turns: Columns, by_time: bool) -> Tensor:  # [2, P] int64
+    """Each turn with the next one of its session; `turns` are in the order of storing."""
     order = turns.session.codes.sort(stable=True).indices
-    node, session = turns.node[order], turns.session.codes[order]
+    node, session, time = turns.node[order], turns.session.codes[order], turns.time[order]
+    if by_time and len(node):
+        first = torch.ones(len(node), dtype=torch.bool)
+        first[1:] = session[1:] != session[:-1]
+        # Without a time of its own a turn has that of the turn stored before it.
+        known = torch.where(first | ~time.isnan(), torch.arange(len(node)), 0).cummax(0).values
+        order = time[known].nan_to_num(nan=-torch.inf).sort(stable=True).indices
+        order = order[session[order].sort(stable=True).indices]
+        node, session = node[order], session[order]
     return torch.stack([node[:-1], node[1:]])[:, session[1:] == session[:-1]]
-
-
-def _isin_pairs(pairs: Tensor, others: Tensor) -> Tensor:  # [2, n], [2, m] -> [n] bool
-    """Which columns of node numbers are among the others."""
-    size = 1 + max((int(each.max()) for each in (pairs, others) if each.numel()), default=0)
-    return torch.isin(pairs[0] * size + pairs[1], others[0] * size + others[1])
 
 
 def _add(problems: list[str], part: str, found: list[str]) -> None:

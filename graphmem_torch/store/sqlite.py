@@ -110,13 +110,21 @@ class MemoryStore(StoreReader):
         self.expect_writable()
         return self._lock
 
-    def append(self, batch: Batch, *, when: float | None = None, first: int | None = None) -> None:
+    def append(
+        self,
+        batch: Batch,
+        *,
+        when: float | None = None,
+        first: int | None = None,
+        meta: Mapping[str, str] | None = None,
+    ) -> None:
         """Write a batch in one transaction; its atoms get the numbers from `next_node` on.
 
         Args:
             batch: Atoms, vectors and edges.
             when: The time to note for it, seconds since the epoch UTC; now by default.
             first: Number that its first atom must get, for which its edges were made.
+            meta: Strings to keep with it, as `meta_set` does.
 
         Raises:
             InputError: An id is already in the store or twice in the batch, or the batch's parts do
@@ -125,7 +133,7 @@ class MemoryStore(StoreReader):
             StoreError: Read-only store, a full disk, or a writer that did not wait for its turn;
                 the store is as it was before.
         """
-        if not batch.atoms and not len(batch.edges):
+        if not batch.atoms and not len(batch.edges) and batch.cut is None:
             return
         self.expect_writable()
         batch.validate(dim=self.dim, token_dim=self.token_dim)
@@ -150,7 +158,7 @@ class MemoryStore(StoreReader):
                 changes["store.dim"] = str(batch.embeddings.shape[1])
             if batch.tokens is not None:
                 changes["store.token_dim"] = str(batch.tokens.tokens.shape[1])
-            self._set(changes)
+            self._set(changes | {own_key(key): value for key, value in (meta or {}).items()})
 
         try:
             with self.turn():

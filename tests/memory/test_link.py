@@ -58,8 +58,9 @@ def memory_of(count: int, seed: int) -> tuple[list[Atom], Tensor]:
             links.append(Link(concept_id(list(NAMES)[draw(len(NAMES))])))
         if draw(8) == 0:
             links.append(Link("nowhere"))
-        session = (None, "s", "t")[draw(3)]
-        atoms.append(Atom(f"a{i}", " ".join(["x", *words]), session=session, edges=tuple(links)))
+        session, time = (None, "s", "t")[draw(3)], (None, float(draw(9)), i)[draw(3)]
+        text = " ".join(["x", *words])
+        atoms.append(Atom(f"a{i}", text, session=session, time=time, edges=tuple(links)))
     vectors = torch.nn.functional.normalize(torch.randn(count, DIM, generator=g), dim=1)
     return atoms, vectors
 
@@ -97,6 +98,8 @@ def linked(
         for s, t, kind, weight in zip(*(c.tolist() for c in columns), strict=True):
             key = (stored[s].id, stored[t].id, EdgeType(kind))
             found[key] = max(weight, found.get(key, -math.inf))
+        for s, t in result.cut.T.tolist():
+            assert found.pop((stored[s].id, stored[t].id, EdgeType.TEMPORAL)) == 1.0
         place += size
     assert place == len(atoms)
     return found, linker.unresolved
@@ -122,19 +125,32 @@ def test_link_of_batches_is_that_of_all(seed: int, restore: bool) -> None:
         assert left == unresolved
 
 
-def test_temporal_edges_join_following_turns_of_one_session() -> None:
-    atoms, vectors = memory_of(40, 5)
-    edges, _ = linked(atoms, vectors, [13, 27], LinkConfig(similarity_k=0))
+@pytest.mark.parametrize("seed", range(4))
+def test_temporal_edges_join_turns_in_the_order_of_time(seed: int) -> None:
+    atoms, vectors = memory_of(40, seed)
+    config = LinkConfig(similarity_k=0)
     expected: set[tuple[str, str]] = set()
     for session in ("s", "t"):
-        turns = [
-            a.id
-            for a in atoms
-            if a.session == session and all(e.type != EdgeType.DERIVED_FROM for e in a.edges)
-        ]
-        expected |= set(pairwise(turns))
-    assert of_type(edges, EdgeType.TEMPORAL).keys() == expected
-    assert set(of_type(edges, EdgeType.TEMPORAL).values()) == {1.0}
+        turns: list[tuple[float, int, str]] = []
+        for i, atom in enumerate(atoms):
+            derived = any(link.type == EdgeType.DERIVED_FROM for link in atom.edges)
+            if atom.session == session and not derived:
+                before = turns[-1][0] if turns else -math.inf
+                turns.append((before if atom.time is None else atom.time, i, atom.id))
+        assert turns != sorted(turns)
+        expected |= set(pairwise(name for *_, name in sorted(turns)))
+    for sizes, restore in (([40], False), ([1] * 40, False), ([13, 27], True), ([1] * 40, True)):
+        edges, _ = linked(atoms, vectors, sizes, config, restore=restore)
+        assert of_type(edges, EdgeType.TEMPORAL).keys() == expected
+        assert set(of_type(edges, EdgeType.TEMPORAL).values()) == {1.0}
+
+
+def test_a_late_turn_is_put_in_its_place() -> None:
+    """Equal times and turns without a time keep the order of insertion."""
+    times = {"a": 3.0, "b": None, "c": 5.0, "d": 3.0, "e": 1.0, "f": None, "g": 9.0, "h": 5.0}
+    atoms = [Atom(name, "x", session="s", time=time) for name, time in times.items()]
+    edges, _ = linked(atoms, torch.eye(DIM)[:8], [1] * 8, LinkConfig(similarity_k=0))
+    assert of_type(edges, EdgeType.TEMPORAL).keys() == set(pairwise("efabdchg"))
 
 
 @pytest.mark.parametrize(("k", "least"), [(1, -1.0), (3, 0.2), (50, 0.0), (0, -1.0)])

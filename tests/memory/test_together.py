@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,12 +17,13 @@ import torch
 from graphmem_torch.atoms import CONCEPT, Atom, EdgeType, Link
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.memory import Memory
-from graphmem_torch.memory.link import Linked, Linker
+from graphmem_torch.memory.link import Linked, Linker, _Session
 from graphmem_torch.results import Added
 from graphmem_torch.store import Batch, MemoryStore
 from tests.memories import config_of, opened, turns
 
 Pairs = list[tuple[str, str]]
+put = _Session.put
 
 
 def stored(store: MemoryStore) -> list[tuple[tuple[str, str, int], float]]:
@@ -37,14 +39,21 @@ def temporal(store: MemoryStore) -> Pairs:
     return [(a, b) for (a, b, kind), _ in stored(store) if kind == EdgeType.TEMPORAL]
 
 
-def expected(store: MemoryStore) -> Pairs:
-    """Those that there must be: each turn with the next one of its session."""
-    sessions: dict[str, list[str]] = {}
-    for atom in store.atoms(store.columns().node.tolist()):
+def expected(store: MemoryStore, *, by_time: bool = True) -> Pairs:
+    """Those that there must be: each turn with the next one of its session in time."""
+    sessions: dict[str, list[tuple[float, int, str]]] = {}
+    for i, atom in enumerate(store.atoms(store.columns().node.tolist())):
         derived = any(link.type == EdgeType.DERIVED_FROM for link in atom.edges)
         if atom.kind != CONCEPT and atom.session is not None and not derived:
-            sessions.setdefault(atom.session, []).append(atom.id)
-    return sorted(pair for ids in sessions.values() for pair in pairwise(ids))
+            session = sessions.setdefault(atom.session, [])
+            time = session[-1][0] if session else -math.inf
+            if not by_time:
+                time = 0.0
+            elif atom.time is not None:
+                time = atom.time
+            session.append((time, i, atom.id))
+    ordered = ([name for *_, name in sorted(turns)] for turns in sessions.values())
+    return sorted(pair for names in ordered for pair in pairwise(names))
 
 
 def break_as_threads_did(store: MemoryStore, count: int = 4, late: int = 3) -> None:
@@ -63,6 +72,39 @@ def test_check_finds_edges_of_writers_that_did_not_wait() -> None:
         break_as_threads_did(memory.store)
         assert temporal(memory.store) != expected(memory.store)
         assert "join others than neighbours of one session" in "\n".join(memory.check())
+
+
+def test_a_broken_store_is_mended_by_the_next_add() -> None:
+    """So is one whose turns are in the order of insertion, as older versions left it."""
+    with opened() as memory:
+        memory.add(turns(14))
+        memory.disconnect("a7", "a8")
+        break_as_threads_did(memory.store)
+        connection = memory.store._database._connection
+        connection.execute("DELETE FROM meta WHERE key = 'turns'")
+        assert memory.check() != []
+        memory.add(Atom("b4", "mended", session="b"))
+        assert temporal(memory.store) == expected(memory.store) and memory.check() == []
+
+
+def test_turns_of_an_older_version_are_put_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    times = [5.0, 1.0, None, 8.0, 2.0]
+    atoms = [Atom(f"t{i}", f"turn {i}", session="s", time=time) for i, time in enumerate(times)]
+    with opened() as memory:
+        with monkeypatch.context() as patch:
+            patch.setattr(_Session, "put", lambda self, node, time: put(self, node, None))
+            memory.add([*atoms, *turns(8)])
+        memory.disconnect("a2", "a3")
+        connection = memory.store._database._connection
+        connection.execute("DELETE FROM meta WHERE key = 'turns'")
+        assert set(expected(memory.store, by_time=False)) - set(temporal(memory.store)) == {
+            ("a2", "a3")
+        }
+        assert memory.check() == [], "in the order of insertion it is sound"
+        memory._writer = None
+        memory.add(Atom("late", "late", session="s", time=6.0))
+        assert set(expected(memory.store)) - set(temporal(memory.store)) == {("a2", "a3")}
+        assert set(temporal(memory.store)) <= set(expected(memory.store)) and memory.check() == []
 
 
 def test_check_knows_edges_that_are_stated() -> None:
@@ -107,6 +149,7 @@ def said(thread: int, count: int = 9) -> list[Atom]:
             f"t{thread}-{i}",
             f"The {words[i % 3]} number {i} of {thread} is near the {words[(i + 1) % 3]}",
             session=f"own{thread}" if i % 3 else "shared",
+            time=(None, 50.0 - i, float(i), 7.0)[(i + thread) % 4],
         )
         for i in range(count)
     ]
