@@ -141,13 +141,13 @@ def _random_questions(count: int = 5, *, seed: int = 1) -> Any:
     )
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def random_columns() -> Callable[..., Any]:
     """`random_columns(atoms, concepts, seed=, **columns)`: an `IndexInput`."""
     return _random_columns
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def random_questions() -> Callable[..., Any]:
     """`random_questions(count, seed=)`: a `QueryBatch`."""
     return _random_questions

