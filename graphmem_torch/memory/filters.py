@@ -111,7 +111,8 @@ class _Column:
     @cached_property
     def held(self) -> list[int]:
         """The types of its values."""
-        return [kind for kind in self.type.unique().tolist() if kind > _NULL]
+        counts = torch.bincount(self.type.long(), minlength=len(_TYPES)).tolist()
+        return [kind for kind, count in enumerate(counts) if count and kind > _NULL]
 
     @cached_property
     def ordered(self) -> tuple[list[str], Tensor]:

@@ -246,5 +246,7 @@ def _json_type(value: object) -> str:
         str: "a string",
         bool: "a truth value",
         type(None): "null",
+        int: "a number",
+        float: "a number",
     }
-    return names.get(type(value), "a number")
+    return names.get(type(value), f"a {type(value).__name__}")

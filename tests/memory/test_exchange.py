@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from graphmem_torch.atoms import Atom, EdgeType, Link
 from graphmem_torch.errors import InputError, StoreError
@@ -89,6 +91,40 @@ def test_what_is_exported_comes_back(tmp_path: Path, vectors: bool) -> None:
         memory.export(again, vectors=vectors)
     assert again.read_bytes() == file.read_bytes()
     assert list(tmp_path.glob("*.partial")) == []
+
+
+words = st.text(st.characters(exclude_categories=["Cs"]), max_size=9)
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(words, inner, max_size=2),
+    max_leaves=4,
+)
+seconds = st.none() | st.integers(-(10**9), 10**9) | st.floats(-1e9, 1e9)
+links = st.builds(Link, words, st.sampled_from(EdgeType), st.none() | st.floats(-1e3, 1e3))
+some_atoms = st.builds(
+    Atom,
+    words.filter(lambda name: bool(name) and not name.startswith("concept:")),
+    words.filter(lambda text: bool(text.strip())),
+    kind=st.sampled_from(["turn", "my kind"]),
+    speaker=st.none() | words,
+    session=st.none() | words,
+    time=seconds,
+    event_time=seconds,
+    type=st.sampled_from([None, "procedural", "working"]),
+    meta=st.dictionaries(words, words | values, max_size=3),
+    edges=st.lists(links, max_size=2).map(tuple),
+)
+
+
+@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(atoms=st.lists(some_atoms, max_size=6, unique_by=lambda atom: atom.id))
+def test_any_memory_comes_back(tmp_path: Path, atoms: list[Atom]) -> None:
+    with opened() as memory, opened() as copy:
+        memory.add(atoms)
+        memory.export(tmp_path / "x")
+        copy.import_(tmp_path / "x")
+        assert content(copy) == content(memory)
+        assert copy.get([atom.id for atom in atoms]) == atoms
 
 
 def test_import_into_a_store_that_has_some_of_it(tmp_path: Path) -> None:

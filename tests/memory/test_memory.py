@@ -91,6 +91,7 @@ def test_add_of_an_id_twice() -> None:
         ("", "text"),
         ({"id": "x"}, "text"),
         ({"text": 5}, "text"),
+        (("role", "user"), "expected a JSON object, got a tuple"),
         ({"text": "x", "time": "soon"}, "soon"),
         ({"text": "x", "time": float("inf")}, "time"),
         ({"text": "x", "edges": [("a", "causes")]}, "edge"),
@@ -220,7 +221,8 @@ def test_times_may_be_datetimes_and_iso_strings() -> None:
 
         assert found(as_of=noon) == found(as_of="2024-03-02T15:00") == {"a", "b"}
         assert found(between=(noon + timedelta(seconds=1), None)) == {"c", "d#0"}
-        assert set(memory.compile("canoe", budget=200, as_of=noon).sources) == {"a", "b"}
+        compiled = memory.compile("canoe", budget=200, as_of=noon, tokenizer=len)
+        assert set(compiled.sources) == {"a", "b"}
         memory.touch("a", when=noon + timedelta(hours=1))
         later = noon + timedelta(hours=5)
         assert memory.strength("a", as_of=later) == memory.strength("a", as_of=later.timestamp())
