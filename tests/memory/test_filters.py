@@ -154,9 +154,9 @@ def test_retrieve_gives_k_hits_that_fit(memory: Memory) -> None:
     }
     assert memory.retrieve("canoe", where={"speaker": "nobody"}).hits == ()
     assert set(ids(memory.retrieve("canoe", k=100, where={}))) == {a.id for a in atoms()}
-    context = memory.compile("canoe", budget=400, where=where)
+    context = memory.compile("canoe", budget=2000, where=where, tokenizer=len)
     assert set(context.sources) == wanted
-    told = memory.answer("canoe", llm=lambda prompt: "yes", budget=400, where=where)
+    told = memory.answer("canoe", llm=lambda prompt: "yes", budget=2000, where=where, tokenizer=len)
     assert set(told.context.sources) == wanted
 
 
