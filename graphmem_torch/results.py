@@ -144,6 +144,8 @@ class Context:
         upper_bound: No choice of `omitted` and chosen memories within the budget is worth more, by
             what each entry costs alone; text that merges across entries may be a token or so off.
         exact: Whether the choice is proven to be the best, in the same sense.
+        extract: Whether no memory fits the budget whole: the context holds sentences, or the first
+            words, of the best one.
     """
 
     question: str
@@ -160,6 +162,7 @@ class Context:
     value: float = 0.0
     upper_bound: float = 0.0
     exact: bool = True
+    extract: bool = False
 
     def __repr__(self) -> str:
         """The question, how full the budget is, of how many memories, and how sure the gate is."""

@@ -100,7 +100,9 @@ def result_lines(result: Result) -> list[str]:
 
 def context_note(context: Context) -> str:
     """One line about a context: how full, how well chosen, how sure."""
-    if context.exact:
+    if context.extract:
+        best = "an extract of the best memory, for none fits whole"
+    elif context.exact:
         best = "the best choice"
     else:
         best = f"within {context.gap / context.value if context.value else 1.0:.1%} of the best"

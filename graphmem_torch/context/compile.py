@@ -13,6 +13,7 @@ from graphmem_torch.context.choose import Choice
 from graphmem_torch.context.formats import UNLABELLED, Format, Prompt, label_of, render
 from graphmem_torch.context.order import arrange, edges_among
 from graphmem_torch.context.pool import Pool, Relations
+from graphmem_torch.context.summarise import extract
 from graphmem_torch.errors import InputError
 from graphmem_torch.text.tokens import TokenCounter, get_counter
 
@@ -21,6 +22,7 @@ __all__ = ["Compiled", "Compiler", "TokenCosts"]
 _SLACK = 0.01  # of a budget: what is worth another choice, where entries merge into fewer tokens
 _GROWTHS = 3  # such choices
 _TOKENS = 1 << 40  # more than any budget that means something
+_TRIED = 16  # memories of which an extract is tried
 _NUMBER = 10  # the number that a counted entry bears: of two digits, as most have
 
 
@@ -110,6 +112,7 @@ class Compiled:
         tokens: How long it is.
         chosen: Atom rows, in their order.
         value, upper_bound: Of the choice; see `Selection`.
+        extract: Whether no memory fits whole, and a part of the best one is written.
     """
 
     prompt: Prompt
@@ -117,6 +120,7 @@ class Compiled:
     chosen: tuple[int, ...]
     value: float
     upper_bound: float
+    extract: bool = False
 
     @property
     def exact(self) -> bool:
@@ -157,7 +161,8 @@ class Compiler:
 
         Entries are chosen by their own costs beside that of the prompt without them. Where the
         whole comes out longer, because tokens or headers do not add up, the choice is made again
-        with as much less; where it comes out much shorter, with as much more.
+        with as much less; where it comes out much shorter, with as much more. Where nothing fits,
+        the prompt holds an extract of the best memory.
 
         Raises:
             InputError: A budget below what the prompt takes with no memories but the pinned ones.
@@ -211,6 +216,9 @@ class Compiler:
             for parts, worth, most in zip(done, value.tolist(), bound.tolist(), strict=True)
         ]
         width = len(budgets)
+        for at, made in enumerate(compiled):
+            if not made.chosen and (part := writing.extract(at // width, budgets[at % width])):
+                compiled[at] = Compiled(*part[0], 0.0, made.upper_bound, part[1])
         return [compiled[b * width : (b + 1) * width] for b in range(count)]
 
     def _check(self, budgets: Sequence[int], least: Sequence[_Written]) -> None:
@@ -247,11 +255,42 @@ class _Writing:
             if len(rows) > 1:
                 rows = rows[self._order(rows, self._pool.place[b, at])]
             chosen.append(rows.tolist())
-        fresh = sorted({row for rows in chosen for row in rows} - self._atoms.keys())
-        if fresh:
+        self._read([row for rows in chosen for row in rows])
+        return [self._one(b, rows) for b, rows in zip(question.tolist(), chosen, strict=True)]
+
+    def extract(self, question: int, budget: int) -> tuple[_Written, bool] | None:
+        """A prompt with as much of the best memory as fits, and whether that is a part of it.
+
+        Whole sentences where any fits, else words; of the next best memory where no word does.
+        """
+        pool, by = self._pool, self._by
+        items = ((pool.rows[question] >= 0) & ~pool.barred[question]).nonzero().squeeze(1)
+        for item in items[pool.place[question, items].argsort(stable=True)[:_TRIED]].tolist():
+            row = int(pool.rows[question, item])
+            atom = self._read([row])[row]
+            text = by.texts.get((question, row), atom.rendered)
+            empty = self._one(question, [row], "")[1]
+            entry = by.token_costs.cost(atom, "")
+
+            def more(part: str, atom: Atom = atom, entry: int = entry) -> int:
+                return by.token_costs.cost(atom, part) - entry
+
+            left = max(1, budget - empty)
+            while left > 0:
+                part = extract([text], self._questions[question], left, count=more)[0]
+                written = self._one(question, [row], part)
+                if written[1] <= budget:
+                    return written, part != text
+                # Seams and headers are seen only in the whole.
+                left -= written[1] - budget
+        return None
+
+    def _read(self, rows: Sequence[int]) -> dict[int, Atom]:
+        """All memories read so far, these among them."""
+        if fresh := sorted(set(rows) - self._atoms.keys()):
             read = self._by.fetch(self._by.node[torch.tensor(fresh)].tolist())
             self._atoms |= zip(fresh, read, strict=True)
-        return [self._one(b, rows) for b, rows in zip(question.tolist(), chosen, strict=True)]
+        return self._atoms
 
     def _order(self, rows: Tensor, place: Tensor) -> Tensor:
         by = self._by
@@ -263,10 +302,10 @@ class _Writing:
             edges=edges_among(rows, by.before),
         )
 
-    def _one(self, question: int, rows: list[int]) -> _Written:
+    def _one(self, question: int, rows: list[int], only: str | None = None) -> _Written:
         by, atoms = self._by, [self._atoms[row] for row in rows]
         texts = [
-            by.texts.get((question, row), atom.rendered)
+            by.texts.get((question, row), atom.rendered) if only is None else only
             for row, atom in zip(rows, atoms, strict=True)
         ]
         context = render(by.layout, atoms, texts, inline=by.token_costs.inline)

@@ -230,6 +230,7 @@ class ContextCompiler:
                 value=made.value,
                 upper_bound=made.upper_bound,
                 exact=made.exact,
+                extract=made.extract,
             )
 
         confidence = found.confidence.tolist()

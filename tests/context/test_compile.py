@@ -8,10 +8,12 @@ import pytest
 import torch
 
 from graphmem_torch.atoms import Atom
+from graphmem_torch.cli.layout import context_note
 from graphmem_torch.context.compile import TokenCosts
 from graphmem_torch.context.formats import load_format, render
+from graphmem_torch.memory.contexts import FormatName, OrderName
 from graphmem_torch.text.tokens import get_counter
-from tests.memories import opened, turns
+from tests.memories import WORDS, opened, turns
 
 pytest.importorskip("bpe_openai")
 TEXTS = [
@@ -107,3 +109,54 @@ def test_what_merges_into_fewer_tokens_makes_room() -> None:
         found = memory.compile("Where is the canoe?", budget=150, tokenizer=counter)
         # By the costs of the entries alone a third of the budget would stay empty.
         assert found.tokens > 120 and found.tokenizer == "<lambda>"
+
+
+CANOE = "Where is the canoe?"
+LONG = (
+    "Ada bought the red canoe in Lisbon. It leaks. The harbour master wrote a long letter about "
+    "moorings, fees and the tide tables of the next year! Supercalifragilisticexpialidocious? No."
+)
+
+
+@pytest.mark.parametrize("format", ["text", "markdown", "openai", "json"])
+@pytest.mark.parametrize("order", ["time", "relevance"])
+def test_where_nothing_fits_an_extract_is_written(format: FormatName, order: OrderName) -> None:
+    """Every budget up to the whole memory, against the prompt with its first word."""
+    layout = load_format(format)
+    atom = Atom("a", LONG, speaker="Ada", session="s", time=1.7e9)
+
+    def cost(text: str) -> int:
+        prompt = layout.prompt(render(layout, [atom], [text], inline=order == "relevance"), CANOE)
+        return prompt.tokens("cl100k_base")
+
+    bare, whole = layout.prompt(layout.joined([]), CANOE).tokens("cl100k_base"), cost(atom.rendered)
+    first = f"Ada: {LONG.split('. ')[0]}."
+    with opened() as memory:
+        memory.add(atom)
+        budgets = range(bare, whole + 3)
+        made = memory.compile(CANOE, budget=list(budgets), format=format, order=order)
+    parts: list[str] = []
+    for budget, context in zip(budgets, made, strict=True):
+        assert context.tokens <= budget
+        assert context.extract == (len(context.sources) > 0 and budget < whole)
+        if cost("Ada:") <= budget:
+            assert context.sources == ("a",)
+        if budget >= cost(first):
+            assert "Ada bought the red canoe in Lisbon." in context.text
+        parts.append(context.text)
+    assert "harbour" in parts[-1] and not made[-1].extract
+    assert len(set(parts)) > 8
+
+
+def test_an_extract_is_of_the_best_memory_and_said() -> None:
+    with opened() as memory:
+        memory.add([f"The {word} story {i}. " + LONG * 5 for i, word in enumerate(WORDS)])
+        context = memory.compile("Where is the violin?", budget=30)
+        assert context.extract
+        assert context.sources == (memory.retrieve("Where is the violin?", k=1).hits[0].id,)
+        assert "an extract of the best memory" in context_note(context)
+        assert not memory.compile("Where is the violin?", budget=4000).extract
+        for counter in COUNTERS.values():
+            for budget in (9, 27, 81):
+                made = memory.compile("violin", budget=budget, tokenizer=counter)
+                assert made.tokens == counter(made.text) <= budget
