@@ -1,7 +1,9 @@
-"""Embeddings, token vectors and edges as blobs of blocks: one block for every acknowledged batch.
+"""Embeddings, token vectors and edges as blobs of blocks: of an acknowledged batch, or of several.
 
 Blobs are little-endian and row-major. A block is addressed by `start`, the node number of its first
-atom, so that the rows from a given node on are found without reading those before it.
+atom, so that the rows from a given node on are found without reading those before it. Small blocks
+at the end are merged as they accumulate, each row a bounded number of times; `edge_parts` says of a
+merged block of edges which batches they came with.
 
 No number of a database is trusted before its block's checksum was found right, and nothing is
 allocated by one that the bytes at hand do not bear out.
@@ -10,6 +12,7 @@ allocated by one that the bytes at hand do not bear out.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import struct
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -125,6 +128,8 @@ def write_blocks(database: Database, start: int, batch: Batch) -> None:
         columns = batch.edges.columns
         marks = "NULL, ?, ?, ?" + ", ?" * len(columns)
         _insert(database, "edge_block", start, len(batch.edges), columns, marks)
+    for table in _MERGED:
+        _merge_small(database, table)
 
 
 _FEW = 16  # edges that are looked for one by one
@@ -142,9 +147,89 @@ def _edge_block(
     return EdgeBlock(*(_decode(database, *each, count) for each in zip(blobs, dtypes, strict=True)))
 
 
-def _edge_blocks(database: Database, sql: str, *values: int) -> EdgeBlock:
-    with contextlib.closing(database.stream(sql, values)) as blocks:
-        return EdgeBlock.cat([_edge_block(database, *block) for block in blocks])
+_MERGED = {
+    "embedding_block": (1, "start", ("data",)),
+    "token_block": (1, "start", ("counts", "pieces", "data")),
+    "edge_block": (16, "block", ("source", "target", "type", "weight")),
+}
+"""Of each table: rows that an atom has, about; its key; its blobs."""
+
+_STEPS = (256, 64, 8)  # atoms from which small blocks become one
+_LONGEST_RUN = 1 << 16  # small blocks of an older store that are merged at once
+
+
+def _merge_small(database: Database, table: str) -> None:
+    """Merges the small blocks at the end of a table where they are enough; only inside a write.
+
+    A row is written anew once for every step, and of blocks smaller than the largest step about
+    eight of each step stay.
+    """
+    unit, key, _ = _MERGED[table]
+    run: list[tuple[int, int, int]] = []  # key, start and count, the last block first
+    sql = f"SELECT {key}, start, count FROM {table} ORDER BY {key} DESC"
+    with contextlib.closing(database.stream(sql)) as rows:
+        for row in itertools.islice(rows, _LONGEST_RUN):
+            gap = bool(run) and key == "start" and row[1] + row[2] != run[-1][1]
+            if gap or row[2] >= unit * _STEPS[0]:
+                break
+            run.append(row)
+    for step in _STEPS:
+        small = list(itertools.takewhile(lambda row: row[2] < unit * step, run))  # noqa: B023
+        if sum(count for *_, count in small) >= unit * step:
+            group: list[tuple[int, int, int]] = []
+            held = 0
+            for row in reversed(small):
+                group.append(row)
+                held += row[2]
+                if held >= unit * step:
+                    _merge(database, table, group)
+                    group, held = [], 0
+            _merge(database, table, group)
+            return
+
+
+def _merge(database: Database, table: str, group: Sequence[tuple[int, int, int]]) -> None:
+    """Makes one block of blocks that follow each other; damaged ones stay as they are."""
+    if len(group) < 2:
+        return
+    _, key, names = _MERGED[table]
+    (first, start, _), last = group[0], group[-1][0]
+    place, found = f"WHERE {key} BETWEEN ? AND ?", ", ".join(names)
+    rows = database.query(
+        f"SELECT start, count, checksum, {found} FROM {table} {place} ORDER BY {key}", (first, last)
+    )
+    if not all(is_sound(expected, blobs, at, count) for at, count, expected, *blobs in rows):
+        return
+    merged = [b"".join(blobs) for blobs in zip(*(row[3:] for row in rows), strict=True)]
+    count, own = sum(row[1] for row in rows), [] if key == "start" else [first]
+    if own:
+        parts = torch.cat([_parts(database, block, at, n) for block, at, n in group])
+        database.execute_many(f"DELETE FROM edge_parts {place}", [(first, last)])
+        _put_parts(database, first, parts)
+    # Deleted before the new one is written, which takes their pages.
+    database.execute_many(f"DELETE FROM {table} {place}", [(first, last)])
+    row = *own, start, count, _checksum(merged, start, count), *merged
+    database.execute_many(f"INSERT INTO {table} VALUES ({', '.join('?' * len(row))})", [row])
+
+
+def _parts(database: Database, block: int, start: int, count: int) -> Tensor:  # [P, 2] int64
+    """The batches that the edges of a block came with: `start` and number of edges of each."""
+    sql = "SELECT checksum, data FROM edge_parts WHERE block = ?"
+    rows = database.query(sql, (block,)) if database.has("edge_parts") else []
+    if not rows:
+        return torch.tensor([[start, count]])
+    expected, data = rows[0]
+    if not data or len(data) % 16 or _checksum([data], block) != expected:
+        raise damaged(database.place, f"edge_parts: those of block {block} do not match it")
+    parts = torch.frombuffer(bytearray(data), dtype=torch.int64).view(-1, 2)
+    # An older release, which does not know of them, may have thinned the block.
+    return parts if int(parts[:, 1].sum()) == count else torch.tensor([[start, count]])
+
+
+def _put_parts(database: Database, block: int, parts: Tensor) -> None:
+    data = parts.contiguous().numpy().tobytes()
+    row = block, _checksum([data], block), data
+    database.execute_many("INSERT OR REPLACE INTO edge_parts VALUES (?, ?, ?)", [row])
 
 
 def read_embeddings(
@@ -220,8 +305,8 @@ def read_edges(database: Database, start: int) -> EdgeBlock:
     Raises:
         StoreDamagedError: A block has the wrong length or does not match its checksum.
     """
-    # What begins before all nodes was never written so.
-    return _edge_blocks(database, f"{_EDGES} WHERE start >= ? OR start < 0 ORDER BY block", start)
+    edges, starts = _all_edges(database, start)
+    return edges if start <= 0 else edges.take(starts >= start)
 
 
 def read_linked_edges(database: Database) -> EdgeBlock:
@@ -230,12 +315,38 @@ def read_linked_edges(database: Database) -> EdgeBlock:
     Raises:
         StoreDamagedError: A block has the wrong length or does not match its checksum.
     """
-    # Edges that came alone lie before those of the atoms that were stored next.
+    edges, starts = _all_edges(database, 0, closing=True)
+    sql = "SELECT start FROM embedding_block"
+    if database.has("stored_at"):
+        sql += " UNION SELECT start FROM stored_at"
+    begun = torch.tensor([row[0] for row in database.query(sql)], dtype=torch.int64)
+    return edges.take(torch.isin(starts, begun))
+
+
+def _all_edges(
+    database: Database, start: int, *, closing: bool = False
+) -> tuple[EdgeBlock, Tensor]:  # E edges, [E] int64
+    """Edges of the blocks that hold batches from node `start` on, and the starts of their batches.
+
+    With `closing` the start of each batch that others of the same start follow is -1: edges that
+    came alone lie before those of the atoms that were stored next.
+    """
+    # What begins before all nodes was never written so.
     sql = (
-        f"{_EDGES} WHERE block IN (SELECT max(block) FROM edge_block GROUP BY start) AND start IN "
-        "(SELECT start FROM embedding_block) ORDER BY block"
+        f"{_EDGES} WHERE start >= ? OR start < 0 OR block = "
+        "(SELECT max(block) FROM edge_block WHERE start < ?) ORDER BY block"
     )
-    return _edge_blocks(database, sql)
+    blocks, parts = [EdgeBlock.empty()], [torch.empty(0, 2, dtype=torch.int64)]
+    with contextlib.closing(database.stream(sql, (start, start))) as rows:
+        for block, begin, count, *rest in rows:
+            own = _parts(database, block, begin, count)
+            if begin < 0 or int(own[-1, 0]) >= start:
+                blocks.append(_edge_block(database, block, begin, count, *rest))
+                parts.append(own)
+    starts, counts = torch.cat(parts).unbind(1)
+    if closing and len(starts):
+        starts = torch.where(starts.diff(append=starts[-1:] + 1) == 0, -1, starts)
+    return EdgeBlock.cat(blocks), starts.repeat_interleave(counts)
 
 
 def _cut_edges(database: Database, pairs: Tensor) -> None:  # [2, R]
@@ -273,6 +384,7 @@ def thin_edges(
     sql, values = (_EDGES, ()) if node is None else (f"{_EDGES} WHERE {near}", (node,))
     gone: list[tuple[int]] = []
     changed: list[tuple[Any, ...]] = []
+    thinned: list[tuple[int, Tensor]] = []
     removed = 0
     with contextlib.closing(database.stream(sql, values)) as rows:
         for row in rows:
@@ -284,15 +396,26 @@ def thin_edges(
             if left == 0:
                 gone.append((block,))
             elif left < count:
+                thinned.append((block, _thinned(_parts(database, block, start, count), kept)))
                 blobs = [column.numpy().tobytes() for column in edges.take(kept).columns]
                 changed.append((left, _checksum(blobs, start, left), *blobs, block))
     database.execute_many("DELETE FROM edge_block WHERE block = ?", gone)
+    database.execute_many("DELETE FROM edge_parts WHERE block = ?", gone)
+    for block, parts in thinned:
+        if len(parts) > 1:
+            _put_parts(database, block, parts)
     database.execute_many(
         "UPDATE edge_block SET count = ?, checksum = ?, source = ?, target = ?, type = ?, "
         "weight = ? WHERE block = ?",
         changed,
     )
     return removed
+
+
+def _thinned(parts: Tensor, kept: Tensor) -> Tensor:  # [P, 2], [E] bool -> [P, 2]
+    batch = torch.arange(len(parts)).repeat_interleave(parts[:, 1])
+    counts = torch.zeros(len(parts), dtype=torch.int64).index_add_(0, batch, kept.long())
+    return torch.stack([parts[:, 0], counts], 1)
 
 
 def is_sound(expected: int, blobs: Iterable[bytes], start: int, count: int) -> bool:

@@ -158,6 +158,12 @@ CREATE TABLE found_type (
     decay_factor REAL,
     source       TEXT NOT NULL
 )""",
+    "edge_parts": """
+CREATE TABLE edge_parts (
+    block    INTEGER PRIMARY KEY,
+    checksum INTEGER NOT NULL,
+    data     BLOB NOT NULL
+)""",
     "alias": """
 CREATE TABLE alias (
     entry INTEGER PRIMARY KEY,
