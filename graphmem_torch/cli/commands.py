@@ -5,19 +5,25 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from tyro.conf import Positional, UseAppendAction, arg
 
 from graphmem_torch.cli.layout import atom_lines, context_note, result_lines
 from graphmem_torch.cli.options import Command, MemoryCommand, print_json, print_text, read_lines
-from graphmem_torch.errors import InputError, OracleError, StoreDamagedError
+from graphmem_torch.errors import EmbedderError, InputError, OracleError, StoreDamagedError
 from graphmem_torch.quality.request import JUDGES, Request, judge
 from graphmem_torch.results import Added
 from graphmem_torch.text.times import parse_time
+
+if TYPE_CHECKING:
+    from graphmem_torch.atoms import Atom
+    from graphmem_torch.memory import Memory
+
+_BASE = "sources.base"  # where a store keeps the folder that its sources are named from
 
 __all__ = [
     "AnswerQuestion",
@@ -43,6 +49,7 @@ class Index(MemoryCommand):
             a table of edges beside them), blueprints, folders of these, or `-` for standard input.
         format: How to read the files, where the name does not say it.
         input: Of LoCoMo files: the turns only, or also the facts that ship with them.
+        skip_bad: Leave out files and lines that cannot be used, and list them at the end.
     """
 
     after_interrupt: ClassVar[str] = (
@@ -52,17 +59,22 @@ class Index(MemoryCommand):
     files: Annotated[Positional[tuple[str, ...]], arg(metavar="FILE ...")] = ()
     format: Literal["text", "jsonl", "locomo"] | None = None
     input: Literal["raw", "observations"] = "raw"
+    skip_bad: bool = False
 
     def run(self) -> int:
         """Indexes the files and says how much was new."""
         if not self.files:
             raise InputError("expected at least one file or folder to index, got none")
+        from graphmem_torch.memory.writer import batched
         from graphmem_torch.readers.read import check_paths, read_atoms
 
-        check_paths(self.files, self.format)  # before a store is made for nothing
+        if not self.skip_bad:
+            check_paths(self.files, self.format)  # before a store is made for nothing
         origins: dict[str, str] = {}
+        skipped: list[str] | None = [] if self.skip_bad else None
         start = time.perf_counter()
         with self.open_memory(self.store, "w") as memory:
+            before = len(memory)
             atoms = read_atoms(
                 self.files,
                 tokenizer=memory.chunker,
@@ -70,27 +82,74 @@ class Index(MemoryCommand):
                 format=self.format,
                 locomo_input=self.input,
                 origins=origins,
+                base=_base(memory, self.files),
+                known=memory,
+                skipped=skipped,
             )
-            added = memory.add(atoms, progress=True, origins=origins)
-        _tell_added(self, added, time.perf_counter() - start)
+            try:
+                if skipped is None:
+                    added = memory.add(atoms, progress=True, origins=origins)
+                else:
+                    added = Added(0, 0)
+                    for batch in batched(atoms, memory.config.link.batch):
+                        added += _add_sound(memory, batch, origins, skipped)
+            except InputError as error:
+                stored = len(memory) - before
+                raise InputError(
+                    f"{error}. Before it {stored:,} memories were stored, and the next run passes "
+                    "them over; --skip-bad leaves out what cannot be used"
+                ) from error
+        _tell_added(self, added, time.perf_counter() - start, skipped)
         return 0
 
 
-def _tell_added(command: MemoryCommand, added: Added, seconds: float) -> None:
-    """Says how much was new in a store."""
+def _base(memory: Memory, files: Sequence[str]) -> Path:
+    """The folder that sources of a store are named from, whatever the current one is."""
+    from graphmem_torch.readers.read import common_base
+
+    kept = memory.store.meta_get(_BASE)
+    if kept is not None and Path(kept).is_dir():
+        return Path(kept)
+    # Older releases named them from the current folder.
+    base = Path.cwd() if kept is None and len(memory) else common_base(files)
+    memory.store.meta_set(_BASE, str(base))
+    return base
+
+
+def _add_sound(
+    memory: Memory, atoms: list[Atom], origins: Mapping[str, str], skipped: list[str]
+) -> Added:
+    """Adds a batch without what cannot be stored, such as an id that has other content."""
+    try:
+        return memory.add(atoms, origins=origins)
+    except (InputError, EmbedderError) as error:
+        if len(atoms) == 1:
+            skipped.append(str(error))
+            return Added(0, 0)
+        half = len(atoms) // 2
+        done = _add_sound(memory, atoms[:half], origins, skipped)
+        return done + _add_sound(memory, atoms[half:], origins, skipped)
+
+
+def _tell_added(
+    command: MemoryCommand, added: Added, seconds: float, skipped: list[str] | None = None
+) -> None:
+    """Says how much was new in a store, and what was left out."""
     if command.json:
-        print_json(
-            {
-                "store": str(command.store),
-                "new": added.new,
-                "known": added.known,
-                "seconds": round(seconds, 3),
-            }
-        )
+        said: dict[str, Any] = {
+            "store": str(command.store),
+            "new": added.new,
+            "known": added.known,
+            "seconds": round(seconds, 3),
+        }
+        print_json(said if skipped is None else said | {"skipped": skipped})
     else:
         known = f", {added.known:,} were there already" if added.known else ""
         noun = "memory" if added.new == 1 else "memories"
-        print(f"{added.new:,} {noun} added to {command.store} in {seconds:.1f} s{known}")
+        left = f", {len(skipped):,} left out" if skipped else ""
+        print(f"{added.new:,} {noun} added to {command.store} in {seconds:.1f} s{known}{left}")
+        for reason in skipped or ():
+            print_text(f"graphmem: left out: {' '.join(reason.split())}", to_reader=True)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from graphmem_torch.atoms import MAX_EDGE_WEIGHT, MEMORY_TYPES, Atom, EdgeType, Link
+from graphmem_torch.atoms import MAX_EDGE_WEIGHT, MEMORY_TYPES, Atom, EdgeType, Link, text_hash
 from graphmem_torch.errors import InputError, unknown
-from graphmem_torch.readers.source import decoded_lines, parse_json
+from graphmem_torch.readers.source import decoded_lines, leaving_out, parse_json
 from graphmem_torch.text.times import parse_time
 
 __all__ = ["atom_from_record", "atom_to_record", "content_id", "parse_edge_type", "read_records"]
@@ -23,7 +23,13 @@ _FIELDS = frozenset(
 
 
 def read_records(
-    lines: Iterable[bytes], where: str, origins: dict[str, str] | None = None
+    lines: Iterable[bytes],
+    where: str,
+    origins: dict[str, str] | None = None,
+    *,
+    source: str = "",
+    known: Container[str] = (),
+    skipped: list[str] | None = None,
 ) -> Iterator[Atom]:
     """The atoms of JSON lines.
 
@@ -34,22 +40,33 @@ def read_records(
         lines: Lines as bytes; blank ones are skipped.
         where: File they came from, for messages.
         origins: Mapping that receives, for the id of each atom, its file and line.
+        source: Name of the file, which made ids carry: the same said in two files is two memories.
+        known: Ids that are stored; those of content alone, which older releases made, are kept.
+        skipped: List that receives what is wrong with lines, which are left out then.
 
     Raises:
         InputError: With file and line.
     """
     seen: Counter[str] = Counter()
+    own: Counter[str] = Counter()
     empty = True
-    for number, line in decoded_lines(lines, where):
+    for number, line in decoded_lines(lines, where, skipped):
         empty = False
         place = f"{where}:{number}"
-        atom = atom_from_record(parse_json(line, where, line=number, do=_WRITE), where=place)
+        atom = None
+        with leaving_out(skipped):
+            atom = atom_from_record(parse_json(line, where, line=number, do=_WRITE), where=place)
+        if atom is None:
+            continue
         if not atom.id:
-            atom = replace(atom, id=content_id(atom.kind, atom.digest, seen))
+            made = content_id(atom.kind, atom.digest, seen)
+            if source and made not in known:
+                made = content_id(atom.kind, text_hash(f"{source}\0{atom.digest}"), own)
+            atom = replace(atom, id=made)
         if origins is not None:
             origins[atom.id] = place
         yield atom
-    if empty:
+    if empty and not skipped:
         raise InputError(f"expected JSON lines, got an empty file; {_WRITE}", where=where)
 
 

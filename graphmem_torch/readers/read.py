@@ -6,7 +6,7 @@ import io
 import json
 import logging
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,11 +15,11 @@ from graphmem_torch.errors import InputError, unknown
 from graphmem_torch.readers.jsonl import read_records
 from graphmem_torch.readers.locomo import is_locomo, locomo_atoms
 from graphmem_torch.readers.proofs import is_edge_table, proof_format, read_proofs, set_names
-from graphmem_torch.readers.source import decode, parse_json, raw_lines, read_bytes
+from graphmem_torch.readers.source import decode, leaving_out, parse_json, raw_lines, read_bytes
 from graphmem_torch.text.sentences import chunk_text
 from graphmem_torch.text.tokens import Tokenizer
 
-__all__ = ["check_paths", "document_atoms", "read_atoms"]
+__all__ = ["check_paths", "common_base", "document_atoms", "read_atoms"]
 _FORMATS = {".txt": "text", ".md": "text", ".jsonl": "jsonl", ".json": "locomo"}
 _log = logging.getLogger(__name__)
 
@@ -32,6 +32,9 @@ def read_atoms(
     format: str | None = None,
     locomo_input: str = "raw",
     origins: dict[str, str] | None = None,
+    base: Path | None = None,
+    known: Container[str] = (),
+    skipped: list[str] | None = None,
 ) -> Iterator[Atom]:
     """The atoms of files, folders and standard input, one after another.
 
@@ -43,7 +46,7 @@ def read_atoms(
     read.
 
     Ids are the same in every run. Those of chunks begin with the path of their document, relative
-    to the current folder if it is inside that, else absolute, however the path was given.
+    to `base` if it is inside that, else absolute, however the path was given.
 
     Args:
         paths: Paths of files, of folders, and "-" for standard input.
@@ -55,6 +58,12 @@ def read_atoms(
             the facts of the data set as well.
         origins: Mapping that receives, for the id of each atom, the file and (JSON lines) the line
             it is from.
+        base: The folder that documents are named from, which a store keeps (`graphmem index`); ids
+            that are made for lines are of one file then. By default the current folder, and such
+            ids are of the content alone.
+        known: Ids that are stored; see `read_records`.
+        skipped: List that receives what is wrong with files and lines, which are left out then;
+            without it the first is an error.
 
     Yields:
         Atoms in the order of the input.
@@ -64,19 +73,28 @@ def read_atoms(
     """
     if format not in (None, *_FORMATS.values()):
         raise InputError(unknown("format", format, dict.fromkeys(_FORMATS.values())))
-    sources = list(_sources(paths, format))
+    sources = list(_sources(paths, format, skipped))
     # A format that is named is taken at its word.
     files = [] if format else [source.path for source in sources if source.path]
-    sets = set_names([path for path in files if proof_format(path)])
+    proofs = []
+    for file in files:
+        with leaving_out(None if skipped is None else []):  # it is listed when it is read
+            proofs += [file] if proof_format(file) else []
+    sets = set_names(proofs)
     for source in sources:
         path = source.path
-        if path is not None and path in sets:
-            prefix = f"{sets[path]}:" if len(sets) > 1 else ""
-            yield from read_proofs(path, prefix=prefix, origins=origins)
-        elif source.format == "jsonl" and path is not None:
-            yield from read_records(raw_lines(path), str(path), origins)
-        else:
-            yield from _read(source, tokenizer, max_tokens, locomo_input, origins)
+        with leaving_out(skipped):
+            if path is not None and path in sets:
+                prefix = f"{sets[path]}:" if len(sets) > 1 else ""
+                yield from read_proofs(path, prefix=prefix, origins=origins)
+            elif source.format == "jsonl" and path is not None:
+                name = "" if base is None else _document_name(path, base)
+                lines = raw_lines(path)
+                yield from read_records(
+                    lines, str(path), origins, source=name, known=known, skipped=skipped
+                )
+            else:
+                yield from _read(source, tokenizer, max_tokens, locomo_input, origins, base)
 
 
 def check_paths(paths: Sequence[str | Path], format: str | None = None) -> None:
@@ -135,17 +153,22 @@ class _Source:
         return "standard input" if self.path is None else str(self.path)
 
 
-def _sources(paths: Sequence[str | Path], format: str | None) -> Iterator[_Source]:
+def _sources(
+    paths: Sequence[str | Path], format: str | None, skipped: list[str] | None
+) -> Iterator[_Source]:
     if isinstance(paths, (str, Path)):
         paths = [paths]
-    check_paths(paths, format)
+    if skipped is None or not paths:
+        check_paths(paths, format)
     for path in map(Path, paths):
-        if str(path) == "-":
-            yield _Source(None, format)
-        elif path.is_dir():
-            yield from _folder(path, format)
-        else:
-            yield _Source(path, format or _FORMATS[path.suffix.lower()])
+        with leaving_out(skipped):
+            check_paths([path], format)
+            if str(path) == "-":
+                yield _Source(None, format)
+            elif path.is_dir():
+                yield from _folder(path, format)
+            else:
+                yield _Source(path, format or _FORMATS[path.suffix.lower()])
 
 
 def _folder(root: Path, format: str | None) -> Iterator[_Source]:
@@ -178,10 +201,20 @@ def _warn_unreadable(error: OSError) -> None:
     _log.warning("%s: left out, the folder cannot be read: %s", error.filename, error.strerror)
 
 
-def _document_name(path: Path) -> str:
-    """The path relative to the current folder if it is inside, else absolute."""
+def common_base(paths: Sequence[str | Path]) -> Path:
+    """The folder that sources are named from where nothing says which: the nearest around all.
+
+    A folder's own name is part of the names. It does not depend on the current folder, but for
+    relative paths to mean something.
+    """
+    around = [Path(path).resolve().parent for path in paths if str(path) != "-"]
+    return Path(os.path.commonpath(around)) if around else Path.cwd()
+
+
+def _document_name(path: Path, base: Path | None = None) -> str:
+    """The path relative to a folder, by default the current one, if it is inside, else absolute."""
     # Linked folders are resolved, as in the current folder; a linked file keeps its name.
-    place, here = path.parent.resolve() / path.name, Path.cwd().resolve()
+    place, here = path.parent.resolve() / path.name, (base or Path.cwd()).resolve()
     return (place.relative_to(here) if place.is_relative_to(here) else place).as_posix()
 
 
@@ -191,6 +224,7 @@ def _read(
     max_tokens: int,
     locomo_input: str,
     origins: dict[str, str] | None,
+    base: Path | None,
 ) -> Iterator[Atom]:
     where = source.where
     data = read_bytes(source.path)
@@ -207,7 +241,7 @@ def _read(
     else:
         # What comes through a pipe has no name of its own; its content gives it one, the same in
         # every run.
-        name = _document_name(source.path) if source.path else f"stdin-{text_hash(text)[:12]}"
+        name = _document_name(source.path, base) if source.path else f"stdin-{text_hash(text)[:12]}"
         atoms = document_atoms(text, name=name, tokenizer=tokenizer, max_tokens=max_tokens)
     for atom in atoms:
         if origins is not None:

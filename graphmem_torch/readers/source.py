@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 from collections.abc import Iterable, Iterator
@@ -10,7 +11,7 @@ from typing import Any
 
 from graphmem_torch.errors import InputError
 
-__all__ = ["decode", "decoded_lines", "parse_json", "raw_lines", "read_bytes"]
+__all__ = ["decode", "decoded_lines", "leaving_out", "parse_json", "raw_lines", "read_bytes"]
 
 _BOM = b"\xef\xbb\xbf"
 
@@ -64,14 +65,31 @@ def decode(data: bytes, where: str, *, line: int = 1, start: int = 0) -> str:
         ) from error
 
 
-def decoded_lines(lines: Iterable[bytes], where: str) -> Iterator[tuple[int, str]]:
-    """The lines that are not blank as text (`decode`), each with its number, from 1."""
+def decoded_lines(
+    lines: Iterable[bytes], where: str, skipped: list[str] | None = None
+) -> Iterator[tuple[int, str]]:
+    """The lines that are not blank as text (`decode`), each with its number, from 1.
+
+    What is wrong with a line goes to `skipped`, where there is such a list.
+    """
     position = 0
     for number, raw in enumerate(lines, start=1):
-        line = decode(raw, where, line=number, start=position)
         position += len(raw)
-        if line.strip():
-            yield number, line
+        with leaving_out(skipped):
+            line = decode(raw, where, line=number, start=position - len(raw))
+            if line.strip():
+                yield number, line
+
+
+@contextlib.contextmanager
+def leaving_out(skipped: list[str] | None) -> Iterator[None]:
+    """Passes over what cannot be used, and lists it; without a list it is an error as ever."""
+    try:
+        yield
+    except InputError as error:
+        if skipped is None:
+            raise
+        skipped.append(str(error))
 
 
 def parse_json(text: str, where: str, *, line: int | None = None, do: str = "mend it") -> Any:

@@ -1,0 +1,101 @@
+"""`graphmem index`: from anywhere, any number of times, past what cannot be used."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graphmem_torch.cli.main import main
+from graphmem_torch.memory import Memory
+
+Reply = Callable[..., Any]
+
+
+@pytest.fixture
+def library(tmp_path: Path) -> Path:
+    """A folder with two documents and two chats, in which the same is said twice."""
+    folder = tmp_path / "home" / "library"
+    (folder / "deep").mkdir(parents=True)
+    (folder / "one.txt").write_text("The canoe is red.")
+    (folder / "deep" / "two.txt").write_text("The violin is old.")
+    lines = [{"text": "Yes."}, {"text": "The comet came."}, {"text": "Yes."}]
+    for name in ("a.jsonl", "b.jsonl"):
+        text = "".join(json.dumps(line) + "\n" for line in lines)
+        (folder / name).write_text(text)
+    return folder
+
+
+def stored(store: Path) -> list[str]:
+    with Memory.open(store, mode="r") as memory:
+        return [name for name in memory.store.ids() if not name.startswith("concept:")]
+
+
+def test_ids_are_the_same_from_anywhere(
+    tmp_path: Path, library: Path, reply: Reply, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "other").mkdir()
+    places = [
+        (library.parent, "library"),
+        (library, "."),
+        (tmp_path / "other", "../home/library"),
+        (tmp_path, str(library)),
+    ]
+    found = []
+    for i, (folder, given) in enumerate(places):
+        monkeypatch.chdir(folder)
+        assert reply("index", given, "--store", tmp_path / "store")["new"] == (8 if i == 0 else 0)
+        reply("index", given, "--store", tmp_path / f"store{i}")
+        found.append(stored(tmp_path / f"store{i}"))
+    assert all(ids == found[0] for ids in found)
+    assert {"library/one.txt#0", "library/deep/two.txt#0"} <= set(found[0])
+    monkeypatch.chdir(library / "deep")
+    assert reply("index", "two.txt", "../b.jsonl", "--store", tmp_path / "store")["new"] == 0
+    assert len(stored(tmp_path / "store")) == 8, "what is said in two files is two memories"
+
+
+def test_a_store_of_an_older_release_is_indexed_again(
+    tmp_path: Path, library: Path, reply: Reply, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its ids were made from the current folder, and of lines from their content alone."""
+    from graphmem_torch.readers.read import read_atoms
+    from graphmem_torch.text.embedder import HashingEmbedder
+    from graphmem_torch.text.tokens import WordTokenizer
+
+    monkeypatch.chdir(library)
+    with Memory.open(tmp_path / "store", embedder=HashingEmbedder()) as memory:
+        old = memory.add(read_atoms(["."], tokenizer=WordTokenizer()))
+    assert old.new == 5
+    assert reply("index", ".", "--store", tmp_path / "store")["new"] == 0
+    monkeypatch.chdir(tmp_path)
+    assert reply("index", library, "--store", tmp_path / "store")["new"] == 0
+
+
+def test_what_cannot_be_used_is_left_out_and_listed(
+    tmp_path: Path, library: Path, fast: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    bad = library / "c.jsonl"
+    bad.write_bytes(
+        b'{"id": "x", "text": "good"}\nno json\n{"text": ""}\n{"id": "x", "text": "other"}\n'
+        b'{"text": "\xff"}\n{"text": "k", "kind": "concept"}\n{"text": "better"}\n'
+    )
+    (library / "bin.txt").write_bytes(b"a\0b")
+    store = ["--store", str(tmp_path / "store"), *fast]
+    given = ["index", str(library), str(tmp_path / "nowhere.txt"), str(tmp_path / "x.png")]
+    assert main([*given[:2], *store, "--config.link.batch", "3"]) == 2
+    said = capsys.readouterr().err
+    assert "memories were stored" in said and "--skip-bad" in said
+    for again in (False, True):
+        assert main([*given, *store, "--skip-bad"]) == 0
+        out, err = capsys.readouterr()
+        assert "8 left out" in out
+        assert again == out.startswith("0 memories")
+        for place in ("c.jsonl:2", "c.jsonl:3", "c.jsonl:4", "c.jsonl:5", "bin.txt", "nowhere.txt"):
+            assert place in err
+    assert main([*given, *store, "--skip-bad", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["new"], told["known"], len(told["skipped"])) == (0, 10, 8)
+    assert len(stored(tmp_path / "store")) == 10
