@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,9 +15,6 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest
 import torch
-
-# Libraries hold a million objects that live to the end; walking over them all is rarely of use.
-gc.set_threshold(10_000, 10, 10)
 
 # Read when a kernel is decorated, so it is set before any kernel can be imported.
 if not torch.cuda.is_available():
