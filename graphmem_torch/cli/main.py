@@ -36,6 +36,7 @@ from graphmem_torch.cli.demo import Demo
 from graphmem_torch.cli.options import Command, print_json, print_text
 from graphmem_torch.config import Config, load_config
 from graphmem_torch.errors import ConfigError, GraphMemError
+from graphmem_torch.text.visible import visible
 from graphmem_torch.version import __version__
 
 __all__ = ["main"]
@@ -67,6 +68,14 @@ class _Overrides:
     config: Config
 
 
+class _Shown(logging.Formatter):
+    """Messages in which a terminal obeys nothing, whatever the file they speak of is called."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One message, or a message and its traceback."""
+        return visible(super().format(record))
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line and returns its exit code.
 
@@ -77,7 +86,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
-    logging.basicConfig(level=logging.WARNING, format="graphmem: %(message)s")
+    handler = logging.StreamHandler()
+    handler.setFormatter(_Shown("graphmem: %(message)s"))
+    logging.basicConfig(level=logging.WARNING, handlers=[handler])
     given = list(sys.argv[1:] if arguments is None else arguments)
     command: Command | None = None
     leave_at_once()

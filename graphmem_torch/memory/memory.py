@@ -23,7 +23,7 @@ from torch import Tensor
 from graphmem_torch.atoms import Atom, EdgeType
 from graphmem_torch.checks import check_count
 from graphmem_torch.config import Config, load_config
-from graphmem_torch.errors import InputError
+from graphmem_torch.errors import InputError, StoreError
 from graphmem_torch.index.module import MemoryIndex
 from graphmem_torch.memory import contexts, edges, learning
 from graphmem_torch.memory.assemble import (
@@ -1033,8 +1033,11 @@ class Memory:
                 if self.store.num_nodes:
                     snapshot = self._current()
                     if not self._saved:
-                        save_snapshot(self.store, snapshot)
-                        self._saved = True
+                        try:
+                            save_snapshot(self.store, snapshot)
+                            self._saved = True
+                        except StoreError as error:  # nothing is lost: it is made of the store
+                            _log.warning("the next opening makes its index anew: %s", error)
         finally:
             self.store.close()
 

@@ -34,6 +34,16 @@ def _graphmem(*arguments: str | Path, **options: Any) -> subprocess.Popen[str]:
     )
 
 
+def test_the_name_of_a_file_is_shown(tmp_path: Path, fast: list[str]) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "\x1b[2J.png").touch()
+    (tmp_path / "in" / "a.txt").write_text("A canoe.")
+    process = _graphmem("index", tmp_path / "in", "--store", tmp_path / "store", *fast)
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 0
+    assert "\\x1b[2J.png: left out" in err
+
+
 def test_index_beside_a_memory_that_is_open(store: Path, tmp_path: Path, fast: list[str]) -> None:
     from graphmem_torch import Memory
 

@@ -210,6 +210,14 @@ def test_a_full_disk_costs_no_answer(tmp_path: Path, caplog: pytest.LogCaptureFi
         assert "not kept" in caplog.text
     with opened(tmp_path / "m", mode="r") as reader:
         assert reader.store.uses.total() == 2 * len(first.sources) + 1
+    (tmp_path / "m" / "snapshot.safetensors").unlink()
+    memory = opened(tmp_path / "m", config=config)
+    with file_size_limit(0):
+        assert memory.compile("canoe", budget=80).sources == first.sources
+        memory.close()
+    assert "makes its index anew" in caplog.text
+    with opened(tmp_path / "m", mode="r") as reader:
+        assert reader.check() == []
 
 
 @pytest.mark.parametrize("part", ["graph_source", "node", "embeddings", "vocabulary"])
