@@ -352,16 +352,17 @@ class Writer:
             names = dict(zip(texts, extractor.extract(texts), strict=True))
         found = dict.fromkeys(name for each in names.values() for name in each)
         fresh = [name for name in found if linker is None or not linker.knows(name)]
-        return names, dict(zip(fresh, self._encode_names(fresh), strict=True))
+        return names, self._encode_names(fresh)
 
-    def _encode_names(self, names: Sequence[str]) -> Tensor:  # [n, d]
-        return encode_checked(self._embedder, list(names)).pooled
+    def _encode_names(self, names: Sequence[str]) -> dict[str, Tensor]:
+        if not names:
+            return {}
+        return dict(zip(names, encode_checked(self._embedder, names).pooled, strict=True))
 
     def _vectors_of(self, names: Sequence[str]) -> Tensor:  # [n, d]
         """Vectors of names, from the additions in hand where they have them."""
-        missing = [name for name in names if name not in self._vectors]
-        if missing:  # a linker that was made anew knows less than the one that was asked
-            self._vectors |= dict(zip(missing, self._encode_names(missing), strict=True))
+        # A linker that was made anew knows less than the one that was asked.
+        self._vectors |= self._encode_names([name for name in names if name not in self._vectors])
         return torch.stack([self._vectors[name] for name in names])
 
     def _encoded(self, atoms: Sequence[Atom]) -> Encoded:

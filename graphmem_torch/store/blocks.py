@@ -128,8 +128,10 @@ def write_blocks(database: Database, start: int, batch: Batch) -> None:
         columns = batch.edges.columns
         marks = "NULL, ?, ?, ?" + ", ?" * len(columns)
         _insert(database, "edge_block", start, len(batch.edges), columns, marks)
-    for table in _MERGED:
-        _merge_small(database, table)
+    # No more often than the smallest step can be reached.
+    if start // _STEPS[-1] != (start + n) // _STEPS[-1]:
+        for table in _MERGED:
+            _merge_small(database, table)
 
 
 _FEW = 16  # edges that are looked for one by one
@@ -154,15 +156,14 @@ _MERGED = {
 }
 """Of each table: rows that an atom has, about; its key; its blobs."""
 
-_STEPS = (256, 64, 8)  # atoms from which small blocks become one
+_STEPS = (1024, 256, 64, 16, 4)  # atoms from which small blocks become one
 _LONGEST_RUN = 1 << 16  # small blocks of an older store that are merged at once
 
 
 def _merge_small(database: Database, table: str) -> None:
     """Merges the small blocks at the end of a table where they are enough; only inside a write.
 
-    A row is written anew once for every step, and of blocks smaller than the largest step about
-    eight of each step stay.
+    A row is written anew once for every step, and of each step about three blocks stay.
     """
     unit, key, _ = _MERGED[table]
     run: list[tuple[int, int, int]] = []  # key, start and count, the last block first
@@ -305,8 +306,11 @@ def read_edges(database: Database, start: int) -> EdgeBlock:
     Raises:
         StoreDamagedError: A block has the wrong length or does not match its checksum.
     """
-    edges, starts = _all_edges(database, start)
-    return edges if start <= 0 else edges.take(starts >= start)
+    if start <= 0:
+        with contextlib.closing(database.stream(f"{_EDGES} ORDER BY block")) as blocks:
+            return EdgeBlock.cat([_edge_block(database, *block) for block in blocks])
+    edges, starts = _batched_edges(database, start)
+    return edges.take(starts >= start)
 
 
 def read_linked_edges(database: Database) -> EdgeBlock:
@@ -315,7 +319,7 @@ def read_linked_edges(database: Database) -> EdgeBlock:
     Raises:
         StoreDamagedError: A block has the wrong length or does not match its checksum.
     """
-    edges, starts = _all_edges(database, 0, closing=True)
+    edges, starts = _batched_edges(database, 0, closing=True)
     sql = "SELECT start FROM embedding_block"
     if database.has("stored_at"):
         sql += " UNION SELECT start FROM stored_at"
@@ -323,7 +327,7 @@ def read_linked_edges(database: Database) -> EdgeBlock:
     return edges.take(torch.isin(starts, begun))
 
 
-def _all_edges(
+def _batched_edges(
     database: Database, start: int, *, closing: bool = False
 ) -> tuple[EdgeBlock, Tensor]:  # E edges, [E] int64
     """Edges of the blocks that hold batches from node `start` on, and the starts of their batches.

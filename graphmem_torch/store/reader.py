@@ -441,6 +441,7 @@ def _vector_problems(store: StoreReader) -> list[str]:
 
 def _edge_problems(store: StoreReader) -> list[str]:
     edges = store.edges()
+    read_linked_edges(store._database)  # raises where it cannot be told what they came with
     nodes = store.columns().node
     found = []
     for name, column in (("source", edges.source), ("target", edges.target)):

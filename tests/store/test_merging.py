@@ -85,7 +85,7 @@ def test_single_atoms_leave_few_blocks(make_batch: MakeBatch) -> None:
     for start in range(600):
         store.append(make_batch(1, start, edges=4))
         assert max(blocks(store).values()) <= 40
-    assert blocks(store)["embedding_block"] == 600 // 256 + 600 % 256 // 64 + 600 % 64 // 8
+    assert blocks(store)["embedding_block"] == 600 // 256 + 600 % 256 // 64 + 600 % 64 // 16 + 2
     assert store.check() == []
 
 
@@ -95,15 +95,15 @@ def test_many_blocks_of_an_older_store_become_few(
     store = MemoryStore.open(None)
     with monkeypatch.context() as patch:
         patch.setattr("graphmem_torch.store.blocks._merge_small", lambda *_: None)
-        for start in range(700):
+        for start in range(703):
             store.append(make_batch(1, start))
     before = store.embeddings(), store.edges()
-    assert blocks(store)["embedding_block"] == 700
-    store.append(make_batch(1, 700))
+    assert blocks(store)["embedding_block"] == 703
+    store.append(make_batch(1, 703))
     assert max(blocks(store).values()) <= 4
-    assert torch.equal(store.embeddings()[:700], before[0])
-    assert same(store.edges(), [before[1], make_batch(1, 700).edges])
-    assert same(store.edges(700), [make_batch(1, 700).edges]) and store.check() == []
+    assert torch.equal(store.embeddings()[:703], before[0])
+    assert same(store.edges(), [before[1], make_batch(1, 703).edges])
+    assert same(store.edges(703), [make_batch(1, 703).edges]) and store.check() == []
 
 
 def test_damage_is_not_merged_away(tmp_path: Path, make_batch: MakeBatch) -> None:
@@ -112,12 +112,12 @@ def test_damage_is_not_merged_away(tmp_path: Path, make_batch: MakeBatch) -> Non
             store.append(make_batch(1, start))
     connection = sqlite3.connect(tmp_path / DATABASE_NAME)
     with connection:
-        connection.execute("UPDATE embedding_block SET data = zeroblob(32) WHERE start = 3")
+        connection.execute("UPDATE embedding_block SET data = zeroblob(32) WHERE start = 5")
     connection.close()
     with MemoryStore.open(tmp_path) as store:
         for start in range(7, 20):
             store.append(make_batch(1, start))
-        assert "starts at node 3 does not match" in "\n".join(store.check())
+        assert "starts at node 5 does not match" in "\n".join(store.check())
 
 
 def test_a_damaged_list_of_parts_is_found(tmp_path: Path, make_batch: MakeBatch) -> None:
