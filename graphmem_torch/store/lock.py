@@ -47,7 +47,7 @@ class WriterLock:
         """
         self._folder, self._name = folder, name
         self._mutex = threading.RLock()
-        self._depth, self._file = 0, -1
+        self._depth, self._file = 0, -1  # how often it is held, and the file that is locked
         if folder is None:
             return
         if folder.exists() and not folder.is_dir():
@@ -71,45 +71,55 @@ class WriterLock:
             raise self._locked(_this_process())
         try:
             if self._depth == 0 and self._folder is not None:
-                self._file = self._take(self._folder / self._name, until)
+                self._take(self._folder / self._name, until)
         except BaseException:
+            self.close()
             self._mutex.release()
             raise
         self._depth += 1
 
     def __exit__(self, *_: object) -> None:
         """Gives the turn back."""
-        self._depth -= 1
-        if self._depth == 0 and self._file >= 0:
-            file, self._file = self._file, -1
-            # Explicitly, because a forked child shares the lock and would keep it past our close.
-            with contextlib.suppress(OSError):
-                fcntl.flock(file, fcntl.LOCK_UN)
-            os.close(file)
-        self._mutex.release()
+        # Ctrl-C may come after any call: what is still to be done then is done all the same.
+        try:
+            if self._depth == 1:
+                self.close()
+        finally:
+            self._depth -= 1
+            self._mutex.release()
 
-    def _take(self, path: Path, until: float) -> int:
+    def close(self) -> None:
+        """Gives the lock of the file back, also one that an interrupt inside of `with` has left."""
+        file, self._file = self._file, -1
+        if file < 0:
+            return
+        try:
+            # Explicitly, because a forked child shares the lock and would keep it past our close.
+            fcntl.flock(file, fcntl.LOCK_UN)
+        except OSError:
+            pass
+        finally:
+            os.close(file)
+
+    __del__ = close
+
+    def _take(self, path: Path, until: float) -> None:
         try:
             # A link could lead to any file, which naming the holder would overwrite.
-            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
         except OSError as error:
             raise self._refused(error) from error
-        try:
-            if not stat.S_ISREG(os.fstat(file).st_mode):
-                raise self._refused(OSError(errno.ELOOP, "no regular file"))
-            pause = _PAUSE
-            while not _try_lock(file):
-                if time.monotonic() > until:
-                    raise self._locked(_read(file))
-                time.sleep(pause * random.uniform(0.5, 1.0))
-                pause = min(2 * pause, _LONGEST_PAUSE)
-            # A holder that cannot be named (full disk) still holds the lock.
-            with contextlib.suppress(OSError):
-                os.pwrite(file, json.dumps(_this_process()).ljust(_NAMED).encode(), 0)
-        except BaseException:
-            os.close(file)
-            raise
-        return file
+        if not stat.S_ISREG(os.fstat(self._file).st_mode):
+            raise self._refused(OSError(errno.ELOOP, "no regular file"))
+        pause = _PAUSE
+        while not _try_lock(self._file):
+            if time.monotonic() > until:
+                raise self._locked(_read(self._file))
+            time.sleep(pause * random.uniform(0.5, 1.0))
+            pause = min(2 * pause, _LONGEST_PAUSE)
+        # A holder that cannot be named (full disk) still holds the lock.
+        with contextlib.suppress(OSError):
+            os.pwrite(self._file, json.dumps(_this_process()).ljust(_NAMED).encode(), 0)
 
     def _locked(self, holder: Mapping[str, Any]) -> StoreLockedError:
         return StoreLockedError(

@@ -258,6 +258,7 @@ class MemoryStore(StoreReader):
             self.uses.settle()
         self.closed = True
         self._database.close()
+        self._lock.close()
 
     def __enter__(self) -> MemoryStore:
         """The store itself."""

@@ -287,3 +287,18 @@ def test_reading_after_a_kill_where_nothing_may_be_written(make_batch: MakeBatch
             os.chmod(copy, 0o755)
         with MemoryStore.open(copy, mode="r") as store:
             assert store.next_node == 4
+
+
+@pytest.mark.parametrize("end", ["close", "forget"])
+def test_lock_that_an_interrupt_left_is_given_back(tmp_path, end):
+    """Ctrl-C may come where a turn begins or ends, so that nothing ends it."""
+    lock, other = WriterLock(tmp_path), WriterLock(tmp_path)
+    other.wait = 0.0
+    lock.__enter__()
+    with pytest.raises(StoreLockedError), other:
+        pass
+    if end == "close":
+        lock.close()
+    del lock
+    with other:
+        pass
