@@ -328,6 +328,7 @@ def _build(tmp_path: Path, version: str) -> Path:
 def test_kernels_from_a_wheel(tmp_path: Path) -> None:
     """Far from the checkout; there `graphmem eval` measures a small file, too."""
     unpacked, report = _build(tmp_path, "standard"), tmp_path / "report.json"
+    assert not list(unpacked.rglob("__pycache__"))  # before anything runs there
     command = ["eval", "locomo", "--data", str(locomo_file(tmp_path)), "--json", str(report)]
     command += ["--embedder", "hashing", "--config.link.concepts", "pattern"]
     code = f"{WHERE}\nfrom graphmem_torch.cli.main import main; raise SystemExit(main({command!r}))"
@@ -336,7 +337,6 @@ def test_kernels_from_a_wheel(tmp_path: Path) -> None:
     assert Path(found["file"]).is_relative_to(unpacked)
     assert found["kernels"] == KERNELS
     assert not (unpacked / "kernels").exists()
-    assert not list(unpacked.rglob("__pycache__"))
     assert measured["n"]["all"] == 10
     assert all(name in table for name in measured["systems"])
 
