@@ -33,6 +33,7 @@ from graphmem_torch.memory.assemble import (
     load_snapshot,
     save_snapshot,
 )
+from graphmem_torch.memory.bindings import bound_concepts, bound_embedder, open_bound, usable_device
 from graphmem_torch.memory.columns import StoreColumns
 from graphmem_torch.memory.contexts import CompileOptions as Options
 from graphmem_torch.memory.decay import Classified, DecayState, classify_nodes, open_nodes
@@ -50,15 +51,7 @@ from graphmem_torch.memory.link import concept_id
 from graphmem_torch.memory.modes import RegimeMonitor, align_parts, mode_records, mode_summaries
 from graphmem_torch.memory.questions import checked_questions, encode_questions, to_results
 from graphmem_torch.memory.structure import MissingLink, StructureCache, missing_links
-from graphmem_torch.memory.writer import (
-    Writer,
-    as_atom,
-    batched,
-    bound_concepts,
-    bound_embedder,
-    open_bound,
-    usable_device,
-)
+from graphmem_torch.memory.writer import Writer, as_atom, batched
 from graphmem_torch.oracle import Judge, Oracle, method_of
 from graphmem_torch.rank.abstention import conformal_threshold
 from graphmem_torch.rank.query import QueryBatch

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from graphmem_torch.errors import ConfigError
-from graphmem_torch.memory.writer import bind_concepts, bound_concepts
+from graphmem_torch.memory.bindings import bind_concepts, bound_concepts
 from graphmem_torch.store import MemoryStore
 from graphmem_torch.text.concepts import load_concepts
 from tests.memories import config_of, opened, turns

@@ -1,0 +1,132 @@
+"""What a store is bound to: the encoder of its vectors, what finds its concepts; and a device."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+from graphmem_torch.config import EmbedderConfig
+from graphmem_torch.errors import ConfigError, EmbedderError, InputError, first_line
+from graphmem_torch.store import MemoryStore
+from graphmem_torch.store.database import DATABASE_NAME
+from graphmem_torch.store.reader import LINKED_BY
+from graphmem_torch.text.concepts import ConceptExtractor, load_concepts
+from graphmem_torch.text.embedder import Embedder
+from graphmem_torch.text.sentence_transformer import load_embedder
+
+__all__ = ["bind_concepts", "bound_concepts", "bound_embedder", "open_bound", "usable_device"]
+
+_EMBEDDER = "embedder"  # key of the store's meta strings
+
+
+def open_bound(
+    path: str | os.PathLike[str] | None,
+    mode: Literal["w", "r"],
+    embedder: Any,
+    own: EmbedderConfig,
+    device: str,
+) -> tuple[MemoryStore, Embedder | None]:
+    """Opens a store with its encoder: the one given, else the store's own, else the settings'.
+
+    What is only read gets an encoder when it is first needed (`bound_embedder`).
+
+    Raises:
+        EmbedderError, StoreError: As they say; nothing is changed.
+    """
+    if mode == "r" and embedder is None:
+        return MemoryStore.open(path, mode="r"), None
+    remembered = None
+    if embedder is None and path is not None and (Path(path) / DATABASE_NAME).exists():
+        with MemoryStore.open(path, mode="r") as kept:
+            remembered = _remembered(kept) if kept.num_nodes else None
+    spec, token_dim = remembered or (embedder or own.name, own.token_dim)
+    loaded = load_embedder(spec, device, token_dim=token_dim)
+    store = MemoryStore.open(path, mode=mode, fingerprint=loaded.fingerprint, dim=loaded.dim)
+    if mode == "w" and isinstance(spec, str):
+        name = str(Path(spec).resolve()) if Path(spec).is_dir() else spec
+        value = json.dumps([name, token_dim])
+        if store.meta_get(_EMBEDDER) != value:
+            store.meta_set(_EMBEDDER, value)
+    return store, loaded
+
+
+def bound_embedder(store: MemoryStore, own: EmbedderConfig, device: str) -> Embedder:
+    """The encoder of an open store, loaded as it was when the store was filled.
+
+    Raises:
+        EmbedderError: It cannot be loaded, or is not the one that filled the store.
+    """
+    spec, token_dim = _remembered(store) or (own.name, own.token_dim)
+    loaded = load_embedder(spec, device, token_dim=token_dim)
+    bound = store.fingerprint
+    if bound is not None and bound != loaded.fingerprint:
+        raise EmbedderError(
+            f"{store.path}: expected the embedder that filled this store ({bound}), got "
+            f"{loaded.name!r} ({loaded.fingerprint}); open the store with its own embedder, or "
+            "index the original files into a new folder"
+        )
+    return loaded
+
+
+def bind_concepts(store: MemoryStore, wanted: str) -> ConceptExtractor | None:
+    """What finds the concepts of a store, which is bound to it from then on; None: nothing does.
+
+    An empty store takes any. `auto`, of `link.concepts` in the settings, means what the store has;
+    where it has none yet, the best that is installed.
+
+    Raises:
+        ConfigError: The store is bound to another extractor.
+        InputError: An unknown extractor, or one that is not installed.
+    """
+    kept = bound_concepts(store) if store.num_nodes else None
+    own = kept is not None and wanted == "auto"
+    # The name of an extractor is its specification and its version: "spacy:PIPELINE-3.8.0".
+    spec = kept.rpartition("-")[0] or kept if own and kept is not None else wanted
+    extractor = None if spec == "none" else load_concepts(spec)
+    found = "none" if extractor is None else extractor.name
+    if kept is not None and kept != found:
+        raise ConfigError(
+            f"link.concepts: expected {kept!r}, which found the concepts of this store, got "
+            f"{found!r}; "
+            + ("install that version" if own else "set it to 'auto'")
+            + ", or index the original files into a new folder"
+        )
+    if kept is None:
+        store.meta_set(LINKED_BY, found)
+    return extractor
+
+
+def bound_concepts(store: MemoryStore) -> str | None:
+    """Name of the extractor that a store is bound to, "none" where nothing finds concepts.
+
+    None where nothing was added yet, or only by a version that did not keep it.
+    """
+    return store.meta_get(LINKED_BY)
+
+
+def usable_device(device: str) -> str:
+    """The device that `device` names; `auto` is CUDA where there is one.
+
+    Raises:
+        InputError: No such device here.
+    """
+    if device == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise InputError(
+            f"device: expected one of this machine (auto, cpu, cuda, ...), got {device!r}: "
+            f"{first_line(error)}; choose another"
+        ) from error
+    return device
+
+
+def _remembered(store: MemoryStore) -> tuple[str, int] | None:
+    """Name and token width of the encoder of a store that was opened with a named one."""
+    kept = store.meta_get(_EMBEDDER)
+    return None if kept is None else tuple(json.loads(kept))
