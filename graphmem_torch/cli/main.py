@@ -19,21 +19,10 @@ import tyro
 from tyro.conf import subcommand
 
 from graphmem_torch.cli import interrupt_as_usual, leave_at_once
-from graphmem_torch.cli.commands import (
-    AnswerQuestion,
-    Check,
-    CompileContext,
-    Evaluate,
-    Export,
-    Get,
-    Import,
-    Index,
-    Query,
-    Stats,
-    WriteReport,
-)
+from graphmem_torch.cli.ask import AnswerQuestion, CompileContext, Evaluate, Query
 from graphmem_torch.cli.demo import Demo
 from graphmem_torch.cli.options import Command, print_json, print_text
+from graphmem_torch.cli.stores import Check, Export, Get, Import, Index, Stats, WriteReport
 from graphmem_torch.config import Config, load_config
 from graphmem_torch.errors import ConfigError, GraphMemError
 from graphmem_torch.text.visible import visible
