@@ -122,7 +122,6 @@ class Writer:
         self._observe = observe
         self._finder: str | None = None
         self._extractor: ConceptExtractor | None = None
-        self._extracting = threading.Lock()
         self._waiting: list[_Addition] = []
         self._queue = threading.Lock()  # of what waits
         self._linker: Linker | None = None
@@ -335,8 +334,7 @@ class Writer:
         if extractor is None:
             return {}, {}
         texts = list(dict.fromkeys(atom.text for atom in atoms))
-        with self._extracting:
-            names = dict(zip(texts, extractor.extract(texts), strict=True))
+        names = dict(zip(texts, extractor.extract(texts), strict=True))
         found = dict.fromkeys(name for each in names.values() for name in each)
         fresh = [name for name in found if linker is None or not linker.knows(name)]
         return names, self._encode_names(fresh)

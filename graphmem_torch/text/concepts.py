@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import Any, Protocol, runtime_checkable
 
 from graphmem_torch.errors import InputError, optional_import, unknown
@@ -19,6 +21,7 @@ _BATCH = 128  # texts that spaCy takes at once
 _WORDS = 4
 # spaCy's parser needs memory in proportion to the text; texts longer than this are read in parts.
 _PART = 20_000
+_parsing = threading.Lock()  # a pipeline is no use to two threads at once
 
 _LABELS = "PERSON ORG GPE LOC FAC NORP PRODUCT EVENT WORK_OF_ART LAW LANGUAGE"
 _NAMES = frozenset(_LABELS.split())
@@ -41,7 +44,10 @@ class ConceptExtractor(Protocol):
     name: str
 
     def extract(self, texts: Sequence[str]) -> list[list[str]]:
-        """For each text at most 12 lower-cased names, without repetition, frequent ones first."""
+        """For each text at most 12 lower-cased names, without repetition, frequent ones first.
+
+        Safe to call from threads.
+        """
         ...
 
 
@@ -72,18 +78,19 @@ class SpacyConcepts:
                 f"{', '.join(wanted)}; pip install 'graphmem-torch[offline]', or set concepts to "
                 '"pattern"'
             )
-        self._nlp = spacy.load(found)
+        self._nlp = _pipeline(found)
         self.name = f"spacy:{found}-{self._nlp.meta['version']}"
 
     def extract(self, texts: Sequence[str]) -> list[list[str]]:
         """See `ConceptExtractor.extract`."""
         counts: list[Counter[str]] = [Counter() for _ in texts]
         parts = ((part, i) for i, text in enumerate(texts) for part in _parts(text))
-        for doc, i in self._nlp.pipe(parts, as_tuples=True, batch_size=_BATCH):
-            counts[i].update(_titles(doc.text))
-            counts[i].update(_names(doc))
-            counts[i].update(_loose_names(doc))
-            counts[i].update(_phrases(doc))
+        with _parsing:
+            for doc, i in self._nlp.pipe(parts, as_tuples=True, batch_size=_BATCH):
+                counts[i].update(_titles(doc.text))
+                counts[i].update(_names(doc))
+                counts[i].update(_loose_names(doc))
+                counts[i].update(_phrases(doc))
         return [[name for name, _ in count.most_common(_LIMIT)] for count in counts]
 
 
@@ -142,6 +149,14 @@ def load_concepts(spec: str = "auto") -> ConceptExtractor:
         return SpacyConcepts()
     except InputError:
         return PatternConcepts()
+
+
+@lru_cache(maxsize=2)
+def _pipeline(name: str) -> Any:
+    """A pipeline of spaCy, shared by all of a process, for it takes half a second to load."""
+    import spacy
+
+    return spacy.load(name)
 
 
 def _parts(text: str) -> Iterator[str]:
