@@ -12,6 +12,7 @@ import subprocess
 import sys
 import zipfile
 from collections import defaultdict
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -217,7 +218,7 @@ def _python(code: str, *, cwd: Path, path: Path | None = None) -> str:
     return done.stdout
 
 
-# What must work wherever the package was imported from: kernels, judges and presets are found ...
+# What must work wherever the package was imported from: kernels, judges and presets are found.
 FOUND = """
 import json, pkgutil
 from importlib.resources import files
@@ -226,7 +227,7 @@ import graphmem_torch
 from graphmem_torch.config import load_config
 import graphmem_torch.kernels as kernels
 load_config("default")
-assert (files("graphmem_torch.report") / "page" / "page.js").is_file()
+assert (files("graphmem_torch") / "report" / "page" / "page.js").is_file()
 names = [m.name for m in pkgutil.iter_modules(kernels.__path__)]
 from graphmem_torch.quality.request import JUDGES
 modules = [f"graphmem_torch.kernels.{name}" for name in names]
@@ -234,16 +235,11 @@ modules += [f"graphmem_torch.quality.{name}.judge" for name in JUDGES]
 assert all(map(find_spec, modules))
 print(json.dumps({"file": graphmem_torch.__file__, "kernels": sorted(names)}))
 """
-# ... and can be loaded.
-WHERE = f"""{FOUND}
-for name in modules:
-    if find_spec("triton") or ".kernels." not in name:
-        __import__(name)
-"""
 KERNELS = sorted(path.stem for path in (ROOT / "kernels").glob("*.py"))
 
 # One process, from the bare import on: what is loaded after each step, a line of JSON each. What
-# `import torch` brings is torch's; the hashing encoder, a store and a question need no more.
+# `import torch` brings is torch's; the hashing encoder, a store and a question need no more. Last
+# the kernels and judges that are found are loaded, too.
 STEPS = f"""
 import importlib, json, sys
 import graphmem_torch
@@ -263,36 +259,73 @@ for name in {[f"{PACKAGE}.{name}" for name in MODULES if name]!r}:
         importlib.import_module(name)
 assert not torch.cuda.is_initialized()
 print(json.dumps([m for m in {HEAVY!r} if m in sys.modules]))
-{WHERE}
+{FOUND}
+for name in modules:
+    if find_spec("triton") or ".kernels." not in name:
+        __import__(name)
 """
 
 
+@dataclass(frozen=True)
+class Wheel:
+    """What a process far from the checkout said, with the wheel alone on its path.
+
+    Attributes:
+        unpacked: The wheel.
+        steps: What `STEPS` printed.
+        table, report: What `graphmem eval` printed and wrote about a small file.
+    """
+
+    unpacked: Path
+    steps: list[Any]
+    table: str
+    report: dict[str, Any]
+
+
 @pytest.fixture(scope="module")
-def steps() -> list[Any]:
-    """What `STEPS` prints in the bare repository root."""
-    return [json.loads(line) for line in _python(STEPS, cwd=ROOT).splitlines()]
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Wheel:
+    """The wheel, looked at before anything runs in it."""
+    tmp_path = tmp_path_factory.mktemp("wheel")
+    unpacked, report = _build(tmp_path, "standard"), tmp_path / "report.json"
+    assert not list(unpacked.rglob("__pycache__"))
+    command = ["eval", "locomo", "--data", str(locomo_file(tmp_path)), "--json", str(report)]
+    command += ["--embedder", "hashing", "--config.link.concepts", "pattern"]
+    code = f"{STEPS}\nfrom graphmem_torch.cli.main import main; raise SystemExit(main({command!r}))"
+    *said, table = _python(code, cwd=tmp_path, path=unpacked).split("\n", 4)
+    measured = json.loads(report.read_text("utf-8"))
+    return Wheel(unpacked, [json.loads(line) for line in said], table, measured)
 
 
-def test_bare_import_is_lean(steps: list[Any]) -> None:
-    assert PACKAGE in steps[0]
-    assert set(steps[0]).isdisjoint([*HEAVY, "torch", "numpy"])
+def test_bare_import_is_lean(wheel: Wheel) -> None:
+    assert PACKAGE in wheel.steps[0]
+    assert set(wheel.steps[0]).isdisjoint([*HEAVY, "torch", "numpy"])
 
 
-def test_memory_is_lean(steps: list[Any]) -> None:
-    found = steps[1]
+def test_memory_is_lean(wheel: Wheel) -> None:
+    found = wheel.steps[1]
     foreign = set(found["imported"]) - sys.stdlib_module_names
     assert foreign == {PACKAGE}
     heavy = {*HEAVY, "torch._dynamo", "torch._inductor", "sympy", "pandas"}
     assert heavy.isdisjoint(found["used"])
 
 
-def test_no_module_loads_what_it_does_not_need(steps: list[Any]) -> None:
-    assert steps[2] == []
+def test_no_module_loads_what_it_does_not_need(wheel: Wheel) -> None:
+    assert wheel.steps[2] == []
 
 
-def test_kernels_from_the_bare_repository_root(steps: list[Any]) -> None:
-    assert Path(steps[3]["file"]).is_relative_to(ROOT / PACKAGE)
-    assert KERNELS and steps[3]["kernels"] == KERNELS
+def test_kernels_from_a_wheel(wheel: Wheel) -> None:
+    """Far from the checkout; there `graphmem eval` measures a small file, too."""
+    assert Path(wheel.steps[3]["file"]).is_relative_to(wheel.unpacked)
+    assert KERNELS and wheel.steps[3]["kernels"] == KERNELS
+    assert not (wheel.unpacked / "kernels").exists()
+    assert wheel.report["n"]["all"] == 10
+    assert all(name in wheel.table for name in wheel.report["systems"])
+
+
+def test_kernels_from_the_bare_repository_root() -> None:
+    found = json.loads(_python(FOUND, cwd=ROOT))
+    assert Path(found["file"]).is_relative_to(ROOT / PACKAGE)
+    assert found["kernels"] == KERNELS
 
 
 @pytest.mark.parametrize("folder", ["linalg", "modes", "spectral"])
@@ -323,22 +356,6 @@ def _build(tmp_path: Path, version: str) -> Path:
     with zipfile.ZipFile(built) as wheel:
         wheel.extractall(unpacked)
     return unpacked
-
-
-def test_kernels_from_a_wheel(tmp_path: Path) -> None:
-    """Far from the checkout; there `graphmem eval` measures a small file, too."""
-    unpacked, report = _build(tmp_path, "standard"), tmp_path / "report.json"
-    assert not list(unpacked.rglob("__pycache__"))  # before anything runs there
-    command = ["eval", "locomo", "--data", str(locomo_file(tmp_path)), "--json", str(report)]
-    command += ["--embedder", "hashing", "--config.link.concepts", "pattern"]
-    code = f"{WHERE}\nfrom graphmem_torch.cli.main import main; raise SystemExit(main({command!r}))"
-    said, _, table = _python(code, cwd=tmp_path, path=unpacked).partition("\n")
-    found, measured = json.loads(said), json.loads(report.read_text("utf-8"))
-    assert Path(found["file"]).is_relative_to(unpacked)
-    assert found["kernels"] == KERNELS
-    assert not (unpacked / "kernels").exists()
-    assert measured["n"]["all"] == 10
-    assert all(name in table for name in measured["systems"])
 
 
 def test_kernels_from_an_editable_install(tmp_path: Path) -> None:
