@@ -5,14 +5,73 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+Launch = Callable[..., "Command"]
+
+# Loads what every command waits for, then forks one for each message, and says how it ended. A fork
+# runs `python -m graphmem_torch` up to the end of the interpreter, with the streams it was sent;
+# what it has not finished within two minutes, an alarm ends.
+_SERVER = """
+import json, os, runpy, signal, socket, sys
+import torch
+import graphmem_torch.cli.main, graphmem_torch.index, graphmem_torch.store
+wire = socket.socket(fileno=int(sys.argv[1]))
+while True:
+    message, streams, _, _ = socket.recv_fds(wire, 2**16, 2)
+    if not message:
+        sys.exit()
+    asked = json.loads(message)
+    if isinstance(asked, int):
+        wire.send(b"%d" % os.waitstatus_to_exitcode(os.waitpid(asked, 0)[1]))
+    elif child := os.fork():
+        wire.send(b"%d" % child)
+        for stream in streams:
+            os.close(stream)
+    else:
+        wire.close()
+        for number, stream in enumerate(streams, start=1):
+            os.dup2(stream, number)
+        sys.stdout, sys.stderr = (open(number, "w", closefd=False) for number in (1, 2))
+        signal.alarm(120)
+        sys.argv[1:] = asked
+        runpy.run_module("graphmem_torch", run_name="__main__", alter_sys=True)
+"""
+
+
+@dataclass
+class Command:
+    """A command that runs beside the test.
+
+    Attributes:
+        number: Of its process.
+        wire: To the server.
+        out, err: Files of what it prints.
+    """
+
+    number: int
+    wire: socket.socket
+    out: Path
+    err: Path
+
+    def told(self) -> list[str]:
+        """What it has said on standard error; the interpreter says what it imports."""
+        lines = self.err.read_text().splitlines()
+        return [line for line in lines if line and not line.startswith("import time:")]
+
+    def wait(self) -> int:
+        """The exit code, once there is one."""
+        self.wire.send(b"%d" % self.number)
+        return int(self.wire.recv(64))
 
 
 def _interruptible() -> None:
@@ -20,47 +79,72 @@ def _interruptible() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def _graphmem(*arguments: str | Path, **options: Any) -> subprocess.Popen[str]:
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "graphmem_torch", *map(str, arguments)]
-    return subprocess.Popen(
-        command,
-        preexec_fn=_interruptible,
-        env=environment,
-        text=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        **options,
-    )
+def _environment() -> dict[str, str]:
+    """With it the interpreter says when it has imported a module: `import time: self | all | x`."""
+    return {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPROFILEIMPORTTIME": "1"}
 
 
-def test_the_name_of_a_file_is_shown(tmp_path: Path, fast: list[str]) -> None:
+@pytest.fixture(scope="module")
+def server() -> Iterator[socket.socket]:
+    """The process that `launch` forks."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with (
+        ours,
+        theirs,
+        subprocess.Popen(
+            [sys.executable, "-c", _SERVER, str(theirs.fileno())],
+            preexec_fn=_interruptible,
+            env=_environment(),
+            pass_fds=[theirs.fileno()],
+            stderr=subprocess.DEVNULL,
+        ),
+    ):
+        theirs.close()
+        yield ours
+        ours.close()
+
+
+@pytest.fixture
+def launch(server: socket.socket, tmp_path: Path) -> Launch:
+    """`launch(*arguments, stdout=)`: starts `graphmem` beside the test."""
+
+    def start(*arguments: str | Path, stdout: int | None = None) -> Command:
+        out, err = tmp_path / "stdout", tmp_path / "stderr"
+        with out.open("w") as first, err.open("w") as second:
+            streams = [first.fileno() if stdout is None else stdout, second.fileno()]
+            socket.send_fds(server, [json.dumps([*map(str, arguments)]).encode()], streams)
+            return Command(int(server.recv(64)), server, out, err)
+
+    return start
+
+
+def test_the_name_of_a_file_is_shown(tmp_path: Path, fast: list[str], launch: Launch) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "\x1b[2J.png").touch()
     (tmp_path / "in" / "a.txt").write_text("A canoe.")
-    process = _graphmem("index", tmp_path / "in", "--store", tmp_path / "store", *fast)
-    _, err = process.communicate(timeout=120)
-    assert process.returncode == 0
-    assert "\\x1b[2J.png: left out" in err
+    command = launch("index", tmp_path / "in", "--store", tmp_path / "store", *fast)
+    assert command.wait() == 0
+    assert "\\x1b[2J.png: left out" in "\n".join(command.told())
 
 
-def test_index_beside_a_memory_that_is_open(store: Path, tmp_path: Path, fast: list[str]) -> None:
+def test_index_beside_a_memory_that_is_open(
+    store: Path, tmp_path: Path, fast: list[str], launch: Launch
+) -> None:
     from graphmem_torch import Memory
 
     more = tmp_path / "more.jsonl"
     more.write_text(json.dumps({"id": "new", "text": "Nora mends the telescope", "session": "n"}))
     with Memory.open(store, embedder="hashing") as memory:
         count = len(memory)
-        writer = _graphmem("index", more, "--store", store, *fast)
-        _, err = writer.communicate(timeout=120)
-        assert writer.returncode == 0, err
+        writer = launch("index", more, "--store", store, *fast)
+        assert writer.wait() == 0, writer.told()
         assert len(memory) == count + 1 and "new" in memory
         assert memory.add({"id": "next", "text": "and the violin", "session": "n"}).new == 1
         assert memory.check() == []
 
 
 def test_ctrl_c_loses_nothing_and_a_rerun_resumes(
-    tmp_path: Path, fast: list[str], reply: Callable[..., Any]
+    tmp_path: Path, fast: list[str], reply: Callable[..., Any], launch: Launch
 ) -> None:
     from graphmem_torch.store import MemoryStore
 
@@ -71,8 +155,8 @@ def test_ctrl_c_loses_nothing_and_a_rerun_resumes(
             file.write(
                 json.dumps({"id": str(i), "text": f"Memory {i} of the {i % 97}th kind."}) + "\n"
             )
-    command = ["index", path, "--store", store, "--config.link.batch", "64"]
-    process = _graphmem(*command, *fast, "--json")
+    arguments = ["index", path, "--store", store, "--config.link.batch", "64"]
+    command = launch(*arguments, *fast, "--json")
 
     def acknowledged() -> int:
         with MemoryStore.open(store, mode="r") as reader:
@@ -80,46 +164,35 @@ def test_ctrl_c_loses_nothing_and_a_rerun_resumes(
 
     deadline = time.monotonic() + 120
     seen = 0
-    while seen == 0 and time.monotonic() < deadline and process.poll() is None:
+    while seen == 0 and time.monotonic() < deadline:
         time.sleep(0.05)
         if (store / "memory.sqlite").exists():
             try:
                 seen = acknowledged()
             except Exception:  # the store is still being made
                 seen = 0
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=120)
-    assert process.returncode == 130, err
-    assert "interrupted" in err and "safe" in err and "Traceback" not in err
-    assert out == ""
+    os.kill(command.number, signal.SIGINT)
+    assert command.wait() == 130, command.told()
+    said = "\n".join(command.told())
+    assert "interrupted" in said and "safe" in said and "Traceback" not in said
+    assert command.out.read_text() == ""
 
     kept = acknowledged()
     assert seen <= kept < lines
-    added = reply(*command)
+    added = reply(*arguments)
     assert added["known"] == kept and added["new"] == lines - kept
     assert acknowledged() == lines
 
 
-def test_query_into_a_closed_pipe_is_no_error(store: Path, fast: list[str]) -> None:
+def test_query_into_a_closed_pipe_is_no_error(store: Path, fast: list[str], launch: Launch) -> None:
     reading, writing = os.pipe()
     os.close(reading)
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    command = [
-        sys.executable,
-        "-m",
-        "graphmem_torch",
-        "query",
-        "Who restores ovens?",
-        "--store",
-        str(store),
-        *fast,
-    ]
-    with os.fdopen(writing, "w") as closed:
-        done = subprocess.run(
-            command, env=environment, stdout=closed, stderr=subprocess.PIPE, text=True, timeout=120
-        )
-    assert done.returncode == 128 + signal.SIGPIPE
-    assert "Traceback" not in done.stderr and "Exception ignored" not in done.stderr
+    try:
+        command = launch("query", "Who restores ovens?", "--store", store, *fast, stdout=writing)
+    finally:
+        os.close(writing)
+    assert command.wait() == 128 + signal.SIGPIPE, command.told()
+    assert command.told() == []
 
 
 def test_main_loads_no_engine() -> None:
@@ -133,23 +206,18 @@ def test_main_loads_no_engine() -> None:
     assert done.stdout == "[]\n"
 
 
-@pytest.mark.parametrize(
-    "loaded",
-    ["tyro", "graphmem_torch.cli.main", "numpy", "torch._C", "torch.nn", "graphmem_torch.memory"],
-)
-def test_ctrl_c_while_libraries_load_is_one_line(loaded: str, store: Path, fast: list[str]) -> None:
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPROFILEIMPORTTIME": "1"}
-    command = [sys.executable, "-m", "graphmem_torch", "query", "Ovens?", "--store", str(store)]
+@pytest.mark.parametrize("loaded", ["tyro", "graphmem_torch.cli.main", "torch._C", "torch.nn"])
+def test_ctrl_c_while_libraries_load_is_one_line(loaded: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "graphmem_torch", "query", "Ovens?", "--store", str(tmp_path)]
     with subprocess.Popen(
-        [*command, *fast],
+        command,
         preexec_fn=_interruptible,
-        env=environment,
+        env=_environment(),
         text=True,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     ) as process:
         assert process.stderr is not None and process.stdout is not None
-        # The interpreter says when a module has been imported: `import time: self | all |  name`.
         names = (line.rpartition("|")[2].strip() for line in process.stderr)
         assert loaded in names
         process.send_signal(signal.SIGINT)
@@ -159,3 +227,18 @@ def test_ctrl_c_while_libraries_load_is_one_line(loaded: str, store: Path, fast:
     assert process.returncode == 130, told
     assert told == ["graphmem: interrupted; nothing was changed"]
     assert out == ""
+
+
+def test_ctrl_c_while_a_command_loads_is_one_line(
+    store: Path, fast: list[str], launch: Launch
+) -> None:
+    command = launch("query", "Ovens?", "--store", store, *fast)
+    deadline = time.monotonic() + 120
+    while (
+        "| graphmem_torch.memory\n" not in command.err.read_text() and time.monotonic() < deadline
+    ):
+        time.sleep(0.002)
+    os.kill(command.number, signal.SIGINT)
+    assert command.wait() == 130, command.told()
+    assert command.told() == ["graphmem: interrupted; nothing was changed"]
+    assert command.out.read_text() == ""
