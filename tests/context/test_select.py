@@ -48,9 +48,9 @@ def case(kind: str, seed: int, rows: int, n: int) -> Case:
     overlap = Overlap(row, place(count), place(count), (1.3 * uniform(count)).clamp(max=1))
     budget = torch.randint(0, 10 * n, (rows,), generator=g)
     for at in range(rows):
-        needed = [closure(n, requires, at)[i] for i in pinned[at].nonzero()[:, 0]]
-        if needed:
-            budget[at] += int(costs[at][torch.stack(needed).any(0)].sum())
+        if pinned[at].any():
+            needed = closure(n, requires, at)[pinned[at]].any(0)
+            budget[at] += int(costs[at][needed].sum())
     return Case(values, costs, budget, pinned, requires, overlap)
 
 

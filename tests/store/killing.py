@@ -11,6 +11,7 @@ own, so that the forks are of a process with one thread.
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 import random
@@ -31,7 +32,7 @@ __all__ = ["Tally", "kill_rounds"]
 
 BATCH = 16
 DIM = 32
-LONGEST = 0.12  # seconds; a batch takes a few milliseconds
+LONGEST = 0.06  # seconds; a batch takes a few milliseconds
 
 
 @dataclass
@@ -57,6 +58,7 @@ class Tally:
     unsound: int = 0
 
 
+@functools.cache
 def batch_at(start: int) -> Batch:
     """A batch whose content follows from the node number of its first atom."""
     g = torch.Generator().manual_seed(start)

@@ -82,10 +82,10 @@ def test_what_is_read_is_what_was_written(tmp_path: Path, make_batch: MakeBatch)
 
 def test_single_atoms_leave_few_blocks(make_batch: MakeBatch) -> None:
     store = MemoryStore.open(None)
-    for start in range(600):
+    for start in range(344):
         store.append(make_batch(1, start, edges=4))
         assert max(blocks(store).values()) <= 40
-    assert blocks(store)["embedding_block"] == 600 // 256 + 600 % 256 // 64 + 600 % 64 // 16 + 2
+    assert blocks(store)["embedding_block"] == 344 // 256 + 344 % 256 // 64 + 344 % 64 // 16 + 2
     assert store.check() == []
 
 
@@ -95,15 +95,15 @@ def test_many_blocks_of_an_older_store_become_few(
     store = MemoryStore.open(None)
     with monkeypatch.context() as patch:
         patch.setattr("graphmem_torch.store.blocks._merge_small", lambda *_: None)
-        for start in range(703):
+        for start in range(303):
             store.append(make_batch(1, start))
     before = store.embeddings(), store.edges()
-    assert blocks(store)["embedding_block"] == 703
-    store.append(make_batch(1, 703))
+    assert blocks(store)["embedding_block"] == 303
+    store.append(make_batch(1, 303))
     assert max(blocks(store).values()) <= 4
-    assert torch.equal(store.embeddings()[:703], before[0])
-    assert same(store.edges(), [before[1], make_batch(1, 703).edges])
-    assert same(store.edges(703), [make_batch(1, 703).edges]) and store.check() == []
+    assert torch.equal(store.embeddings()[:303], before[0])
+    assert same(store.edges(), [before[1], make_batch(1, 303).edges])
+    assert same(store.edges(303), [make_batch(1, 303).edges]) and store.check() == []
 
 
 def test_damage_is_not_merged_away(tmp_path: Path, make_batch: MakeBatch) -> None:

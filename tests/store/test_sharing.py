@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
+import shlex
 import shutil
+import signal
 import socket
-import subprocess
 import sys
 import tempfile
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.synchronize import Event
 from pathlib import Path
 
 import pytest
@@ -24,24 +27,13 @@ from graphmem_torch.store.lock import WriterLock
 
 MakeBatch = Callable[..., Batch]
 
-HOLD = """
-import sys
-from graphmem_torch.store import MemoryStore
-with MemoryStore.open(sys.argv[1]) as store, store.turn():
-    print("ready", flush=True)
-    sys.stdin.read()
-"""
 
-
-def python(root: Path, code: str, path: Path) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-c", code, str(path)],
-        env={**os.environ, "PYTHONPATH": str(root), "OMP_NUM_THREADS": "1"},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+def hold(path: Path, go: Event, ready: Event) -> None:
+    """Keeps the turn until it is killed."""
+    go.wait()
+    with MemoryStore.open(path) as store, store.turn():
+        ready.set()
+        signal.pause()
 
 
 def append_in_turn(path: Path, count: int) -> None:
@@ -81,24 +73,26 @@ def test_stores_of_one_folder_write_in_turn(tmp_path: Path, make_batch: MakeBatc
 
 
 def test_a_turn_that_does_not_come_names_who_has_it(
-    root: Path, tmp_path: Path, make_batch: MakeBatch, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, make_batch: MakeBatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(WriterLock, "wait", 0.05)
-    with MemoryStore.open(tmp_path) as store:
-        holder = python(root, HOLD, tmp_path)
-        try:
-            assert holder.stdout.readline() == "ready\n", holder.stderr.read()
+    fork = multiprocessing.get_context("fork")
+    go, ready = fork.Event(), fork.Event()
+    # Before anything is open that a fork must not share.
+    holder = fork.Process(target=hold, args=(tmp_path, go, ready))
+    holder.start()
+    try:
+        with MemoryStore.open(tmp_path) as store:
+            go.set()
+            assert ready.wait(60)
             for write in (
                 lambda: store.append(make_batch(1, 0)),
                 lambda: MemoryStore.open(tmp_path),
             ):
                 with pytest.raises(StoreLockedError) as caught:
                     write()
-                for part in (
-                    str(holder.pid),
-                    socket.gethostname(),
-                    "MemoryStore.open(sys.argv[1])",
-                ):
+                command = shlex.join(sys.orig_argv)[:500]
+                for part in (f"process {holder.pid} ", socket.gethostname(), command):
                     assert part in str(caught.value)
             with MemoryStore.open(tmp_path, mode="r") as reader:
                 assert reader.num_nodes == 0
@@ -107,11 +101,11 @@ def test_a_turn_that_does_not_come_names_who_has_it(
                 store.append(make_batch(1, 0))
             # Killed, it leaves no stale lock.
             holder.kill()
-            holder.wait()
+            holder.join()
             store.append(make_batch(1, 0))
-        finally:
-            holder.kill()
-            holder.communicate()
+    finally:
+        holder.kill()
+        holder.join()
 
 
 def test_a_thread_waits_for_its_turn(
