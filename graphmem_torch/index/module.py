@@ -173,7 +173,7 @@ class MemoryIndex(nn.Module):
 
     @property
     def _parts(self) -> dict[str, Tensor]:
-        return dict(self.named_buffers(remove_duplicate=False))
+        return {name: part for name, part in self._buffers.items() if part is not None}
 
     @property
     def spreads(self) -> bool:
