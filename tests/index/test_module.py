@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
@@ -33,7 +34,7 @@ def config_of(**overrides: Any) -> Config:
     return replace(base, rank=replace(base.rank, weights=weights))
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def index(random_columns: Columns) -> MemoryIndex:
     return MemoryIndex.build(random_columns(ATOMS), config_of())
 
@@ -201,7 +202,7 @@ def test_half_keeps_the_ranking_close(index: MemoryIndex, random_questions: Ques
     asked = random_questions()
     whole = index(asked, k=ATOMS)
     time = index.time.clone()
-    halved = index.half()
+    halved = deepcopy(index).half()
     assert halved.embeddings.dtype == torch.float16
     assert torch.equal(halved.time.nan_to_num(), time.nan_to_num())
     found = halved(asked, k=ATOMS)

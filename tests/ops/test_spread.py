@@ -186,9 +186,15 @@ def test_spread_without_rounds_changes_nothing(random_graph):
         torch.testing.assert_close(got, anchors)
 
 
-@pytest.mark.parametrize("reduce", ["sum", "max"])
-@pytest.mark.parametrize("firing", ["sigmoid", "linear"])
-@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize(
+    ("reduce", "firing", "masked"),
+    [
+        ("sum", "sigmoid", False),
+        ("sum", "linear", True),
+        ("max", "sigmoid", True),
+        ("max", "linear", False),
+    ],
+)
 def test_gradients_flow_through_all_rounds(random_graph, reduce, firing, masked):
     graph = random_graph(5, 12)
     drawn = torch.rand(2, 5, generator=torch.Generator().manual_seed(4), dtype=torch.float64)

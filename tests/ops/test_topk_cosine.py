@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -19,6 +21,8 @@ from graphmem_torch.ops.topk_cosine import (
 from tests.kernels import kernels
 
 kernel = kernels("topk_cosine")
+
+FLOATS = [torch.float32, torch.float16, torch.bfloat16]
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
@@ -162,18 +166,14 @@ def test_rows_need_not_be_contiguous(questions):
 
 
 @pytest.mark.parametrize(
-    "dtypes",
+    ("size", "dtypes"),
     [
-        (torch.float32, torch.float32),
-        (torch.float16, torch.float16),
-        (torch.bfloat16, torch.bfloat16),
-        (torch.float32, torch.float16),
-        (torch.float32, torch.bfloat16),
+        *(((17, 35, 4, 80), dtypes) for dtypes in itertools.product([torch.float32], FLOATS)),
+        *(((17, 35, 4, 80), (dtype, dtype)) for dtype in FLOATS[1:]),
+        *((size, (torch.float32, torch.float32)) for size in [(1, 1, 1, 3), (1, 66, 3, 17)]),
+        *((size, (torch.float32, torch.float16)) for size in [(3, 17, 1, 64), (16, 9, 4, 5)]),
     ],
     ids=str,
-)
-@pytest.mark.parametrize(
-    "size", [(1, 1, 1, 3), (1, 66, 3, 17), (3, 17, 1, 64), (16, 9, 4, 5), (17, 35, 4, 80)]
 )
 def test_kernel_matches_the_reference(size, dtypes, monkeypatch):
     """Outputs are poisoned; a query's keys are shared by several programs, in tiles of 16 x 16."""
