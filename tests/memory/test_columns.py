@@ -78,17 +78,20 @@ def test_columns_go_on_after_reopening(tmp_path: Path) -> None:
                 check(memory)
 
 
-def test_columns_of_an_earlier_state_stay() -> None:
+def test_columns_of_an_earlier_state_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever holds an index asks it on while others are made."""
+    monkeypatch.setattr("graphmem_torch.ops.growing._LEAST", 64)
     with opened() as memory:
         memory.add(turns())
+        memory.retrieve("kiln")
+        memory.add(map(atom, range(20)))  # what comes next is written behind these
         index, query = memory.index, memory.encode_questions(QUESTIONS)
         before = {name: tensor.clone() for name, tensor in index.state_dict().items()}
         answers = index(query)
         direction = torch.zeros(32, requires_grad=True)
         loss = (index.embeddings @ direction).sum()
-        for i in range(0, 1100, 550):  # the buffers grow meanwhile
-            memory.add(map(atom, range(i, i + 550)))
+        for i in range(20, 120, 20):  # the buffers are filled and grow meanwhile
+            memory.add(map(atom, range(i, i + 20)))
             memory.retrieve("kiln")
         loss.backward()  # nothing that it needs counts as changed
         for name, tensor in index.state_dict().items():
