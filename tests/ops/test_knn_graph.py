@@ -20,9 +20,14 @@ def _rows(count: int, seed: int, width: int = 5) -> torch.Tensor:
 SIZES = [(0, 0, 2), (1, 0, 2), (9, 0, 20), (40, 0, 3), (40, 33, 3), (40, 40, 3), (41, 14, 1)]
 
 
-@pytest.mark.parametrize("tile", [7, 1024])
 @pytest.mark.parametrize("earlier", [False, True])
-@pytest.mark.parametrize("size", [*SIZES, (300, 0, 4), (300, 120, 4), (300, 299, 4)])
+@pytest.mark.parametrize(
+    ("size", "tile"),
+    [
+        *((size, tile) for size in SIZES for tile in (7, 1024)),
+        *((size, 64) for size in [(300, 0, 4), (300, 120, 4), (300, 299, 4)]),
+    ],
+)
 def test_exact_knn_is_a_full_sort_cut_off(size, earlier, tile):
     count, start, k = size
     x = _rows(count, 3)
