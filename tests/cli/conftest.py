@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,16 +20,23 @@ TURNS = [
 ]
 
 
+FAST = ["--embedder", "hashing", "--config.link.concepts", "pattern"]
+
+
 @pytest.fixture
 def fast() -> list[str]:
     """Options without a language model: a deterministic encoder and no concept model."""
-    return ["--embedder", "hashing", "--config.link.concepts", "pattern"]
+    return [*FAST]
 
 
 @pytest.fixture
 def conversation(tmp_path: Path) -> Path:
     """A file of four turns in two sessions."""
-    path = tmp_path / "conversation.jsonl"
+    return _written(tmp_path)
+
+
+def _written(folder: Path) -> Path:
+    path = folder / "conversation.jsonl"
     keys = ("id", "speaker", "session", "time", "text")
     lines = [
         json.dumps({**dict(zip(keys, turn, strict=True)), "page": page})
@@ -38,13 +46,19 @@ def conversation(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.fixture(scope="session")
+def indexed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The store of which each test has a copy."""
+    folder = tmp_path_factory.mktemp("indexed")
+    assert main(["index", str(_written(folder)), "--store", str(folder / "store"), *FAST]) == 0
+    return folder / "store"
+
+
 @pytest.fixture
-def store(
-    tmp_path: Path, conversation: Path, fast: list[str], capsys: pytest.CaptureFixture[str]
-) -> Path:
+def store(tmp_path: Path, indexed: Path, capsys: pytest.CaptureFixture[str]) -> Path:
     """A store of the conversation."""
     path = tmp_path / "store"
-    assert main(["index", str(conversation), "--store", str(path), *fast]) == 0
+    shutil.copytree(indexed, path)
     capsys.readouterr()
     return path
 
