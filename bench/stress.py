@@ -2,7 +2,7 @@
 
 `python -m bench.stress --device cuda [--huge] [--json OUT]`, or small in Triton's interpreter:
 `TRITON_INTERPRET=1 python -m bench.stress --device cpu --nodes 60 --questions 2 --rounds 1
---repeats 1`. Needs torch and triton alone.
+--repeats 1 --epsilon 0.01`. Needs torch and triton alone.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from graphmem_torch.graph import Graph
 
 __all__ = ["Stress", "main", "run"]
 
-_EPSILON, _DAMPING = 1e-4, 0.85
+_DAMPING = 0.85
 _BALANCE = 1e-12  # of the mass 1 of a question, added up in float64
 _HUGE_NODES, _HUGE_QUESTIONS = 70_000_000, 4_200_000  # beyond 65,535 blocks of 1,024 and of 64
 
@@ -40,6 +40,7 @@ class Stress:
         rounds: Pushes of fresh questions.
         repeats: Runs whose results must have the same bits.
         keys: Rows that `topk_cosine` searches.
+        epsilon: What a push leaves at a node, by its number of edges.
         huge: Also inhibit 7e7 nodes and search for 4.2e6 questions.
     """
 
@@ -50,6 +51,7 @@ class Stress:
     rounds: int = 200
     repeats: int = 50
     keys: int = 20_001
+    epsilon: float = 1e-4
     huge: bool = False
 
 
@@ -90,14 +92,14 @@ def _pushes(sizes: Stress) -> Iterator[tuple[str, float, float]]:
         mass = torch.rand(seeds.shape, generator=generator, dtype=torch.float64) + 0.1
         node, settled, left, _, status = launch_local_push(
             graph.out_indptr, graph.out_edge, graph.target, graph.weight,
-            seeds.to(sizes.device), mass.to(sizes.device), _DAMPING, _EPSILON, 10_000, slots,
+            seeds.to(sizes.device), mass.to(sizes.device), _DAMPING, sizes.epsilon, 10_000, slots,
         )  # fmt: skip
         done = status == 0
         full = max(full, float((status == 2).double().mean()))
         unfinished = max(unfinished, float((~done & (status != 2)).sum()))
         there = node >= 0
         total = ((settled + left) * there).sum(1)[done]
-        limit = _EPSILON * fan[node.clamp(min=0).long()]
+        limit = sizes.epsilon * fan[node.clamp(min=0).long()]
         ordered = node[done].sort(dim=1).values
         repeated = (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)
         if len(total):
@@ -212,6 +214,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--device", default=usual.device, choices=("cuda", "cpu"))
     for name in ("nodes", "degree", "questions", "rounds", "repeats", "keys"):
         parser.add_argument(f"--{name}", type=int, default=getattr(usual, name))
+    parser.add_argument("--epsilon", type=float, default=usual.epsilon)
     parser.add_argument("--huge", action="store_true")
     parser.add_argument("--json", type=Path)
     chosen = vars(parser.parse_args(arguments))
