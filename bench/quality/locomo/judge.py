@@ -26,7 +26,6 @@ from ..request import Judged, Request
 
 __all__ = ["format_table", "judge"]
 _DEPTH = 150  # hits asked for: enough to fill 2,048 tokens with short turns
-_TIMED = 20  # questions of each conversation whose latency is measured
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +40,16 @@ class _Answer:
 _System = Callable[[Sequence[str]], _Answer]
 
 
-def judge(request: Request, *, resamples: int = 2000) -> Judged:
+def judge(request: Request, *, resamples: int = 2000, timed: int = 20) -> Judged:
     """Run a preset and every baseline on a LoCoMo file, or on the one in a folder.
 
     Without repaired evidence (JSON lines) the file's own is repaired. With `cv` what is fitted (the
     weights of `default` and of `linear`) is fitted anew for each conversation on the others.
+
+    Args:
+        request: What is evaluated.
+        resamples: Of the intervals.
+        timed: Questions of each conversation whose latency is measured.
 
     Returns:
         The report (see `bench/quality/README.md`) and its table.
@@ -80,7 +84,7 @@ def judge(request: Request, *, resamples: int = 2000) -> Judged:
                 if is_fitted(config):
                     task.adopt(fit_preset([own[i] for i in rest], config))
                 weights = fit_linear([ground[i] for i in rest], linear_names(shared))
-        timed = chance.sample(task.questions, min(_TIMED, len(task.questions)))
+        asked = chance.sample(task.questions, min(timed, len(task.questions)))
         for name, system in _systems(task, ground[number], weights, config.name).items():
             built = own_seconds if name == config.name else ground_seconds
             found = scores.setdefault(name, Scores(build_seconds=built))
@@ -96,7 +100,7 @@ def judge(request: Request, *, resamples: int = 2000) -> Judged:
             )
             # What a user waits for: the preset's own number of hits.
             call = task.memory.retrieve if name == config.name else system
-            found.seconds += latencies(call, timed)
+            found.seconds += latencies(call, asked)
 
     categories = torch.cat([task.categories for task in own])
     report = framed(

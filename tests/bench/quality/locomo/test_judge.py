@@ -33,7 +33,7 @@ BASELINES = {
 def _report(locomo: Path, **options: Any) -> dict[str, Any]:
     config = load_config(options.get("preset", "default"), {"link.concepts": "pattern"})
     settings = {"embedder": "hashing:64", "device": "cpu", "config": config}
-    return judge(Request(data=locomo, **(settings | options)), resamples=50).report
+    return judge(Request(data=locomo, **(settings | options)), resamples=50, timed=2).report
 
 
 @pytest.fixture(scope="module")
