@@ -186,7 +186,7 @@ def test_read_streams_holds_every_utterance_and_both_kinds_of_borders(topics: Pa
 
 
 def test_judge_holds_the_preset_against_every_baseline(topics: Path) -> None:
-    request = Request(data=topics, embedder=HashingEmbedder(48), seed=1)
+    request = Request(data=topics, embedder=HashingEmbedder(24), seed=1)
     found = judge(request, dialogues=4, resamples=200)
     report = found.report
     assert json.loads(json.dumps(report)) == report
@@ -218,7 +218,7 @@ def test_judge_holds_the_preset_against_every_baseline(topics: Path) -> None:
 
 
 def test_judge_is_the_same_for_the_same_seed(topics: Path) -> None:
-    request = Request(data=topics / "two.json", embedder=HashingEmbedder(48), seed=1)
+    request = Request(data=topics / "two.json", embedder=HashingEmbedder(24), seed=1)
     one, other = (judge(request, dialogues=4, resamples=20).report for _ in range(2))
     assert one["systems"] == other["systems"]
 
