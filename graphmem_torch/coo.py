@@ -19,6 +19,7 @@ __all__ = [
     "pointers",
     "pyg_columns",
     "strongest_of_equal",
+    "without_once",
 ]
 
 MAX_TYPE = 255
@@ -77,6 +78,21 @@ def strongest_of_equal(key: Tensor, order: Tensor, weight: Tensor) -> Tensor:
         0, run, torch.where(strength == best[run], place, len(order)), "amin"
     )
     return order[winner]
+
+
+def without_once(held: Tensor, gone: Tensor) -> Tensor:  # [F, n], [F, m] integers -> [n] bool
+    """Which columns stay where each of `gone` takes one equal column away, the first that there is.
+
+    A column that is not held takes nothing.
+    """
+    group = torch.cat([held, gone], 1).unique(dim=1, return_inverse=True)[1]
+    own = group[: held.shape[1]]
+    leaving = torch.bincount(group[held.shape[1] :], minlength=int(group.max()) + 1)
+    order = own.argsort(stable=True)
+    rank = torch.arange(len(own), device=own.device) - torch.searchsorted(own[order], own[order])
+    stays = torch.ones_like(own, dtype=torch.bool)
+    stays[order] = rank >= leaving[own[order]]
+    return stays
 
 
 def pointers(ids: Tensor, nodes: int) -> Tensor:

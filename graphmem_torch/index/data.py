@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -12,10 +12,11 @@ from torch import Tensor
 
 from graphmem_torch.atoms import EdgeType
 from graphmem_torch.checks import check_tensor
-from graphmem_torch.config import Config, ModesConfig, SpreadConfig
-from graphmem_torch.coo import offsets_of
+from graphmem_torch.config import Config, ModesConfig
+from graphmem_torch.coo import without_once
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.graph import Graph
+from graphmem_torch.index.conduct import ConductingGraph
 from graphmem_torch.modes.find import (
     MODE_PARTS,
     Modes,
@@ -23,16 +24,16 @@ from graphmem_torch.modes.find import (
     modes_from_tensors,
     modes_to_tensors,
 )
-from graphmem_torch.ops import pagerank
-from graphmem_torch.ops.bm25 import BM25
+from graphmem_torch.ops.bm25 import BM25, Postings
+from graphmem_torch.ops.growing import GrowingRows
 from graphmem_torch.rank.candidates import MemoryTensors
 from graphmem_torch.rank.hops import HOP_PARTS, HopParts, hop_parts
 
 __all__ = [
     "OPTIONAL_PARTS",
     "REQUIRED_PARTS",
+    "GrowingIndex",
     "IndexInput",
-    "conducting_graph",
     "graph_of",
     "index_tensors",
     "memory_tensors",
@@ -54,55 +55,13 @@ REQUIRED_PARTS = (
 OPTIONAL_PARTS = (*_OPTIONAL, *(f"modes_{name}" for name in MODE_PARTS), *HOP_PARTS)
 
 
-def conducting_graph(
-    edges: EdgeBlock,  # E edges between nodes
-    time: Tensor,  # [N] float64 seconds, NaN where unknown
-    config: SpreadConfig,
-    concept: Tensor | None = None,  # [N] bool
-) -> Graph:
-    """Gains by type and direction, the decay of temporal edges, then the strongest of each node.
-
-    w = gain * weight, times exp(-rho |dt|) with dt in hours for temporal edges
-    (`docs/mathematics.md` 4). An edge of negative weight says that its ends conflict and conducts
-    nothing; a contradiction conducts its |weight| where a preset gives the type a gain, for those
-    who ask what speaks against something. Edges of gain 0 are left out. Of equal ones those to
-    atoms are kept before those to concepts, and those to older nodes first.
-    """
-    source, target, type, weight = edges.source, edges.target, edges.type, edges.weight
-    gains, reverse = _per_type(config.edges), _per_type(config.reverse)
-    strength = torch.where(type == int(EdgeType.CONTRADICTS), weight.abs(), weight.clamp(min=0.0))
-    hours = (time[source] - time[target]).abs().nan_to_num_(nan=0.0) / 3600.0
-    decay = torch.exp(-config.temporal_decay * hours).to(torch.float32)
-    strength = torch.where(type == int(EdgeType.TEMPORAL), strength * decay, strength)
-    kind = type.long()
-    both = torch.stack([torch.cat([source, target]), torch.cat([target, source])])
-    value = torch.cat([strength * gains[kind], strength * reverse[kind]])
-    kinds = torch.cat([type, type])
-    keep = value > 0
-    graph = Graph.from_edges(both[:, keep], value[keep], type=kinds[keep], num_nodes=time.shape[0])
-    # Edges lie in the order of their targets; the bits of a nonnegative float32 order like it.
-    place = torch.arange(graph.num_edges)
-    if concept is not None:
-        place = torch.sort(concept[graph.target.long()], stable=True).indices
-    bits = graph.weight[place].view(torch.int32).to(torch.int64)
-    key = (graph.source[place].to(torch.int64) << 32) + (0x7FFFFFFF - bits)
-    order = place[torch.sort(key, stable=True).indices]
-    rank = torch.arange(len(order)) - graph.out_indptr[graph.source[order].long()]
-    return graph.select(
-        torch.zeros(len(order), dtype=torch.bool).scatter(0, order, rank < config.max_edges)
-    )
-
-
-def _per_type(gains: object) -> Tensor:
-    table = torch.zeros(256)
-    for name, gain in dict(gains).items():  # type: ignore[call-overload]
-        table[EdgeType[name.upper()]] = gain
-    return table
-
-
 @dataclass(frozen=True, eq=False)
 class IndexInput:
     """A memory as plain columns: A atoms that can be hits and K concepts among N nodes.
+
+    Or what is added to one (`GrowingIndex.append`): then A and K count what is new, but for the
+    names of concepts; entries of `node`, `concept`, `edges`, `duplicate` and the codes are those of
+    the whole memory, and N, S and the sizes of vocabularies are what they are with it.
 
     Attributes:
         embeddings: [A, d] float32 unit rows.
@@ -161,78 +120,267 @@ def index_tensors(data: IndexInput, config: Config) -> dict[str, Tensor]:
     Raises:
         InputError: For columns of different lengths.
     """
-    _check(data)
-    atoms = data.embeddings.shape[0]
-    missing = data.session < 0
-    sessions = int(data.session.max()) + 1 if atoms else 0
-    session = torch.where(missing, sessions + missing.cumsum(0) - 1, data.session)
-    bm25 = BM25.build(data.terms, data.term_offsets, data.vocab_size, b=0.3)
-    by_session = _session_bm25(data, session)
-    node = torch.arange(atoms) if data.node is None else data.node
-    atom = torch.full((data.num_nodes,), -1).index_copy(0, node, torch.arange(atoms))
-    time = data.time.new_full((data.num_nodes,), torch.nan).index_copy(0, node, data.time)
-    graph = conducting_graph(data.edges, time, config.spread, atom < 0)
-    month, day = _month_and_day(data.time)
-    source, target = atom[data.edges.source], atom[data.edges.target]
-    previous, following = _neighbours(data.edges, source, target, atoms)
-    derived = (data.edges.type == int(EdgeType.DERIVED_FROM)) & (source >= 0) & (target >= 0)
-    tensors = {
-        "embeddings": data.embeddings,
-        "node": node.to(torch.int32),
-        "atom": atom.to(torch.int32),
-        "kind": data.kind.to(torch.int16),
-        "speaker": data.speaker.to(torch.int32),
-        "named": torch.zeros(data.num_speakers, dtype=torch.uint8),
-        "session": session.to(torch.int32),
-        # As integers of the same bits: `.half()` must not round seconds since the epoch.
-        "time_bits": data.time.to(torch.float64).contiguous().view(torch.int64),
-        "month": month,
-        "day": day,
-        "log_words": data.log_words,
-        "is_question": data.is_question.float(),
-        "tells_time": data.tells_time.float(),
-        "previous": previous,
-        "next": following,
-        "derived_source": source[derived].to(torch.int32),
-        "derived_target": target[derived].to(torch.int32),
-        "pagerank": _relative_pagerank(graph, node),
-        **_prefixed("bm25", bm25),
-        **_prefixed("session_bm25", by_session),
-        **{f"graph_{name}": getattr(graph, name) for name in _GRAPH_PARTS},
-    }
-    if data.tokens is not None and data.pieces is not None and data.token_offsets is not None:
-        tensors["tokens"] = data.tokens
-        tensors["token_offsets"] = data.token_offsets
-        tensors["piece_df"] = _document_frequency(
-            data.pieces, data.token_offsets, max(1, data.num_pieces)
-        )
-    if config.modes.build and atoms:
-        modes = data.modes or modes_by(config.modes, data.embeddings, data.time)
-        tensors |= {f"modes_{name}": part for name, part in modes_to_tensors(modes).items()}
+    return GrowingIndex(config).append(data)
+
+
+_INPUTS = ("terms", "term_offsets", "title")  # columns that grow, but are no buffers
+_JOINTS = (EdgeType.TEMPORAL, EdgeType.DERIVED_FROM, EdgeType.ABSTRACTION)
+
+
+class GrowingIndex:
+    """The buffers of an index to which atoms and edges are added; one writer at a time.
+
+    Buffers that were given out stay as they are: what only grows is appended to behind them, all
+    else is copied. A few atoms cost a copy of the postings and of the conducting graph, a weighing
+    of the postings, and what is found out about the new; nothing is sorted or counted anew.
+    """
+
+    def __init__(self, config: Config) -> None:
+        """Without atoms."""
+        self._config = config
+        self._rows: dict[str, GrowingRows] = {}
+        self._graph = ConductingGraph(config.spread)
+        self._postings, self._session_postings = Postings(), Postings()
+        self._lexical: dict[str, Tensor] = {}
+        self._session_of = torch.empty(0, dtype=torch.int64)  # by the code that is given
+        self._sessions = 0
+        self._node_time = GrowingRows(torch.empty(0, dtype=torch.float64))
+        self._atom = GrowingRows(torch.empty(0, dtype=torch.int32))  # of each node
+        self._concepts = GrowingRows(torch.empty(0, dtype=torch.int64))
+        self._joints = torch.empty(3, 0, dtype=torch.int64)  # source, target and type, in order
+        self._previous = self._next = torch.empty(0, dtype=torch.int32)
+        self._piece_df = torch.empty(0, dtype=torch.int32)
+
+    @property
+    def rank_error(self) -> float:
+        """At most how far the PageRank that is carried along is from the exact one, relative L1."""
+        return self._graph.rank.error
+
+    def append(
+        self,
+        data: IndexInput,
+        cut: EdgeBlock | None = None,
+        modes: Callable[[Tensor, Tensor, Tensor], Modes] | None = None,
+    ) -> dict[str, Tensor]:
+        """Adds what is new; the buffers of the whole.
+
+        Args:
+            data: The new atoms, concepts and edges.
+            cut: Edges that go, which were there or are among the new.
+            modes: Gives the modes of embeddings, times and nodes of all atoms, where the settings
+                ask for them; by default they are found, if `data` does not have them.
+
+        Raises:
+            InputError: For columns of different lengths; nothing was added then.
+        """
+        _check(data, len(self._concepts))
+        cut = EdgeBlock.empty() if cut is None else cut
+        self._add_nodes(data)
+        self._add_columns(data)
+        atom = self._atom.view
+        self._graph.follow(data.edges, cut, self._node_time.view, atom < 0)
+        self._join(data.edges, cut)
+        if len(data.embeddings) or not self._lexical:
+            self._lexical = self._index_terms(data)
+        rows = {name: grown.view for name, grown in self._rows.items()}
+        node = rows["node"].long()
+        graph = self._graph.graph
+        source, target = self._between_atoms(self._joints, EdgeType.DERIVED_FROM)
+        tensors = {
+            **{name: rows[name] for name in rows if name not in _INPUTS},
+            "atom": atom,
+            "named": torch.zeros(data.num_speakers, dtype=torch.uint8),
+            "previous": self._previous,
+            "next": self._next,
+            "derived_source": source.to(torch.int32),
+            "derived_target": target.to(torch.int32),
+            "pagerank": self._relative_pagerank(node),
+            **self._lexical,
+            **{f"graph_{name}": getattr(graph, name) for name in _GRAPH_PARTS},
+        }
+        if "tokens" in rows:
+            tensors["piece_df"] = self._piece_df
+        build = self._config.modes.build
+        if build and len(node):
+            time = rows["time_bits"].view(torch.float64)
+            given = data.modes or (modes and modes(rows["embeddings"], time, node))
+            found = given or modes_by(self._config.modes, rows["embeddings"], time)
+            tensors |= {f"modes_{name}": part for name, part in modes_to_tensors(found).items()}
+        if not build:
+            tensors.pop("duplicate", None)
+        if (hops := self._hops(data, rows)) is not None:
+            tensors |= {name: getattr(hops, name.removeprefix("hop_")) for name in HOP_PARTS}
+        return tensors
+
+    def _add_nodes(self, data: IndexInput) -> None:
+        """The new nodes: which atom each is, and its time."""
+        old, nodes = len(self._atom), data.num_nodes
+        row = torch.arange(self._count, self._count + len(data.embeddings))
+        node = row if data.node is None else data.node
+        concept = torch.arange(old + len(row), nodes) if data.concept is None else data.concept
+        self._atom.extend(nodes - old)[old:] = -1
+        self._atom.view[node] = row.to(torch.int32)
+        self._node_time.extend(nodes - old)[old:] = torch.nan
+        self._node_time.view[node] = data.time
+        self._concepts.append(concept)
+        self._grow("node", node.to(torch.int32))
+
+    @property
+    def _count(self) -> int:
+        """Atoms so far."""
+        return len(self._rows["node"]) if self._rows else 0
+
+    def _grow(self, name: str, rows: Tensor) -> None:
+        if name in self._rows and len(self._rows[name]):
+            self._rows[name].append(rows)
+        else:  # the first say how wide they are
+            self._rows[name] = GrowingRows(rows)
+
+    def _add_columns(self, data: IndexInput) -> None:
+        """What is known of the new atoms, each for itself."""
+        month, day = _month_and_day(data.time)
+        columns = {
+            "embeddings": data.embeddings,
+            "kind": data.kind.to(torch.int16),
+            "speaker": data.speaker.to(torch.int32),
+            "session": self._session_codes(data.session).to(torch.int32),
+            # As integers of the same bits: `.half()` must not round seconds since the epoch.
+            "time_bits": data.time.to(torch.float64).contiguous().view(torch.int64),
+            "month": month,
+            "day": day,
+            "log_words": data.log_words,
+            "is_question": data.is_question.float(),
+            "tells_time": data.tells_time.float(),
+            "terms": data.terms,
+            "title": torch.full(data.kind.shape, -1) if data.title is None else data.title,
+        }
         if data.duplicate is not None:
-            tensors["duplicate"] = data.duplicate.to(torch.int32)
-    alone = (previous < 0) & (following < 0) & (data.speaker < 0)
-    if (hops := _hops(data, alone, source)) is not None:
-        tensors |= {name: getattr(hops, name.removeprefix("hop_")) for name in HOP_PARTS}
-    return tensors
+            columns["duplicate"] = data.duplicate.to(torch.int32)
+        old = len(self._rows["kind"]) if "kind" in self._rows else 0
+        self._grow_offsets("term_offsets", data.term_offsets, old)
+        if data.tokens is not None and data.pieces is not None and data.token_offsets is not None:
+            columns["tokens"] = data.tokens
+            self._grow_offsets("token_offsets", data.token_offsets, old)
+            found = _document_frequency(data.pieces, data.token_offsets, max(1, data.num_pieces))
+            found[: len(self._piece_df)] += self._piece_df
+            self._piece_df = found
+        for name, column in columns.items():
+            self._grow(name, column)
+
+    def _grow_offsets(self, name: str, offsets: Tensor, old: int) -> None:
+        """Adds the entries of new atoms behind those of `old` ones, which may have had none."""
+        if name not in self._rows:
+            self._rows[name] = GrowingRows(torch.zeros(old + 1, dtype=torch.int64))
+        self._rows[name].append(offsets[1:] + self._rows[name].view[-1])
+
+    def _session_codes(self, given: Tensor) -> Tensor:  # [n] int64, -1 = none -> [n] int64
+        """Sessions by the order in which they come; what has none is one of its own."""
+        names, group = given.unique(return_inverse=True)
+        place = torch.arange(len(given))
+        first = torch.full(names.shape, len(given)).scatter_reduce(0, group, place, "amin")
+        more = max(int(names[-1]) + 1 - len(self._session_of) if len(names) else 0, 0)
+        known = torch.cat([self._session_of, torch.full((more + 1,), -1)])  # and that of no session
+        begins = given < 0
+        begins[first[known[names] < 0]] = True
+        code = self._sessions + begins.cumsum(0) - 1
+        known[given[begins]] = code[begins]
+        self._session_of, self._sessions = known[:-1], self._sessions + int(begins.sum())
+        return torch.where(given < 0, code, known[given])
+
+    def _index_terms(self, data: IndexInput) -> dict[str, Tensor]:
+        """The buffers of both lexical indexes, with the terms of the new atoms."""
+        old, count = self._count - len(data.embeddings), self._count
+        text = torch.arange(old, count, dtype=torch.int32), count
+        session = self._rows["session"].view[old:], self._sessions
+        tensors: dict[str, Tensor] = {}
+        for name, postings, (documents, number), b in (
+            ("bm25", self._postings, text, 0.3),
+            ("session_bm25", self._session_postings, session, 0.75),
+        ):
+            vocab = data.vocab_size
+            terms, offsets = data.terms, data.term_offsets
+            postings.add(terms, offsets, documents, vocab_size=vocab, num_docs=number)
+            tensors |= _prefixed(name, postings.weighed(b=b))
+        return tensors
+
+    def _join(self, edges: EdgeBlock, cut: EdgeBlock) -> None:
+        """Turns before and after, what is derived, and concepts: from the edges that say so."""
+        added, gone = (
+            torch.stack([block.source, block.target, block.type.long()])[
+                :, torch.isin(block.type, torch.tensor(_JOINTS, dtype=torch.uint8))
+            ]
+            for block in (edges, cut)
+        )
+        self._joints = torch.cat([self._joints, added], 1)
+        if gone.shape[1]:
+            self._joints = self._joints[:, without_once(self._joints, gone)]
+        none = torch.full((self._count - len(self._previous),), -1, dtype=torch.int32)
+        previous, following = (torch.cat([own, none]) for own in (self._previous, self._next))
+        source, target = self._between_atoms(gone)
+        previous[target], following[source] = -1, -1
+        before = behind = added
+        if gone.shape[1]:  # the ends of an edge that went may have another
+            changed = torch.cat([gone, added], 1)
+            before = self._joints[:, torch.isin(self._joints[1], changed[1])]
+            behind = self._joints[:, torch.isin(self._joints[0], changed[0])]
+        source, target = self._between_atoms(before)
+        previous[target] = source.to(torch.int32)
+        source, target = self._between_atoms(behind)
+        following[source] = target.to(torch.int32)
+        self._previous, self._next = previous, following
+
+    def _between_atoms(
+        self, joints: Tensor, type: EdgeType = EdgeType.TEMPORAL
+    ) -> tuple[Tensor, Tensor]:
+        """The atoms at the ends of the edges of a type, where both are atoms."""
+        source, target = self._atom.view[joints[:2, joints[2] == int(type)]].long()
+        both = (source >= 0) & (target >= 0)
+        return source[both], target[both]
+
+    def _relative_pagerank(self, node: Tensor) -> Tensor:  # [A] -> [A]
+        if not len(node):
+            return torch.zeros(0)
+        values = self._graph.rank.values[node].float()
+        return values / values.max().clamp(min=torch.finfo(values.dtype).tiny)
+
+    def _hops(self, data: IndexInput, rows: Mapping[str, Tensor]) -> HopParts | None:
+        """What hops read, where there are documents: atoms with a title that stand alone."""
+        alone = (self._previous < 0) & (self._next < 0) & (rows["speaker"] < 0)
+        title = rows["title"].where(alone, -1)
+        if not bool(title.ge(0).any()):
+            return None
+        number = torch.full((data.num_nodes,), -1)
+        number[self._concepts.view] = torch.arange(len(self._concepts))
+        source, target, kind = self._joints
+        source, target = self._atom.view[source].long(), number[target]
+        about = (kind == int(EdgeType.ABSTRACTION)) & (source >= 0) & (target >= 0)
+        names, offsets = data.name_terms, data.name_offsets
+        if names is None or offsets is None:
+            names, offsets = title.new_empty(0), title.new_zeros(len(self._concepts) + 1)
+        return hop_parts(
+            rows["terms"],
+            rows["term_offsets"],
+            title,
+            (source[about], target[about]),
+            names,
+            offsets,
+        )
 
 
-def _check(data: IndexInput) -> None:
+def _check(data: IndexInput, before: int) -> None:
+    """Looks at the lengths of columns; `before` concepts were there before."""
     atoms = len(data.embeddings)
+    concepts = data.num_nodes - atoms if data.concept is None else len(data.concept)
     lengths = {
         **dict.fromkeys(("kind", "speaker", "session", "time", "log_words"), atoms),
         **dict.fromkeys(("is_question", "tells_time", "duplicate", "title", "node"), atoms),
         **dict.fromkeys(("term_offsets", "token_offsets"), atoms + 1),
-        "name_offsets": _concepts(data) + 1,
+        "name_offsets": before + concepts + 1,
     }
     do = "give one entry for each atom of `embeddings` (offsets: one more, of concepts for names)"
     for name, length in lengths.items():
         if (column := getattr(data, name)) is not None:
             check_tensor(name, column, "", (length,), do)
-
-
-def _concepts(data: IndexInput) -> int:
-    return data.num_nodes - len(data.embeddings) if data.concept is None else len(data.concept)
 
 
 def memory_tensors(parts: Mapping[str, Tensor]) -> MemoryTensors:
@@ -290,68 +438,11 @@ def modes_by(
     )
 
 
-def _hops(
-    data: IndexInput,
-    alone: Tensor,  # [A] bool
-    source: Tensor,  # [E] int64, the atom that each edge leaves, -1 = none
-) -> HopParts | None:
-    """What hops read, where there are documents: atoms with a title that stand alone."""
-    if data.title is None or not bool((title := data.title.where(alone, -1)).ge(0).any()):
-        return None
-    edges, concepts = data.edges, _concepts(data)
-    concept = torch.arange(len(title), data.num_nodes) if data.concept is None else data.concept
-    number = torch.full((data.num_nodes,), -1).index_copy(0, concept, torch.arange(concepts))
-    target = number[edges.target]
-    about = (edges.type == int(EdgeType.ABSTRACTION)) & (source >= 0) & (target >= 0)
-    names, offsets = data.name_terms, data.name_offsets
-    if names is None or offsets is None:
-        names, offsets = title.new_empty(0), title.new_zeros(concepts + 1)
-    return hop_parts(
-        data.terms,
-        data.term_offsets,
-        title,
-        (source[about], target[about]),
-        names,
-        offsets,
-    )
-
-
 def _prefixed(prefix: str, bm25: BM25) -> dict[str, Tensor]:
     # A count that survives .half(): the length of an empty-handed buffer.
     tensors = {"count": torch.zeros(bm25.num_docs, dtype=torch.uint8)}
     tensors |= {name: getattr(bm25, name) for name in _BM25_PARTS if name != "count"}
     return {f"{prefix}_{name}": tensor for name, tensor in tensors.items()}
-
-
-def _session_bm25(data: IndexInput, session: Tensor) -> BM25:
-    """Sessions as documents: the terms of their atoms one after another."""
-    count = int(session.max()) + 1 if len(session) else 0
-    lengths = data.term_offsets.diff()
-    order = torch.sort(session.repeat_interleave(lengths), stable=True)
-    offsets = offsets_of(torch.bincount(order.values, minlength=count))
-    return BM25.build(data.terms[order.indices], offsets, data.vocab_size)
-
-
-def _relative_pagerank(graph: Graph, node: Tensor) -> Tensor:  # [A] -> [A]
-    if not len(node):
-        return torch.zeros(0)
-    values = pagerank(graph).values[node]
-    return values / values.max().clamp(min=torch.finfo(values.dtype).tiny)
-
-
-def _neighbours(
-    edges: EdgeBlock,
-    source: Tensor,  # [E] int64, the atom that each edge leaves, -1 = none
-    target: Tensor,  # [E] int64
-    atoms: int,
-) -> tuple[Tensor, Tensor]:
-    """The turn before and after each atom, from the temporal edges; -1 = none."""
-    temporal = (edges.type == int(EdgeType.TEMPORAL)) & (source >= 0) & (target >= 0)
-    source, target = source[temporal], target[temporal]
-    previous = torch.full((atoms,), -1, dtype=torch.int64)
-    following = previous.clone()
-    previous[target], following[source] = source, target
-    return previous.to(torch.int32), following.to(torch.int32)
 
 
 def _month_and_day(time: Tensor) -> tuple[Tensor, Tensor]:

@@ -54,6 +54,7 @@ class MemoryIndex(nn.Module):
     """
 
     embeddings: Tensor
+    node: Tensor
     kind: Tensor
     named: Tensor
     time_bits: Tensor

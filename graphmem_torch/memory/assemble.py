@@ -8,7 +8,6 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,7 +15,7 @@ from torch import Tensor
 from graphmem_torch.config import Config, ModesConfig, config_to_dict
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.errors import InputError
-from graphmem_torch.index.data import IndexInput, modes_by
+from graphmem_torch.index.data import GrowingIndex, modes_by
 from graphmem_torch.index.layout import check_layout
 from graphmem_torch.index.module import MemoryIndex
 from graphmem_torch.memory.columns import StoreColumns
@@ -27,15 +26,11 @@ from graphmem_torch.store import MemoryStore
 from graphmem_torch.text.question import WORD
 from graphmem_torch.text.terms import Vocabulary
 
-__all__ = ["ModeCache", "Snapshot", "assemble", "load_snapshot", "save_snapshot", "to_rows"]
+__all__ = ["Assembler", "ModeCache", "Snapshot", "load_snapshot", "save_snapshot", "to_rows"]
 
 _log = logging.getLogger(__name__)
 
 _FORMAT = 5  # of what the snapshot holds
-_COLUMNS = (
-    *("embeddings", "node", "concept", "terms", "term_offsets", "kind", "speaker", "session"),
-    *("time", "log_words", "is_question", "tells_time", "title"),
-)
 _MODES = ("select", "count", "epsilon", "assign")  # settings by which modes are found
 
 
@@ -70,58 +65,67 @@ class Snapshot:
         return words
 
 
-def assemble(
-    store: MemoryStore,
-    config: Config,
-    num_pieces: int,
-    cache: ModeCache | None = None,
-    columns: StoreColumns | None = None,
-) -> Snapshot:
-    """Builds the index of everything in the store, at one state of it.
+class Assembler:
+    """Makes the index of each state of a store, from that of the state before where there is one.
 
-    Args:
-        store: Atoms, vectors and edges.
-        config: What the index is built with.
-        num_pieces: Size of the vocabulary of the token vectors.
-        cache: Knows the modes of an earlier state, and takes up those of this one.
-        columns: Know the atoms of an earlier state, and take up those that were added.
+    One thread at a time. Whoever holds the index of an earlier state keeps it.
     """
-    cache = ModeCache() if cache is None else cache
-    columns = StoreColumns() if columns is None else columns
-    with store.reading():
-        state, size, edges = store.state, store.next_node, store.edges()
-        columns.follow(store)
-    node, concept, vocabulary = columns["node"], columns["concept"], columns.vocabulary.copy()
-    there = torch.zeros(size, dtype=torch.bool).index_fill(0, torch.cat([node, concept]), True)
-    edges = edges.take(there[edges.source] & there[edges.target])  # no edges of deleted nodes
-    names: tuple[Tensor, Tensor] | tuple[None, None] = (None, None)
-    if bool((columns["title"] >= 0).any()):
-        names = vocabulary.encode_terms(columns.concept_names, grow=False)
-    modes = duplicate = None
-    if config.modes.build and len(node):
-        if cache.empty:
-            _restore_modes(store, config, cache, columns["embeddings"], columns["time"])
-        modes = cache.modes(config.modes, columns["embeddings"], columns["time"], node)
-        duplicate = columns["duplicate"]
-    parts: dict[str, Any] = {name: columns[name] for name in _COLUMNS}
-    data = IndexInput(
-        **parts,
-        tokens=columns.get("tokens"),
-        pieces=columns.get("pieces"),
-        token_offsets=columns.get("token_offsets"),
-        vocab_size=max(1, len(vocabulary)),
-        num_speakers=len(columns.speakers),
-        edges=edges,
-        num_nodes=size,
-        num_pieces=num_pieces,
-        duplicate=duplicate,
-        modes=modes,
-        name_terms=names[0],
-        name_offsets=names[1],
-    )
-    index = MemoryIndex.build(data, config)
-    kinds, speakers = list(columns.kinds), list(columns.speakers)
-    return Snapshot(index, state, node, vocabulary, kinds, speakers, cache.share)
+
+    def __init__(self, modes: ModeCache | None = None) -> None:
+        """Has made none yet; `modes` knows the modes of an earlier state, and takes up each."""
+        self._modes = ModeCache() if modes is None else modes
+        self._columns, self._growing = StoreColumns(), GrowingIndex(Config())
+        self._config: Config | None = None  # what the growing index is built with
+
+    def __call__(self, store: MemoryStore, config: Config, num_pieces: int) -> Snapshot:
+        """The index of everything in the store, at one state of it.
+
+        Args:
+            store: Atoms, vectors and edges.
+            config: What the index is built with.
+            num_pieces: Size of the vocabulary of the token vectors.
+        """
+        try:
+            with torch.inference_mode(False):  # what is made inside of it could not be added to
+                return self._assembled(store, config, num_pieces)
+        except BaseException:
+            # Whatever came between, Ctrl-C included: columns of different lengths help nobody.
+            self._config = None
+            raise
+
+    @property
+    def follows(self) -> bool:
+        """Whether the index of the next state will be made from one that is there."""
+        return self._config is not None
+
+    def _assembled(self, store: MemoryStore, config: Config, num_pieces: int) -> Snapshot:
+        before, self._config = self._config, None
+        same = before is config or (before is not None and _signature(before) == _signature(config))
+        with store.reading():
+            state = store.state
+            added = self._columns.read(store, num_pieces) if same else None
+            if added is None:
+                self._columns, self._growing = StoreColumns(), GrowingIndex(config)
+                added = self._columns.read(store, num_pieces)
+                assert added is not None
+
+        def modes(embeddings: Tensor, time: Tensor, node: Tensor) -> Modes:
+            if self._modes.empty:
+                _restore_modes(store, config, self._modes, embeddings, time)
+            return self._modes.modes(config.modes, embeddings, time, node)
+
+        index = MemoryIndex(self._growing.append(*added, modes=modes), config)
+        self._config = config
+        columns = self._columns
+        return Snapshot(
+            index,
+            state,
+            index.node.long(),
+            columns.vocabulary.copy(),
+            list(columns.kinds),
+            list(columns.speakers),
+            self._modes.share,
+        )
 
 
 def save_snapshot(store: MemoryStore, snapshot: Snapshot) -> None:

@@ -27,14 +27,13 @@ from graphmem_torch.errors import InputError, StoreError
 from graphmem_torch.index.module import MemoryIndex
 from graphmem_torch.memory import contexts, edges, learning
 from graphmem_torch.memory.assemble import (
+    Assembler,
     ModeCache,
     Snapshot,
-    assemble,
     load_snapshot,
     save_snapshot,
 )
 from graphmem_torch.memory.bindings import bound_concepts, bound_embedder, open_bound, usable_device
-from graphmem_torch.memory.columns import StoreColumns
 from graphmem_torch.memory.contexts import CompileOptions as Options
 from graphmem_torch.memory.decay import Classified, DecayState, classify_nodes, open_nodes
 from graphmem_torch.memory.exchange import (
@@ -123,7 +122,7 @@ class Memory:
         self._saved = False  # whether the disk holds the snapshot
         self._writer: Writer | None = None
         self._modes = ModeCache()
-        self._columns = StoreColumns()
+        self._assemble = Assembler(self._modes)
         self._structure = StructureCache(store)
         self._decay = DecayState(store, config.decay, clock=clock)
         self._contexts = contexts.ContextCompiler(store)
@@ -1049,11 +1048,13 @@ class Memory:
         """The index of the store's present state."""
         with self._lock:
             if self._snapshot is None or self._snapshot.state != self.store.state:
-                fresh = load_snapshot(self.store, self.config, self._modes)
+                fresh = None
+                if not self._assemble.follows:
+                    fresh = load_snapshot(self.store, self.config, self._modes)
                 self._saved = fresh is not None
                 if fresh is None:
                     pieces = self.embedder.num_pieces if self.store.token_dim is not None else 0
-                    fresh = assemble(self.store, self.config, pieces, self._modes, self._columns)
+                    fresh = self._assemble(self.store, self.config, pieces)
                 fresh.index.to(self.device)
                 self._snapshot = fresh
             return self._snapshot

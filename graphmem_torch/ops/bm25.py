@@ -19,10 +19,10 @@ from graphmem_torch.checks import check_count, check_entries, check_range, check
 from graphmem_torch.coo import offsets_of
 from graphmem_torch.errors import InputError
 from graphmem_torch.ops._library import register
-from graphmem_torch.ops.ragged import ranges
+from graphmem_torch.ops.ragged import lower_bounds, ranges, splice
 from graphmem_torch.ops.tiles import empty_best, merge_tile
 
-__all__ = ["BM25", "score_postings", "topk_postings"]
+__all__ = ["BM25", "Postings", "score_postings", "topk_postings"]
 
 _LONG = 1024  # postings from which a run is worth a call
 _POSTINGS = 1 << 17  # postings that are read together: 0.5 MB in each temporary
@@ -77,34 +77,10 @@ class BM25:
                 terms out of range.
         """
         _check_build(terms, offsets, vocab_size)
-        check_range("k1", k1, 0.0, 1e6)
-        check_range("b", b, 0.0, 1.0)
-        docs, device = offsets.shape[0] - 1, terms.device
-        lengths = offsets.diff()
-        # Documents come in order, so a stable sort by term alone sorts by document too.
-        small = terms.to(torch.int32) if vocab_size < 1 << 31 else terms
-        ordered = torch.sort(small, stable=True)
-        doc = torch.arange(docs, dtype=torch.int32, device=device)
-        doc = doc.repeat_interleave(lengths, output_size=terms.shape[0])
-        doc = doc.index_select(0, ordered.indices)  # several times as fast as [] on a CPU
-        begins = torch.ones_like(doc, dtype=torch.bool)
-        begins[1:] = (ordered.values[1:] != ordered.values[:-1]) | (doc[1:] != doc[:-1])
-        first = begins.nonzero().squeeze(1)
-        tf = torch.diff(first, append=first.new_tensor([terms.shape[0]]))
-        doc = doc.index_select(0, first)
-        df = torch.bincount(ordered.values.index_select(0, first), minlength=vocab_size)
-        idf = torch.log1p((docs - df + 0.5) / (df + 0.5))
-        mean = max(1.0, terms.shape[0] / max(1, docs))
-        norm = k1 * (1 - b + b * lengths / mean)
-        scores = tf * (k1 + 1) / (tf + norm.index_select(0, doc))
-        scores *= idf.repeat_interleave(df, output_size=len(doc))
-        return cls(
-            indptr=offsets_of(df),
-            docs=doc,
-            scores=scores.to(torch.float32),
-            idf=idf.to(torch.float32),
-            num_docs=docs,
-        )
+        postings = Postings()
+        documents = torch.arange(len(offsets) - 1, dtype=torch.int32, device=terms.device)
+        postings.add(terms, offsets, documents, vocab_size=vocab_size, num_docs=len(documents))
+        return postings.weighed(k1=k1, b=b)
 
     def score(self, query_terms: Tensor) -> Tensor:  # [B, Q] int64 -> [B, N]
         """The score of every document for every question; a term that comes twice counts twice.
@@ -144,6 +120,100 @@ class BM25:
         parts = (self.indptr, self.docs, self.scores, self.idf)
         indptr, docs, scores, idf = (part.to(device) for part in parts)
         return BM25(indptr, docs, scores, idf, self.num_docs)
+
+
+class Postings:
+    """How often each document has each term: what BM25 weighs, and what documents are added to.
+
+    Attributes:
+        indptr: `[V + 1]` int64; term v has the entries `indptr[v]:indptr[v + 1]`.
+        docs: `[nnz]` int32, ascending inside a term.
+        counts: `[nnz]` int32.
+        lengths: `[N]` int64, terms of each document.
+    """
+
+    def __init__(self) -> None:
+        """Of no terms and no documents."""
+        self.indptr = torch.zeros(1, dtype=torch.int64)
+        self.docs = self.counts = torch.empty(0, dtype=torch.int32)
+        self.lengths = torch.empty(0, dtype=torch.int64)
+
+    def add(
+        self,
+        terms: Tensor,  # [T] int64, the term of every occurrence, text after text
+        offsets: Tensor,  # [n + 1] int64
+        documents: Tensor,  # [n] int32
+        *,
+        vocab_size: int,
+        num_docs: int,
+    ) -> None:
+        """Counts texts in.
+
+        The postings of before are not changed for those who hold them. A few texts cost a copy of
+        all postings and no sorting of them.
+
+        Args:
+            terms: Below `vocab_size`.
+            offsets: Text i has `terms[offsets[i]:offsets[i + 1]]`.
+            documents: The document that each text belongs to, new ones or not.
+            vocab_size: V from now on.
+            num_docs: N from now on.
+        """
+        size = offsets.diff()
+        order = torch.sort(documents, stable=True)
+        if not torch.equal(order.values, documents):
+            begin = offsets[order.indices]
+            terms = terms[ranges(begin, size[order.indices])[1]]
+            documents, size = order.values, size[order.indices]
+        # Documents come in order, so a stable sort by term alone sorts by document too.
+        small = terms.to(torch.int32) if vocab_size < 1 << 31 else terms
+        ordered = torch.sort(small, stable=True)
+        doc = documents.repeat_interleave(size, output_size=terms.shape[0])
+        doc = doc.index_select(0, ordered.indices)  # several times as fast as [] on a CPU
+        begins = torch.ones_like(doc, dtype=torch.bool)
+        begins[1:] = (ordered.values[1:] != ordered.values[:-1]) | (doc[1:] != doc[:-1])
+        first = begins.nonzero().squeeze(1)
+        counts = torch.diff(first, append=first.new_tensor([terms.shape[0]])).to(torch.int32)
+        self._merge(ordered.values[first].long(), doc[first], counts, vocab_size)
+        lengths = self.lengths.to(size.device).new_zeros(num_docs)
+        lengths[: len(self.lengths)] = self.lengths
+        self.lengths = lengths.index_add_(0, documents, size)
+
+    def _merge(self, term: Tensor, doc: Tensor, counts: Tensor, vocab_size: int) -> None:
+        """Adds entries, each (term, document) once, in their order."""
+        df = torch.bincount(term, minlength=vocab_size)
+        if not len(self.docs):
+            self.indptr, self.docs, self.counts = offsets_of(df), doc, counts
+            return
+        begin = self.indptr
+        begin = torch.cat([begin, begin[-1:].expand(vocab_size + 1 - len(begin))])
+        place = lower_bounds(begin, self.docs, term, doc)
+        there = place < begin[term + 1]
+        there &= self.docs[place.clamp(max=len(self.docs) - 1)] == doc
+        own = self.counts.index_add(0, place[there], counts[there])
+        spot, count = torch.unique_consecutive(place[~there], return_counts=True)
+        self.docs = splice(self.docs, spot, spot, count, doc[~there])
+        self.counts = splice(own, spot, spot, count, counts[~there])
+        df = torch.bincount(term[~there], minlength=vocab_size)
+        self.indptr = begin + offsets_of(df)
+
+    def weighed(self, *, k1: float = 1.2, b: float = 0.75) -> BM25:
+        """The lexical index of these counts; arguments as for `BM25.build`."""
+        check_range("k1", k1, 0.0, 1e6)
+        check_range("b", b, 0.0, 1.0)
+        df, docs = self.indptr.diff(), len(self.lengths)
+        idf = torch.log1p((docs - df + 0.5) / (df + 0.5))
+        mean = max(1.0, int(self.lengths.sum()) / max(1, docs))
+        norm = k1 * (1 - b + b * self.lengths / mean)
+        scores = self.counts * (k1 + 1) / (self.counts + norm.index_select(0, self.docs))
+        scores *= idf.repeat_interleave(df, output_size=len(self.docs))
+        return BM25(
+            indptr=self.indptr,
+            docs=self.docs,
+            scores=scores.to(torch.float32),
+            idf=idf.to(torch.float32),
+            num_docs=docs,
+        )
 
 
 def _check_build(terms: Tensor, offsets: Tensor, vocab_size: int) -> None:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+import torch
 from torch import Tensor
 
+from graphmem_torch.coo import offsets_of
 from graphmem_torch.errors import InputError
+from graphmem_torch.ops.ragged import ranges
 
-__all__ = ["GrowingRows"]
+__all__ = ["GrowingLists", "GrowingRows"]
 
 _LEAST = 1024  # rows that a buffer has room for once it grows
+_ROOM = 4  # entries that a list has room for at least beyond those it needs
 
 
 class GrowingRows:
@@ -48,3 +54,72 @@ class GrowingRows:
         # Of `data`, which does not count what is written behind the view as a change of it.
         self.view = self._buffer.data[:needed]
         return self.view
+
+
+class GrowingLists:
+    """Lists of entries that are appended to, or replaced, in time proportional to the change.
+
+    A list that has outgrown its room moves behind all others, to half as much again; what it leaves
+    is not used again, and at most twice as much as there is.
+    """
+
+    def __init__(self, columns: Mapping[str, torch.dtype]) -> None:
+        """No lists, of entries with these columns."""
+        self._rows = {
+            name: GrowingRows(torch.empty(0, dtype=dtype)) for name, dtype in columns.items()
+        }
+        self._bounds = GrowingRows(torch.empty(0, 3, dtype=torch.int64))  # first, count, room
+
+    def __len__(self) -> int:
+        """Number of lists."""
+        return len(self._bounds)
+
+    @property
+    def columns(self) -> dict[str, Tensor]:
+        """The entries of all lists, [E] each; `entries` says where those of a list are."""
+        return {name: rows.view for name, rows in self._rows.items()}
+
+    def resize(self, count: int) -> None:
+        """Empty lists behind the others, until there are so many."""
+        self._bounds.append(torch.zeros(count - len(self), 3, dtype=torch.int64))
+
+    def entries(self, lists: Tensor) -> tuple[Tensor, Tensor]:  # [r] int64 -> [T], [T] int64
+        """The entries of some lists: the place among `lists`, and where it is in the columns."""
+        first, count, _ = self._bounds.view[lists].unbind(1)
+        return ranges(first, count)
+
+    def append(self, lists: Tensor, columns: Mapping[str, Tensor]) -> None:  # [n] int64, ascending
+        """Adds entries, [n] a column, at the end of their lists, in the order given."""
+        touched, count = torch.unique_consecutive(lists, return_counts=True)
+        first, held, room = self._bounds.view[touched].unbind(1)
+        short = held + count > room
+        self._make_room(touched[short], (held + count)[short], keep=True)
+        first, held, _ = self._bounds.view[touched].unbind(1)
+        self._write(ranges(first + held, count)[1], columns)
+        self._bounds.view[touched, 1] = held + count
+
+    def replace(self, lists: Tensor, counts: Tensor, columns: Mapping[str, Tensor]) -> None:
+        """Gives lists [r], each once, other entries: `counts` [r] of them, list after list."""
+        short = counts > self._bounds.view[lists, 2]
+        self._make_room(lists[short], counts[short], keep=False)
+        self._bounds.view[lists, 1] = counts
+        self._write(ranges(self._bounds.view[lists, 0], counts)[1], columns)
+
+    def _make_room(self, lists: Tensor, needed: Tensor, *, keep: bool) -> None:
+        """Moves lists behind all others."""
+        if not len(lists):
+            return
+        first, held, _ = self._bounds.view[lists].unbind(1)
+        room = needed + torch.div(needed, 2, rounding_mode="floor").clamp(min=_ROOM)
+        end = len(next(iter(self._rows.values())))
+        begin = offsets_of(room) + end
+        source, target = ranges(first, held)[1], ranges(begin[:-1], held)[1]
+        for rows in self._rows.values():
+            rows.extend(int(begin[-1]) - end)
+            if keep:
+                rows.view[target] = rows.view[source]
+        self._bounds.view[lists] = torch.stack([begin[:-1], held, room], 1)
+
+    def _write(self, place: Tensor, columns: Mapping[str, Tensor]) -> None:
+        for name, rows in self._rows.items():
+            rows.view[place] = columns[name].to(rows.view.dtype)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-__all__ = ["ranges", "row_entries", "segment_topk"]
+__all__ = ["lower_bounds", "ranges", "row_entries", "segment_topk", "splice"]
 
 
 def ranges(
@@ -61,3 +61,42 @@ def segment_topk(
     lane = torch.arange(k, device=values.device)
     place = (begin[:, None] + lane).clamp(max=max(len(values) - 1, 0))
     return ranked[place].masked_fill(lane >= size[:, None], -1)
+
+
+def splice(
+    values: Tensor,  # [n, ...]
+    first: Tensor,  # [m] int64, ascending
+    last: Tensor,  # [m] int64
+    counts: Tensor,  # [m] int64
+    inserted: Tensor,  # [counts.sum(), ...]
+) -> Tensor:
+    """A copy of `values` in which `values[first[i]:last[i]]` became the next `counts[i]` inserted.
+
+    The spans do not overlap; an empty one takes its entries in front of `values[first[i]]`. What
+    lies between is copied in whole pieces: few changes in many values cost little more than a copy.
+    """
+    if not len(values):
+        return inserted
+    ends = torch.stack([first, last], 1).flatten()
+    sizes = ends.diff(prepend=ends.new_zeros(1), append=ends.new_tensor([len(values)])).tolist()
+    kept = values.split(sizes)[::2]
+    parts = [kept[0]]
+    for new, old in zip(inserted.split(counts.tolist()), kept[1:], strict=True):
+        parts += (new, old)
+    return torch.cat(parts)
+
+
+def lower_bounds(
+    indptr: Tensor,  # [N + 1] integers
+    values: Tensor,  # [E], ascending inside each row
+    rows: Tensor,  # [m] int64, in 0..N-1
+    keys: Tensor,  # [m]
+) -> Tensor:  # [m] int64
+    """In each row the first entry that is not below a key, or the end of the row."""
+    low, high = indptr[rows].long(), indptr[rows + 1].long()
+    while bool((open_ := low < high).any()):
+        middle = torch.div(low + high, 2, rounding_mode="floor")
+        below = open_ & (values[middle.clamp(max=len(values) - 1)] < keys)
+        low = torch.where(below, middle + 1, low)
+        high = torch.where(open_ & ~below, middle, high)
+    return low

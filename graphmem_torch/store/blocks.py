@@ -28,6 +28,7 @@ from graphmem_torch.coo import isin_pairs, offsets_of
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.errors import EmbedderError, InputError
 from graphmem_torch.ops.ragged import row_entries
+from graphmem_torch.store.changes import CutEdges
 from graphmem_torch.store.database import Database, damaged
 
 __all__ = [
@@ -39,6 +40,7 @@ __all__ = [
     "pick_tokens",
     "read_edges",
     "read_embeddings",
+    "read_last_edges",
     "read_linked_edges",
     "read_tokens",
     "read_vectors",
@@ -114,11 +116,15 @@ class Batch:
             )
 
 
-def write_blocks(database: Database, start: int, batch: Batch) -> None:
-    """Write a valid batch, whose first atom is node `start`; only inside `Database.write`."""
-    n = len(batch.atoms)
+def write_blocks(database: Database, start: int, batch: Batch) -> CutEdges:
+    """Write a valid batch, whose first atom is node `start`; only inside `Database.write`.
+
+    Returns:
+        The edges that `Batch.cut` took away.
+    """
+    n, cut = len(batch.atoms), CutEdges.cat([])
     if batch.cut is not None and batch.cut.shape[1]:
-        _cut_edges(database, batch.cut)
+        cut = _cut_edges(database, batch.cut)
     if n:
         _insert(database, "embedding_block", start, n, [batch.embeddings])
     if n and batch.tokens is not None:
@@ -132,6 +138,7 @@ def write_blocks(database: Database, start: int, batch: Batch) -> None:
     if start // _STEPS[-1] != (start + n) // _STEPS[-1]:
         for table in _MERGED:
             _merge_small(database, table)
+    return cut
 
 
 _FEW = 16  # edges that are looked for one by one
@@ -313,6 +320,21 @@ def read_edges(database: Database, start: int) -> EdgeBlock:
     return edges.take(starts >= start)
 
 
+def read_last_edges(database: Database, count: int) -> EdgeBlock:
+    """The `count` edges that were written last, in the order they were written.
+
+    Raises:
+        StoreDamagedError: A block has the wrong length or does not match its checksum.
+    """
+    blocks, held = list[EdgeBlock](), 0
+    with contextlib.closing(database.stream(f"{_EDGES} ORDER BY block DESC")) as rows:
+        while held < count and (row := next(rows, None)) is not None:
+            blocks.append(_edge_block(database, *row))
+            held += len(blocks[-1])
+    edges = EdgeBlock.cat(blocks[::-1])
+    return edges.take(torch.arange(max(0, len(edges) - count), len(edges)))
+
+
 def read_linked_edges(database: Database) -> EdgeBlock:
     """Edges of the batches that brought atoms; others are what callers connected.
 
@@ -353,8 +375,9 @@ def _batched_edges(
     return EdgeBlock.cat(blocks), starts.repeat_interleave(counts)
 
 
-def _cut_edges(database: Database, pairs: Tensor) -> None:  # [2, R]
+def _cut_edges(database: Database, pairs: Tensor) -> CutEdges:  # [2, R]
     """Deletes one temporal edge of linking for each pair of its ends; only inside a write."""
+    cut = list[CutEdges]()
     left = set(zip(*pairs.tolist(), strict=True))
 
     def keep(edges: EdgeBlock) -> Tensor:
@@ -371,15 +394,16 @@ def _cut_edges(database: Database, pairs: Tensor) -> None:  # [2, R]
     # Such an edge was made with the later of its ends: it lies in the block of that node.
     if pairs.shape[1] <= _FEW:
         for node in pairs.amax(0).tolist():
-            thin_edges(database, keep, node)
+            cut.append(thin_edges(database, keep, node))
     if left:
-        thin_edges(database, keep)
+        cut.append(thin_edges(database, keep))
+    return CutEdges.cat(cut)
 
 
 def thin_edges(
     database: Database, keep: Callable[[EdgeBlock], Tensor], node: int | None = None
-) -> int:
-    """Rewrite the edge blocks without the edges that `keep` [E] bool leaves out; how many they are.
+) -> CutEdges:
+    """Rewrite the edge blocks without the edges that `keep` [E] bool leaves out; which they are.
 
     Only inside `Database.write`. Blocks keep their place and, when nothing is left in them, go.
     With `node` only the blocks are looked at that its edges were written to at first.
@@ -389,14 +413,20 @@ def thin_edges(
     gone: list[tuple[int]] = []
     changed: list[tuple[Any, ...]] = []
     thinned: list[tuple[int, Tensor]] = []
-    removed = 0
+    removed = list[CutEdges]()
+    before: int | None = None  # edges in front that stay
     with contextlib.closing(database.stream(sql, values)) as rows:
         for row in rows:
             block, start, count, *_ = row
             edges = _edge_block(database, *row)
             kept = keep(edges)
             left = int(kept.sum())
-            removed += count - left
+            if before is None:
+                sql = "SELECT coalesce(sum(count), 0) FROM edge_block WHERE block < ?"
+                before = int(database.query(sql, (block,))[0][0])
+            if left < count:
+                removed.append(CutEdges(edges.take(~kept), before + kept.cumsum(0)[~kept]))
+            before += left
             if left == 0:
                 gone.append((block,))
             elif left < count:
@@ -413,7 +443,7 @@ def thin_edges(
         "weight = ? WHERE block = ?",
         changed,
     )
-    return removed
+    return CutEdges.cat(removed)
 
 
 def _thinned(parts: Tensor, kept: Tensor) -> Tensor:  # [P, 2], [E] bool -> [P, 2]

@@ -184,6 +184,13 @@ CREATE TABLE use (
     earlier BLOB NOT NULL,
     entry   INTEGER NOT NULL
 )""",
+    "change": """
+CREATE TABLE change (
+    entry INTEGER PRIMARY KEY,
+    state TEXT NOT NULL UNIQUE,
+    cut   BLOB,
+    gone  BLOB
+)""",
     "use_entry": "CREATE INDEX use_entry ON use (entry)",
     "atom_procedural": "CREATE INDEX atom_procedural ON atom (node) WHERE type = 'procedural'",
 }

@@ -22,10 +22,12 @@ from graphmem_torch.store.blocks import (
     pick_tokens,
     read_edges,
     read_embeddings,
+    read_last_edges,
     read_linked_edges,
     read_tokens,
     read_vectors,
 )
+from graphmem_torch.store.changes import Changes, read_changes
 from graphmem_torch.store.database import Database, damaged
 from graphmem_torch.store.records import (
     ATOM_COLUMNS,
@@ -245,6 +247,19 @@ class StoreReader:
         """
         return read_edges(self._database, start)
 
+    @property
+    def num_edges(self) -> int:
+        """Number of edges, of any kind."""
+        return int(self._database.query("SELECT coalesce(sum(count), 0) FROM edge_block")[0][0])
+
+    def last_edges(self, count: int) -> EdgeBlock:
+        """The edges that were written last, in that order."""
+        return read_last_edges(self._database, count)
+
+    def changes(self, state: str, num_edges: int) -> Changes | None:
+        """What was taken away since a state of so many edges; None where that is not known."""
+        return read_changes(self._database, state, num_edges)
+
     def vectors(self, nodes: Sequence[int]) -> NodeVectors:
         """Vectors of single nodes, in the order asked for; numbers may repeat.
 
@@ -314,7 +329,7 @@ class StoreReader:
             "next_node": self.next_node,
             "kinds": dict(query("SELECT kind, count(*) FROM atom GROUP BY kind ORDER BY kind")),
             "sessions": query("SELECT count(DISTINCT session) FROM atom")[0][0],
-            "edges": query("SELECT coalesce(sum(count), 0) FROM edge_block")[0][0],
+            "edges": self.num_edges,
             "tokens": query("SELECT coalesce(sum(length(pieces)), 0) / 4 FROM token_block")[0][0],
             "uses": self.uses.total(),
         }

@@ -18,6 +18,7 @@ from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.errors import EmbedderError, InputError, StoreError
 from graphmem_torch.store import snapshot
 from graphmem_torch.store.blocks import Batch, thin_edges, write_blocks
+from graphmem_torch.store.changes import CutEdges, note_change
 from graphmem_torch.store.database import (
     DATABASE_NAME,
     SCHEMA_VERSION,
@@ -140,7 +141,7 @@ class MemoryStore(StoreReader):
         now = time.time() if when is None else when
 
         def work() -> None:
-            start, changes = self.next_node, self._unbound() | self._next_state()
+            start, changes = self.next_node, self._unbound()
             if first is not None and first != start:
                 raise StoreError(
                     f"{self._database.place}: expected {first} nodes, got {start}; another program "
@@ -151,7 +152,7 @@ class MemoryStore(StoreReader):
             self._database.execute_many(
                 _INSERT, [(start + i, *row[1:]) for i, row in enumerate(rows)]
             )
-            write_blocks(self._database, start, batch)
+            cut = write_blocks(self._database, start, batch)
             self._database.execute_many(_INSERT_ALIAS, batch.aliases)
             self.life.note_stored(start, len(batch.atoms), now)
             if batch.atoms:
@@ -159,6 +160,7 @@ class MemoryStore(StoreReader):
             if batch.tokens is not None:
                 changes["store.token_dim"] = str(batch.tokens.tokens.shape[1])
             self._set(changes | {own_key(key): value for key, value in (meta or {}).items()})
+            self._advance(cut)
 
         try:
             with self.turn():
@@ -178,9 +180,9 @@ class MemoryStore(StoreReader):
 
         def work() -> int:
             removed = thin_edges(self._database, keep)
-            if removed:
-                self._set(self._next_state())
-            return removed
+            if len(removed.edges):
+                self._advance(removed)
+            return len(removed.edges)
 
         with self.turn():
             return self._database.write(work)
@@ -288,9 +290,11 @@ class MemoryStore(StoreReader):
             changed[RESERVED + name] = value
         return changed
 
-    def _next_state(self) -> dict[str, str]:
-        """What names the content after this change: no snapshot of before it fits any more."""
-        return {"store.generation": str(self.generation + 1), "store.state": uuid.uuid4().hex}
+    def _advance(self, cut: CutEdges) -> None:
+        """Gives the content after a change a name, and notes the edges that are gone with it."""
+        number = self.generation + 1
+        self._set({"store.generation": str(number), "store.state": uuid.uuid4().hex})
+        note_change(self._database, self.state, cut)
 
     def _set(self, values: Mapping[str, str]) -> None:
         sql = (

@@ -14,12 +14,8 @@ from graphmem_torch.atoms import EdgeType
 from graphmem_torch.config import Config, SpreadConfig
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.errors import InputError
-from graphmem_torch.index.data import (
-    IndexInput,
-    conducting_graph,
-    index_tensors,
-    memory_tensors,
-)
+from graphmem_torch.index.conduct import conducting_graph
+from graphmem_torch.index.data import IndexInput, index_tensors, memory_tensors
 
 EDGES = {"temporal": 0.5, "similarity": 2.0, "causes": 0.7, "abstraction": 1.0}
 REVERSE = {"temporal": 0.25, "abstraction": 1.0, "derived_from": 0.3}

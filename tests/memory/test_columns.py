@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,9 +15,7 @@ from hypothesis import strategies as st
 
 from graphmem_torch.atoms import Atom, EdgeType
 from graphmem_torch.memory import Memory
-from graphmem_torch.memory.assemble import Snapshot, assemble
-from graphmem_torch.memory.columns import StoreColumns
-from graphmem_torch.store import MemoryStore
+from graphmem_torch.memory.assemble import Assembler, Snapshot
 from tests.memories import QUESTIONS, config_of, opened, turns
 
 TEXTS = ["A kiln of clay", "Canoe Club\nIt rows on the lake with Ada Lovelace", "Is it so?", "kiln"]
@@ -31,7 +30,7 @@ def atom(i: int) -> Atom:
 def check(memory: Memory) -> None:
     """Every tensor and every name is that of an index which nobody followed."""
     pieces = memory.embedder.num_pieces if memory.store.token_dim is not None else 0
-    expected = assemble(memory.store, memory.config, pieces)
+    expected = Assembler()(memory.store, memory.config, pieces)
     found = Snapshot(*(getattr(memory._current(), name) for name in Snapshot.__annotations__))
     assert (found.state, found.kinds, found.speakers) == (
         expected.state,
@@ -42,13 +41,19 @@ def check(memory: Memory) -> None:
     own, other = found.index.state_dict(), expected.index.state_dict()
     assert own.keys() == other.keys()
     for name, tensor in own.items():
-        np.testing.assert_array_equal(tensor.numpy(), other[name].numpy(), err_msg=name)
+        if name == "pagerank":  # carried along within a bound of the sum of all
+            bound = memory._assemble._growing.rank_error
+            assert bound < 1e-2
+            assert abs(tensor - other[name]).sum() <= 2 * bound * other[name].sum() + 1e-6
+        else:
+            np.testing.assert_array_equal(tensor.numpy(), other[name].numpy(), err_msg=name)
 
 
-steps = st.lists(st.sampled_from(["one", "many", "connect", "ask", "nothing"]), max_size=10)
+KINDS = ["one", "many", "late", "connect", "disconnect", "cut", "ask", "nothing"]
+steps = st.lists(st.sampled_from(KINDS), max_size=12)
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(steps, st.booleans())
 def test_columns_follow_every_history(history: list[str], starts_empty: bool) -> None:
     with opened(config=config_of(**{"rank.dense_limit": 5})) as memory:
@@ -64,9 +69,21 @@ def test_columns_follow_every_history(history: list[str], starts_empty: bool) ->
                 count += 9
             elif step == "connect" and count > 1:
                 memory.connect([(f"n{count - 1}", "n0", EdgeType.SUPPORTS)])
+            elif step == "late":  # turns that come between stored ones
+                early = [replace(atom(i), time=1.6e9 + i / 2) for i in range(count, count + 2)]
+                memory.add(early)
+                count += 2
+            elif step == "disconnect" and count > 1:
+                memory.disconnect(f"n{count - 1}", "n0")
+            elif step == "cut":  # edges of all kinds, old ones and new ones
+                memory.store.remove_edges(
+                    lambda e, n=count: (3 * e.source + e.target) % 11 != n % 11
+                )
             elif step == "ask":
                 memory.retrieve(QUESTIONS)
-            check(memory)
+            if step != "nothing":  # else several changes are followed at once
+                check(memory)
+        check(memory)
 
 
 def test_columns_go_on_after_reopening(tmp_path: Path) -> None:
@@ -162,13 +179,10 @@ def test_columns_are_asked_by_many_threads_while_others_add() -> None:
 
 def test_columns_of_a_store_that_lost_atoms_start_anew() -> None:
     """As one that was put back from a backup."""
-    with MemoryStore.open(None) as one, MemoryStore.open(None) as other:
-        columns = StoreColumns()
-        for store, count in ((one, 5), (other, 3)):
-            with Memory(store, opened().embedder, config_of(), "cpu") as memory:
-                memory.add([atom(i + count) for i in range(count)])
-                with store.reading():
-                    columns.follow(store)
-                assert columns["node"].tolist() == memory._current().node.tolist()
-                terms = memory._current().index.state_dict()
-                assert len(columns["log_words"]) == len(terms["log_words"]) == count
+    assemble = Assembler()
+    for count in (5, 3):
+        with opened() as memory:
+            memory.add([atom(i + count) for i in range(count)])
+            found = assemble(memory.store, memory.config, memory.embedder.num_pieces)
+            assert torch.equal(found.node, memory._current().node)
+            assert found.index.num_atoms == count

@@ -15,7 +15,7 @@ from graphmem_torch.atoms import Atom
 from graphmem_torch.config import load_config
 from graphmem_torch.errors import EmbedderError, StoreError
 from graphmem_torch.memory import Added, Memory
-from graphmem_torch.memory.assemble import assemble
+from graphmem_torch.memory.assemble import Assembler
 from graphmem_torch.results import Result
 from graphmem_torch.store import MemoryStore
 from graphmem_torch.text.embedder import Encoded, HashingEmbedder
@@ -78,7 +78,7 @@ def test_snapshot_of_another_graph_setting_is_not_read(tmp_path: Path) -> None:
         memory.add(turns())
     config = config_of(**{"spread.max_edges": 1})
     with opened(tmp_path / "m", config=config) as memory:
-        fresh = assemble(memory.store, config, memory.embedder.num_pieces).index
+        fresh = Assembler()(memory.store, config, memory.embedder.num_pieces).index
         assert memory.index.graph.num_edges == fresh.graph.num_edges
         assert int(memory.index.graph.out_degree.max()) == 1
 

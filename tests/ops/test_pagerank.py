@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from itertools import pairwise
 
 import networkx as nx
 import numpy as np
@@ -14,7 +16,7 @@ from hypothesis import strategies as st
 from graphmem_torch.errors import InputError
 from graphmem_torch.graph import Graph
 from graphmem_torch.ops import SparseRows, pagerank, personalized_pagerank
-from graphmem_torch.ops.pagerank import pushes
+from graphmem_torch.ops.pagerank import RunningPageRank, pushes
 from graphmem_torch.ops.power_iteration import power_iteration, power_iteration_reference
 
 METHODS = pytest.mark.parametrize("method", ["power", "push"])
@@ -417,3 +419,45 @@ def test_push_on_cuda_matches_cpu(random_graph):
     here = personalized_pagerank(graph, seeds, k=10, method="push", epsilon=1e-7)
     there = personalized_pagerank(graph.to("cuda"), seeds.cuda(), k=10, method="push", epsilon=1e-7)
     torch.testing.assert_close(there.values.cpu(), here.values, atol=1e-5, rtol=0)
+
+
+def _moments(seed: int) -> Iterator[tuple[Graph, list[int]]]:
+    """A graph that grows and changes, and the nodes that other edges leave than before."""
+    random = np.random.default_rng(seed)
+    edges: dict[int, dict[int, float]] = {}
+    nodes = 0
+    for _ in range(25):
+        nodes += int(random.integers(0, 6)) if nodes else 3
+        changed = random.choice(nodes, size=min(nodes, 4), replace=False).tolist()
+        for node in changed:
+            ends = random.choice(nodes, size=int(random.integers(0, min(nodes, 6))), replace=False)
+            edges[node] = {int(end): float(random.uniform(-1, 1)) for end in ends}
+        listed = [(a, b, w) for a, out in edges.items() for b, w in out.items()]
+        index = torch.tensor([(a, b) for a, b, _ in listed], dtype=torch.int64).reshape(-1, 2).T
+        weight = torch.tensor([w for *_, w in listed], dtype=torch.float32)
+        yield Graph.from_edges(index, weight, num_nodes=nodes), changed
+
+
+@pytest.mark.parametrize("epsilon", [1e-2, 1e-5])
+def test_running_pagerank_is_within_its_bound_after_every_change(epsilon: float) -> None:
+    moments = list(_moments(0))
+    running = RunningPageRank.of(moments[0][0], epsilon=epsilon)
+    for (before, _), (graph, changed) in pairwise(moments):
+        held = running.values, running.values.clone()
+        running.follow(before, graph, torch.tensor(changed))
+        assert torch.equal(*held)
+        network = nx.DiGraph()
+        network.add_nodes_from(range(graph.num_nodes))
+        ends = zip(*(c.tolist() for c in (graph.source, graph.target, graph.weight)), strict=True)
+        network.add_weighted_edges_from((a, b, abs(w)) for a, b, w in ends)
+        found = nx.pagerank(network, alpha=0.85, tol=1e-13, max_iter=2000)
+        right = np.array([found[node] for node in range(graph.num_nodes)])
+        share = running.values.numpy() / running.values.sum().item()
+        assert np.abs(share - right).sum() <= 2 * running.error + 1e-6
+        # No value is below 0.15; what `pagerank` itself is off by comes on top.
+        assert running.error <= epsilon / (0.15 - epsilon) + 1e-5
+
+
+def test_running_pagerank_refuses_constants_out_of_range() -> None:
+    with pytest.raises(InputError, match="damping"):
+        RunningPageRank(damping=1.5)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graphmem_torch.coo import offsets_of, pointers
-from graphmem_torch.ops.ragged import ranges, segment_topk
+from graphmem_torch.ops.ragged import lower_bounds, ranges, segment_topk, splice
 
 COUNTS = st.lists(st.integers(0, 5), max_size=12)
 
@@ -44,6 +46,41 @@ def test_pointers_are_where_sorted_ids_start(ids):
     found = pointers(torch.tensor(ids, dtype=torch.int64), 5)
     assert found.tolist() == [sum(one < node for one in ids) for node in range(6)]
     assert found.dtype == torch.int32
+
+
+SPANS = st.lists(st.tuples(*[st.integers(0, 3)] * 3), max_size=8)  # kept, taken, put
+
+
+@settings(deadline=None)
+@given(SPANS, st.integers(0, 3))
+def test_splice_is_slicing_of_a_list(spans, left):
+    values = list(range(sum(kept + taken for kept, taken, _ in spans) + left))
+    expected, first, last, new, at = [], [], [], [], 0
+    for kept, taken, put in spans:
+        own = list(range(1000 + len(new), 1000 + len(new) + put))
+        expected += values[at : at + kept] + own
+        first.append(at + kept)
+        at += kept + taken
+        last.append(at)
+        new += own
+    counts = torch.tensor([put for *_, put in spans], dtype=torch.int64)
+    bounds = (torch.tensor(each, dtype=torch.int64) for each in (first, last))
+    whole, inserted = torch.tensor(values, dtype=torch.int32), torch.tensor(new, dtype=torch.int32)
+    found = splice(whole, *bounds, counts, inserted)
+    assert found.tolist() == expected + values[at:]
+    assert whole.tolist() == values
+
+
+@settings(deadline=None)
+@given(st.lists(st.lists(st.integers(0, 9), max_size=9), min_size=1, max_size=5), st.randoms())
+def test_lower_bounds_are_those_of_bisect(rows, random):
+    rows = [sorted(row) for row in rows]
+    indptr = offsets_of(torch.tensor([len(row) for row in rows]))
+    asked = [(random.randrange(len(rows)), random.randint(-1, 10)) for _ in range(9)]
+    row, key = torch.tensor(asked).T
+    values = torch.tensor([value for row in rows for value in row], dtype=torch.int32)
+    found = lower_bounds(indptr, values, row, key)
+    assert found.tolist() == [int(indptr[r]) + bisect_left(rows[r], k) for r, k in asked]
 
 
 @settings(deadline=None)

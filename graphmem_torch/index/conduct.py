@@ -1,0 +1,242 @@
+"""The edges that conduct, and how they follow the edges of a memory.
+
+Which edges of a node conduct depends on all of its edges, and on no others: where edges come and
+go, only the nodes at their ends are looked at again. The rest of the graph is copied.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from graphmem_torch.atoms import EdgeType
+from graphmem_torch.config import SpreadConfig
+from graphmem_torch.coo import offsets_of, strongest_of_equal, without_once
+from graphmem_torch.edges import EdgeBlock
+from graphmem_torch.graph import Graph
+from graphmem_torch.ops.growing import GrowingLists
+from graphmem_torch.ops.pagerank import RunningPageRank
+from graphmem_torch.ops.ragged import ranges, row_entries, splice
+
+__all__ = ["ConductingGraph", "conducting_graph"]
+
+
+def conducting_graph(
+    edges: EdgeBlock,  # E edges between nodes
+    time: Tensor,  # [N] float64 seconds, NaN where unknown
+    config: SpreadConfig,
+    concept: Tensor | None = None,  # [N] bool
+) -> Graph:
+    """Gains by type and direction, the decay of temporal edges, then the strongest of each node.
+
+    w = gain * weight, times exp(-rho |dt|) with dt in hours for temporal edges
+    (`docs/mathematics.md` 4). An edge of negative weight says that its ends conflict and conducts
+    nothing; a contradiction conducts its |weight| where a preset gives the type a gain, for those
+    who ask what speaks against something. Edges of gain 0 are left out. Of equal ones those to
+    atoms are kept before those to concepts, and those to older nodes first.
+    """
+    conducting = ConductingGraph(config)
+    if concept is None:
+        concept = torch.zeros(time.shape, dtype=torch.bool)
+    conducting.follow(edges, EdgeBlock.empty(), time, concept)
+    return conducting.graph
+
+
+class _Arcs(NamedTuple):
+    """Edges in the direction in which they conduct: [n] each; `type` as of the stored edge."""
+
+    source: Tensor  # int64
+    target: Tensor  # int64
+    type: Tensor  # uint8
+    weight: Tensor  # float32
+
+    def take(self, at: Tensor) -> _Arcs:  # [m] int64 or [n] bool
+        return _Arcs(*(column[at] for column in self))
+
+    def strongest(self, concept: Tensor, cap: int) -> _Arcs:  # [N] bool
+        """The `cap` strongest arcs of each source, in the order of source, target and type."""
+        nodes = len(concept)
+        # Parallel arcs are one, of their largest weight; the key orders by target inside a source.
+        key, order = torch.sort((self.source * nodes + self.target) * 256 + self.type, stable=True)
+        arcs = self.take(strongest_of_equal(key, order, self.weight))
+        # The bits of a nonnegative float32 order like it; equal ones keep the order of targets.
+        place = torch.sort(concept[arcs.target], stable=True).indices
+        bits = arcs.weight[place].view(torch.int32).to(torch.int64)
+        ranked = torch.sort((arcs.source[place] << 32) + (0x7FFFFFFF - bits), stable=True).indices
+        order = place[ranked]
+        own = arcs.source[order]
+        rank = torch.arange(len(order)) - torch.searchsorted(own, own)
+        kept = torch.zeros(len(order), dtype=torch.bool).scatter(0, order, rank < cap)
+        return arcs.take(kept)
+
+
+class ConductingGraph:
+    """The conducting graph of a memory that grows; one writer at a time.
+
+    Holds every arc that may conduct, of each node, so that the strongest can be chosen again.
+
+    Attributes:
+        graph: As it is; what is added later does not show in it.
+        rank: Its PageRank.
+    """
+
+    def __init__(self, config: SpreadConfig) -> None:
+        """Without nodes."""
+        self._config = config
+        self._gains, self._reverse = _per_type(config.edges), _per_type(config.reverse)
+        self._arcs = GrowingLists(
+            {"target": torch.int32, "type": torch.uint8, "weight": torch.float32}
+        )
+        self.graph = Graph.from_edges(torch.empty(2, 0, dtype=torch.int64), num_nodes=0)
+        self.rank = RunningPageRank()
+
+    def follow(
+        self,
+        added: EdgeBlock,
+        cut: EdgeBlock,
+        time: Tensor,  # [N] float64 seconds, NaN where unknown
+        concept: Tensor,  # [N] bool
+    ) -> None:
+        """Takes in edges, and takes out others, which are among those that were taken in."""
+        fresh, gone = self._directed(added, time), self._directed(cut, time)
+        nodes = len(time)
+        self._arcs.resize(nodes)
+        if len(fresh.source):
+            order = torch.sort(fresh.source, stable=True).indices
+            own = fresh.take(order)
+            columns = {"target": own.target, "type": own.type, "weight": own.weight}
+            self._arcs.append(own.source, columns)
+        touched = torch.cat([fresh.source, gone.source]).unique()
+        if len(gone.source):
+            self._take_out(gone)
+        row, entry = self._arcs.entries(touched)
+        column = self._arcs.columns
+        arcs = _Arcs(
+            touched[row],
+            column["target"][entry].long(),
+            column["type"][entry],
+            column["weight"][entry],
+        )
+        self._replace(touched, arcs.strongest(concept, self._config.max_edges), nodes)
+
+    def _directed(self, edges: EdgeBlock, time: Tensor) -> _Arcs:
+        """Both directions of edges, as far as they conduct."""
+        source, target, type, weight = edges.source, edges.target, edges.type, edges.weight
+        conflict = type == int(EdgeType.CONTRADICTS)
+        strength = torch.where(conflict, weight.abs(), weight.clamp(min=0.0))
+        hours = (time[source] - time[target]).abs().nan_to_num_(nan=0.0) / 3600.0
+        decay = torch.exp(-self._config.temporal_decay * hours).to(torch.float32)
+        strength = torch.where(type == int(EdgeType.TEMPORAL), strength * decay, strength)
+        kind = type.long()
+        value = torch.cat([strength * self._gains[kind], strength * self._reverse[kind]])
+        ends = torch.cat([source, target]), torch.cat([target, source])
+        return _Arcs(*ends, torch.cat([type, type]), value).take(value > 0)
+
+    def _take_out(self, gone: _Arcs) -> None:
+        """Takes each of these arcs out of the list of its source, once."""
+        lists = gone.source.unique()
+        row, entry = self._arcs.entries(lists)
+        columns = {name: column[entry] for name, column in self._arcs.columns.items()}
+        held, leaving = (
+            torch.stack([list_, target.long(), type.long(), weight.view(torch.int32).long()])
+            for list_, target, type, weight in (
+                (row, *columns.values()),
+                (torch.searchsorted(lists, gone.source), gone.target, gone.type, gone.weight),
+            )
+        )
+        kept = without_once(held, leaving)
+        counts = torch.bincount(row[kept], minlength=len(lists))
+        self._arcs.replace(lists, counts, {k: column[kept] for k, column in columns.items()})
+
+    def _replace(self, sources: Tensor, arcs: _Arcs, nodes: int) -> None:
+        """Has `arcs`, in the order of source, target and type, leave these nodes and no others."""
+        old = self.graph
+        if not old.num_edges:
+            edges = torch.stack([arcs.source, arcs.target])
+            self.graph = Graph.from_edges(edges, arcs.weight, type=arcs.type, num_nodes=nodes)
+            self.rank = RunningPageRank.of(self.graph)
+            return
+        indptr = _extended(old.indptr, nodes)
+        out_indptr = _extended(old.out_indptr, nodes)
+        leaving = old.out_edge[row_entries(out_indptr, sources)[1]].long()
+        before = _Arcs(
+            old.source[leaving].long(),
+            old.target[leaving].long(),
+            old.type[leaving],
+            old.weight[leaving],
+        )
+        # Both lie in the order of source, target and type.
+        key, known = _key(arcs, nodes), _key(before, nodes)
+        place = torch.searchsorted(known, key).clamp(max=max(len(known) - 1, 0))
+        same = torch.zeros(len(key), dtype=torch.bool)
+        if len(known):
+            same = (known[place] == key) & (before.weight[place] == arcs.weight)
+        stays = torch.zeros(len(known), dtype=torch.bool).index_fill(0, place[same], True)
+        fresh, lost = arcs.take(~same), leaving[~stays]
+        changed = torch.cat([fresh.source, before.source[~stays]]).unique()
+        # The rows of the targets anew: what stays of them, and what comes.
+        rows = torch.cat([fresh.target, old.target[lost].long()]).unique()
+        row, entry = row_entries(indptr, rows)
+        kept = torch.ones(old.num_edges, dtype=torch.bool).index_fill(0, lost, False)[entry]
+        row, entry = row[kept], entry[kept]
+        inside = torch.cat([row, torch.searchsorted(rows, fresh.target)])
+        source = torch.cat([old.source[entry].long(), fresh.source])
+        type = torch.cat([old.type[entry], fresh.type])
+        weight = torch.cat([old.weight[entry], fresh.weight])
+        order = torch.sort((inside * nodes + source) * 256 + type).indices
+        counts = torch.bincount(inside, minlength=len(rows))
+        first, last = indptr[rows].long(), indptr[rows + 1].long()
+        change = torch.zeros(nodes, dtype=torch.int64).index_copy(0, rows, counts - (last - first))
+        new = indptr + offsets_of(change).to(torch.int32)
+        # Where each edge of before is now, and where the new ones are.
+        moved = torch.arange(old.num_edges, dtype=torch.int32)
+        moved += (new - indptr)[:-1].index_select(0, old.target)
+        position = torch.empty_like(order)
+        position[order] = ranges(new[rows].long(), counts)[1]
+        moved[entry] = position[: len(entry)].to(torch.int32)
+        leaves = torch.empty(len(key), dtype=torch.int64)
+        leaves[same] = moved[leaving[place[same]]].long()
+        leaves[~same] = position[len(entry) :]
+        begin, end = out_indptr[sources].long(), out_indptr[sources + 1].long()
+        out_counts = torch.bincount(
+            torch.searchsorted(sources, arcs.source), minlength=len(sources)
+        )
+        change = torch.zeros(nodes, dtype=torch.int64).index_copy(
+            0, sources, out_counts - (end - begin)
+        )
+        span = first, last, counts
+        self.graph = Graph(
+            indptr=new,
+            source=splice(old.source, *span, source[order].to(torch.int32)),
+            target=splice(old.target, *span, rows[inside[order]].to(torch.int32)),
+            weight=splice(old.weight, *span, weight[order]),
+            type=splice(old.type, *span, type[order]),
+            out_indptr=out_indptr + offsets_of(change).to(torch.int32),
+            out_edge=splice(
+                moved.index_select(0, old.out_edge),
+                begin,
+                end,
+                out_counts,
+                leaves.to(torch.int32),
+            ),
+            num_nodes=nodes,
+        )
+        self.rank.follow(old, self.graph, changed)
+
+
+def _key(arcs: _Arcs, nodes: int) -> Tensor:
+    return (arcs.source * nodes + arcs.target) * 256 + arcs.type
+
+
+def _extended(indptr: Tensor, nodes: int) -> Tensor:
+    """The same rows, and empty ones behind them."""
+    return torch.cat([indptr, indptr[-1:].expand(nodes + 1 - len(indptr))])
+
+
+def _per_type(gains: object) -> Tensor:
+    table = torch.zeros(256)
+    for name, gain in dict(gains).items():  # type: ignore[call-overload]
+        table[EdgeType[name.upper()]] = gain
+    return table

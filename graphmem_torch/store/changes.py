@@ -1,0 +1,107 @@
+"""What the last commits took away, so that whoever holds an earlier state can follow.
+
+What a commit adds is told by its node numbers and by the order of the edge blocks; what it removes
+leaves no trace there. The log names numbers only, never content, and is of a bounded size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from graphmem_torch.edges import EdgeBlock
+from graphmem_torch.store.database import Database, damaged
+
+__all__ = ["KEPT", "Changes", "CutEdges", "note_change", "read_changes"]
+
+KEPT = 1024
+"""Commits that are remembered; whoever is further behind reads the store anew."""
+
+_MANY = 4096  # edges of a commit beyond which reading anew is no slower
+_CUT = (torch.int64, torch.int64, torch.uint8, torch.float32, torch.int64)
+_BYTES = sum(dtype.itemsize for dtype in _CUT)
+
+
+class CutEdges(NamedTuple):
+    """Edges that were taken away, one after another.
+
+    Attributes:
+        edges: Which they were.
+        place: [E] int64, how many edges that were written before were still there when each went.
+    """
+
+    edges: EdgeBlock
+    place: Tensor
+
+    @classmethod
+    def cat(cls, parts: Sequence[CutEdges]) -> CutEdges:
+        """One after the other."""
+        places = [torch.empty(0, dtype=torch.int64), *(part.place for part in parts)]
+        return cls(EdgeBlock.cat([part.edges for part in parts]), torch.cat(places))
+
+
+class Changes(NamedTuple):
+    """What was taken away between two states.
+
+    Attributes:
+        cut: Edges of the earlier state.
+        kept: How many edges of the earlier state are still there, in front of those added since.
+        gone: [n] int64, nodes.
+    """
+
+    cut: EdgeBlock
+    kept: int
+    gone: Tensor
+
+
+def note_change(database: Database, state: str, cut: CutEdges, gone: Sequence[int] = ()) -> None:
+    """Notes what a commit takes away that leads to `state`; only inside `Database.write`."""
+    if len(cut.edges) > _MANY:
+        database.execute_many("DELETE FROM change", [()])
+        cut = CutEdges.cat([])
+    blob = b"".join(part.numpy().tobytes() for part in (*cut.edges.columns, cut.place)) or None
+    nodes = torch.tensor(gone, dtype=torch.int64).numpy().tobytes() or None
+    put = "INSERT INTO change (state, cut, gone) VALUES (?, ?, ?)"
+    database.execute_many(put, [(state, blob, nodes)])
+    prune = "DELETE FROM change WHERE entry <= (SELECT max(entry) FROM change) - ?"
+    database.execute_many(prune, [(KEPT,)])
+
+
+def read_changes(database: Database, state: str, edges: int) -> Changes | None:
+    """What was taken away since a state of so many edges; None where that is not known any more.
+
+    Raises:
+        StoreDamagedError: An entry has the wrong length.
+    """
+    if not database.has("change"):
+        return None
+    found = database.query("SELECT entry FROM change WHERE state = ?", (state,))
+    if not found:
+        return None
+    rows = database.query("SELECT cut, gone FROM change WHERE entry > ? ORDER BY entry", found[0])
+    cut = CutEdges.cat([_cut_edges(database, blob) for blob, _ in rows if blob is not None])
+    own = []
+    for place in cut.place.tolist():
+        own.append(place < edges)
+        edges -= own[-1]
+    gone = b"".join(nodes for _, nodes in rows if nodes is not None)
+    if len(gone) % 8:
+        raise damaged(database.place, "the log of changes has an entry of the wrong length")
+    # A copy, because frombuffer warns of memory that may not be written, and refuses none.
+    nodes = torch.frombuffer(bytearray(gone or bytes(8)), dtype=torch.int64)[: len(gone) // 8]
+    return Changes(cut.edges.take(torch.tensor(own, dtype=torch.bool)), edges, nodes)
+
+
+def _cut_edges(database: Database, blob: bytes) -> CutEdges:
+    count, left = divmod(len(blob), _BYTES)
+    if left or not count:
+        raise damaged(database.place, "the log of changes has an entry of the wrong length")
+    columns, begin = [], 0
+    for dtype in _CUT:
+        end = begin + count * dtype.itemsize
+        columns.append(torch.frombuffer(bytearray(blob[begin:end]), dtype=dtype))
+        begin = end
+    return CutEdges(EdgeBlock(*columns[:4]), columns[4])
