@@ -30,6 +30,7 @@ from graphmem_torch.atoms import Atom
 from graphmem_torch.config import load_config
 from graphmem_torch.memory import Memory, link
 from graphmem_torch.memory import memory as memory_module
+from graphmem_torch.memory.assemble import Assembler
 from graphmem_torch.quality.common.measure import code_version, peak_memory, percentiles
 from graphmem_torch.quality.common.texts import split_at_marks
 from graphmem_torch.store import MemoryStore
@@ -137,7 +138,7 @@ def _measure(options: Scale, folder: Path, clock: Stopwatch) -> dict[str, Any]:
     clock.watch(PatternConcepts, "extract", "concepts")
     clock.watch(link, "knn_graph", "similarity")
     clock.watch(MemoryStore, "append", "store")
-    clock.watch(memory_module, "assemble", "index")
+    clock.watch(Assembler, "__call__", "index")
     clock.watch(memory_module, "save_snapshot", "snapshot")
     config = load_config(options.preset, {"link.concepts": options.concepts})
     inner = load_embedder(options.embedder, options.device, token_dim=config.embedder.token_dim)
