@@ -16,9 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -31,63 +29,19 @@ from graphmem_torch.config import load_config
 from graphmem_torch.memory import Memory, link
 from graphmem_torch.memory import memory as memory_module
 from graphmem_torch.memory.assemble import Assembler
-from graphmem_torch.quality.common.measure import code_version, peak_memory, percentiles
+from graphmem_torch.quality.common.encoder import TimedEmbedder
+from graphmem_torch.quality.common.measure import (
+    Stopwatch,
+    code_version,
+    peak_memory,
+    percentiles,
+)
 from graphmem_torch.quality.common.texts import split_at_marks
 from graphmem_torch.store import MemoryStore
 from graphmem_torch.text.concepts import PatternConcepts, SpacyConcepts
-from graphmem_torch.text.embedder import Embedder, Encoded
 from graphmem_torch.text.sentence_transformer import load_embedder
 
-__all__ = ["Stopwatch", "TimedEmbedder", "main", "run"]
-
-
-class Stopwatch:
-    """Seconds spent in named parts of the work."""
-
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
-        self._watched = ExitStack()
-
-    @contextmanager
-    def running(self, part: str) -> Iterator[None]:
-        """Adds the time of a block to a part."""
-        start = time.perf_counter()
-        try:
-            yield
-        finally:
-            self.seconds[part] = self.seconds.get(part, 0.0) + time.perf_counter() - start
-
-    def watch(self, owner: Any, name: str, part: str) -> None:
-        """Adds the time of every call of a method or function to a part, until `stop`."""
-        original = getattr(owner, name)
-        self._watched.callback(setattr, owner, name, original)
-
-        @wraps(original)
-        def timed(*args: Any, **kwargs: Any) -> Any:
-            with self.running(part):
-                return original(*args, **kwargs)
-
-        setattr(owner, name, timed)
-
-    def stop(self) -> None:
-        """Leaves everything as it was before it was watched."""
-        self._watched.close()
-
-
-class TimedEmbedder:
-    """An embedder that adds up the seconds its `encode` takes."""
-
-    def __init__(self, inner: Embedder, clock: Stopwatch) -> None:
-        self._inner = inner
-        self._clock = clock
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
-
-    def encode(self, texts: Sequence[str], *, progress: bool = False) -> Encoded:
-        """See `Embedder.encode`."""
-        with self._clock.running("encoder"):
-            return self._inner.encode(texts, progress=progress)
+__all__ = ["main", "run"]
 
 
 @dataclass(frozen=True)

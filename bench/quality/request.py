@@ -12,10 +12,11 @@ from typing import Any, Literal
 from graphmem_torch.config import Config, load_config
 from graphmem_torch.errors import InputError
 
-__all__ = ["JUDGES", "Judged", "Request", "judge"]
+__all__ = ["JUDGES", "SIZES", "Judged", "Request", "judge"]
 JUDGES: Mapping[str, frozenset[str]] = {
     "context": frozenset(),
     "custom": frozenset({"questions"}),
+    "growth": frozenset({"sizes"}),
     "locomo": frozenset({"evidence", "input", "cv"}),
     "longdoc": frozenset(),
     "modes": frozenset({"evidence"}),
@@ -24,7 +25,16 @@ JUDGES: Mapping[str, frozenset[str]] = {
 }
 """The data sets, one module of this package each, and the options that are theirs alone."""
 
-_PLAIN: Mapping[str, Any] = {"evidence": None, "input": "raw", "cv": False, "questions": None}
+SIZES = (1_000, 10_000, 100_000)
+"""Atoms at which growth is measured unless others are asked for."""
+
+_PLAIN: Mapping[str, Any] = {
+    "evidence": None,
+    "input": "raw",
+    "cv": False,
+    "questions": None,
+    "sizes": SIZES,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +49,7 @@ class Request:
         device: Where the indices live.
         seed: Of everything that is drawn.
         progress: Whether to show bars on stderr.
-        evidence, input, cv, questions: Options of single data sets; see `JUDGES`.
+        evidence, input, cv, questions, sizes: Options of single data sets; see `JUDGES`.
     """
 
     data: Path
@@ -53,6 +63,7 @@ class Request:
     input: Literal["raw", "observations"] = "raw"
     cv: bool = False
     questions: Path | None = None
+    sizes: tuple[int, ...] = SIZES
 
     @property
     def settings(self) -> Config:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,8 +14,9 @@ from graphmem_torch.text.embedder import Embedder, Encoded
 from graphmem_torch.text.sentence_transformer import load_embedder
 
 from ..request import Request
+from .measure import Stopwatch
 
-__all__ = ["CachingEmbedder", "load_encoder"]
+__all__ = ["CachingEmbedder", "TimedEmbedder", "load_encoder"]
 _Row = tuple[Tensor, Tensor | None, Tensor | None]  # [d], [t, m], [t]
 
 
@@ -65,6 +67,22 @@ class CachingEmbedder:
             torch.cat([torch.empty(0, dtype=torch.int32), *pieces]),
             offsets_of(counts),
         )
+
+
+class TimedEmbedder:
+    """An embedder whose `encode` counts as the part "encoder" of a stopwatch."""
+
+    def __init__(self, inner: Embedder, clock: Stopwatch) -> None:
+        self._inner = inner
+        self._clock = clock
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def encode(self, texts: Sequence[str], *, progress: bool = False) -> Encoded:
+        """See `Embedder.encode`."""
+        with self._clock.running("encoder"):
+            return self._inner.encode(texts, progress=progress)
 
 
 def load_encoder(

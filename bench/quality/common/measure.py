@@ -5,8 +5,9 @@ from __future__ import annotations
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from graphmem_torch.config import Config, config_to_dict
 
 __all__ = [
     "Peak",
+    "Stopwatch",
     "code_version",
     "framed",
     "interleaved_medians",
@@ -26,6 +28,46 @@ __all__ = [
 ]
 _STATUS = Path("/proc/self/status")
 _CLEAR = Path("/proc/self/clear_refs")
+
+
+class Stopwatch:
+    """Time spent in named parts of the work.
+
+    Attributes:
+        seconds: Wall seconds by part.
+        cpu: Seconds of all threads of the process by part.
+    """
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self.cpu: dict[str, float] = {}
+        self._watched = ExitStack()
+
+    @contextmanager
+    def running(self, part: str) -> Iterator[None]:
+        """Adds the time of a block to a part."""
+        start, busy = time.perf_counter(), time.process_time()
+        try:
+            yield
+        finally:
+            self.cpu[part] = self.cpu.get(part, 0.0) + time.process_time() - busy
+            self.seconds[part] = self.seconds.get(part, 0.0) + time.perf_counter() - start
+
+    def watch(self, owner: Any, name: str, part: str) -> None:
+        """Adds the time of every call of a method or function to a part, until `stop`."""
+        original = getattr(owner, name)
+        self._watched.callback(setattr, owner, name, original)
+
+        @wraps(original)
+        def timed(*args: Any, **kwargs: Any) -> Any:
+            with self.running(part):
+                return original(*args, **kwargs)
+
+        setattr(owner, name, timed)
+
+    def stop(self) -> None:
+        """Leaves everything as it was before it was watched."""
+        self._watched.close()
 
 
 @dataclass(slots=True)

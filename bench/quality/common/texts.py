@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import lzma
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -9,7 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from graphmem_torch.atoms import Atom
 from graphmem_torch.errors import InputError
+from graphmem_torch.memory import Memory
+from graphmem_torch.readers.jsonl import read_records
+from graphmem_torch.readers.read import check_paths, read_atoms
 from graphmem_torch.readers.source import decode, parse_json, read_bytes
 
 __all__ = [
@@ -21,6 +26,7 @@ __all__ = [
     "read_passage_sets",
     "sentence_spans",
     "split_at_marks",
+    "text_atoms",
 ]
 _CORPUS = "_corpus.jsonl"
 _QUERIES = "_queries.jsonl"
@@ -159,3 +165,21 @@ def sentence_spans(text: str) -> list[Span]:
 def split_at_marks(text: str) -> list[str]:
     """The parts of `sentence_spans`, without the white space between them."""
     return [text[start:end] for start, end in sentence_spans(text)]
+
+
+def text_atoms(data: Path, memory: Memory) -> Iterator[Atom]:
+    """What a memory would index of a file or folder; also JSON lines that xz has compressed.
+
+    Raises:
+        InputError: Data that cannot be read.
+    """
+    if data.suffix == ".xz":
+        try:
+            with lzma.open(data, "rb") as lines:
+                yield from read_records(lines, str(data))
+        except (OSError, lzma.LZMAError) as error:
+            raise InputError(f"cannot be read: {error}", where=str(data)) from error
+        return
+    check_paths([data])
+    tokenizer, limit = memory.chunker, memory.config.embedder.max_tokens
+    yield from read_atoms([data], tokenizer=tokenizer, max_tokens=limit)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import lzma
-from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -11,15 +9,12 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from graphmem_torch.atoms import Atom
 from graphmem_torch.errors import InputError
 from graphmem_torch.memory import Memory
-from graphmem_torch.readers.jsonl import read_records
-from graphmem_torch.readers.read import check_paths, read_atoms
 from graphmem_torch.store.database import DATABASE_NAME
 from graphmem_torch.text.embedder import Embedder
 
-from ..common.texts import split_at_marks
+from ..common.texts import split_at_marks, text_atoms
 from ..request import Request
 
 __all__ = ["ENCODED", "Source", "has_conversations", "open_source", "sentences"]
@@ -72,7 +67,7 @@ def open_source(request: Request) -> Source:
     with Memory.open(
         None, config=config, embedder=request.embedder, device=request.device
     ) as memory:
-        atoms = list(islice(_atoms(data, memory), ENCODED))
+        atoms = list(islice(text_atoms(data, memory), ENCODED))
         if not atoms:
             raise InputError("expected texts, got none", where=str(data))
         texts = [atom.rendered for atom in atoms]
@@ -93,19 +88,6 @@ def sentences(texts: list[str], rows: Tensor) -> tuple[list[str], Tensor]:  # [n
             found.append(fitting[0])
             origin.append(row)
     return found, torch.tensor(origin, dtype=torch.int64)
-
-
-def _atoms(data: Path, memory: Memory) -> Iterator[Atom]:
-    if data.suffix == ".xz":
-        try:
-            with lzma.open(data, "rb") as lines:
-                yield from read_records(lines, str(data))
-        except (OSError, lzma.LZMAError) as error:
-            raise InputError(f"cannot be read: {error}", where=str(data)) from error
-        return
-    check_paths([data])
-    tokenizer, limit = memory.chunker, memory.config.embedder.max_tokens
-    yield from read_atoms([data], tokenizer=tokenizer, max_tokens=limit)
 
 
 def _head(file: Path) -> str:

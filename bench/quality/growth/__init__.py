@@ -1,0 +1,1 @@
+"""The judge `growth` of `graphmem eval`; see `bench/quality/README.md`."""

@@ -1,0 +1,214 @@
+"""The judge: what a change and the question after it cost (`docs/evaluation.md` 4)."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from itertools import islice, pairwise
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from graphmem_torch.atoms import Atom
+from graphmem_torch.errors import InputError
+from graphmem_torch.evaluation.retrieval import text_table
+from graphmem_torch.memory import Memory
+
+from ..common.encoder import TimedEmbedder, load_encoder
+from ..common.measure import Stopwatch, framed, percentiles
+from ..common.texts import split_at_marks, text_atoms
+from ..request import Judged, Request
+from .systems import PEERS, Own, System, installed
+
+__all__ = ["ROUNDS", "format_table", "judge", "life"]
+ROUNDS = 100
+"""How often each thing is done at each size."""
+
+_COMPARED = 64  # questions that the rebuilt index is asked as well
+_SESSION = 200  # turns of a session
+_START, _STEP = 1.6e9, 60.0  # seconds since the epoch of the first turn, and between two
+_WORDS = range(5, 31)  # of a sentence that is asked for
+
+
+@dataclass(eq=False)
+class _Times:
+    """Seconds of what was done, by its name, an entry a time; the encoder's are apart."""
+
+    clock: Stopwatch
+    wall: dict[str, list[float]] = field(default_factory=dict)
+    cpu: dict[str, list[float]] = field(default_factory=dict)
+    encoder: dict[str, list[float]] = field(default_factory=dict)
+
+    def of(self, name: str, call: Callable[..., Any], *arguments: Any) -> Any:
+        """Makes a call and notes how long it took."""
+        clock = self.clock
+        clock.seconds, clock.cpu = {"encoder": 0.0}, {"encoder": 0.0}
+        with clock.running("all"):
+            result = call(*arguments)
+        for kept, spent in ((self.wall, clock.seconds), (self.cpu, clock.cpu)):
+            kept.setdefault(name, []).append(spent["all"] - spent["encoder"])
+        self.encoder.setdefault(name, []).append(clock.seconds["encoder"])
+        return result
+
+    def summary(self) -> dict[str, Any]:
+        """Percentiles in milliseconds."""
+        parts = {"ms": self.wall, "cpu_ms": self.cpu, "encoder_ms": self.encoder}
+        return {
+            key: {name: percentiles(seconds) for name, seconds in part.items()}
+            for key, part in parts.items()
+        }
+
+
+def judge(request: Request, *, rounds: int = ROUNDS) -> Judged:
+    """Lets a memory grow and, at each size, live a while; beside it the peers that are installed.
+
+    Every system keeps the same turns on disk, with vectors of the same encoder.
+
+    Returns:
+        The report (see `bench/quality/README.md`) and its table.
+
+    Raises:
+        InputError: Data that cannot be read, sizes that do not grow.
+        ConfigError: There is no such preset.
+    """
+    sizes, config = request.sizes, request.settings
+    if not sizes or sizes[0] < 1 or any(b - a < rounds for a, b in pairwise(sizes)):
+        raise InputError(
+            f"--sizes: expected numbers of atoms that grow by at least {rounds}, got "
+            f"{' '.join(map(str, sizes)) or 'none'}; give such as 1000 10000"
+        )
+    clock, peers = Stopwatch(), installed()
+    embedder = TimedEmbedder(load_encoder(request), clock)
+    options: dict[str, Any] = {"config": config, "embedder": embedder, "device": request.device}
+    folder = Path(tempfile.mkdtemp(prefix="graphmem-growth-"))
+    parts, begin = [], 0
+    try:
+        with ExitStack() as stack:
+            memory = stack.enter_context(Memory.open(folder / "own", **options))
+            turns = life(request.data, memory, sizes[-1] + rounds)
+            systems: dict[str, System] = {config.name: Own(memory)}
+            for name in (name for name, there in peers.items() if there):
+                systems[name] = PEERS[name](folder / name, embedder)
+                stack.callback(systems[name].close)
+            for size in tqdm(sizes, desc="sizes", disable=not request.progress):
+                found = {}
+                for name, system in systems.items():
+                    start = time.perf_counter()
+                    system.fill(turns[begin:size])
+                    seconds = time.perf_counter() - start
+                    times = _Times(clock)
+                    fresh = _live(system, turns[: size + rounds], rounds, request.chance, times)
+                    found[name] = {**times.summary(), "fresh": fresh, "fill_s": seconds}
+                asked = request.chance.choices(turns[:size], k=_COMPARED)
+                questions = [_sentence(turn) for turn in asked]
+                # Nobody has closed the memory, so there is no snapshot that could be read instead.
+                with Memory.open(folder / "own", mode="r", **options) as reader:
+                    rebuilt = _rebuilt(memory, reader, questions, _Times(clock))
+                parts.append({"atoms": size, "systems": found, "rebuild": rebuilt})
+                begin = size + rounds
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    report = framed(
+        "growth",
+        config,
+        request.seed,
+        n={"sizes": list(sizes), "rounds": rounds},
+        embedder=embedder.name,
+        token_dim=embedder.token_dim,
+        peers=peers,
+        sizes=parts,
+    )
+    return Judged(report, format_table(report))
+
+
+def life(data: Path, memory: Memory, count: int) -> list[Atom]:
+    """So many turns of user and agent, one a minute, told in the texts of a file or folder.
+
+    Where there are fewer, each is told again as its first half and the second of another one.
+
+    Raises:
+        InputError: Data that cannot be read, or holds no text.
+    """
+    texts = [atom.text for atom in islice(text_atoms(data, memory), count)]
+    if not texts:
+        raise InputError("expected texts, got none", where=str(data))
+    turns = []
+    for i in range(count):
+        again, place = divmod(i, len(texts))
+        text = texts[place]
+        if again:
+            words, others = text.split(), texts[(place + again) % len(texts)].split()
+            text = " ".join(words[: (len(words) + 1) // 2] + others[len(others) // 2 :])
+        speaker, session = ("user", "agent")[i % 2], f"session {i // _SESSION}"
+        turns.append(Atom(f"t{i}", text, speaker=speaker, session=session, time=_START + _STEP * i))
+    return turns
+
+
+def _live(
+    system: System, turns: Sequence[Atom], rounds: int, chance: random.Random, times: _Times
+) -> float:
+    """Adds the last turns one by one, with questions; how often what is asked for is found.
+
+    Every second question is a sentence of the turn that was just added, the others of any.
+    """
+    old, found = turns[:-rounds], []
+    system.ask(_sentence(old[0]))  # whatever follows the filling is not what is measured
+    for number, turn in enumerate(turns[-rounds:]):
+        times.of("add", system.add, turn)
+        about = chance.choice(old) if number % 2 else turn
+        hits = times.of("ask", system.ask, _sentence(about))
+        if about is turn:
+            found.append(turn.id in hits)
+        times.of("ask again", system.ask, _sentence(chance.choice(old)))
+    return sum(found) / len(found)
+
+
+def _sentence(turn: Atom) -> str:
+    """The first sentence of 5 to 30 words, else the first words."""
+    parts = split_at_marks(turn.text)
+    fitting = [part for part in parts if len(part.split()) in _WORDS]
+    return fitting[0] if fitting else " ".join(turn.text.split()[: _WORDS[-1]])
+
+
+def _rebuilt(
+    memory: Memory, reader: Memory, questions: Sequence[str], times: _Times
+) -> dict[str, Any]:
+    """What it costs a reader to make the index at once, and how its answers differ."""
+    times.of("rebuild", lambda: reader.index)
+    same, worst = 0, 0.0
+    both = zip(memory.retrieve(questions), reader.retrieve(questions), strict=True)
+    for own, other in both:
+        scores = {hit.id: hit.score for hit in other.hits}
+        same += list(scores) == [hit.id for hit in own.hits]
+        worst = max([worst, *(abs(hit.score - scores.get(hit.id, 0.0)) for hit in own.hits)])
+    summary = {key: part["rebuild"]["p50"] for key, part in times.summary().items()}
+    return {**summary, "n": len(questions), "same": same / len(questions), "worst": worst}
+
+
+def format_table(report: Mapping[str, Any]) -> str:
+    """Median / 95th percentile in milliseconds without the encoder, one row a size and system."""
+    first = next(iter(report["sizes"][0]["systems"].values()))
+    rows = [["atoms, system", *first["ms"], *(f"{name}, CPU" for name in first["ms"]), "fresh"]]
+    lines = []
+    for part in report["sizes"]:
+        for name, found in part["systems"].items():
+            cells = [
+                f"{each['p50']:.1f} / {each['p95']:.1f}"
+                for key in ("ms", "cpu_ms")
+                for each in found[key].values()
+            ]
+            rows.append([f"{part['atoms']:,} {name}", *cells, f"{100 * found['fresh']:.0f} %"])
+        again = part["rebuild"]
+        lines.append(
+            f"{part['atoms']:,} atoms: the index at once {again['ms']:,.0f} ms (CPU "
+            f"{again['cpu_ms']:,.0f}); the same ranking for {100 * again['same']:.0f} % of "
+            f"{again['n']} questions, scores off by at most {again['worst']:.1g}"
+        )
+    lines += [f"{name}: not installed" for name, there in report["peers"].items() if not there]
+    return "\n".join([*text_table(rows), "", *lines])

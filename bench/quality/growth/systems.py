@@ -1,0 +1,168 @@
+"""Whose life is judged: a `Memory`, and what others have for it where it is installed."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Protocol
+
+from graphmem_torch.atoms import Atom
+from graphmem_torch.memory import Memory
+from graphmem_torch.text.embedder import Embedder
+
+__all__ = ["PEERS", "Chroma", "Mem0", "Own", "System", "installed"]
+_HITS = 30
+_TOGETHER = 5000  # turns with which peers are filled in one call
+_USER = {"user_id": "agent"}  # whose memories those of mem0 are
+
+
+class System(Protocol):
+    """A store of memories on disk; ids are those of the turns."""
+
+    def fill(self, turns: Sequence[Atom]) -> None:
+        """Adds many turns at once, as fast as can be."""
+        ...
+
+    def add(self, turn: Atom) -> None:
+        """Adds one turn."""
+        ...
+
+    def ask(self, question: str) -> list[str]:
+        """Ids of the best memories."""
+        ...
+
+    def close(self) -> None:
+        """Gives files back."""
+        ...
+
+
+class Own:
+    """The preset under test."""
+
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
+
+    def fill(self, turns: Sequence[Atom]) -> None:
+        """See `System`."""
+        self._memory.add(turns)
+
+    def add(self, turn: Atom) -> None:
+        """See `System`."""
+        self._memory.add(turn)
+
+    def close(self) -> None:
+        """See `System`."""
+        self._memory.close()
+
+    def ask(self, question: str) -> list[str]:
+        """See `System`."""
+        return [hit.id for hit in self._memory.retrieve(question, k=_HITS).hits]
+
+
+class Chroma:
+    """A collection of Chroma in a folder, cosine, with the vectors of our encoder."""
+
+    def __init__(self, folder: Path, embedder: Embedder) -> None:
+        import chromadb
+        from chromadb.config import Settings
+
+        self._embedder = embedder
+        quiet = Settings(anonymized_telemetry=False)
+        client = chromadb.PersistentClient(str(folder), settings=quiet)
+        self._memories = client.create_collection(
+            "memories", metadata={"hnsw:space": "cosine"}, embedding_function=None
+        )
+
+    def fill(self, turns: Sequence[Atom]) -> None:
+        """See `System`."""
+        for start in range(0, len(turns), _TOGETHER):
+            part = turns[start : start + _TOGETHER]
+            texts = [turn.rendered for turn in part]
+            vectors = self._embedder.encode(texts).pooled.numpy()
+            self._memories.add(ids=[turn.id for turn in part], embeddings=vectors, documents=texts)
+
+    def add(self, turn: Atom) -> None:
+        """See `System`."""
+        self.fill([turn])
+
+    def ask(self, question: str) -> list[str]:
+        """See `System`."""
+        found = self._memories.query(
+            query_embeddings=self._embedder.encode([question]).pooled.numpy(),
+            n_results=_HITS,
+            include=["documents", "distances"],
+        )
+        return list(found["ids"][0])
+
+    def close(self) -> None:
+        """Nothing to do: a client of Chroma cannot be closed."""
+
+
+class Mem0:
+    """mem0 without a language model (`infer=False`), over its store in the process (Qdrant)."""
+
+    def __init__(self, folder: Path, embedder: Embedder) -> None:
+        os.environ["MEM0_TELEMETRY"] = "False"  # read when it is imported
+        os.environ.setdefault("MEM0_DIR", str(folder))
+        from mem0 import Memory as Mem0Memory
+
+        self._embedder = embedder
+        places = {"path": str(folder / "qdrant"), "on_disk": True}
+        places |= {"embedding_model_dims": embedder.dim}
+        unused = {"provider": "openai", "config": {"api_key": "unused"}}
+        self._memory = Mem0Memory.from_config(
+            {
+                "vector_store": {"provider": "qdrant", "config": places},
+                "history_db_path": str(folder / "history.db"),
+                "llm": unused,
+                "embedder": unused,
+            }
+        )
+        self._memory.embedding_model = self
+        self._turn: dict[str, str] = {}  # id of the turn by the id that mem0 gave it
+
+    def embed(self, text: str, memory_action: str | None = None) -> list[float]:
+        """What mem0 asks of a model."""
+        return self._embedder.encode([text]).pooled[0].tolist()
+
+    def embed_batch(self, texts: list[str], memory_action: str | None = None) -> list[list[float]]:
+        """Likewise."""
+        return self._embedder.encode(texts).pooled.tolist()
+
+    def fill(self, turns: Sequence[Atom]) -> None:
+        """See `System`: written to its store of vectors as it would, without one call each."""
+        for start in range(0, len(turns), _TOGETHER):
+            part = turns[start : start + _TOGETHER]
+            names = [str(uuid.uuid5(uuid.NAMESPACE_OID, turn.id)) for turn in part]
+            self._memory.vector_store.insert(
+                vectors=self.embed_batch([turn.rendered for turn in part]),
+                payloads=[{"data": turn.rendered, **_USER} for turn in part],
+                ids=names,
+            )
+            self._turn |= zip(names, (turn.id for turn in part), strict=True)
+
+    def add(self, turn: Atom) -> None:
+        """See `System`."""
+        done = self._memory.add(turn.rendered, **_USER, infer=False)
+        self._turn[done["results"][0]["id"]] = turn.id
+
+    def ask(self, question: str) -> list[str]:
+        """See `System`."""
+        found = self._memory.search(question, filters=dict(_USER), top_k=_HITS, threshold=0.0)
+        return [self._turn[each["id"]] for each in found["results"]]
+
+    def close(self) -> None:
+        """See `System`."""
+        self._memory.vector_store.client.close()
+
+
+PEERS: Mapping[str, Any] = {"chromadb": Chroma, "mem0": Mem0}
+"""By the name of the package that is imported."""
+
+
+def installed() -> dict[str, bool]:
+    """Which of the peers can be imported here."""
+    return {name: find_spec(name) is not None for name in PEERS}
