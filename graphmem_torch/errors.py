@@ -17,6 +17,7 @@ __all__ = [
     "EmbedderError",
     "GraphMemError",
     "InputError",
+    "MissingNodeError",
     "MissingPackageError",
     "OracleError",
     "StoreDamagedError",
@@ -39,6 +40,10 @@ class InputError(GraphMemError, ValueError):
     def __init__(self, message: str, *, where: str | None = None) -> None:
         super().__init__(f"{where}: {message}" if where else message)
         self.where = where
+
+
+class MissingNodeError(InputError):
+    """A node number that no atom has; it may have had one when the number was read."""
 
 
 class MissingPackageError(InputError, ImportError):

@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import resource
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from graphmem_torch.atoms import Atom, EdgeType, Link
+from graphmem_torch.atoms import CONCEPT, Atom, EdgeType, Link
 from graphmem_torch.config import Config, load_config
 from graphmem_torch.memory import Memory
 from graphmem_torch.results import Result
+from graphmem_torch.store import MemoryStore
 from graphmem_torch.text.embedder import Encoded, HashingEmbedder
 
 WORDS = ["canoe", "telescope", "violin", "garden", "comet", "bakery", "harbour", "saddle"]
 DAY = 86400.0
 QUESTIONS = ["Where is the canoe?", "What did Ada say about the violin?", "comet story 12"]
+
+
+Pairs = list[tuple[str, str]]
 
 
 def config_of(**overrides: Any) -> Config:
@@ -68,6 +74,36 @@ def plain(results: Sequence[Result]) -> list[Any]:
         [(hit.id, pytest.approx(hit.score, abs=1e-4), hit.path, hit.time) for hit in result.hits]
         for result in results
     ]
+
+
+def stored(store: MemoryStore) -> list[tuple[tuple[str, str, int], float]]:
+    """The edges by the ids of their ends and their type, with their weights."""
+    edges, node = store.edges(), store.columns().node.tolist()
+    name = dict(zip(node, store.ids(), strict=True))
+    columns = zip(*(column.tolist() for column in edges.columns), strict=True)
+    return sorted(((name[a], name[b], kind), weight) for a, b, kind, weight in columns)
+
+
+def temporal(store: MemoryStore) -> Pairs:
+    """The temporal edges that are stored, by the ids of their ends."""
+    return [(a, b) for (a, b, kind), _ in stored(store) if kind == EdgeType.TEMPORAL]
+
+
+def expected(store: MemoryStore, *, by_time: bool = True) -> Pairs:
+    """Those that there must be: each turn with the next one of its session in time."""
+    sessions: dict[str, list[tuple[float, int, str]]] = {}
+    for i, atom in enumerate(store.atoms(store.columns().node.tolist())):
+        derived = any(link.type == EdgeType.DERIVED_FROM for link in atom.edges)
+        if atom.kind != CONCEPT and atom.session is not None and not derived:
+            session = sessions.setdefault(atom.session, [])
+            time = session[-1][0] if session else -math.inf
+            if not by_time:
+                time = 0.0
+            elif atom.time is not None:
+                time = atom.time
+            session.append((time, i, atom.id))
+    ordered = ([name for *_, name in sorted(turns)] for turns in sessions.values())
+    return sorted(pair for names in ordered for pair in pairwise(names))
 
 
 @contextlib.contextmanager

@@ -103,7 +103,7 @@ class DecayState:
         return self._procedural.index_put((node[known],), pinned[known].bool())
 
     def _forget(self) -> None:
-        self._version = -1
+        self._version = self._removals = -1
         self._latest = -math.inf  # time of the latest memory
         self._kind = torch.empty(0, dtype=torch.int8)  # place in MEMORY_TYPES
         self._procedural = torch.empty(0, dtype=torch.bool)  # by its own word
@@ -116,7 +116,10 @@ class DecayState:
         if version != self._version:
             self._forget()
         self._version = version
-        start = len(self._kind)
+        start, removals = len(self._kind), self._store.life.removals
+        if removals != self._removals and self._config.now == "latest":
+            self._latest = self._store.life.latest(start)  # it may be among what is gone
+        self._removals = removals
         if start < self._store.next_node:
             with self._store.reading():  # a writer may go on meanwhile
                 stop, columns = self._store.next_node, self._store.columns(start)

@@ -93,17 +93,18 @@ def connect_all(store: MemoryStore, values: Iterable[Any]) -> Added:
     edges = [_stated_edge(value) for value in values]
     if not edges:
         return Added(0, 0)
-    node = nodes_of(store, [end for source, link in edges for end in (source, link.target)])
-    asked = EdgeBlock.of(
-        [node[source] for source, _ in edges],
-        [node[link.target] for _, link in edges],
-        [int(link.type) for _, link in edges],
-        [link.strength for _, link in edges],
-    )
-    fresh = _stronger(asked, store.edges())
-    if len(fresh):
-        vectors = torch.empty(0, store.dim or 0)
-        store.append(Batch(atoms=[], embeddings=vectors, edges=fresh))
+    with store.turn():  # lest an end is deleted meanwhile
+        node = nodes_of(store, [end for source, link in edges for end in (source, link.target)])
+        asked = EdgeBlock.of(
+            [node[source] for source, _ in edges],
+            [node[link.target] for _, link in edges],
+            [int(link.type) for _, link in edges],
+            [link.strength for _, link in edges],
+        )
+        fresh = _stronger(asked, store.edges())
+        if len(fresh):
+            vectors = torch.empty(0, store.dim or 0)
+            store.append(Batch(atoms=[], embeddings=vectors, edges=fresh))
     return Added(len(fresh), len(asked) - len(fresh))
 
 

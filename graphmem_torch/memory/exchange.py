@@ -231,7 +231,8 @@ def restore_life(store: MemoryStore, entries: Sequence[Exported], pinned: Contai
     `pinned` are the nodes whose pins stay; so do the types that an oracle found.
     """
     known = store.known([entry.atom.id for entry in entries])
-    found = [(known[entry.atom.id][0], entry) for entry in entries]
+    # One may have been deleted meanwhile.
+    found = [(known[entry.atom.id][0], entry) for entry in entries if entry.atom.id in known]
     for value in (False, True):
         nodes = [n for n, entry in found if entry.pinned is value and n not in pinned]
         store.life.set_pins(nodes, value)

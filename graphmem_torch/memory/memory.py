@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
 
 import torch
 from torch import Tensor
@@ -23,7 +23,7 @@ from torch import Tensor
 from graphmem_torch.atoms import Atom, EdgeType
 from graphmem_torch.checks import check_count
 from graphmem_torch.config import Config, load_config
-from graphmem_torch.errors import InputError, StoreError
+from graphmem_torch.errors import InputError, MissingNodeError, StoreError
 from graphmem_torch.index.module import MemoryIndex
 from graphmem_torch.memory import contexts, edges, learning
 from graphmem_torch.memory.assemble import (
@@ -49,6 +49,7 @@ from graphmem_torch.memory.filters import AtomFields, Filters, atom_masks
 from graphmem_torch.memory.link import concept_id
 from graphmem_torch.memory.modes import RegimeMonitor, align_parts, mode_records, mode_summaries
 from graphmem_torch.memory.questions import checked_questions, encode_questions, to_results
+from graphmem_torch.memory.removal import removal
 from graphmem_torch.memory.structure import MissingLink, StructureCache, missing_links
 from graphmem_torch.memory.writer import Writer, as_atom, batched
 from graphmem_torch.oracle import Judge, Oracle, method_of
@@ -80,6 +81,8 @@ if TYPE_CHECKING:
     from graphmem_torch.report import Report
 
 __all__ = ["Memory"]
+
+T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
@@ -281,9 +284,29 @@ class Memory:
         Raises:
             InputError: An id that is not stored, or that of a concept.
         """
-        named, nodes = self._named(ids)
-        found = dict(zip(named, self.store.atoms(nodes), strict=True))
+        with self.store.reading():
+            named, nodes = self._named(ids)
+            found = dict(zip(named, self.store.atoms(nodes), strict=True))
         return found[ids] if isinstance(ids, str) else [found[name] for name in ids]
+
+    def delete(self, ids: str | Iterable[str]) -> int:
+        """Deletes atoms, all or none; how many. On disk for good when it returns.
+
+        With them go their pins, types, uses and edges, and concepts that no other atom mentions;
+        the turns before and after become neighbours. Edges that others state to them wait for atoms
+        of these ids, whose node numbers are given to none.
+
+        Args:
+            ids: Of stored atoms; may repeat.
+
+        Raises:
+            InputError: An id that is not stored, or that of a concept; nothing is deleted then.
+            StoreError: Read-only store or full disk; likewise.
+        """
+        with self.store.turn():
+            nodes = self._named(ids)[1]
+            self.store.append(removal(self.store, nodes))
+        return len(nodes)
 
     def rows_of(self, ids: Sequence[str]) -> Tensor:  # [n] int64
         """Rows of the index that stand for stored atoms."""
@@ -335,14 +358,16 @@ class Memory:
         asked = checked_questions(questions)
         if k is not None:
             check_count("k", k)
-        snapshot = self._current()
-        results = [Result(question, (), 0.0, False) for question in asked]
-        if asked and snapshot.index.num_atoms:
+
+        def answers(snapshot: Snapshot) -> list[Result]:
+            if not asked or not snapshot.index.num_atoms:
+                return [Result(question, (), 0.0, False) for question in asked]
             query = self._query(snapshot, asked, kinds, between, as_of, where)
             with torch.inference_mode():
                 found = snapshot.index(query, k=k, paths=True)
-            threshold = self.config.gate.threshold
-            results = to_results(asked, snapshot, found, self.store, threshold)
+            return to_results(asked, snapshot, found, self.store, self.config.gate.threshold)
+
+        results = self._asked(answers)
         return results[0] if isinstance(questions, str) else results
 
     def encode_questions(self, questions: Sequence[str]) -> QueryBatch:
@@ -423,17 +448,20 @@ class Memory:
             template=template,
             shorten=shorten,
         )
-        made: list[list[Context]] = [[] for _ in asked]
-        if asked and budgets:
-            snapshot = self._current()  # one state throughout, whatever a writer adds meanwhile
+
+        def compiled(snapshot: Snapshot) -> tuple[list[list[Context]], Tensor]:
             query = self._query(snapshot, asked, kinds, between, as_of, where)
             count = settings.candidates(budgets, self.config.rank.k) if k is None else k
             with torch.inference_mode():
                 found = snapshot.index(query, k=count)
             threshold = self.config.gate.threshold
-            made, used = self._contexts.compile(
+            return self._contexts.compile(
                 snapshot, asked, found, query.allowed, budgets, settings, threshold
             )
+
+        made: list[list[Context]] = [[] for _ in asked]
+        if asked and budgets:
+            made, used = self._asked(compiled)
             self._note_uses(used.tolist())
         if isinstance(budget, int):
             only = [curve[0] for curve in made]
@@ -632,7 +660,9 @@ class Memory:
         """
         judge = method_of(LexicalJudge(self.embedder) if oracle is None else oracle, "judge")
         if pairs is None:
-            asked = edges.similar_ids(self.store, self._current(), k=k, least=least)
+            asked = self._asked(
+                lambda snapshot: edges.similar_ids(self.store, snapshot, k=k, least=least)
+            )
         else:
             asked = edges.checked_pairs(pairs)
         done = edges.JudgedEdges()
@@ -671,9 +701,12 @@ class Memory:
         `docs/mathematics.md` 1.3. They are updated with what is added, and found anew where they
         have drifted by `modes.drift` or a regime has switched (1.8).
         """
-        snapshot = self._current()
-        modes = self._modes.of(snapshot)
-        return [] if modes is None else mode_records(modes, snapshot, self.store)
+
+        def records(snapshot: Snapshot) -> list[Mode]:
+            modes = self._modes.of(snapshot)
+            return [] if modes is None else mode_records(modes, snapshot, self.store)
+
+        return self._asked(records)
 
     def summary(
         self, question: str | None = None, *, modes: int | None = None
@@ -689,12 +722,15 @@ class Memory:
         if modes is not None:
             check_count("modes", modes)
         asked = [] if question is None else checked_questions([question])
-        snapshot = self._current()
-        found = self._modes.of(snapshot)
-        if found is None:
-            return []
-        query = self._query(snapshot, asked).embedding.float() if asked else None
-        return mode_summaries(found, snapshot, self.store, query, modes)
+
+        def summaries(snapshot: Snapshot) -> list[ModeSummary]:
+            found = self._modes.of(snapshot)
+            if found is None:
+                return []
+            query = self._query(snapshot, asked).embedding.float() if asked else None
+            return mode_summaries(found, snapshot, self.store, query, modes)
+
+        return self._asked(summaries)
 
     def align_modes(
         self, first: str = "episodic", second: str = "semantic", *, by: str = "type"
@@ -1059,6 +1095,16 @@ class Memory:
                 self._snapshot = fresh
             return self._snapshot
 
+    def _asked(self, work: Callable[[Snapshot], T]) -> T:
+        """What the present snapshot gives; asked again where atoms in it were deleted meanwhile."""
+        while True:
+            snapshot = self._current()  # one state throughout, whatever a writer adds meanwhile
+            try:
+                return work(snapshot)
+            except MissingNodeError:
+                if snapshot.state == self.store.state:
+                    raise
+
     def _query(
         self,
         snapshot: Snapshot,
@@ -1123,7 +1169,7 @@ class Memory:
         wanted = torch.tensor([node[name] for name in ids], dtype=torch.int64)
         return snapshot, torch.searchsorted(snapshot.node, wanted)
 
-    def _named(self, ids: str | Sequence[str]) -> tuple[list[str], list[int]]:
+    def _named(self, ids: str | Iterable[str]) -> tuple[list[str], list[int]]:
         """Ids of stored atoms, each once, in the order given, and their node numbers."""
         if not isinstance(ids, Iterable):
             raise InputError(f"ids: expected ids of atoms, got {ids!r:.80}")

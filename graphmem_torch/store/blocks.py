@@ -73,6 +73,8 @@ class Batch:
         tokens: Their token vectors; None: these atoms have none.
         edges: Edges among all nodes up to and including these. A batch may hold nothing but edges.
         cut: [2, R] int64, ends of temporal edges that go, as a turn has come between them.
+        gone: Node numbers of stored atoms that go, with everything that is said of them. Their
+            numbers are given to no other, and their vectors stay in the blocks, unread.
         aliases: Names of concepts other than their own, each with the node number of its concept.
         rows: Rows of the atoms, as `atom_to_row` gives them, where they are made already.
     """
@@ -82,6 +84,7 @@ class Batch:
     tokens: TokenRows | None = None
     edges: EdgeBlock = field(default_factory=EdgeBlock.empty)
     cut: Tensor | None = None
+    gone: Sequence[int] = ()
     aliases: Sequence[tuple[str, int]] = ()
     rows: Sequence[tuple[Any, ...]] | None = None
 
@@ -120,11 +123,13 @@ def write_blocks(database: Database, start: int, batch: Batch) -> CutEdges:
     """Write a valid batch, whose first atom is node `start`; only inside `Database.write`.
 
     Returns:
-        The edges that `Batch.cut` took away.
+        The edges that `Batch.cut` and `Batch.gone` took away.
     """
     n, cut = len(batch.atoms), CutEdges.cat([])
     if batch.cut is not None and batch.cut.shape[1]:
         cut = _cut_edges(database, batch.cut)
+    if batch.gone:
+        cut = CutEdges.cat([cut, _edges_of(database, start, batch.gone)])
     if n:
         _insert(database, "embedding_block", start, n, [batch.embeddings])
     if n and batch.tokens is not None:
@@ -398,6 +403,13 @@ def _cut_edges(database: Database, pairs: Tensor) -> CutEdges:  # [2, R]
     if left:
         cut.append(thin_edges(database, keep))
     return CutEdges.cat(cut)
+
+
+def _edges_of(database: Database, stop: int, nodes: Sequence[int]) -> CutEdges:
+    """Deletes all edges of some of the nodes below `stop`; only inside a write."""
+    gone = torch.zeros(stop, dtype=torch.bool)
+    gone[torch.tensor(nodes)] = True
+    return thin_edges(database, lambda edges: ~(gone[edges.source] | gone[edges.target]))
 
 
 def thin_edges(

@@ -191,6 +191,7 @@ CREATE TABLE change (
     cut   BLOB,
     gone  BLOB
 )""",
+    "atom_session": "CREATE INDEX atom_session ON atom (session) WHERE session IS NOT NULL",
     "use_entry": "CREATE INDEX use_entry ON use (entry)",
     "atom_procedural": "CREATE INDEX atom_procedural ON atom (node) WHERE type = 'procedural'",
 }

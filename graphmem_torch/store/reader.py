@@ -14,7 +14,7 @@ from torch import Tensor
 from graphmem_torch.atoms import CONCEPT, Atom, EdgeType, text_hash
 from graphmem_torch.coo import isin_pairs
 from graphmem_torch.edges import EdgeBlock
-from graphmem_torch.errors import InputError, StoreDamagedError
+from graphmem_torch.errors import InputError, MissingNodeError, StoreDamagedError
 from graphmem_torch.store.blocks import (
     NodeVectors,
     TokenRows,
@@ -161,7 +161,7 @@ class StoreReader:
         """Atoms by node number, in the order asked for; numbers may repeat.
 
         Raises:
-            InputError: No atom has one of these numbers.
+            MissingNodeError: No atom has one of these numbers.
         """
         rows = self._select_in(
             f"SELECT {ATOM_COLUMNS}, digest FROM atom WHERE node", list(dict.fromkeys(nodes))
@@ -299,13 +299,42 @@ class StoreReader:
         own = isin_pairs(made, torch.tensor(stated, dtype=torch.int64).reshape(-1, 2).T)
         wrong = made[:, ~isin_pairs(made, pairs) & ~own]
         missing = pairs[:, ~isin_pairs(pairs, made)]
-        last = int(torch.cat([turns.node, *made]).max()) if made.numel() else 0
+        last = int(torch.cat([turns.node, *made, torch.zeros(1, dtype=torch.int64)]).max())
         session = torch.full((last + 1,), -1)  # of the turns, by node
         session[turns.node] = turns.session.codes.long()
         one, other = session[wrong]
         if bool(((one == other) & (one >= 0)).all()):
             missing = missing[:, torch.isin(session[missing[0]], one)]
         return wrong, missing
+
+    def rejoined_turns(self, gone: Sequence[int]) -> tuple[Tensor, Tensor]:
+        """What becomes of the temporal edges of linking when atoms go.
+
+        Args:
+            gone: Node numbers of stored atoms.
+
+        Returns:
+            [2, J] int64, pairs of turns that will be neighbours of a session and are none yet;
+            [2, P] int64, pairs of turns that stay but will be neighbours no more, as where a turn
+            without a time took that of one that goes.
+        """
+        listed = (json.dumps(list(gone)),)
+        sessions = (
+            "SELECT DISTINCT session FROM atom WHERE session IS NOT NULL AND "
+            "node IN (SELECT value FROM json_each(?))"
+        )
+        by_time = self.meta_get(ORDERED_BY) == "time"
+        with self.reading():
+            rows = self._database.query(
+                _TURNS.replace(" ORDER", f" AND session IN ({sessions}) ORDER"),
+                (CONCEPT, int(EdgeType.DERIVED_FROM), *listed),
+            )
+        left = set(gone)
+        before = _neighbours(columns_from_rows(rows), by_time)
+        after = _neighbours(columns_from_rows([r for r in rows if r[0] not in left]), by_time)
+        parted = before[:, ~isin_pairs(before, after)]
+        stays = ~torch.isin(parted, torch.tensor(list(gone), dtype=torch.int64)).any(0)
+        return after[:, ~isin_pairs(after, before)], parted[:, stays]
 
     def aliases(self, after: int = 0) -> list[tuple[int, str, int]]:
         """Names of concepts other than their own, behind the entry number `after`.
@@ -392,8 +421,8 @@ class StoreReader:
             ) from None
         return rows
 
-    def _unknown_node(self, node: int) -> InputError:
-        return InputError(
+    def _unknown_node(self, node: int) -> MissingNodeError:
+        return MissingNodeError(
             f"nodes: expected numbers of stored atoms, got {node}. They run from 0 to "
             f"{self.next_node - 1}, but for deleted ones; `columns().node` lists them"
         )

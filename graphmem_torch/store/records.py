@@ -193,10 +193,15 @@ def _coded(values: Iterable[str | None]) -> Coded:
 
 
 _VERSION = "store.types"
+_REMOVALS = "store.removals"
 _FOUND = """
-INSERT INTO found_type VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE
+INSERT INTO found_type SELECT ?1, ?2, ?3, ?4 WHERE EXISTS (SELECT 1 FROM atom WHERE node = ?1)
+ON CONFLICT DO UPDATE
 SET type = excluded.type, decay_factor = excluded.decay_factor, source = excluded.source
-WHERE source IS NOT ?"""
+WHERE source IS NOT ?5"""
+_PIN = """
+INSERT INTO pin SELECT ?1, ?2 WHERE EXISTS (SELECT 1 FROM atom WHERE node = ?1)
+ON CONFLICT DO UPDATE SET pinned = excluded.pinned"""
 
 
 class Life:
@@ -243,17 +248,32 @@ class Life:
         )
 
     def set_pins(self, nodes: Iterable[int], pinned: bool) -> None:
-        """Pins or unpins nodes; on the disk when it returns."""
+        """Pins or unpins those nodes that are there still; on the disk when it returns."""
         rows = [(node, int(pinned)) for node in nodes]
-        sql = "INSERT INTO pin VALUES (?, ?) ON CONFLICT DO UPDATE SET pinned = excluded.pinned"
         if rows:
-            self._database.write(lambda: self._database.execute_many(sql, rows))
+            self._database.write(lambda: self._database.execute_many(_PIN, rows))
 
     @property
     def types_version(self) -> int:
         """Changes whenever `set_found_types` did something."""
         rows = self._database.query("SELECT value FROM meta WHERE key = ?", (_VERSION,))
         return int(rows[0][0]) if rows else 0
+
+    @property
+    def removals(self) -> int:
+        """How often atoms were taken away."""
+        rows = self._database.query("SELECT value FROM meta WHERE key = ?", (_REMOVALS,))
+        return int(rows[0][0]) if rows else 0
+
+    def note_removal(self) -> None:
+        """Counts one; only inside a write of the database."""
+        row = (_REMOVALS, str(self.removals + 1))
+        self._database.execute_many("INSERT OR REPLACE INTO meta VALUES (?, ?)", [row])
+
+    def latest(self, stop: int) -> float:
+        """The latest time of the nodes below `stop`; -inf where none has one."""
+        rows = self._database.query("SELECT max(time) FROM atom WHERE node < ?", (stop,))
+        return -math.inf if rows[0][0] is None else float(rows[0][0])
 
     def found_types(self, start: int = 0) -> list[tuple[int, str, float | None, str]]:
         """Memory types that were found for atoms that state none, from node `start` on.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sqlite3
 import time
@@ -121,6 +122,8 @@ class MemoryStore(StoreReader):
     ) -> None:
         """Write a batch in one transaction; its atoms get the numbers from `next_node` on.
 
+        What it takes away goes in the same transaction, before anything is written.
+
         Args:
             batch: Atoms, vectors and edges.
             when: The time to note for it, seconds since the epoch UTC; now by default.
@@ -128,13 +131,13 @@ class MemoryStore(StoreReader):
             meta: Strings to keep with it, as `meta_set` does.
 
         Raises:
-            InputError: An id is already in the store or twice in the batch, or the batch's parts do
-                not fit.
+            InputError: An id is already in the store or twice in the batch, no atom has a number
+                that is to go, or the batch's parts do not fit.
             EmbedderError: An embedding is not finite.
             StoreError: Read-only store, a full disk, or a writer that did not wait for its turn;
                 the store is as it was before.
         """
-        if not batch.atoms and not len(batch.edges) and batch.cut is None:
+        if not (batch.atoms or len(batch.edges) or batch.cut is not None or batch.gone):
             return
         self.expect_writable()
         batch.validate(dim=self.dim, token_dim=self.token_dim)
@@ -148,6 +151,7 @@ class MemoryStore(StoreReader):
                     "writes to this store without its lock: stop it, and try again"
                 )
             batch.edges.validate(start + len(batch.atoms))
+            self._take_away(batch.gone)
             rows = batch.rows or [atom_to_row(0, atom) for atom in batch.atoms]
             self._database.execute_many(
                 _INSERT, [(start + i, *row[1:]) for i, row in enumerate(rows)]
@@ -160,11 +164,12 @@ class MemoryStore(StoreReader):
             if batch.tokens is not None:
                 changes["store.token_dim"] = str(batch.tokens.tokens.shape[1])
             self._set(changes | {own_key(key): value for key, value in (meta or {}).items()})
-            self._advance(cut)
+            self._advance(cut, batch.gone)
 
         try:
             with self.turn():
                 self._database.write(work)
+            self.uses.drop(batch.gone)
         except sqlite3.IntegrityError as error:
             raise self._duplicate(batch.atoms, error) from error
 
@@ -290,11 +295,25 @@ class MemoryStore(StoreReader):
             changed[RESERVED + name] = value
         return changed
 
-    def _advance(self, cut: CutEdges) -> None:
-        """Gives the content after a change a name, and notes the edges that are gone with it."""
+    def _take_away(self, nodes: Sequence[int]) -> None:
+        """Deletes atoms and what is said of them, but for their edges; only inside a write."""
+        if not nodes:
+            return
+        listed, run = json.dumps(list(nodes)), self._database.execute_many
+        there = "SELECT node FROM atom WHERE node IN (SELECT value FROM json_each(?))"
+        missing = set(nodes).difference(row[0] for row in self._database.query(there, (listed,)))
+        if missing:
+            raise self._unknown_node(min(missing))
+        for table in ("atom", "pin", "found_type", "use", "alias"):
+            one = f"DELETE FROM {table} WHERE node IN (SELECT value FROM json_each(?))"
+            run(one, [(listed,)])
+        self.life.note_removal()
+
+    def _advance(self, cut: CutEdges, gone: Sequence[int] = ()) -> None:
+        """Gives the content after a change a name, and notes what is gone with it."""
         number = self.generation + 1
         self._set({"store.generation": str(number), "store.state": uuid.uuid4().hex})
-        note_change(self._database, self.state, cut)
+        note_change(self._database, self.state, cut, gone)
 
     def _set(self, values: Mapping[str, str]) -> None:
         sql = (

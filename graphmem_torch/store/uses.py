@@ -71,6 +71,16 @@ class Uses:
                 self._timer.daemon = True
                 self._timer.start()
 
+    def drop(self, nodes: Sequence[int]) -> None:
+        """Forgets the uses of atoms that are gone, so that none of them is written any more."""
+        if not nodes:
+            return
+        with self._lock:
+            for number in nodes:
+                self._pending.pop(number, None)
+            gone = torch.tensor(list(nodes), dtype=torch.int64)
+            self._times[gone[gone < len(self._times)]] = -torch.inf
+
     def settle(self) -> None:
         """Writes what was noted, if that can be done now; what cannot be written stays noted."""
         with self._lock:

@@ -49,7 +49,7 @@ def check(memory: Memory) -> None:
             np.testing.assert_array_equal(tensor.numpy(), other[name].numpy(), err_msg=name)
 
 
-KINDS = ["one", "many", "late", "connect", "disconnect", "cut", "ask", "nothing"]
+KINDS = ["one", "many", "late", "connect", "disconnect", "cut", "delete", "ask", "nothing"]
 steps = st.lists(st.sampled_from(KINDS), max_size=12)
 
 
@@ -68,17 +68,22 @@ def test_columns_follow_every_history(history: list[str], starts_empty: bool) ->
                 memory.add([atom(i) for i in range(count, count + 9)])
                 count += 9
             elif step == "connect" and count > 1:
-                memory.connect([(f"n{count - 1}", "n0", EdgeType.SUPPORTS)])
+                if {f"n{count - 1}", "n0"} <= set(memory.store.ids()):
+                    memory.connect([(f"n{count - 1}", "n0", EdgeType.SUPPORTS)])
             elif step == "late":  # turns that come between stored ones
                 early = [replace(atom(i), time=1.6e9 + i / 2) for i in range(count, count + 2)]
                 memory.add(early)
                 count += 2
             elif step == "disconnect" and count > 1:
-                memory.disconnect(f"n{count - 1}", "n0")
+                if {f"n{count - 1}", "n0"} <= set(memory.store.ids()):
+                    memory.disconnect(f"n{count - 1}", "n0")
             elif step == "cut":  # edges of all kinds, old ones and new ones
                 memory.store.remove_edges(
                     lambda e, n=count: (3 * e.source + e.target) % 11 != n % 11
                 )
+            elif step == "delete":
+                listed = [name for name in memory.store.ids() if ":" not in name]
+                memory.delete(listed[count % 3 :: 5])
             elif step == "ask":
                 memory.retrieve(QUESTIONS)
             if step != "nothing":  # else several changes are followed at once

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -20,40 +18,9 @@ from graphmem_torch.memory import Memory
 from graphmem_torch.memory.link import Linked, Linker, _Session
 from graphmem_torch.results import Added
 from graphmem_torch.store import Batch, MemoryStore
-from tests.memories import config_of, opened, turns
+from tests.memories import config_of, expected, opened, stored, temporal, turns
 
-Pairs = list[tuple[str, str]]
 put = _Session.put
-
-
-def stored(store: MemoryStore) -> list[tuple[tuple[str, str, int], float]]:
-    """The edges by the ids of their ends and their type, with their weights."""
-    edges, node = store.edges(), store.columns().node.tolist()
-    name = dict(zip(node, store.ids(), strict=True))
-    columns = zip(*(column.tolist() for column in edges.columns), strict=True)
-    return sorted(((name[a], name[b], kind), weight) for a, b, kind, weight in columns)
-
-
-def temporal(store: MemoryStore) -> Pairs:
-    """The temporal edges that are stored, by the ids of their ends."""
-    return [(a, b) for (a, b, kind), _ in stored(store) if kind == EdgeType.TEMPORAL]
-
-
-def expected(store: MemoryStore, *, by_time: bool = True) -> Pairs:
-    """Those that there must be: each turn with the next one of its session in time."""
-    sessions: dict[str, list[tuple[float, int, str]]] = {}
-    for i, atom in enumerate(store.atoms(store.columns().node.tolist())):
-        derived = any(link.type == EdgeType.DERIVED_FROM for link in atom.edges)
-        if atom.kind != CONCEPT and atom.session is not None and not derived:
-            session = sessions.setdefault(atom.session, [])
-            time = session[-1][0] if session else -math.inf
-            if not by_time:
-                time = 0.0
-            elif atom.time is not None:
-                time = atom.time
-            session.append((time, i, atom.id))
-    ordered = ([name for *_, name in sorted(turns)] for turns in sessions.values())
-    return sorted(pair for names in ordered for pair in pairwise(names))
 
 
 def break_as_threads_did(store: MemoryStore, count: int = 4, late: int = 3) -> None:
