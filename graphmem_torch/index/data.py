@@ -147,7 +147,8 @@ class GrowingIndex:
         self._node_time = GrowingRows(torch.empty(0, dtype=torch.float64))
         self._atom = GrowingRows(torch.empty(0, dtype=torch.int32))  # of each node
         self._concepts = GrowingRows(torch.empty(0, dtype=torch.int64))
-        self._joints = torch.empty(3, 0, dtype=torch.int64)  # source, target and type, in order
+        self._joints = GrowingRows(torch.empty(0, 3, dtype=torch.int64))  # source, target, type
+        self._derived = torch.empty(2, 0, dtype=torch.int64)
         self._previous = self._next = torch.empty(0, dtype=torch.int32)
         self._piece_df = torch.empty(0, dtype=torch.int32)
 
@@ -185,15 +186,14 @@ class GrowingIndex:
         rows = {name: grown.view for name, grown in self._rows.items()}
         node = rows["node"].long()
         graph = self._graph.graph
-        source, target = self._between_atoms(self._joints, EdgeType.DERIVED_FROM)
         tensors = {
             **{name: rows[name] for name in rows if name not in _INPUTS},
             "atom": atom,
             "named": torch.zeros(data.num_speakers, dtype=torch.uint8),
             "previous": self._previous,
             "next": self._next,
-            "derived_source": source.to(torch.int32),
-            "derived_target": target.to(torch.int32),
+            "derived_source": self._derived[0].to(torch.int32),
+            "derived_target": self._derived[1].to(torch.int32),
             "pagerank": self._relative_pagerank(node),
             **self._lexical,
             **{f"graph_{name}": getattr(graph, name) for name in _GRAPH_PARTS},
@@ -306,36 +306,38 @@ class GrowingIndex:
     def _join(self, edges: EdgeBlock, cut: EdgeBlock) -> None:
         """Turns before and after, what is derived, and concepts: from the edges that say so."""
         added, gone = (
-            torch.stack([block.source, block.target, block.type.long()])[
-                :, torch.isin(block.type, torch.tensor(_JOINTS, dtype=torch.uint8))
+            torch.stack([block.source, block.target, block.type.long()], 1)[
+                torch.isin(block.type, torch.tensor(_JOINTS, dtype=torch.uint8))
             ]
             for block in (edges, cut)
         )
-        self._joints = torch.cat([self._joints, added], 1)
-        if gone.shape[1]:
-            self._joints = self._joints[:, without_once(self._joints, gone)]
+        joints = self._joints.append(added)
         none = torch.full((self._count - len(self._previous),), -1, dtype=torch.int32)
         previous, following = (torch.cat([own, none]) for own in (self._previous, self._next))
-        source, target = self._between_atoms(gone)
-        previous[target], following[source] = -1, -1
         before = behind = added
-        if gone.shape[1]:  # the ends of an edge that went may have another
-            changed = torch.cat([gone, added], 1)
-            before = self._joints[:, torch.isin(self._joints[1], changed[1])]
-            behind = self._joints[:, torch.isin(self._joints[0], changed[0])]
+        if len(gone):
+            joints = joints[without_once(joints.T, gone.T)]
+            self._joints = GrowingRows(joints)
+            source, target = self._between_atoms(gone)
+            previous[target], following[source] = -1, -1
+            # The ends of an edge that went may have another.
+            changed = torch.cat([gone, added])
+            before = joints[torch.isin(joints[:, 1], changed[:, 1])]
+            behind = joints[torch.isin(joints[:, 0], changed[:, 0])]
         source, target = self._between_atoms(before)
         previous[target] = source.to(torch.int32)
         source, target = self._between_atoms(behind)
         following[source] = target.to(torch.int32)
         self._previous, self._next = previous, following
+        if len(gone):
+            self._derived = self._derived[:, :0]
+        derived = self._between_atoms(joints if len(gone) else added, EdgeType.DERIVED_FROM)
+        self._derived = torch.cat([self._derived, derived], 1)
 
-    def _between_atoms(
-        self, joints: Tensor, type: EdgeType = EdgeType.TEMPORAL
-    ) -> tuple[Tensor, Tensor]:
-        """The atoms at the ends of the edges of a type, where both are atoms."""
-        source, target = self._atom.view[joints[:2, joints[2] == int(type)]].long()
-        both = (source >= 0) & (target >= 0)
-        return source[both], target[both]
+    def _between_atoms(self, joints: Tensor, type: EdgeType = EdgeType.TEMPORAL) -> Tensor:
+        """[2, n], the atoms at the ends of the edges of a type, where both are atoms."""
+        ends = self._atom.view[joints[joints[:, 2] == int(type), :2]].long()
+        return ends[(ends >= 0).all(1)].T
 
     def _relative_pagerank(self, node: Tensor) -> Tensor:  # [A] -> [A]
         if not len(node):
@@ -351,7 +353,7 @@ class GrowingIndex:
             return None
         number = torch.full((data.num_nodes,), -1)
         number[self._concepts.view] = torch.arange(len(self._concepts))
-        source, target, kind = self._joints
+        source, target, kind = self._joints.view.T
         source, target = self._atom.view[source].long(), number[target]
         about = (kind == int(EdgeType.ABSTRACTION)) & (source >= 0) & (target >= 0)
         names, offsets = data.name_terms, data.name_offsets

@@ -67,7 +67,7 @@ class RunningPageRank:
         residual: [N] float64.
     """
 
-    def __init__(self, damping: float = 0.85, epsilon: float = 1e-3) -> None:
+    def __init__(self, damping: float = 0.85, epsilon: float = 1e-2) -> None:
         """Of a graph without nodes.
 
         Args:
@@ -84,7 +84,7 @@ class RunningPageRank:
         self.values = self.residual = torch.zeros(0, dtype=torch.float64)
 
     @classmethod
-    def of(cls, graph: Graph, damping: float = 0.85, epsilon: float = 1e-3) -> RunningPageRank:
+    def of(cls, graph: Graph, damping: float = 0.85, epsilon: float = 1e-2) -> RunningPageRank:
         """Goes on from `pagerank` of a graph; arguments as for an empty one."""
         running = cls(damping, epsilon)
         if graph.num_nodes:
