@@ -93,7 +93,7 @@ def _measure(options: Scale, folder: Path, clock: Stopwatch) -> dict[str, Any]:
     clock.watch(link, "knn_graph", "similarity")
     clock.watch(MemoryStore, "append", "store")
     clock.watch(Assembler, "__call__", "index")
-    clock.watch(memory_module, "save_snapshot", "snapshot")
+    clock.watch(Assembler, "save", "snapshot")
     config = load_config(options.preset, {"link.concepts": options.concepts})
     inner = load_embedder(options.embedder, options.device, token_dim=config.embedder.token_dim)
     embedder = TimedEmbedder(inner, clock)

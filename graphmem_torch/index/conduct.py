@@ -6,6 +6,7 @@ go, only the nodes at their ends are looked at again. The rest of the graph is c
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import torch
@@ -91,6 +92,25 @@ class ConductingGraph:
         )
         self.graph = Graph.from_edges(torch.empty(2, 0, dtype=torch.int64), num_nodes=0)
         self.rank = RunningPageRank()
+
+    def to_tensors(self) -> dict[str, Tensor]:
+        """What `graph` does not say of it."""
+        counts, columns = self._arcs.compact()
+        parts = {f"arc_{name}": column for name, column in columns.items()}
+        rank = {"rank": self.rank.values, "rank_residual": self.rank.residual}
+        return {"arc_indptr": offsets_of(counts), **parts, **rank}
+
+    @classmethod
+    def from_tensors(
+        cls, config: SpreadConfig, graph: Graph, parts: Mapping[str, Tensor]
+    ) -> ConductingGraph:
+        """Goes on from a graph and `to_tensors`."""
+        conducting = cls(config)
+        columns = {name: parts[f"arc_{name}"] for name in ("target", "type", "weight")}
+        conducting._arcs = GrowingLists.of(parts["arc_indptr"].diff(), columns)
+        conducting.graph = graph
+        conducting.rank.values, conducting.rank.residual = parts["rank"], parts["rank_residual"]
+        return conducting
 
     def follow(
         self,

@@ -17,6 +17,7 @@ from graphmem_torch.coo import without_once
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.graph import Graph
 from graphmem_torch.index.conduct import ConductingGraph
+from graphmem_torch.index.layout import LAYOUT
 from graphmem_torch.modes.find import (
     MODE_PARTS,
     Modes,
@@ -30,6 +31,7 @@ from graphmem_torch.rank.candidates import MemoryTensors
 from graphmem_torch.rank.hops import HOP_PARTS, HopParts, hop_parts
 
 __all__ = [
+    "FOLLOWED",
     "OPTIONAL_PARTS",
     "REQUIRED_PARTS",
     "GrowingIndex",
@@ -79,8 +81,8 @@ class IndexInput:
         concept: [K] int64, likewise; None: those behind the atoms. A node may be neither.
         tokens, pieces, token_offsets: Packed token vectors and their word pieces, or None.
         num_pieces: Size of the word-piece vocabulary.
-        duplicate: [A] int64, for each atom the first one of equal content; None where no atom is
-            taken for another. Only modes read it.
+        duplicate: [A] int64, for each atom the node of the first one of equal content; None where
+            no atom is taken for another. Only modes read it.
         modes: Of the atoms, where they are known; else they are found if the settings ask for them.
         title: [A] int64, how many of its first terms are an atom's title, -1 = none; None where no
             atom has one.
@@ -124,6 +126,13 @@ def index_tensors(data: IndexInput, config: Config) -> dict[str, Tensor]:
 
 
 _INPUTS = ("terms", "term_offsets", "title")  # columns that grow, but are no buffers
+_GROWN = (
+    *("embeddings", "node", "kind", "speaker", "session", "time_bits", "month", "day"),
+    *("log_words", "is_question", "tells_time", "duplicate", "tokens", "token_offsets"),
+)
+FOLLOWED = tuple(name for name in LAYOUT if name.startswith("follow_"))
+"""What is kept beside the buffers of an index to follow with, by name."""
+
 _JOINTS = (EdgeType.TEMPORAL, EdgeType.DERIVED_FROM, EdgeType.ABSTRACTION)
 
 
@@ -151,6 +160,54 @@ class GrowingIndex:
         self._derived = torch.empty(2, 0, dtype=torch.int64)
         self._previous = self._next = torch.empty(0, dtype=torch.int32)
         self._piece_df = torch.empty(0, dtype=torch.int32)
+
+    def to_tensors(self) -> dict[str, Tensor]:
+        """What the buffers do not say of it, so that `from_tensors` can go on from both."""
+        rows, joints = self._rows, self._joints.view
+        return {
+            "follow_terms": rows["terms"].view.to(torch.int32),
+            "follow_term_offsets": rows["term_offsets"].view,
+            "follow_title": rows["title"].view.to(torch.int32),
+            "follow_concept": self._concepts.view.to(torch.int32),
+            "follow_session_code": self._session_of.to(torch.int32),
+            "follow_joint_ends": joints[:, :2].to(torch.int32),
+            "follow_joint_type": joints[:, 2].to(torch.uint8),
+            "follow_counts": self._postings.counts,
+            "follow_session_counts": self._session_postings.counts,
+            **{f"follow_{name}": part for name, part in self._graph.to_tensors().items()},
+        }
+
+    @classmethod
+    def from_tensors(cls, config: Config, parts: Mapping[str, Tensor]) -> GrowingIndex:
+        """Goes on from the buffers of an index and `to_tensors`, which fit each other."""
+        own = cls(config)
+        follow = {
+            name.removeprefix("follow_"): part for name, part in parts.items() if name in FOLLOWED
+        }
+        grown = {name: part for name, part in parts.items() if name in _GROWN}
+        grown |= {name: follow[name].long() for name in _INPUTS}
+        own._rows = {name: GrowingRows(part) for name, part in grown.items()}
+        node, session = parts["node"].long(), parts["session"].long()
+        time = parts["time_bits"].view(torch.float64)
+        every = torch.full(parts["atom"].shape, torch.nan, dtype=torch.float64)
+        own._node_time = GrowingRows(every.index_copy(0, node, time))
+        own._atom = GrowingRows(parts["atom"])
+        own._concepts = GrowingRows(follow["concept"].long())
+        ends, type = follow["joint_ends"].long(), follow["joint_type"].long()
+        own._joints = GrowingRows(torch.cat([ends, type[:, None]], 1))
+        own._derived = torch.stack([parts["derived_source"], parts["derived_target"]]).long()
+        own._previous, own._next = parts["previous"], parts["next"]
+        own._piece_df = parts.get("piece_df", own._piece_df)
+        own._session_of = follow["session_code"].long()
+        own._sessions = int(session.max()) + 1 if len(session) else 0
+        own._graph = ConductingGraph.from_tensors(config.spread, graph_of(parts), follow)
+        lengths = follow["term_offsets"].diff()
+        whole = lengths.new_zeros(own._sessions).index_add_(0, session, lengths)
+        own._postings = _counted(parts, "bm25", follow["counts"], lengths)
+        own._session_postings = _counted(parts, "session_bm25", follow["session_counts"], whole)
+        lexical = [name for name in parts if name.startswith(("bm25_", "session_bm25_"))]
+        own._lexical = {name: parts[name] for name in lexical}
+        return own
 
     @property
     def rank_error(self) -> float:
@@ -255,7 +312,7 @@ class GrowingIndex:
             "title": torch.full(data.kind.shape, -1) if data.title is None else data.title,
         }
         if data.duplicate is not None:
-            columns["duplicate"] = data.duplicate.to(torch.int32)
+            columns["duplicate"] = self._atom.view[data.duplicate]
         old = len(self._rows["kind"]) if "kind" in self._rows else 0
         self._grow_offsets("term_offsets", data.term_offsets, old)
         if data.tokens is not None and data.pieces is not None and data.token_offsets is not None:
@@ -438,6 +495,13 @@ def modes_by(
         time=time,
         generator=generator,
     )
+
+
+def _counted(parts: Mapping[str, Tensor], prefix: str, counts: Tensor, lengths: Tensor) -> Postings:
+    postings = Postings()
+    postings.indptr, postings.docs = parts[f"{prefix}_indptr"], parts[f"{prefix}_docs"]
+    postings.counts, postings.lengths = counts, lengths
+    return postings
 
 
 def _prefixed(prefix: str, bm25: BM25) -> dict[str, Tensor]:

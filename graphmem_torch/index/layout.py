@@ -90,10 +90,25 @@ LAYOUT = {
     "hop_bearer": "int32 L 0 A",
     "hop_bearer_weight": "float L",
     "hop_entity_key": "int64 C",
+    "follow_terms": "int32 O 0 V",
+    "follow_term_offsets": "int64 A+1 to O",
+    "follow_title": "int32 A",
+    "follow_concept": "int32 B 0 N",
+    "follow_session_code": "int32 G -1 sessions",
+    "follow_joint_ends": "int32 J,2 0 N",
+    "follow_joint_type": f"uint8 J 0 {max(EdgeType) + 1}",
+    "follow_counts": "int32 P",
+    "follow_session_counts": "int32 Q",
+    "follow_arc_indptr": "int64 N+1 to R",
+    "follow_arc_target": "int32 R 0 N",
+    "follow_arc_type": f"uint8 R 0 {max(EdgeType) + 1}",
+    "follow_arc_weight": "float R",
+    "follow_rank": "float N",
+    "follow_rank_residual": "float N",
 }
-"""Type, shape and bounds of each buffer of `MemoryIndex` by name."""
+"""Type, shape and bounds of each buffer of `MemoryIndex`, and of what is kept beside, by name."""
 
-_TOGETHER = ("modes_", "hop_", "token")  # all parts of one prefix, or none
+_TOGETHER = ("modes_", "hop_", "token", "follow_")  # all parts of one prefix, or none
 
 
 def check_layout(parts: Mapping[str, Tensor], **sizes: int) -> None:

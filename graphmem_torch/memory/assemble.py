@@ -15,22 +15,24 @@ from torch import Tensor
 from graphmem_torch.config import Config, ModesConfig, config_to_dict
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.errors import InputError
-from graphmem_torch.index.data import GrowingIndex, modes_by
+from graphmem_torch.index.data import FOLLOWED, GrowingIndex, modes_by
 from graphmem_torch.index.layout import check_layout
 from graphmem_torch.index.module import MemoryIndex
 from graphmem_torch.memory.columns import StoreColumns
-from graphmem_torch.modes.find import MODE_PARTS, Modes, modes_from_tensors, modes_to_tensors
+from graphmem_torch.modes.find import Modes, modes_from_tensors, modes_to_tensors
 from graphmem_torch.modes.track import ModeTracker
 from graphmem_torch.rank.routing import ROUTING_PARTS
 from graphmem_torch.store import MemoryStore
 from graphmem_torch.text.question import WORD
 from graphmem_torch.text.terms import Vocabulary
 
-__all__ = ["Assembler", "ModeCache", "Snapshot", "load_snapshot", "save_snapshot", "to_rows"]
+__all__ = ["Assembler", "ModeCache", "Snapshot", "to_rows"]
 
 _log = logging.getLogger(__name__)
 
-_FORMAT = 5  # of what the snapshot holds
+_FORMAT = 6  # of what the snapshot holds
+_TAIL = 8  # atoms of the base for each one that is read behind it
+_BEHIND = 256  # commits whose removals are read behind it
 _MODES = ("select", "count", "epsilon", "assign")  # settings by which modes are found
 
 
@@ -76,6 +78,8 @@ class Assembler:
         self._modes = ModeCache() if modes is None else modes
         self._columns, self._growing = StoreColumns(), GrowingIndex(Config())
         self._config: Config | None = None  # what the growing index is built with
+        self._kept = ""  # the state of the snapshot on the disk, where it can be followed
+        self._atoms = 0  # that it has
 
     def __call__(self, store: MemoryStore, config: Config, num_pieces: int) -> Snapshot:
         """The index of everything in the store, at one state of it.
@@ -98,11 +102,15 @@ class Assembler:
         """Whether the index of the next state will be made from one that is there."""
         return self._config is not None
 
+    @property
+    def rank_error(self) -> float:
+        """At most how far the PageRank of the last index is from the exact one, relative L1."""
+        return self._growing.rank_error
+
     def _assembled(self, store: MemoryStore, config: Config, num_pieces: int) -> Snapshot:
         before, self._config = self._config, None
         same = before is config or (before is not None and _signature(before) == _signature(config))
         with store.reading():
-            state = store.state
             added = self._columns.read(store, num_pieces) if same else None
             if added is None:
                 self._columns, self._growing = StoreColumns(), GrowingIndex(config)
@@ -110,117 +118,106 @@ class Assembler:
                 assert added is not None
 
         def modes(embeddings: Tensor, time: Tensor, node: Tensor) -> Modes:
-            if self._modes.empty:
-                _restore_modes(store, config, self._modes, embeddings, time)
             return self._modes.modes(config.modes, embeddings, time, node)
 
         index = MemoryIndex(self._growing.append(*added, modes=modes), config)
         self._config = config
-        columns = self._columns
-        return Snapshot(
-            index,
-            state,
-            index.node.long(),
-            columns.vocabulary.copy(),
-            list(columns.kinds),
-            list(columns.speakers),
-            self._modes.share,
+        return self._snapshot(index, self._columns)
+
+    def _snapshot(self, index: MemoryIndex, columns: StoreColumns) -> Snapshot:
+        assert columns.state is not None
+        names = list(columns.kinds), list(columns.speakers)
+        node = index.node.long()
+        words = columns.vocabulary.copy()
+        return Snapshot(index, columns.state, node, words, *names, self._modes.share)
+
+    def load(self, store: MemoryStore, config: Config) -> Snapshot | None:
+        """The index as `save` kept it, where it is that of the store's present state.
+
+        One of an earlier state is followed from, as soon as an index is asked for, if the store
+        remembers what was taken away since. What is damaged or set up otherwise is passed over.
+        """
+        # Verified whole: a flipped bit would be a wrong answer or a crash. 350 MB take 0.2 s.
+        kept = store.load_snapshot(verify=True, stale=True)
+        if kept is None or kept[1].get("built") != _signature(config):
+            return None
+        try:
+            with torch.inference_mode(False), store.reading():
+                return self._take_up(store, *kept, config)
+        # Whatever a file says that was not written here; the database knows better.
+        except (LookupError, TypeError, ValueError, RuntimeError) as error:
+            _log.warning("%s: the snapshot is damaged (%s); it is made anew", store.path, error)
+            return None
+
+    def _take_up(
+        self,
+        store: MemoryStore,
+        tensors: Mapping[str, Tensor],
+        meta: Mapping[str, str],
+        config: Config,
+    ) -> Snapshot | None:
+        """An error of any kind where the file does not fit the store."""
+        words = tensors["vocabulary"].numpy().tobytes()
+        vocabulary = Vocabulary.from_bytes(words) if int(meta["terms"]) else Vocabulary()
+        columns = StoreColumns.from_dict(json.loads(meta["columns"]), vocabulary)
+        state, current = str(columns.state), columns.state == store.state
+        changes = None if current else store.changes(state, columns.edges)
+        if not current and (changes is None or len(changes.gone)):
+            return None
+        parts = {name: part for name, part in tensors.items() if name != "vocabulary"}
+        known = {"d": store.dim, "m": store.token_dim, "A": store.num_atoms if current else None}
+        check_layout(
+            parts,
+            N=columns.stop,
+            V=max(1, len(vocabulary)),
+            kinds=len(columns.kinds),
+            speakers=len(columns.speakers),
+            **{letter: size for letter, size in known.items() if size is not None},
         )
+        node, deleted = parts["node"].long(), store.num_nodes < store.next_node
+        if columns.stop > store.next_node or (current and columns.stop < store.next_node):
+            raise InputError("node: expected the nodes of the store, got others; build anew")
+        if deleted and not bool(torch.isin(node, store.columns().node).all()):
+            raise InputError("node: expected nodes of the store, got deleted ones; build anew")
+        index = MemoryIndex.from_state_dict(
+            {name: part for name, part in parts.items() if name not in FOLLOWED}, config
+        )
+        share = float(meta["share"])
+        if index.modes is not None:
+            self._modes.restore(index.modes, config.modes, node, share)
+        self._columns, self._growing = columns, GrowingIndex.from_tensors(config, parts)
+        self._config, self._kept, self._atoms = config, state, len(node)
+        return self._snapshot(index, columns) if current else None
 
+    def save(self, store: MemoryStore, snapshot: Snapshot) -> None:
+        """Writes the file from which `load` opens at once: of the last index that was made.
 
-def save_snapshot(store: MemoryStore, snapshot: Snapshot) -> None:
-    """Writes the file from which `load_snapshot` opens at once."""
-    index = snapshot.index
-    tensors = {k: v.contiguous() for k, v in index.state_dict().items() if k != "weights"}
-    words = snapshot.vocabulary.to_bytes()
-    tensors["vocabulary"] = torch.frombuffer(bytearray(words or b"\n"), dtype=torch.uint8)
-    meta = {
-        "built": _signature(index.config),
-        "kinds": json.dumps(snapshot.kinds),
-        "speakers": json.dumps(snapshot.speakers),
-        "terms": str(len(snapshot.vocabulary)),
-        "share": repr(snapshot.share),
-    }
-    store.save_snapshot(tensors, meta, state=snapshot.state)
+        Does nothing where that is another, or was not made here.
+        """
+        if self._config is None or self._columns.state != snapshot.state:
+            return
+        index = snapshot.index
+        tensors = {k: v.contiguous() for k, v in index.state_dict().items() if k != "weights"}
+        tensors |= self._growing.to_tensors()
+        words = snapshot.vocabulary.to_bytes()
+        tensors["vocabulary"] = torch.frombuffer(bytearray(words or b"\n"), dtype=torch.uint8)
+        meta = {
+            "built": _signature(index.config),
+            "columns": json.dumps(self._columns.to_dict()),
+            "terms": str(len(snapshot.vocabulary)),
+            "share": repr(snapshot.share),
+        }
+        store.save_snapshot(tensors, meta, state=snapshot.state)
+        self._kept, self._atoms = snapshot.state, index.num_atoms
 
-
-def load_snapshot(
-    store: MemoryStore, config: Config, cache: ModeCache | None = None
-) -> Snapshot | None:
-    """What `save_snapshot` wrote; None where it is missing, stale, damaged or set up otherwise.
-
-    The cache takes up its modes.
-    """
-    with store.reading():
-        state, numbers = store.state, (store.next_node, store.num_atoms)
-    # Verified whole: a flipped bit would be a wrong answer or a crash. 350 MB take 0.2 s.
-    kept = store.load_snapshot(verify=True)
-    if kept is None or kept[1].get("built") != _signature(config):
-        return None
-    try:
-        fresh = _unpacked(store, state, numbers, *kept, config)
-    # Whatever a file says that was not written here; the database knows better.
-    except (InputError, KeyError, TypeError, ValueError, RuntimeError) as error:
-        _log.warning("%s: the snapshot is damaged (%s); it is made anew", store.path, error)
-        return None
-    if cache is not None and (modes := fresh.index.modes) is not None:
-        cache.restore(modes, config.modes, fresh.node, fresh.share)
-    return fresh
-
-
-def _unpacked(
-    store: MemoryStore,
-    state: str,
-    numbers: tuple[int, int],  # of nodes, deleted ones included, and atoms in this state
-    tensors: Mapping[str, Tensor],
-    meta: Mapping[str, str],
-    config: Config,
-) -> Snapshot:
-    """The snapshot that a file holds; an error of any kind where it does not fit the store."""
-    kinds, speakers = ([str(name) for name in json.loads(meta[k])] for k in ("kinds", "speakers"))
-    parts = {name: part for name, part in tensors.items() if name != "vocabulary"}
-    words = tensors["vocabulary"].numpy().tobytes()
-    vocabulary = Vocabulary.from_bytes(words) if int(meta["terms"]) else Vocabulary()
-    known = {"d": store.dim, "m": store.token_dim}
-    check_layout(
-        parts,
-        N=numbers[0],
-        A=numbers[1],
-        V=max(1, len(vocabulary)),
-        kinds=len(kinds),
-        speakers=len(speakers),
-        **{letter: size for letter, size in known.items() if size is not None},
-    )
-    index = MemoryIndex.from_state_dict(parts, config)
-    node = parts["node"].long()
-    deleted = store.num_nodes < numbers[0]
-    if deleted and not bool(torch.isin(node, store.columns().node).all()):
-        raise InputError("node: expected nodes of the store, got deleted ones; build anew")
-    return Snapshot(index, state, node, vocabulary, kinds, speakers, float(meta["share"]))
-
-
-def _restore_modes(
-    store: MemoryStore,
-    config: Config,
-    cache: ModeCache,
-    embeddings: Tensor,  # [A, d]
-    time: Tensor,  # [A] float64
-) -> None:
-    """The cache takes up the modes of a stale snapshot, if it is of the first of these atoms."""
-    kept = store.load_snapshot(verify=True, stale=True)
-    if kept is None or kept[1].get("built") != _signature(config):
-        return
-    tensors, meta = kept
-    try:
-        check_layout(tensors)
-        count = len(tensors["embeddings"])
-        # A store that was put back from a backup gives the numbers of atoms to others.
-        same = torch.equal(tensors["embeddings"], embeddings[:count])
-        if count and same and torch.equal(tensors["time_bits"], time[:count].view(torch.int64)):
-            modes = modes_from_tensors({name: tensors[f"modes_{name}"] for name in MODE_PARTS})
-            cache.restore(modes, config.modes, tensors["node"].long(), float(meta["share"]))
-    except (InputError, KeyError, TypeError, ValueError, RuntimeError) as error:
-        _log.warning("%s: the modes of the old snapshot are damaged (%s)", store.path, error)
+    def worth_saving(self, store: MemoryStore) -> bool:
+        """Whether following from the snapshot on the disk costs more than a part of making it."""
+        with store.reading():
+            if self._kept == store.state:
+                return False
+            behind = store.commits_since(self._kept)
+            grown = store.num_atoms - self._atoms
+        return behind is None or behind > _BEHIND or not 0 <= _TAIL * grown < self._atoms
 
 
 def _signature(config: Config) -> str:

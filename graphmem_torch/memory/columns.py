@@ -7,11 +7,14 @@ atoms and edges: only these are read and looked at.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from graphmem_torch.atoms import CONCEPT
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.index.data import IndexInput
 from graphmem_torch.store import MemoryStore
@@ -31,7 +34,8 @@ class StoreColumns:
         state: Which state of the store that is; None before the first.
         vocabulary: The terms of the atoms.
         kinds, speakers, sessions: Numbers of the names, in the order of their first node.
-        concept_names: The terms of the name of each concept.
+        stop: The first node that has not been read.
+        edges: How many were in the store.
     """
 
     state: str | None = None
@@ -39,12 +43,38 @@ class StoreColumns:
     kinds: dict[str, int] = field(default_factory=dict)
     speakers: dict[str, int] = field(default_factory=dict)
     sessions: dict[str, int] = field(default_factory=dict)
-    concept_names: list[list[str]] = field(default_factory=list)
-    _first: dict[tuple[str, int], int] = field(default_factory=dict)
+    stop: int = 0
+    edges: int = 0
     _titles: bool = False  # whether any atom has one
-    _stop: int = 0  # the first node that has not been read
-    _count: int = 0  # atoms, without concepts
-    _edges: int = 0  # in the store
+    _names: list[list[str]] | None = None  # of the concepts, the terms; None: not read
+
+    def to_dict(self) -> dict[str, Any]:
+        """What JSON can hold of it: all but the vocabulary."""
+        return {
+            **{name: list(getattr(self, name)) for name in ("kinds", "speakers", "sessions")},
+            "state": self.state,
+            "titles": self._titles,
+            "stop": self.stop,
+            "edges": self.edges,
+        }
+
+    @classmethod
+    def from_dict(cls, kept: Mapping[str, Any], vocabulary: Vocabulary) -> StoreColumns:
+        """Goes on from what `to_dict` gave; an error of any kind where that is something else."""
+        names = "kinds", "speakers", "sessions"
+        kinds, speakers, sessions = (
+            {str(name): i for i, name in enumerate(kept[part])} for part in names
+        )
+        return cls(
+            state=str(kept["state"]),
+            vocabulary=vocabulary,
+            kinds=kinds,
+            speakers=speakers,
+            sessions=sessions,
+            stop=int(kept["stop"]),
+            edges=int(kept["edges"]),
+            _titles=bool(kept["titles"]),
+        )
 
     def read(self, store: MemoryStore, num_pieces: int) -> tuple[IndexInput, EdgeBlock] | None:
         """What was added to the store since the last call, and the edges that are gone.
@@ -59,28 +89,29 @@ class StoreColumns:
         state, edges, cut = self.state, store.num_edges, EdgeBlock.empty()
         self.state = None  # until all is read
         if state is not None:
-            changes = store.changes(state, self._edges)
+            changes = store.changes(state, self.edges)
             if changes is None or len(changes.gone):
                 return None
-            cut, self._edges = changes.cut, changes.kept
-        start, stop, columns = self._stop, store.next_node, store.columns(self._stop)
+            cut, self.edges = changes.cut, changes.kept
+        start, stop, columns = self.stop, store.next_node, store.columns(self.stop)
         texts = list(store.texts(start))
         own = (~columns.is_concept).nonzero().squeeze(1)
         concepts = columns.is_concept.nonzero().squeeze(1)
         bodies = [texts[i] for i in own.tolist()]
         speaker = _recoded(columns.speaker, self.speakers)[own]
         found, offsets = self.vocabulary.encode(bodies)
-        keys = zip(bodies, speaker.tolist(), strict=True)
-        first = [self._first.setdefault(key, self._count + i) for i, key in enumerate(keys)]
         title = torch.tensor([title_terms(text) for text in bodies], dtype=torch.int64)
-        self.concept_names += [terms(texts[i]) for i in concepts.tolist()]
         self._titles |= bool((title >= 0).any())
         names: tuple[Tensor, Tensor] | tuple[None, None] = (None, None)
         if self._titles:
-            names = self.vocabulary.encode_terms(self.concept_names, grow=False)
+            if self._names is None:
+                self._names = [terms(text) for text in store.texts(kind=CONCEPT)]
+            else:
+                self._names += [terms(texts[i]) for i in concepts.tolist()]
+            names = self.vocabulary.encode_terms(self._names, grow=False)
         packed = store.tokens(start)
         tokens = None if packed is None else pick_tokens(packed, own)
-        fresh = store.last_edges(edges - self._edges)
+        fresh = store.last_edges(edges - self.edges)
         if state is None and len(columns.node) < stop:  # edges of deleted nodes are none
             there = torch.zeros(stop, dtype=torch.bool).index_fill(0, columns.node, True)
             fresh = fresh.take(there[fresh.source] & there[fresh.target])
@@ -107,12 +138,12 @@ class StoreColumns:
             pieces=None if tokens is None else tokens.pieces,
             token_offsets=None if tokens is None else tokens.offsets,
             num_pieces=num_pieces,
-            duplicate=torch.tensor(first, dtype=torch.int64),
+            duplicate=store.first_nodes(start),
             title=title,
             name_terms=names[0],
             name_offsets=names[1],
         )
-        self._stop, self._count, self._edges = stop, self._count + len(own), edges
+        self.stop, self.edges = stop, edges
         self.state = store.state
         return added, cut
 

@@ -26,13 +26,7 @@ from graphmem_torch.config import Config, load_config
 from graphmem_torch.errors import InputError, MissingNodeError, StoreError
 from graphmem_torch.index.module import MemoryIndex
 from graphmem_torch.memory import contexts, edges, learning
-from graphmem_torch.memory.assemble import (
-    Assembler,
-    ModeCache,
-    Snapshot,
-    load_snapshot,
-    save_snapshot,
-)
+from graphmem_torch.memory.assemble import Assembler, ModeCache, Snapshot
 from graphmem_torch.memory.bindings import bound_concepts, bound_embedder, open_bound, usable_device
 from graphmem_torch.memory.contexts import CompileOptions as Options
 from graphmem_torch.memory.decay import Classified, DecayState, classify_nodes, open_nodes
@@ -122,7 +116,6 @@ class Memory:
         self._clock = clock
         self._lock = threading.RLock()  # of the snapshot, the settings and the encoder
         self._snapshot: Snapshot | None = None
-        self._saved = False  # whether the disk holds the snapshot
         self._writer: Writer | None = None
         self._modes = ModeCache()
         self._assemble = Assembler(self._modes)
@@ -1053,19 +1046,17 @@ class Memory:
         return self.store.check()
 
     def close(self) -> None:
-        """Writes a stale snapshot anew and gives the store back; a second call does nothing."""
+        """Writes a snapshot anew that is far behind, and gives the store back; once is enough."""
         try:
             if not self.store.closed and not self.store.readonly and self.store.path is not None:
                 if self._regimes is not None:
                     self._regimes.save()
-                if self.store.num_nodes:
+                if self.store.num_nodes and self._assemble.worth_saving(self.store):
                     snapshot = self._current()
-                    if not self._saved:
-                        try:
-                            save_snapshot(self.store, snapshot)
-                            self._saved = True
-                        except StoreError as error:  # nothing is lost: it is made of the store
-                            _log.warning("the next opening makes its index anew: %s", error)
+                    try:
+                        self._assemble.save(self.store, snapshot)
+                    except StoreError as error:  # nothing is lost: it is made of the store
+                        _log.warning("the next opening makes its index anew: %s", error)
         finally:
             self.store.close()
 
@@ -1086,8 +1077,7 @@ class Memory:
             if self._snapshot is None or self._snapshot.state != self.store.state:
                 fresh = None
                 if not self._assemble.follows:
-                    fresh = load_snapshot(self.store, self.config, self._modes)
-                self._saved = fresh is not None
+                    fresh = self._assemble.load(self.store, self.config)
                 if fresh is None:
                     pieces = self.embedder.num_pieces if self.store.token_dim is not None else 0
                     fresh = self._assemble(self.store, self.config, pieces)

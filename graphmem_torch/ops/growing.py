@@ -70,6 +70,20 @@ class GrowingLists:
         }
         self._bounds = GrowingRows(torch.empty(0, 3, dtype=torch.int64))  # first, count, room
 
+    @classmethod
+    def of(cls, counts: Tensor, columns: Mapping[str, Tensor]) -> GrowingLists:
+        """Lists of `counts` [L] int64 entries, one after another in columns that are not copied."""
+        lists = cls({})
+        lists._rows = {name: GrowingRows(column) for name, column in columns.items()}
+        lists._bounds = GrowingRows(torch.stack([offsets_of(counts)[:-1], counts, counts], 1))
+        return lists
+
+    def compact(self) -> tuple[Tensor, dict[str, Tensor]]:
+        """Counts [L] and columns, as `of` takes them."""
+        first, count, _ = self._bounds.view.unbind(1)
+        entry = ranges(first, count)[1]
+        return count.clone(), {name: column[entry] for name, column in self.columns.items()}
+
     def __len__(self) -> int:
         """Number of lists."""
         return len(self._bounds)

@@ -15,7 +15,7 @@ from torch import Tensor
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.store.database import Database, damaged
 
-__all__ = ["KEPT", "Changes", "CutEdges", "note_change", "read_changes"]
+__all__ = ["KEPT", "Changes", "CutEdges", "commits_since", "note_change", "read_changes"]
 
 KEPT = 1024
 """Commits that are remembered; whoever is further behind reads the store anew."""
@@ -93,6 +93,15 @@ def read_changes(database: Database, state: str, edges: int) -> Changes | None:
     # A copy, because frombuffer warns of memory that may not be written, and refuses none.
     nodes = torch.frombuffer(bytearray(gone or bytes(8)), dtype=torch.int64)[: len(gone) // 8]
     return Changes(cut.edges.take(torch.tensor(own, dtype=torch.bool)), edges, nodes)
+
+
+def commits_since(database: Database, state: str) -> int | None:
+    """How many commits there were since a state; None where that is not known any more."""
+    if not database.has("change"):
+        return None
+    sql = "SELECT (SELECT max(entry) FROM change) - entry FROM change WHERE state = ?"
+    rows = database.query(sql, (state,))
+    return int(rows[0][0]) if rows else None
 
 
 def _cut_edges(database: Database, blob: bytes) -> CutEdges:

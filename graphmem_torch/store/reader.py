@@ -27,7 +27,7 @@ from graphmem_torch.store.blocks import (
     read_tokens,
     read_vectors,
 )
-from graphmem_torch.store.changes import Changes, read_changes
+from graphmem_torch.store.changes import Changes, commits_since, read_changes
 from graphmem_torch.store.database import Database, damaged
 from graphmem_torch.store.records import (
     ATOM_COLUMNS,
@@ -207,14 +207,27 @@ class StoreReader:
         sql = "SELECT id FROM atom WHERE node >= ? ORDER BY node"
         return [row[0] for row in self._database.query(sql, (start,))]
 
-    def texts(self, start: int = 0) -> Iterator[str]:
-        """Rendered texts (`Atom.rendered`) from node `start` on, in the order of node numbers."""
-        sql = "SELECT node, speaker, text FROM atom WHERE node >= ? ORDER BY node LIMIT 4096"
-        while rows := self._database.query(sql, (start,)):
+    def texts(self, start: int = 0, kind: str | None = None) -> Iterator[str]:
+        """Rendered texts (`Atom.rendered`) from node `start` on, in the order of node numbers.
+
+        With `kind` only those of one kind.
+        """
+        own, asked = ("", ()) if kind is None else (" AND kind = ?", (kind,))
+        sql = f"SELECT node, speaker, text FROM atom WHERE node >= ?{own} ORDER BY node LIMIT 4096"
+        while rows := self._database.query(sql, (start, *asked)):
             yield from (
                 Atom(id="", text=text, speaker=speaker).rendered for _, speaker, text in rows
             )
             start = rows[-1][0] + 1
+
+    def first_nodes(self, start: int = 0) -> Tensor:  # [n] int64
+        """For each atom from node `start` on the first one of its text; no concepts."""
+        sql = (
+            "SELECT (SELECT min(node) FROM atom WHERE text_hash = own.text_hash AND kind != ?1) "
+            "FROM atom AS own WHERE node >= ?2 AND kind != ?1 ORDER BY node"
+        )
+        rows = self._database.query(sql, (CONCEPT, start))
+        return torch.tensor([row[0] for row in rows], dtype=torch.int64)
 
     def embeddings(self, start: int = 0) -> Tensor:  # [N, d] float32
         """Embeddings of the atoms from node `start` on."""
@@ -259,6 +272,10 @@ class StoreReader:
     def changes(self, state: str, num_edges: int) -> Changes | None:
         """What was taken away since a state of so many edges; None where that is not known."""
         return read_changes(self._database, state, num_edges)
+
+    def commits_since(self, state: str) -> int | None:
+        """How many commits there were since a state; None where that is not known."""
+        return commits_since(self._database, state)
 
     def vectors(self, nodes: Sequence[int]) -> NodeVectors:
         """Vectors of single nodes, in the order asked for; numbers may repeat.

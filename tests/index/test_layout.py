@@ -9,14 +9,14 @@ import torch
 
 from graphmem_torch.config import load_config
 from graphmem_torch.errors import InputError
-from graphmem_torch.index.data import OPTIONAL_PARTS, REQUIRED_PARTS, IndexInput
+from graphmem_torch.index.data import FOLLOWED, OPTIONAL_PARTS, REQUIRED_PARTS, IndexInput
 from graphmem_torch.index.layout import LAYOUT, check_layout
 from graphmem_torch.index.module import MemoryIndex
 from graphmem_torch.rank.query import QueryBatch
 
 
 def test_every_part_is_laid_out() -> None:
-    assert LAYOUT.keys() == {*REQUIRED_PARTS, *OPTIONAL_PARTS}
+    assert LAYOUT.keys() == {*REQUIRED_PARTS, *OPTIONAL_PARTS, *FOLLOWED}
 
 
 def test_an_index_keeps_to_its_layout(random_columns: Callable[..., IndexInput]) -> None:

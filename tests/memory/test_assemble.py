@@ -12,7 +12,7 @@ from torch import Tensor
 from graphmem_torch.atoms import Atom
 from graphmem_torch.config import Config, load_config
 from graphmem_torch.memory import Memory
-from graphmem_torch.memory.assemble import ModeCache, load_snapshot
+from graphmem_torch.memory.assemble import Assembler, ModeCache
 from graphmem_torch.modes import Modes, find_modes
 from graphmem_torch.results import RegimeSwitch
 from graphmem_torch.store import MemoryStore
@@ -53,7 +53,7 @@ def current(memory: Memory) -> Modes:
 def kept_share(path: Path) -> float:
     """What the drift is measured from, as the snapshot keeps it."""
     with MemoryStore.open(path, mode="r") as store:
-        snapshot = load_snapshot(store, settings("spectral"))
+        snapshot = Assembler().load(store, settings("spectral"))
     assert snapshot is not None
     return snapshot.share
 

@@ -237,7 +237,9 @@ def test_snapshot_with_flipped_bits_changes_no_answer(tmp_path: Path, part: str)
         assert memory.retrieve("which blue boat?") == before
 
 
-@pytest.mark.parametrize("part", ["graph_source", "node", "vocabulary", "modes_order", "kind"])
+@pytest.mark.parametrize(
+    "part", ["graph_source", "node", "vocabulary", "modes_order", "kind", "follow_arc_target"]
+)
 def test_a_hostile_snapshot_is_made_anew(
     tmp_path: Path, part: str, caplog: pytest.LogCaptureFixture
 ) -> None:
