@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,6 +20,9 @@ import torch
 # Read when a kernel is decorated, so it is set before any kernel can be imported.
 if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")
+
+# The heap of all libraries is large and lives to the end: it is searched for cycles less often.
+gc.set_threshold(100_000, 20, 20)
 
 ROOT = Path(__file__).resolve().parents[1]
 

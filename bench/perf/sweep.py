@@ -3,12 +3,13 @@
 `python -m bench.perf.sweep [--only NAMES] [--trial] [--json OUT] [--markdown OUT]`
 
 One CPU thread, CPU time; every point is a fresh process, so that its peak memory is its own; those
-of a trial share one.
+of a trial share a fork of this one.
 """
 
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import multiprocessing
 import sys
@@ -152,14 +153,14 @@ def sweep(operations: list[Operation], *, trial: bool = False) -> list[dict[str,
     known: dict[str, dict[str, Any]] = {}
     entries: dict[tuple[str, str], list[dict[str, Any]]] = {}
     with ExitStack() as end:
-        pool = end.enter_context(_process())
+        pool = end.enter_context(_process(trial))
         for operation in operations:
             for names, parameters in grown(operation, trial=trial):
                 key = f"{operation.name} {parameters}"
                 if key not in known:
                     if not trial and known:
                         end.close()
-                        pool = end.enter_context(_process())
+                        pool = end.enter_context(_process(trial))
                     point = known[key] = _measured(pool, operation.name, parameters, trial)
                     said = {k: v for k, v in point.items() if k in ("seconds", "bytes", "error")}
                     print(key, said, file=sys.stderr)
@@ -167,11 +168,12 @@ def sweep(operations: list[Operation], *, trial: bool = False) -> list[dict[str,
     return [_entry(name, names, points) for (name, names), points in entries.items()]
 
 
-def _process() -> ProcessPoolExecutor:
-    """One process that has imported everything and done nothing else."""
-    context = multiprocessing.get_context("forkserver")
+def _process(trial: bool) -> ProcessPoolExecutor:
+    """One process that has imported everything and, but for a trial, done nothing else."""
+    context = multiprocessing.get_context("fork" if trial else "forkserver")
     context.set_forkserver_preload(["bench.perf.sweep"])
-    return ProcessPoolExecutor(1, mp_context=context)
+    # What has been imported need not be searched before every peak.
+    return ProcessPoolExecutor(1, mp_context=context, initializer=gc.freeze)
 
 
 def _measured(
