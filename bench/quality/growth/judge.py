@@ -33,6 +33,7 @@ ROUNDS = 100
 _COMPARED = 64  # questions that the rebuilt index is asked as well
 _SESSION = 200  # turns of a session
 _START, _STEP = 1.6e9, 60.0  # seconds since the epoch of the first turn, and between two
+_SELDOM = 5  # of so many additions there is one deletion
 _WORDS = range(5, 31)  # of a sentence that is asked for
 
 
@@ -103,8 +104,8 @@ def judge(request: Request, *, rounds: int = ROUNDS) -> Judged:
                     system.fill(turns[begin:size])
                     seconds = time.perf_counter() - start
                     times = _Times(clock)
-                    fresh = _live(system, turns[: size + rounds], rounds, request.chance, times)
-                    found[name] = {**times.summary(), "fresh": fresh, "fill_s": seconds}
+                    shares = _live(system, turns, (begin, size, rounds), request.chance, times)
+                    found[name] = {**times.summary(), **shares, "fill_s": seconds}
                 asked = request.chance.choices(turns[:size], k=_COMPARED)
                 questions = [_sentence(turn) for turn in asked]
                 # Nobody has closed the memory, so there is no snapshot that could be read instead.
@@ -151,22 +152,35 @@ def life(data: Path, memory: Memory, count: int) -> list[Atom]:
 
 
 def _live(
-    system: System, turns: Sequence[Atom], rounds: int, chance: random.Random, times: _Times
-) -> float:
-    """Adds the last turns one by one, with questions; how often what is asked for is found.
+    system: System,
+    turns: Sequence[Atom],
+    part: tuple[int, int, int],  # where the turns filled last begin, where they end, rounds
+    chance: random.Random,
+    times: _Times,
+) -> dict[str, float]:
+    """Turns come one by one, others go, each followed by a question.
 
-    Every second question is a sentence of the turn that was just added, the others of any.
+    Every second question is a sentence of the turn that was just added, the others of any; after a
+    deletion it is one of what is gone.
+
+    Returns:
+        How often what was added is found, and what was deleted is found still.
     """
-    old, found = turns[:-rounds], []
+    begin, size, rounds = part
+    old, found, stale = turns[:size], [], []
+    going = chance.sample(turns[begin:size], max(1, rounds // _SELDOM))
     system.ask(_sentence(old[0]))  # whatever follows the filling is not what is measured
-    for number, turn in enumerate(turns[-rounds:]):
+    for number, turn in enumerate(turns[size : size + rounds]):
         times.of("add", system.add, turn)
         about = chance.choice(old) if number % 2 else turn
         hits = times.of("ask", system.ask, _sentence(about))
         if about is turn:
             found.append(turn.id in hits)
         times.of("ask again", system.ask, _sentence(chance.choice(old)))
-    return sum(found) / len(found)
+    for turn in going:
+        times.of("delete", system.delete, turn.id)
+        stale.append(turn.id in times.of("ask after", system.ask, _sentence(turn)))
+    return {"fresh": sum(found) / len(found), "stale": sum(stale) / len(stale)}
 
 
 def _sentence(turn: Atom) -> str:
@@ -192,18 +206,15 @@ def _rebuilt(
 
 
 def format_table(report: Mapping[str, Any]) -> str:
-    """Median / 95th percentile in milliseconds without the encoder, one row a size and system."""
+    """Median / 95th percentile in milliseconds without the encoder, for each size and system."""
     first = next(iter(report["sizes"][0]["systems"].values()))
-    rows = [["atoms, system", *first["ms"], *(f"{name}, CPU" for name in first["ms"]), "fresh"]]
-    lines = []
+    rows, lines = [["atoms, system", *first["ms"], "fresh", "stale"]], []
     for part in report["sizes"]:
         for name, found in part["systems"].items():
-            cells = [
-                f"{each['p50']:.1f} / {each['p95']:.1f}"
-                for key in ("ms", "cpu_ms")
-                for each in found[key].values()
-            ]
-            rows.append([f"{part['atoms']:,} {name}", *cells, f"{100 * found['fresh']:.0f} %"])
+            shares = [f"{100 * found[key]:.0f} %" for key in ("fresh", "stale")]
+            for key, what, more in (("ms", "", shares), ("cpu_ms", ", CPU", ["", ""])):
+                cells = [f"{each['p50']:.1f} / {each['p95']:.1f}" for each in found[key].values()]
+                rows.append([f"{part['atoms']:,} {name}{what}", *cells, *more])
         again = part["rebuild"]
         lines.append(
             f"{part['atoms']:,} atoms: the index at once {again['ms']:,.0f} ms (CPU "

@@ -30,6 +30,10 @@ class System(Protocol):
         """Adds one turn."""
         ...
 
+    def delete(self, id: str) -> None:
+        """Deletes a turn."""
+        ...
+
     def ask(self, question: str) -> list[str]:
         """Ids of the best memories."""
         ...
@@ -56,6 +60,10 @@ class Own:
     def close(self) -> None:
         """See `System`."""
         self._memory.close()
+
+    def delete(self, id: str) -> None:
+        """See `System`."""
+        self._memory.delete(id)
 
     def ask(self, question: str) -> list[str]:
         """See `System`."""
@@ -87,6 +95,10 @@ class Chroma:
     def add(self, turn: Atom) -> None:
         """See `System`."""
         self.fill([turn])
+
+    def delete(self, id: str) -> None:
+        """See `System`."""
+        self._memories.delete(ids=[id])
 
     def ask(self, question: str) -> list[str]:
         """See `System`."""
@@ -122,7 +134,9 @@ class Mem0:
             }
         )
         self._memory.embedding_model = self
-        self._turn: dict[str, str] = {}  # id of the turn by the id that mem0 gave it
+        # The id of a turn by the one that mem0 gave it, and the other way round.
+        self._turn: dict[str, str] = {}
+        self._name: dict[str, str] = {}
 
     def embed(self, text: str, memory_action: str | None = None) -> list[float]:
         """What mem0 asks of a model."""
@@ -142,12 +156,18 @@ class Mem0:
                 payloads=[{"data": turn.rendered, **_USER} for turn in part],
                 ids=names,
             )
-            self._turn |= zip(names, (turn.id for turn in part), strict=True)
+            for name, turn in zip(names, part, strict=True):
+                self._turn[name], self._name[turn.id] = turn.id, name
 
     def add(self, turn: Atom) -> None:
         """See `System`."""
         done = self._memory.add(turn.rendered, **_USER, infer=False)
-        self._turn[done["results"][0]["id"]] = turn.id
+        name = done["results"][0]["id"]
+        self._turn[name], self._name[turn.id] = turn.id, name
+
+    def delete(self, id: str) -> None:
+        """See `System`."""
+        self._memory.delete(self._name.pop(id))
 
     def ask(self, question: str) -> list[str]:
         """See `System`."""

@@ -41,8 +41,9 @@ def test_judge_of_a_short_life(texts: Path, monkeypatch: pytest.MonkeyPatch) -> 
         assert list(part["systems"]) == ["default"]
         own = part["systems"]["default"]
         assert own["fresh"] == 1.0  # what was just added is found
+        assert own["stale"] == 0.0
         for key in ("ms", "cpu_ms"):
-            assert list(own[key]) == ["add", "ask", "ask again"]
+            assert list(own[key]) == ["add", "ask", "ask again", "delete", "ask after"]
             assert all(0 < each["p50"] <= each["p95"] for each in own[key].values())
         assert own["encoder_ms"]["add"]["p50"] > 0
         assert part["rebuild"]["same"] == 1.0 and part["rebuild"]["worst"] < 1e-3
