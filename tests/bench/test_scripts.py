@@ -7,7 +7,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from bench import crash_test, scale
+import pytest
+
+from bench import crash_test, histories, scale
+from graphmem_torch.edges import EdgeBlock
+from graphmem_torch.index.data import GrowingIndex
 
 
 def _run(main: Callable[[Sequence[str]], int], out: Path, *options: str) -> dict[str, Any]:
@@ -35,3 +39,20 @@ def test_crash_test_loses_nothing(tmp_path: Path) -> None:
     outcome = _run(crash_test.main, tmp_path / "out.json", *options)
     assert outcome["killed"] == 4 or outcome["rounds"] == 12
     assert outcome["lost"] == outcome["unopened"] == outcome["not_whole"] == 0
+
+
+def test_histories_find_no_difference(tmp_path: Path) -> None:
+    options = ["--histories", "1", "--steps", "12", "--every", "3"]
+    outcome = _run(histories.main, tmp_path / "out.json", *options)
+    assert sum(outcome["steps"].values()) == 12 and outcome["comparisons"] >= 1
+    assert outcome["problems"] == []
+
+
+def test_histories_find_an_index_that_keeps_what_went(monkeypatch: pytest.MonkeyPatch) -> None:
+    join = GrowingIndex._join
+    monkeypatch.setattr(
+        GrowingIndex, "_join", lambda self, added, cut: join(self, added, EdgeBlock.empty())
+    )
+    outcome = histories.run(histories.Histories(histories=1, steps=60, first=3, every=1))
+    (problem,) = outcome.problems
+    assert problem.startswith("history 3: step ") and "next" in problem

@@ -1,0 +1,335 @@
+"""Random histories of a memory: the index that followed each against one that is built at once.
+
+`python -m bench.histories --histories 1000 --steps 200 [--json OUT]`
+
+A history is a folder and what happens to it: turns come alone, together or late, edges come and
+go, memories are deleted, used and pinned, questions are asked, others write, the memory is closed
+and opened again, with a snapshot or without, and a writer is killed. Now and then, and at the end,
+every tensor of the index is compared with that of an index made of the store at once, and what is
+stored with what was put there. A history is that of its number, but for the instants of kills.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import random
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import pairwise
+from pathlib import Path
+
+import torch
+import tyro
+from torch import Tensor
+
+from bench.crash_test import texts
+from graphmem_torch.atoms import CONCEPT, Atom
+from graphmem_torch.config import Config, load_config
+from graphmem_torch.memory import Memory
+from graphmem_torch.memory.assemble import Assembler
+from graphmem_torch.text.embedder import HashingEmbedder
+
+__all__ = ["Histories", "Outcome", "differences", "main", "run"]
+
+_PRESETS = ("default", "synapse", "contextos", "sgrm")
+_QUESTIONS = ("Where is the silver lantern of Ada?", "What did Boris say of the bay, and when?")
+_LONGEST_LIFE = 0.5  # seconds that a writer has before it is killed
+_EPOCH = 1.6e9
+
+
+@dataclass(frozen=True)
+class Histories:
+    """Lead many memories through random histories.
+
+    Attributes:
+        histories: How many.
+        steps: Of each.
+        first: Number of the first history.
+        every: Steps between two comparisons, on average.
+        seconds: Begins no further history after so long.
+        json: Where to write the counts; standard output by default.
+    """
+
+    histories: int = 100
+    steps: int = 200
+    first: int = 0
+    every: int = 10
+    seconds: float | None = None
+    json: Path | None = None
+
+
+@dataclass
+class Outcome:
+    """Counts over all histories; of `problems` there must be none.
+
+    Attributes:
+        histories: That came to their end.
+        steps: By what was done.
+        acknowledged: Turns that writers stored before they were killed.
+        comparisons: Of an index with one that was built at once.
+        rank_error: The largest bound of a carried PageRank that was met.
+        problems: What was not as it must be, with the number of the history and of the step.
+    """
+
+    histories: int = 0
+    steps: dict[str, int] = field(default_factory=dict)
+    acknowledged: int = 0
+    comparisons: int = 0
+    rank_error: float = 0.0
+    problems: list[str] = field(default_factory=list)
+
+
+def differences(memory: Memory) -> list[str]:
+    """Names of what is not the same in the memory's index and in one that is built at once.
+
+    PageRank, which is carried along, may be off by its own bound.
+    """
+    pieces = memory.embedder.num_pieces if memory.store.token_dim is not None else 0
+    expected, found = Assembler()(memory.store, memory.config, pieces), memory._current()
+    wrong = [
+        name
+        for name in ("state", "kinds", "speakers")
+        if getattr(found, name) != getattr(expected, name)
+    ]
+    if found.vocabulary.to_bytes() != expected.vocabulary.to_bytes():
+        wrong.append("vocabulary")
+    own, other = found.index.state_dict(), expected.index.state_dict()
+    wrong += sorted(own.keys() ^ other.keys())
+    for name in own.keys() & other.keys():
+        if name == "pagerank":
+            slack = 2 * rank_error(memory) * other[name].sum() + 1e-6
+            same = own[name].shape == other[name].shape
+            same = same and bool((own[name] - other[name]).abs().sum() <= slack)
+        else:
+            same = _equal(own[name], other[name])
+        if not same:
+            wrong.append(name)
+    return wrong
+
+
+def rank_error(memory: Memory) -> float:
+    """At most how far the PageRank of a memory's index is from the exact one, relative L1."""
+    return memory._assemble._growing.rank_error
+
+
+def _equal(a: Tensor, b: Tensor) -> bool:
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return False
+    return bool(torch.isclose(a, b, rtol=0, atol=0, equal_nan=True).all())
+
+
+class _History:
+    """One memory, and what must be in it."""
+
+    def __init__(self, folder: Path, number: int, outcome: Outcome) -> None:
+        self._folder, self._outcome = folder, outcome
+        self._chance = chance = random.Random(number)
+        own = {"link.concepts": "pattern", "link.batch": chance.choice([4, 64])}
+        if chance.random() < 0.5:
+            own["rank.dense_limit"] = 5  # the other way to rank
+        self._config = load_config(chance.choice(_PRESETS), own)
+        self._embedder = HashingEmbedder(32)
+        self._rows = texts(3000, number, prefix="n")
+        self._next = 0  # of the turns that never were there
+        self._kept: dict[str, str] = {}  # texts by id
+        self._memory = self._opened()
+        self._steps: dict[str, tuple[int, Callable[[], None]]] = {
+            "one": (6, lambda: self._add(1)),
+            "many": (2, lambda: self._add(chance.randint(2, 9))),
+            "late": (2, lambda: self._add(chance.randint(1, 3), late=True)),
+            "again": (1, self._again),
+            "elsewhere": (2, self._elsewhere),
+            "connect": (2, self._connect),
+            "disconnect": (1, self._disconnect),
+            "delete": (3, self._delete),
+            "touch": (1, self._touch),
+            "ask": (4, self._ask),
+            "reopen": (1, lambda: self._reopen(self._memory.close)),
+            "leave": (1, lambda: self._reopen(self._memory.store.close)),
+            "kill": (1, self._kill),
+        }
+
+    def live(self, steps: int, every: int) -> str | None:
+        """Goes through so many steps; what is wrong after the first after which anything is."""
+        names = list(self._steps)
+        weights = [weight for weight, _ in self._steps.values()]
+        done = []
+        for number in range(steps):
+            done += self._chance.choices(names, weights)
+            self._steps[done[-1]][1]()
+            count = self._outcome.steps
+            count[done[-1]] = count.get(done[-1], 0) + 1
+            if self._chance.random() * every < 1 or number == steps - 1:
+                wrong = self._wrong()
+                if wrong:
+                    return f"step {number} (after {', '.join(done[-4:])}): {', '.join(wrong)}"
+        self._memory.close()
+        return None
+
+    def _wrong(self) -> list[str]:
+        memory = self._memory
+        wrong = differences(memory) + memory.check()
+        self._outcome.comparisons += 1
+        self._outcome.rank_error = max(self._outcome.rank_error, rank_error(memory))
+        there = [name for name in memory.store.ids() if not name.startswith(CONCEPT)]
+        if sorted(there) != sorted(self._kept):
+            wrong.append(f"ids: {sorted(set(there) ^ set(self._kept))[:3]}")
+        else:
+            wrong += [a.id for a in memory.get(there) if a.text != self._kept[a.id]]
+        return wrong
+
+    def _opened(self) -> Memory:
+        return Memory.open(self._folder, config=self._config, embedder=self._embedder, device="cpu")
+
+    def _turns(self, count: int, *, late: bool = False) -> list[Atom]:
+        """New turns of a few sessions; some have neither session, speaker nor time."""
+        turns, chance = [], self._chance
+        for row in self._rows[self._next : self._next + count]:
+            when = chance.uniform(0, self._next) if late else self._next
+            time_of = None if not late and chance.random() < 0.2 else _EPOCH + when
+            session = chance.choice([None, "a", "b", f"c{self._next // 50}"])
+            plain = chance.random() < 0.2
+            speaker = None if plain else row["speaker"]
+            turns.append(
+                Atom(row["id"], row["text"], speaker=speaker, session=session, time=time_of)
+            )
+            self._next += 1
+        return turns
+
+    def _some(self, most: int) -> list[str]:
+        return self._chance.sample(sorted(self._kept), min(most, len(self._kept)))
+
+    def _add(self, count: int, *, late: bool = False, to: Memory | None = None) -> None:
+        turns = self._turns(count, late=late)
+        (to or self._memory).add(turns)
+        self._kept |= {turn.id: turn.text for turn in turns}
+
+    def _again(self) -> None:
+        """What is stored already, and what was deleted, under its old id."""
+        row = self._chance.choice(self._rows[: self._next + 1])
+        if row["id"] not in self._kept and row is not self._rows[self._next]:
+            self._memory.add(Atom(row["id"], row["text"]))
+            self._kept[row["id"]] = row["text"]
+        elif self._kept:
+            self._memory.add(self._memory.get(self._some(3)))
+
+    def _elsewhere(self) -> None:
+        """Another memory of the folder writes, as another process would."""
+        with self._opened() as other:
+            if self._chance.random() < 0.3 and self._kept:
+                self._drop(other, self._some(2))
+            self._add(2, to=other)
+
+    def _connect(self) -> None:
+        ids, kinds = self._some(4), ("supports", "causes", "contradicts", "derived_from")
+        edges = [(a, b, self._chance.choice(kinds)) for a, b in pairwise(ids)]
+        self._memory.connect(edges)
+
+    def _disconnect(self) -> None:
+        """Edges go that are there, temporal ones among them."""
+        store = self._memory.store
+        edges, node = store.edges(), store.columns().node.tolist()
+        name = dict(zip(node, store.ids(), strict=True))
+        for i in self._chance.sample(range(len(edges)), min(6, len(edges))):
+            ends = name[int(edges.source[i])], name[int(edges.target[i])]
+            if set(ends) <= self._kept.keys():
+                self._memory.disconnect(*ends)
+
+    def _delete(self) -> None:
+        self._drop(self._memory, self._some(self._chance.choice([1, 1, 1, 8])))
+
+    def _drop(self, memory: Memory, ids: list[str]) -> None:
+        memory.delete(ids)
+        for name in ids:
+            del self._kept[name]
+
+    def _touch(self) -> None:
+        self._memory.touch(self._some(3))
+        self._memory.pin(self._some(1))
+        self._memory.unpin(self._some(1))
+
+    def _ask(self) -> None:
+        self._memory.retrieve(list(_QUESTIONS))
+
+    def _reopen(self, close: Callable[[], None]) -> None:
+        close()
+        self._memory = self._opened()
+
+    def _kill(self) -> None:
+        """A writer of its own is killed at some instant; what it had said is there must be."""
+        self._memory.store.close()
+        turns = self._turns(12)
+        note = self._folder.with_suffix(".note")
+        note.unlink(missing_ok=True)
+        writer = multiprocessing.get_context("forkserver").Process(
+            target=_write, args=(str(self._folder), self._config, turns, str(note))
+        )
+        writer.start()
+        time.sleep(self._chance.uniform(0, _LONGEST_LIFE))
+        writer.kill()
+        writer.join()
+        said = note.read_text().split() if note.exists() else []
+        self._memory = self._opened()
+        self._outcome.acknowledged += len(said)
+        there = set(self._memory.store.ids())
+        # One more may be there: it was killed before it could say so.
+        count = sum(turn.id in there for turn in turns)
+        stored = turns[: max(len(said), min(count, len(said) + 1))]
+        self._kept |= {turn.id: turn.text for turn in stored}
+
+
+def _write(folder: str, config: Config, turns: list[Atom], note: str) -> None:
+    """Adds turns one by one, and notes each that is stored."""
+    torch.set_num_threads(1)
+    said = os.open(note, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    with Memory.open(folder, config=config, embedder=HashingEmbedder(32), device="cpu") as memory:
+        for turn in turns:
+            memory.add(turn)
+            os.write(said, f"{turn.id}\n".encode())
+            memory.retrieve(_QUESTIONS[0])
+
+
+def run(options: Histories) -> Outcome:
+    """Goes through all histories."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__, "graphmem_torch.memory"])
+    outcome, begin = Outcome(), time.perf_counter()
+    for number in range(options.first, options.first + options.histories):
+        if options.seconds is not None and time.perf_counter() - begin > options.seconds:
+            break
+        folder = Path(tempfile.mkdtemp(prefix="graphmem-history-"))
+        try:
+            wrong = _History(folder / "store", number, outcome).live(options.steps, options.every)
+        except Exception as error:  # whatever it is, it counts, and the others go on
+            wrong = repr(error)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+        outcome.histories += 1
+        if wrong is not None:
+            outcome.problems.append(f"history {number}: {wrong}")
+        said = f"\r{outcome.histories} histories, {len(outcome.problems)} with differences"
+        print(said, end="", file=sys.stderr, flush=True)
+    print(file=sys.stderr)
+    return outcome
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Read the options, live, write JSON; 1 where anything was not as it must be."""
+    options = tyro.cli(Histories, args=arguments, description=__doc__)
+    outcome = run(options)
+    report = json.dumps(asdict(outcome), indent=2)
+    if options.json is None:
+        print(report)
+    else:
+        options.json.write_text(report + "\n", encoding="utf-8")
+    return int(bool(outcome.problems))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
