@@ -22,7 +22,16 @@ from graphmem_torch.cli import interrupt_as_usual, leave_at_once
 from graphmem_torch.cli.ask import AnswerQuestion, CompileContext, Evaluate, Query
 from graphmem_torch.cli.demo import Demo
 from graphmem_torch.cli.options import Command, print_json, print_text
-from graphmem_torch.cli.stores import Check, Export, Get, Import, Index, Stats, WriteReport
+from graphmem_torch.cli.stores import (
+    Check,
+    Export,
+    Get,
+    Import,
+    Index,
+    ListNamespaces,
+    Stats,
+    WriteReport,
+)
 from graphmem_torch.config import Config, load_config
 from graphmem_torch.errors import ConfigError, GraphMemError
 from graphmem_torch.text.visible import visible
@@ -37,6 +46,7 @@ _COMMANDS = {
     "get": Get,
     "export": Export,
     "import": Import,
+    "namespaces": ListNamespaces,
     "stats": Stats,
     "check": Check,
     "report": WriteReport,

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import sys
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
@@ -44,18 +46,20 @@ class Command(ABC):
     def run(self) -> int:
         """Does the work and returns the exit code."""
 
-    def open_memory(self, store: Path | None, mode: Literal["r", "w"]) -> Memory:
+    @contextmanager
+    def open_memory(self, store: Path | None, mode: Literal["r", "w"]) -> Iterator[Memory]:
         """Opens a store, None in memory; the engine is imported here: `--help` needs none of it."""
         from graphmem_torch.memory import Memory
 
-        return Memory.open(
+        with Memory.open(
             store,
             preset=self.preset,
             config=self.config,
             embedder=self.embedder,
             device=self.device,
             mode=mode,
-        )
+        ) as memory:
+            yield memory
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,11 +68,26 @@ class MemoryCommand(Command):
 
     Attributes:
         store: Folder of the store.
+        namespace: Work on this namespace of the store alone; `index` and `import` make it where
+            there is none. By default on what is in no namespace.
         json: Print one machine-readable JSON object on standard output.
     """
 
+    creates: ClassVar[bool] = False
+    """Whether it makes a store or namespace that is missing."""
+
     store: Annotated[Path, arg(metavar="DIR")]
+    namespace: Annotated[str | None, arg(metavar="NAME")] = None
     json: bool = False
+
+    @contextmanager
+    def open_memory(self, store: Path | None, mode: Literal["r", "w"]) -> Iterator[Memory]:
+        """Opens a store, or the namespace that is named of it."""
+        with super().open_memory(store, mode) as memory:
+            if self.namespace is None:
+                yield memory
+            else:
+                yield memory.namespace(self.namespace, create=self.creates)
 
 
 def print_json(value: Any) -> None:

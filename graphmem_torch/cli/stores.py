@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from tyro.conf import Positional, arg
 
 from graphmem_torch.cli.layout import atom_lines
-from graphmem_torch.cli.options import MemoryCommand, print_json, print_text
+from graphmem_torch.cli.options import Command, MemoryCommand, print_json, print_text
 from graphmem_torch.errors import EmbedderError, InputError, StoreDamagedError
 from graphmem_torch.results import Added
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _BASE = "sources.base"  # where a store keeps the folder that its sources are named from
 
-__all__ = ["Check", "Export", "Get", "Import", "Index", "Stats", "WriteReport"]
+__all__ = ["Check", "Export", "Get", "Import", "Index", "ListNamespaces", "Stats", "WriteReport"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +35,8 @@ class Index(MemoryCommand):
         input: Of LoCoMo files: the turns only, or also the facts that ship with them.
         skip_bad: Leave out files and lines that cannot be used, and list them at the end.
     """
+
+    creates: ClassVar[bool] = True
 
     after_interrupt: ClassVar[str] = (
         "what was acknowledged is safe, and running the same command again resumes"
@@ -193,6 +195,7 @@ class Import(MemoryCommand):
         file: The file to read.
     """
 
+    creates: ClassVar[bool] = True
     after_interrupt: ClassVar[str] = Index.after_interrupt
 
     file: Annotated[Positional[Path], arg(metavar="FILE")]
@@ -221,6 +224,38 @@ class Stats(MemoryCommand):
             print_json(stats)
         else:
             print_text("\n".join(_rows(stats)))
+        return 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListNamespaces(Command):
+    """List the namespaces of a store.
+
+    Attributes:
+        store: Folder of the store.
+        drop: Delete this namespace and all that is in it, for good, and list none.
+        json: Print one machine-readable JSON object on standard output.
+    """
+
+    store: Annotated[Positional[Path], arg(metavar="STORE")]
+    drop: Annotated[str | None, arg(metavar="NAME")] = None
+    json: bool = False
+
+    def run(self) -> int:
+        """Prints the names with how many memories each has, or drops one."""
+        with self.open_memory(self.store, "r" if self.drop is None else "w") as memory:
+            if self.drop is not None:
+                memory.drop_namespace(self.drop)
+            names = memory.namespaces() if self.drop is None else []
+            sizes = {name: len(memory.namespace(name)) for name in names}
+        if self.json and self.drop is not None:
+            print_json({"dropped": self.drop})
+        elif self.json:
+            print_json({"namespaces": sizes})
+        elif self.drop is not None:
+            print_text(f"{self.store}: namespace {self.drop!r} is deleted")
+        else:
+            print_text("\n".join(_rows(sizes)) or f"{self.store} has no namespaces")
         return 0
 
 

@@ -14,11 +14,20 @@ from graphmem_torch.errors import ConfigError, EmbedderError, InputError, first_
 from graphmem_torch.store import MemoryStore
 from graphmem_torch.store.database import DATABASE_NAME
 from graphmem_torch.store.reader import LINKED_BY
+from graphmem_torch.store.sqlite import has_namespaces
 from graphmem_torch.text.concepts import ConceptExtractor, load_concepts
 from graphmem_torch.text.embedder import Embedder
 from graphmem_torch.text.sentence_transformer import load_embedder
 
-__all__ = ["bind_concepts", "bound_concepts", "bound_embedder", "open_bound", "usable_device"]
+__all__ = [
+    "bind_concepts",
+    "bound_concepts",
+    "bound_embedder",
+    "copy_binding",
+    "expect_bound",
+    "open_bound",
+    "usable_device",
+]
 
 _EMBEDDER = "embedder"  # key of the store's meta strings
 
@@ -42,7 +51,8 @@ def open_bound(
     remembered = None
     if embedder is None and path is not None and (Path(path) / DATABASE_NAME).exists():
         with MemoryStore.open(path, mode="r") as kept:
-            remembered = _remembered(kept) if kept.num_nodes else None
+            bound = kept.num_nodes or has_namespaces(kept.path)
+            remembered = _remembered(kept) if bound else None
     spec, token_dim = remembered or (embedder or own.name, own.token_dim)
     loaded = load_embedder(spec, device, token_dim=token_dim)
     store = MemoryStore.open(path, mode=mode, fingerprint=loaded.fingerprint, dim=loaded.dim)
@@ -61,15 +71,30 @@ def bound_embedder(store: MemoryStore, own: EmbedderConfig, device: str) -> Embe
         EmbedderError: It cannot be loaded, or is not the one that filled the store.
     """
     spec, token_dim = _remembered(store) or (own.name, own.token_dim)
-    loaded = load_embedder(spec, device, token_dim=token_dim)
+    return expect_bound(store, load_embedder(spec, device, token_dim=token_dim))
+
+
+def expect_bound(store: MemoryStore, embedder: Embedder) -> Embedder:
+    """The encoder, if it is the one that filled the store.
+
+    Raises:
+        EmbedderError: It is not.
+    """
     bound = store.fingerprint
-    if bound is not None and bound != loaded.fingerprint:
+    if bound is not None and bound != embedder.fingerprint:
         raise EmbedderError(
             f"{store.path}: expected the embedder that filled this store ({bound}), got "
-            f"{loaded.name!r} ({loaded.fingerprint}); open the store with its own embedder, or "
+            f"{embedder.name!r} ({embedder.fingerprint}); open the store with its own embedder, or "
             "index the original files into a new folder"
         )
-    return loaded
+    return embedder
+
+
+def copy_binding(source: MemoryStore, target: MemoryStore) -> None:
+    """Has a new store remember the encoder that another remembers."""
+    kept = source.meta_get(_EMBEDDER)
+    if kept is not None:
+        target.meta_set(_EMBEDDER, kept)
 
 
 def bind_concepts(store: MemoryStore, wanted: str) -> ConceptExtractor | None:

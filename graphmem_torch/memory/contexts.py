@@ -31,6 +31,7 @@ from graphmem_torch.text.tokens import TokenCounter, get_counter
 __all__ = [
     "CompileOptions",
     "ContextCompiler",
+    "ContextSettings",
     "FormatName",
     "OrderName",
     "answer_settings",

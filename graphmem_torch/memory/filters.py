@@ -52,6 +52,7 @@ class Filters(TypedDict, total=False):
     between: tuple[TimeLike | None, TimeLike | None] | None
     as_of: TimeLike | None
     where: Mapping[str, Any] | None
+    namespaces: Sequence[str] | None
 
 
 def atom_masks(

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, cast, overload
 
 import torch
 from torch import Tensor
@@ -27,7 +27,13 @@ from graphmem_torch.errors import InputError, MissingNodeError, StoreError
 from graphmem_torch.index.module import MemoryIndex
 from graphmem_torch.memory import contexts, edges, learning
 from graphmem_torch.memory.assemble import Assembler, ModeCache, Snapshot
-from graphmem_torch.memory.bindings import bound_concepts, bound_embedder, open_bound, usable_device
+from graphmem_torch.memory.bindings import (
+    bound_concepts,
+    bound_embedder,
+    expect_bound,
+    open_bound,
+    usable_device,
+)
 from graphmem_torch.memory.contexts import CompileOptions as Options
 from graphmem_torch.memory.decay import Classified, DecayState, classify_nodes, open_nodes
 from graphmem_torch.memory.exchange import (
@@ -42,7 +48,13 @@ from graphmem_torch.memory.exchange import (
 from graphmem_torch.memory.filters import AtomFields, Filters, atom_masks
 from graphmem_torch.memory.link import concept_id
 from graphmem_torch.memory.modes import RegimeMonitor, align_parts, mode_records, mode_summaries
-from graphmem_torch.memory.questions import checked_questions, encode_questions, to_results
+from graphmem_torch.memory.namespaces import Namespaces
+from graphmem_torch.memory.questions import (
+    checked_questions,
+    encode_questions,
+    pick_encoded,
+    to_results,
+)
 from graphmem_torch.memory.removal import removal
 from graphmem_torch.memory.structure import MissingLink, StructureCache, missing_links
 from graphmem_torch.memory.writer import Writer, as_atom, batched
@@ -65,7 +77,7 @@ from graphmem_torch.results import (
 from graphmem_torch.spectral.structure import Structure
 from graphmem_torch.store import MemoryStore
 from graphmem_torch.store.database import store_error
-from graphmem_torch.text.embedder import Embedder
+from graphmem_torch.text.embedder import Embedder, Encoded, encode_checked
 from graphmem_torch.text.entailment import LexicalJudge
 from graphmem_torch.text.times import TimeLike, parse_time
 from graphmem_torch.text.tokens import TokenCounter, Tokenizer, get_tokenizer
@@ -98,6 +110,7 @@ class Memory:
         store: The truth on disk.
         config: The settings.
         device: Where the index lives.
+        name: Of the namespace that it is; None for a memory of its own.
     """
 
     def __init__(
@@ -107,24 +120,36 @@ class Memory:
         config: Config,
         device: str,
         clock: Callable[[], float] = time.time,
+        *,
+        name: str | None = None,
+        parent: Memory | None = None,
     ) -> None:
-        """Use `Memory.open`."""
+        """Use `Memory.open`, and `namespace` of what it gives."""
         self.store = store
         self.config = config
         self.device = device
+        self.name = name
         self._embedder = embedder
         self._clock = clock
+        self._parent, self._settings = parent, config
         self._lock = threading.RLock()  # of the snapshot, the settings and the encoder
+        self._regimes: RegimeMonitor | None = None
+        self._listeners: list[Callable[[RegimeSwitch], object]] = []
+        self._spaces: Namespaces[Memory] = Namespaces(
+            store, self._namespace, Memory._put_down, Memory._changed
+        )
+        self._set_up()
+
+    def _set_up(self) -> None:
+        """Knows nothing of the store yet; whoever is at work goes on with what was known."""
         self._snapshot: Snapshot | None = None
         self._writer: Writer | None = None
         self._modes = ModeCache()
         self._assemble = Assembler(self._modes)
-        self._structure = StructureCache(store)
-        self._decay = DecayState(store, config.decay, clock=clock)
-        self._contexts = contexts.ContextCompiler(store)
-        self._fields = AtomFields(store)
-        self._regimes: RegimeMonitor | None = None
-        self._listeners: list[Callable[[RegimeSwitch], object]] = []
+        self._structure = StructureCache(self.store)
+        self._decay = DecayState(self.store, self._settings.decay, clock=self._clock)
+        self._contexts = contexts.ContextCompiler(self.store)
+        self._fields = AtomFields(self.store)
 
     @classmethod
     def open(
@@ -162,7 +187,9 @@ class Memory:
     def embedder(self) -> Embedder:
         """The encoder; of a memory that is only read it is loaded when it is first needed."""
         with self._lock:
-            if self._embedder is None:
+            if self._embedder is None and self._parent is not None:
+                self._embedder = expect_bound(self.store, self._parent.embedder)
+            elif self._embedder is None:
                 self._embedder = bound_embedder(self.store, self.config.embedder, self.device)
             return self._embedder
 
@@ -196,7 +223,10 @@ class Memory:
 
     def __repr__(self) -> str:
         """Where it is, what it holds, by which settings and encoder, and whether it is open."""
-        place = "in the process" if self.store.path is None else repr(str(self.store.path))
+        path = (self._parent or self).store.path
+        place = "in the process" if path is None else repr(str(path))
+        if self.name is not None:
+            place += f", namespace {self.name!r}"
         if self.store.closed:
             return f"Memory({place}, closed)"
         encoder = self.store.fingerprint if self._embedder is None else self._embedder.name
@@ -322,6 +352,7 @@ class Memory:
         between: tuple[TimeLike | None, TimeLike | None] | None = None,
         as_of: TimeLike | None = None,
         where: Mapping[str, Any] | None = None,
+        namespaces: Sequence[str] | None = None,
     ) -> Result | list[Result]:
         """Ranked memories with reasons and a confidence: a result, or a list for several questions.
 
@@ -342,26 +373,44 @@ class Memory:
                 `$lt`, `$lte`, and `$in`, `$nin`, `$not`; `$and` and `$or` join lists of
                 conditions. What an atom does not have is null and in no order; numbers compare as
                 float64, strings by code points, and neither is ever the other.
+            namespaces: For each question the name of the namespace that is asked in place of this
+                memory; all are encoded in one go.
 
         Raises:
-            InputError: An empty question, an unknown kind, k below 1, a time that is none, a span
-                that ends before it begins; an unknown operator, a field that no atom has, a value
-                that none of a field's compares with.
+            InputError: An empty question, a namespace that does not exist, an unknown kind, k below
+                1, a time that is none, a span that ends before it begins; an unknown operator, a
+                field that no atom has, a value that none of a field's compares with.
         """
         asked = checked_questions(questions)
         if k is not None:
             check_count("k", k)
+        filters = kinds, between, as_of, where
+        if namespaces is None:
+            results = self._retrieve(asked, k, filters)
+        else:
+            results = self._spread(
+                asked, namespaces, lambda each, part, known: each._retrieve(part, k, filters, known)
+            )
+        return results[0] if isinstance(questions, str) else results
+
+    def _retrieve(
+        self,
+        asked: Sequence[str],
+        k: int | None,
+        filters: tuple[Any, ...],
+        encoded: Encoded | None = None,
+    ) -> list[Result]:
+        """The results of questions, whose vectors may be known."""
 
         def answers(snapshot: Snapshot) -> list[Result]:
             if not asked or not snapshot.index.num_atoms:
                 return [Result(question, (), 0.0, False) for question in asked]
-            query = self._query(snapshot, asked, kinds, between, as_of, where)
+            query = self._query(snapshot, asked, *filters, encoded=encoded)
             with torch.inference_mode():
                 found = snapshot.index(query, k=k, paths=True)
             return to_results(asked, snapshot, found, self.store, self.config.gate.threshold)
 
-        results = self._asked(answers)
-        return results[0] if isinstance(questions, str) else results
+        return self._asked(answers)
 
     def encode_questions(self, questions: Sequence[str]) -> QueryBatch:
         """Questions as the tensors that the index reads, on its device."""
@@ -399,6 +448,7 @@ class Memory:
         between: tuple[TimeLike | None, TimeLike | None] | None = None,
         as_of: TimeLike | None = None,
         where: Mapping[str, Any] | None = None,
+        namespaces: Sequence[str] | None = None,
         shorten: Shorten | None = None,
     ) -> Context | list[Context] | list[list[Context]]:
         """The memories that are worth most within a token budget, as a prompt.
@@ -420,6 +470,7 @@ class Memory:
             between: As in `retrieve`.
             as_of: As in `retrieve`.
             where: As in `retrieve`; others still come where they are needed or pinned.
+            namespaces: As in `retrieve`.
             shorten: A function (question, texts) -> texts that says what is written of memories.
 
         Returns:
@@ -441,9 +492,35 @@ class Memory:
             template=template,
             shorten=shorten,
         )
+        filters = kinds, between, as_of, where
+        if namespaces is None:
+            made = self._compile(asked, budgets, k, settings, filters)
+        else:
+            made = self._spread(
+                asked,
+                namespaces,
+                lambda each, part, known: each._compile(part, budgets, k, settings, filters, known),
+            )
+        if isinstance(budget, int):
+            only = [curve[0] for curve in made]
+            return only[0] if isinstance(question, str) else only
+        return made[0] if isinstance(question, str) else made
+
+    def _compile(
+        self,
+        asked: Sequence[str],
+        budgets: Sequence[int],
+        k: int | None,
+        settings: contexts.ContextSettings,
+        filters: tuple[Any, ...],
+        encoded: Encoded | None = None,
+    ) -> list[list[Context]]:
+        """For each question a context of each budget; the vectors of the questions may be known."""
+        if not asked or not budgets:
+            return [[] for _ in asked]
 
         def compiled(snapshot: Snapshot) -> tuple[list[list[Context]], Tensor]:
-            query = self._query(snapshot, asked, kinds, between, as_of, where)
+            query = self._query(snapshot, asked, *filters, encoded=encoded)
             count = settings.candidates(budgets, self.config.rank.k) if k is None else k
             with torch.inference_mode():
                 found = snapshot.index(query, k=count)
@@ -452,14 +529,9 @@ class Memory:
                 snapshot, asked, found, query.allowed, budgets, settings, threshold
             )
 
-        made: list[list[Context]] = [[] for _ in asked]
-        if asked and budgets:
-            made, used = self._asked(compiled)
-            self._note_uses(used.tolist())
-        if isinstance(budget, int):
-            only = [curve[0] for curve in made]
-            return only[0] if isinstance(question, str) else only
-        return made[0] if isinstance(question, str) else made
+        made, used = self._asked(compiled)
+        self._note_uses(used.tolist())
+        return made
 
     @overload
     def answer(
@@ -479,6 +551,7 @@ class Memory:
         budget: int = 2048,
         format: contexts.FormatName | None = None,
         template: str | Mapping[str, str] | None = None,
+        namespaces: Sequence[str] | None = None,
         **options: Any,
     ) -> Answer | list[Answer]:
         """Compiles the memories for a question and asks a language model.
@@ -493,6 +566,7 @@ class Memory:
             budget: Tokens of the whole prompt; the answer comes on top.
             format: As in `compile`; by default `openai` for a client, else that of the settings.
             template: As in `compile`; it must ask the `{question}`.
+            namespaces: As in `retrieve`.
             options: Further arguments of `compile`.
 
         Raises:
@@ -504,11 +578,16 @@ class Memory:
                 f"budget: expected one whole number of tokens, got {budget!r:.60}; ask for one"
             )
         asked = [question] if isinstance(question, str) else list(question)
-        prompts = self.compile(asked, budget=budget, format=format, template=template, **options)
+        options |= {"format": format, "template": template, "namespaces": namespaces}
+        prompts = self.compile(asked, budget=budget, **options)
         answers = contexts.ask_model(llm, prompts)
-        cited = [name for answer in answers for name in answer.cited]
-        # What an answer names may have been deleted while the model thought.
-        self._note_uses([node for node, _ in self.store.known(cited).values()])
+        cited: dict[str, list[str]] = {}
+        for name, answer in zip(namespaces or [""] * len(asked), answers, strict=True):
+            cited.setdefault(name, []).extend(answer.cited)
+        for name, ids in cited.items():
+            each = self.namespace(name) if name else self
+            # What an answer names may have been deleted while the model thought.
+            each._note_uses([node for node, _ in each.store.known(ids).values()])
         return answers[0] if isinstance(question, str) else answers
 
     # The same for callers that must not wait: each runs in a thread of its own. Where its task is
@@ -587,6 +666,108 @@ class Memory:
         return await asyncio.to_thread(
             lambda: self.answer(question, llm=asked, budget=budget, **options)
         )
+
+    # Namespaces: memories of their own in the folder of this one.
+
+    def namespace(self, name: str, *, create: bool = False) -> Memory:
+        """The memory of a name, such as a user's: nothing of it is seen by any other, or this one.
+
+        It has the whole interface, and shares the encoder, the device, the clock and the settings
+        that this memory was opened with; what it learns is its own. Closing it gives its files
+        back until it is used again; it ends with this memory, or when it is dropped.
+
+        Args:
+            name: 1 to 200 printable characters; names that differ in case or in Unicode form are
+                different ones.
+            create: Makes an empty one where there is none.
+
+        Raises:
+            InputError: No such namespace, with the nearest name; no name; a namespace has none.
+            EmbedderError, StoreError: As `open`.
+        """
+        fingerprint = dim = None
+        if not self.store.readonly:
+            fingerprint, dim = self.embedder.fingerprint, self.embedder.dim
+        return self._spaces_of_own().get(name, fingerprint, dim, create=create)
+
+    def namespaces(self) -> list[str]:
+        """Names of the namespaces, sorted."""
+        return [] if self._parent is not None else self._spaces.names()
+
+    def drop_namespace(self, name: str) -> None:
+        """Deletes a namespace and all that is in it, for good.
+
+        Whoever still has it open, here or in another process, gets a `StoreError` from then on.
+
+        Raises:
+            InputError: There is none of this name.
+            StoreError: A memory that is only read, or files that cannot be deleted; a second call
+                goes on.
+        """
+        self._spaces_of_own().drop(name)
+
+    def _spaces_of_own(self) -> Namespaces[Memory]:
+        if self._parent is not None:
+            raise InputError(
+                f"namespace: expected a memory of its own, got the namespace {self.name!r}, which "
+                "has no namespaces; ask the memory that it is in"
+            )
+        return self._spaces
+
+    def _namespace(self, store: MemoryStore, name: str) -> Memory:
+        return type(self)(
+            store, None, self._settings, self.device, self._clock, name=name, parent=self
+        )
+
+    def _spread(
+        self,
+        asked: Sequence[str],
+        namespaces: Sequence[str],
+        ask: Callable[[Memory, list[str], Encoded], list[T]],
+    ) -> list[T]:
+        """What each question's namespace says, in the order of the questions."""
+        spaces = self._spaces_of_own()
+        if isinstance(namespaces, str) or not isinstance(namespaces, Sequence):
+            raise InputError(
+                f"namespaces: expected a list of names, got {namespaces!r:.80}; name one for each "
+                "question"
+            )
+        if len(namespaces) != len(asked):
+            raise InputError(
+                f"namespaces: expected one for each of {len(asked)} questions, got "
+                f"{len(namespaces)}; name one for each"
+            )
+        places: dict[str, list[int]] = {}
+        for place, name in enumerate(namespaces):
+            places.setdefault(spaces.expect(name), []).append(place)
+        found: list[T | None] = [None] * len(asked)
+        encoded = encode_checked(self.embedder, list(asked)) if asked else None
+        for name, group in places.items():
+            assert encoded is not None
+            part = ask(
+                self.namespace(name), [asked[i] for i in group], pick_encoded(encoded, group)
+            )
+            for place, each in zip(group, part, strict=True):
+                found[place] = each
+        return cast("list[T]", found)
+
+    def _changed(self) -> bool:
+        """Whether it has settings of its own."""
+        return self.config is not self._settings
+
+    def _put_down(self) -> bool:
+        """Forgets what can be derived again; False where others are at it, or listen."""
+        if self._regimes is not None or not self._lock.acquire(blocking=False):
+            return False
+        try:
+            snapshot, store = self._snapshot, self.store
+            current = snapshot is not None and snapshot.state == store.state
+            if current and not store.readonly and self._assemble.worth_saving(store):
+                self._save_snapshot(cast(Snapshot, snapshot))
+            self._set_up()
+        finally:
+            self._lock.release()
+        return True
 
     # Edges and what they make of the memory.
 
@@ -1029,36 +1210,59 @@ class Memory:
         return done
 
     def stats(self) -> dict[str, Any]:
-        """Counts, sizes and bindings of the store.
+        """Counts, sizes and bindings of the store, without what is in its namespaces.
 
         `concepts` names what finds its concepts. `modes_found` and `modes_updated` say how often
-        this object has found modes in full, and how often it only counted new atoms in.
+        this object has found modes in full, and how often it only counted new atoms in;
+        `namespaces` their number and the bytes of their files.
         """
         own = {
             "concepts": bound_concepts(self.store),
             "modes_found": self._modes.found,
             "modes_updated": self._modes.updated,
+            "namespaces": {"number": len(self.namespaces()), "bytes": self._spaces.bytes()},
         }
         return self.store.stats() | own
 
     def check(self) -> list[str]:
-        """Problems of the store; empty where it is sound."""
-        return self.store.check()
+        """Problems of the store and of its namespaces; empty where all are sound."""
+        return self.store.check() + self._spaces.problems()
 
     def close(self) -> None:
-        """Writes a snapshot anew that is far behind, and gives the store back; once is enough."""
+        """Writes a snapshot anew that is far behind, and gives the store back; once is enough.
+
+        Its namespaces are closed with it. One that is closed itself can be used again.
+        """
+        if self._parent is not None:
+            if not self.store.closed:
+                self._save()
+                self._give_back()
+            return
         try:
-            if not self.store.closed and not self.store.readonly and self.store.path is not None:
-                if self._regimes is not None:
-                    self._regimes.save()
-                if self.store.num_nodes and self._assemble.worth_saving(self.store):
-                    snapshot = self._current()
-                    try:
-                        self._assemble.save(self.store, snapshot)
-                    except StoreError as error:  # nothing is lost: it is made of the store
-                        _log.warning("the next opening makes its index anew: %s", error)
+            self._spaces.close(Memory._save)
+            self._save()
         finally:
             self.store.close()
+
+    def _give_back(self) -> None:
+        """Has a namespace give its files back, if nobody else is using it."""
+        assert self._parent is not None and self.name is not None
+        self._parent._spaces.put_down(self.name)
+
+    def _save(self) -> None:
+        """Writes what the next opening need not make anew."""
+        if self.store.closed or self.store.readonly or self.store.path is None or self.store.gone:
+            return
+        if self._regimes is not None:
+            self._regimes.save()
+        if self.store.num_nodes and self._assemble.worth_saving(self.store):
+            self._save_snapshot(self._current())
+
+    def _save_snapshot(self, snapshot: Snapshot) -> None:
+        try:
+            self._assemble.save(self.store, snapshot)
+        except StoreError as error:  # nothing is lost: it is made of the store
+            _log.warning("the next opening makes its index anew: %s", error)
 
     def __enter__(self) -> Self:
         """The memory itself."""
@@ -1068,7 +1272,10 @@ class Memory:
         """Closes it; after an error without taking the time for a snapshot."""
         if kind is None:
             self.close()
+        elif self._parent is not None:
+            self._give_back()
         else:
+            self._spaces.close()
             self.store.close()
 
     def _current(self) -> Snapshot:
@@ -1103,11 +1310,13 @@ class Memory:
         between: tuple[TimeLike | None, TimeLike | None] | None = None,
         as_of: TimeLike | None = None,
         where: Mapping[str, Any] | None = None,
+        *,
+        encoded: Encoded | None = None,
     ) -> QueryBatch:
         """Questions, what they may see, and how strong it is for them, as tensors."""
         now = None if as_of is None else parse_time(as_of, "as_of")
         masks = atom_masks(snapshot, self._fields, kinds, between, now, where)
-        query = encode_questions(questions, self.embedder, snapshot)
+        query = encode_questions(questions, self.embedder, snapshot, encoded)
         if reading(snapshot.index.signal_names, "retention"):
             retention = self._decay.retention(snapshot.node, now)
             masks["retention"] = retention[None].to(query.embedding.device)

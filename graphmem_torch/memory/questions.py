@@ -13,13 +13,15 @@ from graphmem_torch.index.retrieve import Retrieval
 from graphmem_torch.memory.assemble import Snapshot
 from graphmem_torch.rank.query import QueryBatch
 from graphmem_torch.results import Hit, PathStep, Result
-from graphmem_torch.store import MemoryStore
+from graphmem_torch.store import MemoryStore, TokenRows
+from graphmem_torch.store.blocks import pick_tokens
 from graphmem_torch.text.embedder import Embedder, Encoded, encode_checked
 from graphmem_torch.text.question import asks_when, named_dates, named_speakers
 
 __all__ = [
     "checked_questions",
     "encode_questions",
+    "pick_encoded",
     "to_results",
 ]
 
@@ -42,10 +44,14 @@ def checked_questions(questions: str | Sequence[str]) -> list[str]:
 
 
 def encode_questions(
-    questions: Sequence[str], embedder: Embedder, snapshot: Snapshot
+    questions: Sequence[str],
+    embedder: Embedder,
+    snapshot: Snapshot,
+    encoded: Encoded | None = None,
 ) -> QueryBatch:
-    """Questions as the tensors that the index reads, on its device."""
-    encoded = encode_checked(embedder, list(questions))
+    """Questions as the tensors that the index reads, on its device; `encoded` where they are."""
+    if encoded is None:
+        encoded = encode_checked(embedder, list(questions))
     tokens, pieces = _padded_tokens(encoded)
     months, days = named_dates(questions)
     batch = QueryBatch(
@@ -59,6 +65,15 @@ def encode_questions(
         asks_when=asks_when(questions),
     )
     return batch.to(snapshot.index.embeddings.device)
+
+
+def pick_encoded(encoded: Encoded, places: Sequence[int]) -> Encoded:
+    """The vectors of some of the texts."""
+    pick = torch.tensor(places, dtype=torch.int64)
+    tokens, pieces, offsets = encoded.tokens, encoded.pieces, encoded.offsets
+    if tokens is None or pieces is None or offsets is None:
+        return Encoded(encoded.pooled[pick])
+    return Encoded(encoded.pooled[pick], *pick_tokens(TokenRows(tokens, pieces, offsets), pick))
 
 
 def to_results(

@@ -11,6 +11,7 @@ import errno
 import os
 import sqlite3
 import threading
+import time
 import uuid
 from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
@@ -205,6 +206,8 @@ def _create_tables(connection: sqlite3.Connection) -> None:
         f"INSERT INTO schema_version VALUES ({SCHEMA_VERSION});"
         "INSERT INTO meta VALUES ('store.generation', '0');"
         f"INSERT INTO meta VALUES ('store.state', '{uuid.uuid4().hex}');"
+        # Tells it from a store that is made in its place later.
+        f"PRAGMA user_version = {uuid.uuid4().int % 2**31};"
         f"{' '.join(f'{table};' for table in _LATER.values())}"
         "COMMIT;"
     )
@@ -264,10 +267,23 @@ class Database:
         place: The folder, for messages (`<memory>` without one).
         readonly: Whether writes are refused.
         sound: Blocks whose checksum was right, as (table, key, checksum): each is looked at once.
+        asked: When it was last used, of a clock that never goes back.
+        resting: Whether its files are closed until the next use.
     """
 
-    def __init__(self, folder: Path | None, *, readonly: bool = False) -> None:
+    def __init__(
+        self,
+        folder: Path | None,
+        *,
+        readonly: bool = False,
+        woken: Callable[[], object] | None = None,
+    ) -> None:
         """Open the database in `folder` (None: in memory), creating it unless `readonly`.
+
+        Args:
+            folder: Where the database is.
+            readonly: Whether it is only read.
+            woken: Called whenever its files were opened again after `rest`.
 
         Raises:
             StoreError: There is no store and none may be created, or it cannot be opened.
@@ -279,18 +295,25 @@ class Database:
         self._lock = threading.RLock()
         self._pinned = 0
         self._pinned_by: int | None = None
+        self._streams = 0
+        self._folder = None if folder is None else folder.absolute()
+        self._woken = woken
+        self.resting = self._gone = self._closed = False
+        self.asked = time.monotonic()
         try:
-            self._connection = self._open(folder)
+            self._connection = self._open(self._folder)
+            self._file = self._found()
+            self._identity = self._read_identity()
         except (sqlite3.Error, OSError) as error:
             raise store_error(error, self.place) from error
 
-    def _open(self, folder: Path | None) -> sqlite3.Connection:
+    def _open(self, folder: Path | None, *, create: bool = True) -> sqlite3.Connection:
         if folder is None:
             connection = _connect(":memory:")
             _create_tables(connection)
             return connection
         path = folder / DATABASE_NAME
-        if not self.readonly and not path.exists():
+        if create and not self.readonly and not path.exists():
             _create(folder)
         if not path.is_file():
             raise StoreError(
@@ -316,6 +339,7 @@ class Database:
     def query(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """All rows of a statement."""
         with self._lock:
+            self._awake()
             try:
                 return self._connection.execute(sql, values).fetchall()
             except sqlite3.Error as error:
@@ -324,10 +348,14 @@ class Database:
     def stream(self, sql: str, values: Sequence[Any] = ()) -> Generator[tuple[Any, ...]]:
         """The rows of a statement one by one, for large rows; other threads wait meanwhile."""
         with self._lock:
+            self._awake()
+            self._streams += 1
             try:
                 yield from self._connection.execute(sql, values)
             except sqlite3.Error as error:
                 raise store_error(error, self.place) from error
+            finally:
+                self._streams -= 1
 
     def execute_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
         """Run a statement for every row; only inside `write`, which translates the errors."""
@@ -353,6 +381,7 @@ class Database:
         """
         with self._lock:
             self.expect_writable()
+            self._awake()
             # An interrupt during an earlier roll-back may have left a transaction open.
             self._rollback()
             try:
@@ -377,7 +406,9 @@ class Database:
             return result
 
     def expect_writable(self) -> None:
-        """Raises StoreError where it was opened to be read, or this thread is inside `reading`."""
+        """Raises StoreError where it cannot be: opened to be read, inside `reading`, gone."""
+        if self._gone or (not self._closed and self.gone):
+            raise self._lost()
         if self.readonly:
             raise StoreError(
                 f"{self.place}: the store is open for reading only. Open it with mode='w'"
@@ -391,6 +422,7 @@ class Database:
     def reading(self) -> Iterator[None]:
         """Everything read inside belongs to one moment, whatever is committed meanwhile; nests."""
         with self._lock:
+            self._awake()
             self._pinned += 1
             self._pinned_by = threading.get_ident()
             try:
@@ -410,9 +442,80 @@ class Database:
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
 
+    @property
+    def gone(self) -> bool:
+        """Whether the files were removed, or replaced by those of another store."""
+        if not self._gone and self._folder is not None:
+            with self._lock:
+                found = self._found()
+                self._gone = found is None if self.resting else found != self._file
+        return self._gone
+
+    @contextlib.contextmanager
+    def idle(self) -> Iterator[bool]:
+        """Whether nobody is using it; if so, others wait until the end of the `with` block."""
+        if not self._lock.acquire(blocking=False):
+            yield False
+            return
+        try:
+            inside = self._pinned or self._streams or self._connection.in_transaction
+            yield not (self._closed or inside)
+        finally:
+            self._lock.release()
+
+    def rest(self) -> None:
+        """Gives its files back; the next use opens them again. Only inside `idle`."""
+        if self._folder is not None and not self.resting:
+            self.resting = True
+            with contextlib.suppress(sqlite3.Error):
+                self._connection.close()
+
+    def _awake(self) -> None:
+        """Opens the files again after `rest`; does not go on with those of another store."""
+        self.asked = time.monotonic()
+        if self._folder is None or self._pinned:
+            return
+        if self._gone or (not self._closed and self.gone):
+            raise self._lost()
+        if self._closed:
+            return
+        if not self.resting:
+            return
+        try:
+            self._connection = self._open(self._folder, create=False)
+            self.resting, self._file = False, self._found()
+            self._gone = self._read_identity() != self._identity
+        except (sqlite3.Error, OSError) as error:
+            raise store_error(error, self.place) from error
+        if self._gone:
+            raise self._lost()
+        if self._woken is not None:
+            self._woken()
+
+    def _found(self) -> tuple[int, int] | None:
+        """Device and number of the database's file; None where there is none."""
+        if self._folder is None:
+            return None
+        try:
+            found = os.stat(self._folder / DATABASE_NAME)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        return found.st_dev, found.st_ino
+
+    def _read_identity(self) -> int:
+        return int(self._connection.execute("PRAGMA user_version").fetchone()[0])
+
+    def _lost(self) -> StoreError:
+        return StoreError(
+            f"{self.place}: expected the store that was opened here, got none or another: it was "
+            "dropped, moved or replaced meanwhile; open it anew"
+        )
+
     def close(self) -> None:
         """Close the connection; the last one folds the write-ahead log into the database."""
-        with self._lock, contextlib.suppress(sqlite3.Error):
+        with self._lock, contextlib.suppress(sqlite3.Error, OSError):
+            self._gone = self.gone  # who still asks is told that, and not that it is closed
+            self._closed = True
             self._connection.close()
 
 

@@ -89,6 +89,20 @@ class StoreReader:
         self._database.expect_writable()
 
     @property
+    def gone(self) -> bool:
+        """Whether the store's files were removed or replaced since it was opened."""
+        return self._database.gone
+
+    @property
+    def asked(self) -> float:
+        """When the store was last used, of a clock that never goes back."""
+        return self._database.asked
+
+    def idle(self) -> AbstractContextManager[bool]:
+        """Whether nobody is using the store; if so, others wait until the end of the block."""
+        return self._database.idle()
+
+    @property
     def generation(self) -> int:
         """Number of batches acknowledged so far; uses and meta strings do not count."""
         return self._number("store.generation") or 0

@@ -30,8 +30,10 @@ from graphmem_torch.store.lock import WriterLock
 from graphmem_torch.store.reader import RESERVED, StoreReader, own_key
 from graphmem_torch.store.records import atom_to_row
 
-__all__ = ["MemoryStore"]
+__all__ = ["NAMESPACES_NAME", "MemoryStore", "has_namespaces"]
 
+NAMESPACES_NAME = "namespaces"
+"""Folder inside that of a store; those in it are stores of their own, bound to the same encoder."""
 
 _INSERT = "INSERT INTO atom VALUES (" + ", ".join("?" * 13) + ")"
 _INSERT_ALIAS = "INSERT OR IGNORE INTO alias (name, node) VALUES (?, ?)"
@@ -60,6 +62,7 @@ class MemoryStore(StoreReader):
         mode: Literal["w", "r"] = "w",
         fingerprint: str | None = None,
         dim: int | None = None,
+        woken: Callable[[], object] | None = None,
     ) -> MemoryStore:
         """Open the store in a folder; with mode "w" it is created when it is missing.
 
@@ -69,6 +72,7 @@ class MemoryStore(StoreReader):
                 lock and, after a clean close, no folder that can be written.
             fingerprint: Of the embedder; an empty store is bound to it, another must have it.
             dim: Width of the embeddings; likewise.
+            woken: Called whenever its files were opened again after `rest`.
 
         Raises:
             EmbedderError: Another embedder filled the store.
@@ -88,7 +92,8 @@ class MemoryStore(StoreReader):
         with lock:
             if folder is not None:
                 _expect_no_orphan(folder)
-            store = cls(Database(folder, readonly=mode == "r"), folder, lock, bound)
+            database = Database(folder, readonly=mode == "r", woken=woken)
+            store = cls(database, folder, lock, bound)
             try:
                 changed = store._unbound()
                 if changed and mode == "w":
@@ -259,9 +264,16 @@ class MemoryStore(StoreReader):
                 "snapshot": kept,
             }
 
+    def rest(self) -> None:
+        """Gives the files back until the next use; only inside `idle`."""
+        if not self.readonly:
+            self.uses.settle()
+        self._database.rest()
+
     def close(self) -> None:
         """Close the database; a second call does nothing."""
-        if not self.closed and not self.readonly:
+        # One that rests has nothing to write but what the last try could not.
+        if not (self.closed or self.readonly or (self._database.resting and not self.uses.pending)):
             self.uses.settle()
         self.closed = True
         self._database.close()
@@ -286,7 +298,7 @@ class MemoryStore(StoreReader):
             kept = self._meta(RESERVED + name)
             if value is None or value == kept:
                 continue
-            if kept is not None and self.next_node > 0:
+            if kept is not None and (self.next_node > 0 or has_namespaces(self.path)):
                 raise EmbedderError(
                     f"{self._database.place}: expected the embedder that filled this store "
                     f"({name} {kept}), got one with {name} {value}. Open the store with its own "
@@ -330,6 +342,11 @@ class MemoryStore(StoreReader):
             f"id: expected ids that are new, got {twice!r}, which {where} already has ({error}). "
             "Leave out atoms that are `known`"
         )
+
+
+def has_namespaces(folder: Path | None) -> bool:
+    """Whether a store has namespaces."""
+    return folder is not None and any((folder / NAMESPACES_NAME).glob(f"*/{DATABASE_NAME}"))
 
 
 def _expect_no_orphan(folder: Path) -> None:

@@ -54,6 +54,11 @@ class Uses:
         self._timer: threading.Timer | None = None
         self._warned = False
 
+    @property
+    def pending(self) -> bool:
+        """Whether there are notes that no one has written."""
+        return bool(self._pending)
+
     def note(self, nodes: Sequence[int], when: float) -> None:
         """Notes that atoms were used at `when`, seconds since the epoch UTC; writes nothing yet."""
         if not nodes:
@@ -87,6 +92,8 @@ class Uses:
             if self._timer is not None:
                 self._timer.cancel()
             self._timer = None
+        if self._database.gone:
+            return
         try:
             self.flush(wait=False)
         except StoreError as error:

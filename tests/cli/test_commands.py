@@ -192,3 +192,22 @@ def test_print_json_is_ascii_where_the_output_is_not_utf8(
     assert main(["stats", "--json", "--store", str(path), *fast]) == 2
     sys.stdout.flush()
     assert str(path) in json.loads(written.getvalue().decode("ascii"))["error"]
+
+
+def test_a_namespace_is_worked_on_alone(
+    store: Path, conversation: Path, reply: Callable[..., Any], fails: Callable[..., str]
+) -> None:
+    options = ["--store", store, "--namespace", "Ada L."]
+    assert "got 'Ada L.'" in fails("query", "Who restores ovens?", *options)
+    before = reply("stats", "--store", store)
+    assert reply("index", conversation, *options)["new"] == 4
+    assert reply("namespaces", store) == {"namespaces": {"Ada L.": 4}}
+    assert reply("query", "Who restores ovens?", *options)["results"][0]["hits"]
+    assert reply("stats", *options)["nodes"] == before["nodes"]
+    after = reply("stats", "--store", store)
+    assert after.pop("namespaces")["number"] == 1
+    assert before.pop("namespaces")["number"] == 0 and after == before
+    assert "did you mean 'Ada L.'?" in fails("stats", "--store", store, "--namespace", "ada l")
+    assert reply("check", "--store", store) == {"ok": True, "problems": []}
+    assert reply("namespaces", store, "--drop", "Ada L.") == {"dropped": "Ada L."}
+    assert reply("namespaces", store) == {"namespaces": {}}

@@ -1,0 +1,398 @@
+"""Namespaces: memories of their own in the folder of one, such as those of a service's users.
+
+Each is a store in a folder of its own, so that nothing is shared that could cross: ids, sessions,
+concepts, document frequencies, statistics. The folder is named by the SHA-256 of the name, and a
+file in it holds the name: no character, case or Unicode form of a name can lead elsewhere.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import shutil
+import threading
+from collections.abc import Callable, Iterator
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Generic, Literal, Protocol, TypeVar
+from weakref import WeakValueDictionary
+
+from graphmem_torch.errors import InputError, StoreDamagedError, StoreError
+from graphmem_torch.memory.bindings import copy_binding
+from graphmem_torch.store import MemoryStore
+from graphmem_torch.store.database import DATABASE_NAME, store_error, sync_folder
+from graphmem_torch.store.lock import WriterLock
+from graphmem_torch.store.sqlite import NAMESPACES_NAME
+
+__all__ = ["MOST_OPEN", "Namespaces"]
+
+MOST_OPEN = 64
+"""Namespaces of a memory whose files are open at once; the others' are opened at their next use."""
+
+_LONGEST = 200  # characters of a name
+_COMPARED = 2000  # names among which the nearest is looked for
+_NAME = "name.txt"
+_NEW, _OLD = ".new", ".dropped"  # of folders that are being made and being deleted
+_LOCK = "namespaces.lock"
+
+
+class _Stored(Protocol):
+    """What is made of a store."""
+
+    store: MemoryStore
+
+
+M = TypeVar("M", bound=_Stored)
+
+
+class Namespaces(Generic[M]):
+    """The namespaces of a memory by name; safe between threads, and beside other processes.
+
+    At most `MOST_OPEN` of them have their files open, beside those that are in use: those that were
+    used last. Without a folder they end with this object.
+    """
+
+    def __init__(
+        self,
+        store: MemoryStore,
+        make: Callable[[MemoryStore, str], M],
+        put_down: Callable[[M], bool],
+        changed: Callable[[M], bool],
+        *,
+        most: int = MOST_OPEN,
+    ) -> None:
+        """Opens none yet.
+
+        Args:
+            store: Of the memory whose namespaces these are.
+            make: The memory of a store and a name.
+            put_down: Has a memory forget what can be derived again; False where that must wait.
+            changed: Whether a memory has settings of its own, which nothing else keeps.
+            most: Of the namespaces whose files are open.
+        """
+        self._store, self._readonly, self._most = store, store.readonly, most
+        self._make, self._forget, self._changed = make, put_down, changed
+        self._folder = None if store.path is None else store.path.absolute() / NAMESPACES_NAME
+        self._lock = threading.Lock()  # of the following; no other is taken inside of it
+        self._views: WeakValueDictionary[str, M] = WeakValueDictionary()
+        self._awake: dict[str, M] = {}
+        self._kept: dict[str, M] = {}
+        self._closed = False
+
+    def names(self) -> list[str]:
+        """The names, sorted."""
+        if self._folder is None:
+            return sorted(self._kept)
+        named = (_name_in(path) for path in _folders(self._folder))
+        return sorted(name for name in named if name is not None)
+
+    def expect(self, name: object) -> str:
+        """A name, once it is known that there is such a namespace.
+
+        Raises:
+            InputError: There is none; names the nearest.
+        """
+        named = _checked(name)
+        there = named in self._kept if self._folder is None else self._path(named).is_dir()
+        if not there:
+            raise self._unknown(named)
+        return named
+
+    def get(
+        self, name: object, fingerprint: str | None, dim: int | None, *, create: bool = False
+    ) -> M:
+        """The memory of a namespace.
+
+        Args:
+            name: As it was created.
+            fingerprint: Of the encoder, where it is known.
+            dim: Width of its embeddings.
+            create: Makes it where there is none.
+
+        Raises:
+            InputError: No name, or no such namespace.
+            EmbedderError, StoreError: As `MemoryStore.open`.
+        """
+        named = _checked(name)
+        with self._lock:
+            view = self._views.get(named)
+        if view is not None and _is_there(view.store):
+            return view
+        if self._closed:
+            raise StoreError(
+                f"namespace {named!r}: expected an open memory, got a closed one; open it again"
+            )
+        if self._folder is None:
+            if not create:
+                raise self._unknown(named)
+            store = MemoryStore.open(None, fingerprint=fingerprint, dim=dim)
+        else:
+            path = self._path(named)
+            if not path.is_dir():
+                if not create:
+                    raise self._unknown(named)
+                self._create(path, named, fingerprint, dim)
+            store = self._open(path, named, fingerprint, dim)
+        return self._taken_up(named, self._make(store, named))
+
+    def drop(self, name: object) -> None:
+        """Deletes a namespace with everything in it; whoever has it open can ask it no more.
+
+        Raises:
+            InputError: There is none.
+            StoreError: It is only read, or its folder cannot be deleted; it is gone all the same
+                unless it is listed.
+        """
+        named = _checked(name)
+        self._expect_writable(named)
+        if self._folder is None:
+            self._close(named)
+            return
+        path = self._path(named)
+        old = path.with_name(path.name + _OLD)
+        if not path.is_dir() and not old.is_dir():
+            raise self._unknown(named)
+        with self._changing(path):
+            if path.is_dir():
+                shutil.rmtree(old, ignore_errors=True)
+                with WriterLock(path):  # nobody is in the middle of a commit
+                    os.rename(path, old)
+                sync_folder(path.parent)
+            self._close(named)
+            for left in path.parent.glob(f"*{_OLD}"):  # also of those that were killed here
+                shutil.rmtree(left)
+            sync_folder(path.parent)
+
+    def problems(self) -> list[str]:
+        """What is wrong with any of them, in sentences; an empty list when all is well."""
+        if self._folder is None:
+            found = [(name, view.store.check()) for name, view in sorted(self._kept.items())]
+            return [f"namespace {name!r}: {each}" for name, problems in found for each in problems]
+        problems = []
+        for path in sorted(_folders(self._folder)):
+            name = _name_in(path)
+            if name is None:
+                problems.append(
+                    f"{path}: expected a file {_NAME} with the name of this namespace, got another "
+                    "or none; nothing is lost: ask for it by its name, which writes the file again"
+                )
+            try:
+                with MemoryStore.open(path, mode="r") as store:
+                    found_here = store.check()
+            except StoreError as error:
+                found_here = [str(error)]
+            problems += [f"namespace {name or path.name!r}: {each}" for each in found_here]
+        problems += [
+            f"{left}: a namespace that was dropped is not deleted yet; drop it, or another, again"
+            for left in sorted(self._folder.glob(f"*{_OLD}"))
+        ]
+        return problems
+
+    def close(self, save: Callable[[M], object] | None = None) -> None:
+        """Closes them all, once those that are open have saved what they should."""
+        self._closed = True
+        with self._lock:
+            views, awake = list(self._views.values()), list(self._awake.values())
+            if self._folder is None:
+                awake = []
+        try:
+            for view in awake:
+                if save is not None and not (view.store.closed or view.store.gone):
+                    save(view)
+        finally:
+            for view in views:
+                view.store.close()
+            with self._lock:
+                self._awake.clear()
+                self._kept.clear()
+
+    def _open(self, path: Path, name: str, fingerprint: str | None, dim: int | None) -> MemoryStore:
+        if not (path / DATABASE_NAME).is_file():
+            raise StoreDamagedError(
+                f"namespace {name!r}: expected {path / DATABASE_NAME}, got no such file. Restore "
+                "it from a backup, or drop the namespace"
+            )
+        mode: Literal["r", "w"] = "r" if self._readonly else "w"
+        if mode == "w" and _name_in(path) is None:
+            (path / _NAME).write_text(name, encoding="utf-8")
+        return MemoryStore.open(
+            path, mode=mode, fingerprint=fingerprint, dim=dim, woken=lambda: self._woke(name)
+        )
+
+    def bytes(self) -> int:
+        """Size of all their files together."""
+        if self._folder is None:
+            return 0
+        return sum(_bytes_in(path) for path in _folders(self._folder))
+
+    def _create(self, path: Path, name: str, fingerprint: str | None, dim: int | None) -> None:
+        """Makes a store under another name and moves it into place: it is there whole or not."""
+        self._expect_writable(name)
+        new = path.with_name(path.name + _NEW)
+        with self._changing(path):
+            if path.is_dir():  # another was quicker
+                return
+            try:
+                shutil.rmtree(new, ignore_errors=True)
+                new.mkdir()
+                (new / _NAME).write_text(name, encoding="utf-8")
+                with MemoryStore.open(new, fingerprint=fingerprint, dim=dim) as store:
+                    copy_binding(self._store, store)
+                for each in (new / _NAME, new):
+                    _sync(each)
+                os.rename(new, path)
+                for folder in (path.parent, path.parent.parent):
+                    sync_folder(folder)
+            finally:
+                shutil.rmtree(new, ignore_errors=True)
+
+    def _taken_up(self, name: str, view: M) -> M:
+        """The view of a name, which is this one unless another thread was quicker."""
+        with self._lock:
+            other = self._views.get(name)
+            if other is None or other.store.gone or other.store.closed:
+                self._views[name] = view
+                self._awake.pop(name, None)
+                self._kept.pop(name, None)
+                if self._folder is None:
+                    self._kept[name] = view
+                other = view
+        if other is not view:
+            view.store.close()
+        elif self._folder is not None:
+            self._woke(name)
+        return other
+
+    def _woke(self, name: str) -> None:
+        """Notes that the files of a namespace are open, and has others give theirs back."""
+        with self._lock:
+            view = self._views.get(name)
+            if view is None or self._closed:
+                return
+            self._awake[name] = view
+            over = len(self._awake) - self._most
+            idle = [(each.store.asked, key) for key, each in self._awake.items() if key != name]
+        for _, key in sorted(idle) if over > 0 else ():
+            over -= self.put_down(key)
+            if over <= 0:
+                return
+
+    def put_down(self, name: str) -> bool:
+        """Closes the files of a namespace that nobody uses just now; whether it did."""
+        with self._lock:
+            view = self._awake.get(name)
+        if view is None:
+            return True
+        # Never waits: whoever holds that one may be waiting for this one.
+        with view.store.idle() as idle:
+            if not idle or not self._forget(view):
+                return False
+            view.store.rest()
+            with self._lock:
+                self._awake.pop(name, None)
+                if self._changed(view):
+                    self._kept[name] = view
+        return True
+
+    def _close(self, name: str) -> None:
+        """Has the view of a dropped namespace end."""
+        with self._lock:
+            view = self._views.pop(name, None)
+            for held in (self._awake, self._kept):
+                held.pop(name, None)
+        if view is not None:
+            view.store.close()
+        elif self._folder is None:
+            raise self._unknown(name)
+
+    def _path(self, name: str) -> Path:
+        assert self._folder is not None
+        return self._folder / _digest(name)
+
+    @contextlib.contextmanager
+    def _changing(self, path: Path) -> Iterator[None]:
+        """Nobody else makes or drops a namespace meanwhile."""
+        try:
+            with WriterLock(path.parent, _LOCK):
+                yield
+        except OSError as error:
+            raise store_error(error, path) from error
+
+    def _expect_writable(self, name: str) -> None:
+        if self._readonly:
+            raise StoreError(
+                f"namespace {name!r}: expected a memory that can be written, got one that was "
+                "opened with mode='r'; open it with mode='w'"
+            )
+
+    def _unknown(self, name: str) -> InputError:
+        names = self.names()
+        if len(names) > _COMPARED:  # comparing takes its time
+            near = name[:1].casefold()
+            names = [each for each in names if each[:1].casefold() == near][:_COMPARED]
+        folded = {each.casefold(): each for each in names}
+        close = get_close_matches(name.casefold(), folded, n=1, cutoff=0.5)
+        do = f"did you mean {folded[close[0]]!r}?" if close else "`namespaces` lists them"
+        return InputError(f"namespace: expected one that this memory has, got {name!r:.80}; {do}")
+
+
+def _checked(name: object) -> str:
+    """A name of a namespace.
+
+    Raises:
+        InputError: It is no printable text of 1 to 200 characters, or has spaces at its ends.
+    """
+    fits = isinstance(name, str) and 0 < len(name) <= _LONGEST and name.isprintable()
+    if not isinstance(name, str) or not fits or name != name.strip():
+        raise InputError(
+            f"namespace: expected a name of 1 to {_LONGEST} printable characters without spaces at "
+            f"its ends, got {name!r:.80}; give each user a name, such as an id"
+        )
+    return name
+
+
+def _folders(folder: Path) -> Iterator[Path]:
+    with contextlib.suppress(FileNotFoundError), os.scandir(folder) as found:
+        for each in found:
+            if each.is_dir(follow_symlinks=False) and not each.name.endswith((_NEW, _OLD)):
+                yield Path(each.path)
+
+
+def _name_in(path: Path) -> str | None:
+    """The name of the namespace in a folder; None where that is not its folder."""
+    try:
+        name = (path / _NAME).read_text("utf-8")
+    except (OSError, UnicodeDecodeError):
+        return None
+    return name if _digest(name) == path.name else None
+
+
+def _bytes_in(folder: Path) -> int:
+    with contextlib.suppress(FileNotFoundError), os.scandir(folder) as found:
+        return sum(each.stat().st_size for each in found if each.is_file(follow_symlinks=False))
+    return 0  # dropped meanwhile
+
+
+def _digest(name: str) -> str:
+    return hashlib.sha256(name.encode()).hexdigest()
+
+
+def _is_there(store: MemoryStore) -> bool:
+    """Whether a store can still be asked; wakes it."""
+    if store.closed or store.gone:
+        return False
+    try:
+        return bool(store.state)
+    except StoreError:
+        if store.gone:
+            return False
+        raise
+
+
+def _sync(path: Path) -> None:
+    file = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)

@@ -1,0 +1,348 @@
+"""Namespaces: each against a store of its own that holds the same and nothing else."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import unicodedata
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graphmem_torch.atoms import Atom
+from graphmem_torch.errors import (
+    EmbedderError,
+    InputError,
+    StoreDamagedError,
+    StoreError,
+)
+from graphmem_torch.memory import Memory
+from graphmem_torch.memory import namespaces as module
+from graphmem_torch.results import Result
+from graphmem_torch.text.embedder import Encoded, HashingEmbedder
+from tests.memories import QUESTIONS, opened, turns
+
+
+def of(owner: int) -> list[Atom]:
+    """Turns of one user: all ids, sessions and names are those of others, and most texts."""
+    chosen = [atom for i, atom in enumerate(turns(12)) if (i + owner) % 4]
+    return [Atom(a.id, a.text, session=a.session, speaker=a.speaker, time=a.time) for a in chosen]
+
+
+def seen(result: Result) -> list[Any]:
+    """All that can be seen of an answer."""
+    return [[(h.id, h.text, h.score, h.signals, h.path) for h in result.hits], result.confidence]
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> Any:
+    with opened(tmp_path / "store") as memory:
+        yield memory
+
+
+def filled(memory: Memory, names: Sequence[str]) -> None:
+    for owner, name in enumerate(names):
+        memory.namespace(name, create=True).add(of(owner))
+
+
+def test_each_answers_as_a_store_of_its_own(memory: Memory) -> None:
+    """Scores to the last bit: no id, count, idf or concept of others is in them."""
+    names = ["ada", "ben", "cleo"]
+    filled(memory, names)
+    memory.add([Atom("a1", "The violin of everybody, says story 12")])
+    asked = [question for question in QUESTIONS for _ in names]
+    together = memory.retrieve(asked, namespaces=names * len(QUESTIONS))
+    for owner, name in enumerate(names):
+        with opened() as alone:
+            alone.add(of(owner))
+            right = [seen(each) for each in alone.retrieve(QUESTIONS)]
+            assert [seen(each) for each in together[owner :: len(names)]] == right
+            view = memory.namespace(name)
+            assert [seen(each) for each in view.retrieve(QUESTIONS)] == right
+            texts = [each.text for each in alone.compile(QUESTIONS, budget=60)]
+            compiled = memory.compile(QUESTIONS, budget=60, namespaces=[name] * len(QUESTIONS))
+            assert [each.text for each in compiled] == texts
+            counts = ("nodes", "kinds", "sessions", "edges", "concepts")
+            assert [view.stats()[key] for key in counts] == [alone.stats()[key] for key in counts]
+    assert len(memory) == 1 and memory.namespaces() == names
+    assert memory.stats()["namespaces"]["number"] == 3
+
+
+def test_questions_of_many_namespaces_are_encoded_in_one_go(memory: Memory) -> None:
+    filled(memory, ["ada", "ben"])
+    calls: list[list[str]] = []
+
+    def encode(texts: Sequence[str], *, progress: bool = False) -> Encoded:
+        calls.append(list(texts))
+        return HashingEmbedder(32).encode(texts)
+
+    memory.embedder.encode = encode  # type: ignore[method-assign]
+    memory.retrieve(QUESTIONS, namespaces=["ada", "ben", "ada"])
+    answers = memory.answer(QUESTIONS, llm=lambda _: "[1]", namespaces=["ben", "ada", "ada"])
+    assert calls == [QUESTIONS, QUESTIONS]
+    assert all(answer.cited for answer in answers)
+    assert memory.stats()["uses"] == 0
+    assert all(memory.namespace(name).stats()["uses"] for name in ("ada", "ben"))
+
+
+def test_a_namespace_that_does_not_exist_is_never_everybody(memory: Memory) -> None:
+    filled(memory, ["ada lovelace"])
+    with pytest.raises(InputError, match="did you mean 'ada lovelace'"):
+        memory.namespace("Ada Lovelac")
+    for wrong in ([None, "ada lovelace"], ["ada lovelace", "nobody"], ["ada lovelace"], "ab"):
+        with pytest.raises(InputError, match="namespace"):
+            memory.retrieve(QUESTIONS[:2], namespaces=wrong)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="got 'nobody'"):
+        memory.drop_namespace("nobody")
+    view = memory.namespace("ada lovelace")
+    with pytest.raises(InputError, match="has no namespaces"):
+        view.namespace("inner", create=True)
+    assert memory.namespaces() == ["ada lovelace"] and view.namespaces() == []
+
+
+NAMES = [
+    "Case",
+    "case",
+    unicodedata.normalize("NFC", "é"),
+    unicodedata.normalize("NFD", "é"),
+    "..",
+    "../../up",
+    "a/b",
+    "a\\b",
+    "C:",
+    "CON",
+    "name.txt",
+    "*",
+    "名" * 200,
+]
+
+
+def test_no_name_leads_elsewhere_or_to_another(memory: Memory, tmp_path: Path) -> None:
+    for name in NAMES:
+        memory.namespace(name, create=True).add(Atom("own", f"The text of {name}"))
+    assert memory.namespaces() == sorted(NAMES)
+    for name in NAMES:
+        assert memory.namespace(name).get("own").text == f"The text of {name}"
+    assert [path.name for path in tmp_path.iterdir()] == ["store"]
+    folders = [p.name for p in (tmp_path / "store" / "namespaces").iterdir() if p.is_dir()]
+    assert len({name.casefold() for name in folders}) == len(NAMES)
+
+
+@pytest.mark.parametrize("name", ["", " a", "a ", "a\nb", "a\0", "\u202ea", "\ud800", "x" * 201, 7])
+def test_what_is_no_name_is_refused(memory: Memory, name: Any) -> None:
+    with pytest.raises(InputError, match="expected a name of 1 to 200 printable"):
+        memory.namespace(name, create=True)
+    assert memory.namespaces() == []
+
+
+def files_open(folder: Path) -> int:
+    """How many open files of this process lie in a folder."""
+    found = 0
+    for each in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(OSError):
+            found += os.readlink(each).startswith(str(folder))
+    return found
+
+
+def test_few_files_are_open_whatever_is_held(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was put down goes on where it was: contents, weights, listeners."""
+    monkeypatch.setattr(module.Namespaces.__init__, "__kwdefaults__", {"most": 3})
+    folder = tmp_path / "store" / "namespaces"
+    with opened(tmp_path / "store") as memory:
+        views = [memory.namespace(f"user {i}", create=True) for i in range(9)]
+        for i, view in enumerate(views):
+            view.add(Atom(f"a{i}", f"The violin of user {i}"))
+            assert files_open(folder) <= 3 * 3
+        weights = {"lexical": 1.0}
+        views[0].use_weights(weights)
+        del view
+        held = views.pop()
+        for turn in range(2):
+            for i, view in enumerate(views):
+                assert [hit.id for hit in view.retrieve("violin").hits] == [f"a{i}"], turn
+                assert files_open(folder) <= 3 * 3
+        views.clear()
+        del view
+        assert memory.namespace("user 0").config.rank.weights == weights
+        assert memory.namespace("user 1").config.rank.weights != weights
+        assert memory.namespace("user 8") is held
+        questions = ["violin"] * 9
+        answers = memory.retrieve(questions, namespaces=[f"user {i}" for i in range(9)])
+        assert [[hit.id for hit in each.hits] for each in answers] == [[f"a{i}"] for i in range(9)]
+        assert files_open(folder) <= 3 * 3
+    assert files_open(folder) == 0
+
+
+def test_threads_use_more_namespaces_than_may_be_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module.Namespaces.__init__, "__kwdefaults__", {"most": 2})
+    names = [f"user {i}" for i in range(6)]
+    with opened(tmp_path / "store") as memory:
+
+        def work(worker: int) -> None:
+            for turn in range(4):
+                name = names[(worker + turn) % len(names)]
+                view = memory.namespace(name, create=True)
+                view.add(Atom(f"w{worker}t{turn}", f"A violin of {name}", session="1"))
+                (found,) = memory.retrieve(["Whose violin?"], namespaces=[name])
+                assert all(hit.text == f"A violin of {name}" for hit in found.hits)
+                assert f"w{worker}t{turn}" in view
+
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(work, range(4)))
+        assert sum(len(memory.namespace(name)) for name in names) == 16
+        assert memory.check() == []
+
+
+def test_a_closed_view_can_be_used_again_until_the_memory_is_closed(memory: Memory) -> None:
+    filled(memory, ["ada"])
+    with memory.namespace("ada") as view:
+        before = len(view)
+    assert files_open(Path(str(memory.store.path)) / "namespaces") == 0
+    assert len(view) == before and view.retrieve(QUESTIONS[0]).hits
+    memory.close()
+    for ask in (lambda: len(view), lambda: view.retrieve("violin"), lambda: view.add("more")):
+        with pytest.raises(StoreError):
+            ask()
+    with pytest.raises(StoreError):
+        memory.namespace("ada")
+
+
+@pytest.mark.parametrize("resting", [False, True])
+def test_dropped_is_gone_here_and_for_others(tmp_path: Path, resting: bool) -> None:
+    """What another object has open ends, instead of taking memories that nobody would find."""
+    with opened(tmp_path / "store") as memory, opened(tmp_path / "store") as other:
+        filled(memory, ["ada", "ben"])
+        views = [memory.namespace("ada"), other.namespace("ada")]
+        assert [len(view) for view in views] == [9, 9]
+        if resting:
+            views[1].close()
+        memory.drop_namespace("ada")
+        memory.namespace("ada", create=True).add("The new text.")
+        for view in views:
+            for ask in (view.retrieve, view.add, view.get, view.delete):
+                with pytest.raises(StoreError, match="was dropped"):
+                    ask("violin")
+        assert [len(each.namespace("ada")) for each in (memory, other)] == [1, 1]
+        assert other.retrieve(["violin"], namespaces=["ada"])[0].hits[0].text == "The new text."
+        other.drop_namespace("ben")
+        assert memory.namespaces() == ["ada"] and memory.check() == []
+        with pytest.raises(InputError, match="got 'ben'"):
+            memory.retrieve(["violin"], namespaces=["ben"])
+    with opened(tmp_path / "store", mode="r") as memory:
+        assert memory.namespace("ada").get(memory.namespace("ada").store.ids()[0])
+        for change in (
+            lambda: memory.namespace("new", create=True),
+            lambda: memory.drop_namespace("ada"),
+            lambda: memory.namespace("ada").add("x"),
+        ):
+            with pytest.raises(StoreError):
+                change()
+
+
+def test_in_the_process_alone() -> None:
+    with opened() as memory:
+        filled(memory, ["ada", "ben"])
+        assert memory.namespaces() == ["ada", "ben"]
+        memory.drop_namespace("ada")
+        with pytest.raises(InputError, match="got 'ada'"):
+            memory.namespace("ada")
+        assert memory.retrieve(QUESTIONS[:1], namespaces=["ben"])[0].hits
+        assert memory.check() == []
+
+
+def test_the_encoder_is_one_for_all_and_is_remembered(tmp_path: Path) -> None:
+    """Also where the memory itself is empty."""
+    with opened(tmp_path / "store", embedder="hashing") as memory:
+        filled(memory, ["ada"])
+        assert memory.namespace("ada").embedder is memory.embedder
+    with pytest.raises(EmbedderError, match="filled this store"):
+        opened(tmp_path / "store", embedder=HashingEmbedder(16))
+    for mode in ("r", "w"):
+        with opened(tmp_path / "store", embedder=None, mode=mode) as memory:
+            assert memory.namespace("ada").retrieve(QUESTIONS[0]).hits
+            assert memory.namespace("ada").embedder is memory.embedder
+    (folder,) = (path for path in (tmp_path / "store" / "namespaces").iterdir() if path.is_dir())
+    with opened(folder, embedder=None) as alone:
+        assert len(alone) == 9
+
+
+def test_damage_is_named_and_nothing_is_made_in_its_place(tmp_path: Path) -> None:
+    with opened(tmp_path / "store") as memory:
+        filled(memory, ["ada", "ben"])
+    folders = {p.parent for p in (tmp_path / "store" / "namespaces").glob("*/memory.sqlite")}
+    first, second = sorted(folders)
+    names = {path: (path / "name.txt").read_text() for path in folders}
+    (first / "memory.sqlite").unlink()
+    (second / "name.txt").write_text("another")
+    with opened(tmp_path / "store") as memory:
+        problems = "\n".join(memory.check())
+        assert names[first] in problems and str(second) in problems
+        with pytest.raises(StoreDamagedError, match=f"namespace '{names[first]}'"):
+            memory.namespace(names[first], create=True)
+        assert memory.namespaces() == [names[first]]
+        assert len(memory.namespace(names[second])) == 9  # by its name, which is written anew
+        assert memory.namespaces() == ["ada", "ben"]
+        memory.drop_namespace(names[first])
+        assert memory.check() == []
+
+
+def killed_at(step: int, path: Path) -> bool:
+    """Makes one namespace and drops another in a process that dies at a step; whether it did."""
+    child = os.fork()
+    if child == 0:
+        done = 0
+
+        def dying(function: Any) -> Any:
+            def counted(*args: Any, **named: Any) -> Any:
+                nonlocal done
+                done += 1
+                if done > step:
+                    os._exit(9)
+                return function(*args, **named)
+
+            return counted
+
+        try:
+            with opened(path) as memory:
+                for name in ("rename", "replace", "fsync", "mkdir", "unlink", "rmdir"):
+                    setattr(os, name, dying(getattr(os, name)))
+                memory.namespace("new", create=True)
+                memory.drop_namespace("old")
+                os._exit(0)
+        finally:
+            os._exit(1)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert code in (0, 9)
+    return code == 9
+
+
+def test_killed_anywhere_each_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
+    with opened(tmp_path / "first") as memory:
+        filled(memory, ["old"])
+    names = set()
+    for step in range(0, 90, 4):
+        path = tmp_path / f"store{step}"
+        shutil.copytree(tmp_path / "first", path)
+        killed = killed_at(step, path)
+        with opened(path) as memory:
+            found = memory.namespaces()
+            names.add(tuple(found))
+            assert all(len(memory.namespace(name)) == (0, 9)[name == "old"] for name in found)
+            rest = memory.check()
+            assert all("is not deleted yet" in problem for problem in rest)
+            memory.namespace("new", create=True)
+            if "old" in found or rest:
+                memory.drop_namespace("old")
+            assert memory.check() == [] and memory.namespaces() == ["new"]
+        assert len(list((path / "namespaces").iterdir())) == 2  # that one and the lock
+        if not killed:
+            break
+    assert not killed and names == {("old",), ("new", "old"), ("new",)}
