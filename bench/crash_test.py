@@ -22,13 +22,15 @@ import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from multiprocessing.context import ForkServerContext
+from multiprocessing.context import ForkContext
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
+import torch
 import tyro
 
 from graphmem_torch.atoms import Atom
+from graphmem_torch.cli.main import main as graphmem
 from graphmem_torch.config import Config, load_config
 from graphmem_torch.errors import GraphMemError
 from graphmem_torch.memory import Memory
@@ -84,9 +86,10 @@ class Outcome:
 
 def run(options: CrashTest) -> Outcome:
     """Runs all rounds."""
-    context = multiprocessing.get_context("forkserver")
-    # The children fork from a server that has torch loaded, so that most of their life is writing.
-    context.set_forkserver_preload([__name__, "graphmem_torch.memory", "graphmem_torch.cli.main"])
+    # The children fork from here, where torch is loaded, so that most of their life is writing; a
+    # fork is safe from a process with one thread.
+    torch.set_num_threads(1)
+    context = multiprocessing.get_context("fork")
     outcome = Outcome()
     chance = random.Random(options.seed)
     folder = Path(tempfile.mkdtemp(prefix="graphmem-crash-test-"))
@@ -118,7 +121,7 @@ def run(options: CrashTest) -> Outcome:
     return outcome
 
 
-def _span(context: ForkServerContext, options: CrashTest, store: Path, kind: int) -> float:
+def _span(context: ForkContext, options: CrashTest, store: Path, kind: int) -> float:
     """Seconds of a writer's whole life, the second time; kills are spread over it."""
     seconds = 0.0
     for number in (-2, -1):
@@ -132,7 +135,7 @@ def _span(context: ForkServerContext, options: CrashTest, store: Path, kind: int
 
 
 def _start(
-    context: ForkServerContext, options: CrashTest, store: Path, kind: int, number: int
+    context: ForkContext, options: CrashTest, store: Path, kind: int, number: int
 ) -> BaseProcess:
     atoms = texts(options.atoms, options.seed + 7919 * (number + 2), prefix=f"r{number}")
     if kind == 0:
@@ -162,8 +165,6 @@ def _add(store: str, config: Config, atoms: list[dict[str, str]]) -> None:
 
 
 def _index(store: str, options: CrashTest, source: str) -> None:
-    from graphmem_torch.cli.main import main as graphmem
-
     _quiet()
     where = ["--store", store, "--preset", options.preset, "--embedder", "hashing"]
     code = graphmem(["index", source, *where, "--config.link.concepts", options.concepts])
@@ -171,9 +172,6 @@ def _index(store: str, options: CrashTest, source: str) -> None:
 
 
 def _quiet() -> None:
-    import torch
-
-    torch.set_num_threads(1)
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
     os.dup2(nowhere, 2)

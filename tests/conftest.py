@@ -26,7 +26,7 @@ gc.set_threshold(100_000, 20, 20)
 
 ROOT = Path(__file__).resolve().parents[1]
 
-pytest_plugins = ["tests.graphs"]
+pytest_plugins = ["tests.graphs", "tests.processes"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

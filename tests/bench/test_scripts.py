@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from bench import crash_test, histories, scale
+from bench import histories, scale
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.index.data import GrowingIndex
+from tests.processes import Launch
 
 
 def _run(main: Callable[[Sequence[str]], int], out: Path, *options: str) -> dict[str, Any]:
@@ -34,9 +35,11 @@ def test_scale(tmp_path: Path) -> None:
     assert set(report["index"]["stages_s"]) >= {"encoder", "concepts", "similarity", "store"}
 
 
-def test_crash_test_loses_nothing(tmp_path: Path) -> None:
-    options = ["--rounds", "4", "--atoms", "60"]
-    outcome = _run(crash_test.main, tmp_path / "out.json", *options)
+def test_crash_test_loses_nothing(tmp_path: Path, launch: Launch) -> None:
+    out = tmp_path / "out.json"
+    command = launch("bench.crash_test", "--rounds", "4", "--atoms", "60", "--json", out)
+    assert command.wait() == 0, command.told()
+    outcome = json.loads(out.read_text())
     assert outcome["killed"] == 4 or outcome["rounds"] == 12
     assert outcome["lost"] == outcome["unopened"] == outcome["not_whole"] == 0
 

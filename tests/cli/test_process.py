@@ -5,130 +5,38 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-Launch = Callable[..., "Command"]
+from tests.processes import Command, Launch, environment, interruptible
 
-# Loads what every command waits for, then forks one for each message, and says how it ended. A fork
-# runs `python -m graphmem_torch` up to the end of the interpreter, with the streams it was sent;
-# what it has not finished within two minutes, an alarm ends.
-_SERVER = """
-import json, os, runpy, signal, socket, sys
-import torch
-import graphmem_torch.cli.main, graphmem_torch.index, graphmem_torch.store
-wire = socket.socket(fileno=int(sys.argv[1]))
-while True:
-    message, streams, _, _ = socket.recv_fds(wire, 2**16, 2)
-    if not message:
-        sys.exit()
-    asked = json.loads(message)
-    if isinstance(asked, int):
-        wire.send(b"%d" % os.waitstatus_to_exitcode(os.waitpid(asked, 0)[1]))
-    elif child := os.fork():
-        wire.send(b"%d" % child)
-        for stream in streams:
-            os.close(stream)
-    else:
-        wire.close()
-        for number, stream in enumerate(streams, start=1):
-            os.dup2(stream, number)
-        sys.stdout, sys.stderr = (open(number, "w", closefd=False) for number in (1, 2))
-        signal.alarm(120)
-        sys.argv[1:] = asked
-        runpy.run_module("graphmem_torch", run_name="__main__", alter_sys=True)
-"""
-
-
-@dataclass
-class Command:
-    """A command that runs beside the test.
-
-    Attributes:
-        number: Of its process.
-        wire: To the server.
-        out, err: Files of what it prints.
-    """
-
-    number: int
-    wire: socket.socket
-    out: Path
-    err: Path
-
-    def told(self) -> list[str]:
-        """What it has said on standard error; the interpreter says what it imports."""
-        lines = self.err.read_text().splitlines()
-        return [line for line in lines if line and not line.startswith("import time:")]
-
-    def wait(self) -> int:
-        """The exit code, once there is one."""
-        self.wire.send(b"%d" % self.number)
-        return int(self.wire.recv(64))
-
-
-def _interruptible() -> None:
-    """What a shell runs in the background ignores SIGINT, and so would its children."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
-def _environment() -> dict[str, str]:
-    """With it the interpreter says when it has imported a module: `import time: self | all | x`."""
-    return {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPROFILEIMPORTTIME": "1"}
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[socket.socket]:
-    """The process that `launch` forks."""
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    with (
-        ours,
-        theirs,
-        subprocess.Popen(
-            [sys.executable, "-c", _SERVER, str(theirs.fileno())],
-            preexec_fn=_interruptible,
-            env=_environment(),
-            pass_fds=[theirs.fileno()],
-            stderr=subprocess.DEVNULL,
-        ),
-    ):
-        theirs.close()
-        yield ours
-        ours.close()
+Graphmem = Callable[..., Command]
 
 
 @pytest.fixture
-def launch(server: socket.socket, tmp_path: Path) -> Launch:
-    """`launch(*arguments, stdout=)`: starts `graphmem` beside the test."""
-
-    def start(*arguments: str | Path, stdout: int | None = None) -> Command:
-        out, err = tmp_path / "stdout", tmp_path / "stderr"
-        with out.open("w") as first, err.open("w") as second:
-            streams = [first.fileno() if stdout is None else stdout, second.fileno()]
-            socket.send_fds(server, [json.dumps([*map(str, arguments)]).encode()], streams)
-            return Command(int(server.recv(64)), server, out, err)
-
-    return start
+def graphmem(launch: Launch) -> Graphmem:
+    """`graphmem(*arguments, stdout=)`: starts the command line beside the test."""
+    return partial(launch, "graphmem_torch")
 
 
-def test_the_name_of_a_file_is_shown(tmp_path: Path, fast: list[str], launch: Launch) -> None:
+def test_the_name_of_a_file_is_shown(tmp_path: Path, fast: list[str], graphmem: Graphmem) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "\x1b[2J.png").touch()
     (tmp_path / "in" / "a.txt").write_text("A canoe.")
-    command = launch("index", tmp_path / "in", "--store", tmp_path / "store", *fast)
+    command = graphmem("index", tmp_path / "in", "--store", tmp_path / "store", *fast)
     assert command.wait() == 0
     assert "\\x1b[2J.png: left out" in "\n".join(command.told())
 
 
 def test_index_beside_a_memory_that_is_open(
-    store: Path, tmp_path: Path, fast: list[str], launch: Launch
+    store: Path, tmp_path: Path, fast: list[str], graphmem: Graphmem
 ) -> None:
     from graphmem_torch import Memory
 
@@ -136,7 +44,7 @@ def test_index_beside_a_memory_that_is_open(
     more.write_text(json.dumps({"id": "new", "text": "Nora mends the telescope", "session": "n"}))
     with Memory.open(store, embedder="hashing") as memory:
         count = len(memory)
-        writer = launch("index", more, "--store", store, *fast)
+        writer = graphmem("index", more, "--store", store, *fast)
         assert writer.wait() == 0, writer.told()
         assert len(memory) == count + 1 and "new" in memory
         assert memory.add({"id": "next", "text": "and the violin", "session": "n"}).new == 1
@@ -144,7 +52,7 @@ def test_index_beside_a_memory_that_is_open(
 
 
 def test_ctrl_c_loses_nothing_and_a_rerun_resumes(
-    tmp_path: Path, fast: list[str], reply: Callable[..., Any], launch: Launch
+    tmp_path: Path, fast: list[str], reply: Callable[..., Any], graphmem: Graphmem
 ) -> None:
     from graphmem_torch.store import MemoryStore
 
@@ -156,7 +64,7 @@ def test_ctrl_c_loses_nothing_and_a_rerun_resumes(
                 json.dumps({"id": str(i), "text": f"Memory {i} of the {i % 97}th kind."}) + "\n"
             )
     arguments = ["index", path, "--store", store, "--config.link.batch", "64"]
-    command = launch(*arguments, *fast, "--json")
+    command = graphmem(*arguments, *fast, "--json")
 
     def acknowledged() -> int:
         with MemoryStore.open(store, mode="r") as reader:
@@ -184,11 +92,13 @@ def test_ctrl_c_loses_nothing_and_a_rerun_resumes(
     assert acknowledged() == lines
 
 
-def test_query_into_a_closed_pipe_is_no_error(store: Path, fast: list[str], launch: Launch) -> None:
+def test_query_into_a_closed_pipe_is_no_error(
+    store: Path, fast: list[str], graphmem: Graphmem
+) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     try:
-        command = launch("query", "Who restores ovens?", "--store", store, *fast, stdout=writing)
+        command = graphmem("query", "Who restores ovens?", "--store", store, *fast, stdout=writing)
     finally:
         os.close(writing)
     assert command.wait() == 128 + signal.SIGPIPE, command.told()
@@ -211,8 +121,8 @@ def test_ctrl_c_while_libraries_load_is_one_line(loaded: str, tmp_path: Path) ->
     command = [sys.executable, "-m", "graphmem_torch", "query", "Ovens?", "--store", str(tmp_path)]
     with subprocess.Popen(
         command,
-        preexec_fn=_interruptible,
-        env=_environment(),
+        preexec_fn=interruptible,
+        env=environment(),
         text=True,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -230,9 +140,9 @@ def test_ctrl_c_while_libraries_load_is_one_line(loaded: str, tmp_path: Path) ->
 
 
 def test_ctrl_c_while_a_command_loads_is_one_line(
-    store: Path, fast: list[str], launch: Launch
+    store: Path, fast: list[str], graphmem: Graphmem
 ) -> None:
-    command = launch("query", "Ovens?", "--store", store, *fast)
+    command = graphmem("query", "Ovens?", "--store", store, *fast)
     deadline = time.monotonic() + 120
     while (
         "| graphmem_torch.memory\n" not in command.err.read_text() and time.monotonic() < deadline

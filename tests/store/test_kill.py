@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import random
 import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -16,24 +13,19 @@ from pathlib import Path
 import pytest
 
 from graphmem_torch.store import Batch, MemoryStore
+from tests.processes import Launch
 
 KILLING = Path(__file__).with_name("killing.py")
 
 
-def test_sigkill_at_random_instants(root: Path, tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, KILLING, tmp_path, "--kills", "15"],
-        env={**os.environ, "PYTHONPATH": str(root), "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    tally = json.loads(done.stdout)
+def test_sigkill_at_random_instants(launch: Launch, tmp_path: Path) -> None:
+    command = launch(KILLING, tmp_path / "stores", "--kills", "15")
+    assert command.wait() == 0, command.told()
+    tally = json.loads(command.out.read_text())
     assert tally["kills"] == 15
     assert tally["acknowledged"] > 0
     bad = {name: tally[name] for name in ("lost", "halved", "unopened", "unsound")}
-    assert bad == {"lost": 0, "halved": 0, "unopened": 0, "unsound": 0}, done.stderr
+    assert bad == {"lost": 0, "halved": 0, "unopened": 0, "unsound": 0}, command.told()
 
 
 @pytest.mark.skipif(

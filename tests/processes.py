@@ -1,0 +1,125 @@
+"""Programs beside a test, forked from one process that has loaded what they wait for."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+__all__ = ["Command", "Launch", "environment", "interruptible", "launch", "server"]
+
+Launch = Callable[..., "Command"]
+
+# Loads what every command waits for, then forks one for each message, and says how it ended. A fork
+# is a process with one thread; it runs `python FILE` or `python -m MODULE` up to the end of the
+# interpreter, with the streams it was sent. What it has not finished within two minutes, an alarm
+# ends.
+_SERVER = """
+import json, os, runpy, signal, socket, sys
+import torch
+import graphmem_torch.cli.main, graphmem_torch.index, graphmem_torch.store
+wire = socket.socket(fileno=int(sys.argv[1]))
+while True:
+    message, streams, _, _ = socket.recv_fds(wire, 2**16, 2)
+    if not message:
+        sys.exit()
+    asked = json.loads(message)
+    if isinstance(asked, int):
+        wire.send(b"%d" % os.waitstatus_to_exitcode(os.waitpid(asked, 0)[1]))
+    elif child := os.fork():
+        wire.send(b"%d" % child)
+        for stream in streams:
+            os.close(stream)
+    else:
+        wire.close()
+        for number, stream in enumerate(streams, start=1):
+            os.dup2(stream, number)
+        sys.stdout, sys.stderr = (open(number, "w", closefd=False) for number in (1, 2))
+        signal.alarm(120)
+        sys.argv = asked
+        if asked[0].endswith(".py"):
+            runpy.run_path(asked[0], run_name="__main__")
+        else:
+            runpy.run_module(asked[0], run_name="__main__", alter_sys=True)
+        sys.exit()
+"""
+
+
+@dataclass
+class Command:
+    """A command that runs beside the test.
+
+    Attributes:
+        number: Of its process.
+        wire: To the server.
+        out, err: Files of what it prints.
+    """
+
+    number: int
+    wire: socket.socket
+    out: Path
+    err: Path
+
+    def told(self) -> list[str]:
+        """What it has said on standard error; the interpreter says what it imports."""
+        lines = self.err.read_text().splitlines()
+        return [line for line in lines if line and not line.startswith("import time:")]
+
+    def wait(self) -> int:
+        """The exit code, once there is one."""
+        self.wire.send(b"%d" % self.number)
+        return int(self.wire.recv(64))
+
+
+def interruptible() -> None:
+    """What a shell runs in the background ignores SIGINT, and so would its children."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def environment() -> dict[str, str]:
+    """With it the interpreter says when it has imported a module: `import time: self | all | x`."""
+    root = str(Path(__file__).resolve().parents[1])
+    more = {"PYTHONPATH": root, "OMP_NUM_THREADS": "1", "PYTHONPROFILEIMPORTTIME": "1"}
+    return {**os.environ, **more}
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[socket.socket]:
+    """The process that `launch` forks."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with (
+        ours,
+        theirs,
+        subprocess.Popen(
+            [sys.executable, "-c", _SERVER, str(theirs.fileno())],
+            preexec_fn=interruptible,
+            env=environment(),
+            pass_fds=[theirs.fileno()],
+            stderr=subprocess.DEVNULL,
+        ),
+    ):
+        theirs.close()
+        yield ours
+        ours.close()
+
+
+@pytest.fixture
+def launch(server: socket.socket, tmp_path: Path) -> Launch:
+    """`launch(program, *arguments, stdout=)`: starts a module or a file beside the test."""
+
+    def start(*command: str | Path, stdout: int | None = None) -> Command:
+        out, err = tmp_path / "stdout", tmp_path / "stderr"
+        with out.open("w") as first, err.open("w") as second:
+            streams = [first.fileno() if stdout is None else stdout, second.fileno()]
+            socket.send_fds(server, [json.dumps([*map(str, command)]).encode()], streams)
+            return Command(int(server.recv(64)), server, out, err)
+
+    return start
