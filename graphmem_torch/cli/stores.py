@@ -167,6 +167,8 @@ class Get(MemoryCommand):
 class Export(MemoryCommand):
     """Write the memories of a store as JSON lines, with pins, found types and edges between them.
 
+    What is in its namespaces, too, unless one is named.
+
     Attributes:
         file: The file to write.
         vectors: Also write the vectors, so that a store of the same encoder need not encode again.

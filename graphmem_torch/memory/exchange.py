@@ -2,7 +2,8 @@
 
 A header, the memories in the order of storing, the edges between them, and a line that ends the
 file with a checksum: what was cut or changed is refused before anything is stored. What linking
-makes of the memories (concepts, temporal edges) is made again.
+makes of the memories (concepts, temporal edges) is made again. The same again for each namespace,
+whose header has its name; the first header says how many there are.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from graphmem_torch.text.embedder import Embedder, Encoded
 
 __all__ = [
     "Exported",
+    "ExportedPart",
     "KnownVectors",
     "check_export",
     "export_lines",
@@ -49,11 +51,19 @@ _LINKED = (int(EdgeType.SIMILARITY), int(EdgeType.COOCCURRENCE))  # that linking
 _AGAIN = "export the memory again"
 
 
-def export_lines(store: MemoryStore, *, vectors: bool = False) -> Iterator[str]:
-    """The lines of an export, without line feeds; of one moment: writers wait meanwhile."""
+def export_lines(
+    store: MemoryStore, *, vectors: bool = False, **header: str | int
+) -> Iterator[str]:
+    """The lines of an export, without line feeds; of one moment: writers wait meanwhile.
+
+    Args:
+        store: Of the memories.
+        vectors: Also embeddings and token vectors.
+        header: `namespace`, its name; or `namespaces`, how many follow.
+    """
     digest, count = hashlib.sha256(), 0
     with store.reading():
-        for record in _records(store, vectors):
+        for record in _records(store, vectors, header):
             line = json.dumps(record, ensure_ascii=False, allow_nan=False)
             digest.update(line.encode() + b"\n")
             count += 1
@@ -61,7 +71,9 @@ def export_lines(store: MemoryStore, *, vectors: bool = False) -> Iterator[str]:
     yield json.dumps({"end": {"lines": count, "sha256": digest.hexdigest()}})
 
 
-def _records(store: MemoryStore, vectors: bool) -> Iterator[dict[str, Any]]:
+def _records(
+    store: MemoryStore, vectors: bool, header: Mapping[str, Any]
+) -> Iterator[dict[str, Any]]:
     columns = store.columns()
     nodes = columns.node[~columns.is_concept]
     yield {
@@ -70,6 +82,7 @@ def _records(store: MemoryStore, vectors: bool) -> Iterator[dict[str, Any]]:
         "atoms": len(nodes),
         "fingerprint": store.fingerprint,
         "vectors": vectors,
+        **header,
     }
     pins = dict(store.life.pins())
     found = {node: rest for node, *rest in store.life.found_types()}
@@ -116,37 +129,63 @@ def _text_of(values: Tensor) -> str:
     return base64.b64encode(values.contiguous().numpy().tobytes()).decode()
 
 
-def check_export(path: Path) -> dict[str, Any]:
-    """The header of an export, once the whole file was looked at.
+@dataclass(frozen=True)
+class ExportedPart:
+    """A memory of an export file, or one of its namespaces.
+
+    Attributes:
+        path: The file.
+        header: Its first line.
+        line: Number of that line.
+        offset: Byte where it begins.
+    """
+
+    path: Path
+    header: dict[str, Any]
+    line: int
+    offset: int
+
+    @property
+    def namespace(self) -> str | None:
+        """Name of the namespace; None for the memory itself."""
+        return self.header.get("namespace")
+
+
+def check_export(path: Path) -> list[ExportedPart]:
+    """What is in an export, the memory itself first, once the whole file was looked at.
 
     Raises:
         InputError: No export, one of a later version, or one that was cut or changed.
     """
-    digest, number, end, whole = hashlib.sha256(), 0, None, True
-    header: dict[str, Any] = {}
+    parts: list[ExportedPart] = []
+    number, offset, whole, ended = 0, 0, True, True
     for number, line in enumerate(raw_lines(path), start=1):
         where = f"{path}:{number}"
-        header = header or _header(line, where)
-        if end is not None:
-            raise InputError(f"expected the end of an export, got more; {_AGAIN}", where=where)
+        if ended:
+            if parts and len(parts) > parts[0].header.get("namespaces", 0):
+                raise InputError(f"expected the end of an export, got more; {_AGAIN}", where=where)
+            parts.append(ExportedPart(path, _header(line, where), number, offset))
+            if isinstance(parts[-1].namespace, str) != (len(parts) > 1):
+                raise InputError(f"expected a namespace, got no name; {_AGAIN}", where=where)
+            digest, ended = hashlib.sha256(), False
         if line.startswith(_END):
             end = parse_json(decode(line, str(path), line=number), str(path), line=number)["end"]
-        else:
-            digest.update(line)
-        whole = line.endswith(b"\n")
+            if end != {"lines": number - parts[-1].line, "sha256": digest.hexdigest()}:
+                raise InputError(
+                    f"expected the lines that were exported, got others; {_AGAIN}", where=where
+                )
+            ended = True
+        digest.update(line)
+        offset, whole = offset + len(line), line.endswith(b"\n")
     if not number:
-        header = _header(b"", str(path))
-    if end is None:
+        _header(b"", str(path))
+    if not ended or len(parts) <= parts[0].header.get("namespaces", 0):
         cut = f"the file ends {'behind' if whole else 'inside'} line {number}"
         raise InputError(
             f"expected the line that ends an export, got a cut: {cut}; {_AGAIN}",
             where=f"{path}:{number}",
         )
-    if end != {"lines": number - 1, "sha256": digest.hexdigest()}:
-        raise InputError(
-            f"expected the lines that were exported, got others; {_AGAIN}", where=f"{path}:{number}"
-        )
-    return header
+    return parts
 
 
 def _header(line: bytes, where: str) -> dict[str, Any]:
@@ -187,15 +226,15 @@ class Exported:
     vectors: tuple[Tensor, Tensor, Tensor] | None
 
 
-def exported_atoms(path: Path, embedder: Embedder | None) -> Iterator[Exported]:
-    """The memories of an export that `check_export` has looked at, in order.
+def exported_atoms(part: ExportedPart, embedder: Embedder | None) -> Iterator[Exported]:
+    """The memories of what `check_export` has looked at, in order.
 
     Their vectors are read for an embedder that they are of, None: not at all.
 
     Raises:
         InputError: A line that no export has.
     """
-    for where, record in _lines(path, b'{"atom"'):
+    for where, record in _lines(part, b'{"atom"'):
         try:
             fields = dict(record["atom"])
             links = [
@@ -245,9 +284,9 @@ def restore_life(store: MemoryStore, entries: Sequence[Exported], pinned: Contai
         store.life.set_found_types(values, source, keep=ORACLE)
 
 
-def exported_edges(path: Path) -> Iterator[tuple[str, str, str, float]]:
+def exported_edges(part: ExportedPart) -> Iterator[tuple[str, str, str, float]]:
     """The edges of an export: source, target, type, weight."""
-    for where, record in _lines(path, b'{"edge"'):
+    for where, record in _lines(part, b'{"edge"'):
         edge = record["edge"]
         if not isinstance(edge, list) or len(edge) != 4:
             raise InputError(f"expected an edge, got {edge!r:.80}; {_AGAIN}", where=where)
@@ -275,9 +314,12 @@ def _keys(edges: EdgeBlock, size: int) -> Tensor:  # [E] int64
     return (edges.source * size + edges.target) * 256 + edges.type
 
 
-def _lines(path: Path, start: bytes) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The lines that begin so, with their places."""
-    for number, line in enumerate(raw_lines(path), start=1):
+def _lines(part: ExportedPart, start: bytes) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The lines of a part that begin so, with their places."""
+    path = part.path
+    for number, line in enumerate(raw_lines(path, part.offset), start=part.line):
+        if line.startswith(_END):
+            return
         if line.startswith(start):
             text = decode(line, str(path), line=number)
             yield f"{path}:{number}", parse_json(text, str(path), line=number)

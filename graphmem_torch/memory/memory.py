@@ -37,6 +37,7 @@ from graphmem_torch.memory.bindings import (
 from graphmem_torch.memory.contexts import CompileOptions as Options
 from graphmem_torch.memory.decay import Classified, DecayState, classify_nodes, open_nodes
 from graphmem_torch.memory.exchange import (
+    ExportedPart,
     KnownVectors,
     check_export,
     export_lines,
@@ -48,7 +49,7 @@ from graphmem_torch.memory.exchange import (
 from graphmem_torch.memory.filters import AtomFields, Filters, atom_masks
 from graphmem_torch.memory.link import concept_id
 from graphmem_torch.memory.modes import RegimeMonitor, align_parts, mode_records, mode_summaries
-from graphmem_torch.memory.namespaces import Namespaces
+from graphmem_torch.memory.namespaces import Namespaces, checked_name
 from graphmem_torch.memory.questions import (
     checked_questions,
     encode_questions,
@@ -1137,7 +1138,9 @@ class Memory:
             )
         return write_report(data, path, limit=limit, most_edges=most_edges)
 
-    def export(self, path: str | os.PathLike[str], *, vectors: bool = False) -> int:
+    def export(
+        self, path: str | os.PathLike[str], *, vectors: bool = False, namespaces: bool = True
+    ) -> int:
         """Writes what was put into the memory as JSON lines, for `import_`; how many memories.
 
         Every field of every memory, pins, types that were found, and edges between memories. Not
@@ -1148,24 +1151,32 @@ class Memory:
             path: The file, which is replaced.
             vectors: Also embeddings and token vectors, which are larger than the rest; a store of
                 the same encoder need not encode the texts again.
+            namespaces: Also what is in its namespaces.
 
         Raises:
             StoreError: The file cannot be written; one of before is as it was.
         """
         target = Path(path)
         partial = target.with_name(target.name + ".partial")
+        names = self.namespaces() if namespaces else []
+        header = {"namespaces": len(names)} if names else {}
         try:
             with partial.open("w", encoding="utf-8", newline="\n") as file:
-                file.writelines(line + "\n" for line in export_lines(self.store, vectors=vectors))
+                lines = export_lines(self.store, vectors=vectors, **header)
+                file.writelines(line + "\n" for line in lines)
+                for name in names:
+                    store = self.namespace(name).store
+                    lines = export_lines(store, vectors=vectors, namespace=name)
+                    file.writelines(line + "\n" for line in lines)
             partial.replace(target)
         except OSError as error:
             raise store_error(error, target) from error
         finally:
             partial.unlink(missing_ok=True)
-        return int(check_export(target)["atoms"])
+        return sum(int(part.header["atoms"]) for part in check_export(target))
 
     def import_(self, path: str | os.PathLike[str], *, progress: bool = False) -> Added:
-        """Adds what `export` wrote; what is stored already is passed over.
+        """Adds what `export` wrote, also to namespaces; what is stored already is passed over.
 
         The whole file is looked at first, so that of one that was cut or changed nothing is stored.
         An import that was interrupted can be repeated. Vectors of another encoder are passed over.
@@ -1180,8 +1191,18 @@ class Memory:
             StoreError: As `add`.
         """
         self.store.expect_writable()
-        file = Path(path)
-        header = check_export(file)
+        parts, done = check_export(Path(path)), Added(0, 0)
+        names = [checked_name(part.namespace) for part in parts[1:]]
+        if names:
+            self._spaces_of_own()
+        for part, name in zip(parts, ["", *names], strict=True):
+            memory = self.namespace(name, create=True) if name else self
+            done += memory._import_part(part, progress)
+        return done
+
+    def _import_part(self, part: ExportedPart, progress: bool) -> Added:
+        """Adds what a part of an export holds."""
+        file, header = part.path, part.header
         known = KnownVectors(self.embedder)
         brought = bool(header["vectors"])
         if brought and header["fingerprint"] != known.fingerprint:
@@ -1191,7 +1212,7 @@ class Memory:
             )
             brought = False
         writer = Writer(self.store, known, self.config.link, self._observe)
-        entries = exported_atoms(file, known if brought else None)
+        entries = exported_atoms(part, known if brought else None)
         pinned = {node for node, _ in self.store.life.pins()}
         done = Added(0, 0)
         with _progress(progress, "import", "atoms", header["atoms"]) as bar:
@@ -1204,7 +1225,7 @@ class Memory:
                 done += added
                 self._tell(switches)
                 bar.update(len(batch))
-        for edges_of in batched(exported_edges(file), _EDGES):
+        for edges_of in batched(exported_edges(part), _EDGES):
             edges.connect_all(self.store, unlinked_edges(self.store, edges_of))
         writer.warn_of_unresolved()
         return done

@@ -25,7 +25,7 @@ from graphmem_torch.store.database import DATABASE_NAME, store_error, sync_folde
 from graphmem_torch.store.lock import WriterLock
 from graphmem_torch.store.sqlite import NAMESPACES_NAME
 
-__all__ = ["MOST_OPEN", "Namespaces"]
+__all__ = ["MOST_OPEN", "Namespaces", "checked_name"]
 
 MOST_OPEN = 64
 """Namespaces of a memory whose files are open at once; the others' are opened at their next use."""
@@ -93,7 +93,7 @@ class Namespaces(Generic[M]):
         Raises:
             InputError: There is none; names the nearest.
         """
-        named = _checked(name)
+        named = checked_name(name)
         there = named in self._kept if self._folder is None else self._path(named).is_dir()
         if not there:
             raise self._unknown(named)
@@ -114,7 +114,7 @@ class Namespaces(Generic[M]):
             InputError: No name, or no such namespace.
             EmbedderError, StoreError: As `MemoryStore.open`.
         """
-        named = _checked(name)
+        named = checked_name(name)
         with self._lock:
             view = self._views.get(named)
         if view is not None and _is_there(view.store):
@@ -144,7 +144,7 @@ class Namespaces(Generic[M]):
             StoreError: It is only read, or its folder cannot be deleted; it is gone all the same
                 unless it is listed.
         """
-        named = _checked(name)
+        named = checked_name(name)
         self._expect_writable(named)
         if self._folder is None:
             self._close(named)
@@ -337,7 +337,7 @@ class Namespaces(Generic[M]):
         return InputError(f"namespace: expected one that this memory has, got {name!r:.80}; {do}")
 
 
-def _checked(name: object) -> str:
+def checked_name(name: object) -> str:
     """A name of a namespace.
 
     Raises:

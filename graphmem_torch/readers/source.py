@@ -114,14 +114,15 @@ def parse_json(text: str, where: str, *, line: int | None = None, do: str = "men
         ) from error
 
 
-def raw_lines(path: Path) -> Iterator[bytes]:
-    """The lines of a file, one of which is held at a time.
+def raw_lines(path: Path, offset: int = 0) -> Iterator[bytes]:
+    """The lines of a file from a byte on, one of which is held at a time.
 
     Raises:
         InputError: It cannot be read.
     """
     try:
         with path.open("rb") as file:
+            file.seek(offset)
             yield from file
     except OSError as error:
         raise _unreadable(str(path), error) from error

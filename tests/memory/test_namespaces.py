@@ -294,6 +294,48 @@ def test_damage_is_named_and_nothing_is_made_in_its_place(tmp_path: Path) -> Non
         assert memory.check() == []
 
 
+def test_an_export_has_them_all_and_a_cut_anywhere_is_refused(
+    memory: Memory, tmp_path: Path
+) -> None:
+    filled(memory, ["ada", "ben"])
+    memory.add("The text of nobody.")
+    memory.namespace("ben").pin("a1")
+    file = tmp_path / "all.jsonl"
+    assert memory.export(file, vectors=True) == 1 + 9 + 9
+    assert memory.export(tmp_path / "own.jsonl", namespaces=False) == 1
+    assert memory.namespace("ben").export(tmp_path / "ben.jsonl") == 9
+    with opened() as other:
+        assert other.import_(file).new == 19 and other.import_(file).known == 19
+        assert other.namespaces() == ["ada", "ben"]
+        pairs = [[each.namespace(name) for each in (memory, other)] for name in ("ada", "ben")]
+        for mine, theirs in [(memory, other), *pairs]:
+            assert theirs.get(theirs.store.ids()[:1]) == mine.get(mine.store.ids()[:1])
+            assert theirs.pinned() == mine.pinned()
+            right = [seen(each) for each in mine.retrieve(QUESTIONS)]
+            assert [seen(each) for each in theirs.retrieve(QUESTIONS)] == right
+        view = other.namespace("cleo", create=True)
+        assert view.import_(tmp_path / "ben.jsonl").new == 9
+        with pytest.raises(InputError, match="has no namespaces"):
+            view.import_(file)
+        with pytest.raises(InputError, match="got others"):
+            bad = file.read_text().replace('"namespace": "ben"', '"namespace": ""')
+            other.import_(written(tmp_path / "bad.jsonl", bad))
+    lines = file.read_text().splitlines(keepends=True)
+    with opened() as other:
+        ends = [i + 1 for i, line in enumerate(lines) if line.startswith('{"end"')]
+        for cut in (*ends[:-1], ends[0] + 1, len(lines) - 1):
+            with pytest.raises(InputError, match="got a cut"):
+                other.import_(written(tmp_path / "cut.jsonl", "".join(lines[:cut])))
+        with pytest.raises(InputError, match="got more"):
+            other.import_(written(tmp_path / "cut.jsonl", "".join(lines + lines[-1:])))
+        assert len(other) == 0 and other.namespaces() == []
+
+
+def written(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path
+
+
 def killed_at(step: int, path: Path) -> bool:
     """Makes one namespace and drops another in a process that dies at a step; whether it did."""
     child = os.fork()

@@ -1,0 +1,254 @@
+"""Namespaces that share everything but their content: what crosses, and what a question costs.
+
+`python -m bench.namespaces --questions 1000000 [--json OUT]`
+
+Ids, sessions, speakers, times and most texts of every namespace are those of others; the names are
+alike, too (case, Unicode forms, characters of paths). Questions are texts, words and names of other
+namespaces. Each answer of a batch over many namespaces is compared with that of a store of its own
+that holds the same memories and nothing else: ids, texts, owners, scores, shares and confidence,
+all to the last bit, so that a count or an idf of others would show. Half way through everybody adds
+and some delete.
+
+`--stores N` then makes N namespaces and times one question at a time, in CPU time of one thread.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import tyro
+
+from graphmem_torch.atoms import Atom
+from graphmem_torch.config import load_config
+from graphmem_torch.memory import Memory
+from graphmem_torch.quality.common.measure import code_version
+from graphmem_torch.results import Result
+from graphmem_torch.text.embedder import HashingEmbedder
+
+__all__ = ["Crossing", "main", "run"]
+
+_NOUNS = "oven kite canoe violin comet bakery harbour saddle garden ledger".split()  # noqa: SIM905
+_VERBS = "restores sells paints borrows hides repairs forgets steals".split()  # noqa: SIM905
+_PEOPLE = ["Nora", "Theo", "Ada", "Ben", "Cleo", "Bertrand"]
+_BATCH = 20_000  # questions that are asked at once
+_ALIKE = ("user {}", "USER {}", "user/{}", "../user {}", "us\u00e9r {}", "use\u0301r {}", "{}")
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """What to ask.
+
+    Attributes:
+        namespaces: How many are asked.
+        atoms: Memories of each.
+        questions: Questions in all, of which each namespace is asked an equal part.
+        k: Hits of each.
+        stores: Namespaces of the timing; 0 leaves it out.
+        timed: Questions of each kind that are timed.
+        seed: Of texts and questions.
+        json: Where the report goes; printed without.
+    """
+
+    namespaces: int = 100
+    atoms: int = 100
+    questions: int = 1_000_000
+    k: int = 10
+    stores: int = 1000
+    timed: int = 200
+    seed: int = 0
+    json: Path | None = None
+
+
+def _texts(rng: random.Random, count: int) -> list[str]:
+    """Sentences that the namespaces draw from."""
+    return [
+        f"{rng.choice(_PEOPLE)} {rng.choice(_VERBS)} the {rng.choice(_NOUNS)} number "
+        f"{rng.randrange(40)} beside the {rng.choice(_NOUNS)}."
+        for _ in range(count)
+    ]
+
+
+def _atoms(rng: random.Random, pool: list[str], owner: str, start: int, stop: int) -> list[Atom]:
+    """Memories of one owner, who is named in `meta` alone; all else is as of any other."""
+    return [
+        Atom(
+            f"m{i}",
+            rng.choice(pool),
+            session=f"s{i // 10}",
+            speaker=_PEOPLE[i % len(_PEOPLE)],
+            time=1.7e9 + 3600.0 * i,
+            meta={"owner": owner},
+        )
+        for i in range(start, stop)
+    ]
+
+
+def _questions(rng: random.Random, pool: list[str], names: list[str], count: int) -> list[str]:
+    """What somebody might ask who is after the memories of others."""
+    kinds: list[Callable[[], str]] = [
+        lambda: rng.choice(pool),
+        lambda: f"What did {rng.choice(_PEOPLE)} say about the {rng.choice(_NOUNS)}?",
+        lambda: f"Which memories of {rng.choice(names)} are there?",
+        lambda: f"m{rng.randrange(200)} s{rng.randrange(20)} {rng.choice(_NOUNS)}",
+        lambda: f"{rng.choice(_VERBS)} {rng.choice(_NOUNS)} {rng.randrange(40)}",
+    ]
+    return [rng.choice(kinds)() for _ in range(count)]
+
+
+def _seen(result: Result) -> tuple[Any, ...]:
+    """All that an answer shows."""
+    hits = tuple((h.id, h.text, h.score, tuple(h.signals.items()), h.path) for h in result.hits)
+    return hits, result.confidence, result.known
+
+
+def _open(path: Path | None = None) -> Memory:
+    config = load_config("default", {"link.concepts": "pattern"})
+    return Memory.open(path, config=config, embedder=HashingEmbedder(64), device="cpu")
+
+
+def run(options: Crossing, folder: Path, say: Callable[[str], object] = print) -> dict[str, Any]:
+    """Asks and compares; then times, where that is wanted."""
+    torch.set_num_threads(1)
+    rng = random.Random(options.seed)
+    pool = _texts(rng, 4 * options.atoms)
+    names = [_ALIKE[i % len(_ALIKE)].format(i // len(_ALIKE)) for i in range(options.namespaces)]
+    leaks = other = answers = hits = 0
+    start = time.process_time()
+    with _open(folder / "crossing") as memory:
+        alone = {name: _open() for name in names}
+        half = options.atoms // 2
+        for part, (first, last) in enumerate(((0, half), (half, options.atoms))):
+            for name, own in alone.items():
+                view, state = memory.namespace(name, create=True), rng.getstate()
+                for each in (view, own):
+                    rng.setstate(state)
+                    each.add(_atoms(rng, pool, name, first, last))
+                    if part and rng.random() < 0.3:
+                        each.delete([f"m{rng.randrange(half)}"])
+            for asked in _batches(rng, pool, names, options.questions // 2):
+                found = memory.retrieve(
+                    [q for q, _ in asked], namespaces=[n for _, n in asked], k=options.k
+                )
+                at: dict[str, list[int]] = {}
+                for place, (_, name) in enumerate(asked):
+                    at.setdefault(name, []).append(place)
+                for name, places in at.items():
+                    right = alone[name].retrieve([asked[i][0] for i in places], k=options.k)
+                    for place, expected in zip(places, right, strict=True):
+                        got = found[place]
+                        leaks += any((hit.meta or {}).get("owner") != name for hit in got.hits)
+                        other += _seen(got) != _seen(expected)
+                        hits += len(got.hits)
+                answers += len(asked)
+                say(f"{answers:,} questions: {leaks} leaks, {other} other answers")
+        for own in alone.values():
+            own.close()
+    report: dict[str, Any] = {
+        "namespaces": options.namespaces,
+        "atoms": options.atoms,
+        "questions": answers,
+        "hits": hits,
+        "leaks": leaks,
+        "other_answers": other,
+        "cpu_seconds": time.process_time() - start,
+        "code": code_version(),
+    }
+    if options.stores:
+        report["cost"] = _costs(options, folder, rng, pool)
+    return report
+
+
+def _batches(
+    rng: random.Random, pool: list[str], names: list[str], count: int
+) -> Iterator[list[tuple[str, str]]]:
+    """Questions and namespaces, in equal parts for each namespace and mixed."""
+    while count > 0:
+        size = min(count, _BATCH)
+        drawn = [names[i % len(names)] for i in range(size)]
+        rng.shuffle(drawn)
+        yield list(zip(_questions(rng, pool, names, size), drawn, strict=True))
+        count -= size
+
+
+def _costs(options: Crossing, folder: Path, rng: random.Random, pool: list[str]) -> dict[str, Any]:
+    """CPU milliseconds of a question: of a store of its own, and in one namespace of many."""
+    names = [f"user {i}" for i in range(options.stores)]
+    asked = _questions(rng, pool, names, options.timed)
+    with _open(folder / "many") as memory, _open(folder / "own") as own:
+        with _open(folder / "single") as single:
+            for each in (single, own):
+                each.add(_atoms(rng, pool, "own", 0, options.atoms))
+        begun = time.process_time()
+        for name in names:
+            memory.namespace(name, create=True).add(_atoms(rng, pool, name, 0, options.atoms))
+        made = (time.process_time() - begun) / len(names)
+        for name in names:  # once, as a service has asked every one of them before
+            memory.retrieve(["anything"], namespaces=[name])
+        view = memory.namespace(names[-1])
+        lately = names[-8:]
+        return {
+            "stores": options.stores,
+            "atoms": options.atoms,
+            "ms_make_and_fill": 1e3 * made,
+            "ms_own_store": _timed(own.retrieve, asked),
+            "ms_held_namespace": _timed(view.retrieve, asked),
+            "ms_by_name_lately_used": _timed(
+                lambda q: memory.retrieve([q], namespaces=[rng.choice(lately)]), asked
+            ),
+            "ms_by_name_any": _timed(
+                lambda q: memory.retrieve([q], namespaces=[rng.choice(names)]), asked
+            ),
+            "ms_own_store_opened": _timed(lambda q: _ask_opened(folder / "single", q), asked[:50]),
+            "open_files": _open_files(folder / "many"),
+        }
+
+
+def _ask_opened(path: Path, question: str) -> None:
+    """Opens a store, asks it and closes it."""
+    with _open(path) as memory:
+        memory.retrieve(question)
+
+
+def _timed(ask: Callable[[str], object], questions: list[str]) -> dict[str, float]:
+    """CPU milliseconds of a call, the median and the 95th percentile; the first are left out."""
+    taken = []
+    for question in questions:
+        start = time.process_time()
+        ask(question)
+        taken.append(1e3 * (time.process_time() - start))
+    taken = sorted(taken[len(taken) // 10 :])
+    return {"p50": statistics.median(taken), "p95": taken[int(0.95 * (len(taken) - 1))]}
+
+
+def _open_files(folder: Path) -> int:
+    """How many files in a folder this process has open; 0 where the system does not say."""
+    found = Path("/proc/self/fd")
+    links = [each.resolve() for each in found.iterdir()] if found.is_dir() else []
+    return sum(each.is_relative_to(folder.resolve()) for each in links)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs it; the exit code is 1 where anything crossed."""
+    options = tyro.cli(Crossing, prog="python -m bench.namespaces", args=arguments)
+    with tempfile.TemporaryDirectory() as folder:
+        report = run(options, Path(folder), lambda line: print(line, file=sys.stderr))
+    text = json.dumps(report, indent=1)
+    if options.json is None:
+        print(text)
+    else:
+        options.json.write_text(text + "\n", encoding="utf-8")
+    return 1 if report["leaks"] or report["other_answers"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
