@@ -12,6 +12,7 @@ __all__ = [
     "Answer",
     "Context",
     "Hit",
+    "Indexed",
     "Mode",
     "ModeAlignment",
     "ModePair",
@@ -38,6 +39,36 @@ class Added:
     def __add__(self, other: Added) -> Added:
         """Both together."""
         return Added(self.new + other.new, self.known + other.known)
+
+
+@dataclass(frozen=True, slots=True)
+class Indexed:
+    """What `Memory.add_files` did, or would do.
+
+    Attributes:
+        new: Memories stored.
+        known: Memories that were there already, and stay.
+        replaced: Memories that say something else now, under their ids.
+        deleted: Memories that no file says any more.
+        unchanged: Number of files that say what they said.
+        added, changed: Names of files that are new, or say something else.
+        moved: Names of files before and now.
+        gone: Names of files that are no more; their memories are kept.
+        pruned: Names of files that are no more; their memories are deleted.
+        skipped: What was wrong with files and lines that were left out.
+    """
+
+    new: int = 0
+    known: int = 0
+    replaced: int = 0
+    deleted: int = 0
+    unchanged: int = 0
+    added: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    moved: tuple[tuple[str, str], ...] = ()
+    gone: tuple[str, ...] = ()
+    pruned: tuple[str, ...] = ()
+    skipped: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

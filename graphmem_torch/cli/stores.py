@@ -3,36 +3,35 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from tyro.conf import Positional, arg
 
 from graphmem_torch.cli.layout import atom_lines
 from graphmem_torch.cli.options import Command, MemoryCommand, print_json, print_text
-from graphmem_torch.errors import EmbedderError, InputError, StoreDamagedError
-from graphmem_torch.results import Added
-
-if TYPE_CHECKING:
-    from graphmem_torch.atoms import Atom
-    from graphmem_torch.memory import Memory
-
-_BASE = "sources.base"  # where a store keeps the folder that its sources are named from
+from graphmem_torch.errors import InputError, StoreDamagedError
+from graphmem_torch.results import Added, Indexed
 
 __all__ = ["Check", "Export", "Get", "Import", "Index", "ListNamespaces", "Stats", "WriteReport"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Index(MemoryCommand):
-    """Read files into a store; what it already holds is skipped, so a re-run resumes.
+    """Bring a store to what files say: run it again when they were edited, moved or deleted.
+
+    Files that have not changed are not read, and what stands in them unchanged is not encoded
+    again.
 
     Attributes:
         files: Text, Markdown, JSON lines, LoCoMo JSON, proof libraries (statements as JSON lines,
             a table of edges beside them), blueprints, folders of these, or `-` for standard input.
         format: How to read the files, where the name does not say it.
         input: Of LoCoMo files: the turns only, or also the facts that ship with them.
+        prune: Delete what is of files that are gone; otherwise they are listed, and kept.
+        dry_run: Say what would be done, and change nothing.
         skip_bad: Leave out files and lines that cannot be used, and list them at the end.
     """
 
@@ -45,97 +44,89 @@ class Index(MemoryCommand):
     files: Annotated[Positional[tuple[str, ...]], arg(metavar="FILE ...")] = ()
     format: Literal["text", "jsonl", "locomo"] | None = None
     input: Literal["raw", "observations"] = "raw"
+    prune: bool = False
+    dry_run: bool = False
     skip_bad: bool = False
 
     def run(self) -> int:
-        """Indexes the files and says how much was new."""
+        """Follows the files and says what has changed."""
         if not self.files:
             raise InputError("expected at least one file or folder to index, got none")
-        from graphmem_torch.memory.writer import batched
-        from graphmem_torch.readers.read import check_paths, read_atoms
+        from graphmem_torch.readers.read import check_paths
+        from graphmem_torch.store.database import DATABASE_NAME
 
-        if not self.skip_bad:
+        there = (self.store / DATABASE_NAME).exists()
+        if not self.skip_bad and not there:
             check_paths(self.files, self.format)  # before a store is made for nothing
-        origins: dict[str, str] = {}
-        skipped: list[str] | None = [] if self.skip_bad else None
         start = time.perf_counter()
-        with self.open_memory(self.store, "w") as memory:
+        store = self.store if there or not self.dry_run else None
+        with self.open_memory(store, "r" if self.dry_run and there else "w") as memory:
             before = len(memory)
-            atoms = read_atoms(
-                self.files,
-                tokenizer=memory.chunker,
-                max_tokens=memory.config.embedder.max_tokens,
-                format=self.format,
-                locomo_input=self.input,
-                origins=origins,
-                base=_base(memory, self.files),
-                known=memory,
-                skipped=skipped,
-            )
             try:
-                if skipped is None:
-                    added = memory.add(atoms, progress=True, origins=origins)
-                else:
-                    added = Added(0, 0)
-                    for batch in batched(atoms, memory.config.link.batch):
-                        added += _add_sound(memory, batch, origins, skipped)
+                done = memory.add_files(
+                    self.files,
+                    format=self.format,
+                    input=self.input,
+                    prune=self.prune,
+                    dry_run=self.dry_run,
+                    skip_bad=self.skip_bad,
+                    progress=True,
+                )
             except InputError as error:
                 stored = len(memory) - before
                 raise InputError(
                     f"{error}. Before it {stored:,} memories were stored, and the next run passes "
                     "them over; --skip-bad leaves out what cannot be used"
                 ) from error
-        _tell_added(self, added, time.perf_counter() - start, skipped)
+        self._tell(done, time.perf_counter() - start)
         return 0
 
-
-def _base(memory: Memory, files: Sequence[str]) -> Path:
-    """The folder that sources of a store are named from, whatever the current one is."""
-    from graphmem_torch.readers.read import common_base
-
-    kept = memory.store.meta_get(_BASE)
-    if kept is not None and Path(kept).is_dir():
-        return Path(kept)
-    # Older releases named them from the current folder.
-    base = Path.cwd() if kept is None and len(memory) else common_base(files)
-    memory.store.meta_set(_BASE, str(base))
-    return base
-
-
-def _add_sound(
-    memory: Memory, atoms: list[Atom], origins: Mapping[str, str], skipped: list[str]
-) -> Added:
-    """Adds a batch without what cannot be stored, such as an id that has other content."""
-    try:
-        return memory.add(atoms, origins=origins)
-    except (InputError, EmbedderError) as error:
-        if len(atoms) == 1:
-            skipped.append(str(error))
-            return Added(0, 0)
-        half = len(atoms) // 2
-        done = _add_sound(memory, atoms[:half], origins, skipped)
-        return done + _add_sound(memory, atoms[half:], origins, skipped)
-
-
-def _tell_added(
-    command: MemoryCommand, added: Added, seconds: float, skipped: list[str] | None = None
-) -> None:
-    """Says how much was new in a store, and what was left out."""
-    if command.json:
-        said: dict[str, Any] = {
-            "store": str(command.store),
-            "new": added.new,
-            "known": added.known,
-            "seconds": round(seconds, 3),
+    def _tell(self, done: Indexed, seconds: float) -> None:
+        """Says what was new, and which files have changed, moved or gone."""
+        if self.json:
+            said = {"store": str(self.store), "dry_run": self.dry_run, **asdict(done)}
+            said["seconds"] = round(seconds, 3)
+            if not self.skip_bad:
+                del said["skipped"]
+            print_json(said)
+            return
+        counts = {
+            "replaced": done.replaced,
+            "deleted": done.deleted,
+            "left out": len(done.skipped),
         }
-        print_json(said if skipped is None else said | {"skipped": skipped})
+        told = [f"{count:,} {what}" for what, count in counts.items() if count]
+        told += [f"{done.known:,} were there already"] if done.known else []
+        noun = "memory" if done.new == 1 else "memories"
+        would = "would be " if self.dry_run else ""
+        taken = "" if self.dry_run else f" in {seconds:.1f} s"
+        first = f"{done.new:,} {noun} {would}added to {self.store}{taken}"
+        print_text(", ".join([first, *told]))
+        lines = [f"changed  {name}" for name in done.changed]
+        lines += [f"moved    {before} -> {now}" for before, now in done.moved]
+        lines += [f"deleted  {name}" for name in done.pruned]
+        lines += [f"gone     {name} (kept; --prune deletes it)" for name in done.gone]
+        if lines:
+            print_text("\n".join(lines))
+        for reason in done.skipped:
+            print_text(f"graphmem: left out: {' '.join(reason.split())}", to_reader=True)
+
+
+def _tell_added(command: MemoryCommand, added: Added, seconds: float) -> None:
+    """Says how much was new in a store."""
+    if command.json:
+        print_json(
+            {
+                "store": str(command.store),
+                "new": added.new,
+                "known": added.known,
+                "seconds": round(seconds, 3),
+            }
+        )
     else:
         known = f", {added.known:,} were there already" if added.known else ""
         noun = "memory" if added.new == 1 else "memories"
-        left = f", {len(skipped):,} left out" if skipped else ""
-        print(f"{added.new:,} {noun} added to {command.store} in {seconds:.1f} s{known}{left}")
-        for reason in skipped or ():
-            print_text(f"graphmem: left out: {' '.join(reason.split())}", to_reader=True)
+        print(f"{added.new:,} {noun} added to {command.store} in {seconds:.1f} s{known}")
 
 
 @dataclass(frozen=True, kw_only=True)

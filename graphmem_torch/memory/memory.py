@@ -13,6 +13,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, cast, overload
@@ -57,6 +58,7 @@ from graphmem_torch.memory.questions import (
     to_results,
 )
 from graphmem_torch.memory.removal import removal
+from graphmem_torch.memory.sources import Follower, Reading
 from graphmem_torch.memory.structure import MissingLink, StructureCache, missing_links
 from graphmem_torch.memory.writer import Writer, as_atom, batched
 from graphmem_torch.oracle import Judge, Oracle, method_of
@@ -69,6 +71,7 @@ from graphmem_torch.results import (
     Added,
     Answer,
     Context,
+    Indexed,
     Mode,
     ModeAlignment,
     ModeSummary,
@@ -295,6 +298,69 @@ class Memory:
         return self.add(
             document_atoms(text, name=name, tokenizer=self.chunker, max_tokens=size, time=when)
         )
+
+    def add_files(
+        self,
+        paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+        *,
+        format: Literal["text", "jsonl", "locomo"] | None = None,
+        input: Literal["raw", "observations"] = "raw",
+        prune: bool = False,
+        dry_run: bool = False,
+        skip_bad: bool = False,
+        progress: bool = False,
+    ) -> Indexed:
+        """Follows files and folders: brings the memory to what they say now.
+
+        As often as wanted, and from anywhere: a file is known by its place, however its path is
+        given, and one that has moved by its content. What has the size and times it had is not
+        read. Of a file that has changed, chunks (lines) of the same text keep their ids and are not
+        encoded again, others take the place of those that stood there, and what it says no longer
+        is deleted, unless another file says it too. What callers added is never touched.
+
+        Chunks have the ids `<name>#<number>` and the session `<name>`: the path of the file from a
+        folder that the store keeps (the one around what came first), else the absolute path. After
+        a move the session is the new name, and the ids stay.
+
+        Args:
+            paths: Files, folders, or "-" for standard input, which is only added.
+            format: Name of the format of every file given, whatever its suffix.
+            input: What is read of LoCoMo: the turns, or also the facts of the data set.
+            prune: Delete what only files say that are in these places no longer (gone, or empty);
+                otherwise they are listed, and kept.
+            dry_run: Say what would be done, and change nothing.
+            skip_bad: Leave out files and lines that cannot be used, and list them.
+            progress: Shows a bar on stderr.
+
+        Raises:
+            InputError: A path that is not there, a file or line that cannot be used. What was read
+                before it is stored, and the next call goes on from there.
+            ConfigError, EmbedderError, StoreError: As they say.
+        """
+        listed = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
+        own, link = self.config.embedder, self.config.link
+        reading = Reading(
+            self.chunker, own.chunk_tokenizer, own.max_tokens, format, input, link.batch
+        )
+        known = None if dry_run else KnownVectors(self.embedder)
+        writer = None if known is None else Writer(self.store, known, link, self._observe)
+
+        def add(atoms: list[Atom], origins: Mapping[str, str]) -> Added:
+            added, switches = self._add(atoms, origins, writer)
+            self._tell(switches)
+            return added
+
+        follower = Follower(self.store, reading, known, add, self.delete)
+        with (
+            nullcontext() if dry_run else self.store.following(),
+            _progress(progress, "index", "atoms") as bar,
+        ):
+            done = follower.run(
+                [Path(path) for path in listed], prune=prune, skip_bad=skip_bad, advance=bar.update
+            )
+        if writer is not None:
+            writer.warn_of_unresolved()
+        return done
 
     @overload
     def get(self, ids: str) -> Atom: ...

@@ -6,7 +6,7 @@ import io
 import json
 import logging
 import os
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +19,17 @@ from graphmem_torch.readers.source import decode, leaving_out, parse_json, raw_l
 from graphmem_torch.text.sentences import chunk_text
 from graphmem_torch.text.tokens import Tokenizer
 
-__all__ = ["check_paths", "common_base", "document_atoms", "read_atoms"]
+__all__ = [
+    "Source",
+    "check_paths",
+    "common_base",
+    "document_atoms",
+    "find_sources",
+    "proof_sets",
+    "read_atoms",
+    "read_source",
+    "source_name",
+]
 _FORMATS = {".txt": "text", ".md": "text", ".jsonl": "jsonl", ".json": "locomo"}
 _log = logging.getLogger(__name__)
 
@@ -71,30 +81,44 @@ def read_atoms(
     Raises:
         InputError: Input that cannot be used, with file and line.
     """
-    if format not in (None, *_FORMATS.values()):
-        raise InputError(unknown("format", format, dict.fromkeys(_FORMATS.values())))
-    sources = list(_sources(paths, format, skipped))
-    # A format that is named is taken at its word.
-    files = [] if format else [source.path for source in sources if source.path]
-    proofs = []
-    for file in files:
-        with leaving_out(None if skipped is None else []):  # it is listed when it is read
-            proofs += [file] if proof_format(file) else []
-    sets = set_names(proofs)
+    sources = list(find_sources(paths, format, skipped))
+    sets = proof_sets(sources, named=format is not None)
     for source in sources:
         path = source.path
         with leaving_out(skipped):
             if path is not None and path in sets:
                 prefix = f"{sets[path]}:" if len(sets) > 1 else ""
                 yield from read_proofs(path, prefix=prefix, origins=origins)
-            elif source.format == "jsonl" and path is not None:
-                name = "" if base is None else _document_name(path, base)
-                lines = raw_lines(path)
-                yield from read_records(
-                    lines, str(path), origins, source=name, known=known, skipped=skipped
-                )
-            else:
-                yield from _read(source, tokenizer, max_tokens, locomo_input, origins, base)
+                continue
+            name = "" if path is None else source_name(path, base)
+            yield from read_source(
+                source,
+                tokenizer=tokenizer,
+                name=name,
+                salt="" if base is None else name,
+                max_tokens=max_tokens,
+                locomo_input=locomo_input,
+                origins=origins,
+                known=known,
+                skipped=skipped,
+            )
+
+
+def proof_sets(sources: Iterable[Source], *, named: bool = False) -> dict[Path, str]:
+    """Names of the proof libraries and blueprints among files, told by their content.
+
+    Args:
+        sources: What was found.
+        named: Whether their format was named, which is taken at its word: there are none then.
+
+    Raises:
+        InputError: Sets that would have the same name.
+    """
+    proofs = []
+    for path in [] if named else [source.path for source in sources if source.path]:
+        with leaving_out([]):  # it is listed when it is read
+            proofs += [path] if proof_format(path) else []
+    return set_names(proofs)
 
 
 def check_paths(paths: Sequence[str | Path], format: str | None = None) -> None:
@@ -143,19 +167,36 @@ def document_atoms(
 
 
 @dataclass(frozen=True)
-class _Source:
-    path: Path | None  # None: standard input
+class Source:
+    """Something that holds atoms.
+
+    Attributes:
+        path: Path of the file; None: standard input.
+        format: Name of its format; None: its content tells.
+        named: Whether it is the caller's own choice, not found in a folder and taken for its
+            suffix.
+    """
+
+    path: Path | None
     format: str | None
-    named: bool = True  # the user's own choice, not found in a folder and taken for its suffix
+    named: bool = True
 
     @property
     def where(self) -> str:
+        """What messages call it."""
         return "standard input" if self.path is None else str(self.path)
 
 
-def _sources(
-    paths: Sequence[str | Path], format: str | None, skipped: list[str] | None
-) -> Iterator[_Source]:
+def find_sources(
+    paths: Sequence[str | Path], format: str | None = None, skipped: list[str] | None = None
+) -> Iterator[Source]:
+    """The files that paths name, and those in folders; the arguments are those of `read_atoms`.
+
+    Raises:
+        InputError: As `check_paths`; a folder with nothing to read, an unknown format.
+    """
+    if format not in (None, *_FORMATS.values()):
+        raise InputError(unknown("format", format, dict.fromkeys(_FORMATS.values())))
     if isinstance(paths, (str, Path)):
         paths = [paths]
     if skipped is None or not paths:
@@ -164,14 +205,14 @@ def _sources(
         with leaving_out(skipped):
             check_paths([path], format)
             if str(path) == "-":
-                yield _Source(None, format)
+                yield Source(None, format)
             elif path.is_dir():
                 yield from _folder(path, format)
             else:
-                yield _Source(path, format or _FORMATS[path.suffix.lower()])
+                yield Source(path, format or _FORMATS[path.suffix.lower()])
 
 
-def _folder(root: Path, format: str | None) -> Iterator[_Source]:
+def _folder(root: Path, format: str | None) -> Iterator[Source]:
     found = False
     for folder, folders, files in os.walk(root, onerror=_warn_unreadable):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
@@ -188,7 +229,7 @@ def _folder(root: Path, format: str | None) -> Iterator[_Source]:
                 _log.warning("%s: left out, the file is empty", path)
             else:
                 found = True
-                yield _Source(path, format or kind, named=format is not None)
+                yield Source(path, format or kind, named=format is not None)
     if not found:
         raise InputError(
             f"expected files of {', '.join(_FORMATS)}, got a folder that holds nothing to read; "
@@ -211,27 +252,50 @@ def common_base(paths: Sequence[str | Path]) -> Path:
     return Path(os.path.commonpath(around)) if around else Path.cwd()
 
 
-def _document_name(path: Path, base: Path | None = None) -> str:
+def source_name(path: Path, base: Path | None = None) -> str:
     """The path relative to a folder, by default the current one, if it is inside, else absolute."""
     # Linked folders are resolved, as in the current folder; a linked file keeps its name.
     place, here = path.parent.resolve() / path.name, (base or Path.cwd()).resolve()
     return (place.relative_to(here) if place.is_relative_to(here) else place).as_posix()
 
 
-def _read(
-    source: _Source,
+def read_source(
+    source: Source,
+    *,
     tokenizer: Tokenizer,
-    max_tokens: int,
-    locomo_input: str,
-    origins: dict[str, str] | None,
-    base: Path | None,
+    name: str,
+    salt: str = "",
+    max_tokens: int = 254,
+    locomo_input: str = "raw",
+    origins: dict[str, str] | None = None,
+    known: Container[str] = (),
+    skipped: list[str] | None = None,
 ) -> Iterator[Atom]:
+    """The atoms of a file that is no proof library, or of standard input.
+
+    Args:
+        source: What `find_sources` found.
+        tokenizer: As in `read_atoms`.
+        name: What a document is called; what comes through a pipe is called by its content.
+        salt: String that ids carry that are made for lines; empty: they are of content alone.
+        max_tokens: Pieces of a chunk, at most.
+        locomo_input: As in `read_atoms`.
+        origins: As in `read_atoms`.
+        known: As in `read_atoms`.
+        skipped: As in `read_atoms`.
+
+    Raises:
+        InputError: As `read_atoms`.
+    """
     where = source.where
-    data = read_bytes(source.path)
-    text = decode(data, where)
+    if source.format == "jsonl" and source.path is not None:
+        lines = raw_lines(source.path)
+        yield from read_records(lines, where, origins, source=salt, known=known, skipped=skipped)
+        return
+    text = decode(read_bytes(source.path), where)
     format = source.format or _guess(text, where)
     if format == "jsonl":
-        yield from read_records(io.BytesIO(data), where, origins)
+        yield from read_records(io.BytesIO(text.encode()), where, origins)
         return
     if format == "locomo":
         if not source.named and not _holds_locomo(text):
@@ -241,8 +305,8 @@ def _read(
     else:
         # What comes through a pipe has no name of its own; its content gives it one, the same in
         # every run.
-        name = _document_name(source.path, base) if source.path else f"stdin-{text_hash(text)[:12]}"
-        atoms = document_atoms(text, name=name, tokenizer=tokenizer, max_tokens=max_tokens)
+        named = name or f"stdin-{text_hash(text)[:12]}"
+        atoms = document_atoms(text, name=named, tokenizer=tokenizer, max_tokens=max_tokens)
     for atom in atoms:
         if origins is not None:
             origins[atom.id] = where

@@ -11,7 +11,15 @@ from typing import Any
 
 from graphmem_torch.errors import InputError
 
-__all__ = ["decode", "decoded_lines", "leaving_out", "parse_json", "raw_lines", "read_bytes"]
+__all__ = [
+    "decode",
+    "decoded_lines",
+    "leaving_out",
+    "parse_json",
+    "raw_lines",
+    "raw_parts",
+    "read_bytes",
+]
 
 _BOM = b"\xef\xbb\xbf"
 
@@ -112,6 +120,20 @@ def parse_json(text: str, where: str, *, line: int | None = None, do: str = "men
             f"expected JSON, got a line that is not JSON: {error}; {do}",
             where=f"{where}:{line}" if line else where,
         ) from error
+
+
+def raw_parts(path: Path, size: int = 1 << 20) -> Iterator[bytes]:
+    """The bytes of a file, at most `size` at once.
+
+    Raises:
+        InputError: It cannot be read.
+    """
+    try:
+        with path.open("rb") as file:
+            while part := file.read(size):
+                yield part
+    except OSError as error:
+        raise _unreadable(str(path), error) from error
 
 
 def raw_lines(path: Path, offset: int = 0) -> Iterator[bytes]:

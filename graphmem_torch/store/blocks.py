@@ -340,8 +340,8 @@ def read_last_edges(database: Database, count: int) -> EdgeBlock:
     return edges.take(torch.arange(max(0, len(edges) - count), len(edges)))
 
 
-def read_linked_edges(database: Database) -> EdgeBlock:
-    """Edges of the batches that brought atoms; others are what callers connected.
+def read_linked_edges(database: Database, *, linked: bool = True) -> EdgeBlock:
+    """Edges of the batches that brought atoms; not `linked`: the others, which callers connected.
 
     Raises:
         StoreDamagedError: A block has the wrong length or does not match its checksum.
@@ -351,7 +351,7 @@ def read_linked_edges(database: Database) -> EdgeBlock:
     if database.has("stored_at"):
         sql += " UNION SELECT start FROM stored_at"
     begun = torch.tensor([row[0] for row in database.query(sql)], dtype=torch.int64)
-    return edges.take(torch.isin(starts, begun))
+    return edges.take(torch.isin(starts, begun, invert=not linked))
 
 
 def _batched_edges(

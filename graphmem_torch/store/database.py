@@ -192,6 +192,23 @@ CREATE TABLE change (
     cut   BLOB,
     gone  BLOB
 )""",
+    "source": """
+CREATE TABLE source (
+    source  INTEGER PRIMARY KEY,
+    name    TEXT NOT NULL UNIQUE,
+    label   TEXT NOT NULL,
+    digest  TEXT,
+    stamp   TEXT NOT NULL,
+    reading TEXT NOT NULL,
+    next    INTEGER NOT NULL
+)""",
+    "source_atom": """
+CREATE TABLE source_atom (
+    source INTEGER NOT NULL,
+    id     TEXT NOT NULL,
+    PRIMARY KEY (source, id)
+) WITHOUT ROWID""",
+    "source_atom_id": "CREATE INDEX source_atom_id ON source_atom (id)",
     "atom_session": "CREATE INDEX atom_session ON atom (session) WHERE session IS NOT NULL",
     "use_entry": "CREATE INDEX use_entry ON use (entry)",
     "atom_procedural": "CREATE INDEX atom_procedural ON atom (node) WHERE type = 'procedural'",

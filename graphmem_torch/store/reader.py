@@ -36,6 +36,7 @@ from graphmem_torch.store.records import (
     atom_from_row,
     columns_from_rows,
 )
+from graphmem_torch.store.sources import Sources
 from graphmem_torch.store.uses import Uses
 
 __all__ = ["LINKED_BY", "RESERVED", "FieldName", "StoreReader", "own_key"]
@@ -76,6 +77,7 @@ class StoreReader:
         self._database = database
         self.path = path
         self.life = Life(database)
+        self.sources = Sources(database)
         self._sound: set[tuple[int, bytes]] = set()  # atoms whose digest was right
         self.uses = Uses(database, deferred=path is not None and not database.readonly)
 
@@ -156,6 +158,16 @@ class StoreReader:
         """Node number and digest of those ids that are in the store."""
         rows = self._select_in("SELECT id, node, digest FROM atom WHERE id", ids)
         return {id_: (node, digest.hex()) for id_, node, digest in rows}
+
+    def numbered(self, label: str) -> list[tuple[str, int]]:
+        """The stored ids `<label>#<number>`, with their numbers, in the order of these."""
+        # "$" is the character behind "#".
+        rows = self._database.query(
+            "SELECT id FROM atom WHERE id >= ? AND id < ?", (f"{label}#", f"{label}$")
+        )
+        found = [(id_, id_[len(label) + 1 :]) for (id_,) in rows]
+        named = [(id_, int(number)) for id_, number in found if number.isdecimal()]
+        return sorted(named, key=lambda each: each[1])
 
     def cached(self, text_hashes: Sequence[str]) -> dict[str, int]:
         """The first atom of each rendered text, by `text_hash`; `vectors` has its vectors."""
@@ -273,6 +285,10 @@ class StoreReader:
         `edges(start=n)`. A batch of edges alone counts as beginning at the `next_node` of its time.
         """
         return read_edges(self._database, start)
+
+    def connected_edges(self) -> EdgeBlock:
+        """Edges that came without atoms: those that callers connected."""
+        return read_linked_edges(self._database, linked=False)
 
     @property
     def num_edges(self) -> int:

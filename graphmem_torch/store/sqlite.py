@@ -52,6 +52,7 @@ class MemoryStore(StoreReader):
         """Use `MemoryStore.open`."""
         super().__init__(database, path)
         self._lock, self._bound = lock, bound
+        self._following = WriterLock(None if database.readonly else path, "sources.lock")
         self.closed = False
 
     @classmethod
@@ -117,6 +118,16 @@ class MemoryStore(StoreReader):
         self.expect_writable()
         return self._lock
 
+    def following(self) -> AbstractContextManager[None]:
+        """Nobody else brings the store to what files say inside the `with` block; atoms come in.
+
+        Raises:
+            StoreLockedError: Somebody else does so for `WriterLock.wait` seconds.
+            StoreError: The store cannot be written.
+        """
+        self.expect_writable()
+        return self._following
+
     def append(
         self,
         batch: Batch,
@@ -156,7 +167,7 @@ class MemoryStore(StoreReader):
                     "writes to this store without its lock: stop it, and try again"
                 )
             batch.edges.validate(start + len(batch.atoms))
-            self._take_away(batch.gone)
+            self._take_away(batch.gone, [atom.id for atom in batch.atoms])
             rows = batch.rows or [atom_to_row(0, atom) for atom in batch.atoms]
             self._database.execute_many(
                 _INSERT, [(start + i, *row[1:]) for i, row in enumerate(rows)]
@@ -307,8 +318,11 @@ class MemoryStore(StoreReader):
             changed[RESERVED + name] = value
         return changed
 
-    def _take_away(self, nodes: Sequence[int]) -> None:
-        """Deletes atoms and what is said of them, but for their edges; only inside a write."""
+    def _take_away(self, nodes: Sequence[int], again: Sequence[str]) -> None:
+        """Deletes atoms and what is said of them, but for their edges; only inside a write.
+
+        Those whose ids come again stay those of their sources.
+        """
         if not nodes:
             return
         listed, run = json.dumps(list(nodes)), self._database.execute_many
@@ -316,6 +330,11 @@ class MemoryStore(StoreReader):
         missing = set(nodes).difference(row[0] for row in self._database.query(there, (listed,)))
         if missing:
             raise self._unknown_node(min(missing))
+        run(
+            "DELETE FROM source_atom WHERE id IN (SELECT id FROM atom WHERE node IN "
+            "(SELECT value FROM json_each(?))) AND id NOT IN (SELECT value FROM json_each(?))",
+            [(listed, json.dumps(again))],
+        )
         for table in ("atom", "pin", "found_type", "use", "alias"):
             one = f"DELETE FROM {table} WHERE node IN (SELECT value FROM json_each(?))"
             run(one, [(listed,)])

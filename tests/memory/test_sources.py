@@ -1,0 +1,308 @@
+"""Files that a memory follows: what it holds is what an index of them, made at once, would hold."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graphmem_torch.atoms import Atom, EdgeType
+from graphmem_torch.errors import InputError, StoreError
+from graphmem_torch.memory import Memory
+from graphmem_torch.results import Indexed
+from tests.memories import WORDS, Counting, config_of, opened
+
+Draw = random.Random
+
+
+def follows(path: Path | None = None, **change: Any) -> Memory:
+    return opened(path, **{"config": config_of(**{"embedder.max_tokens": 20}), **change})
+
+
+def content(memory: Memory) -> tuple[list[str], list[str]]:
+    """What is stored, and which follows on which, without ids and node numbers."""
+    columns = memory.store.columns()
+    nodes = columns.node[~columns.is_concept].tolist()
+    atoms = dict(zip(nodes, memory.store.atoms(nodes), strict=True))
+    edges = memory.store.edges()
+    edges = edges.take(edges.type == int(EdgeType.TEMPORAL))
+    said = {node: str((a.session, dict(a.meta), a.text)) for node, a in atoms.items()}
+    ends = zip(edges.source.tolist(), edges.target.tolist(), strict=True)
+    return sorted(said.values()), sorted(f"{said[one]} > {said[other]}" for one, other in ends)
+
+
+def counts(done: Indexed) -> tuple[int, int, int, int]:
+    return done.new, done.known, done.replaced, done.deleted
+
+
+def paragraph(draw: Draw) -> str:
+    return " ".join(f"{draw.choice(WORDS)}{draw.randrange(50)}" for _ in range(17)) + ".\n\n"
+
+
+def written(path: Path, *paragraphs: str) -> Path:
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("".join(paragraphs))
+    return path
+
+
+@pytest.fixture
+def notes(tmp_path: Path) -> Path:
+    """A folder of two documents, of four chunks each."""
+    draw, folder = Draw(0), tmp_path / "notes"
+    for name in ("a.txt", "b.txt"):
+        written(folder / name, *(paragraph(draw) for _ in range(4)))
+    return folder
+
+
+def edited(folder: Path, draw: Draw) -> None:
+    """One random change of a folder: a file written, gone, moved, or a paragraph of one."""
+    files = sorted(folder.iterdir())
+    path = draw.choice(files) if files else folder / "0.txt"
+    what = draw.randrange(8) if files else 0
+    if what == 0:
+        parts = [paragraph(draw) for _ in range(draw.randrange(1, 8))]
+        written(folder / f"{draw.randrange(4)}.txt", *parts)
+    elif what == 1:
+        path.unlink()
+    elif what == 2:
+        path.rename(folder / f"{draw.randrange(6)}{path.suffix}")
+    elif what == 3:
+        session = str(draw.random())
+        lines = [
+            {"text": paragraph(draw).strip(), "session": draw.choice([None, session])}
+            for _ in range(draw.randrange(1, 5))
+        ]
+        written(folder / "c.jsonl", *(f"{json.dumps(line)}\n" for line in lines))
+    else:
+        parts = path.read_text().splitlines(keepends=True)
+        at = draw.randrange(len(parts) + 1)
+        more = parts[:1] if path.suffix == ".jsonl" else [paragraph(draw)]
+        parts[at : at + draw.randrange(2)] = more * draw.randrange(2)
+        written(path, *parts)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_what_it_holds_is_what_the_files_say(tmp_path: Path, seed: int) -> None:
+    draw, folder = Draw(seed), tmp_path / "notes"
+    folder.mkdir()
+    with follows(tmp_path / "store") as memory:
+        for _ in range(6):
+            for _ in range(draw.randrange(1, 4)):
+                edited(folder, draw)
+            if not any(path.read_text().strip() for path in folder.iterdir()):
+                continue
+            before = len(memory)
+            planned = memory.add_files(folder, prune=True, dry_run=True)
+            assert len(memory) == before
+            done = memory.add_files(folder, prune=True)
+            names = ("replaced", "unchanged", "added", "changed", "moved", "pruned")
+            assert all(getattr(planned, name) == getattr(done, name) for name in names)
+            assert len(memory) == before + done.new - done.deleted
+            with follows() as fresh:
+                fresh.add_files(folder)
+                assert content(memory) == content(fresh)
+            assert counts(memory.add_files(folder)) == (0, len(memory), 0, 0)
+        assert memory.check() == []
+
+
+def test_what_did_not_change_is_neither_read_nor_encoded(
+    notes: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    later = time.time_ns() + 10**10  # the files were not written just now
+    monkeypatch.setattr(time, "time_ns", lambda: later)
+    encoder = Counting()
+    with follows(embedder=encoder) as memory:
+        assert memory.add_files(notes).added == ("notes/a.txt", "notes/b.txt")
+        ids = [atom.id for atom in memory.get([f"notes/b.txt#{i}" for i in range(4)])]
+        encoder.seen.clear()
+        text = (notes / "b.txt").read_text()
+        written(notes / "b.txt", text.replace(".", " twice.", 1))
+        read: list[str] = []
+        taken = Path.open
+
+        def opening(path: Path, *arguments: Any, **options: Any) -> Any:
+            read.append(path.name)
+            return taken(path, *arguments, **options)
+
+        monkeypatch.setattr(Path, "open", opening)
+        done = memory.add_files(notes)
+        assert set(read) == {"b.txt"}
+        assert done.changed == ("notes/b.txt",) and done.unchanged == 1
+        old = [t for t in encoder.seen if t in text and " " in t]  # concepts are single words
+        assert not old and done.replaced == 1
+        assert [atom.id for atom in memory.get(ids)] == ids
+        assert "twice" in memory.get("notes/b.txt#0").text
+
+
+def test_what_is_said_of_a_chunk_stays_with_it(notes: Path) -> None:
+    with follows() as memory:
+        memory.add_files(notes)
+        kept = memory.get("notes/a.txt#2")
+        memory.pin(kept.id)
+        node = memory.store.known([kept.id])[kept.id][0]
+        memory.store.life.set_found_types({node: ("procedural", None)}, "oracle")
+        memory.connect(kept.id, "notes/b.txt#0", "supports")
+        written(notes / "a.txt", "Something new.\n\n", (notes / "a.txt").read_text())
+        memory.add_files(notes)
+        moved = memory.get(kept.id)
+        assert moved.text == kept.text and moved.meta["start"] == kept.meta["start"] + 16
+        assert kept.id in memory.pinned() and memory.types(kept.id)[kept.id] == "procedural"
+        assert memory.disconnect(kept.id, "notes/b.txt#0", "supports") == 1
+
+
+def test_a_file_that_moves_keeps_its_ids_and_is_not_encoded(notes: Path) -> None:
+    encoder = Counting()
+    with follows(embedder=encoder) as memory:
+        memory.add_files(notes)
+        encoder.seen.clear()
+        (notes / "a.txt").rename(notes / "first.txt")
+        (notes / "b.txt").rename(notes / "a.txt")
+        done = memory.add_files(notes)
+        assert set(done.moved) == {
+            ("notes/a.txt", "notes/first.txt"),
+            ("notes/b.txt", "notes/a.txt"),
+        }
+        assert done.new == done.replaced == done.deleted == 0 and not encoder.seen
+        assert memory.get("notes/a.txt#0").session == "notes/first.txt"
+        assert memory.get("notes/b.txt#0").session == "notes/a.txt"
+        written(notes / "b.txt", "Another document.")
+        assert memory.add_files(notes).new == 1
+        assert memory.get("notes/b.txt#4").text == "Another document."
+
+
+def test_one_file_is_one_source_from_anywhere(
+    tmp_path: Path, notes: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "link.txt").symlink_to(notes / "a.txt")
+    (tmp_path / "linked").symlink_to(notes)
+    monkeypatch.chdir(notes)
+    with follows(tmp_path / "store") as memory:
+        memory.add_files(notes)
+        stored = len(memory)
+        for paths in (
+            ["a.txt", "../notes/a.txt", tmp_path / "link.txt"],
+            ["."],
+            [tmp_path / "linked"],
+            [tmp_path / "linked" / "b.txt", notes],
+        ):
+            done = memory.add_files(paths)
+            assert (done.new, len(memory)) == (0, stored) and not done.added + done.gone
+
+
+def test_what_is_gone_is_listed_and_kept_until_it_is_pruned(notes: Path) -> None:
+    with follows() as memory:
+        memory.add([Atom("own", "what a caller added", session="notes/a.txt")])
+        memory.add_files(notes)
+        (notes / "a.txt").unlink()
+        written(notes / "b.txt", "  \n")
+        written(notes / "c.txt", "The third.")
+        for again in (False, True):
+            done = memory.add_files(notes)
+            assert done.gone == ("notes/a.txt", "notes/b.txt") and done.deleted == 0
+            assert done.new == (0 if again else 1)
+        assert memory.add_files(notes / "c.txt", prune=True).deleted == 0
+        done = memory.add_files(notes, prune=True)
+        assert done.pruned == ("notes/a.txt", "notes/b.txt") and done.deleted == 8
+        assert "own" in memory and len(memory) == 2
+        (notes / "c.txt").unlink()
+        (notes / "b.txt").unlink()
+        notes.rmdir()
+        with pytest.raises(InputError, match="no such file or folder"):
+            memory.add_files(notes)
+        assert memory.add_files(notes, prune=True).pruned == ("notes/c.txt",)
+        assert len(memory) == 1 and memory.check() == []
+
+
+def test_what_cannot_be_seen_is_not_gone(notes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written(notes / "shut" / "c.txt", "Behind a door.")
+    with follows() as memory:
+        memory.add_files(notes)
+        listing, looking = os.scandir, Path.stat
+
+        def refused(path: Any, real: Any, **options: Any) -> Any:
+            if "shut" in str(path):  # permissions do not stop an administrator
+                raise PermissionError(13, "Permission denied", str(path))
+            return real(path, **options)
+
+        monkeypatch.setattr(os, "scandir", lambda path: refused(path, listing))
+        monkeypatch.setattr(Path, "stat", lambda path, **o: refused(path, looking, **o))
+        done = memory.add_files(notes, prune=True)
+        assert (done.gone, done.pruned, len(memory)) == ((), (), 9)
+
+
+def test_lines_of_two_files_belong_to_both(tmp_path: Path) -> None:
+    def lines(name: str, **said: str) -> Path:
+        rows = [{"id": key, "text": text} for key, text in said.items()]
+        return written(tmp_path / name, *(f"{json.dumps(row)}\n" for row in rows))
+
+    with follows() as memory:
+        memory.add({"id": "own", "text": "of a caller"})
+        files = [lines("a.jsonl", x="one", y="two", own="of a caller"), lines("b.jsonl", x="one")]
+        assert counts(memory.add_files(files)) == (2, 2, 0, 0)
+        lines("a.jsonl", y="two, corrected", z="three")
+        assert counts(memory.add_files(files)) == (1, 1, 1, 0)
+        assert memory.get("y").text == "two, corrected" and "x" in memory and "own" in memory
+        lines("a.jsonl", x="another", y="two, corrected")
+        with pytest.raises(InputError, match=r"a.jsonl:1: atom 'x' is stored already with other"):
+            memory.add_files(files)
+        assert memory.get("x").text == "one"
+        # From one file to another, and changed on the way.
+        lines("a.jsonl", y="two, corrected")
+        lines("b.jsonl", y="two, corrected", w="four")
+        lines("c.jsonl", x="one, at last")
+        assert counts(memory.add_files([*files, tmp_path / "c.jsonl"])) == (1, 2, 1, 1)
+        assert {"own", "w", "x", "y"} == set(
+            memory.get(["own", "w", "x", "y"]) and memory.store.ids()
+        )
+
+
+def test_a_run_that_was_cut_short_is_ended_by_the_next(
+    notes: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with follows() as memory:
+        memory.add_files(notes)
+        text = (notes / "a.txt").read_text()
+        cut = 0
+        for name in ("append", "sources.release", "sources.hold", "sources.put"):
+            for after in (0, 2):
+                written(notes / "a.txt", f"Paragraph {cut}.\n\n", text[20 * after :])
+                (notes / "b.txt").rename(notes / "moved.txt")
+                part, _, method = name.rpartition(".")
+                owner = getattr(memory.store, part) if part else memory.store
+                left, real = after, getattr(owner, method)
+
+                def failing(*arguments: Any, _real: Any = real, **options: Any) -> Any:
+                    nonlocal left
+                    left -= 1
+                    if left < 0:
+                        raise StoreError("killed")
+                    return _real(*arguments, **options)
+
+                with monkeypatch.context() as patch:
+                    patch.setattr(owner, method, failing)
+                    try:
+                        memory.add_files(notes, prune=True)
+                    except StoreError:
+                        cut += 1
+                memory.add_files(notes, prune=True)
+                (notes / "moved.txt").rename(notes / "b.txt")
+                memory.add_files(notes, prune=True)
+                with follows() as fresh:
+                    fresh.add_files(notes)
+                    assert content(memory) == content(fresh)
+        assert cut >= 4 and memory.check() == []
+
+
+def test_two_runs_at_once_are_one_after_the_other(tmp_path: Path, notes: Path) -> None:
+    with follows(tmp_path / "store") as one, follows(tmp_path / "store") as other:
+        with ThreadPoolExecutor(4) as pool:
+            runs = [pool.submit(memory.add_files, notes) for memory in (one, other, one, other)]
+            done = [run.result() for run in runs]
+        assert sorted(each.new for each in done) == [0, 0, 0, 8]
+        assert one.check() == [] and len(one) == len(other) == 8
