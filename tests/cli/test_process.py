@@ -116,7 +116,7 @@ def test_main_loads_no_engine() -> None:
     assert done.stdout == "[]\n"
 
 
-@pytest.mark.parametrize("loaded", ["tyro", "graphmem_torch.cli.main", "torch._C", "torch.nn"])
+@pytest.mark.parametrize("loaded", ["tyro", "graphmem_torch.cli.main", "torch._C"])
 def test_ctrl_c_while_libraries_load_is_one_line(loaded: str, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "graphmem_torch", "query", "Ovens?", "--store", str(tmp_path)]
     with subprocess.Popen(
