@@ -59,3 +59,16 @@ def test_histories_find_an_index_that_keeps_what_went(monkeypatch: pytest.Monkey
     outcome = histories.run(histories.Histories(histories=1, steps=60, first=3, every=1))
     (problem,) = outcome.problems
     assert problem.startswith("history 3: step ") and "next" in problem
+
+
+def test_many_write_and_ask_at_once(tmp_path: Path, launch: Launch) -> None:
+    out = tmp_path / "out.json"
+    crowd = ["--adding", "2", "--asking", "2", "--writing", "1", "--reading", "1"]
+    options = ["--seconds", "0.3", "--atoms", "40", *crowd, "--json", out]
+    command = launch("bench.concurrency", *options)
+    assert command.wait() == 0, command.told()
+    report = json.loads(out.read_text())
+    assert report["holds"]
+    for part in ("threads", "processes"):
+        assert report[part]["added"] >= 1 and report[part]["asked"] >= 2
+        assert report[part]["atoms"] == 40 + report[part]["added"] - report[part]["deleted"]

@@ -1,0 +1,334 @@
+"""One store and many that write and ask at once: processes, then threads with one memory.
+
+`python -m bench.concurrency --seconds 600 [--json OUT]`
+
+Writers add turns to a few sessions, one by one and not always in order, and delete some of their
+own. Askers ask for what was said to be stored: it must be found, and every hit must have the text
+of its id. In the end the temporal edges must be those of a loop over the sessions, `check` must
+find nothing, and the index must be that of the store at once.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import random
+import shutil
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import pairwise
+from multiprocessing.queues import Queue
+from multiprocessing.synchronize import Barrier
+from pathlib import Path
+from queue import Empty
+from typing import Any
+
+import torch
+import tyro
+
+from bench.crash_test import texts
+from bench.histories import differences
+from graphmem_torch.atoms import CONCEPT, Atom, EdgeType
+from graphmem_torch.config import load_config
+from graphmem_torch.errors import StoreLockedError
+from graphmem_torch.memory import Memory
+from graphmem_torch.quality.common.measure import percentiles
+from graphmem_torch.text.embedder import HashingEmbedder
+
+__all__ = ["Concurrency", "main", "run"]
+
+_SESSIONS = 5
+_LEAST = 3  # turns of a writer before it deletes any
+_WAITING = 30.0  # seconds beyond the end of a run before somebody counts as stuck
+
+
+@dataclass(frozen=True)
+class Concurrency:
+    """Write and ask at once, and look at what came of it.
+
+    Attributes:
+        seconds: Of each of the two parts.
+        adding: Threads that add.
+        asking: Threads that ask.
+        writing: Processes that add.
+        reading: Processes that only read.
+        atoms: That are there from the start.
+        pause: Seconds between two turns of a writer, so that the store stays of one size.
+        preset: Preset or path of a YAML file.
+        json: Where to write the counts; standard output by default.
+    """
+
+    seconds: float = 600.0
+    adding: int = 8
+    asking: int = 8
+    writing: int = 2
+    reading: int = 4
+    atoms: int = 1000
+    pause: float = 0.05
+    preset: str = "default"
+    json: Path | None = None
+
+
+class _Counts:
+    """What somebody did and saw; `wrong` must stay empty."""
+
+    def __init__(self) -> None:
+        self.added = self.deleted = self.asked = self.locked = 0
+        self.seconds: list[float] = []  # wall, of questions
+        self.cpu: list[float] = []  # of their threads
+        self.wrong: list[str] = []
+
+    @contextmanager
+    def watched(self) -> Any:
+        """An error is a fault, unless it is the clear one of a lock."""
+        try:
+            yield
+        except StoreLockedError:
+            self.locked += 1
+        except Exception as error:
+            self.wrong.append(repr(error))
+
+
+def _opened(folder: Path, options: Concurrency, mode: Any = "w") -> Memory:
+    config = load_config(options.preset, {"link.concepts": "pattern"})
+    return Memory.open(folder, config=config, embedder=HashingEmbedder(32), device="cpu", mode=mode)
+
+
+def _turns(name: str, count: int) -> list[Atom]:
+    """The turns of a writer; the text says the id, and times are all different and in disorder."""
+    chance, rows = random.Random(name), texts(count, 7, prefix=name)
+    turns = []
+    for i, row in enumerate(rows):
+        text = f"{row['text']} It is noted as {row['id']}."
+        when = 1.6e9 + i + (chance.random() if chance.random() < 0.8 else -chance.uniform(0, 40))
+        session = f"session {chance.randrange(_SESSIONS)}"
+        turns.append(Atom(row["id"], text, speaker=row["speaker"], session=session, time=when))
+    return turns
+
+
+def _write(
+    memory: Memory,
+    name: str,
+    counts: _Counts,
+    options: Concurrency,
+    goes_on: Callable[[], bool],
+    alive: set[str],  # what was said to be stored and nobody deletes at present
+) -> None:
+    """Adds turns one by one and deletes one in eight of them."""
+    chance, own = random.Random(name), list[str]()
+    for turn in _turns(name, 100 + int(options.seconds / max(options.pause, 0.002))):
+        if not goes_on():
+            return
+        with counts.watched():
+            memory.add(turn)
+            counts.added += 1
+            own.append(turn.id)
+            alive.add(turn.id)
+        if len(own) > _LEAST and chance.random() < 1 / 8:
+            gone = own.pop(chance.randrange(len(own)))
+            alive.discard(gone)
+            with counts.watched():
+                memory.delete(gone)
+                counts.deleted += 1
+        time.sleep(options.pause)
+
+
+def _ask(
+    memory: Memory,
+    name: str,
+    counts: _Counts,
+    goes_on: Callable[[], bool],
+    alive: Callable[[], set[str]],
+) -> None:
+    """Asks for what is stored, by its id and without."""
+    chance = random.Random(name)
+    while goes_on():
+        known = sorted(alive())
+        wanted = chance.choice(known)
+        with counts.watched():
+            begin, busy = time.perf_counter(), time.thread_time()
+            free = memory.retrieve(f"What is noted as {wanted} near the bay?", k=10)
+            counts.seconds.append(time.perf_counter() - begin)
+            counts.cpu.append(time.thread_time() - busy)
+            hits = memory.retrieve("What is noted?", k=1, where={"id": wanted}).hits
+            counts.asked += 2
+            if [hit.id for hit in hits] != [wanted] and wanted in alive():
+                counts.wrong.append(f"{wanted}: not found, found {[hit.id for hit in hits]}")
+            for hit in (*free.hits, *hits):
+                if not hit.text.endswith(f"noted as {hit.id}."):
+                    counts.wrong.append(f"{hit.id}: has the text {hit.text!r:.120}")
+
+
+def _threads(folder: Path, options: Concurrency) -> dict[str, Any]:
+    """Threads with one memory."""
+    alive: set[str] = set()
+    with _opened(folder, options) as memory:
+        first = _turns("start", options.atoms)
+        memory.add(first)
+        alive |= {turn.id for turn in first}
+        end = time.monotonic() + options.seconds
+
+        def goes_on() -> bool:
+            return time.monotonic() < end
+
+        counts, threads = [], []
+        for number in range(options.adding + options.asking):
+            counts.append(_Counts())
+            if number < options.adding:
+                work = (memory, f"thread{number}", counts[-1], options, goes_on, alive)
+                threads.append(threading.Thread(target=_write, args=work, daemon=True))
+            else:
+                asks = (memory, f"thread{number}", counts[-1], goes_on, alive.copy)
+                threads.append(threading.Thread(target=_ask, args=asks, daemon=True))
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(options.seconds + _WAITING)
+        stuck = sum(thread.is_alive() for thread in threads)
+        return _summary(counts, stuck) | _looked_at(memory, alive)
+
+
+def _process(
+    folder: Path,
+    name: str,
+    options: Concurrency,
+    mode: str,
+    seconds: float,
+    all_ready: Barrier,
+    queue: Queue[Any],
+) -> None:
+    counts, alive = _Counts(), set[str]()
+    with counts.watched(), _opened(folder, options, mode) as memory:
+        memory.retrieve("What is noted?")
+        all_ready.wait(_WAITING)
+        end = time.monotonic() + seconds
+
+        def goes_on() -> bool:
+            return time.monotonic() < end
+
+        if mode == "w":
+            _write(memory, name, counts, options, goes_on, alive)
+        else:
+            known = {turn.id for turn in _turns("start", options.atoms)}
+            _ask(memory, name, counts, goes_on, lambda: known)
+    queue.put((mode, counts, alive))
+
+
+def _processes(folder: Path, options: Concurrency) -> dict[str, Any]:
+    """Processes with one folder; and the readers alone, afterwards."""
+    with _opened(folder, options) as memory:
+        first = _turns("start", options.atoms)
+        memory.add(first)
+    alive = {turn.id for turn in first}
+    context = multiprocessing.get_context("fork")
+    found: list[_Counts] = []
+    latency, stuck = {}, 0
+    for part, writing, seconds in (
+        ("beside writers", options.writing, options.seconds),
+        ("alone", 0, min(options.seconds, 20.0)),
+    ):
+        modes = ["w"] * writing + ["r"] * options.reading
+        queue, all_ready = context.Queue(), context.Barrier(len(modes))
+        processes = [
+            context.Process(
+                target=_process,
+                args=(folder, f"process{i}", options, mode, seconds, all_ready, queue),
+            )
+            for i, mode in enumerate(modes)
+        ]
+        for process in processes:
+            process.start()
+        ended = []
+        for _ in processes:
+            try:
+                ended.append(queue.get(timeout=seconds + 3 * _WAITING))
+            except Empty:  # whoever says nothing is stuck, or has died
+                break
+        stuck += len(processes) - len(ended)
+        for process in processes:
+            process.join(_WAITING)
+            process.kill()
+        for _, counts, added in ended:
+            found.append(counts)
+            alive |= added
+        readers = [counts for mode, counts, _ in ended if mode == "r"]
+        latency[part] = {
+            "ms": percentiles([s for each in readers for s in each.seconds]),
+            "cpu_ms": percentiles([s for each in readers for s in each.cpu]),
+        }
+    with _opened(folder, options) as memory:
+        return _summary(found, stuck) | {"reading": latency} | _looked_at(memory, alive)
+
+
+def _summary(counts: Sequence[_Counts], stuck: int) -> dict[str, Any]:
+    totals = {
+        name: sum(getattr(each, name) for each in counts)
+        for name in ("added", "deleted", "asked", "locked")
+    }
+    wrong = [fault for each in counts for fault in each.wrong]
+    asked = percentiles([s for each in counts for s in each.seconds])
+    return {**totals, "stuck": stuck, "ask_ms": asked, "faults": len(wrong), "first": wrong[:10]}
+
+
+def _looked_at(memory: Memory, alive: set[str]) -> dict[str, Any]:
+    """The store and the index as they are in the end."""
+    store = memory.store
+    columns, names = store.columns(), store.ids()
+    name = dict(zip(columns.node.tolist(), names, strict=True))
+    atoms = memory.get([each for each in names if not each.startswith(CONCEPT)])
+    sessions: dict[str, list[Atom]] = {}
+    for atom in atoms:
+        sessions.setdefault(str(atom.session), []).append(atom)
+    expected = {
+        (a.id, b.id)
+        for turns in sessions.values()
+        for a, b in pairwise(sorted(turns, key=lambda atom: atom.time or 0.0))
+    }
+    edges = store.edges()
+    own = edges.type == int(EdgeType.TEMPORAL)
+    ends = zip(edges.source[own].tolist(), edges.target[own].tolist(), strict=True)
+    return {
+        "atoms": len(atoms),
+        "lost": len(alive - {atom.id for atom in atoms}),
+        "risen": len({atom.id for atom in atoms} - alive),
+        "wrong_edges": len(expected ^ {(name[a], name[b]) for a, b in ends}),
+        "problems": memory.check(),
+        "differences": differences(memory),
+    }
+
+
+def run(options: Concurrency) -> dict[str, Any]:
+    """Both parts, each with a store of its own."""
+    torch.set_num_threads(1)
+    folder = Path(tempfile.mkdtemp(prefix="graphmem-concurrency-"))
+    try:
+        # The processes are forks, which are safe as long as there is one thread.
+        parts = {"processes": _processes(folder / "processes", options)}
+        parts["threads"] = _threads(folder / "threads", options)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    none = ("stuck", "faults", "lost", "risen", "wrong_edges", "problems", "differences")
+    holds = not any(part[name] for part in parts.values() for name in none)
+    return {"seconds": options.seconds, "holds": holds, **parts}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Read the options, write and ask, write JSON; 1 where anything was not as it must be."""
+    options = tyro.cli(Concurrency, args=arguments, description=__doc__)
+    report = run(options)
+    text = json.dumps(report, indent=2)
+    if options.json is None:
+        print(text)
+    else:
+        options.json.write_text(text + "\n", encoding="utf-8")
+        print(f"written to {options.json}", file=sys.stderr)
+    return int(not report["holds"])
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
