@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from graphmem_torch.atoms import Atom
+
 __all__ = [
     "Added",
     "Answer",
@@ -21,6 +23,7 @@ __all__ = [
     "RegimeSwitch",
     "Result",
     "Statement",
+    "Version",
 ]
 
 
@@ -69,6 +72,21 @@ class Indexed:
     gone: tuple[str, ...] = ()
     pruned: tuple[str, ...] = ()
     skipped: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """A version of an atom, as `Memory.update` made it.
+
+    Attributes:
+        atom: What it said.
+        since: From when it was current, seconds since the epoch UTC; None: from the start.
+        until: When another one took its place; None: it is the one of today.
+    """
+
+    atom: Atom
+    since: float | None
+    until: float | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,12 +20,11 @@ from tyro.conf import subcommand
 
 from graphmem_torch.cli import interrupt_as_usual, leave_at_once
 from graphmem_torch.cli.ask import AnswerQuestion, CompileContext, Evaluate, Query
+from graphmem_torch.cli.atoms import Delete, Export, Get, Update
 from graphmem_torch.cli.demo import Demo
 from graphmem_torch.cli.options import Command, print_json, print_text
 from graphmem_torch.cli.stores import (
     Check,
-    Export,
-    Get,
     Import,
     Index,
     ListNamespaces,
@@ -44,6 +43,8 @@ _COMMANDS = {
     "context": CompileContext,
     "answer": AnswerQuestion,
     "get": Get,
+    "update": Update,
+    "delete": Delete,
     "export": Export,
     "import": Import,
     "namespaces": ListNamespaces,

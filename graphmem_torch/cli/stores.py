@@ -10,12 +10,11 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from tyro.conf import Positional, arg
 
-from graphmem_torch.cli.layout import atom_lines
 from graphmem_torch.cli.options import Command, MemoryCommand, print_json, print_text
 from graphmem_torch.errors import InputError, StoreDamagedError
 from graphmem_torch.results import Added, Indexed
 
-__all__ = ["Check", "Export", "Get", "Import", "Index", "ListNamespaces", "Stats", "WriteReport"]
+__all__ = ["Check", "Import", "Index", "ListNamespaces", "Stats", "WriteReport"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,57 +126,6 @@ def _tell_added(command: MemoryCommand, added: Added, seconds: float) -> None:
         known = f", {added.known:,} were there already" if added.known else ""
         noun = "memory" if added.new == 1 else "memories"
         print(f"{added.new:,} {noun} added to {command.store} in {seconds:.1f} s{known}")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Get(MemoryCommand):
-    """Show memories by their ids.
-
-    Attributes:
-        ids: The ids.
-    """
-
-    ids: Annotated[Positional[tuple[str, ...]], arg(metavar="ID ...")] = ()
-
-    def run(self) -> int:
-        """Prints the memories, in the order asked for."""
-        if not self.ids:
-            raise InputError("expected at least one id, got none; `graphmem query` shows ids")
-        from graphmem_torch.readers.jsonl import atom_to_record
-
-        with self.open_memory(self.store, "r") as memory:
-            atoms = memory.get(self.ids)
-        if self.json:
-            print_json({"atoms": [atom_to_record(atom) for atom in atoms]})
-        else:
-            print_text("\n\n".join("\n".join(atom_lines(atom)) for atom in atoms))
-        return 0
-
-
-@dataclass(frozen=True, kw_only=True)
-class Export(MemoryCommand):
-    """Write the memories of a store as JSON lines, with pins, found types and edges between them.
-
-    What is in its namespaces, too, unless one is named.
-
-    Attributes:
-        file: The file to write.
-        vectors: Also write the vectors, so that a store of the same encoder need not encode again.
-    """
-
-    file: Annotated[Positional[Path], arg(metavar="FILE")]
-    vectors: bool = False
-
-    def run(self) -> int:
-        """Writes the file and says how much is in it."""
-        with self.open_memory(self.store, "r") as memory:
-            count = memory.export(self.file, vectors=self.vectors)
-        if self.json:
-            print_json({"file": str(self.file), "atoms": count})
-        else:
-            noun = "memory" if count == 1 else "memories"
-            print(f"{self.file}: {count:,} {noun}, {self.file.stat().st_size / 1e6:.1f} MB")
-        return 0
 
 
 @dataclass(frozen=True, kw_only=True)

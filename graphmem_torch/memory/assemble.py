@@ -23,6 +23,7 @@ from graphmem_torch.modes.find import Modes, modes_from_tensors, modes_to_tensor
 from graphmem_torch.modes.track import ModeTracker
 from graphmem_torch.rank.routing import ROUTING_PARTS
 from graphmem_torch.store import MemoryStore
+from graphmem_torch.store.reader import StoreReader
 from graphmem_torch.text.question import WORD
 from graphmem_torch.text.terms import Vocabulary
 
@@ -81,7 +82,7 @@ class Assembler:
         self._kept = ""  # the state of the snapshot on the disk, where it can be followed
         self._atoms = 0  # that it has
 
-    def __call__(self, store: MemoryStore, config: Config, num_pieces: int) -> Snapshot:
+    def __call__(self, store: StoreReader, config: Config, num_pieces: int) -> Snapshot:
         """The index of everything in the store, at one state of it.
 
         Args:
@@ -107,7 +108,7 @@ class Assembler:
         """At most how far the PageRank of the last index is from the exact one, relative L1."""
         return self._growing.rank_error
 
-    def _assembled(self, store: MemoryStore, config: Config, num_pieces: int) -> Snapshot:
+    def _assembled(self, store: StoreReader, config: Config, num_pieces: int) -> Snapshot:
         before, self._config = self._config, None
         same = before is config or (before is not None and _signature(before) == _signature(config))
         with store.reading():

@@ -17,8 +17,8 @@ from torch import Tensor
 from graphmem_torch.atoms import CONCEPT
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.index.data import IndexInput
-from graphmem_torch.store import MemoryStore
 from graphmem_torch.store.blocks import pick_tokens
+from graphmem_torch.store.reader import StoreReader
 from graphmem_torch.store.records import Coded
 from graphmem_torch.text.question import is_question, tells_time
 from graphmem_torch.text.terms import Vocabulary, terms, title_terms
@@ -76,7 +76,7 @@ class StoreColumns:
             _titles=bool(kept["titles"]),
         )
 
-    def read(self, store: MemoryStore, num_pieces: int) -> tuple[IndexInput, EdgeBlock] | None:
+    def read(self, store: StoreReader, num_pieces: int) -> tuple[IndexInput, EdgeBlock] | None:
         """What was added to the store since the last call, and the edges that are gone.
 
         Inside `store.reading()`. None where that is not known, or more than edges is gone: what was

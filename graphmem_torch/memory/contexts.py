@@ -25,7 +25,7 @@ from graphmem_torch.index.retrieve import Retrieval
 from graphmem_torch.memory.assemble import Snapshot, to_rows
 from graphmem_torch.memory.filters import Filters
 from graphmem_torch.results import Answer, Context
-from graphmem_torch.store import MemoryStore
+from graphmem_torch.store.reader import StoreReader
 from graphmem_torch.text.tokens import TokenCounter, get_counter
 
 __all__ = [
@@ -132,7 +132,7 @@ class ContextCompiler:
     Keeps what does not change from question to question: costs of entries, relations, texts.
     """
 
-    def __init__(self, store: MemoryStore) -> None:
+    def __init__(self, store: StoreReader) -> None:
         """Nothing is read before it is asked for."""
         self._store = store
         self._lock = threading.RLock()

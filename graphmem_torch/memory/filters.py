@@ -18,8 +18,7 @@ from torch import Tensor
 from graphmem_torch.atoms import CONCEPT
 from graphmem_torch.errors import InputError, unknown
 from graphmem_torch.memory.assemble import Snapshot
-from graphmem_torch.store import MemoryStore
-from graphmem_torch.store.reader import FieldName
+from graphmem_torch.store.reader import FieldName, StoreReader
 from graphmem_torch.text.times import TimeLike, parse_span, parse_time
 
 __all__ = ["AtomFields", "Filters", "atom_masks"]
@@ -196,7 +195,7 @@ class AtomFields:
     atom says never changes under its node number.
     """
 
-    def __init__(self, store: MemoryStore) -> None:
+    def __init__(self, store: StoreReader) -> None:
         """Nothing is read before it is asked for."""
         self._store = store
         self._lock = threading.RLock()

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 from array import array
-from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise
 
@@ -23,7 +23,8 @@ from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.ops import knn_graph, topk_cosine
 from graphmem_torch.ops.growing import GrowingRows
 
-__all__ = ["Linked", "Linker", "concept_id"]
+__all__ = ["Linked", "Linker", "Session", "concept_id", "is_turn", "mention_ties"]
+_DEAD = 64  # rows of atoms that are gone which are passed over before they are taken out
 _PAIRS = 1 << 24  # cosines of concept names at once: 64 MB
 _WINDOW_DECAY = 0.9  # a mention ties its own turn strongest, so that the cap keeps that edge
 
@@ -41,34 +42,68 @@ class Linked:
         concepts: Behind the atoms of the batch.
         embeddings: [c, d], of the concepts.
         edges: Between all nodes.
-        cut: [2, R] int64, ends of stored temporal edges that a turn has come between.
+        cut: Stored temporal edges that a turn has come between.
         aliases: Names that joined a concept of another name, with its node number.
     """
 
     concepts: list[Atom]
     embeddings: Tensor
     edges: EdgeBlock
-    cut: Tensor
+    cut: EdgeBlock
     aliases: list[tuple[str, int]]
 
 
 _Edges = list[tuple[int, int, EdgeType, float]]  # source, target, type, weight
 
 
-class _Session:
+class Session:
     """The turns of a session in the order of time; equal times in the order of storing.
 
-    A turn without a time has that of the turn stored before it.
+    A turn without a time has that of the turn stored before it. A new version of a turn counts as
+    stored when its first one was.
+
+    Attributes:
+        nodes: Their node numbers.
+        stored: The same in the order of storing.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, turns: Iterable[tuple[int, int, float | None]] = ()) -> None:
+        """Holds turns: number of the first version, node number and time; see `put`."""
         self.nodes = array("q")
         self._times = array("d")
         self._last = -math.inf  # time of the turn that was stored last
+        self.stored, self._first, self._given = array("q"), array("q"), array("d")
+        for first, node, time in turns:
+            self.put(node, time, first)
 
-    def put(self, node: int, time: float | None) -> int:
-        """Puts a turn in its place among the others; which place that is."""
-        self._last = self._last if time is None else float(time)
+    def put(self, node: int, time: float | None, first: int | None = None) -> int:
+        """Puts a turn in its place among the others; which place that is.
+
+        `first` is the node number of its first version, its own by default.
+        """
+        first, given = node if first is None else first, math.nan if time is None else float(time)
+        at = bisect_left(self._first, first)
+        self._first.insert(at, first)
+        self.stored.insert(at, node)
+        self._given.insert(at, given)
+        if at < len(self._first) - 1:
+            self._order()
+            return self.nodes.index(node)
+        return self._place(node, given)
+
+    def drop(self, node: int) -> None:
+        """Takes a turn out."""
+        at = self.stored.index(node)
+        del self.stored[at], self._first[at], self._given[at]
+        self._order()
+
+    def _order(self) -> None:
+        self.nodes, self._times, self._last = array("q"), array("d"), -math.inf
+        for node, time in zip(self.stored, self._given, strict=True):
+            self._place(node, time)
+
+    def _place(self, node: int, time: float) -> int:
+        self._last = self._last if math.isnan(time) else time
         place = bisect_right(self._times, self._last)
         self._times.insert(place, self._last)
         self.nodes.insert(place, node)
@@ -98,13 +133,14 @@ class Linker:
         self._encode = encode
         self._rows = GrowingRows(torch.empty(0, dim))
         self._nodes: list[int] = []
-        self._sessions: dict[str, _Session] = {}
-        self._members: dict[str, list[int]] = {}
+        self._dead: set[int] = set()  # rows of atoms that are gone
+        self._sessions: dict[str, Session] = {}
         self._concept_rows = GrowingRows(torch.empty(0, dim))
         self._concept_nodes: list[int] = []
         self._concept_at: dict[int, int] = {}  # place of a node among the concepts
         self._names: dict[str, int] = {}
         self._node_of: dict[str, int] = {}
+        self._stated: dict[str, list[tuple[int, Link]]] = {}  # by target, those of `_pending` too
         self._pending: dict[str, list[tuple[int, Link]]] = {}
 
     def restore(
@@ -112,6 +148,7 @@ class Linker:
         atoms: Iterable[tuple[int, Atom]],
         embeddings: Tensor,
         aliases: Iterable[tuple[str, int]] = (),
+        first: Mapping[int, int] | None = None,
     ) -> None:
         """Takes in what was linked elsewhere.
 
@@ -119,6 +156,7 @@ class Linker:
             atoms: In the order of node numbers.
             embeddings: The rows of their vectors.
             aliases: Names of other concepts, and their node numbers.
+            first: Of nodes with earlier versions, the number of the first.
         """
         kept: list[int] = []
         for row, (node, atom) in enumerate(atoms):
@@ -126,7 +164,7 @@ class Linker:
                 self._remember_concept(atom.text, node, embeddings[row : row + 1], [])
             else:
                 kept.append(row)
-                self._remember(atom, node)
+                self._remember(atom, node, first=(first or {}).get(node))
                 self._state_edges(atom, node, [])
         self._rows.append(embeddings[torch.tensor(kept, dtype=torch.int64)])
         for name, node in aliases:
@@ -165,8 +203,84 @@ class Linker:
         source, target = _ends(pair for pair, new in follows.items() if new)
         weight = DEFAULT_EDGE_WEIGHT[EdgeType.TEMPORAL]
         blocks.append(EdgeBlock.of(source, target, EdgeType.TEMPORAL, weight))
-        cut = _ends(pair for pair, new in follows.items() if not new)
+        source, target = _ends(pair for pair, new in follows.items() if not new)
+        cut = EdgeBlock.of(source, target, EdgeType.TEMPORAL, weight)
         return Linked(concepts, vectors, EdgeBlock.cat(blocks), cut, aliases)
+
+    def link_again(
+        self,
+        old: tuple[int, Atom],
+        atom: Atom,
+        embedding: Tensor,
+        node: int,
+        first: int,
+        window: Sequence[int],
+    ) -> Linked:
+        """Links a new version of an atom, by what it says itself.
+
+        What follows from its place among others, or is stated, is left to the caller.
+
+        Args:
+            old: Node number and atom of the version before.
+            atom: The new one.
+            embedding: [1, d], of it.
+            node: Its number; those of new concepts come behind it.
+            first: Number of its first version.
+            window: The turns before it in its window.
+        """
+        self.forget([old])
+        edges: _Edges = []
+        start = len(self._rows)
+        self._remember(atom, node, first=first)
+        self._state_edges(atom, node, [])
+        self._rows.append(embedding)
+        blocks = [self._similar(start)]
+        names = self._extract([atom.text]) if self._extract else []
+        concepts, vectors, aliases = self._new_concepts(names, node + 1, edges)
+        self._tie_concepts(names, [[node, *window]], edges)
+        if edges:
+            blocks.append(EdgeBlock.of(*zip(*edges, strict=True)))
+        none = EdgeBlock.empty()
+        return Linked(concepts, vectors, EdgeBlock.cat(blocks), none, aliases)
+
+    def nodes_named(self, names: Iterable[str]) -> list[int]:
+        """The concepts of those names that have one."""
+        return [self._concept_nodes[self._names[name]] for name in names if name in self._names]
+
+    def forget(self, atoms: Sequence[tuple[int, Atom]], names: Iterable[str] = ()) -> None:
+        """Knows nothing any more of atoms and concepts that are gone, nor of names of concepts."""
+        gone = {node for node, _ in atoms}
+        concepts = {self._concept_at.pop(node) for node in gone & self._concept_at.keys()}
+        if concepts:
+            # A vector of zeros is near to no name.
+            self._concept_rows.view[torch.tensor(list(concepts))] = 0.0
+        if concepts or names:
+            left = set(names)
+            self._names = {
+                name: at
+                for name, at in self._names.items()
+                if at not in concepts and name not in left
+            }
+        for node, atom in atoms:
+            self._node_of.pop(atom.id, None)
+            for link in atom.edges:
+                for links in (self._stated, self._pending):
+                    kept = [each for each in links.pop(link.target, []) if each[0] not in gone]
+                    if kept:
+                        links[link.target] = kept
+            if atom.kind == CONCEPT:
+                continue
+            self._dead.add(bisect_left(self._nodes, node))
+            if atom.session is not None and is_turn(atom):
+                self._sessions[atom.session].drop(node)
+        for _, atom in atoms:
+            if waiting := self._stated.get(atom.id):
+                self._pending[atom.id] = list(waiting)
+        if len(self._dead) > _DEAD:
+            kept_rows = [row for row in range(len(self._nodes)) if row not in self._dead]
+            self._rows = GrowingRows(self._rows.view[torch.tensor(kept_rows, dtype=torch.int64)])
+            self._nodes = [self._nodes[row] for row in kept_rows]
+            self._dead = set()
 
     def _remember(
         self,
@@ -174,6 +288,7 @@ class Linker:
         node: int,
         edges: _Edges | None = None,
         follows: dict[tuple[int, int], bool] | None = None,
+        first: int | None = None,
     ) -> list[int]:
         """Puts an atom into its session; returns the turns before it in its window.
 
@@ -181,39 +296,37 @@ class Linker:
         """
         self._nodes.append(node)
         self._node_of[atom.id] = node
-        derived = any(link.type == EdgeType.DERIVED_FROM for link in atom.edges)
-        if atom.session is None or derived:
+        if atom.session is None or not is_turn(atom):
             return []
-        session = self._sessions.setdefault(atom.session, _Session())
-        place = session.put(node, atom.time)
+        session = self._sessions.setdefault(atom.session, Session())
+        place = session.put(node, atom.time, first)
         if follows is not None:
             around = session.nodes[max(0, place - 1) : place + 2].tolist()
             if len(around) == 3 and not follows.pop((around[0], around[2]), False):
                 follows[around[0], around[2]] = False
             follows.update(dict.fromkeys(pairwise(around), True))
-        if self._config.cooccurrence:
-            self._tie_session(self._members.setdefault(atom.session, []), node, edges)
+        if edges is not None:
+            self._tie_session(session.stored, edges)
         return session.nodes[max(0, place - self._config.window + 1) : place].tolist()[::-1]
 
-    def _tie_session(self, members: list[int], node: int, edges: _Edges | None) -> None:
-        """Ties an atom to earlier ones of its session, at doubling distances.
+    def _tie_session(self, stored: Sequence[int], edges: _Edges) -> None:
+        """Ties the last atom of a session to earlier ones, at doubling distances.
 
         All pairs of a session would be n² edges; these are n log n, and no two atoms of the session
         are more than log n of them apart.
         """
-        if edges is not None:
-            weight = DEFAULT_EDGE_WEIGHT[EdgeType.COOCCURRENCE]
-            for distance in (1 << power for power in range(self._config.cooccurrence)):
-                if distance > len(members):
-                    break
-                edges.append((members[-distance], node, EdgeType.COOCCURRENCE, weight))
-        members.append(node)
+        weight = DEFAULT_EDGE_WEIGHT[EdgeType.COOCCURRENCE]
+        for distance in (1 << power for power in range(self._config.cooccurrence)):
+            if distance >= len(stored):
+                break
+            edges.append((stored[-1 - distance], stored[-1], EdgeType.COOCCURRENCE, weight))
 
     def _state_edges(self, atom: Atom, node: int, edges: _Edges) -> None:
         """Edges that the input states; those to an atom that is still to come wait for it."""
         for source, link in self._pending.pop(atom.id, ()):
             edges.append((source, node, link.type, link.strength))
         for link in atom.edges:
+            self._stated.setdefault(link.target, []).append((node, link))
             target = self._node_of.get(link.target)
             if target is None:
                 self._pending.setdefault(link.target, []).append((node, link))
@@ -225,10 +338,13 @@ class Linker:
         config = self._config
         if config.similarity_k < 1 or start == len(self._rows):
             return EdgeBlock.empty()
-        cosine, neighbour = knn_graph(
-            self._rows.view, config.similarity_k, start=start, earlier=True
-        )
-        row, place = (cosine >= config.similarity_min).nonzero(as_tuple=True)
+        k = config.similarity_k + len(self._dead)
+        cosine, neighbour = knn_graph(self._rows.view, k, start=start, earlier=True)
+        near = cosine >= config.similarity_min
+        if self._dead:
+            near &= ~torch.isin(neighbour, torch.tensor(list(self._dead)))
+            near &= near.cumsum(1) <= config.similarity_k
+        row, place = near.nonzero(as_tuple=True)
         nodes = torch.tensor(self._nodes, dtype=torch.int64)
         return EdgeBlock.of(
             nodes[start + row],
@@ -302,15 +418,11 @@ class Linker:
         edges: _Edges,
     ) -> None:
         """Abstraction edges from a window's turns to the concept, associations within an atom."""
-        weight = DEFAULT_EDGE_WEIGHT[EdgeType.ABSTRACTION]
         pairs: list[tuple[int, int]] = []
         for found, window in zip(names, windows, strict=False):
             concepts = list(dict.fromkeys(self._names[name] for name in found))
-            for concept in concepts:
-                for distance, node in enumerate(window):
-                    fading = weight * _WINDOW_DECAY**distance
-                    target = self._concept_nodes[concept]
-                    edges.append((node, target, EdgeType.ABSTRACTION, fading))
+            ties = mention_ties([self._concept_nodes[concept] for concept in concepts], window)
+            edges.extend((node, name, EdgeType.ABSTRACTION, weight) for node, name, weight in ties)
             pairs.extend(combinations(concepts, 2))
         if not pairs:
             return
@@ -329,6 +441,24 @@ class Linker:
         self._node_of[concept_id(name)] = node
         for source, link in self._pending.pop(concept_id(name), ()):
             edges.append((source, node, link.type, link.strength))
+
+
+def is_turn(atom: Atom) -> bool:
+    """Whether an atom is a turn of its session: what is derived from others is none."""
+    return all(link.type != EdgeType.DERIVED_FROM for link in atom.edges)
+
+
+def mention_ties(concepts: Iterable[int], window: Sequence[int]) -> list[tuple[int, int, float]]:
+    """Abstraction edges (turn, concept, weight) of a turn's mentions.
+
+    `window` is the turn itself and those before it, the nearest first.
+    """
+    weight = DEFAULT_EDGE_WEIGHT[EdgeType.ABSTRACTION]
+    return [
+        (node, concept, weight * _WINDOW_DECAY**distance)
+        for concept in concepts
+        for distance, node in enumerate(window)
+    ]
 
 
 def _ends(pairs: Iterable[tuple[int, int]]) -> Tensor:  # [2, P] int64

@@ -14,7 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, cast, overload
 
@@ -57,10 +57,9 @@ from graphmem_torch.memory.questions import (
     pick_encoded,
     to_results,
 )
-from graphmem_torch.memory.removal import removal
 from graphmem_torch.memory.sources import Follower, Reading
 from graphmem_torch.memory.structure import MissingLink, StructureCache, missing_links
-from graphmem_torch.memory.writer import Writer, as_atom, batched
+from graphmem_torch.memory.writer import Changes, Writer, as_atom, batched, changed_atom
 from graphmem_torch.oracle import Judge, Oracle, method_of
 from graphmem_torch.rank.abstention import conformal_threshold
 from graphmem_torch.rank.query import QueryBatch
@@ -77,10 +76,12 @@ from graphmem_torch.results import (
     ModeSummary,
     RegimeSwitch,
     Result,
+    Version,
 )
 from graphmem_torch.spectral.structure import Structure
 from graphmem_torch.store import MemoryStore
 from graphmem_torch.store.database import store_error
+from graphmem_torch.store.reader import StoreReader
 from graphmem_torch.text.embedder import Embedder, Encoded, encode_checked
 from graphmem_torch.text.entailment import LexicalJudge
 from graphmem_torch.text.times import TimeLike, parse_time
@@ -97,6 +98,23 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 _EDGES = 1 << 17  # that are imported in one transaction
+
+
+@dataclass(frozen=True, eq=False)
+class _View:
+    """What a question is asked of: an index, and what belongs to it.
+
+    Attributes:
+        snapshot: The index.
+        store: What the texts of its atoms are read from.
+        contexts: Of this store.
+        fields: Likewise.
+    """
+
+    snapshot: Snapshot
+    store: StoreReader
+    contexts: contexts.ContextCompiler
+    fields: AtomFields
 
 
 class Memory:
@@ -137,6 +155,7 @@ class Memory:
         self._clock = clock
         self._parent, self._settings = parent, config
         self._lock = threading.RLock()  # of the snapshot, the settings and the encoder
+        self._past_lock = threading.Lock()
         self._regimes: RegimeMonitor | None = None
         self._listeners: list[Callable[[RegimeSwitch], object]] = []
         self._spaces: Namespaces[Memory] = Namespaces(
@@ -154,6 +173,7 @@ class Memory:
         self._decay = DecayState(self.store, self._settings.decay, clock=self._clock)
         self._contexts = contexts.ContextCompiler(self.store)
         self._fields = AtomFields(self.store)
+        self._past: tuple[object, _View] | None = None  # what it shows, and it
 
     @classmethod
     def open(
@@ -379,12 +399,47 @@ class Memory:
             found = dict(zip(named, self.store.atoms(nodes), strict=True))
         return found[ids] if isinstance(ids, str) else [found[name] for name in ids]
 
+    def update(self, id: str, /, **changes: Unpack[Changes]) -> Atom:
+        """Gives an atom another content under the same id; the new atom, on disk when it returns.
+
+        What is not named stays: place in the session, edges that were stated or connected, pin,
+        uses. The edges that follow from its content are made anew. The version before is kept for
+        questions `as_of` a moment before the change, and is in no other answer.
+
+        Args:
+            id: Of a stored atom.
+            changes: New values of `text`, `kind`, `speaker`, `session`, `time`, `event_time`,
+                `type` and `meta`, as in `Atom`; None takes one away. `meta` is replaced whole.
+
+        Raises:
+            InputError: An id that is not stored, an unknown field, an unusable value; nothing has
+                changed then.
+            StoreError: Read-only store or full disk; likewise.
+        """
+        self.store.expect_writable()
+        name = self._named(id)[0][0]
+        writer = self._written_by()
+        return writer.update(name, lambda atom: changed_atom(atom, changes), self._clock())
+
+    def versions(self, id: str) -> list[Version]:
+        """What an atom said over time, the first version first and that of today last.
+
+        Raises:
+            InputError: An id that is not stored, or that of a concept.
+        """
+        with self.store.reading():
+            (node,) = self._named(id)[1]
+            earlier, (atom,) = self.store.versions(node), self.store.atoms([node])
+        ends = [until for _, until in earlier]
+        atoms = [*(version for version, _ in earlier), atom]
+        return [Version(*each) for each in zip(atoms, [None, *ends], [*ends, None], strict=True)]
+
     def delete(self, ids: str | Iterable[str]) -> int:
         """Deletes atoms, all or none; how many. On disk for good when it returns.
 
-        With them go their pins, types, uses and edges, and concepts that no other atom mentions;
-        the turns before and after become neighbours. Edges that others state to them wait for atoms
-        of these ids, whose node numbers are given to none.
+        With them go their versions, pins, types, uses and edges, and concepts that no other atom
+        mentions; edges that linking made of others become those of a memory that never held them.
+        Edges that others state to them wait for atoms of these ids.
 
         Args:
             ids: Of stored atoms; may repeat.
@@ -395,7 +450,7 @@ class Memory:
         """
         with self.store.turn():
             nodes = self._named(ids)[1]
-            self.store.append(removal(self.store, nodes))
+            self._written_by().remove(nodes)
         return len(nodes)
 
     def rows_of(self, ids: Sequence[str]) -> Tensor:  # [n] int64
@@ -430,7 +485,9 @@ class Memory:
             between: Only atoms whose time is in this span, both ends included, None for an open
                 one. Times are as `text.times.parse_time` takes them: seconds since the epoch UTC,
                 a `datetime` (UTC where it is naive), ISO 8601.
-            as_of: Only atoms whose time is known and not later; decay is reckoned from then.
+            as_of: Only atoms whose time is known and not later, in the version of then (`update`)
+                but with the edges of today; decay is reckoned from then. The first question of a
+                moment before an update makes an index of that version, as opening does.
             where: Only hits for which these conditions hold, such as `{"speaker": "Nora",
                 "meta.page": {"$gte": 3}}`, decided before ranking: k hits are k hits. The others
                 still lead to them, as with `kinds`, so that an answer is found by the question
@@ -469,19 +526,20 @@ class Memory:
     ) -> list[Result]:
         """The results of questions, whose vectors may be known."""
 
-        def answers(snapshot: Snapshot) -> list[Result]:
+        def answers(view: _View) -> list[Result]:
+            snapshot = view.snapshot
             if not asked or not snapshot.index.num_atoms:
                 return [Result(question, (), 0.0, False) for question in asked]
-            query = self._query(snapshot, asked, *filters, encoded=encoded)
+            query = self._query(view, asked, *filters, encoded=encoded)
             with torch.inference_mode():
                 found = snapshot.index(query, k=k, paths=True)
-            return to_results(asked, snapshot, found, self.store, self.config.gate.threshold)
+            return to_results(asked, snapshot, found, view.store, self.config.gate.threshold)
 
-        return self._asked(answers)
+        return self._asked(answers, filters[2])
 
     def encode_questions(self, questions: Sequence[str]) -> QueryBatch:
         """Questions as the tensors that the index reads, on its device."""
-        return self._query(self._current(), questions)
+        return self._query(self._view(), questions)
 
     @overload
     def compile(self, question: str, *, budget: int, **options: Unpack[Options]) -> Context: ...
@@ -586,17 +644,18 @@ class Memory:
         if not asked or not budgets:
             return [[] for _ in asked]
 
-        def compiled(snapshot: Snapshot) -> tuple[list[list[Context]], Tensor]:
-            query = self._query(snapshot, asked, *filters, encoded=encoded)
+        def compiled(view: _View) -> tuple[list[list[Context]], Tensor]:
+            snapshot = view.snapshot
+            query = self._query(view, asked, *filters, encoded=encoded)
             count = settings.candidates(budgets, self.config.rank.k) if k is None else k
             with torch.inference_mode():
                 found = snapshot.index(query, k=count)
             threshold = self.config.gate.threshold
-            return self._contexts.compile(
+            return view.contexts.compile(
                 snapshot, asked, found, query.allowed, budgets, settings, threshold
             )
 
-        made, used = self._asked(compiled)
+        made, used = self._asked(compiled, filters[2])
         self._note_uses(used.tolist())
         return made
 
@@ -902,7 +961,7 @@ class Memory:
         judge = method_of(LexicalJudge(self.embedder) if oracle is None else oracle, "judge")
         if pairs is None:
             asked = self._asked(
-                lambda snapshot: edges.similar_ids(self.store, snapshot, k=k, least=least)
+                lambda view: edges.similar_ids(self.store, view.snapshot, k=k, least=least)
             )
         else:
             asked = edges.checked_pairs(pairs)
@@ -943,9 +1002,9 @@ class Memory:
         have drifted by `modes.drift` or a regime has switched (1.8).
         """
 
-        def records(snapshot: Snapshot) -> list[Mode]:
-            modes = self._modes.of(snapshot)
-            return [] if modes is None else mode_records(modes, snapshot, self.store)
+        def records(view: _View) -> list[Mode]:
+            modes = self._modes.of(view.snapshot)
+            return [] if modes is None else mode_records(modes, view.snapshot, self.store)
 
         return self._asked(records)
 
@@ -964,12 +1023,12 @@ class Memory:
             check_count("modes", modes)
         asked = [] if question is None else checked_questions([question])
 
-        def summaries(snapshot: Snapshot) -> list[ModeSummary]:
-            found = self._modes.of(snapshot)
+        def summaries(view: _View) -> list[ModeSummary]:
+            found = self._modes.of(view.snapshot)
             if found is None:
                 return []
-            query = self._query(snapshot, asked).embedding.float() if asked else None
-            return mode_summaries(found, snapshot, self.store, query, modes)
+            query = self._query(view, asked).embedding.float() if asked else None
+            return mode_summaries(found, view.snapshot, self.store, query, modes)
 
         return self._asked(summaries)
 
@@ -1052,7 +1111,7 @@ class Memory:
         named = [name for ids in wanted for name in ids]
         snapshot, rows = self._placed(named)
         gold = rows.split([len(ids) for ids in wanted])
-        query = self._query(snapshot, questions)
+        query = self._query(self._view(snapshot), questions)
         labelled = learning.LabelledQuestions(snapshot.index, query, gold, questions)
         report = learning.fit_and_report(labelled, penalty=penalty, held_out=held_out, seed=seed)
         self.use_weights(report)
@@ -1373,25 +1432,54 @@ class Memory:
                 if not self._assemble.follows:
                     fresh = self._assemble.load(self.store, self.config)
                 if fresh is None:
-                    pieces = self.embedder.num_pieces if self.store.token_dim is not None else 0
-                    fresh = self._assemble(self.store, self.config, pieces)
+                    fresh = self._assemble(self.store, self.config, self._num_pieces())
                 fresh.index.to(self.device)
                 self._snapshot = fresh
             return self._snapshot
 
-    def _asked(self, work: Callable[[Snapshot], T]) -> T:
-        """What the present snapshot gives; asked again where atoms in it were deleted meanwhile."""
+    def _asked(self, work: Callable[[_View], T], as_of: TimeLike | None = None) -> T:
+        """What the present state gives; asked again where atoms in it were deleted meanwhile."""
         while True:
-            snapshot = self._current()  # one state throughout, whatever a writer adds meanwhile
+            # One state throughout, whatever a writer adds meanwhile.
+            view = self._view() if as_of is None else self._view_of(parse_time(as_of, "as_of"))
             try:
-                return work(snapshot)
+                return work(view)
             except MissingNodeError:
-                if snapshot.state == self.store.state:
+                if view.snapshot.state == self.store.state:
                     raise
+
+    def _view(self, snapshot: Snapshot | None = None) -> _View:
+        """The present state, or the state of a snapshot that was there."""
+        own = self._current() if snapshot is None else snapshot
+        return _View(own, self.store, self._contexts, self._fields)
+
+    def _view_of(self, when: float) -> _View:
+        """The present state, with the versions of its atoms that were there at a moment."""
+        with self.store.reading():
+            state, replaced = self.store.state, self.store.replaced(when)
+        if not replaced:
+            return self._view()
+        shown = state, tuple(sorted(replaced.items())), self.config
+        with self._past_lock:
+            if self._past is None or self._past[0] != shown:
+                self._past = None  # one is enough memory
+                store = self.store.with_versions(replaced)
+                snapshot = Assembler()(store, self.config, self._num_pieces())
+                snapshot.index.to(self.device)
+                parts = contexts.ContextCompiler(store), AtomFields(store)
+                view = _View(snapshot, store, *parts)
+                if snapshot.state != state:
+                    return view  # of a later state, which the next question finds by itself
+                self._past = shown, view
+            return self._past[1]
+
+    def _num_pieces(self) -> int:
+        """Size of the vocabulary of the token vectors."""
+        return self.embedder.num_pieces if self.store.token_dim is not None else 0
 
     def _query(
         self,
-        snapshot: Snapshot,
+        view: _View,
         questions: Sequence[str],
         kinds: Sequence[str] | None = None,
         between: tuple[TimeLike | None, TimeLike | None] | None = None,
@@ -1401,8 +1489,8 @@ class Memory:
         encoded: Encoded | None = None,
     ) -> QueryBatch:
         """Questions, what they may see, and how strong it is for them, as tensors."""
-        now = None if as_of is None else parse_time(as_of, "as_of")
-        masks = atom_masks(snapshot, self._fields, kinds, between, now, where)
+        now, snapshot = None if as_of is None else parse_time(as_of, "as_of"), view.snapshot
+        masks = atom_masks(snapshot, view.fields, kinds, between, now, where)
         query = encode_questions(questions, self.embedder, snapshot, encoded)
         if reading(snapshot.index.signal_names, "retention"):
             retention = self._decay.retention(snapshot.node, now)
@@ -1413,14 +1501,16 @@ class Memory:
         self, atoms: list[Atom], places: Mapping[str, str], writer: Writer | None = None
     ) -> tuple[Added, list[RegimeSwitch]]:
         """Stores one batch; what it did, and the regime switches in it."""
-        with self._lock:
-            if writer is None and self._writer is None:
-                self._writer = Writer(self.store, self.embedder, self.config.link, self._observe)
-            writer = writer or self._writer
-        assert writer is not None
-        fresh, switches = writer.add(atoms, places, self._clock())
+        fresh, switches = (writer or self._written_by()).add(atoms, places, self._clock())
         self.store.uses.settle()
         return Added(len(fresh), len(atoms) - len(fresh)), switches
+
+    def _written_by(self) -> Writer:
+        """What writes the changes of this object."""
+        with self._lock:
+            if self._writer is None:
+                self._writer = Writer(self.store, self.embedder, self.config.link, self._observe)
+            return self._writer
 
     def _observe(
         self,

@@ -13,8 +13,9 @@ from graphmem_torch.index.retrieve import Retrieval
 from graphmem_torch.memory.assemble import Snapshot
 from graphmem_torch.rank.query import QueryBatch
 from graphmem_torch.results import Hit, PathStep, Result
-from graphmem_torch.store import MemoryStore, TokenRows
+from graphmem_torch.store import TokenRows
 from graphmem_torch.store.blocks import pick_tokens
+from graphmem_torch.store.reader import StoreReader
 from graphmem_torch.text.embedder import Embedder, Encoded, encode_checked
 from graphmem_torch.text.question import asks_when, named_dates, named_speakers
 
@@ -80,7 +81,7 @@ def to_results(
     questions: Sequence[str],
     snapshot: Snapshot,
     found: Retrieval,
-    store: MemoryStore,
+    store: StoreReader,
     threshold: float,
 ) -> list[Result]:
     """What the index found, with the texts of the atoms and the names of edges and signals."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import date
-from typing import Any, TypeVar
+from typing import Any, TypedDict, TypeVar
 
 import torch
 from torch import Tensor
@@ -35,6 +35,7 @@ from graphmem_torch.errors import (
 )
 from graphmem_torch.memory.bindings import bind_concepts, bound_concepts
 from graphmem_torch.memory.link import Linker, concept_id
+from graphmem_torch.memory.removal import Heir, Removal, unlink
 from graphmem_torch.readers.jsonl import atom_from_record, content_id
 from graphmem_torch.results import RegimeSwitch
 from graphmem_torch.store import Batch, MemoryStore, TokenRows
@@ -43,12 +44,14 @@ from graphmem_torch.store.reader import ORDERED_BY
 from graphmem_torch.store.records import atom_to_row
 from graphmem_torch.text.concepts import ConceptExtractor
 from graphmem_torch.text.embedder import Embedder, Encoded, encode_checked
-from graphmem_torch.text.times import parse_time
+from graphmem_torch.text.times import TimeLike, parse_time
 
 __all__ = [
+    "Changes",
     "Writer",
     "as_atom",
     "batched",
+    "changed_atom",
 ]
 
 T = TypeVar("T")
@@ -183,6 +186,130 @@ class Writer:
             raise own.error
         return own.stored, own.switches
 
+    def remove(self, nodes: Sequence[int]) -> None:
+        """Takes atoms away; in the turn in which their numbers were found.
+
+        Raises:
+            StoreError: Read-only store or full disk; nothing has changed then.
+        """
+        store, none = self._store, torch.empty(0, self._store.dim or 0)
+        if not nodes:
+            return
+        if bound_concepts(store) is None:  # not filled by linking: nothing follows from others
+            store.append(Batch([], none, gone=nodes))
+            return
+        linker = self._linker if self._ready() else None
+        atoms = dict(zip(nodes, store.atoms(nodes), strict=True))
+        plan = unlink(store, atoms, self._config, self._extractor)
+        batch = Batch(
+            atoms=[],
+            embeddings=none,
+            edges=plan.edges,
+            cut=plan.cut,
+            gone=plan.gone,
+            unnamed=plan.names,
+        )
+        self._sound = False
+        left = self._left(plan, atoms)
+        store.append(batch)
+        if linker is not None:
+            linker.forget(left, plan.names)
+            self._follow()
+
+    def update(self, name: str, change: Callable[[Atom], Atom], when: float) -> Atom:
+        """Gives an atom another content, on disk for good when it returns; the new atom.
+
+        Args:
+            name: Its id.
+            change: From the atom as it is to what it will be, with the same id and edges.
+            when: Now, seconds since the epoch UTC.
+
+        Raises:
+            InputError: No such atom, or a content that cannot be stored; nothing has changed then.
+            ConfigError, EmbedderError, StoreError: As they say; likewise.
+        """
+        store = self._store
+        store.expect_writable()
+        while True:
+            with store.reading():
+                known = store.known([name])
+                if name not in known:
+                    raise InputError(
+                        f"id: expected that of a stored atom, got {name!r}, which is not in the "
+                        "store; add the atom"
+                    )
+                node, digest = known[name]
+                old = store.atoms([node])[0]
+            atom = change(old)
+            if not atom.text.strip():
+                raise InputError(f"atom {name!r}: expected text, got none; delete the atom")
+            _check_kind(atom, None)
+            if atom.kind == CONCEPT:
+                raise InputError(
+                    f"atom {name!r}: kind: expected another than {CONCEPT!r}, which is that of the "
+                    "concepts that linking makes; choose one"
+                )
+            if _digest(atom) == digest:
+                return old
+            own = self._addition([atom], {}, when)
+            with store.turn():
+                if store.known([name]) == known:
+                    self._replace(node, old, own)
+                    return atom
+
+    def _replace(self, node: int, old: Atom, own: _Addition) -> None:
+        """Stores a new version of an atom; in the turn."""
+        self._ready()
+        if own.finder != self._finder:
+            own.names, own.vectors = self._mentions(own.atoms)
+        self._names, self._vectors = own.names, own.vectors
+        store, (atom,), linker = self._store, own.atoms, self._following()
+        first, new = store.first_versions().get(node, node), store.next_node
+        names = own.names.get(atom.text, ())
+        heir = Heir(node, new, first, atom, linker.nodes_named(names))
+        plan = unlink(store, {node: old}, self._config, self._extractor, heir)
+        self._sound = False
+        left = self._left(plan, {})
+        linker.forget([each for each in left if each[0] != node], plan.names)
+        vector = own.encoded.pooled
+        linked = linker.link_again((node, old), atom, vector, new, first, plan.window)
+        tokens = _token_rows(own.encoded)
+        if tokens is not None:  # concepts have no token vectors
+            none = tokens.offsets[-1:].expand(len(linked.concepts))
+            tokens = tokens._replace(offsets=torch.cat([tokens.offsets, none]))
+        batch = Batch(
+            atoms=[atom, *linked.concepts],
+            embeddings=torch.cat([vector, linked.embeddings]),
+            tokens=tokens,
+            edges=EdgeBlock.cat([plan.edges, linked.edges]),
+            cut=plan.cut,
+            gone=plan.gone,
+            moved=plan.moved,
+            versions=[(node, new)],
+            aliases=linked.aliases,
+            unnamed=plan.names,
+        )
+        store.append(batch, when=own.when, first=new)
+        self._follow()
+
+    def _ready(self) -> bool:
+        """Binds and mends the store; whether the linker knows all that is stored. In the turn."""
+        self._bind()
+        if self._store.meta_get(ORDERED_BY) is None:
+            self._order()
+        known = self._linker is not None and self._sound
+        return known and self._generation == self._store.generation
+
+    def _left(self, plan: Removal, atoms: Mapping[int, Atom]) -> list[tuple[int, Atom]]:
+        """What goes with a removal, atoms that were not read yet among it."""
+        others = [node for node in plan.gone if node not in atoms]
+        return [*atoms.items(), *zip(others, self._store.atoms(others), strict=True)]
+
+    def _follow(self) -> None:
+        """Notes that the linker knows all that is stored; in the turn."""
+        self._next, self._nodes = self._store.next_node, self._store.num_nodes
+        self._generation, self._sound = self._store.generation, True
+
     def _lead(self, own: _Addition) -> None:
         """Stores what waits, `own` among it; in the turn."""
         with self._queue:
@@ -205,9 +332,7 @@ class Writer:
 
     def _store_all(self, group: Sequence[_Addition]) -> None:
         """Links and stores additions in one transaction; each knows then what became of it."""
-        self._bind()
-        if self._store.meta_get(ORDERED_BY) is None:
-            self._order()
+        self._ready()
         linker = self._following()
         self._names, self._vectors = {}, {}
         for each in group:
@@ -386,7 +511,8 @@ class Writer:
             weight = DEFAULT_EDGE_WEIGHT[EdgeType.TEMPORAL]
             edges = EdgeBlock.of(missing[0], missing[1], EdgeType.TEMPORAL, weight)
             none = torch.empty(0, self._embedder.dim)
-            self._store.append(Batch([], none, edges=edges, cut=wrong), meta={ORDERED_BY: "time"})
+            cut = EdgeBlock.of(wrong[0], wrong[1], EdgeType.TEMPORAL, weight)
+            self._store.append(Batch([], none, edges=edges, cut=cut), meta={ORDERED_BY: "time"})
         else:
             self._store.meta_set(ORDERED_BY, "time")
 
@@ -414,7 +540,8 @@ class Writer:
             parts = (store.atoms(part) for part in batched(iter(nodes), _RESTORED))
             stored = zip(nodes, itertools.chain.from_iterable(parts), strict=True)
             known = [(name, node) for _, name, node in aliases]
-            linker.restore(stored, store.embeddings(self._next), known)
+            first = store.first_versions()
+            linker.restore(stored, store.embeddings(self._next), known, first)
         self._next, self._nodes = store.next_node, self._nodes + len(nodes)
         self._aliases = aliases[-1][0] if aliases else self._aliases
         self._generation, self._sound = store.generation, True
@@ -459,6 +586,43 @@ def as_atom(
     if atom.id or isinstance(value, Atom):
         return atom
     return replace(atom, id=content_id(atom.kind, _digest(atom), seen))
+
+
+class Changes(TypedDict, total=False):
+    """What `Memory.update` changes of an atom."""
+
+    text: str
+    kind: str
+    speaker: str | None
+    session: str | None
+    time: TimeLike | None
+    event_time: TimeLike | None
+    type: str | None
+    meta: Mapping[str, Any]
+
+
+def changed_atom(atom: Atom, changes: Mapping[str, Any]) -> Atom:
+    """An atom with other values of some fields.
+
+    Raises:
+        InputError: No change, a field that there is none of or that never changes, an unusable
+            value.
+    """
+    fixed = {"id", "edges"} & changes.keys()
+    if fixed:
+        raise InputError(
+            f"{min(fixed)}: expected another field to change, got {changes[min(fixed)]!r:.60}; "
+            "`connect` and `disconnect` change edges, and an id never changes"
+        )
+    names = [name for name in Atom.__slots__ if name not in ("id", "edges")]
+    foreign = [name for name in changes if name not in names]
+    if foreign:
+        raise InputError(unknown("update", foreign[0], names, what="a field such as"))
+    if not changes:
+        raise InputError(f"update: expected fields to change, got none; name {', '.join(names)}")
+    if not isinstance(changes.get("meta", {}), Mapping):
+        raise InputError(f"meta: expected a mapping, got {changes['meta']!r:.60}; use {{}}")
+    return _checked(replace(atom, **changes))
 
 
 def _checked(atom: Atom) -> Atom:

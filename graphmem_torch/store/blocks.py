@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import math
 import struct
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -22,7 +24,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from graphmem_torch.atoms import DEFAULT_EDGE_WEIGHT, Atom, EdgeType
+from graphmem_torch.atoms import Atom
 from graphmem_torch.checks import check_tensor
 from graphmem_torch.coo import isin_pairs, offsets_of
 from graphmem_torch.edges import EdgeBlock
@@ -72,9 +74,14 @@ class Batch:
         embeddings: [n, d] float32, finite.
         tokens: Their token vectors; None: these atoms have none.
         edges: Edges among all nodes up to and including these. A batch may hold nothing but edges.
-        cut: [2, R] int64, ends of temporal edges that go, as a turn has come between them.
+        cut: Edges that go, such as a temporal one that a turn has come between: as many of each as
+            are there, at most as many as are named. A weight of NaN stands for any.
         gone: Node numbers of stored atoms that go, with everything that is said of them. Their
             numbers are given to no other, and their vectors stay in the blocks, unread.
+        moved: Edges that were there before under other numbers, and that linking did not make.
+        versions: Of atoms that go and of the batch's own, the pairs (old, new) of versions of one:
+            the old one is kept aside, and pins and uses become those of the new one.
+        unnamed: Names of concepts, `aliases` of before, that go.
         aliases: Names of concepts other than their own, each with the node number of its concept.
         rows: Rows of the atoms, as `atom_to_row` gives them, where they are made already.
     """
@@ -83,8 +90,11 @@ class Batch:
     embeddings: Tensor
     tokens: TokenRows | None = None
     edges: EdgeBlock = field(default_factory=EdgeBlock.empty)
-    cut: Tensor | None = None
+    cut: EdgeBlock = field(default_factory=EdgeBlock.empty)
     gone: Sequence[int] = ()
+    moved: EdgeBlock = field(default_factory=EdgeBlock.empty)
+    versions: Sequence[tuple[int, int]] = ()
+    unnamed: Sequence[str] = ()
     aliases: Sequence[tuple[str, int]] = ()
     rows: Sequence[tuple[Any, ...]] | None = None
 
@@ -125,20 +135,16 @@ def write_blocks(database: Database, start: int, batch: Batch) -> CutEdges:
     Returns:
         The edges that `Batch.cut` and `Batch.gone` took away.
     """
-    n, cut = len(batch.atoms), CutEdges.cat([])
-    if batch.cut is not None and batch.cut.shape[1]:
-        cut = _cut_edges(database, batch.cut)
-    if batch.gone:
-        cut = CutEdges.cat([cut, _edges_of(database, start, batch.gone)])
+    n, cut = len(batch.atoms), _cut_edges(database, start, batch)
     if n:
         _insert(database, "embedding_block", start, n, [batch.embeddings])
     if n and batch.tokens is not None:
         tokens, pieces, offsets = batch.tokens
         _insert(database, "token_block", start, n, [offsets.diff().int(), pieces, tokens])
-    if len(batch.edges):
-        columns = batch.edges.columns
-        marks = "NULL, ?, ?, ?" + ", ?" * len(columns)
-        _insert(database, "edge_block", start, len(batch.edges), columns, marks)
+    for edges in (batch.moved, batch.edges):
+        if len(edges):
+            marks = "NULL, ?, ?, ?" + ", ?" * len(edges.columns)
+            _insert(database, "edge_block", start, len(edges), edges.columns, marks)
     # No more often than the smallest step can be reached.
     if start // _STEPS[-1] != (start + n) // _STEPS[-1]:
         for table in _MERGED:
@@ -380,36 +386,39 @@ def _batched_edges(
     return EdgeBlock.cat(blocks), starts.repeat_interleave(counts)
 
 
-def _cut_edges(database: Database, pairs: Tensor) -> CutEdges:  # [2, R]
-    """Deletes one temporal edge of linking for each pair of its ends; only inside a write."""
-    cut = list[CutEdges]()
-    left = set(zip(*pairs.tolist(), strict=True))
+def _cut_edges(database: Database, stop: int, batch: Batch) -> CutEdges:
+    """Deletes the edges that a batch takes away; only inside a write, of nodes below `stop`."""
+    left = Counter(_edge_keys(batch.cut))
+    gone = torch.zeros(stop, dtype=torch.bool)
+    gone[torch.tensor(list(batch.gone), dtype=torch.int64)] = True
+    pairs = torch.stack([batch.cut.source, batch.cut.target])
 
     def keep(edges: EdgeBlock) -> Tensor:
-        mask = torch.ones(len(edges), dtype=torch.bool)
-        made = edges.type == int(EdgeType.TEMPORAL)
-        made &= edges.weight == DEFAULT_EDGE_WEIGHT[EdgeType.TEMPORAL]
-        made &= isin_pairs(torch.stack([edges.source, edges.target]), pairs)
-        for i in made.nonzero().flatten().tolist():
-            ends = int(edges.source[i]), int(edges.target[i])
-            mask[i] = ends not in left
-            left.discard(ends)
+        mask = ~(gone[edges.source] | gone[edges.target])
+        if not left.total():
+            return mask
+        near = mask & isin_pairs(torch.stack([edges.source, edges.target]), pairs)
+        at = near.nonzero().flatten()
+        for i, edge in zip(at.tolist(), _edge_keys(edges.take(at)), strict=True):
+            key = next((key for key in (edge, (*edge[:3], None)) if left[key] > 0), None)
+            if key is not None:
+                mask[i] = False
+                left[key] -= 1
         return mask
 
-    # Such an edge was made with the later of its ends: it lies in the block of that node.
-    if pairs.shape[1] <= _FEW:
-        for node in pairs.amax(0).tolist():
-            cut.append(thin_edges(database, keep, node))
-    if left:
+    cut = list[CutEdges]()
+    # A temporal edge of linking was made with the later of its ends: in the block of that node.
+    if len(batch.cut) <= _FEW and not batch.gone:
+        cut += [thin_edges(database, keep, node) for node in pairs.amax(0).tolist()]
+    if batch.gone or left.total() > 0:
         cut.append(thin_edges(database, keep))
     return CutEdges.cat(cut)
 
 
-def _edges_of(database: Database, stop: int, nodes: Sequence[int]) -> CutEdges:
-    """Deletes all edges of some of the nodes below `stop`; only inside a write."""
-    gone = torch.zeros(stop, dtype=torch.bool)
-    gone[torch.tensor(nodes)] = True
-    return thin_edges(database, lambda edges: ~(gone[edges.source] | gone[edges.target]))
+def _edge_keys(edges: EdgeBlock) -> list[tuple[int, int, int, float | None]]:
+    """Source, target, type and weight of each; None for a weight that is NaN."""
+    columns = zip(*(column.tolist() for column in edges.columns), strict=True)
+    return [(s, t, kind, None if math.isnan(weight) else weight) for s, t, kind, weight in columns]
 
 
 def thin_edges(

@@ -210,6 +210,24 @@ CREATE TABLE source_atom (
 ) WITHOUT ROWID""",
     "source_atom_id": "CREATE INDEX source_atom_id ON source_atom (id)",
     "atom_session": "CREATE INDEX atom_session ON atom (session) WHERE session IS NOT NULL",
+    "version": """
+CREATE TABLE version (
+    node       INTEGER PRIMARY KEY,
+    current    INTEGER NOT NULL,
+    until      REAL NOT NULL,
+    id         TEXT NOT NULL,
+    text       TEXT NOT NULL,
+    kind       TEXT NOT NULL,
+    speaker    TEXT,
+    session    TEXT,
+    time,
+    event_time,
+    type       TEXT,
+    meta       TEXT NOT NULL,
+    links      TEXT NOT NULL,
+    digest     BLOB NOT NULL
+)""",
+    "version_current": "CREATE INDEX version_current ON version (current)",
     "use_entry": "CREATE INDEX use_entry ON use (entry)",
     "atom_procedural": "CREATE INDEX atom_procedural ON atom (node) WHERE type = 'procedural'",
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Literal
@@ -19,6 +19,7 @@ from graphmem_torch.store.blocks import (
     NodeVectors,
     TokenRows,
     is_sound,
+    join_tokens,
     pick_tokens,
     read_edges,
     read_embeddings,
@@ -71,6 +72,8 @@ class StoreReader:
     Rows of `embeddings`, `tokens`, `columns`, `ids` and `texts` belong together: one for every
     atom, in the order of node numbers. As long as nothing was deleted, row i is node `start + i`.
     """
+
+    _table = "atom"  # what atoms are read from
 
     def __init__(self, database: Database, path: Path | None) -> None:
         """Use `MemoryStore.open`."""
@@ -190,17 +193,10 @@ class StoreReader:
             MissingNodeError: No atom has one of these numbers.
         """
         rows = self._select_in(
-            f"SELECT {ATOM_COLUMNS}, digest FROM atom WHERE node", list(dict.fromkeys(nodes))
+            f"SELECT {ATOM_COLUMNS}, digest FROM {self._table} WHERE node",
+            list(dict.fromkeys(nodes)),
         )
-        try:
-            found = {row[0]: atom_from_row(row) for row in rows}
-        except (TypeError, ValueError) as error:
-            raise damaged(self._database.place, f"an atom cannot be read: {error}") from error
-        for node, *_, digest in rows:
-            if (node, digest) not in self._sound and found[node].digest != digest.hex():
-                what = f"the digest of atom {found[node].id!r} does not match its content"
-                raise damaged(self._database.place, what)
-            self._sound.add((node, digest))
+        found = {row[0]: self._checked(row, row[-1]) for row in rows}
         try:
             return [found[node] for node in nodes]
         except KeyError as error:
@@ -208,14 +204,15 @@ class StoreReader:
 
     def columns(self, start: int = 0) -> Columns:
         """Kinds, speakers, sessions, types and times of the atoms from node `start` on."""
-        sql = "SELECT node, kind, speaker, session, type, time FROM atom WHERE node >= ? ORDER BY 1"
-        return columns_from_rows(self._database.query(sql, (start,)))
+        columns = f"SELECT node, kind, speaker, session, type, time FROM {self._table}"
+        rows = self._database.query(f"{columns} WHERE node >= ? ORDER BY node", (start,))
+        return columns_from_rows(rows)
 
     def fields(self, name: FieldName, start: int = 0) -> Iterator[tuple[int, Any]]:
         """Node number and one field of the atoms from node `start` on that have it; no concepts."""
         there = "meta != '{}'" if name == "meta" else f"{name} IS NOT NULL"
         sql = (
-            f"SELECT node, {name} FROM atom WHERE node >= ? AND kind != ? AND {there} "
+            f"SELECT node, {name} FROM {self._table} WHERE node >= ? AND kind != ? AND {there} "
             "ORDER BY node LIMIT 4096"
         )
         while rows := self._database.query(sql, (start, CONCEPT)):
@@ -239,12 +236,13 @@ class StoreReader:
         With `kind` only those of one kind.
         """
         own, asked = ("", ()) if kind is None else (" AND kind = ?", (kind,))
-        sql = f"SELECT node, speaker, text FROM atom WHERE node >= ?{own} ORDER BY node LIMIT 4096"
-        while rows := self._database.query(sql, (start, *asked)):
+        rows = f"SELECT node, speaker, text FROM {self._table} WHERE node >= ?{own}"
+        sql = f"{rows} ORDER BY node LIMIT 4096"
+        while found := self._database.query(sql, (start, *asked)):
             yield from (
-                Atom(id="", text=text, speaker=speaker).rendered for _, speaker, text in rows
+                Atom(id="", text=text, speaker=speaker).rendered for _, speaker, text in found
             )
-            start = rows[-1][0] + 1
+            start = found[-1][0] + 1
 
     def first_nodes(self, start: int = 0) -> Tensor:  # [n] int64
         """For each atom from node `start` on the first one of its text; no concepts."""
@@ -336,7 +334,9 @@ class StoreReader:
             where these tie one session to another.
         """
         with self.reading():
+            first = self.first_versions()
             rows = self._database.query(_TURNS, (CONCEPT, int(EdgeType.DERIVED_FROM)))
+            rows.sort(key=lambda row: first.get(row[0], row[0]))
             edges = read_linked_edges(self._database)
             stated = self._database.query(_STATED, (int(EdgeType.TEMPORAL),))
         turns = columns_from_rows(rows)
@@ -354,34 +354,60 @@ class StoreReader:
             missing = missing[:, torch.isin(session[missing[0]], one)]
         return wrong, missing
 
-    def rejoined_turns(self, gone: Sequence[int]) -> tuple[Tensor, Tensor]:
-        """What becomes of the temporal edges of linking when atoms go.
+    def turns(self, sessions: Iterable[str]) -> dict[str, list[tuple[int, int, float | None]]]:
+        """The turns of sessions in the order of storing: first version, node number and time."""
+        found = {session: list[tuple[int, int, float | None]]() for session in sessions}
+        first = self.first_versions()
+        values = CONCEPT, int(EdgeType.DERIVED_FROM), json.dumps(list(found))
+        for node, _, _, session, _, time in self._database.query(_TURNS_OF, values):
+            found[session].append((first.get(node, node), node, time))
+        return {session: sorted(turns) for session, turns in found.items()}
 
-        Args:
-            gone: Node numbers of stored atoms.
+    def concepts(self, names: Sequence[str]) -> dict[str, int]:
+        """Node numbers of the concepts of those names that have one, aliases included."""
+        prefix = f"{CONCEPT}:"
+        own = self._select_in("SELECT id, node FROM atom WHERE id", [prefix + n for n in names])
+        aliases = self._select_in("SELECT name, node FROM alias WHERE name", names)
+        return dict(aliases) | {id_.removeprefix(prefix): node for id_, node in own}
 
-        Returns:
-            [2, J] int64, pairs of turns that will be neighbours of a session and are none yet;
-            [2, P] int64, pairs of turns that stay but will be neighbours no more, as where a turn
-            without a time took that of one that goes.
-        """
-        listed = (json.dumps(list(gone)),)
-        sessions = (
-            "SELECT DISTINCT session FROM atom WHERE session IS NOT NULL AND "
-            "node IN (SELECT value FROM json_each(?))"
+    def alias_names(self, names: Iterable[str]) -> list[str]:
+        """Those names that are of a concept of another name."""
+        rows = self._select_in("SELECT name FROM alias WHERE name", list(names))
+        return [row[0] for row in rows]
+
+    def first_versions(self) -> dict[int, int]:
+        """The number of the first version of each node that has earlier ones."""
+        sql = "SELECT current, min(node) FROM version GROUP BY current"
+        return dict(self._database.query(sql)) if self._database.has("version") else {}
+
+    def versions(self, node: int) -> list[tuple[Atom, float]]:
+        """Earlier versions of an atom, the first one first, and until when each was current."""
+        return [(atom, until) for _, until, atom in self._versions("current = ?", (node,))]
+
+    def replaced(self, when: float) -> dict[int, int]:
+        """Nodes that had another version at a moment, with the node number of that one."""
+        if not self._database.has("version"):
+            return {}
+        sql = "SELECT current, node FROM version WHERE until > ? ORDER BY until DESC, node DESC"
+        return dict(self._database.query(sql, (when,)))
+
+    def with_versions(self, replaced: Mapping[int, int]) -> StoreReader:
+        """This store with earlier versions of nodes (`replaced`) in their place."""
+        return _Past(self, replaced)
+
+    def _versions(self, where: str, values: Sequence[Any]) -> list[tuple[int, float, Atom]]:
+        """Node number, end and content of versions, in the order of their ends."""
+        if not self._database.has("version"):
+            return []
+        rows = self._database.query(
+            f"SELECT until, digest, {ATOM_COLUMNS} FROM version WHERE {where} ORDER BY until, node",
+            values,
         )
-        by_time = self.meta_get(ORDERED_BY) == "time"
-        with self.reading():
-            rows = self._database.query(
-                _TURNS.replace(" ORDER", f" AND session IN ({sessions}) ORDER"),
-                (CONCEPT, int(EdgeType.DERIVED_FROM), *listed),
-            )
-        left = set(gone)
-        before = _neighbours(columns_from_rows(rows), by_time)
-        after = _neighbours(columns_from_rows([r for r in rows if r[0] not in left]), by_time)
-        parted = before[:, ~isin_pairs(before, after)]
-        stays = ~torch.isin(parted, torch.tensor(list(gone), dtype=torch.int64)).any(0)
-        return after[:, ~isin_pairs(after, before)], parted[:, stays]
+        found = []
+        for until, digest, *row in rows:
+            atom = self._checked(tuple(row), digest)
+            found.append((row[0], until, atom))
+        return found
 
     def aliases(self, after: int = 0) -> list[tuple[int, str, int]]:
         """Names of concepts other than their own, behind the entry number `after`.
@@ -415,8 +441,8 @@ class StoreReader:
 
         SQLite's own integrity check, checksums and lengths of the blocks, embeddings that are not
         finite, edges to unknown nodes or of unknown types, temporal edges that linking made between
-        others than neighbours of a session, aliases of what is no concept, text hashes and digests
-        recomputed.
+        others than neighbours of a session, aliases of what is no concept, versions of what is no
+        atom, text hashes and digests recomputed.
         """
         database, found = self._database, list[str]()
         with self.reading():
@@ -425,6 +451,7 @@ class StoreReader:
                 if rows != ["ok"]:
                     _add(found, "database", rows)
                 _add(found, "atoms", _atom_problems(database))
+                _add(found, "versions", _version_problems(self))
                 for table, columns in _BLOCKS.items():
                     _add(found, table, _checksum_problems(database, table, columns))
                 _add(found, "vectors", _vector_problems(self))
@@ -435,6 +462,18 @@ class StoreReader:
                 # Damage that stops the reading: what was found before it is still worth knowing.
                 found.append(str(error))
         return found
+
+    def _checked(self, row: tuple[Any, ...], digest: bytes) -> Atom:
+        """The atom of a row, whose digest is looked at once."""
+        try:
+            atom = atom_from_row(row)
+        except (TypeError, ValueError) as error:
+            raise damaged(self._database.place, f"an atom cannot be read: {error}") from error
+        if (row[0], digest) not in self._sound and atom.digest != digest.hex():
+            what = f"the digest of atom {atom.id!r} does not match its content"
+            raise damaged(self._database.place, what)
+        self._sound.add((row[0], digest))
+        return atom
 
     def _meta(self, key: str) -> str | None:
         rows = self._database.query("SELECT value FROM meta WHERE key = ?", (key,))
@@ -475,11 +514,59 @@ class StoreReader:
         )
 
 
+class _Past(StoreReader):
+    """A store with earlier versions of some nodes, under the numbers of today."""
+
+    def __init__(self, store: StoreReader, replaced: Mapping[int, int]) -> None:
+        super().__init__(store._database, None)
+        self._replaced = dict(replaced)
+        columns = f"{ATOM_COLUMNS.removeprefix('node, ')}, digest"
+        then, now = (",".join(map(str, each)) for each in zip(*replaced.items(), strict=True))
+        self._table = (
+            f"(SELECT node, {columns} FROM atom WHERE node NOT IN ({then}) UNION ALL "
+            f"SELECT current AS node, {columns} FROM version WHERE node IN ({now}))"
+        )
+
+    def embeddings(self, start: int = 0) -> Tensor:  # [N, d] float32
+        """As of the versions."""
+        with self.reading():
+            rows, place, old = super().embeddings(start), *self._places(start)
+            rows[place] = self.vectors(old).embeddings
+        return rows
+
+    def tokens(self, start: int = 0) -> TokenRows | None:
+        """As of the versions."""
+        with self.reading():
+            rows, (place, old) = super().tokens(start), self._places(start)
+            own = self.vectors(old).tokens
+        if rows is None or own is None:
+            return rows
+        count = len(rows.offsets) - 1
+        pick = torch.arange(count).index_put((place,), count + torch.arange(len(old)))
+        return pick_tokens(join_tokens([rows, own], rows.tokens.shape[1]), pick)
+
+    def first_nodes(self, start: int = 0) -> Tensor:  # [n] int64
+        """As of the versions."""
+        columns, first = self.columns(), dict[str, int]()
+        pairs = list(zip(columns.node.tolist(), self.texts(), strict=True))
+        own = [pair for pair, concept in zip(pairs, columns.is_concept, strict=True) if not concept]
+        found = [(node, first.setdefault(text, node)) for node, text in own]
+        return torch.tensor([of for node, of in found if node >= start], dtype=torch.int64)
+
+    def _places(self, start: int) -> tuple[Tensor, list[int]]:
+        """Rows of the nodes from `start` on that have another version, and its number."""
+        node = self.columns(start).node
+        there = [now for now in self._replaced if now >= start]
+        place = torch.searchsorted(node, torch.tensor(there, dtype=torch.int64))
+        return place, [self._replaced[now] for now in there]
+
+
 _TURNS = """
 SELECT node, kind, speaker, session, type, time FROM atom
 WHERE kind != ? AND session IS NOT NULL AND (links = '[]' OR NOT EXISTS (
     SELECT 1 FROM json_each(links) WHERE json_extract(value, '$[1]') = ?
-)) ORDER BY node"""
+))"""
+_TURNS_OF = f"{_TURNS} AND session IN (SELECT value FROM json_each(?))"
 _STATED = """
 SELECT source.node, target.node FROM atom AS source, json_each(source.links) AS link
 JOIN atom AS target ON target.id = json_extract(link.value, '$[0]')
@@ -510,6 +597,13 @@ def _atom_problems(database: Database) -> list[str]:
         if atom.digest != digest.hex():
             found.append(f"the digest of atom {atom.id!r} does not match its content")
     return found
+
+
+def _version_problems(store: StoreReader) -> list[str]:
+    nodes = set(store.columns().node.tolist())
+    store._versions("1", ())  # raises where a digest does not match
+    current = store.first_versions()
+    return [f"{node} is no atom, but has earlier versions" for node in current if node not in nodes]
 
 
 def _checksum_problems(database: Database, table: str, columns: tuple[str, ...]) -> list[str]:

@@ -270,6 +270,25 @@ class Life:
         row = (_REMOVALS, str(self.removals + 1))
         self._database.execute_many("INSERT OR REPLACE INTO meta VALUES (?, ?)", [row])
 
+    def keep_version(self, old: int, new: int, until: float, *, same: bool) -> None:
+        """Puts an atom aside as it was up to a moment; only inside a write of the database.
+
+        Its pin and, where the new version has the same text, its found type become those of it.
+        """
+        run, query = self._database.execute_many, self._database.query
+        # A clock may go backwards, the order of versions may not.
+        last = query("SELECT max(until) FROM version WHERE current = ?", (old,))[0][0]
+        until = until if last is None else max(until, last)
+        run("UPDATE version SET current = ? WHERE current = ?", [(new, old)])
+        columns = f"{ATOM_COLUMNS.removeprefix('node, ')}, digest"
+        run(
+            f"INSERT INTO version (node, current, until, {columns}) "
+            f"SELECT node, ?, ?, {columns} FROM atom WHERE node = ?",
+            [(new, until, old)],
+        )
+        for table in ("pin", "found_type") if same else ("pin",):
+            run(f"UPDATE {table} SET node = ? WHERE node = ?", [(new, old)])
+
     def latest(self, stop: int) -> float:
         """The latest time of the nodes below `stop`; -inf where none has one."""
         rows = self._database.query("SELECT max(time) FROM atom WHERE node < ?", (stop,))

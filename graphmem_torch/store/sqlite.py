@@ -153,7 +153,7 @@ class MemoryStore(StoreReader):
             StoreError: Read-only store, a full disk, or a writer that did not wait for its turn;
                 the store is as it was before.
         """
-        if not (batch.atoms or len(batch.edges) or batch.cut is not None or batch.gone):
+        if not (batch.atoms or batch.gone or len(batch.edges) or len(batch.cut)):
             return
         self.expect_writable()
         batch.validate(dim=self.dim, token_dim=self.token_dim)
@@ -166,8 +166,9 @@ class MemoryStore(StoreReader):
                     f"{self._database.place}: expected {first} nodes, got {start}; another program "
                     "writes to this store without its lock: stop it, and try again"
                 )
-            batch.edges.validate(start + len(batch.atoms))
-            self._take_away(batch.gone, [atom.id for atom in batch.atoms])
+            for edges in (batch.moved, batch.edges):
+                edges.validate(start + len(batch.atoms))
+            self._take_away(batch, now)
             rows = batch.rows or [atom_to_row(0, atom) for atom in batch.atoms]
             self._database.execute_many(
                 _INSERT, [(start + i, *row[1:]) for i, row in enumerate(rows)]
@@ -185,7 +186,7 @@ class MemoryStore(StoreReader):
         try:
             with self.turn():
                 self._database.write(work)
-            self.uses.drop(batch.gone)
+            self.uses.drop(batch.gone, dict(batch.versions))
         except sqlite3.IntegrityError as error:
             raise self._duplicate(batch.atoms, error) from error
 
@@ -318,14 +319,16 @@ class MemoryStore(StoreReader):
             changed[RESERVED + name] = value
         return changed
 
-    def _take_away(self, nodes: Sequence[int], again: Sequence[str]) -> None:
+    def _take_away(self, batch: Batch, now: float) -> None:
         """Deletes atoms and what is said of them, but for their edges; only inside a write.
 
         Those whose ids come again stay those of their sources.
         """
+        nodes, run = batch.gone, self._database.execute_many
+        run("DELETE FROM alias WHERE name = ?", [(name,) for name in batch.unnamed])
         if not nodes:
             return
-        listed, run = json.dumps(list(nodes)), self._database.execute_many
+        listed = json.dumps(list(nodes))
         there = "SELECT node FROM atom WHERE node IN (SELECT value FROM json_each(?))"
         missing = set(nodes).difference(row[0] for row in self._database.query(there, (listed,)))
         if missing:
@@ -333,11 +336,16 @@ class MemoryStore(StoreReader):
         run(
             "DELETE FROM source_atom WHERE id IN (SELECT id FROM atom WHERE node IN "
             "(SELECT value FROM json_each(?))) AND id NOT IN (SELECT value FROM json_each(?))",
-            [(listed, json.dumps(again))],
+            [(listed, json.dumps([atom.id for atom in batch.atoms]))],
         )
+        for old, new in batch.versions:
+            same = batch.atoms[new - self.next_node].text == self.atoms([old])[0].text
+            self.life.keep_version(old, new, now, same=same)
+            self.uses.pass_on(old, new)
         for table in ("atom", "pin", "found_type", "use", "alias"):
             one = f"DELETE FROM {table} WHERE node IN (SELECT value FROM json_each(?))"
             run(one, [(listed,)])
+        run("DELETE FROM version WHERE current IN (SELECT value FROM json_each(?))", [(listed,)])
         self.life.note_removal()
 
     def _advance(self, cut: CutEdges, gone: Sequence[int] = ()) -> None:

@@ -76,15 +76,30 @@ class Uses:
                 self._timer.daemon = True
                 self._timer.start()
 
-    def drop(self, nodes: Sequence[int]) -> None:
-        """Forgets the uses of atoms that are gone, so that none of them is written any more."""
+    def drop(self, nodes: Sequence[int], heirs: Mapping[int, int]) -> None:
+        """Forgets the uses of atoms that are gone, so that none of them is written any more.
+
+        Those of `heirs` go on as uses of other nodes.
+        """
         if not nodes:
             return
+        self._read()  # of the heirs, what is written
+        for old, new in heirs.items():
+            with self._lock:
+                times = self._times[old : old + 1].flatten()
+            self._fold(torch.full(times.shape, new), times)
         with self._lock:
             for number in nodes:
-                self._pending.pop(number, None)
+                count = self._pending.pop(number, 0)
+                if number in heirs and count:
+                    self._pending[heirs[number]] = count
             gone = torch.tensor(list(nodes), dtype=torch.int64)
             self._times[gone[gone < len(self._times)]] = -torch.inf
+
+    def pass_on(self, old: int, new: int) -> None:
+        """Makes the uses of one node those of another; only inside a write of the database."""
+        counter, run = self._next_entry(), self._database.execute_many
+        run("UPDATE use SET node = ?, entry = ? WHERE node = ?", [(new, counter, old)])
 
     def settle(self) -> None:
         """Writes what was noted, if that can be done now; what cannot be written stays noted."""
@@ -175,8 +190,7 @@ class Uses:
             node, count = nodes.unique(return_counts=True)
             counts.update(dict(zip(node.tolist(), count.tolist(), strict=True)))
         self._read()
-        counter = database.query("SELECT value FROM meta WHERE key = ?", (_COUNTER,))
-        entry = int(counter[0][0]) + 1 if counter else 1
+        entry = self._next_entry()
         with self._lock:
             known = [node for node in counts if 0 <= node < len(self._times)]  # a log may be wrong
             times = self._times[torch.tensor(known, dtype=torch.int64)]
@@ -190,8 +204,15 @@ class Uses:
         ]
         database.execute_many(_PUT, rows)
         database.execute_many("DELETE FROM access", [()])
+
+    def _next_entry(self) -> int:
+        """Number of a change of the counts; only inside a write of the database."""
+        database = self._database
+        counter = database.query("SELECT value FROM meta WHERE key = ?", (_COUNTER,))
+        entry = int(counter[0][0]) + 1 if counter else 1
         put = "INSERT OR REPLACE INTO meta VALUES (?, ?)"
         database.execute_many(put, [(_COUNTER, str(entry))])
+        return entry
 
     def _unpacked(
         self, labels: Sequence[float], blobs: Sequence[bytes], dtype: torch.dtype

@@ -140,6 +140,30 @@ def test_get_shows_memories_by_id(
     assert "from D1:1 · turn · s1 · 2024-02-04 10:00" in out and '{"page": 1}' in out
 
 
+def test_update_and_delete(
+    store: Path, reply: Callable[..., Any], fast: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    change = ["update", "D2:1", "--store", store, "--text", "It is in Porto.", "--speaker", ""]
+    atom = reply(*change, "--meta", '{"page": 9}')["atom"]
+    assert (atom["text"], atom["meta"], "speaker" in atom) == (
+        "It is in Porto.",
+        {"page": 9},
+        False,
+    )
+    question = ["query", "The conference", "--store", store, "--as-of"]
+    texts = [str(reply(*question, moment)) for moment in ("2024-06-01", "2124-06-01")]
+    assert ["Lisbon" in text for text in texts] == [True, False]
+    assert ["Porto" in text for text in texts] == [False, True]
+    assert reply("delete", "D2:1", "D2:2", "--store", store)["deleted"] == 2
+    assert main(["delete", "D1:1", "--store", str(store), *fast]) == 0
+    assert "1 memory deleted" in capsys.readouterr().out
+    assert reply("stats", "--store", store)["kinds"]["turn"] == 1
+    for wrong in (["delete"], ["delete", "D2:1"], ["update", "D1:2"]):
+        assert main([*wrong, "--store", str(store), *fast]) == 2
+    assert main(["update", "D1:2", "--meta", "{", "--store", str(store), *fast]) == 2
+    assert "--meta" in capsys.readouterr().err
+
+
 def test_export_and_import(
     store: Path, tmp_path: Path, reply: Callable[..., Any], fast: list[str]
 ) -> None:

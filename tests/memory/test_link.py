@@ -98,7 +98,7 @@ def linked(
         for s, t, kind, weight in zip(*(c.tolist() for c in columns), strict=True):
             key = (stored[s].id, stored[t].id, EdgeType(kind))
             found[key] = max(weight, found.get(key, -math.inf))
-        for s, t in result.cut.T.tolist():
+        for s, t in zip(result.cut.source.tolist(), result.cut.target.tolist(), strict=True):
             assert found.pop((stored[s].id, stored[t].id, EdgeType.TEMPORAL)) == 1.0
         place += size
     assert place == len(atoms)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,8 @@ from tests.memories import (
     turns,
 )
 
+Edge = tuple[str, str, int]
+
 
 def sound(memory: Memory, kept: list[str]) -> None:
     """Nothing is stored but these and the concepts that they mention, and nothing leads away."""
@@ -32,9 +35,20 @@ def sound(memory: Memory, kept: list[str]) -> None:
     assert memory.check() == []
     assert [name for name in store.ids() if not name.startswith(CONCEPT)] == kept
     assert temporal(store) == expected(store)
-    with opened() as fresh:
+    with opened(config=memory.config) as fresh:
         fresh.add(memory.get(kept))
         assert sorted(store.ids()) == sorted(fresh.store.ids())
+        assert edges_of(memory) == edges_of(fresh)
+
+
+def edges_of(memory: Memory, *but: EdgeType) -> list[tuple[Edge, object]]:
+    """Of those that are equally similar any may be chosen."""
+    edges = [
+        ((edge[0], "" if edge[2] == EdgeType.SIMILARITY else edge[1], edge[2]), weight)
+        for edge, weight in stored(memory.store)
+        if edge[2] not in but
+    ]
+    return [(edge, pytest.approx(weight, abs=1e-5)) for edge, weight in sorted(edges)]
 
 
 def turn(i: int) -> Atom:
@@ -43,10 +57,13 @@ def turn(i: int) -> Atom:
     return Atom(f"n{i}", f"The Kiln{i % 7} of Ada Lovelace {i}", session=f"s{i % 2}", time=time)
 
 
-@settings(max_examples=15, deadline=None)
+LINKED = config_of(**{"link.similarity_k": 3, "link.similarity_min": 0.1, "link.cooccurrence": 3})
+
+
+@settings(max_examples=8, deadline=None)
 @given(st.lists(st.one_of(st.just("add"), st.integers(0, 1 << 16)), max_size=10))
 def test_delete_leaves_what_is_kept(history: list[str | int]) -> None:
-    with opened() as memory:
+    with opened(config=LINKED) as memory:
         kept, count = list[str](), 0
         for step in ["add", *history]:
             if step == "add":
@@ -152,3 +169,117 @@ def test_delete_beside_those_who_ask() -> None:
         for thread in asking:
             thread.join()
         assert errors == [] and memory.check() == []
+
+
+def mixed(i: int) -> Atom:
+    links = (Link(f"n{i - 1}", EdgeType.CAUSES),) if i % 4 == 3 else ()
+    return replace(turn(i), edges=links)
+
+
+steps = st.lists(st.tuples(st.integers(0, 13), st.integers(0, 40), st.integers(0, 2)), max_size=5)
+
+
+@settings(max_examples=8, deadline=None)
+@given(steps)
+def test_update_is_as_if_it_was_always_so(changes: list[tuple[int, int, int]]) -> None:
+    """But for similarity, for which an atom comes anew."""
+    with opened(config=LINKED) as memory, opened(config=LINKED) as fresh:
+        memory.add(map(mixed, range(14)))
+        memory.connect("n2", "n9", EdgeType.TEMPORAL)
+        memory.connect("n2", "n5", EdgeType.SIMILARITY, 0.123)
+        memory.connect("n8", "n2", EdgeType.SUPPORTS)
+        said = {f"n{i}": mixed(i) for i in range(14)}
+        for at, other, field in changes:
+            new = turn(other)
+            change = [{"text": new.text}, {"time": new.time}, {"session": new.session}][field]
+            said[f"n{at}"] = replace(said[f"n{at}"], **change)
+            assert memory.update(f"n{at}", **change) == said[f"n{at}"]
+            assert memory.versions(f"n{at}")[-1].atom == said[f"n{at}"]
+        assert memory.check() == [] and len(memory) == 14
+        assert memory.get(list(said)) == list(said.values())
+        fresh.add(said.values())
+        fresh.connect("n2", "n9", EdgeType.TEMPORAL)
+        fresh.connect("n2", "n5", EdgeType.SIMILARITY, 0.123)
+        fresh.connect("n8", "n2", EdgeType.SUPPORTS)
+        assert sorted(memory.store.ids()) == sorted(fresh.store.ids())
+        assert edges_of(memory, EdgeType.SIMILARITY) == edges_of(fresh, EdgeType.SIMILARITY)
+        ends = [edge for edge, _ in stored(memory.store) if edge[2] == EdgeType.SIMILARITY]
+        assert ("n2", "n5", EdgeType.SIMILARITY) in ends
+        memory.add(turn(99))  # the linker of before goes on
+        fresh.add(turn(99))
+        assert edges_of(memory, EdgeType.SIMILARITY) == edges_of(fresh, EdgeType.SIMILARITY)
+        memory.delete(list(said))
+        sound(memory, ["n99"])
+
+
+def test_update_keeps_what_was_said_for_its_time() -> None:
+    now = 2e9
+    with opened(clock=lambda: now) as memory:
+        memory.add(turns())
+        memory.pin("a3")
+        memory.touch("a3", when=1.9e9)
+        memory.touch("a3")
+        before, question = memory.get("a3"), "Where does the walrus sing?"
+        now = 2.1e9
+        new = memory.update("a3", text="The walrus does sing in the harbour", meta={"page": 99})
+        now = 2.0e9  # a clock may go backwards, versions do not
+        newest = memory.update("a3", speaker="Cy")
+        assert memory.get("a3") == newest == replace(new, speaker="Cy")
+        versions = memory.versions("a3")
+        assert [each.atom for each in versions] == [before, new, newest]
+        ends = [(each.since, each.until) for each in versions]
+        assert ends == [(None, 2.1e9), (2.1e9, 2.1e9), (2.1e9, None)]
+        assert memory.pinned() == ["a3"] and memory.stats()["uses"] == 2 and len(memory) == 24
+        for moment in (None, 2.1e9):
+            found = {hit.id: hit.text for hit in memory.retrieve(question, as_of=moment).hits}
+            assert found["a3"] == newest.rendered
+        for result in memory.retrieve([question, before.text], as_of=1.95e9):
+            found = {hit.id: hit.text for hit in result.hits}
+            assert found["a3"] == before.rendered and "walrus" not in "".join(found.values())
+        where = {"meta.page": 99}
+        assert ids(memory.retrieve(question, where=where)) == ["a3"]
+        assert ids(memory.retrieve(question, where=where, as_of=2.2e9)) == ["a3"]
+        with pytest.raises(InputError, match="meta"):
+            memory.retrieve(question, where={"meta.page": "99"}, as_of=1.95e9)
+        assert before.text in memory.compile(question, budget=4000, as_of=1.95e9).text
+        assert before.text not in memory.compile(question, budget=4000).text
+        again = Memory(memory.store, memory.embedder, memory.config, "cpu", lambda: now)
+        assert plain([again.retrieve(question)]) == plain([memory.retrieve(question)])
+        assert again.store.uses.last(memory.store.columns().node, 3e9).max() == 2e9
+        assert memory.update("a3", speaker="Cy") == newest and len(memory.versions("a3")) == 3
+        memory.delete("a3")
+        assert memory.check() == [] and memory.store.replaced(0.0) == {}
+        memory.add(before)
+        assert len(memory.versions("a3")) == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({}, "expected fields to change"),
+        ({"txt": "x"}, "did you mean 'text'"),
+        ({"id": "x"}, "an id never changes"),
+        ({"edges": ()}, "`connect`"),
+        ({"text": " "}, "delete the atom"),
+        ({"text": None}, "text: expected a string"),
+        ({"text": "\ud800"}, "surrogate"),
+        ({"kind": "concept"}, "concept"),
+        ({"kind": "a\nb"}, "kind: expected"),
+        ({"type": "epsodic"}, "did you mean 'episodic'"),
+        ({"time": "soon"}, "time"),
+        ({"meta": 3}, "meta: expected a mapping"),
+        ({"session": 4}, "session: expected a string"),
+    ],
+)
+def test_update_refuses(changes: dict[str, object], message: str) -> None:
+    with opened() as memory:
+        memory.add(turns(6))
+        before = memory.store.state, stored(memory.store)
+        with pytest.raises(InputError, match=message):
+            memory.update("a1", **changes)  # type: ignore[arg-type]
+        for name in ("nobody", f"{CONCEPT}:canoe"):
+            with pytest.raises(InputError):
+                memory.update(name, text="x")
+        assert (memory.store.state, stored(memory.store)) == before
+        memory.add(turns(7)[6:])
+        assert memory.check() == []

@@ -15,12 +15,12 @@ import torch
 from graphmem_torch.atoms import CONCEPT, Atom, EdgeType, Link
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.memory import Memory
-from graphmem_torch.memory.link import Linked, Linker, _Session
+from graphmem_torch.memory.link import Linked, Linker, Session
 from graphmem_torch.results import Added
 from graphmem_torch.store import Batch, MemoryStore
 from tests.memories import config_of, expected, opened, stored, temporal, turns
 
-put = _Session.put
+put = Session.put
 
 
 def break_as_threads_did(store: MemoryStore, count: int = 4, late: int = 3) -> None:
@@ -59,7 +59,9 @@ def test_turns_of_an_older_version_are_put_in_order(monkeypatch: pytest.MonkeyPa
     atoms = [Atom(f"t{i}", f"turn {i}", session="s", time=time) for i, time in enumerate(times)]
     with opened() as memory:
         with monkeypatch.context() as patch:
-            patch.setattr(_Session, "put", lambda self, node, time: put(self, node, None))
+            patch.setattr(
+                Session, "put", lambda self, node, time, first: put(self, node, None, first)
+            )
             memory.add([*atoms, *turns(8)])
         memory.disconnect("a2", "a3")
         connection = memory.store._database._connection

@@ -9,6 +9,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from graphmem_torch.atoms import Atom, EdgeType
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.store import Batch, MemoryStore
 from graphmem_torch.store.changes import KEPT
@@ -51,10 +52,10 @@ def test_changes_lead_from_each_state_to_the_last(make_batch: MakeBatch) -> None
 
 def test_changes_are_remembered_for_so_many_commits() -> None:
     with MemoryStore.open(None, dim=1) as store:
-        store.append(Batch([], torch.empty(0, 1), cut=torch.empty(2, 0, dtype=torch.int64)))
-        first = store.state
+        store.append(Batch([Atom("a", "x")], torch.ones(1, 1)))
+        first, none = store.state, torch.empty(0, 1)
         for _ in range(KEPT):
-            store.append(Batch([], torch.empty(0, 1), cut=torch.empty(2, 0, dtype=torch.int64)))
+            store.append(Batch([], none, edges=EdgeBlock.of([0], [0], EdgeType.CAUSES, 1.0)))
         assert store.changes(first, 0) is None
         assert store._database.query("SELECT count(*) FROM change") == [(KEPT,)]
 

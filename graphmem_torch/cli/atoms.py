@@ -1,0 +1,140 @@
+"""Commands of single memories: they are shown, written out, changed and taken away."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from tyro.conf import Positional, arg
+
+from graphmem_torch.cli.layout import atom_lines
+from graphmem_torch.cli.options import MemoryCommand, print_json, print_text
+from graphmem_torch.errors import InputError
+
+__all__ = ["Delete", "Export", "Get", "Update"]
+
+_FIELDS = ("text", "kind", "speaker", "session", "time", "event_time", "type")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Get(MemoryCommand):
+    """Show memories by their ids.
+
+    Attributes:
+        ids: The ids.
+    """
+
+    ids: Annotated[Positional[tuple[str, ...]], arg(metavar="ID ...")] = ()
+
+    def run(self) -> int:
+        """Prints the memories, in the order asked for."""
+        if not self.ids:
+            raise InputError("expected at least one id, got none; `graphmem query` shows ids")
+        from graphmem_torch.readers.jsonl import atom_to_record
+
+        with self.open_memory(self.store, "r") as memory:
+            atoms = memory.get(self.ids)
+        if self.json:
+            print_json({"atoms": [atom_to_record(atom) for atom in atoms]})
+        else:
+            print_text("\n\n".join("\n".join(atom_lines(atom)) for atom in atoms))
+        return 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Export(MemoryCommand):
+    """Write the memories of a store as JSON lines, with pins, found types and edges between them.
+
+    What is in its namespaces, too, unless one is named.
+
+    Attributes:
+        file: The file to write.
+        vectors: Also write the vectors, so that a store of the same encoder need not encode again.
+    """
+
+    file: Annotated[Positional[Path], arg(metavar="FILE")]
+    vectors: bool = False
+
+    def run(self) -> int:
+        """Writes the file and says how much is in it."""
+        with self.open_memory(self.store, "r") as memory:
+            count = memory.export(self.file, vectors=self.vectors)
+        if self.json:
+            print_json({"file": str(self.file), "atoms": count})
+        else:
+            noun = "memory" if count == 1 else "memories"
+            print(f"{self.file}: {count:,} {noun}, {self.file.stat().st_size / 1e6:.1f} MB")
+        return 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Update(MemoryCommand):
+    """Give a memory another content; what it said before is kept for `--as-of`.
+
+    Attributes:
+        id: Its id.
+        text: What it says from now on.
+        kind: Turn, note, ...
+        speaker: Who said it; an empty one takes it away, here and below.
+        session: Where it belongs.
+        time: When it was said, ISO 8601.
+        event_time: When what it tells happened, ISO 8601.
+        type: Of memory: semantic, episodic, procedural or working.
+        meta: Anything else, as a JSON object, in place of what it has.
+    """
+
+    id: Annotated[Positional[str], arg(metavar="ID")]
+    text: str | None = None
+    kind: str | None = None
+    speaker: str | None = None
+    session: str | None = None
+    time: str | None = None
+    event_time: str | None = None
+    type: str | None = None
+    meta: Annotated[str | None, arg(metavar="JSON")] = None
+
+    def run(self) -> int:
+        """Stores the new version and prints it."""
+        from graphmem_torch.readers.jsonl import atom_to_record
+        from graphmem_torch.readers.source import parse_json
+
+        given = {name: getattr(self, name) for name in _FIELDS}
+        needed = ("text", "kind")
+        changes: dict[str, Any] = {
+            name: value if value or name in needed else None
+            for name, value in given.items()
+            if value is not None
+        }
+        if self.meta is not None:
+            changes["meta"] = parse_json(self.meta, "--meta")
+        with self.open_memory(self.store, "w") as memory:
+            atom = memory.update(self.id, **changes)
+        if self.json:
+            print_json({"atom": atom_to_record(atom)})
+        else:
+            print_text("\n".join(atom_lines(atom)))
+        return 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Delete(MemoryCommand):
+    """Delete memories with what is said of them, all or none.
+
+    Attributes:
+        ids: Their ids.
+    """
+
+    ids: Annotated[Positional[tuple[str, ...]], arg(metavar="ID ...")] = ()
+
+    def run(self) -> int:
+        """Deletes the memories and says how many."""
+        if not self.ids:
+            raise InputError("expected at least one id, got none; `graphmem query` shows ids")
+        with self.open_memory(self.store, "w") as memory:
+            count = memory.delete(self.ids)
+        if self.json:
+            print_json({"store": str(self.store), "deleted": count})
+        else:
+            print(f"{count:,} {'memory' if count == 1 else 'memories'} deleted from {self.store}")
+        return 0
