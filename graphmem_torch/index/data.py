@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -13,7 +13,7 @@ from torch import Tensor
 from graphmem_torch.atoms import EdgeType
 from graphmem_torch.checks import check_tensor
 from graphmem_torch.config import Config, ModesConfig
-from graphmem_torch.coo import without_once
+from graphmem_torch.coo import offsets_of, without_once
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.graph import Graph
 from graphmem_torch.index.conduct import ConductingGraph
@@ -27,6 +27,7 @@ from graphmem_torch.modes.find import (
 )
 from graphmem_torch.ops.bm25 import BM25, Postings
 from graphmem_torch.ops.growing import GrowingRows
+from graphmem_torch.ops.ragged import row_entries
 from graphmem_torch.rank.candidates import MemoryTensors
 from graphmem_torch.rank.hops import HOP_PARTS, HopParts, hop_parts
 
@@ -36,6 +37,7 @@ __all__ = [
     "REQUIRED_PARTS",
     "GrowingIndex",
     "IndexInput",
+    "Renamed",
     "graph_of",
     "index_tensors",
     "memory_tensors",
@@ -55,6 +57,18 @@ REQUIRED_PARTS = (
     *(f"graph_{name}" for name in _GRAPH_PARTS),
 )
 OPTIONAL_PARTS = (*_OPTIONAL, *(f"modes_{name}" for name in MODE_PARTS), *HOP_PARTS)
+
+
+class Renamed(NamedTuple):
+    """What the codes that are left were before, in the order of the new ones.
+
+    Attributes:
+        terms, kinds, speakers: int64.
+    """
+
+    terms: Tensor
+    kinds: Tensor
+    speakers: Tensor
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,7 +139,7 @@ def index_tensors(data: IndexInput, config: Config) -> dict[str, Tensor]:
     return GrowingIndex(config).append(data)
 
 
-_INPUTS = ("terms", "term_offsets", "title")  # columns that grow, but are no buffers
+_INPUTS = ("terms", "term_offsets", "title", "pieces")  # columns that grow, but are no buffers
 _GROWN = (
     *("embeddings", "node", "kind", "speaker", "session", "time_bits", "month", "day"),
     *("log_words", "is_question", "tells_time", "duplicate", "tokens", "token_offsets"),
@@ -165,6 +179,7 @@ class GrowingIndex:
         """What the buffers do not say of it, so that `from_tensors` can go on from both."""
         rows, joints = self._rows, self._joints.view
         return {
+            **({"follow_pieces": rows["pieces"].view} if "pieces" in rows else {}),
             "follow_terms": rows["terms"].view.to(torch.int32),
             "follow_term_offsets": rows["term_offsets"].view,
             "follow_title": rows["title"].view.to(torch.int32),
@@ -185,7 +200,11 @@ class GrowingIndex:
             name.removeprefix("follow_"): part for name, part in parts.items() if name in FOLLOWED
         }
         grown = {name: part for name, part in parts.items() if name in _GROWN}
-        grown |= {name: follow[name].long() for name in _INPUTS}
+        grown |= {
+            name: follow[name] if name == "pieces" else follow[name].long()
+            for name in _INPUTS
+            if name in follow
+        }
         own._rows = {name: GrowingRows(part) for name, part in grown.items()}
         node, session = parts["node"].long(), parts["session"].long()
         time = parts["time_bits"].view(torch.float64)
@@ -257,17 +276,76 @@ class GrowingIndex:
         }
         if "tokens" in rows:
             tensors["piece_df"] = self._piece_df
-        build = self._config.modes.build
-        if build and len(node):
+        if self._config.modes.build and len(node):
             time = rows["time_bits"].view(torch.float64)
             given = data.modes or (modes and modes(rows["embeddings"], time, node))
             found = given or modes_by(self._config.modes, rows["embeddings"], time)
             tensors |= {f"modes_{name}": part for name, part in modes_to_tensors(found).items()}
-        if not build:
-            tensors.pop("duplicate", None)
         if (hops := self._hops(data, rows)) is not None:
             tensors |= {name: getattr(hops, name.removeprefix("hop_")) for name in HOP_PARTS}
         return tensors
+
+    def remove(self, nodes: Tensor, kinds: Sequence[int] = ()) -> Renamed:
+        """Takes atoms and concepts out; their edges are still to be cut, with the next `append`.
+
+        Numbers everything anew, as if they had never been there: rows, sessions, kinds, speakers
+        and terms, in the order in which the rest has them. What was read once is not read again.
+
+        Args:
+            nodes: [n] int64, which were added.
+            kinds: The code of the kind of the concepts, which atoms may have too, if there is one.
+        """
+        atom, rows = self._atom.view, {name: grown.view for name, grown in self._rows.items()}
+        gone = torch.zeros(len(atom), dtype=torch.bool).index_fill(0, nodes, True)
+        kept = (~gone[rows["node"].long()]).nonzero().squeeze(1)
+        new = torch.full((self._count + 1,), -1, dtype=torch.int32)  # and that of no row
+        new[kept] = torch.arange(len(kept), dtype=torch.int32)
+        for names in (("terms", "term_offsets"), ("tokens", "pieces", "token_offsets")):
+            if names[-1] in rows:
+                offsets = rows[names[-1]]
+                _, entry = row_entries(offsets, kept)
+                rows |= {name: rows[name][entry] for name in names[:-1]}
+                rows[names[-1]] = offsets_of(offsets.diff()[kept])
+        ragged = ("terms", "term_offsets", "tokens", "pieces", "token_offsets")
+        rows |= {name: rows[name][kept] for name in rows if name not in ragged}
+        concept = self._concepts.view
+        concept = concept[~gone[concept]]
+        # A kind may stand at concepts alone, whose first one says where it comes.
+        kind, node = rows["kind"].long(), rows["node"].long()
+        if kinds and len(concept):
+            kind, node = torch.cat([kind, kind.new_tensor(kinds)]), torch.cat([node, concept[:1]])
+        order = node.argsort()
+        renamed = Renamed(
+            _first_met(rows["terms"]), _first_met(kind[order]), _first_met(rows["speaker"].long())
+        )
+        sessions = _first_met(rows["session"].long())
+        for name, old in (
+            ("terms", renamed.terms),
+            ("kind", renamed.kinds),
+            ("speaker", renamed.speakers),
+            ("session", sessions),
+        ):
+            rows[name] = _inverse(old)[rows[name].long()].to(rows[name].dtype)
+        self._session_of = _inverse(sessions, self._sessions)[self._session_of]
+        self._sessions = len(sessions)
+        if "duplicate" in rows:
+            group = rows["duplicate"].long()
+            first = torch.full((len(new),), len(new)).scatter_reduce(
+                0, group, torch.arange(len(kept)), "amin"
+            )
+            rows["duplicate"] = first[group].to(torch.int32)
+        if "pieces" in rows:
+            self._piece_df = _document_frequency(
+                rows["pieces"], rows["token_offsets"], len(self._piece_df)
+            )
+        self._atom = GrowingRows(new[atom.long()])
+        self._previous, self._next = (new[own[kept].long()] for own in (self._previous, self._next))
+        derived = new[self._derived].long()
+        self._derived = derived[:, (derived >= 0).all(0)]
+        self._concepts = GrowingRows(concept)
+        self._rows = {name: GrowingRows(own) for name, own in rows.items()}
+        self._postings, self._session_postings, self._lexical = Postings(), Postings(), {}
+        return renamed
 
     def _add_nodes(self, data: IndexInput) -> None:
         """The new nodes: which atom each is, and its time."""
@@ -311,12 +389,12 @@ class GrowingIndex:
             "terms": data.terms,
             "title": torch.full(data.kind.shape, -1) if data.title is None else data.title,
         }
-        if data.duplicate is not None:
+        if data.duplicate is not None and self._config.modes.build:
             columns["duplicate"] = self._atom.view[data.duplicate]
         old = len(self._rows["kind"]) if "kind" in self._rows else 0
         self._grow_offsets("term_offsets", data.term_offsets, old)
         if data.tokens is not None and data.pieces is not None and data.token_offsets is not None:
-            columns["tokens"] = data.tokens
+            columns["tokens"], columns["pieces"] = data.tokens, data.pieces.to(torch.int32)
             self._grow_offsets("token_offsets", data.token_offsets, old)
             found = _document_frequency(data.pieces, data.token_offsets, max(1, data.num_pieces))
             found[: len(self._piece_df)] += self._piece_df
@@ -345,8 +423,10 @@ class GrowingIndex:
         return torch.where(given < 0, code, known[given])
 
     def _index_terms(self, data: IndexInput) -> dict[str, Tensor]:
-        """The buffers of both lexical indexes, with the terms of the new atoms."""
-        old, count = self._count - len(data.embeddings), self._count
+        """The buffers of both lexical indexes, with the terms of the atoms that they lack."""
+        old, count = len(self._postings.lengths), self._count
+        offsets = self._rows["term_offsets"].view[old:]
+        terms = self._rows["terms"].view[offsets[0] :]
         text = torch.arange(old, count, dtype=torch.int32), count
         session = self._rows["session"].view[old:], self._sessions
         tensors: dict[str, Tensor] = {}
@@ -354,9 +434,8 @@ class GrowingIndex:
             ("bm25", self._postings, text, 0.3),
             ("session_bm25", self._session_postings, session, 0.75),
         ):
-            vocab = data.vocab_size
-            terms, offsets = data.terms, data.term_offsets
-            postings.add(terms, offsets, documents, vocab_size=vocab, num_docs=number)
+            added = terms, offsets - offsets[0], documents
+            postings.add(*added, vocab_size=data.vocab_size, num_docs=number)
             tensors |= _prefixed(name, postings.weighed(b=b))
         return tensors
 
@@ -495,6 +574,23 @@ def modes_by(
         time=time,
         generator=generator,
     )
+
+
+def _first_met(codes: Tensor) -> Tensor:  # [n] int64, -1 = none -> [m] int64
+    """The codes that there are, in the order of where each comes first."""
+    found, group = codes.unique(return_inverse=True)
+    first = torch.full(found.shape, len(codes))
+    first = first.scatter_reduce(0, group, torch.arange(len(codes)), "amin")
+    found = found[first.argsort()]
+    return found[found >= 0]
+
+
+def _inverse(old: Tensor, size: int | None = None) -> Tensor:  # [m] int64 -> [size + 1] int64
+    """Where each number stands among `old`; -1 for others, and, at the end, for none."""
+    size = int(old.max()) + 1 if size is None and len(old) else size or 0
+    place = torch.full((size + 1,), -1)
+    place[old] = torch.arange(len(old))
+    return place
 
 
 def _counted(parts: Mapping[str, Tensor], prefix: str, counts: Tensor, lengths: Tensor) -> Postings:

@@ -91,6 +91,7 @@ LAYOUT = {
     "hop_bearer_weight": "float L",
     "hop_entity_key": "int64 C",
     "follow_terms": "int32 O 0 V",
+    "follow_pieces": "int32 T 0 W",
     "follow_term_offsets": "int64 A+1 to O",
     "follow_title": "int32 A",
     "follow_concept": "int32 B 0 N",
@@ -108,7 +109,7 @@ LAYOUT = {
 }
 """Type, shape and bounds of each buffer of `MemoryIndex`, and of what is kept beside, by name."""
 
-_TOGETHER = ("modes_", "hop_", "token", "follow_")  # all parts of one prefix, or none
+_TOGETHER = ("modes_", "hop_", "token")  # all parts of one prefix, or none
 
 
 def check_layout(parts: Mapping[str, Tensor], **sizes: int) -> None:

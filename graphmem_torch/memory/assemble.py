@@ -12,6 +12,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from graphmem_torch.atoms import CONCEPT
 from graphmem_torch.config import Config, ModesConfig, config_to_dict
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.errors import InputError
@@ -112,16 +113,19 @@ class Assembler:
         before, self._config = self._config, None
         same = before is config or (before is not None and _signature(before) == _signature(config))
         with store.reading():
-            added = self._columns.read(store, num_pieces) if same else None
-            if added is None:
+            changes = self._columns.changes(store) if same else None
+            if changes is None:
                 self._columns, self._growing = StoreColumns(), GrowingIndex(config)
-                added = self._columns.read(store, num_pieces)
-                assert added is not None
+            elif len(changes.gone):
+                concepts = [code for kind, code in self._columns.kinds.items() if kind == CONCEPT]
+                self._columns.rename(self._growing.remove(changes.gone, concepts))
+            added = self._columns.read(store, num_pieces, changes)
+        cut = None if changes is None else changes.cut
 
         def modes(embeddings: Tensor, time: Tensor, node: Tensor) -> Modes:
             return self._modes.modes(config.modes, embeddings, time, node)
 
-        index = MemoryIndex(self._growing.append(*added, modes=modes), config)
+        index = MemoryIndex(self._growing.append(added, cut, modes), config)
         self._config = config
         return self._snapshot(index, self._columns)
 
@@ -162,8 +166,7 @@ class Assembler:
         vocabulary = Vocabulary.from_bytes(words) if int(meta["terms"]) else Vocabulary()
         columns = StoreColumns.from_dict(json.loads(meta["columns"]), vocabulary)
         state, current = str(columns.state), columns.state == store.state
-        changes = None if current else store.changes(state, columns.edges)
-        if not current and (changes is None or len(changes.gone)):
+        if not current and columns.changes(store) is None:
             return None
         parts = {name: part for name, part in tensors.items() if name != "vocabulary"}
         known = {"d": store.dim, "m": store.token_dim, "A": store.num_atoms if current else None}
@@ -178,7 +181,7 @@ class Assembler:
         node, deleted = parts["node"].long(), store.num_nodes < store.next_node
         if columns.stop > store.next_node or (current and columns.stop < store.next_node):
             raise InputError("node: expected the nodes of the store, got others; build anew")
-        if deleted and not bool(torch.isin(node, store.columns().node).all()):
+        if current and deleted and not bool(torch.isin(node, store.columns().node).all()):
             raise InputError("node: expected nodes of the store, got deleted ones; build anew")
         index = MemoryIndex.from_state_dict(
             {name: part for name, part in parts.items() if name not in FOLLOWED}, config

@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 
 from graphmem_torch.atoms import CONCEPT
-from graphmem_torch.edges import EdgeBlock
-from graphmem_torch.index.data import IndexInput
+from graphmem_torch.index.data import IndexInput, Renamed
 from graphmem_torch.store.blocks import pick_tokens
+from graphmem_torch.store.changes import Changes
 from graphmem_torch.store.reader import StoreReader
 from graphmem_torch.store.records import Coded
 from graphmem_torch.text.question import is_question, tells_time
@@ -76,23 +76,40 @@ class StoreColumns:
             _titles=bool(kept["titles"]),
         )
 
-    def read(self, store: StoreReader, num_pieces: int) -> tuple[IndexInput, EdgeBlock] | None:
-        """What was added to the store since the last call, and the edges that are gone.
+    def changes(self, store: StoreReader) -> Changes | None:
+        """What was taken away since the last reading; None where that is not known.
 
-        Inside `store.reading()`. None where that is not known, or more than edges is gone: what was
-        read is of no use then, and only new columns are. So it is after an error.
+        Inside `store.reading()`, and to be passed to `read` inside of the same. Nodes that were
+        never read are left out.
+        """
+        if self.state is None:
+            return None
+        changes = store.changes(self.state, self.edges)
+        return changes and changes._replace(gone=changes.gone[changes.gone < self.stop])
+
+    def rename(self, renamed: Renamed) -> None:
+        """Numbers terms, kinds and speakers as the index does from which nodes were removed."""
+        words = self.vocabulary.words
+        self.vocabulary = Vocabulary([words[i] for i in renamed.terms.tolist()])
+        for names, old in ((self.kinds, renamed.kinds), (self.speakers, renamed.speakers)):
+            listed = list(names)
+            names.clear()
+            names.update({listed[code]: i for i, code in enumerate(old.tolist())})
+        self._names = None
+
+    def read(self, store: StoreReader, num_pieces: int, changes: Changes | None) -> IndexInput:
+        """What was added to the store since the last call; inside `store.reading()`.
+
+        After an error what was read is of no use, and only new columns are.
 
         Args:
             store: Of which everything was read.
             num_pieces: Size of the vocabulary of the token vectors.
+            changes: As they were asked for; None at first.
         """
-        state, edges, cut = self.state, store.num_edges, EdgeBlock.empty()
+        state, edges = self.state, store.num_edges
         self.state = None  # until all is read
-        if state is not None:
-            changes = store.changes(state, self.edges)
-            if changes is None or len(changes.gone):
-                return None
-            cut, self.edges = changes.cut, changes.kept
+        self.edges = 0 if changes is None else changes.kept
         start, stop, columns = self.stop, store.next_node, store.columns(self.stop)
         texts = list(store.texts(start))
         own = (~columns.is_concept).nonzero().squeeze(1)
@@ -145,7 +162,7 @@ class StoreColumns:
         )
         self.stop, self.edges = stop, edges
         self.state = store.state
-        return added, cut
+        return added
 
 
 def _recoded(column: Coded, names: dict[str, int]) -> Tensor:  # [n] int64

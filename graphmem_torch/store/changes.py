@@ -20,9 +20,16 @@ __all__ = ["KEPT", "Changes", "CutEdges", "commits_since", "note_change", "read_
 KEPT = 1024
 """Commits that are remembered; whoever is further behind reads the store anew."""
 
-_MANY = 4096  # edges of a commit beyond which reading anew is no slower
+_MANY = 1 << 14  # edges of a commit beyond which reading anew is no slower
+_HELD = 1 << 24  # bytes of edges that are remembered
 _CUT = (torch.int64, torch.int64, torch.uint8, torch.float32, torch.int64)
 _BYTES = sum(dtype.itemsize for dtype in _CUT)
+
+
+_PRUNE_LONG = """
+DELETE FROM change WHERE entry <= (SELECT max(entry) FROM (
+    SELECT entry, sum(coalesce(length(cut), 0)) OVER (ORDER BY entry DESC) AS held FROM change
+) WHERE held > ?)"""
 
 
 class CutEdges(NamedTuple):
@@ -68,6 +75,8 @@ def note_change(database: Database, state: str, cut: CutEdges, gone: Sequence[in
     database.execute_many(put, [(state, blob, nodes)])
     prune = "DELETE FROM change WHERE entry <= (SELECT max(entry) FROM change) - ?"
     database.execute_many(prune, [(KEPT,)])
+    if blob is not None:
+        database.execute_many(_PRUNE_LONG, [(_HELD,)])
 
 
 def read_changes(database: Database, state: str, edges: int) -> Changes | None:

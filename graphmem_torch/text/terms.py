@@ -102,6 +102,11 @@ class Vocabulary:
     def __len__(self) -> int:
         return len(self._words)
 
+    @property
+    def words(self) -> list[str]:
+        """The terms by their numbers."""
+        return list(self._words)
+
     def copy(self) -> Vocabulary:
         """The vocabulary as it is: it shares the terms, but does not know those that are to come.
 

@@ -62,10 +62,10 @@ def test_changes_are_remembered_for_so_many_commits() -> None:
 
 def test_a_commit_that_takes_away_much_has_followers_start_anew(make_batch: MakeBatch) -> None:
     with MemoryStore.open(None, dim=8) as store:
-        store.append(make_batch(3, 0, edges=5000))
+        store.append(make_batch(3, 0, edges=17000))
         state = store.state
-        assert store.remove_edges(lambda edges: edges.source < 0) == 5000
-        assert store.changes(state, 5000) is None
+        assert store.remove_edges(lambda edges: edges.source < 0) == 17000
+        assert store.changes(state, 17000) is None
         state = store.state
         store.append(make_batch(1, 3))
         assert store.changes(state, 0) is not None
