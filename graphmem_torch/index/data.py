@@ -15,6 +15,7 @@ from graphmem_torch.checks import check_tensor
 from graphmem_torch.config import Config, ModesConfig
 from graphmem_torch.coo import offsets_of, without_once
 from graphmem_torch.edges import EdgeBlock
+from graphmem_torch.errors import InputError
 from graphmem_torch.graph import Graph
 from graphmem_torch.index.conduct import ConductingGraph
 from graphmem_torch.index.layout import LAYOUT
@@ -194,7 +195,16 @@ class GrowingIndex:
 
     @classmethod
     def from_tensors(cls, config: Config, parts: Mapping[str, Tensor]) -> GrowingIndex:
-        """Goes on from the buffers of an index and `to_tensors`, which fit each other."""
+        """Goes on from the buffers of an index and `to_tensors`, which fit each other.
+
+        Raises:
+            InputError: Some of `to_tensors` is missing.
+        """
+        lacking = [name for name in FOLLOWED if name not in parts]
+        if "tokens" not in parts and "follow_pieces" in lacking:
+            lacking.remove("follow_pieces")
+        if lacking:
+            raise InputError(f"parts: expected {lacking[0]!r}, got none; build the index anew")
         own = cls(config)
         follow = {
             name.removeprefix("follow_"): part for name, part in parts.items() if name in FOLLOWED
