@@ -234,7 +234,8 @@ class Uses:
         self._fold(nodes[sound], times[sound].double())
 
     def _fold(self, nodes: Tensor, times: Tensor) -> None:  # [A] int64, [A] float64
-        """Takes in uses; those that are known change nothing."""
+        """Takes in uses; those that are known change nothing, and times of -inf are none."""
+        nodes, times = nodes[times > -torch.inf], times[times > -torch.inf]
         if not len(nodes):
             return
         touched, group = nodes.unique(return_inverse=True)

@@ -253,6 +253,15 @@ def test_update_keeps_what_was_said_for_its_time() -> None:
         assert len(memory.versions("a3")) == 1
 
 
+def test_update_of_what_was_never_used_beside_what_was() -> None:
+    with opened() as memory:
+        memory.add(turns(9))
+        memory.touch(["a0", "a8"], when=1.8e9)
+        nodes = memory.store.columns().node
+        memory.update("a4", text="A walrus")
+        assert memory.store.uses.last(nodes, 2e9).isfinite().sum() == 2
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
