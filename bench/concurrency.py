@@ -2,10 +2,10 @@
 
 `python -m bench.concurrency --seconds 600 [--json OUT]`
 
-Writers add turns to a few sessions, one by one and not always in order, and delete some of their
-own. Askers ask for what was said to be stored: it must be found, and every hit must have the text
-of its id. In the end the temporal edges must be those of a loop over the sessions, `check` must
-find nothing, and the index must be that of the store at once.
+Writers add turns to a few sessions, one by one and not always in order, and change or delete some
+of their own. Askers ask for what was said to be stored: it must be found, and every hit must have
+the text of its id. In the end the temporal edges must be those of a loop over the sessions, `check`
+must find nothing, and the index must be that of the store at once.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class _Counts:
     """What somebody did and saw; `wrong` must stay empty."""
 
     def __init__(self) -> None:
-        self.added = self.deleted = self.asked = self.locked = 0
+        self.added = self.changed = self.deleted = self.asked = self.locked = 0
         self.seconds: list[float] = []  # wall, of questions
         self.cpu: list[float] = []  # of their threads
         self.wrong: list[str] = []
@@ -119,7 +119,7 @@ def _write(
     goes_on: Callable[[], bool],
     alive: set[str],  # what was said to be stored and nobody deletes at present
 ) -> None:
-    """Adds turns one by one and deletes one in eight of them."""
+    """Adds turns one by one; now and then it changes one of them, or deletes one."""
     chance, own = random.Random(name), list[str]()
     for turn in _turns(name, 100 + int(options.seconds / max(options.pause, 0.002))):
         if not goes_on():
@@ -129,6 +129,11 @@ def _write(
             counts.added += 1
             own.append(turn.id)
             alive.add(turn.id)
+        if len(own) > _LEAST and chance.random() < 1 / 8:
+            changed = chance.choice(own)
+            with counts.watched():
+                memory.update(changed, text=f"{turn.text} Now it is noted as {changed}.")
+                counts.changed += 1
         if len(own) > _LEAST and chance.random() < 1 / 8:
             gone = own.pop(chance.randrange(len(own)))
             alive.discard(gone)
@@ -268,7 +273,7 @@ def _processes(folder: Path, options: Concurrency) -> dict[str, Any]:
 def _summary(counts: Sequence[_Counts], stuck: int) -> dict[str, Any]:
     totals = {
         name: sum(getattr(each, name) for each in counts)
-        for name in ("added", "deleted", "asked", "locked")
+        for name in ("added", "changed", "deleted", "asked", "locked")
     }
     wrong = [fault for each in counts for fault in each.wrong]
     asked = percentiles([s for each in counts for s in each.seconds])

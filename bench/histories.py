@@ -3,10 +3,10 @@
 `python -m bench.histories --histories 1000 --steps 200 [--json OUT]`
 
 A history is a folder and what happens to it: turns come alone, together or late, edges come and
-go, memories are deleted, used and pinned, questions are asked, others write, the memory is closed
-and opened again, with a snapshot or without, and a writer is killed. Now and then, and at the end,
-every tensor of the index is compared with that of an index made of the store at once, and what is
-stored with what was put there. A history is that of its number, but for the instants of kills.
+go, memories are changed, deleted, used and pinned, questions are asked, others write, the memory is
+closed and opened again, with a snapshot or without, and a writer is killed. Now and then, and at
+the end, every tensor of the index is compared with that of an index made of the store at once, and
+what is stored with what was put there. A history is that of its number, but for when a kill comes.
 """
 
 from __future__ import annotations
@@ -19,10 +19,12 @@ import shutil
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import torch
 import tyro
@@ -72,7 +74,7 @@ class Outcome:
     Attributes:
         histories: That came to their end.
         steps: By what was done.
-        acknowledged: Turns that writers stored before they were killed.
+        acknowledged: What writers had said to be done before they were killed.
         comparisons: Of an index with one that was built at once.
         rank_error: The largest bound of a carried PageRank that was met.
         problems: What was not as it must be, with the number of the history and of the step.
@@ -133,7 +135,7 @@ class _History:
         self._embedder = HashingEmbedder(32)
         self._rows = texts(3000, number, prefix="n")
         self._next = 0  # of the turns that never were there
-        self._kept: dict[str, str] = {}  # texts by id
+        self._kept: dict[str, list[str]] = {}  # by id the texts of all versions
         self._memory = self._opened()
         self._steps: dict[str, tuple[int, Callable[[], None]]] = {
             "one": (6, lambda: self._add(1)),
@@ -143,6 +145,7 @@ class _History:
             "elsewhere": (2, self._elsewhere),
             "connect": (2, self._connect),
             "disconnect": (1, self._disconnect),
+            "update": (2, self._update),
             "delete": (3, self._delete),
             "touch": (1, self._touch),
             "ask": (4, self._ask),
@@ -177,7 +180,10 @@ class _History:
         if sorted(there) != sorted(self._kept):
             wrong.append(f"ids: {sorted(set(there) ^ set(self._kept))[:3]}")
         else:
-            wrong += [a.id for a in memory.get(there) if a.text != self._kept[a.id]]
+            wrong += [a.id for a in memory.get(there) if a.text != self._kept[a.id][-1]]
+            for name in self._some(5):
+                if [each.atom.text for each in memory.versions(name)] != self._kept[name]:
+                    wrong.append(f"versions of {name}")
         return wrong
 
     def _opened(self) -> Memory:
@@ -204,14 +210,14 @@ class _History:
     def _add(self, count: int, *, late: bool = False, to: Memory | None = None) -> None:
         turns = self._turns(count, late=late)
         (to or self._memory).add(turns)
-        self._kept |= {turn.id: turn.text for turn in turns}
+        self._kept |= {turn.id: [turn.text] for turn in turns}
 
     def _again(self) -> None:
         """What is stored already, and what was deleted, under its old id."""
         row = self._chance.choice(self._rows[: self._next + 1])
         if row["id"] not in self._kept and row is not self._rows[self._next]:
             self._memory.add(Atom(row["id"], row["text"]))
-            self._kept[row["id"]] = row["text"]
+            self._kept[row["id"]] = [row["text"]]
         elif self._kept:
             self._memory.add(self._memory.get(self._some(3)))
 
@@ -237,6 +243,14 @@ class _History:
             if set(ends) <= self._kept.keys():
                 self._memory.disconnect(*ends)
 
+    def _update(self) -> None:
+        for name in self._some(2):
+            text = f"{self._chance.choice(self._rows)['text']} That was wrong before."
+            if text != self._kept[name][-1]:
+                moved: list[dict[str, Any]] = [{"session": "b"}, {"time": _EPOCH + self._next / 2}]
+                self._memory.update(name, text=text, **self._chance.choice([{}, *moved]))
+                self._kept[name].append(text)
+
     def _delete(self) -> None:
         self._drop(self._memory, self._some(self._chance.choice([1, 1, 1, 8])))
 
@@ -258,35 +272,67 @@ class _History:
         self._memory = self._opened()
 
     def _kill(self) -> None:
-        """A writer of its own is killed at some instant; what it had said is there must be."""
+        """A writer of its own is killed at some instant; what it had said is done must be."""
         self._memory.store.close()
-        turns = self._turns(12)
+        work = _work(self._turns(12))
         note = self._folder.with_suffix(".note")
         note.unlink(missing_ok=True)
         writer = multiprocessing.get_context("fork").Process(
-            target=_write, args=(str(self._folder), self._config, turns, str(note))
+            target=_write, args=(str(self._folder), self._config, work, str(note))
         )
         writer.start()
         time.sleep(self._chance.uniform(0, _LONGEST_LIFE))
         writer.kill()
         writer.join()
-        said = note.read_text().split() if note.exists() else []
+        said = note.stat().st_size if note.exists() else 0
+        self._outcome.acknowledged += said
         self._memory = self._opened()
-        self._outcome.acknowledged += len(said)
-        there = set(self._memory.store.ids())
-        # One more may be there: it was killed before it could say so.
-        count = sum(turn.id in there for turn in turns)
-        stored = turns[: max(len(said), min(count, len(said) + 1))]
-        self._kept |= {turn.id: turn.text for turn in stored}
+        # The next may be done: it was killed before it could say so.
+        for count in (said + 1, said):
+            kept = _done(work[:count])
+            there = [name for name in {turn.id for _, turn in work} if name in self._memory]
+            now = {atom.id: atom.text for atom in self._memory.get(there)}
+            if now == {name: texts[-1] for name, texts in kept.items()}:
+                break
+        self._kept |= kept
 
 
-def _write(folder: str, config: Config, turns: list[Atom], note: str) -> None:
-    """Adds turns one by one, and notes each that is stored."""
+def _work(turns: Sequence[Atom]) -> list[tuple[str, Atom]]:
+    """What a writer does, one after another: it adds turns, and changes and deletes some."""
+    work = []
+    for i, turn in enumerate(turns):
+        work.append(("add", turn))
+        if i % 3 == 2:
+            changed = f"{turns[i - 1].text} That was wrong before."
+            work.append(("update", replace(turns[i - 1], text=changed)))
+        if i % 4 == 3:
+            work.append(("delete", turns[i - 3]))
+    return work
+
+
+def _done(work: Sequence[tuple[str, Atom]]) -> dict[str, list[str]]:
+    """The texts of the versions that are there when all of it is done."""
+    kept: dict[str, list[str]] = {}
+    for what, turn in work:
+        if what == "delete":
+            del kept[turn.id]
+        else:
+            kept.setdefault(turn.id, []).append(turn.text)
+    return kept
+
+
+def _write(folder: str, config: Config, work: Sequence[tuple[str, Atom]], note: str) -> None:
+    """Does it, and notes each when it is done."""
     said = os.open(note, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     with Memory.open(folder, config=config, embedder=HashingEmbedder(32), device="cpu") as memory:
-        for turn in turns:
-            memory.add(turn)
-            os.write(said, f"{turn.id}\n".encode())
+        for what, turn in work:
+            if what == "add":
+                memory.add(turn)
+            elif what == "update":
+                memory.update(turn.id, text=turn.text)
+            else:
+                memory.delete(turn.id)
+            os.write(said, b".")
             memory.retrieve(_QUESTIONS[0])
 
 
@@ -302,6 +348,7 @@ def run(options: Histories) -> Outcome:
             wrong = _History(folder / "store", number, outcome).live(options.steps, options.every)
         except Exception as error:  # whatever it is, it counts, and the others go on
             wrong = repr(error)
+            traceback.print_exc()
         finally:
             shutil.rmtree(folder, ignore_errors=True)
         outcome.histories += 1

@@ -8,7 +8,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,8 @@ ROUNDS = 100
 _COMPARED = 64  # questions that the rebuilt index is asked as well
 _SESSION = 200  # turns of a session
 _START, _STEP = 1.6e9, 60.0  # seconds since the epoch of the first turn, and between two
-_SELDOM = 5  # of so many additions there is one deletion
+_SELDOM = 5  # of so many additions there is one correction, and one deletion
+_ENOUGH = 120.0  # seconds of these, beyond which there are fewer
 _WORDS = range(5, 31)  # of a sentence that is asked for
 
 
@@ -79,7 +80,7 @@ def judge(request: Request, *, rounds: int = ROUNDS) -> Judged:
         ConfigError: There is no such preset.
     """
     sizes, config = request.sizes, request.settings
-    if not sizes or sizes[0] < 1 or any(b - a < rounds for a, b in pairwise(sizes)):
+    if not sizes or sizes[0] < 2 or any(b - a < rounds for a, b in pairwise(sizes)):
         raise InputError(
             f"--sizes: expected numbers of atoms that grow by at least {rounds}, got "
             f"{' '.join(map(str, sizes)) or 'none'}; give such as 1000 10000"
@@ -144,8 +145,7 @@ def life(data: Path, memory: Memory, count: int) -> list[Atom]:
         again, place = divmod(i, len(texts))
         text = texts[place]
         if again:
-            words, others = text.split(), texts[(place + again) % len(texts)].split()
-            text = " ".join(words[: (len(words) + 1) // 2] + others[len(others) // 2 :])
+            text = _mixed(text, texts[(place + again) % len(texts)])
         speaker, session = ("user", "agent")[i % 2], f"session {i // _SESSION}"
         turns.append(Atom(f"t{i}", text, speaker=speaker, session=session, time=_START + _STEP * i))
     return turns
@@ -158,17 +158,18 @@ def _live(
     chance: random.Random,
     times: _Times,
 ) -> dict[str, float]:
-    """Turns come one by one, others go, each followed by a question.
+    """Turns come one by one, then some are corrected, some go, each followed by a question.
 
     Every second question is a sentence of the turn that was just added, the others of any; after a
-    deletion it is one of what is gone.
+    correction it is of what the turn says now, after a deletion of what is gone.
 
     Returns:
-        How often what was added is found, and what was deleted is found still.
+        How often what was said last is found, and what was deleted is found still.
     """
     begin, size, rounds = part
     old, found, stale = turns[:size], [], []
-    going = chance.sample(turns[begin:size], max(1, rounds // _SELDOM))
+    few = min(max(1, rounds // _SELDOM), (size - begin) // 2)
+    changing = chance.sample(turns[begin:size], 2 * few)
     system.ask(_sentence(old[0]))  # whatever follows the filling is not what is measured
     for number, turn in enumerate(turns[size : size + rounds]):
         times.of("add", system.add, turn)
@@ -177,10 +178,23 @@ def _live(
         if about is turn:
             found.append(turn.id in hits)
         times.of("ask again", system.ask, _sentence(chance.choice(old)))
-    for turn in going:
-        times.of("delete", system.delete, turn.id)
-        stale.append(turn.id in times.of("ask after", system.ask, _sentence(turn)))
-    return {"fresh": sum(found) / len(found), "stale": sum(stale) / len(stale)}
+    start = time.perf_counter()
+    for turn, other in zip(changing[:few], changing[few:], strict=True):
+        now = replace(turn, text=_mixed(turn.text, other.text))
+        times.of("correct", system.correct, now)
+        found.append(turn.id in times.of("ask, corrected", system.ask, _sentence(now)))
+        times.of("delete", system.delete, other.id)
+        stale.append(other.id in times.of("ask, deleted", system.ask, _sentence(other)))
+        if time.perf_counter() - start > _ENOUGH:
+            break
+    share = {"fresh": sum(found) / len(found), "stale": sum(stale) / len(stale)}
+    return {**share, "changes": len(stale)}
+
+
+def _mixed(text: str, other: str) -> str:
+    """The first half of the words of a text, and the second of those of another one."""
+    words, others = text.split(), other.split()
+    return " ".join(words[: (len(words) + 1) // 2] + others[len(others) // 2 :])
 
 
 def _sentence(turn: Atom) -> str:

@@ -30,6 +30,10 @@ class System(Protocol):
         """Adds one turn."""
         ...
 
+    def correct(self, turn: Atom) -> None:
+        """Gives the turn of this id another text."""
+        ...
+
     def delete(self, id: str) -> None:
         """Deletes a turn."""
         ...
@@ -60,6 +64,10 @@ class Own:
     def close(self) -> None:
         """See `System`."""
         self._memory.close()
+
+    def correct(self, turn: Atom) -> None:
+        """See `System`."""
+        self._memory.update(turn.id, text=turn.text)
 
     def delete(self, id: str) -> None:
         """See `System`."""
@@ -95,6 +103,11 @@ class Chroma:
     def add(self, turn: Atom) -> None:
         """See `System`."""
         self.fill([turn])
+
+    def correct(self, turn: Atom) -> None:
+        """See `System`."""
+        vectors = self._embedder.encode([turn.rendered]).pooled.numpy()
+        self._memories.update(ids=[turn.id], embeddings=vectors, documents=[turn.rendered])
 
     def delete(self, id: str) -> None:
         """See `System`."""
@@ -164,6 +177,10 @@ class Mem0:
         done = self._memory.add(turn.rendered, **_USER, infer=False)
         name = done["results"][0]["id"]
         self._turn[name], self._name[turn.id] = turn.id, name
+
+    def correct(self, turn: Atom) -> None:
+        """See `System`."""
+        self._memory.update(self._name[turn.id], turn.rendered)
 
     def delete(self, id: str) -> None:
         """See `System`."""

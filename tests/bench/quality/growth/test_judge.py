@@ -15,6 +15,8 @@ from graphmem_torch.quality.growth.judge import judge, life
 from graphmem_torch.quality.request import Request
 from tests.bench.quality.made import novel
 
+ADDED = ["add", "ask", "ask again"]
+CHANGED = ["correct", "ask, corrected", "delete", "ask, deleted"]
 CONFIG = load_config("default", {"link.concepts": "pattern"})
 
 
@@ -43,7 +45,7 @@ def test_judge_of_a_short_life(texts: Path, monkeypatch: pytest.MonkeyPatch) -> 
         assert own["fresh"] == 1.0  # what was just added is found
         assert own["stale"] == 0.0
         for key in ("ms", "cpu_ms"):
-            assert list(own[key]) == ["add", "ask", "ask again", "delete", "ask after"]
+            assert list(own[key]) == [*ADDED, *CHANGED]
             assert all(0 < each["p50"] <= each["p95"] for each in own[key].values())
         assert own["encoder_ms"]["add"]["p50"] > 0
         assert part["rebuild"]["same"] == 1.0 and part["rebuild"]["worst"] < 1e-3
