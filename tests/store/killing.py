@@ -15,6 +15,7 @@ import functools
 import json
 import os
 import random
+import select
 import signal
 import sys
 import time
@@ -33,6 +34,7 @@ __all__ = ["Tally", "kill_rounds"]
 BATCH = 16
 DIM = 32
 LONGEST = 0.06  # seconds; a batch takes a few milliseconds
+PATIENCE = 30.0  # seconds, for the first acknowledgement of a writer
 
 
 @dataclass
@@ -104,6 +106,8 @@ def kill_rounds(folder: Path, kills: int, *, seed: int = 0, stores: int = 3) -> 
             finally:
                 os._exit(1)
         os.close(writer)
+        if number % 2:  # while it writes, however slow the machine is; else from the first instant
+            select.select([reader], [], [], PATIENCE)
         time.sleep(random_.uniform(0.0, LONGEST))
         os.kill(child, signal.SIGKILL)
         _, status = os.waitpid(child, 0)
