@@ -19,6 +19,7 @@ from graphmem_torch.atoms import Atom
 from graphmem_torch.errors import InputError
 from graphmem_torch.evaluation.retrieval import text_table
 from graphmem_torch.memory import Memory
+from graphmem_torch.store.database import DATABASE_NAME
 
 from ..common.encoder import TimedEmbedder, load_encoder
 from ..common.measure import Stopwatch, framed, percentiles
@@ -94,6 +95,7 @@ def judge(request: Request, *, rounds: int = ROUNDS) -> Judged:
         with ExitStack() as stack:
             memory = stack.enter_context(Memory.open(folder / "own", **options))
             turns = life(request.data, memory, sizes[-1] + rounds)
+            singly = _singly(folder, options, turns[: sizes[0]], request.chance, clock)
             systems: dict[str, System] = {config.name: Own(memory)}
             for name in (name for name, there in peers.items() if there):
                 systems[name] = PEERS[name](folder / name, embedder)
@@ -124,6 +126,7 @@ def judge(request: Request, *, rounds: int = ROUNDS) -> Judged:
         embedder=embedder.name,
         token_dim=embedder.token_dim,
         peers=peers,
+        singly=singly,
         sizes=parts,
     )
     return Judged(report, format_table(report))
@@ -149,6 +152,35 @@ def life(data: Path, memory: Memory, count: int) -> list[Atom]:
         speaker, session = ("user", "agent")[i % 2], f"session {i // _SESSION}"
         turns.append(Atom(f"t{i}", text, speaker=speaker, session=session, time=_START + _STEP * i))
     return turns
+
+
+def _singly(
+    folder: Path,
+    options: Mapping[str, Any],
+    turns: Sequence[Atom],
+    chance: random.Random,
+    clock: Stopwatch,
+) -> dict[str, Any]:
+    """Size and questions of a memory whose turns came one by one, and of one that got all at once.
+
+    Both are closed and opened again; the index is that of the snapshot.
+    """
+    parts: dict[str, list[Sequence[Atom]]]
+    parts = {"at once": [turns], "one by one": [[turn] for turn in turns]}
+    questions = [_sentence(turn) for turn in chance.choices(turns, k=_COMPARED)]
+    times, megabytes, memories = _Times(clock), {}, {}
+    with ExitStack() as stack:
+        for name, adds in parts.items():
+            with Memory.open(folder / name, **options) as memory:
+                for some in adds:
+                    memory.add(some)
+            megabytes[name] = (folder / name / DATABASE_NAME).stat().st_size / 1e6
+            memories[name] = stack.enter_context(Memory.open(folder / name, mode="r", **options))
+            memories[name].retrieve(questions[:1])
+        for question in questions:
+            for name, memory in memories.items():
+                times.of(name, memory.retrieve, question)
+    return {"atoms": len(turns), "database_mb": megabytes, **times.summary()}
 
 
 def _live(
@@ -234,6 +266,13 @@ def format_table(report: Mapping[str, Any]) -> str:
             f"{part['atoms']:,} atoms: the index at once {again['ms']:,.0f} ms (CPU "
             f"{again['cpu_ms']:,.0f}); the same ranking for {100 * again['same']:.0f} % of "
             f"{again['n']} questions, scores off by at most {again['worst']:.1g}"
+        )
+    single = report["singly"]
+    for name, size in single["database_mb"].items():
+        asked = single["cpu_ms"][name]["p50"]
+        lines.append(
+            f"{single['atoms']:,} atoms {name}: a database of {size:.2f} MB, then a question in "
+            f"{asked:.1f} ms (CPU)"
         )
     lines += [f"{name}: not installed" for name, there in report["peers"].items() if not there]
     return "\n".join([*text_table(rows), "", *lines])

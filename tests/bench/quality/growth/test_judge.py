@@ -34,10 +34,11 @@ def request(data: Path, *sizes: int) -> Request:
 
 def test_judge_of_a_short_life(texts: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "installed", lambda: {"chromadb": False, "mem0": False})
-    found = judge(request(texts, 8, 20), rounds=4)
+    monkeypatch.setattr(module, "_COMPARED", 3)
+    found = judge(request(texts, 8, 20), rounds=2)
     report = found.report
     json.dumps(report, allow_nan=False)
-    assert report["n"] == {"sizes": [8, 20], "rounds": 4} and report["token_dim"] > 0
+    assert report["n"] == {"sizes": [8, 20], "rounds": 2} and report["token_dim"] > 0
     assert [part["atoms"] for part in report["sizes"]] == [8, 20]
     for part in report["sizes"]:
         assert list(part["systems"]) == ["default"]
@@ -49,6 +50,9 @@ def test_judge_of_a_short_life(texts: Path, monkeypatch: pytest.MonkeyPatch) -> 
             assert all(0 < each["p50"] <= each["p95"] for each in own[key].values())
         assert own["encoder_ms"]["add"]["p50"] > 0
         assert part["rebuild"]["same"] == 1.0 and part["rebuild"]["worst"] < 1e-3
+    single = report["singly"]
+    assert single["atoms"] == 8 and min(single["database_mb"].values()) > 0
+    assert list(single["cpu_ms"]) == ["at once", "one by one"]
     assert "chromadb: not installed" in found.table and "20 default" in found.table
 
 
