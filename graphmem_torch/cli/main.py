@@ -28,6 +28,7 @@ from graphmem_torch.cli.stores import (
     Import,
     Index,
     ListNamespaces,
+    Reembed,
     Stats,
     WriteReport,
 )
@@ -48,6 +49,7 @@ _COMMANDS = {
     "export": Export,
     "import": Import,
     "namespaces": ListNamespaces,
+    "reembed": Reembed,
     "stats": Stats,
     "check": Check,
     "report": WriteReport,

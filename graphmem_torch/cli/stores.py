@@ -14,7 +14,7 @@ from graphmem_torch.cli.options import Command, MemoryCommand, print_json, print
 from graphmem_torch.errors import InputError, StoreDamagedError
 from graphmem_torch.results import Added, Indexed
 
-__all__ = ["Check", "Import", "Index", "ListNamespaces", "Stats", "WriteReport"]
+__all__ = ["Check", "Import", "Index", "ListNamespaces", "Reembed", "Stats", "WriteReport"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,6 +150,46 @@ class Import(MemoryCommand):
         with self.open_memory(self.store, "w") as memory:
             added = memory.import_(self.file, progress=True)
         _tell_added(self, added, time.perf_counter() - start)
+        return 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reembed(Command):
+    """Give a store another encoder, `--embedder NAME`, and keep everything else in it.
+
+    Attributes:
+        store: Folder of the store; its namespaces come with it.
+        json: Print one machine-readable JSON object on standard output.
+    """
+
+    after_interrupt: ClassVar[str] = (
+        "the store is as it was, and running the same command again resumes"
+    )
+
+    store: Annotated[Path, arg(metavar="DIR")]
+    json: bool = False
+
+    def run(self) -> int:
+        """Encodes all texts anew and says how many there were."""
+        if self.embedder is None:
+            raise InputError("embedder: expected the name of an encoder, got none; --embedder NAME")
+        from graphmem_torch.memory import Memory
+
+        start = time.perf_counter()
+        count = Memory.reembed(
+            self.store,
+            self.embedder,
+            preset=self.preset,
+            config=self.config,
+            device=self.device,
+            progress=True,
+        )
+        seconds = time.perf_counter() - start
+        if self.json:
+            said = {"store": str(self.store), "encoded": count, "seconds": round(seconds, 3)}
+            print_json(said | {"embedder": self.embedder})
+        else:
+            print_text(f"{self.store}: {count:,} texts encoded by {self.embedder}, {seconds:.1f} s")
         return 0
 
 

@@ -24,6 +24,7 @@ __all__ = [
     "bound_concepts",
     "bound_embedder",
     "copy_binding",
+    "embedder_meta",
     "expect_bound",
     "open_bound",
     "usable_device",
@@ -56,12 +57,18 @@ def open_bound(
     spec, token_dim = remembered or (embedder or own.name, own.token_dim)
     loaded = load_embedder(spec, device, token_dim=token_dim)
     store = MemoryStore.open(path, mode=mode, fingerprint=loaded.fingerprint, dim=loaded.dim)
-    if mode == "w" and isinstance(spec, str):
-        name = str(Path(spec).resolve()) if Path(spec).is_dir() else spec
-        value = json.dumps([name, token_dim])
-        if store.meta_get(_EMBEDDER) != value:
-            store.meta_set(_EMBEDDER, value)
+    for key, value in embedder_meta(spec, token_dim).items():
+        if mode == "w" and value is not None and store.meta_get(key) != value:
+            store.meta_set(key, value)
     return store, loaded
+
+
+def embedder_meta(spec: Any, token_dim: int) -> dict[str, str | None]:
+    """The strings by which a store remembers an encoder that was named; None: it was not."""
+    if not isinstance(spec, str):
+        return {_EMBEDDER: None}
+    name = str(Path(spec).resolve()) if Path(spec).is_dir() else spec
+    return {_EMBEDDER: json.dumps([name, token_dim])}
 
 
 def bound_embedder(store: MemoryStore, own: EmbedderConfig, device: str) -> Embedder:
@@ -85,7 +92,7 @@ def expect_bound(store: MemoryStore, embedder: Embedder) -> Embedder:
         raise EmbedderError(
             f"{store.path}: expected the embedder that filled this store ({bound}), got "
             f"{embedder.name!r} ({embedder.fingerprint}); open the store with its own embedder, or "
-            "index the original files into a new folder"
+            "give it this one: `graphmem reembed`"
         )
     return embedder
 

@@ -13,7 +13,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, cast, overload
@@ -31,6 +31,7 @@ from graphmem_torch.memory.assemble import Assembler, ModeCache, Snapshot
 from graphmem_torch.memory.bindings import (
     bound_concepts,
     bound_embedder,
+    embedder_meta,
     expect_bound,
     open_bound,
     usable_device,
@@ -49,14 +50,21 @@ from graphmem_torch.memory.exchange import (
 )
 from graphmem_torch.memory.filters import AtomFields, Filters, atom_masks
 from graphmem_torch.memory.link import concept_id
-from graphmem_torch.memory.modes import RegimeMonitor, align_parts, mode_records, mode_summaries
-from graphmem_torch.memory.namespaces import Namespaces, checked_name
+from graphmem_torch.memory.modes import (
+    REGIME_KEY,
+    RegimeMonitor,
+    align_parts,
+    mode_records,
+    mode_summaries,
+)
+from graphmem_torch.memory.namespaces import Namespaces, checked_name, namespace_folders
 from graphmem_torch.memory.questions import (
     checked_questions,
     encode_questions,
     pick_encoded,
     to_results,
 )
+from graphmem_torch.memory.reembed import reembed_store
 from graphmem_torch.memory.sources import Follower, Reading
 from graphmem_torch.memory.structure import MissingLink, StructureCache, missing_links
 from graphmem_torch.memory.writer import Changes, Writer, as_atom, batched, changed_atom
@@ -84,6 +92,7 @@ from graphmem_torch.store.database import store_error
 from graphmem_torch.store.reader import StoreReader
 from graphmem_torch.text.embedder import Embedder, Encoded, encode_checked
 from graphmem_torch.text.entailment import LexicalJudge
+from graphmem_torch.text.sentence_transformer import load_embedder
 from graphmem_torch.text.times import TimeLike, parse_time
 from graphmem_torch.text.tokens import TokenCounter, Tokenizer, get_tokenizer
 
@@ -206,6 +215,56 @@ class Memory:
         place = usable_device(device)
         store, loaded = open_bound(path, mode, embedder, settings.embedder, place)
         return cls(store, loaded, settings, place, clock)
+
+    @classmethod
+    def reembed(
+        cls,
+        path: str | os.PathLike[str],
+        embedder: Any,
+        *,
+        preset: str = "default",
+        config: Config | None = None,
+        device: str = "auto",
+        progress: bool = False,
+    ) -> int:
+        """Gives the memory in a folder another encoder, and keeps everything else.
+
+        All texts are encoded anew, those of its namespaces too, while the memory is read and
+        written as ever; one that is interrupted goes on from there when it is called again. Then
+        the vectors are put in place of the old in one transaction for each store, with the edges
+        that linking makes of them. Names of concepts stay as they are. Whoever has the memory open
+        must open it again.
+
+        Args:
+            path: The folder of the store.
+            embedder: As in `open`.
+            preset: Name of the preset that it is linked by, or path of a YAML file.
+            config: Settings, instead of a preset.
+            device: Where to encode.
+            progress: Shows a bar on stderr.
+
+        Returns:
+            How many texts were encoded; 0 where the memory has this encoder already.
+
+        Raises:
+            ConfigError, EmbedderError, StoreError: As they say; the memory is as it was.
+        """
+        settings = load_config(preset) if config is None else config
+        width = settings.embedder.token_dim
+        loaded = load_embedder(embedder, usable_device(device), token_dim=width)
+        meta = {**embedder_meta(embedder, width), REGIME_KEY: None}
+        with ExitStack() as stack:
+            stack.enter_context(MemoryStore.open(path, mode="r"))  # there is one
+            folders = [Path(path), *namespace_folders(Path(path))]
+            stores = [stack.enter_context(MemoryStore.open(each)) for each in folders]
+            total = 2 * sum(len(store.rendered()) for store in stores)
+            bar = stack.enter_context(_progress(progress, "reembed", "texts", total))
+            # All of them are encoded before the first is changed.
+            return sum(
+                reembed_store(store, loaded, meta, settings.link, bar.update, switch=switch)
+                for switch in (False, True)
+                for store in stores
+            )
 
     @property
     def embedder(self) -> Embedder:
@@ -370,7 +429,14 @@ class Memory:
             self._tell(switches)
             return added
 
-        follower = Follower(self.store, reading, known, add, self.delete)
+        def delete(ids: Sequence[str]) -> int:
+            with self.store.turn():
+                nodes = self._named(ids)[1]
+                if writer is not None:
+                    writer.remove(nodes)
+            return len(nodes)
+
+        follower = Follower(self.store, reading, known, add, delete)
         with (
             nullcontext() if dry_run else self.store.following(),
             _progress(progress, "index", "atoms") as bar,
@@ -1429,6 +1495,8 @@ class Memory:
         with self._lock:
             if self._snapshot is None or self._snapshot.state != self.store.state:
                 fresh = None
+                if self._embedder is not None:
+                    expect_bound(self.store, self._embedder)  # it may have another one since
                 if not self._assemble.follows:
                     fresh = self._assemble.load(self.store, self.config)
                 if fresh is None:

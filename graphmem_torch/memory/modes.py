@@ -31,7 +31,7 @@ from graphmem_torch.results import (
 from graphmem_torch.store import MemoryStore
 from graphmem_torch.text.sentences import split_at_marks
 
-__all__ = ["RegimeMonitor", "align_parts", "mode_records", "mode_summaries"]
+__all__ = ["REGIME_KEY", "RegimeMonitor", "align_parts", "mode_records", "mode_summaries"]
 
 # What a kind says about the part its atoms play in a summary; of other kinds the form decides.
 _CLAIMS = ("claim", "theorem", "definition", "observation", "output")
@@ -40,7 +40,7 @@ _QUESTIONS = ("question", "task")
 
 _STATED = 4.0  # more than two cosines can differ by: what is said to be one comes first
 _SPARE = 3  # candidates a part, in case the first says the same as another part
-_REGIME = "regime"  # under which the store keeps the detector's state
+REGIME_KEY = "regime"  # under which the store keeps the detector's state
 _REPLAYED = 4096  # atoms at most that are read again to catch up
 _SAVED = 1024  # atoms after which the state is kept anew
 _WORDS = 4  # of a sentence that says something by itself
@@ -283,12 +283,12 @@ class RegimeMonitor:
             "next": self._next,
             "state": base64.b85encode(save(state)).decode("ascii"),
         }
-        self._store.meta_set(_REGIME, json.dumps(value))
+        self._store.meta_set(REGIME_KEY, json.dumps(value))
         self._kept = self._detector.count
 
     def _restored(self) -> int:
         """Takes up the kept state where it fits; the node number from which to go on."""
-        kept = self._store.meta_get(_REGIME)
+        kept = self._store.meta_get(REGIME_KEY)
         if kept is None:
             return 0
         from safetensors.torch import load

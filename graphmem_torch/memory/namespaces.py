@@ -25,7 +25,7 @@ from graphmem_torch.store.database import DATABASE_NAME, store_error, sync_folde
 from graphmem_torch.store.lock import WriterLock
 from graphmem_torch.store.sqlite import NAMESPACES_NAME
 
-__all__ = ["MOST_OPEN", "Namespaces", "checked_name"]
+__all__ = ["MOST_OPEN", "Namespaces", "checked_name", "namespace_folders"]
 
 MOST_OPEN = 64
 """Namespaces of a memory whose files are open at once; the others' are opened at their next use."""
@@ -350,6 +350,12 @@ def checked_name(name: object) -> str:
             f"its ends, got {name!r:.80}; give each user a name, such as an id"
         )
     return name
+
+
+def namespace_folders(folder: Path) -> list[Path]:
+    """The folders of the namespaces of the store in a folder."""
+    found = _folders(folder / NAMESPACES_NAME)
+    return sorted(path for path in found if (path / DATABASE_NAME).is_file())
 
 
 def _folders(folder: Path) -> Iterator[Path]:

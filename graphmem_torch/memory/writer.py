@@ -294,6 +294,7 @@ class Writer:
 
     def _ready(self) -> bool:
         """Binds and mends the store; whether the linker knows all that is stored. In the turn."""
+        self._store.expect_embedder()  # the store may have been given another one
         self._bind()
         if self._store.meta_get(ORDERED_BY) is None:
             self._order()

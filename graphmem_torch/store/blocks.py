@@ -35,11 +35,14 @@ from graphmem_torch.store.database import Database, damaged
 
 __all__ = [
     "Batch",
+    "EdgesAgain",
     "NodeVectors",
     "TokenRows",
     "is_sound",
     "join_tokens",
     "pick_tokens",
+    "put_edges",
+    "put_vectors",
     "read_edges",
     "read_embeddings",
     "read_last_edges",
@@ -419,6 +422,71 @@ def _edge_keys(edges: EdgeBlock) -> list[tuple[int, int, int, float | None]]:
     """Source, target, type and weight of each; None for a weight that is NaN."""
     columns = zip(*(column.tolist() for column in edges.columns), strict=True)
     return [(s, t, kind, None if math.isnan(weight) else weight) for s, t, kind, weight in columns]
+
+
+class EdgesAgain(NamedTuple):
+    """Edges that come in place of others.
+
+    Attributes:
+        gone: [E] bool, which of all edges, as `read_edges` gives them, go.
+        edges: Those that come.
+        at: [n] int64, nodes with whose batches they come.
+    """
+
+    gone: Tensor
+    edges: EdgeBlock
+    at: Tensor
+
+
+def put_edges(database: Database, again: EdgesAgain) -> None:
+    """Writes edges in place of others, in the blocks of their batches; only inside a write."""
+    blocks = database.query("SELECT block, start, count FROM edge_block ORDER BY block")
+    listed = [_parts(database, *block) for block in blocks]
+    parts = torch.cat([torch.empty(0, 2, dtype=torch.int64), *listed])
+    if not len(parts):
+        if len(again.edges):
+            marks = "NULL, ?, ?, ?, ?, ?, ?, ?"
+            columns = again.edges.columns
+            _insert(database, "edge_block", 0, len(again.edges), columns, marks)
+        return
+    owner = torch.arange(len(parts)).repeat_interleave(parts[:, 1])[~again.gone]
+    # The last batch that begins at or before the node; batches are in this order.
+    own = torch.searchsorted(parts[:, 0].contiguous(), again.at, right=True) - 1
+    owner = torch.cat([owner, own.clamp(min=0)])
+    edges = EdgeBlock.cat([read_edges(database, 0).take(~again.gone), again.edges])
+    edges = edges.take(owner.argsort(stable=True))
+    counts = owner.bincount(minlength=len(parts))
+    database.execute_many("DELETE FROM edge_block", [()])
+    database.execute_many("DELETE FROM edge_parts", [()])
+    place, first = 0, 0
+    for (block, start, _), old in zip(blocks, listed, strict=True):
+        new = torch.stack([old[:, 0], counts[place : place + len(old)]], 1)
+        place += len(old)
+        total = int(new[:, 1].sum())
+        if total:
+            columns = edges.take(torch.arange(first, first + total)).columns
+            _insert(database, "edge_block", start, total, columns, f"{block}, ?, ?, ?, ?, ?, ?, ?")
+            if len(new) > 1:
+                _put_parts(database, block, new)
+        first += total
+
+
+def put_vectors(database: Database, pooled: Tensor, tokens: TokenRows | None) -> None:
+    """Writes vectors of all nodes in place of those that are there; only inside a write.
+
+    The blocks stay those of the batches: [N, d], and token vectors of N nodes.
+    """
+    blocks = database.query("SELECT start, count FROM embedding_block ORDER BY start")
+    for table in ("embedding_block", "token_block"):
+        database.execute_many(f"DELETE FROM {table}", [()])
+    for start, count in blocks:
+        rows = slice(start, start + count)
+        _insert(database, "embedding_block", start, count, [pooled[rows]])
+        if tokens is not None:
+            offsets = tokens.offsets[start : start + count + 1]
+            own = slice(int(offsets[0]), int(offsets[-1]))
+            columns = [offsets.diff().int(), tokens.pieces[own], tokens.tokens[own]]
+            _insert(database, "token_block", start, count, columns)
 
 
 def thin_edges(

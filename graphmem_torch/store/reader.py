@@ -253,6 +253,23 @@ class StoreReader:
         rows = self._database.query(sql, (CONCEPT, start))
         return torch.tensor([row[0] for row in rows], dtype=torch.int64)
 
+    def rendered(self) -> list[tuple[int, str, bool]]:
+        """Number and rendered text of every node, earlier versions too; whether it is a concept."""
+        sql = "SELECT node, speaker, text, kind FROM atom"
+        if self._database.has("version") and self._database.query(
+            "SELECT 1 FROM sqlite_master WHERE name = 'version'"
+        ):
+            sql += " UNION ALL SELECT node, speaker, text, kind FROM version"
+        return [
+            (node, Atom(id="", text=text, speaker=speaker).rendered, kind == CONCEPT)
+            for node, speaker, text, kind in self._database.query(f"{sql} ORDER BY node")
+        ]
+
+    def stated(self, kind: EdgeType) -> Tensor:  # [2, S] int64
+        """Ends of the edges of a type that atoms state, as far as they are stored."""
+        found = self._database.query(_STATED, (int(kind),))
+        return torch.tensor(found, dtype=torch.int64).reshape(-1, 2).T
+
     def embeddings(self, start: int = 0) -> Tensor:  # [N, d] float32
         """Embeddings of the atoms from node `start` on."""
         with self.reading():
@@ -338,12 +355,12 @@ class StoreReader:
             rows = self._database.query(_TURNS, (CONCEPT, int(EdgeType.DERIVED_FROM)))
             rows.sort(key=lambda row: first.get(row[0], row[0]))
             edges = read_linked_edges(self._database)
-            stated = self._database.query(_STATED, (int(EdgeType.TEMPORAL),))
+            stated = self.stated(EdgeType.TEMPORAL)
         turns = columns_from_rows(rows)
         pairs = _neighbours(turns, by_time)
         edges = edges.take(edges.type == int(EdgeType.TEMPORAL))
         made = torch.stack([edges.source, edges.target])
-        own = isin_pairs(made, torch.tensor(stated, dtype=torch.int64).reshape(-1, 2).T)
+        own = isin_pairs(made, stated)
         wrong = made[:, ~isin_pairs(made, pairs) & ~own]
         missing = pairs[:, ~isin_pairs(pairs, made)]
         last = int(torch.cat([turns.node, *made, torch.zeros(1, dtype=torch.int64)]).max())

@@ -18,7 +18,15 @@ from graphmem_torch.atoms import Atom
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.errors import EmbedderError, InputError, StoreError
 from graphmem_torch.store import snapshot
-from graphmem_torch.store.blocks import Batch, thin_edges, write_blocks
+from graphmem_torch.store.blocks import (
+    Batch,
+    EdgesAgain,
+    TokenRows,
+    put_edges,
+    put_vectors,
+    thin_edges,
+    write_blocks,
+)
 from graphmem_torch.store.changes import CutEdges, note_change
 from graphmem_torch.store.database import (
     DATABASE_NAME,
@@ -103,6 +111,10 @@ class MemoryStore(StoreReader):
                 store.close()
                 raise
         return store
+
+    def expect_embedder(self) -> None:
+        """Raises EmbedderError where vectors of another embedder than this object's are stored."""
+        self._unbound()
 
     def turn(self) -> AbstractContextManager[None]:
         """Nobody else, in this process or in another, appends inside the `with` block; nests.
@@ -209,6 +221,45 @@ class MemoryStore(StoreReader):
         with self.turn():
             return self._database.write(work)
 
+    def put_vectors(
+        self,
+        pooled: Tensor,
+        tokens: TokenRows | None,
+        fingerprint: str,
+        edges: EdgesAgain,
+        meta: Mapping[str, str | None],
+    ) -> None:
+        """Puts vectors of another embedder in place of all, in one transaction.
+
+        Args:
+            pooled: [N, d] float32 by node number, zeros where there is no atom any more.
+            tokens: Token vectors likewise; None: the embedder gives none.
+            fingerprint: Of the embedder, which the store is bound to from then on.
+            edges: Edges that come with the vectors in place of others.
+            meta: Strings to keep with them; None: to keep no more.
+
+        Raises:
+            StoreError: Read-only store or full disk; the store is as it was before.
+        """
+        values = {"store.fingerprint": fingerprint, "store.dim": str(pooled.shape[1])}
+        if tokens is not None:
+            values["store.token_dim"] = str(tokens.tokens.shape[1])
+        kept = {own_key(key): value for key, value in meta.items()}
+        dropped = [key for key, value in kept.items() if value is None]
+        dropped += ["store.token_dim"] if tokens is None else []
+
+        def work() -> None:
+            run = self._database.execute_many
+            put_vectors(self._database, pooled, tokens)
+            put_edges(self._database, edges)
+            run("DELETE FROM meta WHERE key = ?", [(key,) for key in dropped])
+            self._set(values | {key: value for key, value in kept.items() if value is not None})
+            run("DELETE FROM change", [()])  # nothing of an earlier state is of use
+            self._advance(CutEdges.cat([]))
+
+        with self.turn():
+            self._database.write(work)
+
     def meta_set(self, key: str, value: str) -> None:
         """Keep a string under a name; durable, and no change of generation."""
         name = own_key(key)
@@ -314,7 +365,7 @@ class MemoryStore(StoreReader):
                 raise EmbedderError(
                     f"{self._database.place}: expected the embedder that filled this store "
                     f"({name} {kept}), got one with {name} {value}. Open the store with its own "
-                    "embedder, or index the original files into a new folder"
+                    "embedder, or give it this one: `graphmem reembed`"
                 )
             changed[RESERVED + name] = value
         return changed

@@ -99,3 +99,36 @@ def test_what_cannot_be_used_is_left_out_and_listed(
     told = json.loads(capsys.readouterr().out)
     assert (told["new"], told["known"], len(told["skipped"])) == (0, 10, 8)
     assert len(stored(tmp_path / "store")) == 10
+
+
+def test_an_edited_folder_is_followed(tmp_path: Path, library: Path, reply: Reply) -> None:
+    given = ["index", str(library), "--store", str(tmp_path / "store")]
+    planned = reply(*given, "--dry-run")
+    assert planned["new"] == 8 and planned["dry_run"] and not (tmp_path / "store").exists()
+    assert reply(*given)["new"] == 8
+    (library / "one.txt").write_text("The canoe is blue.")
+    (library / "deep" / "two.txt").rename(library / "three.txt")
+    (library / "b.jsonl").unlink()
+    planned, done = reply(*given, "--dry-run"), reply(*given)
+    assert {**planned, "seconds": 0, "dry_run": False} == {**done, "seconds": 0}
+    assert done["changed"] == ["library/one.txt"] and done["replaced"] == 1
+    assert done["moved"] == [["library/deep/two.txt", "library/three.txt"]]
+    assert done["gone"] == ["library/b.jsonl"] and not done["pruned"] and not done["deleted"]
+    pruned = reply(*given, "--prune")
+    assert pruned["pruned"] == ["library/b.jsonl"] and pruned["deleted"] == 3
+    assert len(stored(tmp_path / "store")) == 5
+
+
+def test_reembed(
+    tmp_path: Path, library: Path, reply: Reply, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reply("index", library, "--store", tmp_path / "store")
+    before = stored(tmp_path / "store")
+    given = ["reembed", "--store", str(tmp_path / "store"), "--embedder", "hashing:24", "--json"]
+    for least in (8, 0):
+        assert main(given) == 0
+        encoded = json.loads(capsys.readouterr().out)["encoded"]
+        assert encoded >= least and (least or not encoded)
+    assert stored(tmp_path / "store") == before
+    with Memory.open(tmp_path / "store", mode="r") as memory:
+        assert memory.store.dim == 24 and memory.retrieve("canoe").hits

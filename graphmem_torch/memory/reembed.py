@@ -1,0 +1,254 @@
+"""Another encoder for a store: all its vectors, and the edges that linking made of them.
+
+The vectors are made beside the store, in a file of their own, while it is read and written as ever;
+one that is interrupted goes on from there. Then all of them are put in place of the old in one
+transaction.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, closing
+from itertools import combinations
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from graphmem_torch.atoms import DEFAULT_EDGE_WEIGHT, EdgeType, text_hash
+from graphmem_torch.config import LinkConfig
+from graphmem_torch.coo import isin_pairs, offsets_of
+from graphmem_torch.edges import EdgeBlock
+from graphmem_torch.ops import knn_graph
+from graphmem_torch.store import MemoryStore, TokenRows
+from graphmem_torch.store.blocks import EdgesAgain, join_tokens, pick_tokens
+from graphmem_torch.store.database import store_error
+from graphmem_torch.store.lock import WriterLock
+from graphmem_torch.store.reader import LINKED_BY
+from graphmem_torch.text.embedder import Embedder, encode_checked
+
+__all__ = ["REEMBED_NAME", "reembed_store"]
+
+REEMBED_NAME = "reembed.sqlite"
+"""The file beside a store that holds new vectors until all are there."""
+
+_BATCH = 256  # nodes that are encoded and kept at once
+_FEW = 1024  # nodes that are encoded while other writers wait, at most
+_TILE = 1 << 16  # cosines of the ends of edges at once
+_DTYPES = (torch.int64, torch.float32, torch.int64, torch.int32, torch.int8)
+_SAME = 1e-4  # by which the weight of an edge may differ from the cosine of its ends
+_TABLES = """
+CREATE TABLE IF NOT EXISTS made (fingerprint TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS part (
+    start  INTEGER PRIMARY KEY,
+    nodes  BLOB NOT NULL,
+    hashes BLOB NOT NULL,
+    pooled BLOB NOT NULL,
+    counts BLOB NOT NULL,
+    pieces BLOB NOT NULL,
+    tokens BLOB NOT NULL
+)"""
+
+_Texts = list[tuple[int, str, bool]]  # node, rendered text, whether it is a concept
+
+
+def reembed_store(
+    store: MemoryStore,
+    embedder: Embedder,
+    meta: Mapping[str, str | None],
+    link: LinkConfig,
+    advance: Callable[[int], object],
+    *,
+    switch: bool = True,
+) -> int:
+    """Gives a store the vectors of another encoder; how many texts were encoded for it.
+
+    Args:
+        store: Open for writing, of any encoder.
+        embedder: The new one.
+        meta: Strings to keep in the store from then on; None: to keep no more.
+        link: How the graph grew.
+        advance: Called with the numbers of nodes that are done.
+        switch: False: only makes the vectors, and keeps them.
+
+    Raises:
+        EmbedderError, StoreError: As they say; the store is as it was, and the next call goes on.
+    """
+    if store.fingerprint == embedder.fingerprint or not store.next_node:
+        advance(store.num_nodes)
+        return 0
+    with ExitStack() as stack:
+        stack.enter_context(WriterLock(store.path, "reembed.lock"))
+        made = stack.enter_context(closing(_Made(store.path, embedder)))
+        count = made.encode(store.rendered(), advance)
+        while len(made.missing(store.rendered())) > _FEW:
+            count += made.encode(store.rendered(), advance)
+        if not switch:
+            return count
+        with store.turn():
+            texts = store.rendered()
+            count += made.encode(texts, advance)
+            pooled, tokens = made.vectors([node for node, *_ in texts], store.next_node)
+            edges = _edges_again(store, pooled, link)
+            store.put_vectors(pooled, tokens, embedder.fingerprint, edges, meta)
+        made.remove()
+    return count
+
+
+class _Made:
+    """Vectors of nodes, kept in a file until they are all there."""
+
+    def __init__(self, folder: Path | None, embedder: Embedder) -> None:
+        self._embedder, self._path = embedder, None if folder is None else folder / REEMBED_NAME
+        place = ":memory:" if self._path is None else str(self._path)
+        try:
+            self._base = sqlite3.connect(place, isolation_level=None)
+            self._base.execute("PRAGMA synchronous = NORMAL")
+            self._base.executescript(_TABLES)
+            found = self._base.execute("SELECT fingerprint FROM made").fetchall()
+        except sqlite3.DatabaseError:  # cut, or no database at all: it can be made again
+            self.remove()
+            self._base = sqlite3.connect(place, isolation_level=None)
+            self._base.executescript(_TABLES)
+            found = []
+        if found != [(embedder.fingerprint,)]:  # of another encoder
+            self._base.executescript("BEGIN; DELETE FROM part; DELETE FROM made; COMMIT")
+            self._base.execute("INSERT INTO made VALUES (?)", (embedder.fingerprint,))
+        self._known: dict[int, int] = {}
+        for nodes, hashes in self._base.execute("SELECT nodes, hashes FROM part ORDER BY start"):
+            self._known |= zip(_numbers(nodes), _numbers(hashes), strict=True)
+
+    def missing(self, texts: _Texts) -> _Texts:
+        """Those whose text has no vectors yet."""
+        return [each for each in texts if self._known.get(each[0]) != _hash(each[1])]
+
+    def encode(self, texts: _Texts, advance: Callable[[int], object]) -> int:
+        """Makes the vectors that are missing, and keeps them; how many."""
+        rest = self.missing(texts)
+        advance(len(texts) - len(rest))
+        for first in range(0, len(rest), _BATCH):
+            part = rest[first : first + _BATCH]
+            encoded = encode_checked(self._embedder, [text for _, text, _ in part])
+            empty = torch.zeros(len(part) + 1, dtype=torch.int64)
+            rows = TokenRows(torch.empty(0, 0, dtype=torch.int8), torch.empty(0).int(), empty)
+            if encoded.tokens is not None:
+                assert encoded.pieces is not None and encoded.offsets is not None
+                rows = _without_concepts(
+                    TokenRows(encoded.tokens, encoded.pieces, encoded.offsets),
+                    torch.tensor([concept for *_, concept in part]),
+                )
+            nodes = torch.tensor([node for node, *_ in part])
+            hashes = torch.tensor([_hash(text) for _, text, _ in part])
+            blobs = nodes, hashes, encoded.pooled, rows.offsets.diff(), rows.pieces, rows.tokens
+            row = [each.contiguous().numpy().tobytes() for each in blobs]
+            sql = "INSERT INTO part SELECT coalesce(max(start), -1) + 1, ?, ?, ?, ?, ?, ? FROM part"
+            try:
+                self._base.execute(sql, row)
+            except sqlite3.Error as error:
+                raise store_error(error, self._path or "<memory>") from error
+            self._known |= zip(nodes.tolist(), hashes.tolist(), strict=True)
+            advance(len(part))
+        return len(rest)
+
+    def vectors(self, present: Sequence[int], stop: int) -> tuple[Tensor, TokenRows | None]:
+        """[stop, d] and token vectors of the nodes below `stop`; nothing of those not `present`."""
+        dim, width = self._embedder.dim, self._embedder.token_dim
+        pooled, parts = torch.zeros(stop, dim), list[TokenRows]()
+        place = torch.full((stop,), -1, dtype=torch.int64)  # of a node among those that were made
+        sql = "SELECT nodes, pooled, counts, pieces, tokens FROM part ORDER BY start"
+        held = 0
+        for row in self._base.execute(sql):
+            nodes, rows, counts, pieces, tokens = (
+                _values(data, dtype) for data, dtype in zip(row, _DTYPES, strict=True)
+            )
+            pooled[nodes] = rows.view(-1, dim)
+            place[nodes] = torch.arange(held, held + len(nodes))
+            held += len(nodes)
+            parts.append(TokenRows(tokens.view(-1, max(width, 1)), pieces, offsets_of(counts)))
+        there = torch.zeros(stop, dtype=torch.bool)
+        there[torch.tensor(present, dtype=torch.int64)] = True
+        pooled[~there] = 0.0
+        if not width:
+            return pooled, None
+        joined = join_tokens(parts, width)
+        # What is not there has the tokens of a row that has none.
+        joined = joined._replace(offsets=torch.cat([joined.offsets, joined.offsets[-1:]]))
+        return pooled, pick_tokens(joined, torch.where(there, place, held))
+
+    def close(self) -> None:
+        self._base.close()
+
+    def remove(self) -> None:
+        """Takes the file away."""
+        self._base.close()
+        for suffix in ("", "-journal", "-wal", "-shm"):
+            if self._path is not None:
+                self._path.with_name(self._path.name + suffix).unlink(missing_ok=True)
+
+
+def _hash(text: str) -> int:
+    return int(text_hash(text)[:15], 16)
+
+
+def _values(data: bytes, dtype: torch.dtype) -> Tensor:
+    return torch.frombuffer(bytearray(data), dtype=dtype) if data else torch.empty(0, dtype=dtype)
+
+
+def _numbers(data: bytes) -> list[int]:
+    return _values(data, torch.int64).tolist()
+
+
+def _without_concepts(rows: TokenRows, concept: Tensor) -> TokenRows:  # [n] bool
+    """Concepts have no token vectors."""
+    counts = rows.offsets.diff()
+    kept = (~concept).repeat_interleave(counts)
+    return TokenRows(rows.tokens[kept], rows.pieces[kept], offsets_of(counts * ~concept))
+
+
+def _edges_again(store: MemoryStore, pooled: Tensor, link: LinkConfig) -> EdgesAgain:
+    """What becomes of the edges that linking makes of vectors: similarity and association."""
+    edges, columns, old = store.edges(), store.columns(), torch.zeros(len(pooled), store.dim or 0)
+    none = EdgesAgain(torch.zeros(len(edges), dtype=torch.bool), EdgeBlock.empty(), torch.empty(0))
+    if store.meta_get(LINKED_BY) is None:
+        return none  # whoever fills it without linking may mean anything by these edges
+    old[columns.node] = store.embeddings()
+    gone = torch.zeros(len(edges), dtype=torch.bool)
+    for kind in (EdgeType.SIMILARITY, EdgeType.ASSOCIATION):
+        at = (edges.type == int(kind)).nonzero().flatten()
+        part = edges.take(at)
+        cosine = torch.cat(
+            [
+                (old[one] * old[other]).sum(1)
+                for one, other in zip(
+                    part.source.split(_TILE), part.target.split(_TILE), strict=True
+                )
+            ]
+        )
+        ends = torch.stack([part.source, part.target])
+        gone[at] = ((part.weight - cosine).abs() <= _SAME) & ~isin_pairs(ends, store.stated(kind))
+    own = columns.node[~columns.is_concept]
+    cosine, neighbour = knn_graph(pooled[own], max(link.similarity_k, 1), earlier=True)
+    row, place = (cosine >= link.similarity_min).nonzero(as_tuple=True)
+    if link.similarity_k < 1:
+        row, place = row[:0], place[:0]
+    similar = EdgeBlock.of(
+        own[row], own[neighbour[row, place]], EdgeType.SIMILARITY, cosine[row, place]
+    )
+    mentions: dict[int, list[int]] = {}  # of each atom, in the order of its text
+    whole = torch.tensor(DEFAULT_EDGE_WEIGHT[EdgeType.ABSTRACTION])
+    tied = edges.take((edges.type == int(EdgeType.ABSTRACTION)) & (edges.weight == whole))
+    for atom, concept in zip(tied.source.tolist(), tied.target.tolist(), strict=True):
+        mentions.setdefault(atom, []).append(concept)
+    pairs = [
+        (atom, *ends)
+        for atom in sorted(mentions)
+        for ends in combinations(dict.fromkeys(mentions[atom]), 2)
+    ]
+    atom, one, other = torch.tensor(pairs, dtype=torch.int64).reshape(-1, 3).T
+    cosine = (pooled[one] * pooled[other]).sum(1)
+    near = cosine >= link.similarity_min
+    joined = EdgeBlock.of(one[near], other[near], EdgeType.ASSOCIATION, cosine[near])
+    return EdgesAgain(
+        gone, EdgeBlock.cat([similar, joined]), torch.cat([similar.source, atom[near]])
+    )
