@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from typing import Any, Generic, TypeVar, overload
 
 import torch
 from torch import Tensor
@@ -20,6 +20,35 @@ from graphmem_torch.rank.query import QueryBatch
 from graphmem_torch.rank.registry import SIGNALS
 
 __all__ = ["Candidates", "MemoryTensors", "Reached", "merge_rows"]
+
+
+T = TypeVar("T")
+
+
+class _once(Generic[T]):
+    """A property that is computed when it is first asked for.
+
+    `functools.cached_property` locks in Python 3.11, for all objects of a class at once: threads
+    would wait for each other, and a compiled index would break its graph there.
+    """
+
+    def __init__(self, compute: Callable[[Any], T]) -> None:
+        self._compute, self.__doc__ = compute, compute.__doc__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> _once[T]: ...
+
+    @overload
+    def __get__(self, instance: object, owner: type) -> T: ...
+
+    def __get__(self, instance: object, owner: type) -> T | _once[T]:
+        if instance is None:
+            return self
+        value = instance.__dict__[self._name] = self._compute(instance)
+        return value
 
 
 @dataclass(frozen=True, eq=False)
@@ -222,7 +251,7 @@ class Candidates:
             return self.zeros()
         return values.to_dense() if self.rows is None else values.gather(self.rows)
 
-    @cached_property
+    @_once
     def valid(self) -> Tensor:  # [B, C] or [1, C] bool
         """Candidates that there are for the question: no padding, nothing that it excludes."""
         if self.rows is None:
@@ -232,7 +261,7 @@ class Candidates:
             known = self.rows >= 0
         return self._only(known, self.query.allowed)
 
-    @cached_property
+    @_once
     def listed(self) -> Tensor:  # [B, C] or [1, C] bool
         """Candidates that may be hits."""
         return self._only(self.valid, self.query.listed)
@@ -243,7 +272,7 @@ class Candidates:
         shared = self.rows is None
         return known & self.pick_each(atoms if shared else atoms.expand(len(self.query), -1))
 
-    @cached_property
+    @_once
     def token_weights(self) -> tuple[Tensor, Tensor]:  # [B, Q], [B, Q]
         """Weight of each question token: its idf over the atoms, smooth and strict.
 
@@ -261,7 +290,7 @@ class Candidates:
         strict = torch.where(strict.sum(1, keepdim=True) > 0, strict, smooth)
         return _normalised(smooth), _normalised(strict)
 
-    @cached_property
+    @_once
     def matches(self) -> Tensor | None:  # [B, Q, C]
         """Best cosine of each question token in each candidate; None without token vectors."""
         query = self.query
@@ -332,7 +361,7 @@ class Candidates:
         best = torch.full_like(values, -torch.inf).scatter_reduce(-1, session, values, "amax")
         return best.gather(-1, session)
 
-    @cached_property
+    @_once
     def _session(self) -> Tensor:  # [1 or B, C]
         """The session of each candidate, numbered densely from 0 in each row."""
         sessions = self.pick(self.memory.session.long())
