@@ -156,7 +156,7 @@ class Namespaces(Generic[M]):
         with self._changing(path):
             if path.is_dir():
                 shutil.rmtree(old, ignore_errors=True)
-                with WriterLock(path):  # nobody is in the middle of a commit
+                with WriterLock(path, create=False):  # nobody is in the middle of a commit
                     os.rename(path, old)
                 sync_folder(path.parent)
             self._close(named)
@@ -217,7 +217,12 @@ class Namespaces(Generic[M]):
         if mode == "w" and _name_in(path) is None:
             (path / _NAME).write_text(name, encoding="utf-8")
         return MemoryStore.open(
-            path, mode=mode, fingerprint=fingerprint, dim=dim, woken=lambda: self._woke(name)
+            path,
+            mode=mode,
+            fingerprint=fingerprint,
+            dim=dim,
+            create=False,  # another process may drop it just now
+            woken=lambda: self._woke(name),
         )
 
     def bytes(self) -> int:
@@ -249,20 +254,27 @@ class Namespaces(Generic[M]):
 
     def _taken_up(self, name: str, view: M) -> M:
         """The view of a name, which is this one unless another thread was quicker."""
-        with self._lock:
-            other = self._views.get(name)
-            if other is None or other.store.gone or other.store.closed:
-                self._views[name] = view
-                self._awake.pop(name, None)
-                self._kept.pop(name, None)
-                if self._folder is None:
-                    self._kept[name] = view
-                other = view
-        if other is not view:
+        while True:
+            with self._lock:
+                other = self._views.get(name)
+            # Outside of the lock, for which whoever puts that one down waits with its store held.
+            stale = other is None or other.store.closed or other.store.gone
+            with self._lock:
+                if self._views.get(name) is not other:
+                    continue
+                if stale:
+                    self._views[name] = view
+                    self._awake.pop(name, None)
+                    self._kept.pop(name, None)
+                    if self._folder is None:
+                        self._kept[name] = view
+            break
+        if other is not None and not stale:
             view.store.close()
-        elif self._folder is not None:
+            return other
+        if self._folder is not None:
             self._woke(name)
-        return other
+        return view
 
     def _woke(self, name: str) -> None:
         """Notes that the files of a namespace are open, and has others give theirs back."""
@@ -290,9 +302,10 @@ class Namespaces(Generic[M]):
                 return False
             view.store.rest()
             with self._lock:
-                self._awake.pop(name, None)
-                if self._changed(view):
-                    self._kept[name] = view
+                if self._awake.get(name) is view:
+                    del self._awake[name]
+                    if self._changed(view):
+                        self._kept[name] = view
         return True
 
     def _close(self, name: str) -> None:

@@ -311,13 +311,15 @@ class Database:
         folder: Path | None,
         *,
         readonly: bool = False,
+        create: bool = True,
         woken: Callable[[], object] | None = None,
     ) -> None:
-        """Open the database in `folder` (None: in memory), creating it unless `readonly`.
+        """Open the database in `folder` (None: in memory).
 
         Args:
             folder: Where the database is.
             readonly: Whether it is only read.
+            create: Whether a missing one is made, where it is not only read.
             woken: Called whenever its files were opened again after `rest`.
 
         Raises:
@@ -336,13 +338,13 @@ class Database:
         self.resting = self._gone = self._closed = False
         self.asked = time.monotonic()
         try:
-            self._connection = self._open(self._folder)
+            self._connection = self._open(self._folder, create=create)
             self._file = self._found()
             self._identity = self._read_identity()
         except (sqlite3.Error, OSError) as error:
             raise store_error(error, self.place) from error
 
-    def _open(self, folder: Path | None, *, create: bool = True) -> sqlite3.Connection:
+    def _open(self, folder: Path | None, *, create: bool) -> sqlite3.Connection:
         if folder is None:
             connection = _connect(":memory:")
             _create_tables(connection)

@@ -39,8 +39,15 @@ class WriterLock:
     wait = 30.0
     """Seconds until a turn that does not come is an error; a commit takes milliseconds."""
 
-    def __init__(self, folder: Path | None, name: str = "writer.lock") -> None:
+    def __init__(
+        self, folder: Path | None, name: str = "writer.lock", *, create: bool = True
+    ) -> None:
         """Of the threads of this process alone where there is no folder.
+
+        Args:
+            folder: Of the store.
+            name: Of the file.
+            create: Makes the folder where it is missing.
 
         Raises:
             StoreError: The folder cannot be made.
@@ -48,7 +55,7 @@ class WriterLock:
         self._folder, self._name = folder, name
         self._mutex = threading.RLock()
         self._depth, self._file = 0, -1  # how often it is held, and the file that is locked
-        if folder is None:
+        if folder is None or not create:
             return
         if folder.exists() and not folder.is_dir():
             raise StoreError(

@@ -60,7 +60,9 @@ class MemoryStore(StoreReader):
         """Use `MemoryStore.open`."""
         super().__init__(database, path)
         self._lock, self._bound = lock, bound
-        self._following = WriterLock(None if database.readonly else path, "sources.lock")
+        self._following = WriterLock(
+            None if database.readonly else path, "sources.lock", create=False
+        )
         self.closed = False
 
     @classmethod
@@ -71,6 +73,7 @@ class MemoryStore(StoreReader):
         mode: Literal["w", "r"] = "w",
         fingerprint: str | None = None,
         dim: int | None = None,
+        create: bool = True,
         woken: Callable[[], object] | None = None,
     ) -> MemoryStore:
         """Open the store in a folder; with mode "w" it is created when it is missing.
@@ -81,6 +84,7 @@ class MemoryStore(StoreReader):
                 lock and, after a clean close, no folder that can be written.
             fingerprint: Of the embedder; an empty store is bound to it, another must have it.
             dim: Width of the embeddings; likewise.
+            create: Whether a missing store is made, with mode "w".
             woken: Called whenever its files were opened again after `rest`.
 
         Raises:
@@ -97,11 +101,11 @@ class MemoryStore(StoreReader):
             )
         bound = {"fingerprint": fingerprint, "dim": None if dim is None else str(dim)}
         folder = None if path is None else Path(path)
-        lock = WriterLock(folder if mode == "w" else None)
+        lock = WriterLock(folder if mode == "w" else None, create=create)
         with lock:
             if folder is not None:
                 _expect_no_orphan(folder)
-            database = Database(folder, readonly=mode == "r", woken=woken)
+            database = Database(folder, readonly=mode == "r", create=create, woken=woken)
             store = cls(database, folder, lock, bound)
             try:
                 changed = store._unbound()
@@ -283,8 +287,10 @@ class MemoryStore(StoreReader):
         if self.path is not None:
             stamp = self.state if state is None else state
             # A lock of its own: a large file takes longer than a commit may.
-            with WriterLock(self.path, "snapshot.lock"):
+            with WriterLock(self.path, "snapshot.lock", create=False):
                 snapshot.save_snapshot(self.path, tensors, meta, stamp)
+                if self.gone:  # nothing of a store that was dropped meanwhile may stay
+                    (self.path / snapshot.SNAPSHOT_NAME).unlink(missing_ok=True)
 
     def load_snapshot(
         self, *, verify: bool = False, stale: bool = False
