@@ -371,11 +371,23 @@ def namespace_folders(folder: Path) -> list[Path]:
     return sorted(path for path in found if (path / DATABASE_NAME).is_file())
 
 
-def _folders(folder: Path) -> Iterator[Path]:
-    with contextlib.suppress(FileNotFoundError), os.scandir(folder) as found:
-        for each in found:
-            if each.is_dir(follow_symlinks=False) and not each.name.endswith((_NEW, _OLD)):
-                yield Path(each.path)
+def _folders(folder: Path) -> list[Path]:
+    """Those of the namespaces.
+
+    Raises:
+        StoreError: They cannot be listed.
+    """
+    try:
+        with os.scandir(folder) as found:
+            return [
+                Path(each.path)
+                for each in found
+                if each.is_dir(follow_symlinks=False) and not each.name.endswith((_NEW, _OLD))
+            ]
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise store_error(error, folder) from error
 
 
 def _name_in(path: Path) -> str | None:

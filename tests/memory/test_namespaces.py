@@ -274,6 +274,14 @@ def test_the_encoder_is_one_for_all_and_is_remembered(tmp_path: Path) -> None:
         assert len(alone) == 9
 
 
+def test_a_file_in_the_place_of_their_folder_is_named(memory: Memory, tmp_path: Path) -> None:
+    (tmp_path / "store" / "namespaces").write_text("mine")
+    asks = [memory.namespaces, memory.check, lambda: memory.namespace("ada")]
+    for ask in [*asks, lambda: memory.namespace("ada", create=True)]:
+        with pytest.raises(StoreError, match="namespaces: "):
+            ask()
+
+
 def test_damage_is_named_and_nothing_is_made_in_its_place(tmp_path: Path) -> None:
     with opened(tmp_path / "store") as memory:
         filled(memory, ["ada", "ben"])
