@@ -132,6 +132,10 @@ class Follower:
         self._store, self._reading = store, reading
         self._known, self._add, self._delete = known, add, delete
         self._done = Indexed()
+        # What waits to be stored: source, ids that become its own, atoms, those among them that it
+        # held; and the sources of which all is stored when that is.
+        self._queue: list[tuple[int, list[str], list[Atom], dict[str, Held]]] = []
+        self._ended: list[SourceRow] = []
         self._since = 0  # nodes below it may be of files that an older release read
         self._skipped: list[str] | None = None
         self._origins: dict[str, str] = {}
@@ -169,9 +173,12 @@ class Follower:
         moved = self._match(changed, absent)
         self._count_unchanged([file for file in files if file not in changed])
         # What has a past first: what moved from one file to another is known then.
-        for file in sorted(changed, key=lambda file: file.row is None):
-            with leaving_out(self._skipped):
-                self._follow(file, moved)
+        try:
+            for file in sorted(changed, key=lambda file: file.row is None):
+                with leaving_out(self._skipped):
+                    self._follow(file, moved)
+        finally:  # what was read before an error is stored
+            self._flush()
         for source in found:
             if source.path is None:
                 with leaving_out(self._skipped):
@@ -303,6 +310,9 @@ class Follower:
         atoms = self._atoms(file, row)
         if text:
             stored = self._store.atoms([each.node for each in held.values()])
+            if held:  # another document may have had its label, and given numbers since
+                given = self._store.numbered(row.label)
+                row = replace(row, next=max([row.next, *(number + 1 for _, number in given)]))
             fresh, following = _renumbered(list(atoms), stored, row)
             atoms, row = iter(fresh), replace(row, next=following)
         first = next(atoms, None)
@@ -311,9 +321,9 @@ class Follower:
         atoms = chain([first], atoms)
         if self._known is not None:
             row = sources.put(row)
-        done, away = self._done, 0
+        differs = False
         if held:
-            away = self._compare(row, held, list(atoms))
+            differs = self._compare(row, held, list(atoms))
         else:
             for batch in batched(atoms, self._reading.batch):
                 self._store_all(row, batch, {})
@@ -321,13 +331,13 @@ class Follower:
             self._note(moved=((moved[file.name], file.name),))
         elif file.row is None:
             self._note(added=(file.name,))
-        elif away or (done.new, done.replaced) != (self._done.new, self._done.replaced):
+        elif differs:
             self._note(changed=(file.name,))
         else:
             self._note(unchanged=1)
         whole = len(self._skipped or ()) == before and _stamp(file) == file.stamp
-        if whole and self._known is not None:
-            sources.put(replace(row, digest=file.digest, stamp=_settled(file.stamp)))
+        if whole:
+            self._ended.append(replace(row, digest=file.digest, stamp=_settled(file.stamp)))
 
     def _first(self, file: _File, text: bool) -> tuple[SourceRow, dict[str, Held]]:
         """The row of a file that was never followed, and what it holds already."""
@@ -369,8 +379,8 @@ class Follower:
             skipped=self._skipped,
         )
 
-    def _compare(self, row: SourceRow, held: Mapping[str, Held], atoms: list[Atom]) -> int:
-        """Stores what a source says now, and lets go what it says no longer; how much that is."""
+    def _compare(self, row: SourceRow, held: Mapping[str, Held], atoms: list[Atom]) -> bool:
+        """Stores what a source says now, and lets go what it says no longer; whether it differs."""
         said: dict[str, Atom] = {}
         twice = 0
         for atom in atoms:
@@ -387,10 +397,10 @@ class Follower:
             self._note(deleted=len(away))
         self._note(known=len(staying) + twice)
         self._advance(len(staying))
-        rest = (atom for name, atom in said.items() if name not in staying)
-        for batch in batched(rest, _MANY):
+        rest = [atom for name, atom in said.items() if name not in staying]
+        for batch in batched(iter(rest), _MANY):
             self._store_all(row, batch, held)
-        return len(away)
+        return bool(away or rest)
 
     def _other_content(self, atom: Atom, met: str) -> InputError:
         return InputError(
@@ -427,11 +437,32 @@ class Follower:
         if self._known is None:
             self._plan(taken, again)
             return
-        self._put(row, taken, again, mine)
+        self._queue.append((row.number, mine, taken, again))
+        # What goes is looked for in all that is stored, once for many.
+        most = _MANY if any(each[3] for each in self._queue) else self._reading.batch
+        if sum(len(each[2]) for each in self._queue) >= most:
+            self._flush()
         self._advance(len(atoms))
 
+    def _flush(self) -> None:
+        """Stores what waits, and ends the sources of which that was the last."""
+        queue, self._queue = self._queue, []
+        ended, self._ended = self._ended, []
+        before = len(self._skipped or ())
+        if self._known is None:
+            return
+        again = {name: each for *_, held in queue for name, each in held.items()}
+        mine = [(number, [*own, *held]) for number, own, _, held in queue]
+        self._put([atom for *_, atoms, _ in queue for atom in atoms], again, mine)
+        if len(self._skipped or ()) == before:
+            for row in ended:
+                self._store.sources.put(row)
+
     def _put(
-        self, row: SourceRow, atoms: list[Atom], again: Mapping[str, Held], mine: Sequence[str]
+        self,
+        atoms: list[Atom],
+        again: Mapping[str, Held],
+        mine: Sequence[tuple[int, Sequence[str]]],
     ) -> None:
         """Stores atoms in place of those of the same ids, and notes whose they are."""
         assert self._known is not None
@@ -451,8 +482,11 @@ class Follower:
         )
         if ids:
             self._delete(ids)
-        store.sources.hold(row.number, [*mine, *ids])
-        added = self._sound(atoms)
+        for number, names in mine:
+            store.sources.hold(number, names)
+        added = Added(0, 0)
+        for batch in batched(iter(atoms), self._reading.batch):
+            added += self._sound(batch)
         kept = [
             Exported("", atom, pins.get(atom.id), types.get(atom.id), None)
             for atom in atoms

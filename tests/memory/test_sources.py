@@ -174,6 +174,12 @@ def test_a_file_that_moves_keeps_its_ids_and_is_not_encoded(notes: Path) -> None
         written(notes / "b.txt", "Another document.")
         assert memory.add_files(notes).new == 1
         assert memory.get("notes/b.txt#4").text == "Another document."
+        for name in ("a.txt", "b.txt"):  # both give numbers of one label
+            written(notes / name, (notes / name).read_text(), paragraph(Draw(1)))
+        memory.add_files(notes)
+        with follows() as fresh:
+            fresh.add_files(notes)
+            assert content(memory) == content(fresh)
 
 
 def test_one_file_is_one_source_from_anywhere(
