@@ -12,7 +12,7 @@ from graphmem_torch.cli.layout import atom_lines
 from graphmem_torch.cli.options import MemoryCommand, print_json, print_text
 from graphmem_torch.errors import InputError
 
-__all__ = ["Delete", "Export", "Get", "Update"]
+__all__ = ["Delete", "Export", "Forget", "Get", "Update"]
 
 _FIELDS = ("text", "kind", "speaker", "session", "time", "event_time", "type")
 
@@ -137,4 +137,58 @@ class Delete(MemoryCommand):
             print_json({"store": str(self.store), "deleted": count})
         else:
             print(f"{count:,} {'memory' if count == 1 else 'memories'} deleted from {self.store}")
+        return 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Forget(MemoryCommand):
+    """Erase memories for good, down to the last byte; conditions beside each other must all hold.
+
+    Attributes:
+        ids: Their ids.
+        session: Only those of this session.
+        speaker: Only those of this speaker.
+        before: Only those whose time is earlier.
+        where: Only those that fit, as of `graphmem query`.
+        question: Only the best hits for it, as many as `-k` says.
+        k: How many.
+        receipt: Write the receipt here, for `graphmem check --receipt`.
+    """
+
+    ids: Annotated[Positional[tuple[str, ...]], arg(metavar="ID ...")] = ()
+    session: str | None = None
+    speaker: str | None = None
+    before: Annotated[str | None, arg(metavar="TIME")] = None
+    where: Annotated[str | None, arg(metavar="JSON")] = None
+    question: str | None = None
+    k: Annotated[int | None, arg(metavar="N")] = None
+    receipt: Annotated[Path | None, arg(metavar="FILE")] = None
+
+    def run(self) -> int:
+        """Erases the memories, and prints or writes the receipt."""
+        from graphmem_torch.readers.source import parse_json
+
+        if self.receipt is not None and self.receipt.exists():
+            raise InputError(
+                f"--receipt: expected a new file, got {str(self.receipt)!r}; name another"
+            )
+        with self.open_memory(self.store, "w") as memory:
+            receipt = memory.forget(
+                self.ids or None,
+                session=self.session,
+                speaker=self.speaker,
+                before=self.before,
+                where=None if self.where is None else parse_json(self.where, "--where"),
+                question=self.question,
+                k=self.k,
+            )
+            # Before anything else can fail: it cannot be had again.
+            if self.receipt is not None:
+                self.receipt.write_text(receipt.to_json() + "\n", encoding="utf-8")
+        count, written = receipt.atoms, self.receipt is not None
+        if self.json or not written:
+            print_text(receipt.to_json())
+        else:
+            noun = "memory" if count == 1 else "memories"
+            print(f"{count:,} {noun} erased from {self.store}; the receipt is {self.receipt}")
         return 0

@@ -20,7 +20,7 @@ from tyro.conf import subcommand
 
 from graphmem_torch.cli import interrupt_as_usual, leave_at_once
 from graphmem_torch.cli.ask import AnswerQuestion, CompileContext, Evaluate, Query
-from graphmem_torch.cli.atoms import Delete, Export, Get, Update
+from graphmem_torch.cli.atoms import Delete, Export, Forget, Get, Update
 from graphmem_torch.cli.demo import Demo
 from graphmem_torch.cli.options import Command, print_json, print_text
 from graphmem_torch.cli.stores import (
@@ -46,6 +46,7 @@ _COMMANDS = {
     "get": Get,
     "update": Update,
     "delete": Delete,
+    "forget": Forget,
     "export": Export,
     "import": Import,
     "namespaces": ListNamespaces,

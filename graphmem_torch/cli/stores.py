@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from tyro.conf import Positional, arg
 
-from graphmem_torch.cli.options import Command, MemoryCommand, print_json, print_text
+from graphmem_torch.cli.options import Command, MemoryCommand, print_json, print_text, read_lines
 from graphmem_torch.errors import InputError, StoreDamagedError
 from graphmem_torch.results import Added, Indexed
 
@@ -242,13 +242,27 @@ class ListNamespaces(Command):
 
 @dataclass(frozen=True, kw_only=True)
 class Check(MemoryCommand):
-    """Check that a store is whole; the exit code is 1 where it is not."""
+    """Check that a store is whole, or holds nothing of what was erased; else the exit code is 1.
+
+    Attributes:
+        receipt: Also check that what this receipt of `graphmem forget` names is erased.
+        forgotten: Also look in every byte of the folder for texts, one on each line of this file.
+    """
+
+    receipt: Annotated[Path | None, arg(metavar="FILE")] = None
+    forgotten: Annotated[str | None, arg(metavar="FILE")] = None
 
     def run(self) -> int:
         """Prints every problem found."""
         try:
             with self.open_memory(self.store, "r") as memory:
                 problems = memory.check()
+                if self.receipt is not None:
+                    problems += memory.check_receipt(self.receipt)
+            if self.forgotten is not None:
+                from graphmem_torch.store.erasure import find_traces
+
+                problems += find_traces(self.store, read_lines(self.forgotten))
         except StoreDamagedError as error:
             # So damaged that it cannot be opened: that is what was asked.
             problems = [str(error)]

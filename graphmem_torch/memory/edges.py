@@ -31,6 +31,7 @@ __all__ = [
     "nodes_of",
     "similar_ids",
     "similar_pairs",
+    "with_derived",
 ]
 
 _LEAST = torch.finfo(torch.float32).tiny  # a smaller weight would be stored as 0
@@ -122,6 +123,19 @@ def disconnect(store: MemoryStore, source: str, target: str, kind: str | EdgeTyp
         return ~gone if wanted is None else ~(gone & (edges.type == wanted))
 
     return store.remove_edges(keep)
+
+
+def with_derived(store: MemoryStore, nodes: Sequence[int]) -> list[int]:
+    """Nodes and all that is derived from them, directly or by others."""
+    edges = store.edges()
+    edges = edges.take(edges.type == int(EdgeType.DERIVED_FROM))
+    reached = torch.zeros(store.next_node, dtype=torch.bool)
+    reached[torch.tensor(list(nodes), dtype=torch.int64)] = True
+    while True:
+        more = edges.source[reached[edges.target] & ~reached[edges.source]]
+        if not len(more):
+            return reached.nonzero().flatten().tolist()
+        reached[more] = True
 
 
 def nodes_of(store: MemoryStore, ids: Sequence[str]) -> dict[str, int]:

@@ -24,7 +24,7 @@ from torch import Tensor
 from graphmem_torch.atoms import Atom, EdgeType
 from graphmem_torch.checks import check_count
 from graphmem_torch.config import Config, load_config
-from graphmem_torch.errors import InputError, MissingNodeError, StoreError
+from graphmem_torch.errors import InputError, MissingNodeError, StoreError, unknown
 from graphmem_torch.index.module import MemoryIndex
 from graphmem_torch.memory import contexts, edges, learning
 from graphmem_torch.memory.assemble import Assembler, ModeCache, Snapshot
@@ -82,6 +82,7 @@ from graphmem_torch.results import (
     Mode,
     ModeAlignment,
     ModeSummary,
+    Receipt,
     RegimeSwitch,
     Result,
     Version,
@@ -89,6 +90,7 @@ from graphmem_torch.results import (
 from graphmem_torch.spectral.structure import Structure
 from graphmem_torch.store import MemoryStore
 from graphmem_torch.store.database import store_error
+from graphmem_torch.store.erasure import receipt_problems
 from graphmem_torch.store.reader import StoreReader
 from graphmem_torch.text.embedder import Embedder, Encoded, encode_checked
 from graphmem_torch.text.entailment import LexicalJudge
@@ -165,6 +167,7 @@ class Memory:
         self._parent, self._settings = parent, config
         self._lock = threading.RLock()  # of the snapshot, the settings and the encoder
         self._past_lock = threading.Lock()
+        self._learned = False  # whether the settings hold what `fit` or `calibrate` found
         self._regimes: RegimeMonitor | None = None
         self._listeners: list[Callable[[RegimeSwitch], object]] = []
         self._spaces: Namespaces[Memory] = Namespaces(
@@ -433,7 +436,7 @@ class Memory:
             with self.store.turn():
                 nodes = self._named(ids)[1]
                 if writer is not None:
-                    writer.remove(nodes)
+                    writer.remove(nodes, self.store.append)
             return len(nodes)
 
         follower = Follower(self.store, reading, known, add, delete)
@@ -505,7 +508,8 @@ class Memory:
 
         With them go their versions, pins, types, uses and edges, and concepts that no other atom
         mentions; edges that linking made of others become those of a memory that never held them.
-        Edges that others state to them wait for atoms of these ids.
+        Edges that others state to them wait for atoms of these ids. What is deleted is not found
+        any more; `forget` also wipes its bytes from the disk.
 
         Args:
             ids: Of stored atoms; may repeat.
@@ -516,8 +520,123 @@ class Memory:
         """
         with self.store.turn():
             nodes = self._named(ids)[1]
-            self._written_by().remove(nodes)
+            self._written_by().remove(nodes, self.store.append)
         return len(nodes)
+
+    def forget(
+        self,
+        ids: str | Iterable[str] | None = None,
+        *,
+        session: str | None = None,
+        speaker: str | None = None,
+        before: TimeLike | None = None,
+        where: Mapping[str, Any] | None = None,
+        question: str | None = None,
+        k: int | None = None,
+    ) -> Receipt:
+        """Erases atoms for good: no byte of what they said, nor of what was made of it, is left.
+
+        As `delete`, in one transaction, with earlier versions, what was deleted before, and what is
+        derived from them (`derived_from`) as well. Their vectors are overwritten, free pages, logs
+        and the snapshot wiped, weights and thresholds that `fit` and `calibrate` learned are those
+        of the settings again, and a detector of regimes starts anew. Answers are those of a memory
+        that never held them. No language model is called. Exports, backups and files that were
+        indexed are not touched: `graphmem index` reads a file again once it changes.
+
+        Conditions beside each other must all hold.
+
+        Args:
+            ids: Of stored atoms.
+            session: Only atoms of this session.
+            speaker: Only atoms of this speaker.
+            before: Only atoms whose time is earlier; a time as in `retrieve`.
+            where: Only atoms for which these conditions hold, as in `retrieve`.
+            question: Only the `k` best hits for it, of what the rest leaves.
+            k: How many hits, at least 1.
+
+        Returns:
+            What says so; `check_receipt` holds it against the store.
+
+        Raises:
+            InputError: No condition, an id, session or speaker that is not stored; nothing is
+                erased then.
+            StoreError: Read-only store or full disk; likewise.
+        """
+        given = ids, session, speaker, before, where, question
+        if all(each is None for each in given) or (k is None) != (question is None):
+            raise InputError(
+                "forget: expected ids, session, speaker, before, where, or question with k, got "
+                f"{'none of them' if k is None and question is None else 'one without the other'}; "
+                "say what to erase"
+            )
+        self.store.expect_writable()
+        with self.store.turn():
+            nodes = self._chosen(ids, session, speaker, before, where, question, k)
+            nodes = edges.with_derived(self.store, nodes)
+            receipt = self._written_by().remove(
+                nodes,
+                lambda batch: self.store.erase(batch, when=self._clock(), forgotten=[REGIME_KEY]),
+            )
+            with self._lock:
+                if self._learned:
+                    self.config, self._learned = self._settings, False
+                self._set_up()
+                if self._regimes is not None:
+                    self._regimes = RegimeMonitor(self.store, self.config.regime, self.embedder.dim)
+        return receipt
+
+    def check_receipt(self, receipt: Receipt | str | os.PathLike[str]) -> list[str]:
+        """Why a receipt does not prove that its memories are erased; empty where it does.
+
+        Args:
+            receipt: What `forget` gave, or a file with its `to_json`.
+
+        Raises:
+            InputError: No receipt.
+        """
+        if not isinstance(receipt, Receipt):
+            receipt = Receipt.from_json(Path(receipt).read_text(encoding="utf-8"))
+        with self.store.reading():
+            return receipt_problems(self.store, receipt)
+
+    def _chosen(
+        self,
+        ids: str | Iterable[str] | None,
+        session: str | None,
+        speaker: str | None,
+        before: TimeLike | None,
+        where: Mapping[str, Any] | None,
+        question: str | None,
+        k: int | None,
+    ) -> list[int]:
+        """Node numbers of the atoms for which all conditions hold."""
+        columns = self.store.columns()
+        chosen = ~columns.is_concept
+        if ids is not None:
+            chosen &= torch.isin(columns.node, torch.tensor(self._named(ids)[1]))
+        for name, value in (("session", session), ("speaker", speaker)):
+            if value is not None:
+                column = getattr(columns, name)
+                if value not in column.names:
+                    raise InputError(unknown(name, value, column.names[:16], what="one such as"))
+                chosen &= column.equals(value)
+        if before is not None:
+            chosen &= columns.time < parse_time(before, "before")
+        nodes = columns.node[chosen]
+        if where is not None:
+            view = self._view()
+            fits = view.fields.where(view.snapshot, where).cpu()
+            nodes = nodes[torch.isin(nodes, view.snapshot.node[fits])]
+        if question is not None:
+            check_count("k", cast(int, k))
+            view, asked = self._view(), checked_questions(question)
+            listed = torch.isin(view.snapshot.node, nodes)
+            query = self._query(view, asked)
+            query = replace(query, listed=listed[None].to(query.embedding.device))
+            with torch.inference_mode():
+                rows = view.snapshot.index(query, k=k).rows[0].cpu()
+            nodes = view.snapshot.node[rows[rows >= 0]]
+        return nodes.tolist()
 
     def rows_of(self, ids: Sequence[str]) -> Tensor:  # [n] int64
         """Rows of the index that stand for stored atoms."""
@@ -1180,7 +1299,9 @@ class Memory:
         query = self._query(self._view(snapshot), questions)
         labelled = learning.LabelledQuestions(snapshot.index, query, gold, questions)
         report = learning.fit_and_report(labelled, penalty=penalty, held_out=held_out, seed=seed)
-        self.use_weights(report)
+        with self._lock:
+            self.use_weights(report)
+            self._learned = True
         return report
 
     def calibrate(self, questions: Sequence[str], *, refused: float = 0.05) -> float:
@@ -1201,7 +1322,7 @@ class Memory:
         threshold = conformal_threshold(sure, refused)
         with self._lock:
             gate = replace(self.config.gate, threshold=threshold)
-            self.config = replace(self.config, gate=gate)
+            self.config, self._learned = replace(self.config, gate=gate), True
         return threshold
 
     def use_weights(self, weights: Mapping[str, float]) -> None:

@@ -56,6 +56,7 @@ class Removal:
     Attributes:
         gone: Node numbers, concepts that nothing mentions any more among them.
         names: Names of concepts, other than their own, that nothing mentions any more.
+        renamed: Concepts of whose names their own one is mentioned no more, by the one that is.
         cut: Edges between nodes that stay.
         edges: Edges of linking that come.
         moved: Other edges of an atom, as those of its heir.
@@ -64,6 +65,7 @@ class Removal:
 
     gone: list[int]
     names: list[str]
+    renamed: dict[int, str]
     cut: EdgeBlock
     edges: EdgeBlock
     moved: EdgeBlock
@@ -122,9 +124,16 @@ def unlink(
     moved = EdgeBlock.empty() if heir is None else _moved(store, edges, heir, cut)
     names = list(dict.fromkeys(name for each in own for name in each))
     kept = {name: mentioned[name] for name in names if mentioned.get(name, -1) not in {-1, *lost}}
+    unsaid = set(_unmentioned(store, edges, kept, gone, heir, extractor))
+    aliases = set(store.alias_names(kept))
+    renamed = {
+        kept[name]: next(other for other in store.names_of(kept[name]) if other not in unsaid)
+        for name in unsaid - aliases
+    }
     return Removal(
         [*gone, *left_alone],
-        _unmentioned(store, edges, kept, gone, heir, extractor),
+        sorted(unsaid & aliases),
+        renamed,
         _block(edge for edge in cut.elements() if not lost & set(edge[:2])),
         EdgeBlock.cat([_block(made.elements()), _next_similar(store, edges, gone, config)]),
         moved,
@@ -201,13 +210,15 @@ def _unmentioned(
     heir: Heir | None,
     extractor: ConceptExtractor | None,
 ) -> list[str]:
-    """Those names of concepts, other than their own, that no atom mentions but those that go."""
+    """Those names of concepts that stay which no atom mentions but those that go."""
     aliases = set(store.alias_names(names))
-    if not aliases or extractor is None:
+    # A concept of one name is mentioned by that.
+    asked = [name for name, node in names.items() if name in aliases or store.names_of(node)]
+    if not asked or extractor is None:
         return []
     mentions, left = _whole_mentions(edges), []
     said = set(extractor.extract([heir.atom.text])[0]) if heir else set()
-    for name in aliases - said:
+    for name in [name for name in asked if name not in said]:
         nodes = mentions.source[mentions.target == names[name]].unique().tolist()
         nodes = [node for node in nodes if node not in gone]
         parts = (nodes[i : i + _ASKED] for i in range(0, len(nodes), _ASKED))

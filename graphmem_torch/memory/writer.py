@@ -39,7 +39,7 @@ from graphmem_torch.memory.removal import Heir, Removal, unlink
 from graphmem_torch.readers.jsonl import atom_from_record, content_id
 from graphmem_torch.results import RegimeSwitch
 from graphmem_torch.store import Batch, MemoryStore, TokenRows
-from graphmem_torch.store.blocks import join_tokens, pick_tokens
+from graphmem_torch.store.blocks import edge_keys, join_tokens, pick_tokens
 from graphmem_torch.store.reader import ORDERED_BY
 from graphmem_torch.store.records import atom_to_row
 from graphmem_torch.text.concepts import ConceptExtractor
@@ -186,18 +186,19 @@ class Writer:
             raise own.error
         return own.stored, own.switches
 
-    def remove(self, nodes: Sequence[int]) -> None:
+    def remove(self, nodes: Sequence[int], write: Callable[[Batch], T]) -> T:
         """Takes atoms away; in the turn in which their numbers were found.
+
+        Args:
+            nodes: Their numbers.
+            write: Stores a batch; its result is that of this function.
 
         Raises:
             StoreError: Read-only store or full disk; nothing has changed then.
         """
         store, none = self._store, torch.empty(0, self._store.dim or 0)
-        if not nodes:
-            return
-        if bound_concepts(store) is None:  # not filled by linking: nothing follows from others
-            store.append(Batch([], none, gone=nodes))
-            return
+        if not nodes or bound_concepts(store) is None:  # not filled by linking
+            return write(Batch([], none, gone=nodes))
         linker = self._linker if self._ready() else None
         atoms = dict(zip(nodes, store.atoms(nodes), strict=True))
         plan = unlink(store, atoms, self._config, self._extractor)
@@ -209,12 +210,62 @@ class Writer:
             gone=plan.gone,
             unnamed=plan.names,
         )
+        if plan.renamed:
+            batch = self._renamed(plan, batch)
         self._sound = False
         left = self._left(plan, atoms)
-        store.append(batch)
-        if linker is not None:
+        done = write(batch)
+        if linker is not None and not plan.renamed:
             linker.forget(left, plan.names)
             self._follow()
+        return done
+
+    def _renamed(self, plan: Removal, batch: Batch) -> Batch:
+        """The batch with concepts under another of their names, as nodes of their own."""
+        store, names = self._store, list(plan.renamed.values())
+        old = torch.tensor(list(plan.renamed))
+        vectors, first = self._encode_names(names), store.next_node
+        node = torch.arange(first + len(names))
+        node[old] = torch.arange(first, len(node))
+        gone = torch.tensor(batch.gone)
+        # What is cut goes once for each time that it is named.
+        edges, left = store.edges(), Counter(edge_keys(batch.cut))
+        own = torch.isin(edges.source, old) | torch.isin(edges.target, old)
+        own &= ~(torch.isin(edges.source, gone) | torch.isin(edges.target, gone))
+        for i, key in zip(
+            own.nonzero().flatten().tolist(), edge_keys(edges.take(own)), strict=True
+        ):
+            found = next((each for each in (key, (*key[:3], None)) if left[each] > 0), None)
+            if found is not None:
+                left[found] -= 1
+                own[i] = False
+        moved = EdgeBlock.cat([edges.take(own), batch.edges])
+        ends = node[moved.source], node[moved.target]
+        made = torch.stack([vectors[name] for name in names])
+        weight = moved.weight.clone()
+        tied = (moved.type == int(EdgeType.ASSOCIATION)).nonzero().flatten()
+        for i in tied.tolist():  # their weights are cosines of the names
+            pair = [int(end[i]) for end in ends]
+            if max(pair) >= first:
+                one, other = (
+                    made[n - first] if n >= first else store.vectors([n]).embeddings[0]
+                    for n in pair
+                )
+                weight[i] = one @ other
+        aliases = [
+            (name, int(node[concept]))
+            for concept, own_name in plan.renamed.items()
+            for name in store.names_of(concept)
+            if name != own_name and name not in plan.names
+        ]
+        return replace(
+            batch,
+            atoms=[Atom(id=concept_id(name), text=name, kind=CONCEPT) for name in names],
+            embeddings=made,
+            edges=EdgeBlock(*ends, moved.type, weight),
+            gone=[*batch.gone, *plan.renamed],
+            aliases=aliases,
+        )
 
     def update(self, name: str, change: Callable[[Atom], Atom], when: float) -> Atom:
         """Gives an atom another content, on disk for good when it returns; the new atom.

@@ -38,6 +38,7 @@ __all__ = [
     "EdgesAgain",
     "NodeVectors",
     "TokenRows",
+    "edge_keys",
     "is_sound",
     "join_tokens",
     "pick_tokens",
@@ -49,8 +50,10 @@ __all__ = [
     "read_linked_edges",
     "read_tokens",
     "read_vectors",
+    "rewrite_tokens",
     "thin_edges",
     "write_blocks",
+    "zero_embeddings",
 ]
 
 
@@ -254,6 +257,53 @@ def _put_parts(database: Database, block: int, parts: Tensor) -> None:
     database.execute_many("INSERT OR REPLACE INTO edge_parts VALUES (?, ?, ?)", [row])
 
 
+def zero_embeddings(database: Database, start: int, rows: Tensor) -> None:
+    """Overwrites rows [n] of the block that starts at a node; only inside a write."""
+    sql = "SELECT count, checksum, data FROM embedding_block WHERE start = ?"
+    count, expected, data = database.query(sql, (start,))[0]
+    rows = rows[rows < count]
+    if not len(rows):
+        return
+    _verify(database, "embedding_block", start, expected, [data], start, count)
+    values = torch.frombuffer(bytearray(data), dtype=torch.float32).view(count, -1)
+    values[rows] = 0.0
+    _replace(database, "embedding_block", start, count, ["data"], [values])
+
+
+def rewrite_tokens(database: Database, start: int, rows: Tensor) -> None:
+    """Takes the token vectors of rows [n] out of the block of a node; only inside a write."""
+    sql = "SELECT count, checksum, counts, pieces, data FROM token_block WHERE start = ?"
+    count, expected, *blobs = database.query(sql, (start,))[0]
+    rows = rows[rows < count]
+    if not len(rows):
+        return
+    _verify(database, "token_block", start, expected, blobs, start, count)
+    counts = _decode(database, blobs[0], torch.int32, count)
+    keep = torch.ones(count, dtype=torch.bool)
+    keep[rows] = False
+    kept = keep.repeat_interleave(counts)
+    total = len(kept)
+    pieces = _decode(database, blobs[1], torch.int32, total)[kept]
+    width = len(blobs[2]) // max(total, 1)
+    tokens = _decode(database, blobs[2], torch.int8, total, width)[kept]
+    parts = [counts.where(keep, 0), pieces, tokens]
+    _replace(database, "token_block", start, count, ["counts", "pieces", "data"], parts)
+
+
+def _replace(
+    database: Database,
+    table: str,
+    start: int,
+    count: int,
+    names: Sequence[str],
+    columns: Sequence[Tensor],
+) -> None:
+    blobs = [column.contiguous().numpy().tobytes() for column in columns]
+    sets = ", ".join(f"{name} = ?" for name in ("checksum", *names))
+    row = _checksum(blobs, start, count), *blobs, start
+    database.execute_many(f"UPDATE {table} SET {sets} WHERE start = ?", [row])
+
+
 def read_embeddings(
     database: Database, start: int, stop: int, dim: int
 ) -> Tensor:  # [stop - start, d]
@@ -391,7 +441,7 @@ def _batched_edges(
 
 def _cut_edges(database: Database, stop: int, batch: Batch) -> CutEdges:
     """Deletes the edges that a batch takes away; only inside a write, of nodes below `stop`."""
-    left = Counter(_edge_keys(batch.cut))
+    left = Counter(edge_keys(batch.cut))
     gone = torch.zeros(stop, dtype=torch.bool)
     gone[torch.tensor(list(batch.gone), dtype=torch.int64)] = True
     pairs = torch.stack([batch.cut.source, batch.cut.target])
@@ -402,7 +452,7 @@ def _cut_edges(database: Database, stop: int, batch: Batch) -> CutEdges:
             return mask
         near = mask & isin_pairs(torch.stack([edges.source, edges.target]), pairs)
         at = near.nonzero().flatten()
-        for i, edge in zip(at.tolist(), _edge_keys(edges.take(at)), strict=True):
+        for i, edge in zip(at.tolist(), edge_keys(edges.take(at)), strict=True):
             key = next((key for key in (edge, (*edge[:3], None)) if left[key] > 0), None)
             if key is not None:
                 mask[i] = False
@@ -418,7 +468,7 @@ def _cut_edges(database: Database, stop: int, batch: Batch) -> CutEdges:
     return CutEdges.cat(cut)
 
 
-def _edge_keys(edges: EdgeBlock) -> list[tuple[int, int, int, float | None]]:
+def edge_keys(edges: EdgeBlock) -> list[tuple[int, int, int, float | None]]:
     """Source, target, type and weight of each; None for a weight that is NaN."""
     columns = zip(*(column.tolist() for column in edges.columns), strict=True)
     return [(s, t, kind, None if math.isnan(weight) else weight) for s, t, kind, weight in columns]

@@ -87,6 +87,8 @@ def _no_room(place: str | Path, error: Exception) -> StoreError:
     )
 
 
+_CLEAN = 1  # `user_version` of databases that have always overwritten what they freed
+
 SCHEMA_VERSION = 1
 """Version that this code writes; `_check_version` says which it reads."""
 
@@ -228,6 +230,14 @@ CREATE TABLE version (
     digest     BLOB NOT NULL
 )""",
     "version_current": "CREATE INDEX version_current ON version (current)",
+    "unwiped": "CREATE TABLE unwiped (node INTEGER PRIMARY KEY)",
+    "receipt": """
+CREATE TABLE receipt (
+    entry  INTEGER PRIMARY KEY,
+    time   REAL NOT NULL,
+    atoms  INTEGER NOT NULL,
+    digest TEXT NOT NULL
+)""",
     "use_entry": "CREATE INDEX use_entry ON use (entry)",
     "atom_procedural": "CREATE INDEX atom_procedural ON atom (node) WHERE type = 'procedural'",
 }
@@ -241,6 +251,7 @@ def _create_tables(connection: sqlite3.Connection) -> None:
         f"INSERT INTO schema_version VALUES ({SCHEMA_VERSION});"
         "INSERT INTO meta VALUES ('store.generation', '0');"
         f"INSERT INTO meta VALUES ('store.state', '{uuid.uuid4().hex}');"
+        f"PRAGMA user_version = {_CLEAN};"
         # Tells it from a store that is made in its place later.
         f"PRAGMA user_version = {uuid.uuid4().int % 2**31};"
         f"{' '.join(f'{table};' for table in _LATER.values())}"
@@ -367,6 +378,7 @@ class Database:
             if not self.readonly:
                 _add_missing_tables(connection)
             connection.execute("PRAGMA synchronous = FULL")
+            connection.execute("PRAGMA secure_delete = ON")
             connection.execute(f"PRAGMA wal_autocheckpoint = {_WAL_PAGES}")
         except BaseException:
             connection.close()
@@ -441,6 +453,34 @@ class Database:
                 if not wait:
                     self._connection.execute(f"PRAGMA busy_timeout = {1000 * _BUSY_SECONDS:.0f}")
             return result
+
+    def wipe(self, seconds: float) -> bool:
+        """Leaves no byte of what was erased in the files; False where a reader holds them so long.
+
+        A database of an older release, which did not overwrite what it freed, is written anew.
+
+        Raises:
+            StoreError: The disk is full, or likewise; it can be repeated.
+        """
+        with self._lock:
+            try:
+                if self.query("PRAGMA user_version") != [(_CLEAN,)]:
+                    self._connection.execute("VACUUM")
+                    self._connection.execute(f"PRAGMA user_version = {_CLEAN}")
+                self._connection.execute(f"PRAGMA busy_timeout = {1000 * seconds:.0f}")
+                busy = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+            except sqlite3.Error as error:
+                raise store_error(error, self.place) from error
+            finally:
+                self._connection.execute(f"PRAGMA busy_timeout = {1000 * _BUSY_SECONDS:.0f}")
+        if busy:
+            return False
+
+        def done() -> None:
+            self.execute_many("DELETE FROM meta WHERE key = 'store.wiping'", [()])
+
+        self.write(done)
+        return True
 
     def expect_writable(self) -> None:
         """Raises StoreError where it cannot be: opened to be read, inside `reading`, gone."""

@@ -387,6 +387,11 @@ class StoreReader:
         aliases = self._select_in("SELECT name, node FROM alias WHERE name", names)
         return dict(aliases) | {id_.removeprefix(prefix): node for id_, node in own}
 
+    def names_of(self, node: int) -> list[str]:
+        """Names of a concept other than its own, in the order in which they came."""
+        sql = "SELECT name FROM alias WHERE node = ? ORDER BY entry"
+        return [row[0] for row in self._database.query(sql, (node,))]
+
     def alias_names(self, names: Iterable[str]) -> list[str]:
         """Those names that are of a concept of another name."""
         rows = self._select_in("SELECT name FROM alias WHERE name", list(names))

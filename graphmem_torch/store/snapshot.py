@@ -21,7 +21,7 @@ from torch import Tensor
 from graphmem_torch.errors import InputError, interruptible
 from graphmem_torch.store.database import store_error, sync_folder
 
-__all__ = ["SNAPSHOT_NAME", "load_snapshot", "save_snapshot", "snapshot_state"]
+__all__ = ["SNAPSHOT_NAME", "drop_snapshot", "load_snapshot", "save_snapshot", "snapshot_state"]
 
 SNAPSHOT_NAME = "snapshot.safetensors"
 _FORMAT = "1"
@@ -90,6 +90,22 @@ def save_snapshot(
         raise store_error(error, path) from error
     finally:
         shutil.rmtree(workshop, ignore_errors=True)
+
+
+def drop_snapshot(folder: str | Path) -> None:
+    """Delete the snapshot, and a half-written one.
+
+    Raises:
+        StoreError: It cannot be deleted.
+    """
+    path = Path(folder) / SNAPSHOT_NAME
+    try:
+        shutil.rmtree(path.with_name(SNAPSHOT_NAME + ".new"), ignore_errors=True)
+        if path.exists():
+            path.unlink()
+            sync_folder(path.parent)
+    except OSError as error:
+        raise store_error(error, path) from error
 
 
 def load_snapshot(

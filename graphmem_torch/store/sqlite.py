@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import sqlite3
 import time
@@ -14,9 +15,10 @@ from typing import Any, Literal
 
 from torch import Tensor
 
-from graphmem_torch.atoms import Atom
+from graphmem_torch.atoms import CONCEPT, Atom
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.errors import EmbedderError, InputError, StoreError
+from graphmem_torch.results import Receipt
 from graphmem_torch.store import snapshot
 from graphmem_torch.store.blocks import (
     Batch,
@@ -34,11 +36,16 @@ from graphmem_torch.store.database import (
     Database,
     damaged,
 )
+from graphmem_torch.store.erasure import contents, erase_rows, new_receipt
 from graphmem_torch.store.lock import WriterLock
 from graphmem_torch.store.reader import RESERVED, StoreReader, own_key
 from graphmem_torch.store.records import atom_to_row
 
 __all__ = ["NAMESPACES_NAME", "MemoryStore", "has_namespaces"]
+
+_log = logging.getLogger(__name__)
+
+_WIPING_SECONDS = 2.0  # to wait for readers
 
 NAMESPACES_NAME = "namespaces"
 """Folder inside that of a store; those in it are stores of their own, bound to the same encoder."""
@@ -111,6 +118,8 @@ class MemoryStore(StoreReader):
                 changed = store._unbound()
                 if changed and mode == "w":
                     store._database.write(lambda: store._set(changed))
+                if mode == "w":
+                    store.finish_erasing()
             except BaseException:
                 store.close()
                 raise
@@ -151,6 +160,7 @@ class MemoryStore(StoreReader):
         when: float | None = None,
         first: int | None = None,
         meta: Mapping[str, str] | None = None,
+        within: Callable[[str], None] | None = None,
     ) -> None:
         """Write a batch in one transaction; its atoms get the numbers from `next_node` on.
 
@@ -161,6 +171,7 @@ class MemoryStore(StoreReader):
             when: The time to note for it, seconds since the epoch UTC; now by default.
             first: Number that its first atom must get, for which its edges were made.
             meta: Strings to keep with it, as `meta_set` does.
+            within: Called at the end of the transaction with the state before it.
 
         Raises:
             InputError: An id is already in the store or twice in the batch, no atom has a number
@@ -169,13 +180,15 @@ class MemoryStore(StoreReader):
             StoreError: Read-only store, a full disk, or a writer that did not wait for its turn;
                 the store is as it was before.
         """
-        if not (batch.atoms or batch.gone or len(batch.edges) or len(batch.cut)):
+        held = batch.atoms or batch.gone or len(batch.edges) or len(batch.cut)
+        if not held and within is None:
             return
         self.expect_writable()
         batch.validate(dim=self.dim, token_dim=self.token_dim)
         now = time.time() if when is None else when
 
         def work() -> None:
+            before = self.state
             start, changes = self.next_node, self._unbound()
             if first is not None and first != start:
                 raise StoreError(
@@ -198,6 +211,8 @@ class MemoryStore(StoreReader):
                 changes["store.token_dim"] = str(batch.tokens.tokens.shape[1])
             self._set(changes | {own_key(key): value for key, value in (meta or {}).items()})
             self._advance(cut, batch.gone)
+            if within is not None:
+                within(before)
 
         try:
             with self.turn():
@@ -205,6 +220,68 @@ class MemoryStore(StoreReader):
             self.uses.drop(batch.gone, dict(batch.versions))
         except sqlite3.IntegrityError as error:
             raise self._duplicate(batch.atoms, error) from error
+
+    def erase(self, batch: Batch, *, when: float, forgotten: Sequence[str] = ()) -> Receipt:
+        """Writes a batch whose `gone` leave no byte in the folder; what says so.
+
+        Args:
+            batch: As in `append`.
+            when: Now, seconds since the epoch UTC.
+            forgotten: Names of strings of `meta_set` that go with them.
+
+        Raises:
+            InputError, StoreError: As `append`.
+        """
+        database, receipts = self._database, list[Receipt]()
+        with self.turn():
+            self.uses.flush()
+            ids, texts = contents(database, batch.gone)
+            ids += [f"{CONCEPT}:{name}" for name in batch.unnamed]
+            listed = json.dumps(list(batch.gone))
+            atoms = database.query(
+                "SELECT count(*) FROM atom WHERE kind != ? AND node IN "
+                "(SELECT value FROM json_each(?))",
+                (CONCEPT, listed),
+            )[0][0]
+
+            def within(before: str) -> None:
+                erase_rows(database, batch.gone)
+                drop = "DELETE FROM meta WHERE key = ?"
+                database.execute_many(drop, [(own_key(name),) for name in forgotten])
+                self._set({"store.erased": str(self.generation)})
+                if self.path is not None:
+                    self._set({"store.wiping": "1"})
+                state = before, self.state
+                receipts.append(
+                    new_receipt(database, state=state, when=when, atoms=atoms, ids=ids, texts=texts)
+                )
+
+            # Before as well, lest a kill in between leaves a file that nobody looks for.
+            self._drop_snapshot()
+            self.append(batch, when=when, within=within)
+            self.finish_erasing()
+        return receipts[0]
+
+    def finish_erasing(self) -> None:
+        """Wipes what was erased from files and logs, where that is still to be done."""
+        if not self._database.query("SELECT 1 FROM meta WHERE key = 'store.wiping'"):
+            return
+        with self.turn():
+            self._drop_snapshot()
+            wiped = self._database.wipe(_WIPING_SECONDS)
+        if not wiped:
+            _log.warning(
+                "%s: what was erased is still in the write-ahead log, which a reader holds; it is "
+                "wiped when the store is next opened to write alone",
+                self._database.place,
+            )
+
+    def _drop_snapshot(self) -> None:
+        """Deletes the snapshot, and what writing one left behind."""
+        if self.path is None:
+            return
+        with WriterLock(self.path, "snapshot.lock"):
+            snapshot.drop_snapshot(self.path)
 
     def remove_edges(self, keep: Callable[[EdgeBlock], Tensor]) -> int:
         """Delete the edges that `keep` leaves out, in one transaction; how many there were.
@@ -288,7 +365,9 @@ class MemoryStore(StoreReader):
             stamp = self.state if state is None else state
             # A lock of its own: a large file takes longer than a commit may.
             with WriterLock(self.path, "snapshot.lock", create=False):
-                snapshot.save_snapshot(self.path, tensors, meta, stamp)
+                erased = int(self._meta("store.erased") or 0)
+                if int(stamp.partition("-")[0]) >= erased:  # else it holds what was erased since
+                    snapshot.save_snapshot(self.path, tensors, meta, stamp)
                 if self.gone:  # nothing of a store that was dropped meanwhile may stay
                     (self.path / snapshot.SNAPSHOT_NAME).unlink(missing_ok=True)
 
@@ -402,6 +481,14 @@ class MemoryStore(StoreReader):
         for table in ("atom", "pin", "found_type", "use", "alias"):
             one = f"DELETE FROM {table} WHERE node IN (SELECT value FROM json_each(?))"
             run(one, [(listed,)])
+        # The vectors of versions that are kept are still read.
+        kept = json.dumps([old for old, _ in batch.versions])
+        run(
+            "INSERT OR IGNORE INTO unwiped SELECT value FROM json_each(?1) "
+            "WHERE value NOT IN (SELECT value FROM json_each(?2)) UNION ALL "
+            "SELECT node FROM version WHERE current IN (SELECT value FROM json_each(?1))",
+            [(listed, kept)],
+        )
         run("DELETE FROM version WHERE current IN (SELECT value FROM json_each(?))", [(listed,)])
         self.life.note_removal()
 

@@ -164,6 +164,29 @@ def test_update_and_delete(
     assert "--meta" in capsys.readouterr().err
 
 
+def test_forget_and_its_receipt(
+    store: Path,
+    tmp_path: Path,
+    reply: Callable[..., Any],
+    capsys: pytest.CaptureFixture[str],
+    fast: list[str],
+) -> None:
+    receipt, texts = tmp_path / "erased.json", tmp_path / "texts.txt"
+    texts.write_text("The conference is in Lisbon.\nDoes he deliver them as well?\n")
+    check = ["check", "--store", str(store), "--forgotten", str(texts), *fast]
+    assert main(check) == 1
+    assert "text 1: memory.sqlite holds" in capsys.readouterr().out
+    assert (
+        reply("forget", "--store", store, "--speaker", "Nora", "--receipt", receipt)["atoms"] == 2
+    )
+    assert main([*check, "--receipt", str(receipt)]) == 0
+    assert main(["forget", "D1:1", "--store", str(store), "--receipt", str(receipt), *fast]) == 2
+    assert main(["forget", "--store", str(store), *fast]) == 2
+    receipt.write_text(receipt.read_text().replace('"atoms": 2', '"atoms": 1'))
+    assert main([*check, "--receipt", str(receipt)]) == 1
+    assert "it was changed" in capsys.readouterr().out
+
+
 def test_export_and_import(
     store: Path, tmp_path: Path, reply: Callable[..., Any], fast: list[str]
 ) -> None:

@@ -1,0 +1,185 @@
+"""Erasing for good: rows of blocks, free pages and logs, and the receipt that says what was erased.
+
+A deleted atom leaves its vectors in the blocks, and a database its old pages in files. What is
+erased leaves neither: rows are taken out, pages that become free are overwritten (`secure_delete`),
+and the write-ahead log is emptied. A mark in the database says that this is still to be done, so
+that a kill in between delays it until the store is next opened to write.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import secrets
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from graphmem_torch.atoms import CONCEPT
+from graphmem_torch.errors import InputError
+from graphmem_torch.results import Receipt
+from graphmem_torch.store.blocks import rewrite_tokens, zero_embeddings
+from graphmem_torch.store.database import Database
+from graphmem_torch.store.reader import StoreReader
+
+__all__ = ["contents", "erase_rows", "find_traces", "new_receipt", "receipt_problems"]
+
+_PIECE = 64  # bytes of a long text that are looked for, one every _STEP
+_STEP = 256
+_LISTED = "(SELECT value FROM json_each(?))"
+
+
+def contents(database: Database, nodes: Sequence[int]) -> tuple[list[str], set[str]]:
+    """Ids of atoms and concepts, and all that they said, earlier versions included."""
+    listed = (json.dumps(list(nodes)),)
+    rows = database.query(f"SELECT id, text FROM atom WHERE node IN {_LISTED}", listed)
+    sql = f"SELECT id, text FROM version WHERE current IN {_LISTED}"
+    rows += database.query(sql, listed)
+    return sorted({id_ for id_, _ in rows}), {text for _, text in rows}
+
+
+def erase_rows(database: Database, nodes: Sequence[int]) -> None:
+    """Takes out what blocks and logs hold of deleted nodes; only inside `Database.write`.
+
+    Those that were deleted before, and whose rows are there still, go too.
+    """
+    run = database.execute_many
+    rows = database.query("SELECT node FROM unwiped")
+    gone = sorted({*nodes, *(row[0] for row in rows)})
+    for table, rewrite in (("embedding_block", zero_embeddings), ("token_block", rewrite_tokens)):
+        starts = [row[0] for row in database.query(f"SELECT start FROM {table} ORDER BY start")]
+        within: dict[int, list[int]] = {}
+        for node in gone:
+            if at := bisect_right(starts, node):
+                within.setdefault(starts[at - 1], []).append(node)
+        for start, own in within.items():
+            rewrite(database, start, torch.tensor(own) - start)
+    # A time of storing goes with the last atom that was stored then.
+    for start, count in database.query("SELECT start, count FROM stored_at"):
+        left = database.query(
+            "SELECT 1 FROM atom WHERE node >= ? AND node < ? LIMIT 1", (start, start + count)
+        )
+        if not left:
+            run("DELETE FROM stored_at WHERE start = ?", [(start,)])
+    run("DELETE FROM unwiped", [()])
+    run("DELETE FROM change", [()])  # whose edges have weights
+
+
+def receipt_problems(store: StoreReader, receipt: Receipt) -> list[str]:
+    """Why a receipt does not prove that a store no longer holds what it names; empty where it does.
+
+    It is unchanged where its digest is that of its content, and of this store where the store noted
+    that digest when it erased. What it names by salted hashes is looked for among all ids, texts
+    and names of concepts, those of earlier versions included.
+    """
+    database = store._database
+    if receipt.digest != receipt.content_digest():
+        return ["receipt: its digest does not match its content; it was changed"]
+    noted = [] if not database.has("receipt") else database.query("SELECT digest FROM receipt")
+    known = [row[0] for row in noted]
+    if receipt.digest not in known:
+        return ["receipt: this store never gave it; it is of another store, or one put back"]
+    found = []
+    before = known.index(receipt.digest)
+    if receipt.previous != (known[before - 1] if before else ""):
+        found.append("receipt: the one before it is another; the list of the store was changed")
+    erased = set(receipt.erased)
+    there = sum(receipt.hash_of(kind, text) in erased for kind, text in _said(store))
+    if there:
+        found.append(f"receipt: {there} of what it names is in the store (again)")
+    if database.query("SELECT 1 FROM meta WHERE key = 'store.wiping'"):
+        found.append("receipt: not wiped from the logs yet; open the store to write, alone")
+    return found
+
+
+def _said(store: StoreReader) -> Iterator[tuple[str, str]]:
+    """Every id, text and name of a concept."""
+    tables = ["atom", *(["version"] if store._database.has("version") else [])]
+    for table in tables:
+        for id_, text in store._database.stream(f"SELECT id, text FROM {table}"):
+            yield from (("id", id_), ("text", text))
+    yield from (("id", f"{CONCEPT}:{name}") for _, name, _ in store.aliases())
+
+
+def find_traces(folder: Path, texts: Iterable[str]) -> list[str]:
+    """Where in the files of a folder there are bytes of texts, in sentences.
+
+    As UTF-8 and as JSON writes it. Of long texts pieces are looked for, for a file may hold them in
+    parts.
+
+    Raises:
+        InputError: No such folder.
+    """
+    if not folder.is_dir():
+        raise InputError(f"store: expected a folder, got {str(folder)!r}; check the path")
+    wanted = {text: sorted(set(_pieces(text))) for text in texts if text}
+    found = []
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        if not path.stat().st_size:
+            continue
+        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            for number, pieces in enumerate(wanted.values(), start=1):
+                places = [at for piece in pieces if (at := data.find(piece)) >= 0]
+                if places:
+                    name = path.relative_to(folder)
+                    found.append(f"text {number}: {name} holds a part of it at byte {min(places)}")
+    return found
+
+
+def _pieces(text: str) -> Iterator[bytes]:
+    for form in (text, json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1]):
+        data = form.encode("utf-8", "surrogatepass")
+        if len(data) <= _STEP:
+            yield data
+        else:
+            yield from (data[at : at + _PIECE] for at in range(0, len(data) - _PIECE, _STEP))
+
+
+def new_receipt(
+    database: Database,
+    *,
+    state: tuple[str, str],
+    when: float,
+    atoms: int,
+    ids: Iterable[str],
+    texts: Iterable[str],
+) -> Receipt:
+    """A receipt of what was just erased, noted in the database; only inside `Database.write`.
+
+    A text that another atom says as well was not erased.
+
+    Args:
+        database: Which erased it.
+        state: Before and after.
+        when: Seconds since the epoch UTC.
+        atoms: How many went.
+        ids: Of atoms, and `concept:` with the name for names of concepts.
+        texts: What they said.
+    """
+    listed = (json.dumps(list(texts)),)
+    left = {
+        row[0]
+        for table in ("atom", "version")
+        for row in database.query(f"SELECT text FROM {table} WHERE text IN {_LISTED}", listed)
+    }
+    last = database.query("SELECT digest FROM receipt ORDER BY entry DESC LIMIT 1")
+    bare = Receipt(
+        when=when,
+        atoms=atoms,
+        before=state[0],
+        after=state[1],
+        previous=last[0][0] if last else "",
+        salt=secrets.token_hex(16),
+        erased=(),
+        digest="",
+    )
+    said = [*(("id", id_) for id_ in ids), *(("text", text) for text in {*texts} - left)]
+    erased = tuple(sorted({bare.hash_of(kind, value) for kind, value in said}))
+    receipt = replace(bare, erased=erased)
+    receipt = replace(receipt, digest=receipt.content_digest())
+    row = when, atoms, receipt.digest
+    database.execute_many("INSERT INTO receipt (time, atoms, digest) VALUES (?, ?, ?)", [row])
+    return receipt

@@ -1,0 +1,248 @@
+"""Forgotten memories: no byte in the folder, and the answers of a memory that never held them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import sqlite3
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from graphmem_torch.atoms import CONCEPT, Atom, EdgeType, Link
+from graphmem_torch.errors import InputError, StoreError
+from graphmem_torch.results import Receipt
+from graphmem_torch.store.erasure import find_traces
+from tests.memories import QUESTIONS, config_of, file_size_limit, opened, plain, turns
+
+SECRET = "Zanzibar quokka hides the Xylophone of Quentin Fitzwilliam"
+
+
+def bytes_of(folder: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
+
+
+def secret(i: int, **change: object) -> Atom:
+    atom = Atom(f"secret-{i}", f"{SECRET} {i}", speaker="Mallory", session="s1", time=1.7e9 + i)
+    return replace(atom, **change)  # type: ignore[arg-type]
+
+
+def traces(folder: Path) -> list[bytes]:
+    data = bytes_of(folder)
+    wanted = [SECRET, "quokka", "secret-", "Mallory", "xylophone", "fitzwilliam"]
+    return [
+        word.encode() for word in wanted if word.encode() in data or word.upper().encode() in data
+    ]
+
+
+def test_forget_leaves_no_byte(tmp_path: Path) -> None:
+    with opened(tmp_path) as memory:
+        memory.add(turns(20))
+        memory.add([secret(i, meta={"why": f"{SECRET} meta"}) for i in range(5)])
+        memory.update("secret-1", text="Not quokka any more")
+        memory.add(Atom("sum", "Quokka in short", edges=(Link("secret-1", EdgeType.DERIVED_FROM),)))
+        memory.add(Atom("points", "Points there", edges=(Link("a3", EdgeType.CAUSES),)))
+        memory.pin("secret-2")
+        memory.compile(SECRET, budget=200)
+        memory.retrieve([SECRET, "x"], where={"speaker": "Mallory"})
+        vectors = memory.store.vectors(memory.store.columns(20).node.tolist())
+    assert len(traces(tmp_path)) > 4
+    with opened(tmp_path) as memory:
+        secrets = [i for i, text in enumerate(memory.store.texts()) if "uokka" in text]
+        rows = memory.store.embeddings()[secrets]
+        nodes = memory.store.columns().node[secrets].tolist()
+        tokens = [memory.store.vectors([node]).tokens for node in nodes]
+        memory.delete("secret-4")
+        receipt = memory.forget(speaker="Mallory")
+        assert receipt.atoms == 5 and receipt.previous == ""
+        assert memory.check() == [] and memory.check_receipt(receipt) == []
+        assert traces(tmp_path) == []
+        data = bytes_of(tmp_path)
+        for row, own in zip(rows, tokens, strict=True):
+            assert row.numpy().tobytes() not in data
+            assert own is not None
+            assert not len(own.tokens) or own.tokens.numpy().tobytes() not in data
+        memory.retrieve(QUESTIONS)
+    assert traces(tmp_path) == [] and len(vectors.embeddings)
+    with opened(tmp_path) as memory:
+        assert memory.check() == [] and len(memory) == 21 and memory.pinned() == []
+        with pytest.raises(InputError, match="not in the store"):
+            memory.update("secret-1", text="again")
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.sets(st.integers(0, 23), min_size=1, max_size=12), st.integers(0, 2))
+def test_forget_scores_as_if_it_was_never_there(gone: set[int], updated: int) -> None:
+    config = config_of(**{"link.similarity_k": 3, "link.similarity_min": 0.1})
+    atoms = [replace(atom, edges=()) for atom in turns()]
+    with opened(config=config) as memory, opened(config=config) as fresh:
+        memory.add(atoms)
+        for i in sorted(gone)[:updated]:
+            memory.update(f"a{i}", text=f"{SECRET} {i}")
+        memory.retrieve(QUESTIONS)
+        receipt = memory.forget([f"a{i}" for i in gone])
+        assert receipt.atoms == len(gone) and memory.check_receipt(receipt) == []
+        fresh.add([atom for i, atom in enumerate(atoms) if i not in gone])
+        for question in QUESTIONS:
+            found, wanted = memory.retrieve(question), fresh.retrieve(question)
+            assert {hit.id: pytest.approx(hit.score, abs=1e-4) for hit in found.hits} == {
+                hit.id: hit.score for hit in wanted.hits
+            }
+            assert found.confidence == pytest.approx(wanted.confidence, abs=1e-4)
+        assert memory.store.alias_names(["x"]) == []
+
+
+def test_forget_renames_a_concept_that_others_know_by_another_name(tmp_path: Path) -> None:
+    """With a threshold that makes one concept of all that is near."""
+    config = config_of(**{"link.concept_dedup": 0.6})
+    with opened(tmp_path, config=config) as memory:
+        memory.add(Atom("x", "they met Project Nightingale", session="s"))
+        memory.add(Atom("y", "they met Project Nightingales", session="s"))
+        memory.add(Atom("z", "they met Project Nightingales again", session="s"))
+        assert memory.store.aliases()
+        before = len(memory.store.edges())
+        memory.forget("x")
+        names = [name for name in memory.store.ids() if name.startswith(CONCEPT)]
+        assert names and all(not name.endswith("nightingale") for name in names)
+        assert memory.check() == [] and 0 < len(memory.store.edges()) < before
+        memory.add(Atom("w", "they met Project Nightingales", session="s"))
+        assert memory.check() == []
+        with opened(config=config) as fresh:
+            fresh.add(memory.get(["y", "z", "w"]))
+            assert sorted(fresh.store.ids()) == sorted(memory.store.ids())
+
+
+def test_forget_chooses_what_all_conditions_say() -> None:
+    with opened() as memory:
+        memory.add(turns())
+        with pytest.raises(InputError, match="none of them"):
+            memory.forget()
+        for wrong in ({"question": "x"}, {"k": 3}, {"session": "s9"}, {"speaker": "Eve"}):
+            with pytest.raises(InputError):
+                memory.forget(**wrong)  # type: ignore[arg-type]
+        with pytest.raises(InputError, match="not in the store"):
+            memory.forget(["a1", "nobody"])
+        assert len(memory) == 24 and memory.forget([]).atoms == 0
+        best = [hit.id for hit in memory.retrieve("canoe", k=2, where={"speaker": "Ada"}).hits]
+        assert memory.forget(question="canoe", k=2, speaker="Ada").atoms == 2
+        assert not any(name in memory for name in best) and len(memory) == 22
+        assert memory.forget(session="s1", before=1.7e9 + 8.6 * 86400).atoms == 3 - len(
+            {"a6", "a7", "a8"} & set(best)
+        )
+        count = len(memory)
+        fits = len(memory.retrieve("x", k=30, where={"meta.page": {"$gte": 20}}).hits)
+        assert memory.forget(where={"meta.page": {"$gte": 20}}).atoms == fits > 0
+        assert len(memory) == count - fits and memory.check() == []
+        assert memory.forget(before=3e9).atoms > 0
+        assert memory.forget([f"a{i}" for i in range(24) if f"a{i}" in memory]).atoms > 0
+        assert len(memory) == 0 and memory.store.num_nodes == 0 and memory.check() == []
+        assert memory.retrieve("canoe").hits == ()
+
+
+def test_receipts(tmp_path: Path) -> None:
+    with opened(tmp_path) as memory:
+        memory.add(turns(12))
+        first = memory.forget(["a1", "a2"])
+        second = memory.forget("a3")
+        assert second.previous == first.digest != second.digest
+        for receipt in (first, second):
+            again = Receipt.from_json(receipt.to_json())
+            assert again == receipt and memory.check_receipt(again) == []
+        for change in (
+            {"atoms": 3},
+            {"when": 1.0},
+            {"after": first.before},
+            {"erased": first.erased[1:]},
+            {"salt": "0"},
+            {"digest": "0" * 64},
+        ):
+            assert memory.check_receipt(replace(first, **change))  # type: ignore[arg-type]
+        forged = replace(first, atoms=3)
+        forged = replace(forged, digest=forged.content_digest())
+        assert "another store" in memory.check_receipt(forged)[0]
+        with opened() as other:
+            assert "another store" in other.check_receipt(first)[0]
+        memory.add(turns(2)[1])
+        assert "is in the store" in memory.check_receipt(first)[0]
+        memory.store._database.write(
+            lambda: memory.store._database.execute_many("DELETE FROM receipt WHERE entry = 1", [()])
+        )
+        assert "the list of the store was changed" in memory.check_receipt(second)[0]
+        file = tmp_path.parent / "receipt.json"
+        for text in ("", "{}", "[]", second.to_json()[:-5], '{"erased": 3}'):
+            file.write_text(text)
+            with pytest.raises(InputError, match="receipt: expected"):
+                memory.check_receipt(file)
+    # By a third party, with nothing but the folder and the receipt.
+    value = json.loads(second.to_json())
+    digest = value.pop("digest")
+    body = json.dumps(value, sort_keys=True, separators=(",", ":"))
+    assert hashlib.sha256(body.encode()).hexdigest() == digest
+    database = sqlite3.connect(tmp_path / "memory.sqlite")
+    assert (digest,) in database.execute("SELECT digest FROM receipt").fetchall()
+    said = database.execute("SELECT 'id', id FROM atom UNION SELECT 'text', text FROM atom")
+    lines = [f"{value['salt']}\n{kind}\n{text}" for kind, text in said]
+    hashes = {hashlib.sha256(line.encode()).hexdigest() for line in lines}
+    assert not hashes & set(value["erased"])
+    gone = hashlib.sha256(f"{value['salt']}\nid\na3".encode()).hexdigest()
+    assert gone in value["erased"]
+
+
+def test_forget_all_or_nothing(tmp_path: Path) -> None:
+    with opened(tmp_path) as memory:
+        memory.add([*turns(12), secret(1)])
+    with opened(tmp_path) as memory:
+        state = memory.store.state
+        with file_size_limit(100), pytest.raises(StoreError):
+            memory.forget("secret-1")
+        assert memory.store.state == state and "secret-1" in memory and memory.check() == []
+        with opened(tmp_path, mode="r") as reader, pytest.raises(StoreError):
+            reader.forget("secret-1")
+
+
+def test_a_reader_delays_the_wiping(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a kill between the commit and the wiping does."""
+    monkeypatch.setattr("graphmem_torch.store.sqlite._WIPING_SECONDS", 0.0)
+    memory = opened(tmp_path)
+    memory.add([*turns(12), secret(1)])
+    with opened(tmp_path, mode="r") as reader:
+        with reader.store.reading():
+            receipt = memory.forget("secret-1")
+            assert "not wiped" in memory.check_receipt(receipt)[0]
+        copy = tmp_path.parent / "copy"  # as a killed process leaves it
+        shutil.copytree(tmp_path, copy)
+        assert traces(copy) != []
+        with opened(copy) as killed:
+            assert killed.check_receipt(receipt) == [] and traces(copy) == []
+        memory.store.close()
+    with opened(tmp_path) as memory:
+        assert memory.check_receipt(receipt) == [] and traces(tmp_path) == []
+
+
+def test_forget_undoes_what_was_learned() -> None:
+    with opened(config=config_of(**{"regime.detector": "spectral"})) as memory:
+        memory.on_regime_switch(lambda switch: None)
+        memory.add(turns())
+        before = memory.config
+        memory.fit(QUESTIONS[:2], [["a0"], ["a2"]])
+        memory.calibrate(QUESTIONS, refused=0.4)
+        assert memory.config != before
+        memory.forget("a0")
+        assert memory.config == before
+        memory.add(Atom("n", "more"))
+        assert plain(memory.retrieve(QUESTIONS)) and memory.check() == []
+
+
+def test_find_traces(tmp_path: Path) -> None:
+    long = " ".join(f"word{i}" for i in range(300))
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "a.bin").write_bytes(b"\0" * 99 + long.encode()[500:1500])
+    (tmp_path / "b.bin").write_bytes(b'x {"text": "na\\u00efve plan"} x')
+    found = find_traces(tmp_path, [long, "naïve plan", "nothing of it"])
+    assert ["a.bin" in found[1], "b.bin" in found[0], len(found)] == [True, True, 2]
+    with pytest.raises(InputError, match="expected a folder"):
+        find_traces(tmp_path / "none", ["x"])
