@@ -136,6 +136,7 @@ class Follower:
         # held; and the sources of which all is stored when that is.
         self._queue: list[tuple[int, list[str], list[Atom], dict[str, Held]]] = []
         self._ended: list[SourceRow] = []
+        self._given: dict[str, int] = {}  # by label, the first number that this run has not given
         self._since = 0  # nodes below it may be of files that an older release read
         self._skipped: list[str] | None = None
         self._origins: dict[str, str] = {}
@@ -313,7 +314,9 @@ class Follower:
             if held:  # another document may have had its label, and given numbers since
                 given = self._store.numbered(row.label)
                 row = replace(row, next=max([row.next, *(number + 1 for _, number in given)]))
+            row = replace(row, next=max(row.next, self._given.get(row.label, 0)))
             fresh, following = _renumbered(list(atoms), stored, row)
+            self._given[row.label] = following
             atoms, row = iter(fresh), replace(row, next=following)
         first = next(atoms, None)
         if first is None:  # JSON of another kind, which the reader has warned of
