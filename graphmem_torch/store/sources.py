@@ -95,7 +95,8 @@ class Sources:
                     self._drop(taken[name])
             run = self._database.execute_many
             run("UPDATE source SET name = char(0) || source WHERE source = ?", _each(moved))
-            run("UPDATE source SET name = ?2 WHERE source = ?1", list(moved.items()))
+            # Its atoms still say where it was: until they are put anew, not all of it is stored.
+            run("UPDATE source SET name = ?2, digest = NULL WHERE source = ?1", list(moved.items()))
 
         if moved:
             self._database.write(work)

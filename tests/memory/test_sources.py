@@ -275,7 +275,7 @@ def test_a_run_that_was_cut_short_is_ended_by_the_next(
         memory.add_files(notes)
         text = (notes / "a.txt").read_text()
         cut = 0
-        for name in ("append", "sources.release", "sources.hold", "sources.put"):
+        for name in ("append", "sources.release", "sources.hold", "sources.put", "sources.held"):
             for after in (0, 2):
                 written(notes / "a.txt", f"Paragraph {cut}.\n\n", text[20 * after :])
                 (notes / "b.txt").rename(notes / "moved.txt")
