@@ -190,7 +190,7 @@ def _live(
     chance: random.Random,
     times: _Times,
 ) -> dict[str, float]:
-    """Turns come one by one, then some are corrected, some go, each followed by a question.
+    """Some turns are corrected, some go, then others come one by one, each before a question.
 
     Every second question is a sentence of the turn that was just added, the others of any; after a
     correction it is of what the turn says now, after a deletion of what is gone.
@@ -203,13 +203,6 @@ def _live(
     few = min(max(1, rounds // _SELDOM), (size - begin) // 2)
     changing = chance.sample(turns[begin:size], 2 * few)
     system.ask(_sentence(old[0]))  # whatever follows the filling is not what is measured
-    for number, turn in enumerate(turns[size : size + rounds]):
-        times.of("add", system.add, turn)
-        about = chance.choice(old) if number % 2 else turn
-        hits = times.of("ask", system.ask, _sentence(about))
-        if about is turn:
-            found.append(turn.id in hits)
-        times.of("ask again", system.ask, _sentence(chance.choice(old)))
     start = time.perf_counter()
     for turn, other in zip(changing[:few], changing[few:], strict=True):
         now = replace(turn, text=_mixed(turn.text, other.text))
@@ -219,6 +212,13 @@ def _live(
         stale.append(other.id in times.of("ask, deleted", system.ask, _sentence(other)))
         if time.perf_counter() - start > _ENOUGH:
             break
+    for number, turn in enumerate(turns[size : size + rounds]):
+        times.of("add", system.add, turn)
+        about = chance.choice(old) if number % 2 else turn
+        hits = times.of("ask", system.ask, _sentence(about))
+        if about is turn:
+            found.append(turn.id in hits)
+        times.of("ask again", system.ask, _sentence(chance.choice(old)))
     share = {"fresh": sum(found) / len(found), "stale": sum(stale) / len(stale)}
     return {**share, "changes": len(stale)}
 

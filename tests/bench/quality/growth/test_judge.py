@@ -46,7 +46,7 @@ def test_judge_of_a_short_life(texts: Path, monkeypatch: pytest.MonkeyPatch) -> 
         assert own["fresh"] == 1.0  # what was just added is found
         assert own["stale"] == 0.0
         for key in ("ms", "cpu_ms"):
-            assert list(own[key]) == [*ADDED, *CHANGED]
+            assert list(own[key]) == [*CHANGED, *ADDED]
             assert all(0 < each["p50"] <= each["p95"] for each in own[key].values())
         assert own["encoder_ms"]["add"]["p50"] > 0
         assert part["rebuild"]["same"] == 1.0 and part["rebuild"]["worst"] < 1e-3
