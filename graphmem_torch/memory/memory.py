@@ -610,10 +610,13 @@ class Memory:
         k: int | None,
     ) -> list[int]:
         """Node numbers of the atoms for which all conditions hold."""
+        named = None if ids is None else self._named(ids)[1]
+        if named is not None and session is speaker is before is where is question is None:
+            return named
         columns = self.store.columns()
         chosen = ~columns.is_concept
-        if ids is not None:
-            chosen &= torch.isin(columns.node, torch.tensor(self._named(ids)[1]))
+        if named is not None:
+            chosen &= torch.isin(columns.node, torch.tensor(named))
         for name, value in (("session", session), ("speaker", speaker)):
             if value is not None:
                 column = getattr(columns, name)

@@ -17,15 +17,16 @@ from torch import Tensor
 
 from graphmem_torch.atoms import CONCEPT, DEFAULT_EDGE_WEIGHT, Atom, EdgeType
 from graphmem_torch.config import LinkConfig
+from graphmem_torch.coo import isin_pairs
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.memory.link import Session, is_turn, mention_ties
-from graphmem_torch.ops import topk_cosine
 from graphmem_torch.store import MemoryStore
 from graphmem_torch.text.concepts import ConceptExtractor
 
 __all__ = ["Heir", "Removal", "unlink"]
 
 _ASKED = 64  # texts that are searched for a name at once
+_TILE = 1 << 24  # cosines at once: 64 MB
 _SAME = 1e-4  # by which the cosine of an edge may differ from that of its ends
 
 _Edge = tuple[int, int, int, float | None]  # source, target, type, weight (None: any)
@@ -243,15 +244,16 @@ def _next_similar(
     rows = ~columns.is_concept & ~_among(columns.node, gone, stop)
     node, vectors = columns.node[rows], store.embeddings()[rows]
     similar = similar.take(_among(similar.source, open_.tolist(), stop))
-    blocks = []
-    for source in open_.tolist():
-        row = int(torch.searchsorted(node, source))
-        cosine, place = topk_cosine(vectors[row : row + 1], vectors[:row], config.similarity_k)
-        target = node[place[0]]
-        fresh = cosine[0] >= config.similarity_min
-        fresh &= ~torch.isin(target, similar.target[similar.source == source])
-        ends = torch.full_like(target, source)[fresh], target[fresh]
-        blocks.append(EdgeBlock.of(*ends, EdgeType.SIMILARITY, cosine[0][fresh]))
+    blocks, there = [], torch.stack([similar.source, similar.target])
+    for part in torch.searchsorted(node, open_).split(max(1, _TILE // max(1, len(node)))):
+        cosine = vectors[part] @ vectors.T
+        cosine[torch.arange(len(node)) >= part[:, None]] = -torch.inf  # only earlier ones
+        best = cosine.topk(min(config.similarity_k, len(node)), dim=1)
+        row, place = (best.values >= config.similarity_min).nonzero(as_tuple=True)
+        ends = torch.stack([node[part[row]], node[best.indices[row, place]]])
+        fresh = ~isin_pairs(ends, there)
+        (source, target), weight = ends[:, fresh], best.values[row, place][fresh]
+        blocks.append(EdgeBlock.of(source, target, EdgeType.SIMILARITY, weight))
     return EdgeBlock.cat(blocks)
 
 
