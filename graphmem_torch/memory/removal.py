@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import combinations, pairwise
 
 import torch
@@ -174,6 +175,7 @@ def _mentions(concepts: Iterable[int], window: Sequence[int]) -> Iterator[_Edge]
         yield node, concept, int(EdgeType.ABSTRACTION), _rounded(weight)
 
 
+@cache
 def _rounded(weight: float) -> float:
     """As it is stored."""
     return float(torch.tensor(weight, dtype=torch.float32))
@@ -240,9 +242,9 @@ def _next_similar(
     open_ = open_[held[open_] >= config.similarity_k]
     if not len(open_) or config.similarity_k < 1:
         return EdgeBlock.empty()
-    columns = store.columns()
-    rows = ~columns.is_concept & ~_among(columns.node, gone, stop)
-    node, vectors = columns.node[rows], store.embeddings()[rows]
+    node = store.nodes(concepts=False)
+    node = node[~_among(node, gone, stop)]
+    vectors = store.embeddings()[torch.searchsorted(store.nodes(), node)]
     similar = similar.take(_among(similar.source, open_.tolist(), stop))
     blocks, there = [], torch.stack([similar.source, similar.target])
     for part in torch.searchsorted(node, open_).split(max(1, _TILE // max(1, len(node)))):

@@ -225,6 +225,13 @@ class StoreReader:
                     raise damaged(self._database.place, f"meta cannot be read: {error}") from error
             yield from rows
 
+    def nodes(self, start: int = 0, *, concepts: bool = True) -> Tensor:  # [n] int64
+        """Numbers of the atoms from node `start` on, ascending; without `concepts` of memories."""
+        own, values = ("", ()) if concepts else (" AND kind != ?", (CONCEPT,))
+        sql = f"SELECT node FROM atom WHERE node >= ?{own} ORDER BY node"
+        rows = self._database.query(sql, (start, *values))
+        return torch.tensor([row[0] for row in rows], dtype=torch.int64)
+
     def ids(self, start: int = 0) -> list[str]:
         """Ids of the atoms from node `start` on, in the order of node numbers."""
         sql = "SELECT id FROM atom WHERE node >= ? ORDER BY node"
@@ -515,7 +522,7 @@ class StoreReader:
             return None
         if nodes[0][0] > max(stop - start, 0):
             raise damaged(self._database.place, f"atoms behind number {stop - 1}, the last given")
-        return self.columns(start).node - start
+        return self.nodes(start) - start
 
     def _select_in(self, sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
         rows: list[tuple[Any, ...]] = []
