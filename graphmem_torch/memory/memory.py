@@ -1754,6 +1754,25 @@ class Memory:
 
 def _progress(shown: bool, what: str, unit: str, total: int | None = None) -> Any:
     """A bar on stderr, where it is wanted and there is a terminal."""
+    if not shown:
+        # Even a disabled bar of tqdm takes a lock that all forks of a process share: one that is
+        # killed in that moment would hold up the others for ever.
+        return _NoBar()
     from tqdm import tqdm
 
-    return tqdm(total=total, desc=what, unit=f" {unit}", disable=None if shown else True)
+    return tqdm(total=total, desc=what, unit=f" {unit}", disable=None)
+
+
+class _NoBar:
+    """What is called of a bar, and shows nothing."""
+
+    n = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def update(self, n: float) -> None:
+        pass

@@ -228,3 +228,13 @@ def test_a_full_disk_is_told_to_all_who_wait(tmp_path: Path) -> None:
         connection.execute("PRAGMA max_page_count = 1000000")
         assert grouped(memory, large) == [Added(1, 0)] * 3
         assert len(memory) == 9 and memory.check() == []
+
+
+def test_add_takes_no_lock_that_forks_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that was killed with it would hold up the others for ever."""
+    tqdm = pytest.importorskip("tqdm").tqdm
+    monkeypatch.setattr(tqdm, "__new__", lambda *_, **__: pytest.fail("a bar was made"))
+    with opened() as memory:
+        memory.add(turns(3))
+        memory.judge_edges(pairs=[("a0", "a1")])
+        memory.classify()
