@@ -61,7 +61,9 @@ class MemoryIndex(nn.Module):
     pagerank: Tensor
     is_question: Tensor
     duplicate: Tensor | None
+    atom: Tensor
     graph_indptr: Tensor
+    graph_out_indptr: Tensor
     graph_source: Tensor
 
     def __init__(self, tensors: Mapping[str, Tensor], config: Config) -> None:
@@ -179,7 +181,10 @@ class MemoryIndex(nn.Module):
     @property
     def spreads(self) -> bool:
         """Whether there is a graph worth spreading over; else it is a cold start."""
-        enough = self.num_nodes >= self.config.spread.min_nodes
+        # Nodes that were deleted keep their numbers, but have no edges.
+        tied = (self.graph_indptr.diff() > 0) | (self.graph_out_indptr.diff() > 0)
+        nodes = self.num_atoms + int((tied & (self.atom < 0)).sum())
+        enough = nodes >= self.config.spread.min_nodes
         return enough and int(self.graph_source.shape[0]) > 0
 
     def forward(
