@@ -26,12 +26,10 @@ from graphmem_torch.store.blocks import EdgesAgain, join_tokens, pick_tokens
 from graphmem_torch.store.database import store_error
 from graphmem_torch.store.lock import WriterLock
 from graphmem_torch.store.reader import LINKED_BY
+from graphmem_torch.store.sqlite import REEMBED_NAME
 from graphmem_torch.text.embedder import Embedder, encode_checked
 
-__all__ = ["REEMBED_NAME", "reembed_store"]
-
-REEMBED_NAME = "reembed.sqlite"
-"""The file beside a store that holds new vectors until all are there."""
+__all__ = ["reembed_store"]
 
 _BATCH = 256  # nodes that are encoded and kept at once
 _FEW = 1024  # nodes that are encoded while other writers wait, at most

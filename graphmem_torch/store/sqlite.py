@@ -41,7 +41,10 @@ from graphmem_torch.store.lock import WriterLock
 from graphmem_torch.store.reader import RESERVED, StoreReader, own_key
 from graphmem_torch.store.records import atom_to_row
 
-__all__ = ["NAMESPACES_NAME", "MemoryStore", "has_namespaces"]
+__all__ = ["REEMBED_NAME", "MemoryStore"]
+
+REEMBED_NAME = "reembed.sqlite"
+"""The file beside a store that holds vectors of another encoder until all are there."""
 
 _log = logging.getLogger(__name__)
 
@@ -257,7 +260,7 @@ class MemoryStore(StoreReader):
                 )
 
             # Before as well, lest a kill in between leaves a file that nobody looks for.
-            self._drop_snapshot()
+            self._drop_derived()
             self.append(batch, when=when, within=within)
             self.finish_erasing()
         return receipts[0]
@@ -267,7 +270,7 @@ class MemoryStore(StoreReader):
         if not self._database.query("SELECT 1 FROM meta WHERE key = 'store.wiping'"):
             return
         with self.turn():
-            self._drop_snapshot()
+            self._drop_derived()
             wiped = self._database.wipe(_WIPING_SECONDS)
         if not wiped:
             _log.warning(
@@ -276,12 +279,14 @@ class MemoryStore(StoreReader):
                 self._database.place,
             )
 
-    def _drop_snapshot(self) -> None:
-        """Deletes the snapshot, and what writing one left behind."""
+    def _drop_derived(self) -> None:
+        """Deletes the snapshot, vectors of another encoder, and what writing one left behind."""
         if self.path is None:
             return
         with WriterLock(self.path, "snapshot.lock"):
             snapshot.drop_snapshot(self.path)
+        for left in self.path.glob(f"{REEMBED_NAME}*"):
+            left.unlink(missing_ok=True)
 
     def remove_edges(self, keep: Callable[[EdgeBlock], Tensor]) -> int:
         """Delete the edges that `keep` leaves out, in one transaction; how many there were.

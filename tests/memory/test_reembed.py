@@ -12,8 +12,7 @@ import torch
 
 from graphmem_torch.errors import EmbedderError, StoreError
 from graphmem_torch.memory import Memory
-from graphmem_torch.memory.reembed import REEMBED_NAME
-from graphmem_torch.store.sqlite import MemoryStore
+from graphmem_torch.store.sqlite import REEMBED_NAME, MemoryStore
 from graphmem_torch.text.embedder import Encoded, HashingEmbedder
 from tests.memories import QUESTIONS, config_of, ids, opened, plain, turns
 
