@@ -41,7 +41,7 @@ from graphmem_torch.store.lock import WriterLock
 from graphmem_torch.store.reader import RESERVED, StoreReader, own_key
 from graphmem_torch.store.records import atom_to_row
 
-__all__ = ["REEMBED_NAME", "MemoryStore"]
+__all__ = ["NAMESPACES_NAME", "REEMBED_NAME", "MemoryStore", "has_namespaces"]
 
 REEMBED_NAME = "reembed.sqlite"
 """The file beside a store that holds vectors of another encoder until all are there."""
