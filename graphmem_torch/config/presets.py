@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import math
 import types
 import typing
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -65,9 +66,7 @@ def load_config(preset: str = "default", overrides: Mapping[str, Any] | None = N
 
     path = preset_path(preset)
     try:
-        # The parser in C, where PyYAML was built with it, takes a tenth of the time.
-        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-        data = yaml.load(path.read_text(encoding="utf-8"), loader) or {}
+        data = copy.deepcopy(_parsed(path.read_text(encoding="utf-8"))) or {}
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise ConfigError(f"{path.name}: expected YAML, got {error}; mend the file") from error
     if not isinstance(data, dict):
@@ -78,6 +77,15 @@ def load_config(preset: str = "default", overrides: Mapping[str, Any] | None = N
     for key, value in (overrides or {}).items():
         _assign(data, key.split("."), value)
     return config_from_dict(data)
+
+
+@lru_cache(maxsize=32)
+def _parsed(text: str) -> Any:
+    """What YAML says; parsing a preset takes longer than all that is done with it."""
+    import yaml
+
+    # The parser in C, where PyYAML was built with it, takes a tenth of the time.
+    return yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
 
 
 def config_from_dict(data: Mapping[str, Any]) -> Config:
