@@ -42,12 +42,12 @@ def dialogues(count: int, seed: int) -> list[dict[str, object]]:
     return found
 
 
-SIZES = (("one", 16, 0), ("two", 9, 1))
+SIZES = (("one", 8, 0), ("two", 5, 1))
 
 
 @pytest.fixture(scope="module")
 def topics(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two files of dialogues: 4 streams and 2, with four dialogues a stream."""
+    """Two files of dialogues: 4 streams and 2, with two dialogues a stream or three."""
     folder = tmp_path_factory.mktemp("topics")
     for name, count, seed in SIZES:
         text = json.dumps(dialogues(count, seed))
@@ -171,7 +171,7 @@ def test_mean_cusum_of_a_stream_that_stands_still_or_stops() -> None:
 
 
 def test_read_streams_holds_every_utterance_and_both_kinds_of_borders(topics: Path) -> None:
-    streams = read_streams(topics, HashingEmbedder(16), seed=3, dialogues=4)
+    streams = read_streams(topics, HashingEmbedder(16), seed=3, dialogues=2)
     assert sorted(streams) == ["one", "two"]
     assert [len(streams["one"]), len(streams["two"])] == [4, 2]
     for name, count, seed in SIZES:
@@ -187,7 +187,7 @@ def test_read_streams_holds_every_utterance_and_both_kinds_of_borders(topics: Pa
 
 def test_judge_holds_the_preset_against_every_baseline(topics: Path) -> None:
     request = Request(data=topics, embedder=HashingEmbedder(24), seed=1)
-    found = judge(request, dialogues=4, resamples=200)
+    found = judge(request, dialogues=2, resamples=50)
     report = found.report
     assert json.loads(json.dumps(report)) == report
     assert report["dataset"] == "regime" and report["preset"] == "default"
@@ -219,14 +219,14 @@ def test_judge_holds_the_preset_against_every_baseline(topics: Path) -> None:
 
 def test_judge_is_the_same_for_the_same_seed(topics: Path) -> None:
     request = Request(data=topics / "two.json", embedder=HashingEmbedder(24), seed=1)
-    one, other = (judge(request, dialogues=4, resamples=20).report for _ in range(2))
+    one, other = (judge(request, dialogues=2, resamples=20).report for _ in range(2))
     assert one["systems"] == other["systems"]
 
 
 def test_judge_takes_the_detector_of_the_preset(topics: Path) -> None:
     config = load_config("default", {"regime.detector": "published", "name": "mine"})
     request = Request(data=topics / "two.json", config=config, embedder=HashingEmbedder(16))
-    systems = judge(request, dialogues=4).report["systems"]["two"]
+    systems = judge(request, dialogues=2).report["systems"]["two"]
     assert systems["mine"]["f1"] == systems["published"]["f1"]
     assert "cold" not in systems and "foreign" not in systems
 
