@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -85,10 +86,14 @@ def interruptible() -> None:
 
 
 def environment() -> dict[str, str]:
-    """With it the interpreter says when it has imported a module: `import time: self | all | x`."""
+    """With it the interpreter says when it has imported a module: `import time: self | all | x`.
+
+    A program's temporary folders lie where those of the tests do.
+    """
     root = str(Path(__file__).resolve().parents[1])
     more = {"PYTHONPATH": root, "OMP_NUM_THREADS": "1", "PYTHONPROFILEIMPORTTIME": "1"}
-    return {**os.environ, **more}
+    folder = os.environ.get("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
+    return {**os.environ, **more, "TMPDIR": folder}
 
 
 @pytest.fixture(scope="session")
