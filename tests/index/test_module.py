@@ -352,6 +352,8 @@ def test_forward_compiled(random_columns: Columns, random_questions: Questions) 
     index, asked = MemoryIndex.build(random_columns(ATOMS), config), random_questions()
     plain = QueryBatch(asked.embedding, asked.terms)
     compiled = torch.compile(index, backend="eager")
-    with torch.no_grad():
+    # Without them the graph is cut at every number that depends on values.
+    captured = {"capture_scalar_outputs": True, "capture_dynamic_output_shape_ops": True}
+    with torch.no_grad(), torch._dynamo.config.patch(captured):
         for found, whole in zip(compiled(plain, k=9), index(plain, k=9), strict=True):
             torch.testing.assert_close(found, whole)
