@@ -99,6 +99,11 @@ def _tree(name: str) -> ast.Module:
     return ast.parse(MODULES[name].read_text(encoding="utf-8"), str(MODULES[name]))
 
 
+def _called(node: ast.Call) -> str:
+    """The name that is called, or the attribute."""
+    return str(getattr(node.func, "id", getattr(node.func, "attr", "")))
+
+
 @cache
 def _taken(name: str) -> list[tuple[str, str]]:
     """Every module that a file names in an import, and what it takes from it ("": the module).
@@ -114,7 +119,7 @@ def _taken(name: str) -> list[tuple[str, str]]:
             above = [PACKAGE, *here][: len(here) + 2 - node.level] if node.level else []
             base = ".".join([*above, *([node.module] if node.module else [])])
             found = [(base, alias.name) for alias in node.names]
-        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
+        elif isinstance(node, ast.Call) and _called(node).endswith("import_module"):
             literal = node.args[0] if node.args else None
             found = [(literal.value, "")] if isinstance(literal, ast.Constant) else []
         else:
