@@ -56,7 +56,7 @@ def test_ctrl_c_loses_nothing_and_a_rerun_resumes(
 ) -> None:
     from graphmem_torch.store import MemoryStore
 
-    lines = 1500
+    lines = 1000
     path, store = tmp_path / "many.jsonl", tmp_path / "store"
     with path.open("w") as file:
         for i in range(lines):
