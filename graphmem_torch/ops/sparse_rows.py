@@ -112,8 +112,8 @@ class SparseRows:
         if not len(self.key):
             return self.value.new_zeros(wanted.shape)
         place = torch.searchsorted(self.key, wanted).clamp_(max=len(self.key) - 1)
-        found = (self.key[place] == wanted) & (column >= 0)
-        return torch.where(found, self.value[place], 0.0)
+        found = (self.key.take(place) == wanted).logical_and_(column >= 0)
+        return torch.where(found, self.value.take(place), 0.0)
 
     def gather(self, columns: Tensor) -> Tensor:  # [B, C] int64 -> [B, C]
         """The values of each row at its own columns; 0 for columns below 0."""
@@ -143,7 +143,7 @@ class SparseRows:
     def _taken(self, source: Tensor, place: Tensor, missing: float) -> Tensor:
         if not len(source):
             return source.new_full(place.shape, missing)
-        return torch.where(place >= 0, source[place.clamp(min=0)], missing)
+        return torch.where(place >= 0, source.take(place.clamp(min=0)), missing)
 
 
 def check_node_rows(name: str, value: Tensor | SparseRows, graph: Graph) -> None:

@@ -180,7 +180,9 @@ class Candidates:
         self.reached = reached or Reached()
         self._every = every
         self._signals: dict[str, Tensor] = {}
+        self._beside: dict[int, Tensor] = {}
         self._steps: dict[int, tuple[Tensor, Tensor]] = {}
+        self._widest: dict[int, Tensor] = {}
 
     def narrowed(self, rows: Tensor) -> Candidates:  # [B, C]
         """The same questions against others; what is known of every atom is not computed again."""
@@ -239,7 +241,7 @@ class Candidates:
 
     def pick(self, column: Tensor) -> Tensor:  # [A] -> [1 or B, C]
         """An attribute of the atoms, for the candidates."""
-        return column[None] if self.rows is None else column[self.rows.clamp(min=0)]
+        return column[None] if self.rows is None else column.take(self.rows.clamp(min=0))
 
     def pick_each(self, values: Tensor) -> Tensor:  # [B, A] -> [B, C]
         """A value of every atom for every question, for the candidates."""
@@ -291,6 +293,14 @@ class Candidates:
         return _normalised(smooth), _normalised(strict)
 
     @_once
+    def session_scores(self) -> Tensor | None:  # [B, S]
+        """BM25 of every session as one document; None without terms."""
+        if self._every is not None:
+            return self._every.session_scores
+        terms = self.query.terms
+        return None if terms is None else self.memory.session_bm25.score(terms)
+
+    @_once
     def matches(self) -> Tensor | None:  # [B, Q, C]
         """Best cosine of each question token in each candidate; None without token vectors."""
         query = self.query
@@ -324,32 +334,47 @@ class Candidates:
             return torch.where(found, values[..., place.flatten()], 0.0)
         return torch.where(found, values.gather(-1, place.expand_as(values)), 0.0)
 
+    def _rows_beside(self, distance: int) -> Tensor:  # [1 or B, C], -1 = none
+        """The atom `distance` turns from each candidate."""
+        if distance not in self._beside:
+            later = distance > 0
+            pointer = self.memory.next if later else self.memory.previous
+            nearer = distance - 1 if later else distance + 1
+            rows = self._rows_beside(nearer) if nearer else self.rows
+            if rows is None:
+                self._beside[distance] = pointer.long()[None]
+            else:
+                beside = pointer[rows.clamp(min=0)].long()
+                self._beside[distance] = beside.masked_fill_(rows < 0, -1)
+        return self._beside[distance]
+
     def _neighbour(self, distance: int) -> tuple[Tensor, Tensor]:  # [1 or B, C] place, found
-        pointer = self.memory.next if distance > 0 else self.memory.previous
-        rows = torch.arange(len(pointer), device=pointer.device)[None]
-        wanted = rows if self.rows is None else self.rows
-        for _ in range(abs(distance)):
-            wanted = torch.where(wanted >= 0, pointer[wanted.clamp(min=0)].long(), -1)
+        wanted = self._rows_beside(distance)
         if self.rows is None:
             place = wanted.clamp(min=0)
             found = wanted >= 0
         else:
-            # Padding is -1 and comes first, so the lists are ascending.
-            place = torch.searchsorted(self.rows, wanted).clamp(max=self.rows.shape[1] - 1)
-            found = (wanted >= 0) & (self.rows >= 0) & (self.rows.gather(1, place) == wanted)
+            # Padding is -1 and comes first, so the lists are ascending; what has no neighbour
+            # finds padding, or the first.
+            place = torch.searchsorted(self.rows, wanted).clamp_(max=self.rows.shape[1] - 1)
+            found = (self.rows.gather(1, place) == wanted).logical_and_(wanted >= 0)
         if self.query.allowed is not None:
             there = self.valid.expand(max(len(self.valid), len(place)), -1)
             place, found = place.expand(len(there), -1), found.expand(len(there), -1)
             found = found & there.gather(1, place)
         return place, found
 
-    def widest(self, values: Tensor, reach: int) -> Tensor:
-        """Largest value among the turns up to `reach` away on both sides."""
-        best = values
-        for distance in range(1, reach + 1):
-            best = torch.maximum(best, self.step(values, distance))
-            best = torch.maximum(best, self.step(values, -distance))
-        return best
+    def widest(self, reach: int) -> Tensor:  # [B, Q, C]
+        """Largest of `matches` among the turns up to `reach` away on both sides, computed once."""
+        if reach not in self._widest:
+            assert self.matches is not None
+            best = self.matches
+            if reach:
+                best = self.widest(reach - 1)
+                for distance in (reach, -reach):
+                    best = torch.maximum(best, self.step(self.matches, distance))
+            self._widest[reach] = best
+        return self._widest[reach]
 
     def session_max(self, values: Tensor) -> Tensor:
         """Largest value among the candidates of the same session; shape as given."""

@@ -57,18 +57,25 @@ def _lexical(c: Candidates) -> Tensor:
 @signal("lexical_session")
 def _session(c: Candidates) -> Tensor:
     """BM25 of the session as one document (`docs/mathematics.md` 8.2)."""
-    if c.query.terms is None:
+    scores = c.session_scores
+    if scores is None:
         return c.zeros()
-    scores = c.memory.session_bm25.score(c.query.terms)
     sessions = c.pick(c.memory.session.long()).expand(c.shape)
     return scores.gather(1, sessions)
 
 
-def _combined(c: Candidates, change: Callable[[Tensor], Tensor], *, strict: bool = True) -> Tensor:
+def _combined(
+    c: Candidates,
+    change: Callable[[Tensor], Tensor] | None = None,
+    *,
+    reach: int = 0,
+    strict: bool = True,
+) -> Tensor:
     if c.matches is None:
         return c.zeros()
+    best = c.widest(reach)
     weights = c.token_weights[1 if strict else 0]
-    return (weights[:, :, None] * change(c.matches)).sum(1)
+    return (weights[:, :, None] * (change(best) if change else best)).sum(1)
 
 
 def _sharp(values: Tensor) -> Tensor:
@@ -78,13 +85,13 @@ def _sharp(values: Tensor) -> Tensor:
 @signal("interaction")
 def _interaction(c: Candidates) -> Tensor:
     """Late interaction with the atom."""
-    return _combined(c, lambda m: m, strict=False)
+    return _combined(c, strict=False)
 
 
 @signal("interaction_focus")
 def _focus(c: Candidates) -> Tensor:
     """The same without question tokens that half of the atoms have."""
-    return _combined(c, lambda m: m)
+    return _combined(c)
 
 
 @signal("interaction_sharp")
@@ -96,19 +103,19 @@ def _atom_sharp(c: Candidates) -> Tensor:
 @signal("interaction_window")
 def _window(c: Candidates) -> Tensor:
     """Late interaction with the atom and the turns beside it."""
-    return _combined(c, lambda m: c.widest(m, _WINDOW))
+    return _combined(c, reach=_WINDOW)
 
 
 @signal("interaction_passage")
 def _passage(c: Candidates) -> Tensor:
     """Late interaction with the seven turns around."""
-    return _combined(c, lambda m: c.widest(m, _PASSAGE))
+    return _combined(c, reach=_PASSAGE)
 
 
 @signal("interaction_passage_sharp")
 def _passage_sharp(c: Candidates) -> Tensor:
     """Near-exact matches in the seven turns around."""
-    return _combined(c, lambda m: _sharp(c.widest(m, _PASSAGE)))
+    return _combined(c, _sharp, reach=_PASSAGE)
 
 
 @signal("interaction_session")

@@ -75,7 +75,8 @@ def test_step(memory: Any, distance: int, inner: tuple[int, ...], generator: Any
 def test_widest(memory: Any, reach: int, generator: Any) -> None:
     for found, rows in forms(memory):
         values = torch.randn(3, 2, COUNT, generator=generator)
-        got = found.widest(values, reach)
+        found.matches = values
+        got = found.widest(reach)
         for b in range(3):
             listed = rows[b].tolist()
             for place, row in enumerate(listed):
