@@ -106,7 +106,10 @@ def differences(memory: Memory) -> list[str]:
     own, other = found.index.state_dict(), expected.index.state_dict()
     wrong += sorted(own.keys() ^ other.keys())
     wrong += [n for n in own.keys() & other.keys() - {"pagerank"} if not _equal(own[n], other[n])]
-    carried, exact = (each._growing._graph.rank.values for each in (memory._assemble, anew))
+    ranks = [each._growing._graph.rank for each in (memory._assemble, anew)]
+    if None in ranks:
+        return wrong if ranks == [None, None] else [*wrong, "pagerank, carried by one only"]
+    carried, exact = (rank.values for rank in ranks if rank is not None)
     missed = float((carried - exact).abs().sum() / exact.sum()) if len(exact) else 0.0
     atoms = carried[found.node].float()
     if missed > memory._assemble.rank_error + _ROUNDING or not torch.equal(

@@ -80,36 +80,39 @@ class ConductingGraph:
 
     Attributes:
         graph: As it is; what is added later does not show in it.
-        rank: Its PageRank.
+        rank: Its PageRank; None where nobody asks for it.
     """
 
-    def __init__(self, config: SpreadConfig) -> None:
-        """Without nodes."""
+    def __init__(self, config: SpreadConfig, *, rank: bool = False) -> None:
+        """Without nodes; `rank` says whether PageRank is carried along."""
         self._config = config
         self._gains, self._reverse = _per_type(config.edges), _per_type(config.reverse)
         self._arcs = GrowingLists(
             {"target": torch.int32, "type": torch.uint8, "weight": torch.float32}
         )
         self.graph = Graph.from_edges(torch.empty(2, 0, dtype=torch.int64), num_nodes=0)
-        self.rank = RunningPageRank()
+        self.rank = RunningPageRank() if rank else None
 
     def to_tensors(self) -> dict[str, Tensor]:
         """What `graph` does not say of it."""
         counts, columns = self._arcs.compact()
         parts = {f"arc_{name}": column for name, column in columns.items()}
-        rank = {"rank": self.rank.values, "rank_residual": self.rank.residual}
-        return {"arc_indptr": offsets_of(counts), **parts, **rank}
+        parts["arc_indptr"] = offsets_of(counts)
+        if self.rank is not None:
+            parts |= {"rank": self.rank.values, "rank_residual": self.rank.residual}
+        return parts
 
     @classmethod
     def from_tensors(
         cls, config: SpreadConfig, graph: Graph, parts: Mapping[str, Tensor]
     ) -> ConductingGraph:
         """Goes on from a graph and `to_tensors`."""
-        conducting = cls(config)
+        conducting = cls(config, rank="rank" in parts)
         columns = {name: parts[f"arc_{name}"] for name in ("target", "type", "weight")}
         conducting._arcs = GrowingLists.of(parts["arc_indptr"].diff(), columns)
         conducting.graph = graph
-        conducting.rank.values, conducting.rank.residual = parts["rank"], parts["rank_residual"]
+        if conducting.rank is not None:
+            conducting.rank.values, conducting.rank.residual = parts["rank"], parts["rank_residual"]
         return conducting
 
     def follow(
@@ -176,7 +179,8 @@ class ConductingGraph:
         if not old.num_edges:
             edges = torch.stack([arcs.source, arcs.target])
             self.graph = Graph.from_edges(edges, arcs.weight, type=arcs.type, num_nodes=nodes)
-            self.rank = RunningPageRank.of(self.graph)
+            if self.rank is not None:
+                self.rank = RunningPageRank.of(self.graph)
             return
         indptr = _extended(old.indptr, nodes)
         out_indptr = _extended(old.out_indptr, nodes)
@@ -195,7 +199,6 @@ class ConductingGraph:
             same = (known[place] == key) & (before.weight[place] == arcs.weight)
         stays = torch.zeros(len(known), dtype=torch.bool).index_fill(0, place[same], True)
         fresh, lost = arcs.take(~same), leaving[~stays]
-        changed = torch.cat([fresh.source, before.source[~stays]]).unique()
         # The rows of the targets anew: what stays of them, and what comes.
         rows = torch.cat([fresh.target, old.target[lost].long()]).unique()
         row, entry = row_entries(indptr, rows)
@@ -243,7 +246,9 @@ class ConductingGraph:
             ),
             num_nodes=nodes,
         )
-        self.rank.follow(old, self.graph, changed)
+        if self.rank is not None:
+            changed = torch.cat([fresh.source, before.source[~stays]]).unique()
+            self.rank.follow(old, self.graph, changed)
 
 
 def _key(arcs: _Arcs, nodes: int) -> Tensor:

@@ -31,6 +31,7 @@ from graphmem_torch.ops.growing import GrowingRows
 from graphmem_torch.ops.ragged import row_entries
 from graphmem_torch.rank.candidates import MemoryTensors
 from graphmem_torch.rank.hops import HOP_PARTS, HopParts, hop_parts
+from graphmem_torch.rank.routing import relative_pagerank, routing_parts
 
 __all__ = [
     "FOLLOWED",
@@ -163,7 +164,7 @@ class GrowingIndex:
         """Without atoms."""
         self._config = config
         self._rows: dict[str, GrowingRows] = {}
-        self._graph = ConductingGraph(config.spread)
+        self._graph = ConductingGraph(config.spread, rank=_ranked(config))
         self._postings, self._session_postings = Postings(), Postings()
         self._lexical: dict[str, Tensor] = {}
         self._session_of = torch.empty(0, dtype=torch.int64)  # by the code that is given
@@ -200,9 +201,9 @@ class GrowingIndex:
         Raises:
             InputError: Some of `to_tensors` is missing.
         """
-        lacking = [name for name in FOLLOWED if name not in parts]
-        if "tokens" not in parts and "follow_pieces" in lacking:
-            lacking.remove("follow_pieces")
+        unread = [] if "tokens" in parts else ["follow_pieces"]
+        unread += [] if _ranked(config) else ["follow_rank", "follow_rank_residual"]
+        lacking = [name for name in FOLLOWED if name not in parts and name not in unread]
         if lacking:
             raise InputError(f"parts: expected {lacking[0]!r}, got none; build the index anew")
         own = cls(config)
@@ -240,8 +241,8 @@ class GrowingIndex:
 
     @property
     def rank_error(self) -> float:
-        """At most how far the PageRank that is carried along is from the exact one, relative L1."""
-        return self._graph.rank.error
+        """At most how far a PageRank that is carried along is from the exact one, relative L1."""
+        return 0.0 if self._graph.rank is None else self._graph.rank.error
 
     def append(
         self,
@@ -280,12 +281,13 @@ class GrowingIndex:
             "next": self._next,
             "derived_source": self._derived[0].to(torch.int32),
             "derived_target": self._derived[1].to(torch.int32),
-            "pagerank": self._relative_pagerank(node),
             **self._lexical,
             **{f"graph_{name}": getattr(graph, name) for name in _GRAPH_PARTS},
         }
         if "tokens" in rows:
             tensors["piece_df"] = self._piece_df
+        if self._graph.rank is not None:
+            tensors["pagerank"] = relative_pagerank(graph, node, self._graph.rank.values)
         if self._config.modes.build and len(node):
             time = rows["time_bits"].view(torch.float64)
             given = data.modes or (modes and modes(rows["embeddings"], time, node))
@@ -485,12 +487,6 @@ class GrowingIndex:
         ends = self._atom.view[joints[joints[:, 2] == int(type), :2]].long()
         return ends[(ends >= 0).all(1)].T
 
-    def _relative_pagerank(self, node: Tensor) -> Tensor:  # [A] -> [A]
-        if not len(node):
-            return torch.zeros(0)
-        values = self._graph.rank.values[node].float()
-        return values / values.max().clamp(min=torch.finfo(values.dtype).tiny)
-
     def _hops(self, data: IndexInput, rows: Mapping[str, Tensor]) -> HopParts | None:
         """What hops read, where there are documents: atoms with a title that stand alone."""
         alone = (self._previous < 0) & (self._next < 0) & (rows["speaker"] < 0)
@@ -513,6 +509,11 @@ class GrowingIndex:
             names,
             offsets,
         )
+
+
+def _ranked(config: Config) -> bool:
+    """Whether a signal reads PageRank, which is carried along for it."""
+    return "pagerank" in routing_parts((*config.rank.weights, *config.rank.cold_weights))
 
 
 def _check(data: IndexInput, before: int) -> None:

@@ -58,7 +58,7 @@ class MemoryIndex(nn.Module):
     kind: Tensor
     named: Tensor
     time_bits: Tensor
-    pagerank: Tensor
+    pagerank: Tensor | None
     is_question: Tensor
     duplicate: Tensor | None
     atom: Tensor

@@ -1390,7 +1390,7 @@ class Memory:
             return {}
         own, (snapshot, rows) = self.config.decay, self._placed(named)
         left = self._decay.retention(torch.tensor(nodes), now)
-        central = snapshot.index.pagerank.cpu().float()[rows]
+        central = snapshot.centrality[rows]
         values = own.initial * left + own.centrality * central
         return dict(zip(named, values.tolist(), strict=True))
 

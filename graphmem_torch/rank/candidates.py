@@ -68,11 +68,10 @@ class MemoryTensors:
         speaker, month, day: [A] integer codes, -1 = unknown.
         log_words: [A], ln(1 + words).
         is_question, tells_time: [A], 1 or 0.
-        pagerank: [A], relative to the largest.
         derived_source, derived_target: [D] rows; the source was derived from the target.
         tokens, token_offsets, piece_df: Packed token vectors [T, m], [A + 1], and in how many atoms
             each word piece occurs.
-        direction, component, bridge_bonus: [A, c], [A] and [A], of `rank.routing`.
+        direction, component, bridge_bonus, pagerank: [A, c], [A], [A] and [A], of `rank.routing`.
         duplicate: [A], the first atom of equal content.
         modes: The modes of the atoms.
         hops: What hops read, where there are documents.
@@ -93,7 +92,6 @@ class MemoryTensors:
     log_words: Tensor
     is_question: Tensor
     tells_time: Tensor
-    pagerank: Tensor
     derived_source: Tensor
     derived_target: Tensor
     tokens: Tensor | None = None
@@ -102,6 +100,7 @@ class MemoryTensors:
     direction: Tensor | None = None
     component: Tensor | None = None
     bridge_bonus: Tensor | None = None
+    pagerank: Tensor | None = None
     duplicate: Tensor | None = None
     modes: Modes | None = None
     hops: HopParts | None = None

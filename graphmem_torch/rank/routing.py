@@ -9,20 +9,31 @@ import torch
 from torch import Tensor
 
 from graphmem_torch.graph import Graph
+from graphmem_torch.ops.pagerank import pagerank
 from graphmem_torch.spectral.bridge import bridge_scores
 from graphmem_torch.spectral.community import communities
 from graphmem_torch.spectral.component import undirected
 from graphmem_torch.spectral.electrical import ElectricalNetwork
 from graphmem_torch.spectral.resistance import resistance_embedding
 
-__all__ = ["ROUTING_PARTS", "bridge_bonus", "resistance_directions", "routing_tensors"]
+__all__ = [
+    "ROUTING_PARTS",
+    "bridge_bonus",
+    "relative_pagerank",
+    "resistance_directions",
+    "routing_parts",
+    "routing_tensors",
+]
 
 ROUTING_PARTS = {
     "proximity": ("direction", "component"),
     "bridge": ("bridge_bonus",),
+    "pagerank": ("pagerank",),
+    "strength": ("pagerank",),
 }
 """Buffers of the index by the signal that reads them; only a preset that uses it has them."""
 
+_CENTRAL = ("pagerank", "strength")
 _COLUMNS = 64
 _LEAST = 1e-6  # of the largest weight: a decayed edge below it carries nothing, and hides the rest
 _EQUAL = 1e-6  # relative difference of scores that is none
@@ -41,8 +52,10 @@ def routing_tensors(
     """
     named = set(signals)
     tensors: dict[str, Tensor] = {}
-    if not named & ROUTING_PARTS.keys():
-        return {}
+    if not named.isdisjoint(_CENTRAL):
+        tensors["pagerank"] = relative_pagerank(graph, node)
+    if not named & ROUTING_PARTS.keys() - {*_CENTRAL}:
+        return tensors
     graph = _carrying(graph)
     if "proximity" in named:
         direction, component = resistance_directions(graph, node)
@@ -50,6 +63,29 @@ def routing_tensors(
     if "bridge" in named:
         tensors["bridge_bonus"] = bridge_bonus(graph)[node]
     return tensors
+
+
+def routing_parts(signals: Iterable[str]) -> set[str]:
+    """The buffers that the named signals read."""
+    return {part for name in signals for part in ROUTING_PARTS.get(name, ())}
+
+
+def relative_pagerank(
+    graph: Graph,
+    node: Tensor,  # [A] int64
+    values: Tensor | None = None,  # [N]
+) -> Tensor:  # [A]
+    """PageRank of the nodes that are atoms, relative to the largest of them.
+
+    Args:
+        graph: The conducting graph.
+        node: The node that each atom is.
+        values: Proportional to PageRank, where they are known.
+    """
+    if not len(node):
+        return torch.zeros(0, device=node.device)
+    own = (pagerank(graph).values if values is None else values)[node].float()
+    return own / own.max().clamp(min=torch.finfo(own.dtype).tiny)
 
 
 def resistance_directions(

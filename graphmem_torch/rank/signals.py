@@ -23,6 +23,7 @@ from graphmem_torch.ops.topk_cosine import inner_products
 from graphmem_torch.rank.candidates import Candidates
 from graphmem_torch.rank.paths import discounted
 from graphmem_torch.rank.registry import signal
+from graphmem_torch.rank.routing import relative_pagerank
 
 __all__ = []
 
@@ -249,7 +250,11 @@ def _entity_hop(c: Candidates) -> Tensor:
 @signal("pagerank", graph=True)
 def _pagerank(c: Candidates) -> Tensor:
     """PageRank relative to the largest of any atom."""
-    return c.pick(c.memory.pagerank.float()).expand(c.shape)
+    memory = c.memory
+    rank = memory.pagerank
+    if rank is None:  # asked for beside what the index was made for
+        rank = relative_pagerank(memory.graph, memory.node.long())
+    return c.pick(rank.float()).expand(c.shape)
 
 
 @signal("personalized_pagerank", graph=True, reads=("walk",))

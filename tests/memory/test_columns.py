@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from bench.histories import differences
 from graphmem_torch.atoms import Atom, EdgeType
+from graphmem_torch.config import load_config
 from graphmem_torch.memory import Memory
 from graphmem_torch.memory.assemble import Assembler
 from tests.memories import QUESTIONS, config_of, opened, turns
@@ -35,6 +36,13 @@ def check(memory: Memory) -> None:
     assert memory._assemble.rank_error < 1e-2
 
 
+def follower(folder: str) -> Memory:
+    """Of few dense candidates, with a PageRank that is carried along."""
+    ranked = {**load_config("default").rank.weights, "pagerank": 0.1}
+    config = config_of(**{"rank.dense_limit": 5, "rank.weights": ranked})
+    return opened(Path(folder), config=config)
+
+
 KINDS = ["one", "many", "late", "connect", "disconnect", "cut", "delete"]
 KINDS += ["ask", "reopen", "die", "nothing"]
 steps = st.lists(st.sampled_from(KINDS), max_size=12)
@@ -44,7 +52,7 @@ steps = st.lists(st.sampled_from(KINDS), max_size=12)
 @given(steps, st.booleans())
 def test_columns_follow_every_history(history: list[str], starts_empty: bool) -> None:
     with TemporaryDirectory() as folder:
-        memory = opened(Path(folder), config=config_of(**{"rank.dense_limit": 5}))
+        memory = follower(folder)
         if not starts_empty:
             memory.add(turns(6))
         count = 0
@@ -74,7 +82,7 @@ def test_columns_follow_every_history(history: list[str], starts_empty: bool) ->
                 memory.delete(listed[count % 3 :: 5])
             elif step in ("reopen", "die"):  # with a new snapshot, if it is worth one, or without
                 (memory if step == "reopen" else memory.store).close()
-                memory = opened(Path(folder), config=config_of(**{"rank.dense_limit": 5}))
+                memory = follower(folder)
             elif step == "ask":
                 memory.retrieve(QUESTIONS)
             if step != "nothing":  # else several changes are followed at once
