@@ -19,7 +19,7 @@ from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.graph import Graph
 from graphmem_torch.ops.growing import GrowingLists
 from graphmem_torch.ops.pagerank import RunningPageRank
-from graphmem_torch.ops.ragged import ranges, row_entries, splice
+from graphmem_torch.ops.ragged import lower_bounds, ranges, row_entries, shifted, splice
 
 __all__ = ["ConductingGraph", "conducting_graph"]
 
@@ -184,7 +184,8 @@ class ConductingGraph:
             return
         indptr = _extended(old.indptr, nodes)
         out_indptr = _extended(old.out_indptr, nodes)
-        leaving = old.out_edge[row_entries(out_indptr, sources)[1]].long()
+        there = row_entries(out_indptr, sources)[1]
+        leaving = old.out_edge[there].long()
         before = _Arcs(
             old.source[leaving].long(),
             old.target[leaving].long(),
@@ -202,7 +203,7 @@ class ConductingGraph:
         # The rows of the targets anew: what stays of them, and what comes.
         rows = torch.cat([fresh.target, old.target[lost].long()]).unique()
         row, entry = row_entries(indptr, rows)
-        kept = torch.ones(old.num_edges, dtype=torch.bool).index_fill(0, lost, False)[entry]
+        kept = ~torch.isin(entry, lost)
         row, entry = row[kept], entry[kept]
         inside = torch.cat([row, torch.searchsorted(rows, fresh.target)])
         source = torch.cat([old.source[entry].long(), fresh.source])
@@ -214,13 +215,13 @@ class ConductingGraph:
         change = torch.zeros(nodes, dtype=torch.int64).index_copy(0, rows, counts - (last - first))
         new = indptr + offsets_of(change).to(torch.int32)
         # Where each edge of before is now, and where the new ones are.
-        moved = torch.arange(old.num_edges, dtype=torch.int32)
-        moved += (new - indptr)[:-1].index_select(0, old.target)
-        position = torch.empty_like(order)
-        position[order] = ranges(new[rows].long(), counts)[1]
-        moved[entry] = position[: len(entry)].to(torch.int32)
-        leaves = torch.empty(len(key), dtype=torch.int64)
-        leaves[same] = moved[leaving[place[same]]].long()
+        position = torch.empty(len(order), dtype=torch.int32)
+        position[order] = ranges(new[rows].long(), counts)[1].to(torch.int32)
+        out_edge = shifted(old.out_edge, last, offsets_of(counts - (last - first)).to(torch.int32))
+        own = lower_bounds(out_indptr, old.out_edge, old.source[entry].long(), entry)
+        out_edge[own] = position[: len(entry)]
+        leaves = torch.empty(len(key), dtype=torch.int32)
+        leaves[same] = out_edge[there[place[same]]]
         leaves[~same] = position[len(entry) :]
         begin, end = out_indptr[sources].long(), out_indptr[sources + 1].long()
         out_counts = torch.bincount(
@@ -237,13 +238,7 @@ class ConductingGraph:
             weight=splice(old.weight, *span, weight[order]),
             type=splice(old.type, *span, type[order]),
             out_indptr=out_indptr + offsets_of(change).to(torch.int32),
-            out_edge=splice(
-                moved.index_select(0, old.out_edge),
-                begin,
-                end,
-                out_counts,
-                leaves.to(torch.int32),
-            ),
+            out_edge=splice(out_edge, begin, end, out_counts, leaves),
             num_nodes=nodes,
         )
         if self.rank is not None:

@@ -489,6 +489,8 @@ class GrowingIndex:
 
     def _hops(self, data: IndexInput, rows: Mapping[str, Tensor]) -> HopParts | None:
         """What hops read, where there are documents: atoms with a title that stand alone."""
+        if not bool((rows["title"] >= 0).any()):
+            return None
         alone = (self._previous < 0) & (self._next < 0) & (rows["speaker"] < 0)
         title = rows["title"].where(alone, -1)
         if not bool(title.ge(0).any()):

@@ -78,8 +78,8 @@ class MemoryIndex(nn.Module):
         for name, tensor in tensors.items():
             if name != "weights":
                 self.register_buffer(name, tensor)
-        named = config.rank.weights
-        if not self.spreads and config.rank.cold_weights:
+        named, spreads = config.rank.weights, self.spreads
+        if not spreads and config.rank.cold_weights:
             named = config.rank.cold_weights
         check_signal_names(named)
         if "hop_document" not in tensors:
@@ -101,7 +101,7 @@ class MemoryIndex(nn.Module):
             )
         self.weights = nn.Parameter(weights.clone(), requires_grad=False)
         rule = CandidateRule.of(config, self.num_atoms, modes="modes_label" in tensors)
-        self.plan = Plan.of(config, self.signal_names, rule, graph=self.spreads)
+        self.plan = Plan.of(config, self.signal_names, rule, graph=spreads)
 
     @classmethod
     def build(cls, data: IndexInput, config: Config) -> MemoryIndex:
@@ -181,11 +181,14 @@ class MemoryIndex(nn.Module):
     @property
     def spreads(self) -> bool:
         """Whether there is a graph worth spreading over; else it is a cold start."""
-        # Nodes that were deleted keep their numbers, but have no edges.
-        tied = (self.graph_indptr.diff() > 0) | (self.graph_out_indptr.diff() > 0)
-        nodes = self.num_atoms + int((tied & (self.atom < 0)).sum())
-        enough = nodes >= self.config.spread.min_nodes
-        return enough and int(self.graph_source.shape[0]) > 0
+        if not len(self.graph_source):
+            return False
+        nodes, enough = self.num_atoms, self.config.spread.min_nodes
+        if nodes < enough:
+            # Nodes that were deleted keep their numbers, but have no edges.
+            tied = (self.graph_indptr.diff() > 0) | (self.graph_out_indptr.diff() > 0)
+            nodes += int((tied & (self.atom < 0)).sum())
+        return nodes >= enough
 
     def forward(
         self,

@@ -190,7 +190,9 @@ class Postings:
         place = lower_bounds(begin, self.docs, term, doc)
         there = place < begin[term + 1]
         there &= self.docs[place.clamp(max=len(self.docs) - 1)] == doc
-        own = self.counts.index_add(0, place[there], counts[there])
+        own = self.counts
+        if bool(there.any()):
+            own = own.index_add(0, place[there], counts[there])
         spot, count = torch.unique_consecutive(place[~there], return_counts=True)
         self.docs = splice(self.docs, spot, spot, count, doc[~there])
         self.counts = splice(own, spot, spot, count, counts[~there])
@@ -205,7 +207,8 @@ class Postings:
         idf = torch.log1p((docs - df + 0.5) / (df + 0.5))
         mean = max(1.0, int(self.lengths.sum()) / max(1, docs))
         norm = k1 * (1 - b + b * self.lengths / mean)
-        scores = self.counts * (k1 + 1) / (self.counts + norm.index_select(0, self.docs))
+        most = norm.index_select(0, self.docs).add_(self.counts)
+        scores = (self.counts * (k1 + 1)).div_(most)
         scores *= idf.repeat_interleave(df, output_size=len(self.docs))
         return BM25(
             indptr=self.indptr,
