@@ -19,9 +19,12 @@ from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.graph import Graph
 from graphmem_torch.ops.growing import GrowingLists
 from graphmem_torch.ops.pagerank import RunningPageRank
-from graphmem_torch.ops.ragged import lower_bounds, ranges, row_entries, shifted, splice
+from graphmem_torch.ops.ragged import lower_bounds, ranges, row_entries, splice
 
 __all__ = ["ConductingGraph", "conducting_graph"]
+
+_BLOCK_BITS = 8
+_BLOCK = 1 << _BLOCK_BITS  # edges whose numbers are looked up together
 
 
 def conducting_graph(
@@ -217,9 +220,9 @@ class ConductingGraph:
         # Where each edge of before is now, and where the new ones are.
         position = torch.empty(len(order), dtype=torch.int32)
         position[order] = ranges(new[rows].long(), counts)[1].to(torch.int32)
-        out_edge = shifted(old.out_edge, last, offsets_of(counts - (last - first)).to(torch.int32))
-        own = lower_bounds(out_indptr, old.out_edge, old.source[entry].long(), entry)
-        out_edge[own] = position[: len(entry)]
+        shifts = offsets_of(counts - (last - first)).to(torch.int32)
+        out_edge = _shifted(old, out_indptr, last, shifts)
+        out_edge[_left_at(old, out_indptr, entry)] = position[: len(entry)]
         leaves = torch.empty(len(key), dtype=torch.int32)
         leaves[same] = out_edge[there[place[same]]]
         leaves[~same] = position[len(entry) :]
@@ -244,6 +247,33 @@ class ConductingGraph:
         if self.rank is not None:
             changed = torch.cat([fresh.source, before.source[~stays]]).unique()
             self.rank.follow(old, self.graph, changed)
+
+
+def _shifted(
+    graph: Graph,
+    out_indptr: Tensor,  # [>= N + 1]
+    bounds: Tensor,  # [m] int64, ascending
+    shifts: Tensor,  # [m + 1] int32
+) -> Tensor:  # [E] int32
+    """`out_edge` where each edge has moved by the shift of its place among the bounds.
+
+    A table by blocks of edges stays in the cache, which one of all edges does not; edges of a block
+    with a bound in it are looked at one by one.
+    """
+    begins = torch.arange(0, graph.num_edges + _BLOCK, _BLOCK)
+    table = shifts[torch.searchsorted(bounds, begins, right=True)]
+    moved = table.index_select(0, graph.out_edge >> _BLOCK_BITS).add_(graph.out_edge)
+    split = bounds.div(_BLOCK, rounding_mode="floor").unique() * _BLOCK
+    edge = (split[:, None] + torch.arange(_BLOCK)).flatten()
+    edge = edge[: torch.searchsorted(edge, graph.num_edges)]
+    shift = shifts[torch.searchsorted(bounds, edge, right=True)]
+    moved[_left_at(graph, out_indptr, edge)] = edge.to(torch.int32) + shift
+    return moved
+
+
+def _left_at(graph: Graph, out_indptr: Tensor, edge: Tensor) -> Tensor:  # [n] -> [n] int64
+    """Where edges stand in `out_edge`, in which those of a node ascend."""
+    return lower_bounds(out_indptr, graph.out_edge, graph.source[edge].long(), edge)
 
 
 def _key(arcs: _Arcs, nodes: int) -> Tensor:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-__all__ = ["lower_bounds", "ranges", "row_entries", "segment_topk", "shifted", "splice"]
-
-_BLOCK = 8  # bits of a number that say where it is in its block
+__all__ = ["lower_bounds", "ranges", "row_entries", "segment_topk", "splice"]
 
 
 def ranges(
@@ -86,30 +84,6 @@ def splice(
     for new, old in zip(inserted.split(counts.tolist()), kept[1:], strict=True):
         parts += (new, old)
     return torch.cat(parts)
-
-
-def shifted(
-    values: Tensor,  # [n] int32, >= 0
-    bounds: Tensor,  # [m] int64, ascending
-    shifts: Tensor,  # [m + 1] int32
-) -> Tensor:  # [n] int32
-    """Each value plus the shift of its place among the bounds: those that are not above it.
-
-    What a renumbering of entries is where spans of rows were replaced. A table by blocks of 256
-    values stays in the cache; only values in a block with a bound are looked up among the bounds.
-    """
-    if not len(values) or not len(bounds):
-        return values + shifts[0]
-    begins = torch.arange((int(bounds[-1]) >> _BLOCK) + 2, device=values.device) << _BLOCK
-    table = shifts[torch.searchsorted(bounds, begins, right=True)]
-    unknown = torch.iinfo(table.dtype).min
-    table[bounds >> _BLOCK] = unknown
-    block = (values >> _BLOCK).clamp_(max=len(table) - 1)
-    shift = table.index_select(0, block)
-    inside = (shift == unknown).nonzero().squeeze(1)
-    own = values.index_select(0, inside).to(bounds.dtype)
-    shift[inside] = shifts[torch.searchsorted(bounds, own, right=True)]
-    return shift.add_(values)
 
 
 def lower_bounds(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 
 import pytest
 import torch
@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graphmem_torch.coo import offsets_of, pointers
-from graphmem_torch.ops.ragged import lower_bounds, ranges, segment_topk, shifted, splice
+from graphmem_torch.ops.ragged import lower_bounds, ranges, segment_topk, splice
 
 COUNTS = st.lists(st.integers(0, 5), max_size=12)
 
@@ -69,21 +69,6 @@ def test_splice_is_slicing_of_a_list(spans, left):
     found = splice(whole, *bounds, counts, inserted)
     assert found.tolist() == expected + values[at:]
     assert whole.tolist() == values
-
-
-NUMBERS = st.lists(st.integers(0, 2000), max_size=40)
-
-
-@settings(deadline=None)
-@given(NUMBERS, NUMBERS, st.randoms())
-def test_shifted_is_a_bisection_for_each_value(values, bounds, random):
-    bounds = sorted(bounds)
-    shifts = [random.randint(-9, 9) for _ in range(len(bounds) + 1)]
-    expected = [value + shifts[bisect_right(bounds, value)] for value in values]
-    own, shift = (torch.tensor(each, dtype=torch.int32) for each in (values, shifts))
-    found = shifted(own, torch.tensor(bounds, dtype=torch.int64), shift)
-    assert found.tolist() == expected
-    assert found.dtype == torch.int32
 
 
 @settings(deadline=None)
