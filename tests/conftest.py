@@ -6,6 +6,7 @@ import gc
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,14 @@ gc.set_threshold(100_000, 20, 20)
 _MOUNTED = Path("/dev/shm")
 if os.access(_MOUNTED, os.W_OK | os.X_OK) and shutil.disk_usage(_MOUNTED).free >= 2 << 30:
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MOUNTED))
+
+# A property that names no count of its own: `--hypothesis-profile long` looks further.
+if find_spec("hypothesis") is not None:
+    from hypothesis import settings
+
+    settings.register_profile("suite", max_examples=40)
+    settings.register_profile("long", max_examples=1000)
+    settings.load_profile("suite")
 
 ROOT = Path(__file__).resolve().parents[1]
 
