@@ -65,12 +65,13 @@ class Renamed(NamedTuple):
     """What the codes that are left were before, in the order of the new ones.
 
     Attributes:
-        terms, kinds, speakers: int64.
+        terms, kinds, speakers, sessions: int64.
     """
 
     terms: Tensor
     kinds: Tensor
     speakers: Tensor
+    sessions: Tensor
 
 
 @dataclass(frozen=True, eq=False)
@@ -327,19 +328,19 @@ class GrowingIndex:
         if kinds and len(concept):
             kind, node = torch.cat([kind, kind.new_tensor(kinds)]), torch.cat([node, concept[:1]])
         order = node.argsort()
-        renamed = Renamed(
-            _first_met(rows["terms"]), _first_met(kind[order]), _first_met(rows["speaker"].long())
-        )
+        terms, own_kinds = _first_met(rows["terms"]), _first_met(kind[order])
+        speakers = _first_met(rows["speaker"].long())
         sessions = _first_met(rows["session"].long())
         for name, old in (
-            ("terms", renamed.terms),
-            ("kind", renamed.kinds),
-            ("speaker", renamed.speakers),
+            ("terms", terms),
+            ("kind", own_kinds),
+            ("speaker", speakers),
             ("session", sessions),
         ):
             rows[name] = _inverse(old)[rows[name].long()].to(rows[name].dtype)
-        self._session_of = _inverse(sessions, self._sessions)[self._session_of]
-        self._sessions = len(sessions)
+        given = _inverse(sessions, self._sessions)[self._session_of]
+        there = (given >= 0).nonzero().squeeze(1)
+        self._session_of, self._sessions = given[there], len(sessions)
         if "duplicate" in rows:
             group = rows["duplicate"].long()
             first = torch.full((len(new),), len(new)).scatter_reduce(
@@ -357,7 +358,7 @@ class GrowingIndex:
         self._concepts = GrowingRows(concept)
         self._rows = {name: GrowingRows(own) for name, own in rows.items()}
         self._postings, self._session_postings, self._lexical = Postings(), Postings(), {}
-        return renamed
+        return Renamed(terms, own_kinds, speakers, there)
 
     def _add_nodes(self, data: IndexInput) -> None:
         """The new nodes: which atom each is, and its time."""

@@ -88,10 +88,14 @@ class StoreColumns:
         return changes and changes._replace(gone=changes.gone[changes.gone < self.stop])
 
     def rename(self, renamed: Renamed) -> None:
-        """Numbers terms, kinds and speakers as the index does from which nodes were removed."""
+        """Numbers names as the index does from which nodes were removed; what is gone has none."""
         words = self.vocabulary.words
         self.vocabulary = Vocabulary([words[i] for i in renamed.terms.tolist()])
-        for names, old in ((self.kinds, renamed.kinds), (self.speakers, renamed.speakers)):
+        for names, old in (
+            (self.kinds, renamed.kinds),
+            (self.speakers, renamed.speakers),
+            (self.sessions, renamed.sessions),
+        ):
             listed = list(names)
             names.clear()
             names.update({listed[code]: i for i, code in enumerate(old.tolist())})

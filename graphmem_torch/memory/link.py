@@ -180,6 +180,12 @@ class Linker:
         pending = self._pending.copy()
         return sum(map(len, pending.values())), next(iter(pending), None)
 
+    def rows(self) -> tuple[Tensor, Tensor, Tensor]:  # [n] int64, [n, d], [n] bool
+        """Node numbers of atoms but concepts, ascending, their vectors, and which are there."""
+        there = torch.ones(len(self._nodes), dtype=torch.bool)
+        there[torch.tensor(list(self._dead), dtype=torch.int64)] = False
+        return torch.tensor(self._nodes, dtype=torch.int64), self._rows.view, there
+
     def knows(self, name: str) -> bool:
         """Whether a name has a concept; may be asked by any thread."""
         return name in self._names

@@ -177,10 +177,15 @@ class Memory:
 
     def _set_up(self) -> None:
         """Knows nothing of the store yet; whoever is at work goes on with what was known."""
-        self._snapshot: Snapshot | None = None
         self._writer: Writer | None = None
         self._modes = ModeCache()
         self._assemble = Assembler(self._modes)
+        self._let_go()
+
+    def _let_go(self) -> None:
+        """Knows no content of the store but that from which its next state can be followed."""
+        self._snapshot: Snapshot | None = None
+        self._modes.expire()
         self._structure = StructureCache(self.store)
         self._decay = DecayState(self.store, self._settings.decay, clock=self._clock)
         self._contexts = contexts.ContextCompiler(self.store)
@@ -580,7 +585,7 @@ class Memory:
             with self._lock:
                 if self._learned:
                     self.config, self._learned = self._settings, False
-                self._set_up()
+                self._let_go()
                 if self._regimes is not None:
                     self._regimes = RegimeMonitor(self.store, self.config.regime, self.embedder.dim)
         return receipt

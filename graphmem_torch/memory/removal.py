@@ -7,8 +7,8 @@ after it reach further back, and where it was among the most similar another one
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import combinations, pairwise
@@ -22,11 +22,11 @@ from graphmem_torch.coo import isin_pairs
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.memory.link import Session, is_turn, mention_ties
 from graphmem_torch.store import MemoryStore
-from graphmem_torch.text.concepts import ConceptExtractor
+from graphmem_torch.text.concepts import ConceptExtractor, names_within, spelled
 
 __all__ = ["Heir", "Removal", "unlink"]
 
-_ASKED = 64  # texts that are searched for a name at once
+_ASKED = 16  # texts that are searched for a name at once
 _TILE = 1 << 24  # cosines at once: 64 MB
 _SAME = 1e-4  # by which the cosine of an edge may differ from that of its ends
 
@@ -41,6 +41,7 @@ class Heir:
         old, node: Node numbers of the version before and of this one.
         first: That of the first version.
         atom: The new version.
+        names: Those of concepts that it says.
         concepts: Nodes of those concepts that it mentions and that there are.
     """
 
@@ -48,6 +49,7 @@ class Heir:
     node: int
     first: int
     atom: Atom
+    names: Collection[str]
     concepts: Collection[int]
 
 
@@ -76,9 +78,10 @@ class Removal:
 
 def unlink(
     store: MemoryStore,
-    gone: Mapping[int, Atom],
+    gone: dict[int, Atom],
     config: LinkConfig,
     extractor: ConceptExtractor | None,
+    vectors: Callable[[], tuple[Tensor, Tensor, Tensor]],
     heir: Heir | None = None,
 ) -> Removal:
     """What becomes of the edges of a store that linking filled; in the turn in which it is written.
@@ -88,12 +91,14 @@ def unlink(
         gone: The atoms that go, by node number.
         config: How the edges were made.
         extractor: What found the concepts.
+        vectors: Gives the numbers of all atoms but concepts, ascending [n], and the rows of their
+            vectors [n, d], and which are there [n].
         heir: What takes the place of the only one that goes.
     """
     edges = store.edges()
     before, after = _Order(config), _Order(config)
-    atoms = [*gone.values(), *([heir.atom] if heir else [])]
-    sessions = {atom.session: None for atom in atoms if atom.session is not None}
+    changing = [*gone.values(), *([heir.atom] if heir else [])]
+    sessions = {atom.session: None for atom in changing if atom.session is not None}
     for session, turns in store.turns(sessions).items():
         before.add(turns)
         left = [turn for turn in turns if turn[1] not in gone]
@@ -104,40 +109,34 @@ def unlink(
     windows = after.windows
     then = before.windows
     touched = [node for node in windows if then.get(node, windows[node]) != windows[node]]
-    mentioned: dict[str, int] = {}
-    own: list[list[str]] = []
+    whole = _whole_mentions(edges)
+    left_alone = _left_alone(store, whole, gone, heir)
+    lost, unsaid = {*gone, *left_alone}, dict[str, int]()
     if extractor is not None:
-        texts = [atom.text for atom in (*gone.values(), *store.atoms(touched))]
-        found = extractor.extract(texts)
-        own = found[: len(gone)]
-        mentioned = store.concepts(list(dict.fromkeys(name for names in found for name in names)))
-        for node, names in zip((*gone, *touched), found, strict=True):
-            concepts = list(dict.fromkeys(mentioned[n] for n in names if n in mentioned))
+        names = _Names(store, whole, extractor)
+        read = dict(zip(touched, store.atoms(touched), strict=True))
+        concepts_of = names.mentioned({node: a.text for node, a in (gone | read).items()})
+        for node, concepts in concepts_of.items():
             cut.update(_mentions(concepts, [node, *then.get(node, ())]))
-            if node in gone:
-                kind = int(EdgeType.ASSOCIATION)
-                cut.update((one, other, kind, None) for one, other in combinations(concepts, 2))
-            else:
+            if node not in gone:
                 made.update(_mentions(concepts, [node, *windows[node]]))
+        own = [concepts_of[node] for node in gone]
+        cut.update(_associations(edges, own))
+        unsaid = names.unsaid(gone, {c for each in own for c in each} - lost, lost, heir)
     same = cut & made
     cut, made = cut - same, made - same
-    left_alone = _left_alone(store, edges, gone, heir)
-    lost = {*gone, *left_alone}
     moved = EdgeBlock.empty() if heir is None else _moved(store, edges, heir, cut)
-    names = list(dict.fromkeys(name for each in own for name in each))
-    kept = {name: mentioned[name] for name in names if mentioned.get(name, -1) not in {-1, *lost}}
-    unsaid = set(_unmentioned(store, edges, kept, gone, heir, extractor))
-    aliases = set(store.alias_names(kept))
-    renamed = {
-        kept[name]: next(other for other in store.names_of(kept[name]) if other not in unsaid)
-        for name in unsaid - aliases
-    }
+    aliases = set(store.alias_names(unsaid))
+    renamed = dict[int, str]()
+    for name in unsaid.keys() - aliases:
+        others = [other for other in store.names_of(unsaid[name]) if other not in unsaid]
+        renamed |= {unsaid[name]: others[0]} if others else {}  # else another atom states its id
     return Removal(
         [*gone, *left_alone],
-        sorted(unsaid & aliases),
+        sorted(aliases),
         renamed,
         _block(edge for edge in cut.elements() if not lost & set(edge[:2])),
-        EdgeBlock.cat([_block(made.elements()), _next_similar(store, edges, gone, config)]),
+        EdgeBlock.cat([_block(made.elements()), _next_similar(vectors, edges, gone, config)]),
         moved,
         [] if heir is None else windows.get(heir.node, []),
     )
@@ -187,13 +186,14 @@ def _block(edges: Iterable[_Edge]) -> EdgeBlock:
 
 
 def _left_alone(
-    store: MemoryStore, edges: EdgeBlock, gone: Mapping[int, Atom], heir: Heir | None
+    store: MemoryStore, mentions: EdgeBlock, gone: Mapping[int, Atom], heir: Heir | None
 ) -> list[int]:
     """Concepts that these atoms mention, and nothing else."""
-    mentions = _whole_mentions(edges)
     own = _among(mentions.source, gone, store.next_node)
     alone = mentions.target[own].unique()
-    alone = alone[~torch.isin(alone, mentions.target[~own])]
+    others = torch.zeros(store.next_node, dtype=torch.bool)
+    others[mentions.target[~own]] = True
+    alone = alone[~others[alone]]
     named = () if heir is None else heir.concepts
     nodes = [node for node in alone.tolist() if node not in named]
     return [n for n, a in zip(nodes, store.atoms(nodes), strict=True) if a.kind == CONCEPT]
@@ -205,51 +205,148 @@ def _whole_mentions(edges: EdgeBlock) -> EdgeBlock:
     return edges.take((edges.type == int(EdgeType.ABSTRACTION)) & (edges.weight == whole))
 
 
-def _unmentioned(
-    store: MemoryStore,
-    edges: EdgeBlock,
-    names: Mapping[str, int],
-    gone: Mapping[int, Atom],
-    heir: Heir | None,
-    extractor: ConceptExtractor | None,
-) -> list[str]:
-    """Those names of concepts that stay which no atom mentions but those that go."""
-    aliases = set(store.alias_names(names))
-    # A concept of one name is mentioned by that.
-    asked = [name for name, node in names.items() if name in aliases or store.names_of(node)]
-    if not asked or extractor is None:
-        return []
-    mentions, left = _whole_mentions(edges), []
-    said = set(extractor.extract([heir.atom.text])[0]) if heir else set()
-    for name in [name for name in asked if name not in said]:
-        nodes = mentions.source[mentions.target == names[name]].unique().tolist()
-        nodes = [node for node in nodes if node not in gone]
-        parts = (nodes[i : i + _ASKED] for i in range(0, len(nodes), _ASKED))
-        texts = ([atom.text for atom in store.atoms(part)] for part in parts)
-        if not any(name in found for part in texts for found in extractor.extract(part)):
-            left.append(name)
-    return left
+def _associations(edges: EdgeBlock, mentioned: Iterable[Sequence[int]]) -> Iterator[_Edge]:
+    """The edges between concepts that atoms mention together, in the direction that is stored."""
+    pairs = [pair for concepts in mentioned for pair in combinations(concepts, 2)]
+    if not pairs:
+        return
+    kind = int(EdgeType.ASSOCIATION)
+    asked = torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2).T
+    ends, stop = asked.unique().tolist(), 1 + max(int(edges.source.max()), int(edges.target.max()))
+    tied = edges.take(edges.type == kind)
+    tied = tied.take(_among(tied.source, ends, stop) & _among(tied.target, ends, stop))
+    tied = tied.take(isin_pairs(torch.stack([tied.source, tied.target]), asked))
+    left = Counter(zip(tied.source.tolist(), tied.target.tolist(), strict=True))
+    for one, other in pairs:
+        # A concept of another name has its edges behind those of others.
+        pair = (one, other) if left[one, other] > 0 else (other, one)
+        left[pair] -= 1
+        yield *pair, kind, None
+
+
+class _Names:
+    """Which atoms say which names of concepts, by the edges of linking and the letters of texts.
+
+    An atom that mentions a concept says one of its names. What its letters leave open is asked of
+    what found the concepts.
+    """
+
+    def __init__(self, store: MemoryStore, whole: EdgeBlock, extractor: ConceptExtractor) -> None:
+        self._store, self._whole, self._extractor = store, whole, extractor
+        self._forms = cache(lambda word: frozenset(map(spelled, extractor.forms(word))))
+        self._aliases = {name: node for _, name, node in store.aliases()}
+        self._other = defaultdict[int, list[str]](list)
+        for name, node in self._aliases.items():
+            self._other[node].append(name)
+        self._own: dict[int, str] = {}
+
+    def mentioned(self, texts: Mapping[int, str]) -> dict[int, list[int]]:
+        """The concepts that atoms mention, given their texts by node number."""
+        found: dict[int, list[int]] = {node: [] for node in texts}
+        ties = self._whole.take(_among(self._whole.source, texts, self._store.next_node))
+        for node, concept in zip(ties.source.tolist(), ties.target.tolist(), strict=True):
+            found[node].append(concept)
+        self._learn({concept for each in found.values() for concept in each})
+        return {
+            node: [c for c in dict.fromkeys(found[node]) if self._within(text, self._of(c))]
+            for node, text in texts.items()
+        }
+
+    def unsaid(
+        self,
+        gone: Mapping[int, Atom],
+        concepts: Iterable[int],
+        lost: Collection[int],
+        heir: Heir | None,
+    ) -> dict[str, int]:
+        """Names that no atom says but those that go, with their concepts.
+
+        Args:
+            gone: The atoms that go.
+            concepts: What these mention of what stays.
+            lost: Nodes that go.
+            heir: What comes.
+        """
+        texts = [atom.text for atom in gone.values()]
+        heard = self._within("\n".join(texts), self._aliases)
+        asked = {node for node in concepts if node in self._other}
+        asked |= {self._aliases[name] for name in heard} - {*lost}
+        if not asked:
+            return {}
+        self._learn(asked)
+        said = () if heir is None else heir.names
+        ties = self._whole.take(_among(self._whole.target, asked, self._store.next_node))
+        sayers: dict[int, dict[int, None]] = {node: {} for node in asked}
+        for node, concept in zip(ties.source.tolist(), ties.target.tolist(), strict=True):
+            if node not in gone:
+                sayers[concept][node] = None
+        open_ = {
+            (name, node): others
+            for node in asked
+            for name in self._of(node)
+            if name not in said
+            and any(self._within(text, [name]) for text in texts)
+            and (others := self._open(list(sayers[node]), node, name)) is not None
+        }
+        # Their letters are there; whether they were said is asked only now.
+        told = {name for found in self._extractor.extract(texts) for name in found} if open_ else ()
+        return {
+            name: node
+            for (name, node), others in open_.items()
+            if name in told and not self._is_said(others, name)
+        }
+
+    def _open(self, nodes: Sequence[int], concept: int, name: str) -> list[str] | None:
+        """What atoms that mention a concept say, where it may be this name; None: one surely is."""
+        names, open_ = self._of(concept), list[str]()
+        for first in range(0, len(nodes), _ASKED):
+            for atom in self._store.atoms(nodes[first : first + _ASKED]):
+                within = self._within(atom.text, names)
+                if within == [name]:
+                    return None
+                open_ += [atom.text] if name in within else []
+        return open_
+
+    def _is_said(self, texts: list[str], name: str) -> bool:
+        """Whether one of the texts says a name; of very many that spell it, one is taken to."""
+        asked = sorted(texts, key=len)[:_ASKED]
+        return len(texts) > _ASKED or any(name in each for each in self._extractor.extract(asked))
+
+    def _learn(self, concepts: Iterable[int]) -> None:
+        fresh = [node for node in concepts if node not in self._own]
+        for node, atom in zip(fresh, self._store.atoms(fresh), strict=True):
+            self._own[node] = atom.text if atom.kind == CONCEPT else ""
+
+    def _of(self, concept: int) -> list[str]:
+        """All names of a concept, none of another node."""
+        return [name for name in (self._own[concept], *self._other.get(concept, ())) if name]
+
+    def _within(self, text: str, names: Iterable[str]) -> list[str]:
+        return names_within(text, names, self._forms)
 
 
 def _next_similar(
-    store: MemoryStore, edges: EdgeBlock, gone: Mapping[int, Atom], config: LinkConfig
+    vectors: Callable[[], tuple[Tensor, Tensor, Tensor]],
+    edges: EdgeBlock,
+    gone: Mapping[int, Atom],
+    config: LinkConfig,
 ) -> EdgeBlock:
     """Similarity edges of those that had as many as there may be, and lose one."""
-    similar, stop = edges.take(edges.type == int(EdgeType.SIMILARITY)), store.next_node
+    similar = edges.take(edges.type == int(EdgeType.SIMILARITY))
+    stop = 1 + int(max([*gone, *(int(end.max()) for end in similar.columns[:2] if len(end))]))
     lost = _among(similar.target, gone, stop) & ~_among(similar.source, gone, stop)
-    held = torch.bincount(similar.source, minlength=stop)
     open_ = similar.source[lost].unique()
+    similar = similar.take(_among(similar.source, open_.tolist(), stop))
+    held = torch.bincount(similar.source, minlength=stop)
     open_ = open_[held[open_] >= config.similarity_k]
     if not len(open_) or config.similarity_k < 1:
         return EdgeBlock.empty()
-    node = store.nodes(concepts=False)
-    node = node[~_among(node, gone, stop)]
-    vectors = store.embeddings()[torch.searchsorted(store.nodes(), node)]
-    similar = similar.take(_among(similar.source, open_.tolist(), stop))
+    node, rows, live = vectors()
+    dead = ~live | _among(node, gone, max(stop, 1 + int(node[-1])))
     blocks, there = [], torch.stack([similar.source, similar.target])
     for part in torch.searchsorted(node, open_).split(max(1, _TILE // max(1, len(node)))):
-        cosine = vectors[part] @ vectors.T
-        cosine[torch.arange(len(node)) >= part[:, None]] = -torch.inf  # only earlier ones
+        cosine = rows[part] @ rows.T
+        cosine[(torch.arange(len(node)) >= part[:, None]) | dead] = -torch.inf  # only earlier ones
         best = cosine.topk(min(config.similarity_k, len(node)), dim=1)
         row, place = (best.values >= config.similarity_min).nonzero(as_tuple=True)
         ends = torch.stack([node[part[row]], node[best.indices[row, place]]])

@@ -201,7 +201,8 @@ class Writer:
             return write(Batch([], none, gone=nodes))
         linker = self._linker if self._ready() else None
         atoms = dict(zip(nodes, store.atoms(nodes), strict=True))
-        plan = unlink(store, atoms, self._config, self._extractor)
+        vectors = self._rows if linker is None else linker.rows
+        plan = unlink(store, atoms, self._config, self._extractor, vectors)
         batch = Batch(
             atoms=[],
             embeddings=none,
@@ -317,8 +318,8 @@ class Writer:
         store, (atom,), linker = self._store, own.atoms, self._following()
         first, new = store.first_versions().get(node, node), store.next_node
         names = own.names.get(atom.text, ())
-        heir = Heir(node, new, first, atom, linker.nodes_named(names))
-        plan = unlink(store, {node: old}, self._config, self._extractor, heir)
+        heir = Heir(node, new, first, atom, names, linker.nodes_named(names))
+        plan = unlink(store, {node: old}, self._config, self._extractor, linker.rows, heir)
         self._sound = False
         left = self._left(plan, {})
         linker.forget([each for each in left if each[0] != node], plan.names)
@@ -342,6 +343,12 @@ class Writer:
         )
         store.append(batch, when=own.when, first=new)
         self._follow()
+
+    def _rows(self) -> tuple[Tensor, Tensor, Tensor]:
+        """As `Linker.rows`."""
+        every, node = self._store.nodes(), self._store.nodes(concepts=False)
+        rows = self._store.embeddings()[torch.searchsorted(every, node)]
+        return node, rows, torch.ones(len(node), dtype=torch.bool)
 
     def _ready(self) -> bool:
         """Binds and mends the store; whether the linker knows all that is stored. In the turn."""

@@ -15,7 +15,15 @@ from torch import Tensor
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.store.database import Database, damaged
 
-__all__ = ["KEPT", "Changes", "CutEdges", "commits_since", "note_change", "read_changes"]
+__all__ = [
+    "KEPT",
+    "Changes",
+    "CutEdges",
+    "Remembered",
+    "commits_since",
+    "note_change",
+    "read_changes",
+]
 
 KEPT = 1024
 """Commits that are remembered; whoever is further behind reads the store anew."""
@@ -79,7 +87,42 @@ def note_change(database: Database, state: str, cut: CutEdges, gone: Sequence[in
         database.execute_many(_PRUNE_LONG, [(_HELD,)])
 
 
-def read_changes(database: Database, state: str, edges: int) -> Changes | None:
+class Remembered:
+    """What `forget_changes` took out of the log, in this process alone: no file tells of it."""
+
+    def __init__(self) -> None:
+        self._rows: list[tuple[str, bytes | None, bytes | None]] = []  # as in the log
+
+    def forget_changes(self, database: Database) -> None:
+        """Empties the log but for the last state, which it says nothing of; only inside a write."""
+        rows = database.query("SELECT state, cut, gone FROM change ORDER BY entry")
+        last = rows[-1][0]
+        known = self._rows if self._rows and self._rows[-1][0] == rows[0][0] else []
+        database.execute_many("DELETE FROM change", [()])
+        database.execute_many("INSERT INTO change (state) VALUES (?)", [(last,)])
+        kept, held = [*known, *rows[1 if known else 0 :]][-KEPT:], 0
+        for place in range(len(kept) - 1, -1, -1):
+            held += len(kept[place][1] or b"")
+            if held > _HELD:
+                kept = kept[place + 1 :]
+                break
+        self._rows = kept
+
+    def before(
+        self, database: Database, state: str
+    ) -> list[tuple[bytes | None, bytes | None]] | None:
+        """What was taken away between a state and the first of the log; None: not known."""
+        first = database.query("SELECT state FROM change ORDER BY entry LIMIT 1")
+        rows = self._rows
+        place = next((i for i, row in enumerate(rows) if row[0] == state), None)
+        if place is None or not first or rows[-1][0] != first[0][0]:
+            return None
+        return [(cut, gone) for _, cut, gone in rows[place + 1 :]]
+
+
+def read_changes(
+    database: Database, state: str, edges: int, remembered: Remembered
+) -> Changes | None:
     """What was taken away since a state of so many edges; None where that is not known any more.
 
     Raises:
@@ -88,9 +131,11 @@ def read_changes(database: Database, state: str, edges: int) -> Changes | None:
     if not database.has("change"):
         return None
     found = database.query("SELECT entry FROM change WHERE state = ?", (state,))
-    if not found:
+    earlier = [] if found else remembered.before(database, state)
+    if earlier is None:
         return None
-    rows = database.query("SELECT cut, gone FROM change WHERE entry > ? ORDER BY entry", found[0])
+    since = "SELECT cut, gone FROM change WHERE entry > ? ORDER BY entry"
+    rows = earlier + database.query(since, found[0] if found else (0,))
     cut = CutEdges.cat([_cut_edges(database, blob) for blob, _ in rows if blob is not None])
     own = []
     for place in cut.place.tolist():

@@ -87,7 +87,7 @@ def _no_room(place: str | Path, error: Exception) -> StoreError:
     )
 
 
-_CLEAN = 1  # `user_version` of databases that have always overwritten what they freed
+_CLEAN = "store.overwrites"  # key of databases that have always overwritten what they freed
 
 SCHEMA_VERSION = 1
 """Version that this code writes; `_check_version` says which it reads."""
@@ -251,7 +251,7 @@ def _create_tables(connection: sqlite3.Connection) -> None:
         f"INSERT INTO schema_version VALUES ({SCHEMA_VERSION});"
         "INSERT INTO meta VALUES ('store.generation', '0');"
         f"INSERT INTO meta VALUES ('store.state', '{uuid.uuid4().hex}');"
-        f"PRAGMA user_version = {_CLEAN};"
+        f"INSERT INTO meta VALUES ('{_CLEAN}', '1');"
         # Tells it from a store that is made in its place later.
         f"PRAGMA user_version = {uuid.uuid4().int % 2**31};"
         f"{' '.join(f'{table};' for table in _LATER.values())}"
@@ -464,9 +464,10 @@ class Database:
         """
         with self._lock:
             try:
-                if self.query("PRAGMA user_version") != [(_CLEAN,)]:
+                if not self.query("SELECT 1 FROM meta WHERE key = ?", (_CLEAN,)):
                     self._connection.execute("VACUUM")
-                    self._connection.execute(f"PRAGMA user_version = {_CLEAN}")
+                    put = "INSERT OR IGNORE INTO meta VALUES (?, '1')"
+                    self.write(lambda: self.execute_many(put, [(_CLEAN,)]))
                 self._connection.execute(f"PRAGMA busy_timeout = {1000 * seconds:.0f}")
                 busy = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
             except sqlite3.Error as error:

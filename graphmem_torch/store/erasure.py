@@ -65,7 +65,6 @@ def erase_rows(database: Database, nodes: Sequence[int]) -> None:
         if not left:
             run("DELETE FROM stored_at WHERE start = ?", [(start,)])
     run("DELETE FROM unwiped", [()])
-    run("DELETE FROM change", [()])  # whose edges have weights
 
 
 def receipt_problems(store: StoreReader, receipt: Receipt) -> list[str]:

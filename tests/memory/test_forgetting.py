@@ -98,6 +98,32 @@ def test_forget_scores_as_if_it_was_never_there(gone: set[int], updated: int) ->
         assert memory.store.alias_names(["x"]) == []
 
 
+def test_forget_is_followed_and_says_nothing(tmp_path: Path) -> None:
+    """No file tells of it; who has the index of before goes on from that, others read anew."""
+    with opened(tmp_path) as memory, opened(tmp_path, mode="r") as reader:
+        memory.add([*turns(12), *(secret(i, session="at the Xylophone") for i in range(3))])
+        seen = plain(memory.retrieve(QUESTIONS)), plain(reader.retrieve(QUESTIONS))
+        assert seen[0] == seen[1]
+        columns = memory._assemble._columns
+        memory.delete("secret-0")
+        memory.forget("secret-1")
+        log = memory.store._database.query("SELECT cut, gone FROM change")
+        assert log == [(None, None)]
+        memory.add(turns(14)[12:])
+        memory.forget(["a3", "secret-2"])
+        memory.delete("a4")
+        answers = plain(memory.retrieve(QUESTIONS))
+        assert memory._assemble._columns is columns  # not read anew
+        assert reader.store.changes(columns.state or "", columns.edges) is not None
+        with opened(config=memory.config) as fresh:
+            fresh.add(memory.get(memory.store.ids()[:0] + [h for h in names_of(memory)]))
+            for found, wanted in zip(answers, plain(fresh.retrieve(QUESTIONS)), strict=True):
+                assert found == wanted
+        assert plain(reader.retrieve(QUESTIONS)) == answers
+    assert traces(tmp_path) == []
+    assert "xylophone" not in json.dumps(columns.to_dict()).lower()
+
+
 def test_forget_renames_a_concept_that_others_know_by_another_name(tmp_path: Path) -> None:
     """With a threshold that makes one concept of all that is near."""
     config = config_of(**{"link.concept_dedup": 0.6})
