@@ -22,6 +22,7 @@ from graphmem_torch.config import LinkConfig
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.ops import knn_graph, topk_cosine
 from graphmem_torch.ops.growing import GrowingRows
+from graphmem_torch.store.reader import StoreReader
 
 __all__ = ["Linked", "Linker", "Session", "concept_id", "is_turn", "mention_ties"]
 _DEAD = 64  # rows of atoms that are gone which are passed over before they are taken out
@@ -139,18 +140,43 @@ class Linker:
         self._concept_nodes: list[int] = []
         self._concept_at: dict[int, int] = {}  # place of a node among the concepts
         self._names: dict[str, int] = {}
-        self._node_of: dict[str, int] = {}
+        self._node_of: dict[str, int | None] = {}  # of ids that were asked for; None: not there
+        self._store: StoreReader | None = None  # what knows the sessions and ids that are not here
         self._stated: dict[str, list[tuple[int, Link]]] = {}  # by target, those of `_pending` too
         self._pending: dict[str, list[tuple[int, Link]]] = {}
 
+    def take_up(self, store: StoreReader) -> None:
+        """Takes in all that is stored; of an empty graph only.
+
+        The turns of a session, and the nodes of ids, are asked of the store as they are needed: by
+        then it must hold what this graph has, but for the additions in hand.
+        """
+        self._store = store
+        outline = store.outline()
+        embeddings = store.embeddings()
+        named = torch.tensor([name is not None for _, name, _ in outline], dtype=torch.bool)
+        self._rows.append(embeddings[~named])
+        self._concept_rows.append(embeddings[named])
+        self._nodes = [node for node, name, _ in outline if name is None]
+        for node, name, _ in outline:
+            if name is not None:
+                self._names[name] = self._concept_at[node] = len(self._concept_nodes)
+                self._concept_nodes.append(node)
+        self._name((name, node) for _, name, node in store.aliases())
+        nodes = [node for node, _, stating in outline if stating]
+        atoms = store.atoms(nodes)
+        self._find(atoms)
+        for node, atom in zip(nodes, atoms, strict=True):
+            self._state_edges(atom, node, [])
+
     def restore(
         self,
-        atoms: Iterable[tuple[int, Atom]],
+        atoms: Sequence[tuple[int, Atom]],
         embeddings: Tensor,
         aliases: Iterable[tuple[str, int]] = (),
         first: Mapping[int, int] | None = None,
     ) -> None:
-        """Takes in what was linked elsewhere.
+        """Takes in what was linked elsewhere since.
 
         Args:
             atoms: In the order of node numbers.
@@ -159,14 +185,22 @@ class Linker:
             first: Of nodes with earlier versions, the number of the first.
         """
         kept: list[int] = []
+        self._find(atom for _, atom in atoms)
         for row, (node, atom) in enumerate(atoms):
             if atom.kind == CONCEPT:
                 self._remember_concept(atom.text, node, embeddings[row : row + 1], [])
             else:
                 kept.append(row)
-                self._remember(atom, node, first=(first or {}).get(node))
+                # The store has these: sessions that are asked for later come with them.
+                if self._store is None or atom.session in self._sessions:
+                    self._remember(atom, node, first=(first or {}).get(node))
+                else:
+                    self._number(atom, node)
                 self._state_edges(atom, node, [])
         self._rows.append(embeddings[torch.tensor(kept, dtype=torch.int64)])
+        self._name(aliases)
+
+    def _name(self, aliases: Iterable[tuple[str, int]]) -> None:
         for name, node in aliases:
             if node in self._concept_at:
                 self._names.setdefault(name, self._concept_at[node])
@@ -196,6 +230,8 @@ class Linker:
         start = len(self._rows)
         windows: list[list[int]] = []
         follows: dict[tuple[int, int], bool] = {}  # pairs of turns: whether they get an edge
+        self._find(atoms)
+        self._recall({atom.session for atom in atoms})
         for node, atom in enumerate(atoms, first):
             windows.append([node, *self._remember(atom, node, edges, follows)])
             self._state_edges(atom, node, edges)
@@ -234,7 +270,10 @@ class Linker:
             first: Number of its first version.
             window: The turns before it in its window.
         """
+        # The store still has the version before.
+        self._recall({old[1].session, atom.session})
         self.forget([old])
+        self._find([atom])
         edges: _Edges = []
         start = len(self._rows)
         self._remember(atom, node, first=first)
@@ -268,7 +307,7 @@ class Linker:
                 if at not in concepts and name not in left
             }
         for node, atom in atoms:
-            self._node_of.pop(atom.id, None)
+            self._node_of[atom.id] = None
             for link in atom.edges:
                 for links in (self._stated, self._pending):
                     kept = [each for each in links.pop(link.target, []) if each[0] not in gone]
@@ -277,7 +316,7 @@ class Linker:
             if atom.kind == CONCEPT:
                 continue
             self._dead.add(bisect_left(self._nodes, node))
-            if atom.session is not None and is_turn(atom):
+            if atom.session in self._sessions and is_turn(atom):
                 self._sessions[atom.session].drop(node)
         for _, atom in atoms:
             if waiting := self._stated.get(atom.id):
@@ -300,8 +339,7 @@ class Linker:
 
         The nearest comes first. What is derived from other atoms is no turn of the session.
         """
-        self._nodes.append(node)
-        self._node_of[atom.id] = node
+        self._number(atom, node)
         if atom.session is None or not is_turn(atom):
             return []
         session = self._sessions.setdefault(atom.session, Session())
@@ -314,6 +352,25 @@ class Linker:
         if edges is not None:
             self._tie_session(session.stored, edges)
         return session.nodes[max(0, place - self._config.window + 1) : place].tolist()[::-1]
+
+    def _number(self, atom: Atom, node: int) -> None:
+        self._nodes.append(node)
+        self._node_of[atom.id] = node
+
+    def _recall(self, sessions: Iterable[str | None]) -> None:
+        """Has the turns of sessions at hand, as far as they are stored."""
+        if self._store is not None:
+            asked = [name for name in sessions if name is not None and name not in self._sessions]
+            found = self._store.turns(asked) if asked else {}
+            self._sessions |= {name: Session(turns) for name, turns in found.items()}
+
+    def _find(self, atoms: Iterable[Atom]) -> None:
+        """Has the nodes at hand to which atoms state edges, as far as they are stored."""
+        if self._store is not None:
+            names = dict.fromkeys(link.target for atom in atoms for link in atom.edges)
+            asked = [name for name in names if name not in self._node_of]
+            known = self._store.known(asked)
+            self._node_of |= {name: known[name][0] if name in known else None for name in asked}
 
     def _tie_session(self, stored: Sequence[int], edges: _Edges) -> None:
         """Ties the last atom of a session to earlier ones, at doubling distances.

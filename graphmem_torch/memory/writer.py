@@ -59,7 +59,6 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 _LONGEST_KIND = 64
-_RESTORED = 4096  # atoms read at once when the linker is restored
 
 
 @dataclass(eq=False)
@@ -199,10 +198,9 @@ class Writer:
         store, none = self._store, torch.empty(0, self._store.dim or 0)
         if not nodes or bound_concepts(store) is None:  # not filled by linking
             return write(Batch([], none, gone=nodes))
-        linker = self._linker if self._ready() else None
-        atoms = dict(zip(nodes, store.atoms(nodes), strict=True))
-        vectors = self._rows if linker is None else linker.rows
-        plan = unlink(store, atoms, self._config, self._extractor, vectors)
+        self._ready()
+        linker, atoms = self._following(), dict(zip(nodes, store.atoms(nodes), strict=True))
+        plan = unlink(store, atoms, self._config, self._extractor, linker.rows)
         batch = Batch(
             atoms=[],
             embeddings=none,
@@ -216,7 +214,7 @@ class Writer:
         self._sound = False
         left = self._left(plan, atoms)
         done = write(batch)
-        if linker is not None and not plan.renamed:
+        if not plan.renamed:
             linker.forget(left, plan.names)
             self._follow()
         return done
@@ -344,20 +342,12 @@ class Writer:
         store.append(batch, when=own.when, first=new)
         self._follow()
 
-    def _rows(self) -> tuple[Tensor, Tensor, Tensor]:
-        """As `Linker.rows`."""
-        every, node = self._store.nodes(), self._store.nodes(concepts=False)
-        rows = self._store.embeddings()[torch.searchsorted(every, node)]
-        return node, rows, torch.ones(len(node), dtype=torch.bool)
-
-    def _ready(self) -> bool:
-        """Binds and mends the store; whether the linker knows all that is stored. In the turn."""
+    def _ready(self) -> None:
+        """Binds and mends the store; in the turn."""
         self._store.expect_embedder()  # the store may have been given another one
         self._bind()
         if self._store.meta_get(ORDERED_BY) is None:
             self._order()
-        known = self._linker is not None and self._sound
-        return known and self._generation == self._store.generation
 
     def _left(self, plan: Removal, atoms: Mapping[int, Atom]) -> list[tuple[int, Atom]]:
         """What goes with a removal, atoms that were not read yet among it."""
@@ -588,22 +578,21 @@ class Writer:
         # The first time, after an error, or where something was deleted.
         names = None if self._extractor is None else self._found
         self._linker = linker = Linker(self._embedder.dim, self._config, names, self._vectors_of)
-        self._next = self._nodes = self._aliases = 0
-        self._take_in(linker, store.columns().node.tolist())
+        self._sound = False
+        linker.take_up(store)
+        self._aliases = max((entry for entry, *_ in store.aliases()), default=0)
+        self._follow()
         return linker
 
     def _take_in(self, linker: Linker, nodes: list[int]) -> None:
         store, self._sound = self._store, False
         aliases = store.aliases(self._aliases)
         if nodes or aliases:
-            parts = (store.atoms(part) for part in batched(iter(nodes), _RESTORED))
-            stored = zip(nodes, itertools.chain.from_iterable(parts), strict=True)
+            atoms = list(zip(nodes, store.atoms(nodes), strict=True))
             known = [(name, node) for _, name, node in aliases]
-            first = store.first_versions()
-            linker.restore(stored, store.embeddings(self._next), known, first)
-        self._next, self._nodes = store.next_node, self._nodes + len(nodes)
+            linker.restore(atoms, store.embeddings(self._next), known, store.first_versions())
         self._aliases = aliases[-1][0] if aliases else self._aliases
-        self._generation, self._sound = store.generation, True
+        self._follow()
 
     def _found(self, texts: Sequence[str]) -> list[list[str]]:
         return [self._names[text] for text in texts]

@@ -395,6 +395,11 @@ class StoreReader:
         aliases = self._select_in("SELECT name, node FROM alias WHERE name", names)
         return dict(aliases) | {id_.removeprefix(prefix): node for id_, node in own}
 
+    def outline(self) -> list[tuple[int, str | None, bool]]:
+        """Of every node its number, its name if it is a concept, and whether it states edges."""
+        sql = "SELECT node, CASE kind WHEN ? THEN text END, links != '[]' FROM atom ORDER BY node"
+        return self._database.query(sql, (CONCEPT,))
+
     def names_of(self, node: int) -> list[str]:
         """Names of a concept other than its own, in the order in which they came."""
         sql = "SELECT name FROM alias WHERE node = ? ORDER BY entry"

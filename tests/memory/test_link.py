@@ -14,6 +14,7 @@ from torch import Tensor
 from graphmem_torch.atoms import Atom, EdgeType, Link
 from graphmem_torch.config import LinkConfig
 from graphmem_torch.memory.link import Linker, concept_id
+from graphmem_torch.store import Batch, MemoryStore
 
 DIM = 12
 Edge = tuple[str, str, EdgeType]
@@ -75,23 +76,24 @@ def linked(
 ) -> tuple[dict[Edge, float], tuple[int, str | None]]:
     """Edges by the ids of their ends, and what is unresolved, when atoms come in such batches.
 
-    With `restore` every batch meets a new linker that has read what was stored.
+    With `restore` every batch meets a new linker, of a store that holds those before.
     """
-    linker = Linker(DIM, config, extract, name_vectors)
+    linker, store = Linker(DIM, config, extract, name_vectors), MemoryStore.open(None, dim=DIM)
     stored: list[Atom] = []
-    rows = torch.empty(0, DIM)
-    aliases: list[tuple[str, int]] = []
     found: dict[Edge, float] = {}
     place = 0
     for size in sizes:
         if restore:
             linker = Linker(DIM, config, extract, name_vectors)
-            linker.restore(enumerate(stored), rows, aliases)
+            linker.take_up(store)
         part = slice(place, place + size)
         result = linker.link(atoms[part], vectors[part], len(stored))
-        stored += [*atoms[part], *result.concepts]
-        aliases += result.aliases
-        rows = torch.cat([rows, vectors[part], result.embeddings])
+        rows, fresh = (
+            torch.cat([vectors[part], result.embeddings]),
+            [*atoms[part], *result.concepts],
+        )
+        stored += fresh
+        store.append(Batch(fresh, rows, edges=result.edges, aliases=result.aliases))
         block = result.edges
         block.validate(len(stored))
         columns = (block.source, block.target, block.type, block.weight)
