@@ -26,7 +26,8 @@ from graphmem_torch.text.concepts import ConceptExtractor, names_within, spelled
 
 __all__ = ["Heir", "Removal", "unlink"]
 
-_ASKED = 16  # texts that are searched for a name at once
+_ASKED = 16  # texts of which it is asked whether they say a name
+_READ = 64  # texts that are read at once
 _TILE = 1 << 24  # cosines at once: 64 MB
 _SAME = 1e-4  # by which the cosine of an edge may differ from that of its ends
 
@@ -248,7 +249,7 @@ class _Names:
             found[node].append(concept)
         self._learn({concept for each in found.values() for concept in each})
         return {
-            node: [c for c in dict.fromkeys(found[node]) if self._within(text, self._of(c))]
+            node: self._meant(spelled(text), dict.fromkeys(found[node]))
             for node, text in texts.items()
         }
 
@@ -268,7 +269,8 @@ class _Names:
             heir: What comes.
         """
         texts = [atom.text for atom in gone.values()]
-        heard = self._within("\n".join(texts), self._aliases)
+        bodies = [spelled(text) for text in texts]
+        heard = self._within("".join(bodies), self._aliases)
         asked = {node for node in concepts if node in self._other}
         asked |= {self._aliases[name] for name in heard} - {*lost}
         if not asked:
@@ -280,37 +282,62 @@ class _Names:
         for node, concept in zip(ties.source.tolist(), ties.target.tolist(), strict=True):
             if node not in gone:
                 sayers[concept][node] = None
-        open_ = {
-            (name, node): others
-            for node in asked
-            for name in self._of(node)
-            if name not in said
-            and any(self._within(text, [name]) for text in texts)
-            and (others := self._open(list(sayers[node]), node, name)) is not None
-        }
+        open_ = dict[tuple[str, int], list[str]]()
+        for node in asked:
+            names = {name for body in bodies for name in self._within(body, self._of(node))}
+            found = self._open(list(sayers[node]), node, names.difference(said))
+            open_ |= {(name, node): others for name, others in found.items()}
         # Their letters are there; whether they were said is asked only now.
-        told = {name for found in self._extractor.extract(texts) for name in found} if open_ else ()
+        names = {name for name, _ in open_}
+        own = [t for t, body in zip(texts, bodies, strict=True) if self._within(body, names)]
+        told = {name for found in self._extractor.extract(own) for name in found}
         return {
             name: node
             for (name, node), others in open_.items()
             if name in told and not self._is_said(others, name)
         }
 
-    def _open(self, nodes: Sequence[int], concept: int, name: str) -> list[str] | None:
-        """What atoms that mention a concept say, where it may be this name; None: one surely is."""
-        names, open_ = self._of(concept), list[str]()
-        for first in range(0, len(nodes), _ASKED):
-            for atom in self._store.atoms(nodes[first : first + _ASKED]):
-                within = self._within(atom.text, names)
-                if within == [name]:
-                    return None
-                open_ += [atom.text] if name in within else []
+    def _open(
+        self, nodes: Sequence[int], concept: int, names: Collection[str]
+    ) -> dict[str, list[str]]:
+        """Those names of a concept that it is not plain are said, and the texts that may do so.
+
+        Of very many that spell a name one is taken to say it.
+
+        Args:
+            nodes: The atoms that mention the concept.
+            concept: Its number.
+            names: Some of its names.
+        """
+        open_: dict[str, list[str]] = {name: [] for name in names}
+        for first in range(0, len(nodes), _READ):
+            if not open_:
+                break
+            marks = [mark for name in open_ for mark in self._marks(name)]
+            for text in self._store.texts_of(nodes[first : first + _READ]):
+                lower = text.lower()
+                if not any(mark in lower for mark in marks):
+                    continue
+                within = self._within(spelled(text), self._of(concept))
+                for name in within:
+                    if name in open_:
+                        open_[name].append(text)
+                        if len(within) == 1 or len(open_[name]) > _ASKED:
+                            del open_[name]
         return open_
 
+    def _marks(self, name: str) -> list[str]:
+        """Letters of which a text has some that may say a name."""
+        forms = self._forms(max(name.split(), key=len, default=""))
+        return [max(form.split(), key=len, default="") for form in forms]
+
     def _is_said(self, texts: list[str], name: str) -> bool:
-        """Whether one of the texts says a name; of very many that spell it, one is taken to."""
-        asked = sorted(texts, key=len)[:_ASKED]
-        return len(texts) > _ASKED or any(name in each for each in self._extractor.extract(asked))
+        """Whether one of the texts says a name."""
+        return any(name in found for found in self._extractor.extract(texts))
+
+    def _meant(self, body: str, concepts: Iterable[int]) -> list[int]:
+        """Those concepts of which a text, `spelled`, has a name."""
+        return [node for node in concepts if self._within(body, self._of(node))]
 
     def _learn(self, concepts: Iterable[int]) -> None:
         fresh = [node for node in concepts if node not in self._own]
@@ -321,8 +348,8 @@ class _Names:
         """All names of a concept, none of another node."""
         return [name for name in (self._own[concept], *self._other.get(concept, ())) if name]
 
-    def _within(self, text: str, names: Iterable[str]) -> list[str]:
-        return names_within(text, names, self._forms)
+    def _within(self, body: str, names: Iterable[str]) -> list[str]:
+        return names_within(body, names, self._forms)
 
 
 def _next_similar(
@@ -345,9 +372,11 @@ def _next_similar(
     dead = ~live | _among(node, gone, max(stop, 1 + int(node[-1])))
     blocks, there = [], torch.stack([similar.source, similar.target])
     for part in torch.searchsorted(node, open_).split(max(1, _TILE // max(1, len(node)))):
-        cosine = rows[part] @ rows.T
-        cosine[(torch.arange(len(node)) >= part[:, None]) | dead] = -torch.inf  # only earlier ones
-        best = cosine.topk(min(config.similarity_k, len(node)), dim=1)
+        cosine = rows[part] @ rows[: int(part[-1])].T
+        cosine[:, dead[: cosine.shape[1]].nonzero().squeeze(1)] = -torch.inf
+        for own, first in zip(cosine, part.tolist(), strict=True):
+            own[first:] = -torch.inf  # only earlier ones
+        best = cosine.topk(min(config.similarity_k, cosine.shape[1]), dim=1)
         row, place = (best.values >= config.similarity_min).nonzero(as_tuple=True)
         ends = torch.stack([node[part[row]], node[best.indices[row, place]]])
         fresh = ~isin_pairs(ends, there)

@@ -445,13 +445,14 @@ def _cut_edges(database: Database, stop: int, batch: Batch) -> CutEdges:
     gone = torch.zeros(stop, dtype=torch.bool)
     gone[torch.tensor(list(batch.gone), dtype=torch.int64)] = True
     pairs = torch.stack([batch.cut.source, batch.cut.target])
+    begins, ends = (gone.new_zeros(stop).index_fill(0, own, True) for own in pairs)
 
     def keep(edges: EdgeBlock) -> Tensor:
         mask = ~(gone[edges.source] | gone[edges.target])
-        if not left.total():
+        at = (mask & begins[edges.source] & ends[edges.target]).nonzero().flatten()
+        if not len(at) or not left.total():
             return mask
-        near = mask & isin_pairs(torch.stack([edges.source, edges.target]), pairs)
-        at = near.nonzero().flatten()
+        at = at[isin_pairs(torch.stack([edges.source[at], edges.target[at]]), pairs)]
         for i, edge in zip(at.tolist(), edge_keys(edges.take(at)), strict=True):
             key = next((key for key in (edge, (*edge[:3], None)) if left[key] > 0), None)
             if key is not None:

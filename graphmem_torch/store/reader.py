@@ -203,6 +203,11 @@ class StoreReader:
         except KeyError as error:
             raise self._unknown_node(error.args[0]) from None
 
+    def texts_of(self, nodes: Sequence[int]) -> list[str]:
+        """The texts of atoms, in the order of their numbers."""
+        rows = self._select_in("SELECT text FROM atom WHERE node", sorted(nodes))
+        return [row[0] for row in rows]
+
     def columns(self, start: int = 0) -> Columns:
         """Kinds, speakers, sessions, types and times of the atoms from node `start` on."""
         columns = f"SELECT node, kind, speaker, session, type, time FROM {self._table}"

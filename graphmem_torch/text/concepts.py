@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, Protocol, runtime_checkable
 
@@ -185,16 +185,15 @@ def _pipeline(name: str) -> Any:
 
 
 def names_within(
-    text: str, names: Iterable[str], forms: Callable[[str], frozenset[str]]
+    body: str, names: Iterable[str], forms: Callable[[str], Collection[str]]
 ) -> list[str]:
     """Those names that a text may mention, by its letters: no other does it mention.
 
     Args:
-        text: Of an atom.
+        body: The text of an atom, `spelled`.
         names: Of concepts.
         forms: Of a word, `ConceptExtractor.forms`, each `spelled`.
     """
-    body = spelled(text)
     return [name for name in names if all(any(f in body for f in forms(w)) for w in name.split())]
 
 

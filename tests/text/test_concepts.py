@@ -10,6 +10,8 @@ from graphmem_torch.text.concepts import (
     PatternConcepts,
     SpacyConcepts,
     load_concepts,
+    names_within,
+    spelled,
 )
 from graphmem_torch.text.terms import GENERIC
 
@@ -60,6 +62,13 @@ def test_concepts_of_every_extractor(
         assert len(names) == len(set(names)) <= 12
         assert all(name == name.lower().strip() and name not in GENERIC for name in names)
     assert "castle rock" in found[-1]
+    # By its letters a text may say all that it says, and little else.
+    every = {name for names in found for name in names}
+    for text, names in zip([*TEXTS, long], found, strict=True):
+        within = names_within(
+            spelled(text), sorted(every), lambda word: {*map(spelled, extractor.forms(word))}
+        )
+        assert set(names) <= set(within) < every
     assert extractor.extract([*TEXTS, long]) == found
     assert extractor.extract([]) == []
 
