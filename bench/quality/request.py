@@ -12,10 +12,11 @@ from typing import Any, Literal
 from graphmem_torch.config import Config, load_config
 from graphmem_torch.errors import InputError
 
-__all__ = ["JUDGES", "SIZES", "Judged", "Request", "judge"]
+__all__ = ["JUDGES", "Judged", "Request", "judge"]
 JUDGES: Mapping[str, frozenset[str]] = {
     "context": frozenset(),
     "custom": frozenset({"questions"}),
+    "forgetting": frozenset({"sizes"}),
     "growth": frozenset({"sizes"}),
     "locomo": frozenset({"evidence", "input", "cv"}),
     "longdoc": frozenset(),
@@ -25,15 +26,12 @@ JUDGES: Mapping[str, frozenset[str]] = {
 }
 """The data sets, one module of this package each, and the options that are theirs alone."""
 
-SIZES = (1_000, 10_000, 100_000)
-"""Atoms at which growth is measured unless others are asked for."""
-
 _PLAIN: Mapping[str, Any] = {
     "evidence": None,
     "input": "raw",
     "cv": False,
     "questions": None,
-    "sizes": SIZES,
+    "sizes": None,
 }
 
 
@@ -63,7 +61,7 @@ class Request:
     input: Literal["raw", "observations"] = "raw"
     cv: bool = False
     questions: Path | None = None
-    sizes: tuple[int, ...] = SIZES
+    sizes: tuple[int, ...] | None = None
 
     @property
     def settings(self) -> Config:

@@ -13,7 +13,7 @@ from tyro.conf import Positional, UseAppendAction, arg
 from graphmem_torch.cli.layout import context_note, result_lines
 from graphmem_torch.cli.options import Command, MemoryCommand, print_json, print_text, read_lines
 from graphmem_torch.errors import InputError, OracleError
-from graphmem_torch.quality.request import JUDGES, SIZES, Request, judge
+from graphmem_torch.quality.request import JUDGES, Request, judge
 from graphmem_torch.text.times import parse_time
 
 if TYPE_CHECKING:
@@ -209,7 +209,7 @@ class Evaluate(Command):
         evidence: For locomo and modes: file with repaired evidence ids, one JSON object a line.
         input: For locomo: the turns only, or also the facts that ship with the data set.
         cv: For locomo: refit whatever is fitted for each conversation on all the others.
-        sizes: For growth: numbers of atoms at which it is measured.
+        sizes: For growth and forgetting: numbers of atoms at which it is measured.
         seed: Of the bootstrap and of whatever else is drawn.
     """
 
@@ -221,7 +221,7 @@ class Evaluate(Command):
     evidence: Annotated[Path | None, arg(metavar="FILE")] = None
     input: Literal["raw", "observations"] = "raw"
     cv: bool = False
-    sizes: Annotated[tuple[int, ...], arg(metavar="N ...")] = SIZES
+    sizes: Annotated[tuple[int, ...] | None, arg(metavar="N ...")] = None
     seed: int = 0
 
     def run(self) -> int:

@@ -27,7 +27,10 @@ from ..common.texts import split_at_marks, text_atoms
 from ..request import Judged, Request
 from .systems import PEERS, Own, System, installed
 
-__all__ = ["ROUNDS", "format_table", "judge", "life"]
+__all__ = ["ROUNDS", "SIZES", "format_table", "judge", "life"]
+SIZES = (1_000, 10_000, 100_000)
+"""Atoms at which growth is measured unless others are asked for."""
+
 ROUNDS = 100
 """How often each thing is done at each size."""
 
@@ -80,7 +83,8 @@ def judge(request: Request, *, rounds: int = ROUNDS) -> Judged:
         InputError: Data that cannot be read, sizes that do not grow.
         ConfigError: There is no such preset.
     """
-    sizes, config = request.sizes, request.settings
+    sizes = SIZES if request.sizes is None else request.sizes
+    config = request.settings
     if not sizes or sizes[0] < 2 or any(b - a < rounds for a, b in pairwise(sizes)):
         raise InputError(
             f"--sizes: expected numbers of atoms that grow by at least {rounds}, got "

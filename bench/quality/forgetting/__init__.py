@@ -1,0 +1,1 @@
+"""The judge `forgetting` of `graphmem eval`; see `bench/quality/README.md`."""
