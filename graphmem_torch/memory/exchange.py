@@ -1,9 +1,9 @@
 """Export and import: everything that a caller has put into a memory, as lines of JSON.
 
-A header, the memories in the order of storing, the edges between them, and a line that ends the
-file with a checksum: what was cut or changed is refused before anything is stored. What linking
-makes of the memories (concepts, temporal edges) is made again. The same again for each namespace,
-whose header has its name; the first header says how many there are.
+A header, the memories and their earlier versions in the order of storing, the edges between them,
+and a line that ends the file with a checksum: what was cut or changed is refused before anything is
+stored. What linking makes of the memories (concepts, temporal edges) is made again. The same again
+for each namespace, whose header has its name; the first header says how many there are.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,9 +41,11 @@ __all__ = [
     "exported_edges",
     "restore_life",
     "unlinked_edges",
+    "versions_apart",
 ]
 
 _VERSION = 1
+_VERSIONED = 2  # an export with earlier versions of memories
 _TILE = 4096  # atoms that are read at once
 _HEADER = {"atoms", "fingerprint", "vectors"}
 _END = b'{"end": '
@@ -76,9 +78,10 @@ def _records(
 ) -> Iterator[dict[str, Any]]:
     columns = store.columns()
     nodes = columns.node[~columns.is_concept]
+    earlier = {node: (until, atom) for node, until, atom in store.earlier()}
     yield {
         "graphmem": "export",
-        "version": _VERSION,
+        "version": _VERSIONED if earlier else _VERSION,
         "atoms": len(nodes),
         "fingerprint": store.fingerprint,
         "vectors": vectors,
@@ -92,10 +95,17 @@ def _records(
     edges = edges.take(edges.source.argsort(stable=True))
     ids = dict(zip(columns.node.tolist(), store.ids(), strict=True))
     stated: set[tuple[str, str, int, float]] = set()
-    for part in nodes.split(_TILE):
+    told = torch.cat([nodes, torch.tensor(list(earlier), dtype=torch.int64)]).sort().values
+    for part in told.split(_TILE):
         numbers = part.tolist()
         packed = _packed(store, numbers) if vectors else [{}] * len(numbers)
-        for node, atom, own in zip(numbers, store.atoms(numbers), packed, strict=True):
+        current = iter(store.atoms([node for node in numbers if node not in earlier]))
+        for node, own in zip(numbers, packed, strict=True):
+            if node in earlier:
+                until, atom = earlier[node]
+                yield {"atom": atom_to_record(atom), "until": until, **own}
+                continue
+            atom = next(current)
             record: dict[str, Any] = {"atom": atom_to_record(atom)}
             if node in pins:
                 record["pinned"] = bool(pins[node])
@@ -198,10 +208,10 @@ def _header(line: bytes, where: str) -> dict[str, Any]:
             "expected what `graphmem export` wrote, got another file; `graphmem index` reads those",
             where=where,
         )
-    if header.get("version") != _VERSION or not header.keys() >= _HEADER:
+    if header.get("version") not in (_VERSION, _VERSIONED) or not header.keys() >= _HEADER:
         raise InputError(
-            f"expected an export of version {_VERSION}, got {header.get('version')!r:.20}; upgrade "
-            "graphmem_torch",
+            f"expected an export of version {_VERSIONED}, got {header.get('version')!r:.20}; "
+            "upgrade graphmem_torch",
             where=where,
         )
     return header
@@ -217,6 +227,7 @@ class Exported:
         pinned: Whether it was pinned or unpinned by name; None: neither.
         found_type: Type that was found, decay factor per hour or None, and who found it.
         vectors: Its embedding [d], its token vectors [t, m] and their pieces [t].
+        until: When the next version of it, a later line, took its place; None: it is the last.
     """
 
     where: str
@@ -224,6 +235,7 @@ class Exported:
     pinned: bool | None
     found_type: tuple[str, float | None, str] | None
     vectors: tuple[Tensor, Tensor, Tensor] | None
+    until: float | None = None
 
 
 def exported_atoms(part: ExportedPart, embedder: Embedder | None) -> Iterator[Exported]:
@@ -247,11 +259,21 @@ def exported_atoms(part: ExportedPart, embedder: Embedder | None) -> Iterator[Ex
                 record.get("pinned"),
                 _found_type(record.get("found_type")),
                 None if embedder is None else _vectors_of(record, embedder),
+                None if record.get("until") is None else float(record["until"]),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise InputError(
                 f"expected a memory as it is exported, got {error}; {_AGAIN}", where=where
             ) from error
+
+
+def versions_apart(entries: Iterable[Exported]) -> Iterator[tuple[Exported, Exported | None]]:
+    """Each entry, and the version before it where it is a later one."""
+    last: dict[str, Exported] = {}
+    for entry in entries:
+        yield entry, last.pop(entry.atom.id, None)
+        if entry.until is not None:
+            last[entry.atom.id] = entry
 
 
 def _found_type(value: Any) -> tuple[str, float | None, str] | None:

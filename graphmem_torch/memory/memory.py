@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, replace
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, cast, overload
 
@@ -39,6 +40,7 @@ from graphmem_torch.memory.bindings import (
 from graphmem_torch.memory.contexts import CompileOptions as Options
 from graphmem_torch.memory.decay import Classified, DecayState, classify_nodes, open_nodes
 from graphmem_torch.memory.exchange import (
+    Exported,
     ExportedPart,
     KnownVectors,
     check_export,
@@ -47,6 +49,7 @@ from graphmem_torch.memory.exchange import (
     exported_edges,
     restore_life,
     unlinked_edges,
+    versions_apart,
 )
 from graphmem_torch.memory.filters import AtomFields, Filters, atom_masks
 from graphmem_torch.memory.link import concept_id
@@ -546,7 +549,8 @@ class Memory:
         and the snapshot wiped, weights and thresholds that `fit` and `calibrate` learned are those
         of the settings again, and a detector of regimes starts anew. Answers are those of a memory
         that never held them. No language model is called. Exports, backups and files that were
-        indexed are not touched: `graphmem index` reads a file again once it changes.
+        indexed are not touched: `graphmem index` reads a file again once it changes, and one of
+        which nothing is left, which is followed no longer, as a new one.
 
         Conditions beside each other must all hold.
 
@@ -1463,9 +1467,9 @@ class Memory:
     ) -> int:
         """Writes what was put into the memory as JSON lines, for `import_`; how many memories.
 
-        Every field of every memory, pins, types that were found, and edges between memories. Not
-        concepts and temporal edges, which linking makes again, nor uses. The file is there whole or
-        not at all; what is added meanwhile waits and is not in it.
+        Every field of every memory and of its earlier versions, pins, types that were found, and
+        edges between memories. Not concepts and temporal edges, which linking makes again, nor
+        uses. The file is there whole or not at all; what is added meanwhile waits and is not in it.
 
         Args:
             path: The file, which is replaced.
@@ -1536,19 +1540,41 @@ class Memory:
         pinned = {node for node, _ in self.store.life.pins()}
         done = Added(0, 0)
         with _progress(progress, "import", "atoms", header["atoms"]) as bar:
-            for batch in batched(entries, self.config.link.batch):
-                known.learn(batch)
-                atoms = [as_atom(entry.atom, Counter()) for entry in batch]
-                places = {entry.atom.id: entry.where for entry in batch}
-                added, switches = self._add(atoms, places, writer)
-                restore_life(self.store, batch, pinned)
-                done += added
-                self._tell(switches)
-                bar.update(len(batch))
+            for batch in batched(versions_apart(entries), self.config.link.batch):
+                known.learn([entry for entry, _ in batch])
+                for kept, run in groupby(batch, key=lambda pair: pair[1]):
+                    done += self._import_run([entry for entry, _ in run], kept, writer)
+                restore_life(self.store, [e for e, _ in batch if e.until is None], pinned)
+                bar.update(sum(entry.until is None for entry, _ in batch))
         for edges_of in batched(exported_edges(part), _EDGES):
             edges.connect_all(self.store, unlinked_edges(self.store, edges_of))
         writer.warn_of_unresolved()
         return done
+
+    def _import_run(
+        self, entries: Sequence[Exported], before: Exported | None, writer: Writer
+    ) -> Added:
+        """Adds memories of an export; or one of them in place of the version before."""
+        known = self.store.known([entry.atom.id for entry in entries])
+        if before is None:
+            # What an import that was interrupted has got further with.
+            entries = [e for e in entries if e.until is None or e.atom.id not in known]
+            atoms = [as_atom(entry.atom, Counter()) for entry in entries]
+            added, switches = self._add(atoms, {e.atom.id: e.where for e in entries}, writer)
+            self._tell(switches)
+            return replace(added, new=added.new - sum(e.until is not None for e in entries))
+        (entry,) = entries
+        atom, last = as_atom(entry.atom, Counter()), int(entry.until is None)
+        stored = known[atom.id][1] if atom.id in known else None
+        if stored == as_atom(before.atom, Counter()).digest:
+            writer.update(atom.id, lambda _: atom, cast(float, before.until))
+            return Added(last, 0)
+        if last and stored != atom.digest:
+            raise InputError(
+                f"atom {atom.id!r} is stored already with other content; import into a new memory",
+                where=entry.where,
+            )
+        return Added(0, last)
 
     def stats(self) -> dict[str, Any]:
         """Counts, sizes and bindings of the store, without what is in its namespaces.

@@ -424,6 +424,10 @@ class StoreReader:
         """Earlier versions of an atom, the first one first, and until when each was current."""
         return [(atom, until) for _, until, atom in self._versions("current = ?", (node,))]
 
+    def earlier(self) -> list[tuple[int, float, Atom]]:
+        """Node number, end and content of all earlier versions."""
+        return self._versions("TRUE", ())
+
     def replaced(self, when: float) -> dict[int, int]:
         """Nodes that had another version at a moment, with the node number of that one."""
         if not self._database.has("version"):

@@ -162,6 +162,12 @@ class Sources:
         """Follows a source no longer; atoms of no other are `NOBODY`'s."""
         self._database.write(lambda: self._drop(number))
 
+    def drop_empty(self, numbers: Iterable[int]) -> None:
+        """Follows those sources no longer that have no atoms; only inside a write."""
+        none = "NOT EXISTS (SELECT 1 FROM source_atom WHERE source_atom.source = source.source)"
+        sql = f"DELETE FROM source WHERE source = ? AND {none}"
+        self._database.execute_many(sql, _each(numbers))
+
     def _drop(self, number: int) -> None:
         run = self._database.execute_many
         run(

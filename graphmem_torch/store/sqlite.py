@@ -239,6 +239,7 @@ class MemoryStore(StoreReader):
         with self.turn():
             self.uses.flush()
             ids, texts = contents(database, batch.gone)
+            holders = {number for own in self.sources.holders(ids).values() for number in own}
             ids += [f"{CONCEPT}:{name}" for name in batch.unnamed]
             listed = json.dumps(list(batch.gone))
             atoms = database.query(
@@ -249,6 +250,7 @@ class MemoryStore(StoreReader):
 
             def within(before: str) -> None:
                 erase_rows(database, batch.gone)
+                self.sources.drop_empty(holders)
                 self._remembered.forget_changes(database)  # whose edges tell of what is gone
                 drop = "DELETE FROM meta WHERE key = ?"
                 database.execute_many(drop, [(own_key(name),) for name in forgotten])

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from graphmem_torch.atoms import Atom, EdgeType, Link
 from graphmem_torch.errors import InputError, StoreError
 from graphmem_torch.memory import Added, Memory
+from graphmem_torch.memory.writer import Writer
 from graphmem_torch.text.embedder import HashingEmbedder
 from tests.memories import QUESTIONS, Counting, opened, plain, turns
 
@@ -127,6 +128,52 @@ def test_any_memory_comes_back(tmp_path: Path, atoms: list[Atom]) -> None:
         assert copy.get([atom.id for atom in atoms]) == atoms
 
 
+@pytest.mark.parametrize("vectors", [False, True])
+def test_versions_come_back(tmp_path: Path, vectors: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also when the import is interrupted behind each of its steps, and repeated."""
+    files = tmp_path / "one", tmp_path / "two"
+    with opened() as memory:
+        memory.add(turns(9))
+        memory.update("a3", text="The canoe of Quentin sank")
+        memory.add(turns(14)[9:])
+        memory.update("a3", text="It did not sink", meta={"page": 7})
+        memory.update("a12", speaker="Eve")
+        memory.pin("a3")
+        memory.export(files[0], vectors=vectors)
+        lives = {name: memory.versions(name) for name in ("a3", "a12", "a5")}
+        between = lives["a3"][1].since
+        answers = [plain(memory.retrieve(QUESTIONS, as_of=when)) for when in (None, between)]
+    update, allowed = Writer.update, 0
+
+    def stopping(writer: Writer, *arguments: Any) -> Atom:
+        nonlocal allowed
+        if not allowed:
+            raise StoreError("full")
+        allowed -= 1
+        return update(writer, *arguments)
+
+    monkeypatch.setattr(Writer, "update", stopping)
+    with opened() as memory:
+        for more in (0, 1, 1):
+            allowed = more
+            with pytest.raises(StoreError, match="full"):
+                memory.import_(files[0])
+        allowed = 9
+        assert memory.import_(files[0]).known == 13
+        assert {name: memory.versions(name) for name in lives} == lives
+        assert memory.pinned() == ["a3"] and memory.check() == []
+        memory.export(files[1], vectors=vectors)
+        one, two = ([json.loads(line) for line in f.read_text().splitlines()[:-1]] for f in files)
+        assert [each for each in one if "atom" in each] == [each for each in two if "atom" in each]
+        edges = [{tuple(e["edge"][:3]): e["edge"][3] for e in f if "edge" in e} for f in (one, two)]
+        assert edges[0] == pytest.approx(edges[1], rel=1e-5)  # cosines are rounded
+        found = [plain(memory.retrieve(QUESTIONS, as_of=when)) for when in (None, between)]
+        assert found == answers
+        memory.update("a3", text="another")
+        with pytest.raises(InputError, match="'a3' is stored already with other content"):
+            memory.import_(files[0])
+
+
 def test_import_into_a_store_that_has_some_of_it(tmp_path: Path) -> None:
     file = tmp_path / "all.jsonl"
     with filled() as memory:
@@ -193,8 +240,8 @@ def test_export_that_was_cut_or_changed_is_refused_with_the_line(tmp_path: Path)
     assert refused(data + data).startswith(f":{count + 1}: expected the end")
     assert refused(b"").startswith(": expected what `graphmem export` wrote")
     assert refused(b'{"text": "a"}\n').startswith(":1: expected what `graphmem export` wrote")
-    later = json.dumps({"graphmem": "export", "version": 2}).encode() + b"\n"
-    assert refused(later).startswith(":1: expected an export of version 1, got 2; upgrade")
+    later = json.dumps({"graphmem": "export", "version": 3}).encode() + b"\n"
+    assert refused(later).startswith(":1: expected an export of version 2, got 3; upgrade")
     with opened() as memory, pytest.raises(InputError, match="got: No such file"):
         memory.import_(tmp_path / "nowhere")
 

@@ -98,6 +98,19 @@ def test_forget_scores_as_if_it_was_never_there(gone: set[int], updated: int) ->
         assert memory.store.alias_names(["x"]) == []
 
 
+def test_forget_of_all_of_a_file_forgets_the_file(tmp_path: Path) -> None:
+    files = [tmp_path / f"{name}.md" for name in ("quokka", "other")]
+    for file in files:
+        file.write_text(f"All about {file.stem}.\n\n" * 3)
+    folder = tmp_path / "store"
+    with opened(folder) as memory:
+        memory.add_files(files)
+        memory.forget(session=next(s for s in memory.store.columns().session.names if "q" in s))
+        assert [Path(row.name).stem for row in memory.store.sources.rows()] == ["other"]
+        assert memory.check() == []
+    assert b"quokka" not in bytes_of(folder)
+
+
 def test_forget_is_followed_and_says_nothing(tmp_path: Path) -> None:
     """No file tells of it; who has the index of before goes on from that, others read anew."""
     with opened(tmp_path) as memory, opened(tmp_path, mode="r") as reader:
