@@ -10,11 +10,9 @@ must find nothing, and the index must be that of the store at once.
 
 from __future__ import annotations
 
-import json
 import multiprocessing
 import random
 import shutil
-import sys
 import tempfile
 import threading
 import time
@@ -29,8 +27,8 @@ from queue import Empty
 from typing import Any
 
 import torch
-import tyro
 
+from bench.command import command
 from bench.crash_test import texts
 from bench.histories import differences
 from graphmem_torch.atoms import CONCEPT, Atom, EdgeType
@@ -323,16 +321,8 @@ def run(options: Concurrency) -> dict[str, Any]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Read the options, write and ask, write JSON; 1 where anything was not as it must be."""
-    options = tyro.cli(Concurrency, args=arguments, description=__doc__)
-    report = run(options)
-    text = json.dumps(report, indent=2)
-    if options.json is None:
-        print(text)
-    else:
-        options.json.write_text(text + "\n", encoding="utf-8")
-        print(f"written to {options.json}", file=sys.stderr)
-    return int(not report["holds"])
+    """Writes and asks, and writes the counts; 1 where anything was not as it must be."""
+    return int(not command(Concurrency, run, arguments, __doc__)["holds"])
 
 
 if __name__ == "__main__":

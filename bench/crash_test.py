@@ -27,8 +27,8 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import torch
-import tyro
 
+from bench.command import command
 from graphmem_torch.atoms import Atom
 from graphmem_torch.cli.main import main as graphmem
 from graphmem_torch.config import Config, load_config
@@ -245,15 +245,9 @@ def texts(count: int, seed: int, *, prefix: str) -> list[dict[str, str]]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Read the options, kill, write JSON; 1 when anything was lost or would not open."""
-    options = tyro.cli(CrashTest, args=arguments, description=__doc__)
-    outcome = run(options)
-    report = json.dumps(asdict(outcome), indent=2)
-    if options.json is None:
-        print(report)
-    else:
-        options.json.write_text(report + "\n", encoding="utf-8")
-    return 1 if outcome.lost or outcome.unopened or outcome.not_whole else 0
+    """Kills, and writes the counts; 1 when anything was lost or would not open."""
+    report = command(CrashTest, lambda options: asdict(run(options)), arguments, __doc__)
+    return int(any(report[fault] for fault in ("lost", "unopened", "not_whole")))
 
 
 if __name__ == "__main__":

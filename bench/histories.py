@@ -11,7 +11,6 @@ what is stored with what was put there. A history is that of its number, but for
 
 from __future__ import annotations
 
-import json
 import multiprocessing
 import os
 import random
@@ -27,9 +26,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import tyro
 from torch import Tensor
 
+from bench.command import command
 from bench.crash_test import texts
 from graphmem_torch.atoms import CONCEPT, Atom
 from graphmem_torch.config import Config, load_config
@@ -365,15 +364,9 @@ def run(options: Histories) -> Outcome:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Read the options, live, write JSON; 1 where anything was not as it must be."""
-    options = tyro.cli(Histories, args=arguments, description=__doc__)
-    outcome = run(options)
-    report = json.dumps(asdict(outcome), indent=2)
-    if options.json is None:
-        print(report)
-    else:
-        options.json.write_text(report + "\n", encoding="utf-8")
-    return int(bool(outcome.problems))
+    """Lives, and writes the counts; 1 where anything was not as it must be."""
+    report = command(Histories, lambda options: asdict(run(options)), arguments, __doc__)
+    return int(bool(report["problems"]))
 
 
 if __name__ == "__main__":

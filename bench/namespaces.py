@@ -14,20 +14,19 @@ and some delete.
 
 from __future__ import annotations
 
-import json
 import random
 import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-import tyro
 
+from bench.command import command
 from graphmem_torch.atoms import Atom
 from graphmem_torch.config import load_config
 from graphmem_torch.memory import Memory
@@ -237,17 +236,15 @@ def _open_files(folder: Path) -> int:
     return sum(each.is_relative_to(folder.resolve()) for each in links)
 
 
-def main(arguments: list[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Runs it; the exit code is 1 where anything crossed."""
-    options = tyro.cli(Crossing, prog="python -m bench.namespaces", args=arguments)
-    with tempfile.TemporaryDirectory() as folder:
-        report = run(options, Path(folder), lambda line: print(line, file=sys.stderr))
-    text = json.dumps(report, indent=1)
-    if options.json is None:
-        print(text)
-    else:
-        options.json.write_text(text + "\n", encoding="utf-8")
-    return 1 if report["leaks"] or report["other_answers"] else 0
+
+    def crossing(options: Crossing) -> dict[str, Any]:
+        with tempfile.TemporaryDirectory() as folder:
+            return run(options, Path(folder), lambda line: print(line, file=sys.stderr))
+
+    report = command(Crossing, crossing, arguments, __doc__)
+    return int(bool(report["leaks"] or report["other_answers"]))
 
 
 if __name__ == "__main__":

@@ -10,21 +10,19 @@ turn, and for `knapsack` also all problems of a shape in one call. Times are CPU
 
 from __future__ import annotations
 
-import json
 import statistics
-import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import torch
-import tyro
 from torch import Tensor
 from tyro.conf import arg
 
+from bench.command import command
 from graphmem_torch.errors import optional_import
 from graphmem_torch.ops import knapsack
 from graphmem_torch.quality.common.measure import code_version
@@ -166,17 +164,14 @@ def _timed(call: Callable[[], Any]) -> tuple[Any, float]:
     return result, time.process_time() - start
 
 
-def main() -> int:
-    """Read the options, measure, write JSON."""
-    options = tyro.cli(Packing, description=__doc__)
-    report = run(options)
-    report["options"] = {name: str(value) for name, value in asdict(options).items()}
-    text = json.dumps(report, indent=2)
-    if options.json is None:
-        print(text)
-    else:
-        options.json.write_text(text + "\n", encoding="utf-8")
-        print(f"written to {options.json}", file=sys.stderr)
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measures, and writes the report."""
+
+    def measured(options: Packing) -> dict[str, Any]:
+        own = {name: str(value) for name, value in asdict(options).items()}
+        return {**run(options), "options": own}
+
+    command(Packing, measured, arguments, __doc__)
     return 0
 
 

@@ -12,7 +12,6 @@ import json
 import lzma
 import random
 import shutil
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -21,9 +20,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import torch
-import tyro
 from tyro.conf import arg
 
+from bench.command import command
 from graphmem_torch.atoms import Atom
 from graphmem_torch.config import load_config
 from graphmem_torch.memory import Memory, link
@@ -210,14 +209,8 @@ def _rows(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Read the options, measure, write JSON."""
-    options = tyro.cli(Scale, args=arguments, description=__doc__)
-    report = json.dumps(run(options), indent=2)
-    if options.json is None:
-        print(report)
-    else:
-        options.json.write_text(report + "\n", encoding="utf-8")
-        print(f"written to {options.json}", file=sys.stderr)
+    """Measures, and writes the report."""
+    command(Scale, run, arguments, __doc__)
     return 0
 
 

@@ -1,0 +1,47 @@
+"""The command line of a script: its options, a run, and the report as JSON."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import tyro
+
+__all__ = ["command"]
+
+
+class _Options(Protocol):
+    @property
+    def json(self) -> Path | None:
+        """File to write the report to; standard output by default."""
+
+
+T = TypeVar("T", bound=_Options)
+
+
+def command(
+    options: type[T],
+    run: Callable[[T], Mapping[str, Any]],
+    arguments: Sequence[str] | None,
+    description: str | None,
+) -> Mapping[str, Any]:
+    """Reads the options, runs, and writes the report where they say.
+
+    Args:
+        options: A dataclass.
+        run: Makes the report of them.
+        arguments: Of the command line; those of the process by default.
+        description: For `--help`.
+    """
+    chosen = tyro.cli(options, args=arguments, description=description)
+    report = run(chosen)
+    text = json.dumps(report, indent=2)
+    if chosen.json is None:
+        print(text)
+    else:
+        chosen.json.write_text(text + "\n", encoding="utf-8")
+        print(f"written to {chosen.json}", file=sys.stderr)
+    return report
