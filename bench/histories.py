@@ -3,10 +3,11 @@
 `python -m bench.histories --histories 1000 --steps 200 [--json OUT]`
 
 A history is a folder and what happens to it: turns come alone, together or late, edges come and
-go, memories are changed, deleted, used and pinned, questions are asked, others write, the memory is
-closed and opened again, with a snapshot or without, and a writer is killed. Now and then, and at
-the end, every tensor of the index is compared with that of an index made of the store at once, and
-what is stored with what was put there. A history is that of its number, but for when a kill comes.
+go, memories are changed, deleted, forgotten, used and pinned, questions are asked, others write,
+the memory is closed and opened again, with a snapshot or without, and a writer is killed. Now and
+then, and at the end, every tensor of the index is compared with that of an index made of the store
+at once, and what is stored with what was put there. A history is that of its number, but for when a
+kill comes.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from torch import Tensor
 
 from bench.command import command
 from bench.crash_test import texts
-from graphmem_torch.atoms import CONCEPT, Atom
+from graphmem_torch.atoms import CONCEPT, Atom, EdgeType
 from graphmem_torch.config import Config, load_config
 from graphmem_torch.memory import Memory
 from graphmem_torch.memory.assemble import Assembler
@@ -257,9 +258,26 @@ class _History:
         self._drop(self._memory, self._some(self._chance.choice([1, 1, 1, 8])))
 
     def _drop(self, memory: Memory, ids: list[str]) -> None:
-        memory.delete(ids)
-        for name in ids:
+        gone = set(ids)
+        if self._chance.random() < 0.3:
+            gone |= self._derived(memory, gone)
+            memory.forget(ids)
+        else:
+            memory.delete(ids)
+        for name in gone:
             del self._kept[name]
+
+    def _derived(self, memory: Memory, ids: set[str]) -> set[str]:
+        """What was derived from them, or from what was: it is forgotten with them."""
+        edges, node = memory.store.edges(), memory.store.columns().node.tolist()
+        name = dict(zip(node, memory.store.ids(), strict=True))
+        kind = edges.type == int(EdgeType.DERIVED_FROM)
+        ends = torch.stack([edges.source, edges.target], 1)[kind].tolist()
+        found, before = set(ids), 0
+        while len(found) > before:
+            before = len(found)
+            found |= {name[source] for source, target in ends if name[target] in found}
+        return found - ids
 
     def _touch(self) -> None:
         self._memory.touch(self._some(3))
@@ -300,7 +318,7 @@ class _History:
 
 
 def _work(turns: Sequence[Atom]) -> list[tuple[str, Atom]]:
-    """What a writer does, one after another: it adds turns, and changes and deletes some."""
+    """What a writer does, one after another: it adds turns, changes, deletes and forgets some."""
     work = []
     for i, turn in enumerate(turns):
         work.append(("add", turn))
@@ -308,7 +326,7 @@ def _work(turns: Sequence[Atom]) -> list[tuple[str, Atom]]:
             changed = f"{turns[i - 1].text} That was wrong before."
             work.append(("update", replace(turns[i - 1], text=changed)))
         if i % 4 == 3:
-            work.append(("delete", turns[i - 3]))
+            work.append((("delete", "forget")[i % 8 == 7], turns[i - 3]))
     return work
 
 
@@ -316,7 +334,7 @@ def _done(work: Sequence[tuple[str, Atom]]) -> dict[str, list[str]]:
     """The texts of the versions that are there when all of it is done."""
     kept: dict[str, list[str]] = {}
     for what, turn in work:
-        if what == "delete":
+        if what in ("delete", "forget"):
             del kept[turn.id]
         else:
             kept.setdefault(turn.id, []).append(turn.text)
@@ -332,8 +350,10 @@ def _write(folder: str, config: Config, work: Sequence[tuple[str, Atom]], note: 
                 memory.add(turn)
             elif what == "update":
                 memory.update(turn.id, text=turn.text)
-            else:
+            elif what == "delete":
                 memory.delete(turn.id)
+            else:
+                memory.forget(turn.id)
             os.write(said, b".")
             memory.retrieve(_QUESTIONS[0])
 
