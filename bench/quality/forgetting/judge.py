@@ -33,7 +33,7 @@ SIZES = (1_000, 10_000)
 """Atoms at which forgetting is measured unless others are asked for."""
 
 GROUPS = ((1, 20), (100, 3), (1_000, 1))
-"""How many memories are forgotten in one call, and how often; never more than a quarter of all."""
+"""How many memories are forgotten in one call, and how often; never more than a third of all in calls of one size."""
 
 _ASKED = 64  # questions that both memories are asked
 _SESSION = 40  # turns of the session that is forgotten by its name
@@ -169,7 +169,7 @@ def _marked(
     calls = []
     for each, count in groups:
         for _ in range(count):
-            if each * count > len(turns) // 4 or len(places) < 2 * each:
+            if each * count > len(turns) // 3 or len(places) < 2 * each:
                 break
             call, places = places[:each], places[each:]
             for i in call:
@@ -203,7 +203,7 @@ def _needles(memory: Memory, gone: Sequence[Atom]) -> dict[str, list[bytes]]:
         "note": (str(atom.meta["note"]).encode() for atom in gone if atom.meta),
         "concept": (name.encode() for name in store.ids() if name.startswith(f"{CONCEPT}:")),
         "embedding": (row.numpy().tobytes() for row in embeddings),
-        "token vector": (row for row in rows if any(row[:_KEY])),
+        "token vector": rows,
     }
     return {
         kind: sorted({each for each in found if len(each) >= _KEY}) for kind, found in kinds.items()
@@ -220,10 +220,12 @@ def _pieces(text: str) -> Iterator[bytes]:
 
 def found_in(folder: Path, needles: Mapping[str, Sequence[bytes]]) -> dict[str, set[bytes]]:
     """Which needles, of at least eight bytes, there are in the files of a folder, by kind."""
-    places: dict[bytes, list[tuple[str, bytes]]] = {}
+    places: dict[bytes, list[tuple[str, bytes, int]]] = {}
     for kind, each in needles.items():
         for needle in each:
-            places.setdefault(needle[:_KEY], []).append((kind, needle))
+            # Where it is least like all else, and no run of zeros.
+            first = max(range(len(needle) - _KEY + 1), key=lambda i: len({*needle[i : i + _KEY]}))
+            places.setdefault(needle[first : first + _KEY], []).append((kind, needle, first))
     keys = np.frombuffer(b"".join(places), dtype=np.uint64)
     table = np.zeros(1 << _BITS, dtype=bool)
     table[(keys * _MIX) >> np.uint64(64 - _BITS)] = True
@@ -240,8 +242,9 @@ def found_in(folder: Path, needles: Mapping[str, Sequence[bytes]]) -> dict[str, 
                     near = table[(values * _MIX) >> np.uint64(64 - _BITS)]
                     for at in np.flatnonzero(near).tolist():
                         place = start + shift + _KEY * at
-                        for kind, needle in places.get(data[place : place + _KEY], ()):
-                            if data[place : place + len(needle)] == needle:
+                        for kind, needle, first in places.get(data[place : place + _KEY], ()):
+                            begin = place - first
+                            if begin >= 0 and data[begin : begin + len(needle)] == needle:
                                 found[kind].add(needle)
     return found
 
