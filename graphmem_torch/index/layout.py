@@ -91,7 +91,7 @@ LAYOUT = {
     "hop_bearer_weight": "float L",
     "hop_entity_key": "int64 C",
     "follow_terms": "int32 O 0 V",
-    "follow_pieces": "int32 T 0 W",
+    "follow_pieces": "int32 T 0 W+1",
     "follow_term_offsets": "int64 A+1 to O",
     "follow_title": "int32 A",
     "follow_concept": "int32 B 0 N",

@@ -270,7 +270,8 @@ class _Names:
         """
         texts = [atom.text for atom in gone.values()]
         bodies = [spelled(text) for text in texts]
-        heard = self._within("".join(bodies), self._aliases)
+        every = "".join(bodies)
+        heard = self._within(every, self._aliases)
         asked = {node for node in concepts if node in self._other}
         asked |= {self._aliases[name] for name in heard} - {*lost}
         if not asked:
@@ -284,7 +285,11 @@ class _Names:
                 sayers[concept][node] = None
         open_ = dict[tuple[str, int], list[str]]()
         for node in asked:
-            names = {name for body in bodies for name in self._within(body, self._of(node))}
+            names = {
+                name
+                for name in self._within(every, self._of(node))
+                if any(self._within(body, [name]) for body in bodies)
+            }
             found = self._open(list(sayers[node]), node, names.difference(said))
             open_ |= {(name, node): others for name, others in found.items()}
         # Their letters are there; whether they were said is asked only now.

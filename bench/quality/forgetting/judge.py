@@ -33,7 +33,7 @@ SIZES = (1_000, 10_000)
 """Atoms at which forgetting is measured unless others are asked for."""
 
 GROUPS = ((1, 20), (100, 3), (1_000, 1))
-"""How many memories are forgotten in one call, and how often; never more than a third of all in calls of one size."""
+"""How many memories go in one call, and how often; at most a third of all in calls of a size."""
 
 _ASKED = 64  # questions that both memories are asked
 _SESSION = 40  # turns of the session that is forgotten by its name
