@@ -408,13 +408,9 @@ class Linker:
             near &= ~torch.isin(neighbour, torch.tensor(list(self._dead)))
             near &= near.cumsum(1) <= config.similarity_k
         row, place = near.nonzero(as_tuple=True)
-        nodes = torch.tensor(self._nodes, dtype=torch.int64)
-        return EdgeBlock.of(
-            nodes[start + row],
-            nodes[neighbour[row, place]],
-            EdgeType.SIMILARITY,
-            cosine[row, place],
-        )
+        rows = start + row, neighbour[row, place]
+        source, target = ([self._nodes[i] for i in each.tolist()] for each in rows)
+        return EdgeBlock.of(source, target, EdgeType.SIMILARITY, cosine[row, place])
 
     def _new_concepts(
         self, names: Sequence[Sequence[str]], first: int, edges: _Edges

@@ -345,6 +345,8 @@ class Database:
         self._pinned_by: int | None = None
         self._streams = 0
         self._folder = None if folder is None else folder.absolute()
+        # Looked at before every statement, so not put together each time.
+        self._path = None if folder is None else os.fspath(folder.absolute() / DATABASE_NAME)
         self._woken = woken
         self.resting = self._gone = self._closed = False
         self.asked = time.monotonic()
@@ -572,10 +574,10 @@ class Database:
 
     def _found(self) -> tuple[int, int] | None:
         """Device and number of the database's file; None where there is none."""
-        if self._folder is None:
+        if self._path is None:
             return None
         try:
-            found = os.stat(self._folder / DATABASE_NAME)
+            found = os.stat(self._path)
         except (FileNotFoundError, NotADirectoryError):
             return None
         return found.st_dev, found.st_ino
