@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import sqlite3
@@ -242,13 +243,15 @@ def test_a_flipped_bit_of_a_value_is_noticed_when_it_is_read(
     whole = path.read_bytes()
     key = "key" if table == "meta" else "rowid"
     for column in columns.split():
-        for _ in range(5):
-            path.write_bytes(whole)
-            connection = sqlite3.connect(path)
+        with contextlib.closing(sqlite3.connect(path)) as connection:
             sql = f"SELECT {key}, {column} FROM {table} WHERE length({column}) > 0"
             if table == "sqlite_sequence":
                 sql += " AND name = 'atom'"
-            place, value = g.choice(connection.execute(sql).fetchall())
+            rows = connection.execute(sql).fetchall()
+        # Each row of `meta` says something else.
+        for place, value in rows if table == "meta" else g.choices(rows, k=5):
+            path.write_bytes(whole)
+            connection = sqlite3.connect(path)
             with connection:
                 sql = f"UPDATE {table} SET {column} = ? WHERE {key} = ?"
                 connection.execute(sql, (flipped(value, g), place))
