@@ -62,9 +62,28 @@ def load_config(preset: str = "default", overrides: Mapping[str, Any] | None = N
     Raises:
         ConfigError: Unknown preset, unreadable YAML, unknown key, or a value of the wrong type.
     """
+    path = preset_path(preset)
+    data = _filled(path, ())
+    for key, value in (overrides or {}).items():
+        _assign(data, key.split("."), value)
+    config = config_from_dict(data)
+    if not config.rank.weights:
+        raise ConfigError(
+            f"{path.name}: expected the weights of signals under `rank`, got none; write "
+            "`extends: default` above your settings, or the weights"
+        )
+    return config
+
+
+def _filled(path: Path, above: tuple[Path, ...]) -> dict[str, Any]:
+    """What a file says, filled from the preset that it extends.
+
+    Args:
+        path: The file.
+        above: Those that extend it, for the message about a circle.
+    """
     import yaml
 
-    path = preset_path(preset)
     try:
         data = copy.deepcopy(_parsed(path.read_text(encoding="utf-8"))) or {}
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
@@ -74,9 +93,53 @@ def load_config(preset: str = "default", overrides: Mapping[str, Any] | None = N
             f"{path.name}: expected a mapping, got {type(data).__name__}; write `section: {{...}}`"
         )
     data.setdefault("name", path.stem)
-    for key, value in (overrides or {}).items():
-        _assign(data, key.split("."), value)
-    return config_from_dict(data)
+    if "extends" not in data:
+        return data
+    base, chain = _extended(path, data.pop("extends")), (*above, path.resolve())
+    if base.resolve() in chain:
+        circle = " -> ".join(each.name for each in (*chain, base))
+        raise ConfigError(
+            f"extends: expected a preset that does not lead back here, got {circle}; let one of "
+            "them stand alone"
+        )
+    return _merged(_filled(base, chain), data, f"{path.name}: ")
+
+
+def _extended(path: Path, base: Any) -> Path:
+    """The file that `extends` names: a shipped preset, or YAML by its path from this file."""
+    where = f"{path.name}: extends"
+    if not isinstance(base, str):
+        raise ConfigError(
+            f"{where}: expected the name of a preset or a YAML file, got {base!r}; write "
+            "`extends: default`"
+        )
+    if not base.endswith((".yaml", ".yml")):
+        if base not in preset_names():
+            raise ConfigError(unknown(where, base, preset_names()))
+        return preset_path(base)
+    found = path.parent / base
+    if not found.is_file():
+        raise ConfigError(
+            f"{where}: expected a YAML file beside {path.name}, got {base!r}, which is no file; "
+            "give its path from there"
+        )
+    return found
+
+
+def _merged(base: dict[str, Any], own: dict[str, Any], where: str) -> dict[str, Any]:
+    """The settings of `base` under one's own: mappings key by key; null takes a key away."""
+    for key, value in own.items():
+        if value is None:
+            if key not in base:
+                known = sorted(map(str, base))
+                what = "null for one of"
+                raise ConfigError(unknown(f"{where}{key}", key, known, what=what))
+            del base[key]
+        elif isinstance(value, dict) and isinstance(base.get(key), dict):
+            _merged(base[key], value, f"{where}{key}.")
+        else:
+            base[key] = value
+    return base
 
 
 @lru_cache(maxsize=32)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from graphmem_torch.checks import check_count
 from graphmem_torch.config import Config
-from graphmem_torch.errors import InputError
+from graphmem_torch.errors import ConfigError, InputError
 from graphmem_torch.graph import Graph
 from graphmem_torch.index.data import (
     OPTIONAL_PARTS,
@@ -82,6 +82,11 @@ class MemoryIndex(nn.Module):
         if not spreads and config.rank.cold_weights:
             named = config.rank.cold_weights
         check_signal_names(named)
+        if not named:
+            raise ConfigError(
+                "rank.weights: expected weights of signals, got none; start from "
+                "`load_config(preset, overrides)`, or `extends: default` in a file"
+            )
         if "hop_document" not in tensors:
             of_documents = reading(named, "hops", "documents")
             named = {name: named[name] for name in named if name not in of_documents}

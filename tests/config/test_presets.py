@@ -150,11 +150,86 @@ def test_load_config_of_an_unusable_file(tmp_path: Path, content: bytes, message
 
 def test_load_config_of_an_own_and_an_empty_file(tmp_path: Path) -> None:
     path = tmp_path / "own.yaml"
-    path.write_text("rank: {k: 3}\n")
+    path.write_text("rank: {k: 3, weights: {semantic: 1}}\n")
     assert load_config(str(path)).rank.k == 3
     assert load_config(str(path)).name == "own"
-    path.write_text("")
-    assert load_config(str(path)) == config_from_dict({"name": "own"})
+    for content in ("", "rank: {k: 3}\n"):
+        path.write_text(content)
+        with pytest.raises(ConfigError, match=r"own.yaml: expected the weights .*extends: default"):
+            load_config(str(path))
+    assert load_config(str(path), {"rank.weights.semantic": 1}).rank.weights == {"semantic": 1.0}
+
+
+def _files(folder: Path, **files: Any) -> list[str]:
+    """Presets as files; their paths in the order of their names."""
+    for name, content in files.items():
+        (folder / f"{name}.yaml").write_text(yaml.safe_dump(content))
+    return [str(folder / f"{name}.yaml") for name in files]
+
+
+def test_a_partial_preset_is_filled_from_the_one_it_extends(tmp_path: Path) -> None:
+    own = {
+        "extends": "default",
+        "rank": {"k": 7, "weights": {"speaker": None, "semantic": 2.5, "recency": 0.25}},
+        "context": {"temperature": None},
+        "gate": None,
+    }
+    (path,) = _files(tmp_path, mine=own)
+    written = yaml.safe_load(preset_path("default").read_text())
+    weights = {**written["rank"]["weights"], "semantic": 2.5, "recency": 0.25}
+    del weights["speaker"], written["context"]["temperature"], written["gate"]
+    written |= {"name": "mine", "rank": {"k": 7, "weights": weights}}
+    assert load_config(path) == config_from_dict(written)
+    assert "gate" in config_to_dict(load_config(path))  # whole, and without `extends`
+    assert config_from_dict(config_to_dict(load_config(path))) == load_config(path)
+    assert load_config("default").rank.weights["speaker"]  # what is extended stays as it is
+    assert load_config(path, {"rank.k": 9}).rank.k == 9
+
+
+def test_presets_extend_files_beside_them(tmp_path: Path) -> None:
+    (tmp_path / "deep").mkdir()
+    one = {"extends": "deep/two.yaml", "rank": {"weights": {"lexical": 3}}, "name": "top"}
+    (path,) = _files(tmp_path, one=one)
+    two = {"extends": "../default.yaml", "rank": {"k": 4, "weights": {"semantic": None}}}
+    _files(tmp_path / "deep", two=two)
+    # A file may extend the shipped preset of its own name.
+    _files(tmp_path, default={"extends": "default", "rank": {"k": 3, "dense_limit": 9}})
+    config = load_config(path)
+    assert (config.name, config.rank.k, config.rank.dense_limit) == ("top", 4, 9)
+    weights = {**load_config("default").rank.weights, "lexical": 3.0}
+    del weights["semantic"]
+    assert config.rank.weights == weights
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({"a": {"extends": "defalt"}}, r"a.yaml: extends: .*'defalt'; did you mean 'default'\?"),
+        ({"a": {"extends": "none.yaml"}}, "a.yaml: extends: .* beside a.yaml, got 'none.yaml'"),
+        (
+            {"a": {"extends": ["default"]}},
+            r"a.yaml: extends: expected the name .*, got \['default'\]",
+        ),
+        ({"a": {"extends": None}}, "a.yaml: extends: expected the name of a preset .*, got None"),
+        ({"a": {"extends": "a.yaml"}}, "extends: .*, got a.yaml -> a.yaml"),
+        (
+            {"a": {"extends": "b.yaml"}, "b": {"extends": "c.yaml"}, "c": {"extends": "a.yaml"}},
+            "extends: .*, got a.yaml -> b.yaml -> c.yaml -> a.yaml",
+        ),
+        (
+            {"a": {"extends": "default", "rank": {"weights": {"speeker": None}}}},
+            r"a.yaml: rank.weights.speeker: .*, got 'speeker'; did you mean 'speaker'\?",
+        ),
+        ({"a": {"extends": "default", "rank": {"weights": None}}}, "a.yaml: expected the weights"),
+        ({"a": {"extends": "default", "rnk": {"k": 3}}}, r"'rnk'; did you mean 'rank'\?"),
+    ],
+)
+def test_what_cannot_be_extended_is_named(
+    files: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    path, *_ = _files(tmp_path, **files)
+    with pytest.raises(ConfigError, match=message):
+        load_config(path)
 
 
 @pytest.mark.parametrize(
