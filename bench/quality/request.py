@@ -47,6 +47,7 @@ class Request:
         device: Where the indices live.
         seed: Of everything that is drawn.
         progress: Whether to show bars on stderr.
+        cache: Folder of encodings; by default `common.encodings.cache_folder`.
         evidence, input, cv, questions, sizes: Options of single data sets; see `JUDGES`.
     """
 
@@ -57,6 +58,7 @@ class Request:
     device: str = "auto"
     seed: int = 0
     progress: bool = False
+    cache: Path | None = None
     evidence: Path | None = None
     input: Literal["raw", "observations"] = "raw"
     cv: bool = False

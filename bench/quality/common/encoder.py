@@ -2,34 +2,47 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch import Tensor
+from tqdm import tqdm
 
 from graphmem_torch.coo import offsets_of
-from graphmem_torch.text.embedder import Embedder, Encoded
+from graphmem_torch.text.embedder import Embedder, Encoded, HashingEmbedder
 from graphmem_torch.text.sentence_transformer import load_embedder
 
 from ..request import Request
+from .encodings import Encodings, Row, cache_folder
 from .measure import Stopwatch
 
 __all__ = ["CachingEmbedder", "TimedEmbedder", "load_encoder"]
-_Row = tuple[Tensor, Tensor | None, Tensor | None]  # [d], [t, m], [t]
+_BLOCK = 512  # texts encoded between two writes to the disk: what a run that is stopped loses
 
 
 class CachingEmbedder:
     """Encodes through another embedder; inside `caching()` no text is encoded twice.
 
     Outside it works as if it were not there, so that latencies are those of the encoder.
+
+    Attributes:
+        seconds: What encodings have cost inside `caching()`, to make or to look up.
     """
 
-    def __init__(self, inner: Embedder) -> None:
+    def __init__(self, inner: Embedder, kept: Encodings | None = None) -> None:
+        """An encoder with a memory.
+
+        Args:
+            inner: What encodes.
+            kept: What earlier runs have encoded, and where this one adds to it.
+        """
         self._inner = inner
-        self._rows: dict[str, _Row] | None = None
-        self._kept: dict[str, _Row] = {}
+        self._kept = kept
+        self._caching = False
+        self._rows: dict[str, Row] = {}
+        self.seconds = 0.0
         self.name = inner.name
         self.dim = inner.dim
         self.token_dim = inner.token_dim
@@ -41,20 +54,39 @@ class CachingEmbedder:
     @contextmanager
     def caching(self) -> Iterator[None]:
         """Within the block texts are looked up, also those of earlier blocks."""
-        self._rows = self._kept
+        before, self._caching = self._caching, True
         try:
             yield
         finally:
-            self._rows = None
+            self._caching = before
 
     def encode(self, texts: Sequence[str], *, progress: bool = False) -> Encoded:
         """See `Embedder.encode`."""
-        if self._rows is None:
+        if not self._caching:
             return self._inner.encode(texts, progress=progress)
-        missing = [text for text in dict.fromkeys(texts) if text not in self._rows]
-        if missing:
-            self._rows.update(zip(missing, _split(self._inner.encode(missing)), strict=True))
-        rows = [self._rows[text] for text in texts]
+        start = time.perf_counter()
+        self._learn(list(dict.fromkeys(texts)), progress)
+        encoded = self._joined([self._rows[text] for text in texts])
+        self.seconds += time.perf_counter() - start
+        return encoded
+
+    def _learn(self, texts: list[str], progress: bool) -> None:
+        """Looks up those of the texts that are not here, and encodes what is nowhere."""
+        missing = [text for text in texts if text not in self._rows]
+        if missing and self._kept is not None:
+            self._rows |= self._kept.get(missing)
+            missing = [text for text in missing if text not in self._rows]
+        blocks = range(0, len(missing), _BLOCK)
+        # Of one length together: hardly any padding.
+        missing.sort(key=len)
+        for at in tqdm(blocks, desc="encoding", disable=not progress or len(blocks) < 2):
+            block = missing[at : at + _BLOCK]
+            rows = dict(zip(block, _split(self._inner.encode(block)), strict=True))
+            self._rows |= rows
+            if self._kept is not None:
+                self._kept.put(rows)
+
+    def _joined(self, rows: Sequence[Row]) -> Encoded:
         pooled = torch.stack([row[0] for row in rows]) if rows else torch.empty(0, self.dim)
         if self.token_dim == 0:
             return Encoded(pooled)
@@ -96,16 +128,18 @@ def load_encoder(
         token_dim: Width of token vectors, 0 for none; the preset's by default.
     """
     settings = request.settings.embedder
-    return CachingEmbedder(
-        load_embedder(
-            settings.name if request.embedder is None else request.embedder,
-            request.device if device is None else device,
-            token_dim=settings.token_dim if token_dim is None else token_dim,
-        )
+    inner = load_embedder(
+        settings.name if request.embedder is None else request.embedder,
+        request.device if device is None else device,
+        token_dim=settings.token_dim if token_dim is None else token_dim,
     )
+    # Hashing is quicker than the disk.
+    quick = isinstance(inner, HashingEmbedder)
+    folder = cache_folder() if request.cache is None else request.cache
+    return CachingEmbedder(inner, None if quick else Encodings(folder, inner))
 
 
-def _split(encoded: Encoded) -> Iterator[_Row]:
+def _split(encoded: Encoded) -> Iterator[Row]:
     if encoded.tokens is None or encoded.pieces is None or encoded.offsets is None:
         yield from ((row, None, None) for row in encoded.pooled)
         return

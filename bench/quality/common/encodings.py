@@ -1,0 +1,156 @@
+"""Encodings on disk: no text is encoded twice by the same encoder, in whatever run."""
+
+from __future__ import annotations
+
+import os
+import re
+import sqlite3
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+from zlib import crc32
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from graphmem_torch.atoms import text_hash
+from graphmem_torch.text.embedder import Embedder
+
+__all__ = ["Encodings", "Row", "cache_folder"]
+Row = tuple[Tensor, Tensor | None, Tensor | None]
+"""The encoding of a text: pooled [d] float32, tokens [t, m] int8 and pieces [t] int32, or None."""
+
+_Result = TypeVar("_Result")
+_VARIABLE = "GRAPHMEM_CACHE"
+_ASKED = 500  # keys of one query; SQLite takes at least 999
+_PATIENCE = 60.0  # seconds that another process may write
+
+
+def cache_folder() -> Path:
+    """Where encodings are kept: the variable GRAPHMEM_CACHE, else the user's cache folder."""
+    named = os.environ.get(_VARIABLE)
+    if named:
+        return Path(named)
+    home = os.environ.get("XDG_CACHE_HOME")
+    return (Path(home) if home else Path.home() / ".cache") / "graphmem"
+
+
+class Encodings:
+    """The encodings of one encoder, by the hash of the text, in an SQLite file of a folder.
+
+    Processes may share the folder. A damaged row counts as missing, a damaged file is made anew,
+    and a folder that cannot be used costs a warning and the time of encoding, never the run.
+    """
+
+    def __init__(self, folder: Path, embedder: Embedder) -> None:
+        """Opens nothing yet; the file is made by the first `put`.
+
+        Args:
+            folder: Path of the folder; it is made when needed.
+            embedder: Encoder whose encodings they are; its name and fingerprint name the file.
+        """
+        name = re.sub(r"[^A-Za-z0-9.-]+", "-", embedder.name)[-60:]
+        self.path = folder / f"{name}-{text_hash(embedder.fingerprint)[:16]}.sqlite"
+        self._dim, self._token_dim = embedder.dim, embedder.token_dim
+        self._usable = True
+
+    def get(self, texts: Sequence[str]) -> dict[str, Row]:
+        """The encodings of those texts that are there."""
+        if not self.path.is_file():
+            return {}
+        keys = {text_hash(text): text for text in texts}
+        return self._tried(lambda database: dict(self._rows(database, keys))) or {}
+
+    def put(self, rows: Mapping[str, Row]) -> None:
+        """Keeps the encodings of some texts, all in one transaction."""
+        records = [(text_hash(text), *_packed(row)) for text, row in rows.items()]
+
+        def write(database: sqlite3.Connection) -> None:
+            with database:
+                database.executemany("INSERT OR REPLACE INTO encoding VALUES (?, ?, ?)", records)
+
+        self._tried(write)
+
+    def _rows(
+        self, database: sqlite3.Connection, keys: Mapping[str, str]
+    ) -> Iterator[tuple[str, Row]]:
+        asked = list(keys)
+        for start in range(0, len(asked), _ASKED):
+            part = asked[start : start + _ASKED]
+            marks = ",".join("?" * len(part))
+            found = database.execute(f"SELECT * FROM encoding WHERE key IN ({marks})", part)
+            for key, content, check in found:
+                if isinstance(content, bytes) and crc32(content) == check:
+                    yield keys[key], self._unpacked(content)
+
+    def _unpacked(self, content: bytes) -> Row:
+        data = bytearray(content)  # tensors want memory that may be written
+        pooled = torch.frombuffer(data, dtype=torch.float32, count=self._dim)
+        if self._token_dim == 0:
+            return pooled, None, None
+        start = 4 * self._dim
+        count = (len(data) - start) // (self._token_dim + 4)
+        if count == 0:
+            return (
+                pooled,
+                torch.empty(0, self._token_dim, dtype=torch.int8),
+                torch.empty(0, dtype=torch.int32),
+            )
+        pieces = torch.frombuffer(data, dtype=torch.int32, count=count, offset=start)
+        tokens = torch.frombuffer(data, dtype=torch.int8, offset=start + 4 * count)
+        return pooled, tokens.view(count, self._token_dim), pieces
+
+    def _tried(self, work: Callable[[sqlite3.Connection], _Result]) -> _Result | None:
+        """What `work` gives; None where the file cannot be used. A damaged file is made anew."""
+        for last in (False, True):
+            if not self._usable:
+                return None
+            try:
+                database = self._open()
+                try:
+                    return work(database)
+                finally:
+                    database.close()
+            except (OSError, sqlite3.OperationalError) as error:
+                self._give_up(error)
+            except sqlite3.DatabaseError as error:
+                if last:
+                    self._give_up(error)
+                else:
+                    self.path.unlink(missing_ok=True)
+        return None
+
+    def _open(self) -> sqlite3.Connection:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        database = sqlite3.connect(self.path, timeout=_PATIENCE)
+        try:
+            # What a power cut takes is encoded again: no wait for the disk.
+            database.execute("PRAGMA synchronous = OFF")
+            database.execute(
+                "CREATE TABLE IF NOT EXISTS encoding "
+                "(key TEXT PRIMARY KEY, content BLOB NOT NULL, crc INTEGER NOT NULL)"
+            )
+        except BaseException:
+            database.close()
+            raise
+        return database
+
+    def _give_up(self, error: Exception) -> None:
+        self._usable = False
+        warnings.warn(
+            f"cache: expected a file for encodings, got {self.path} ({error}); texts are encoded "
+            f"anew, or name another folder ({_VARIABLE})",
+            stacklevel=4,
+        )
+
+
+def _packed(row: Row) -> tuple[bytes, int]:
+    """The bytes of an encoding, pooled, pieces and tokens, and their check sum."""
+    pooled, tokens, pieces = row
+    parts: list[Any] = [pooled.numpy().astype(np.float32, copy=False)]
+    if tokens is not None and pieces is not None:
+        parts += [pieces.numpy(), tokens.numpy()]
+    content = b"".join(np.ascontiguousarray(part).tobytes() for part in parts)
+    return content, crc32(content)
