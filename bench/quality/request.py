@@ -14,13 +14,16 @@ from graphmem_torch.errors import InputError
 
 __all__ = ["JUDGES", "Judged", "Request", "judge"]
 JUDGES: Mapping[str, frozenset[str]] = {
+    "all": frozenset({"cv"}),
     "context": frozenset(),
     "custom": frozenset({"questions"}),
     "forgetting": frozenset({"sizes"}),
     "growth": frozenset({"sizes"}),
     "locomo": frozenset({"evidence", "input", "cv"}),
     "longdoc": frozenset(),
+    "longmemeval": frozenset(),
     "modes": frozenset({"evidence"}),
+    "multihop": frozenset(),
     "proofs": frozenset(),
     "regime": frozenset(),
 }

@@ -208,7 +208,10 @@ class Evaluate(Command):
         json: File to write the results to.
         evidence: For locomo and modes: file with repaired evidence ids, one JSON object a line.
         input: For locomo: the turns only, or also the facts that ship with the data set.
-        cv: For locomo: refit whatever is fitted for each conversation on all the others.
+        cv: For locomo: refit whatever is fitted for each conversation on all the others; for all:
+            show such fits, and those on all other sets, beside the weights as shipped.
+        cache: Folder that keeps encodings from run to run; by default the one that the variable
+            GRAPHMEM_CACHE names, else one in the user's cache folder.
         sizes: For growth and forgetting: numbers of atoms at which it is measured.
         seed: Of the bootstrap and of whatever else is drawn.
     """
@@ -221,6 +224,7 @@ class Evaluate(Command):
     evidence: Annotated[Path | None, arg(metavar="FILE")] = None
     input: Literal["raw", "observations"] = "raw"
     cv: bool = False
+    cache: Annotated[Path | None, arg(metavar="DIR")] = None
     sizes: Annotated[tuple[int, ...] | None, arg(metavar="N ...")] = None
     seed: int = 0
 
@@ -248,6 +252,7 @@ class Evaluate(Command):
                 evidence=self.evidence,
                 input=self.input,
                 cv=self.cv,
+                cache=self.cache,
                 sizes=self.sizes,
             ),
         )

@@ -107,6 +107,7 @@ def minimise_log_loss(
 
 def fit_listwise(
     batches: Sequence[tuple[Tensor, Tensor]],  # ([B, C, F] signals, [B, C] bool evidence)
+    counts: Sequence[float] = (),
     *,
     penalty: float = 1e-2,
 ) -> Tensor:  # [F]
@@ -115,7 +116,8 @@ def fit_listwise(
     Listwise softmax: the mean over questions of -sum_i g_i log softmax(X w)_i, with g uniform
     over the evidence, plus penalty * |w|² on signals of unit variance; convex, solved by L-BFGS.
     Questions without evidence among their candidates are left out. Candidates of padding carry
-    -inf in every signal.
+    -inf in every signal. `counts` says what a question of each batch counts in the mean, all alike
+    by default.
 
     Raises:
         InputError: No question has evidence, or a penalty that is negative or not finite.
@@ -124,29 +126,34 @@ def fit_listwise(
         raise InputError(
             f"penalty: expected a finite number of at least 0, got {penalty!r}; give one"
         )
-    kept = [(x[g.any(1)], g[g.any(1)]) for x, g in batches]
-    kept = [(x, g) for x, g in kept if len(x)]
+    counted = zip(batches, counts or [1.0] * len(batches), strict=True)
+    kept = [(x[g.any(1)], g[g.any(1)], count) for (x, g), count in counted]
+    kept = [(x, g, count) for x, g, count in kept if len(x)]
     if not kept:
         raise InputError(
             "evidence: expected questions whose evidence is in the store, got none; check the ids"
         )
-    sample = torch.cat([x.flatten(0, 1) for x, _ in kept])
+    sample = torch.cat([x.flatten(0, 1) for x, _, _ in kept])
     sample = sample[torch.isfinite(sample).all(1)]
     scale = sample.std(0)
     scale = torch.where(scale > 1e-6, scale, torch.inf)  # a constant signal gets weight 0
+    total = sum(count * len(g) for _, g, count in kept)
     inputs = [
-        (torch.isfinite(x).all(2), x.nan_to_num(neginf=0.0) / scale, g.float()) for x, g in kept
+        (
+            torch.isfinite(x).all(2),
+            x.nan_to_num(neginf=0.0) / scale,
+            g.float() * (count / total / g.sum(1, keepdim=True)),
+        )
+        for x, g, count in kept
     ]
-    inputs = [(known, x, g / g.sum(1, keepdim=True)) for known, x, g in inputs]
-    count = sum(len(g) for _, _, g in inputs)
     weights = sample.new_zeros(sample.shape[1])
 
     def loss() -> Tensor:
-        total = penalty * weights.square().sum()
+        value = penalty * weights.square().sum()
         for known, x, g in inputs:
             score = (x @ weights).masked_fill(~known, -1e9)
-            total = total - (g * score.log_softmax(1)).sum() / count
-        return total
+            value = value - (g * score.log_softmax(1)).sum()
+        return value
 
     return _minimised(weights, loss, _LISTWISE_STEPS) / scale
 

@@ -14,6 +14,7 @@ from graphmem_torch.evaluation.bootstrap import Interval, bootstrap_interval
 from graphmem_torch.index.module import MemoryIndex
 from graphmem_torch.linalg.logistic import fit_listwise
 from graphmem_torch.rank.query import QueryBatch
+from graphmem_torch.rank.registry import SIGNALS
 
 __all__ = [
     "FitReport",
@@ -38,12 +39,14 @@ class LabelledQuestions:
         query: B questions as tensors.
         evidence: B times the rows of the atoms that answer a question, each once.
         texts: The B questions as texts; a question that is asked twice is never on both sides.
+        weight: What each question counts beside those to other memories.
     """
 
     index: MemoryIndex
     query: QueryBatch
     evidence: Sequence[Tensor]
     texts: Sequence[str] = ()
+    weight: float = 1.0
 
     def take(self, places: Sequence[int]) -> LabelledQuestions:
         """Some of the questions."""
@@ -52,6 +55,7 @@ class LabelledQuestions:
             self.query.rows(torch.tensor(places, dtype=torch.int64)),
             [self.evidence[place] for place in places],
             [self.texts[place] for place in places],
+            self.weight,
         )
 
     def weighted(self, weights: Mapping[str, float]) -> LabelledQuestions:
@@ -160,20 +164,21 @@ def fit_weights(sources: Sequence[LabelledQuestions], *, penalty: float = 1e-2) 
     choose, so the second pass learns from the activation of the first pass's anchors.
 
     The memories are of one preset, `penalty` is of the squared weights of signals of unit variance,
-    and the indices keep their own weights.
+    and the indices keep their own weights. A signal that a memory does not have, such as those of
+    documents, is 0 there.
 
     Raises:
-        InputError: Memories of different signals, no evidence at all.
+        InputError: No evidence at all.
     """
-    if len({source.index.signal_names for source in sources}) > 1:
-        raise InputError(
-            "sources: expected memories of the same signals, got some with documents (titles) and "
-            "some without; fit them apart"
-        )
+    names = list(dict.fromkeys(name for source in sources for name in source.index.signal_names))
     weights: dict[str, float] = {}
     for _ in range(2):
-        fitted = fit_listwise([part for s in sources for part in _batches(s)], penalty=penalty)
-        weights = dict(zip(sources[0].index.signal_names, fitted.tolist(), strict=True))
+        parts = [(part, s.weight) for s in sources for part in _batches(s, names)]
+        batches, counts = [part for part, _ in parts], [count for _, count in parts]
+        fitted = fit_listwise(batches, counts, penalty=penalty)
+        weights = dict(zip(names, fitted.tolist(), strict=True))
+        if not any(SIGNALS[name].graph for name in names):
+            break
         sources = [source.weighted(weights) for source in sources]
     return weights
 
@@ -189,21 +194,23 @@ def reweighted(index: MemoryIndex, config: Config) -> MemoryIndex:
     return MemoryIndex.from_state_dict(tensors, config).to(index.embeddings.device)
 
 
-def _batches(labelled: LabelledQuestions) -> Iterator[tuple[Tensor, Tensor]]:
+def _batches(labelled: LabelledQuestions, names: Sequence[str]) -> Iterator[tuple[Tensor, Tensor]]:
     """Signals [B, C, F] and evidence [B, C] of a tile of questions after the other."""
     index = labelled.index
     for query, evidence in labelled.tiles():
         with torch.inference_mode():
             candidates = index.candidates(query)
-            signals = candidates.signals(index.signal_names)
-            signals = signals.masked_fill(~candidates.valid[:, :, None], -torch.inf)
+            own, valid = candidates.signals(index.signal_names).cpu(), candidates.valid.cpu()
+        signals = torch.zeros(*own.shape[:2], len(names))
+        signals[:, :, [names.index(name) for name in index.signal_names]] = own
+        signals.masked_fill_(~valid[:, :, None], -torch.inf)
         gold = torch.zeros(len(query), index.num_atoms, dtype=torch.bool)
         for line, found in zip(gold, evidence, strict=True):
             line[found] = True
         rows = candidates.rows
         if rows is not None:
             gold = gold.gather(1, rows.clamp(min=0).cpu()) & (rows >= 0).cpu()
-        yield signals.cpu().clone(), gold
+        yield signals, gold
 
 
 def check_evidence(questions: Sequence[str], evidence: Sequence[Sequence[str]]) -> None:

@@ -95,7 +95,10 @@ def test_fit_listwise_finds_a_planted_direction(generator: torch.Generator) -> N
     assert recall(x, gold, fitted) > 0.6  # a guess finds 1 / 12
 
 
-def test_fit_listwise_is_the_optimum_of_the_loss(generator: torch.Generator) -> None:
+@pytest.mark.parametrize("counts", [(), (3.0, 0.5)])
+def test_fit_listwise_is_the_optimum_of_the_loss(
+    generator: torch.Generator, counts: tuple[float, ...]
+) -> None:
     """scipy minimises the same formula, written with loops, to the same weights."""
     x, gold = planted(20, 6, torch.tensor([1.0, 0.1, 3.0]), generator, noise=2.0)
     gold[3] = False  # no evidence: left out
@@ -106,6 +109,7 @@ def test_fit_listwise_is_the_optimum_of_the_loss(generator: torch.Generator) -> 
     used = [b for b in range(20) if b != 3]
     rows = np.array([x[b, c].tolist() for b in used for c in range(6) if x[b, c, 0] > -math.inf])
     scale = rows.std(axis=0, ddof=1)
+    count = [(counts or (1.0, 1.0))[b >= 9] for b in range(20)]
 
     def loss(w: np.ndarray) -> float:
         total = 0.0
@@ -114,11 +118,11 @@ def test_fit_listwise_is_the_optimum_of_the_loss(generator: torch.Generator) -> 
             score = np.array([(x[b, c].numpy() / scale) @ w for c in kept])
             log_share = score - np.logaddexp.reduce(score)
             good = [place for place, c in enumerate(kept) if gold[b, c]]
-            total -= float(np.mean([log_share[p] for p in good]))
-        return total / len(used) + penalty * float(w @ w)
+            total -= count[b] * float(np.mean([log_share[p] for p in good]))
+        return total / sum(count[b] for b in used) + penalty * float(w @ w)
 
     expected = minimize(loss, np.zeros(3), method="BFGS", options={"gtol": 1e-7}).x / scale
-    got = fit_listwise([(x[:9], gold[:9]), (x[9:], gold[9:])], penalty=penalty)
+    got = fit_listwise([(x[:9], gold[:9]), (x[9:], gold[9:])], counts, penalty=penalty)
     assert got.numpy() == pytest.approx(expected, rel=2e-2, abs=2e-3)
 
 

@@ -87,11 +87,12 @@ def _mean_ranks(scores: Tensor) -> Tensor:  # [B, N] -> [B, N], 1 = best
 
 def add_neighbours(
     scores: Tensor,  # [B, N], candidates in the order of the conversation
-    session: Tensor,  # [N] session number of each candidate
+    session: Tensor,  # [N] session number of each candidate, -1 = none
     weight: float = 0.25,
 ) -> Tensor:  # [B, N]
     """Each candidate's score plus `weight` of those before and after it in its session."""
-    together = (session[1:] == session[:-1]).to(scores.dtype) * weight  # [N - 1]
+    same = (session[1:] == session[:-1]) & (session[1:] >= 0)  # [N - 1]
+    together = same.to(scores.dtype) * weight
     result = scores.clone()
     result[:, 1:] += together * scores[:, :-1]
     result[:, :-1] += together * scores[:, 1:]

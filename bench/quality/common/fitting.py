@@ -4,28 +4,84 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from graphmem_torch.config import Config
+from graphmem_torch.config import Config, load_config, preset_path
 from graphmem_torch.memory.learning import LabelledQuestions, fit_weights
 from graphmem_torch.rank.abstention import abstention_statistics, fit_abstention
 
 from .scores import ADVERSARIAL
-from .task import RetrievalTask
+from .task import RetrievalTask, baseline_config
 
 __all__ = [
     "GRAPH_SIGNALS",
+    "Fit",
+    "fit_all",
     "fit_linear",
     "fit_preset",
+    "fit_ranking",
     "is_fitted",
+    "leave_one_out",
     "linear_names",
     "linear_scores",
 ]
 GRAPH_SIGNALS = frozenset({"activation", "entity_hop", "pagerank", "title_hop"})
 """What `linear` does without. Facts that were derived from a turn speak for it in `linear` too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """What is fitted: a preset with its weights and gate, and the weights of the linear formula."""
+
+    config: Config
+    linear: Mapping[str, float]
+
+    @classmethod
+    def shipped(cls, config: Config) -> Fit:
+        """The preset as it is, and the linear formula as fitted to development conversations."""
+        path = preset_path("default").parent / "bench" / "linear.yaml"
+        return cls(config, dict(load_config(str(path)).rank.weights))
+
+
+def fit_all(
+    own: Sequence[RetrievalTask],
+    ground: Sequence[RetrievalTask],
+    config: Config,
+    shares: Sequence[float] = (),
+    *,
+    gate: bool = True,
+) -> Fit:
+    """Everything that is fitted, fitted to the same questions.
+
+    Args:
+        own: Memories as the preset makes them.
+        ground: The same conversations as the baselines search them; may be the same list.
+        config: The preset; one whose weights are published stays as it is.
+        shares: What a question of each memory counts; all alike by default.
+        gate: Whether the gate is fitted, too; rankings do without.
+    """
+    names = linear_names(baseline_config(config))
+    linear = fit_linear(ground, names, shares)
+    if not is_fitted(config):
+        return Fit(config, linear)
+    known = linear if own is ground and names == linear_names(config) else None
+    fit = fit_preset if gate else fit_ranking
+    return Fit(fit(own, config, shares, linear=known), linear)
+
+
+def leave_one_out(
+    own: Sequence[RetrievalTask], ground: Sequence[RetrievalTask], config: Config
+) -> list[Fit]:
+    """For each conversation what is fitted to all the others."""
+    fits = []
+    for number in range(len(own)):
+        rest = [task for i, task in enumerate(own) if i != number]
+        floor = rest if own is ground else [t for i, t in enumerate(ground) if i != number]
+        fits.append(fit_all(rest, floor, config))
+    return fits
 
 
 def linear_names(config: Config) -> list[str]:
@@ -38,10 +94,11 @@ def is_fitted(config: Config) -> bool:
     return config.anchors.source == "fused"
 
 
-def fit_linear(tasks: Sequence[RetrievalTask], names: Sequence[str]) -> dict[str, float]:
+def fit_linear(
+    tasks: Sequence[RetrievalTask], names: Sequence[str], shares: Sequence[float] = ()
+) -> dict[str, float]:
     """Weights of the linear formula from the questions of some conversations."""
-    with _weights(tasks, dict.fromkeys(names, 0.0)):
-        return fit_weights([_labelled(task) for task in tasks])
+    return _fitted(tasks, dict.fromkeys(names, 0.0), shares)
 
 
 def linear_scores(
@@ -52,20 +109,38 @@ def linear_scores(
     return (signals @ torch.tensor(list(weights.values())))[:, task.turns]
 
 
-def fit_preset(tasks: Sequence[RetrievalTask], config: Config) -> Config:
-    """The configuration with its weights, and those of a gate with a logistic link, fitted anew.
+def fit_ranking(
+    tasks: Sequence[RetrievalTask],
+    config: Config,
+    shares: Sequence[float] = (),
+    *,
+    linear: Mapping[str, float] | None = None,
+) -> Config:
+    """The configuration with its weights fitted anew; signals that no memory has get weight 0.
 
-    The anchors of the first pass come from the linear formula, fitted to the same questions, so
-    that nothing of the given weights is left in the result.
+    The anchors of the first pass come from the linear formula, fitted to the same questions
+    (`linear`, where that is known), so that nothing of the given weights is left in the result.
     """
-    start = dict.fromkeys(config.rank.weights, 0.0) | fit_linear(tasks, linear_names(config))
-    with _weights(tasks, start):
-        weights = fit_weights([_labelled(task) for task in tasks])
-    fitted = replace(config, rank=replace(config.rank, weights=weights))
+    if linear is None:
+        linear = fit_linear(tasks, linear_names(config), shares)
+    none = dict.fromkeys(config.rank.weights, 0.0)
+    weights = none | _fitted(tasks, none | dict(linear), shares)
+    return replace(config, rank=replace(config.rank, weights=weights))
+
+
+def fit_preset(
+    tasks: Sequence[RetrievalTask],
+    config: Config,
+    shares: Sequence[float] = (),
+    *,
+    linear: Mapping[str, float] | None = None,
+) -> Config:
+    """`fit_ranking`, and the weights of a gate with a logistic link."""
+    fitted = fit_ranking(tasks, config, shares, linear=linear)
     if config.gate.link != "sigmoid":
         return fitted
     names = tuple(config.gate.weights)
-    with _weights(tasks, weights):
+    with _weights(tasks, fitted.rank.weights):
         statistics = torch.cat([_statistics(task, names) for task in tasks])
     answerable = torch.cat([task.categories for task in tasks]) != ADVERSARIAL
     slopes, bias = fit_abstention(statistics, answerable)
@@ -73,11 +148,23 @@ def fit_preset(tasks: Sequence[RetrievalTask], config: Config) -> Config:
     return replace(fitted, gate=gate)
 
 
-def _labelled(task: RetrievalTask) -> LabelledQuestions:
+def _fitted(
+    tasks: Sequence[RetrievalTask], start: Mapping[str, float], shares: Sequence[float]
+) -> dict[str, float]:
+    """Weights of the signals of `start`, from anchors that its weights choose."""
+    with _weights(tasks, start):
+        counts = shares or [1.0] * len(tasks)
+        return fit_weights(
+            [_labelled(task, share) for task, share in zip(tasks, counts, strict=True)]
+        )
+
+
+def _labelled(task: RetrievalTask, share: float) -> LabelledQuestions:
     """The questions of a conversation, to its index with the weights that it has now."""
     memory, questions = task.memory, task.questions
     rows = [memory.rows_of(list(dict.fromkeys(ids))) for ids in task.evidence]
-    return LabelledQuestions(memory.index, memory.encode_questions(questions), rows, questions)
+    query = memory.encode_questions(questions)
+    return LabelledQuestions(memory.index, query, rows, questions, share)
 
 
 @contextmanager

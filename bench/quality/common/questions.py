@@ -14,17 +14,25 @@ from graphmem_torch.readers.locomo import read_locomo
 
 from .texts import json_rows
 
-__all__ = ["Conversation", "Question", "read_conversations", "resolve_evidence"]
+__all__ = ["Conversation", "Question", "find_evidence", "read_conversations", "resolve_evidence"]
 _TURN_ID = re.compile(r"D:?(\d+):(\d+)")
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One question; `gold` holds the ids of the atoms that answer it, empty where unknown."""
+    """One question.
+
+    Attributes:
+        text: As asked.
+        category: Number of its category, which the set names; `ADVERSARIAL` has no answer.
+        gold: Ids of the atoms that answer it, empty where unknown.
+        sessions: Names of the sessions that hold the answer, where sessions are judged as well.
+    """
 
     text: str
     category: int
     gold: tuple[str, ...]
+    sessions: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +85,12 @@ def read_conversations(
     if not any(conversation.questions for conversation in conversations):
         raise InputError("expected questions under `qa`, got none", where=str(path))
     return conversations
+
+
+def find_evidence(folder: Path) -> Path | None:
+    """The repaired evidence of a LoCoMo folder: its `*evidence*.jsonl`, where there is one such."""
+    files = sorted(folder.glob("*evidence*.jsonl"))
+    return files[0] if len(files) == 1 else None
 
 
 def resolve_evidence(raw: str | Sequence[str], turns: Mapping[str, str]) -> tuple[str, ...]:

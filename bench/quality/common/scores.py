@@ -27,6 +27,7 @@ __all__ = [
     "gain",
     "group_masks",
     "grouped_means",
+    "measured",
     "percent",
     "refusal_at",
     "summarise",
@@ -57,8 +58,9 @@ class Scores:
     """One system over all conversations; the lists have one entry per conversation.
 
     Attributes:
-        measures: Each [B, len(CUTOFFS)] per measure.
-        budget: [B, len(BUDGETS)].
+        cutoffs: K numbers of hits at which it is measured.
+        measures: Each [B, K] per measure.
+        budget: [B, len(BUDGETS)], where candidates have costs.
         confidence: [B], for systems that have one.
         known: [B] bool, whether the gate as it is set was open.
         seconds: Latency of single questions.
@@ -66,6 +68,7 @@ class Scores:
         peak_mb: Largest peak of resident memory while the system answered.
     """
 
+    cutoffs: tuple[int, ...] = CUTOFFS
     measures: dict[str, list[Tensor]] = field(default_factory=lambda: {m: [] for m in MEASURES})
     budget: list[Tensor] = field(default_factory=list)
     confidence: list[Tensor] = field(default_factory=list)
@@ -78,16 +81,18 @@ class Scores:
         self,
         ranking: Tensor,  # [B, K] candidate numbers, -1 = nothing retrieved there
         gold: Tensor,  # [B, G], -1 = padding
-        costs: Tensor,  # [N] tokens of each candidate
+        costs: Tensor | None = None,  # [N] tokens of each candidate
         *,
         confidence: Tensor | None = None,  # [B]
         known: Tensor | None = None,  # [B] bool
     ) -> None:
         """Take in the rankings of one conversation's questions."""
-        positions = gold_positions(ranking, gold, len(costs))
-        for name, value in ranking_measures(positions, gold).items():
+        highest = max((int(part.max()) for part in (ranking, gold) if part.numel()), default=-1)
+        positions = gold_positions(ranking, gold, highest + 1)
+        for name, value in ranking_measures(positions, gold, self.cutoffs).items():
             self.measures[name].append(value)
-        self.budget.append(budget_recall(ranking, gold, costs, BUDGETS))
+        if costs is not None:
+            self.budget.append(budget_recall(ranking, gold, costs, BUDGETS))
         if confidence is not None:
             self.confidence.append(confidence)
         if known is not None:
@@ -106,8 +111,29 @@ def summarise(
     subject: str,
     seed: int,
     resamples: int = 2000,
+    groups: Mapping[str, tuple[int, ...]] = GROUPS,
 ) -> dict[str, dict[str, Any]]:
-    """The figures of every system, as the evaluation's JSON has them.
+    """The figures of every system, as the evaluation's JSON has them: `measured`, and what it took.
+
+    The recall within budgets of tokens is that of the first group.
+    """
+    figures = measured(
+        scores, categories, subject=subject, seed=seed, resamples=resamples, groups=groups
+    )
+    first = group_masks(categories, groups)[next(iter(groups))]
+    return {name: figures[name] | _costs(own, categories, first) for name, own in scores.items()}
+
+
+def measured(
+    scores: Mapping[str, Scores],
+    categories: Tensor,  # [n] of all questions, in the order of the scores
+    *,
+    subject: str,
+    seed: int,
+    resamples: int = 2000,
+    groups: Mapping[str, tuple[int, ...]] = GROUPS,
+) -> dict[str, dict[str, Any]]:
+    """The measures of every system by group and cut-off, with intervals.
 
     Intervals: `ci.recall[group][k]` is [low, high] of each system's recall, and for `subject`
     `ci.difference[system][group][k]` is [mean, low, high] of its recall minus that system's,
@@ -120,15 +146,16 @@ def summarise(
         seed: Of the bootstrap; each table starts from it anew, so that adding a system changes no
             other's interval.
         resamples: Bootstrap resamples.
+        groups: Categories by the name of a group.
     """
     recalls = {name: torch.cat(own.measures["recall"]) for name, own in scores.items()}
-    groups = group_masks(categories)
+    masks = group_masks(categories, groups)
     drawn = {"seed": seed, "resamples": resamples}
     systems = {}
     for name, own in scores.items():
         tables = {
-            group: interval_table(recalls[name][mask], CUTOFFS, **drawn)
-            for group, mask in groups.items()
+            group: interval_table(recalls[name][mask], own.cutoffs, **drawn)
+            for group, mask in masks.items()
         }
         intervals: dict[str, Any] = {
             "recall": {
@@ -141,33 +168,39 @@ def summarise(
                 group: difference_table(
                     {other: values[mask] for other, values in recalls.items()},
                     subject,
-                    CUTOFFS,
+                    own.cutoffs,
                     **drawn,
                 )
-                for group, mask in groups.items()
+                for group, mask in masks.items()
             }
             intervals["difference"] = {
                 other: {group: table[other] for group, table in gains.items()}
                 for other in recalls
                 if other != subject
             }
-        systems[name] = _figures(own, categories) | {"ci": intervals}
+        systems[name] = {
+            measure: grouped_means(torch.cat(values), categories, own.cutoffs, groups)
+            for measure, values in own.measures.items()
+        } | {"ci": intervals}
     return systems
 
 
-def _figures(own: Scores, categories: Tensor) -> dict[str, Any]:
+def _costs(
+    own: Scores,
+    categories: Tensor,  # [n]
+    first: Tensor,  # [n] bool
+) -> dict[str, Any]:
+    """What a system took and refused, and its recall within budgets of tokens."""
     figures: dict[str, Any] = {
-        name: grouped_means(torch.cat(own.measures[name]), categories, CUTOFFS) for name in MEASURES
-    }
-    budget = grouped_means(torch.cat(own.budget), categories, BUDGETS)
-    figures |= {
         "latency_ms": percentiles(own.seconds),
         "build_s": own.build_seconds,
         "peak_mb": own.peak_mb,
         "gate_auroc": None,
         "refusal": None,
-        "budget_recall": budget["1-4"],
+        "budget_recall": None,
     }
+    if own.budget:
+        figures["budget_recall"] = _means(torch.cat(own.budget)[first], BUDGETS)
     if own.confidence:
         confidence = torch.cat(own.confidence)
         adversarial = categories == ADVERSARIAL
@@ -182,24 +215,32 @@ def _figures(own: Scores, categories: Tensor) -> dict[str, Any]:
     return figures
 
 
-def group_masks(categories: Tensor) -> dict[str, Tensor]:  # each [B] bool
-    """Which questions belong to each group of `GROUPS`."""
-    return {name: torch.isin(categories, torch.tensor(members)) for name, members in GROUPS.items()}
+def group_masks(
+    categories: Tensor,  # [B] int64
+    groups: Mapping[str, tuple[int, ...]] = GROUPS,
+) -> dict[str, Tensor]:  # each [B] bool
+    """Which questions belong to each group."""
+    return {
+        name: torch.isin(categories, torch.tensor(members, dtype=torch.int64))
+        for name, members in groups.items()
+    }
 
 
 def grouped_means(
     values: Tensor,  # [B, K] float64, NaN = no value
     categories: Tensor,  # [B] int64
     keys: Sequence[int],  # names of the K columns
+    groups: Mapping[str, tuple[int, ...]] = GROUPS,
 ) -> dict[str, dict[str, float | None]]:
     """Mean over the questions with a value, per group and column; None where a group has none."""
-    table: dict[str, dict[str, float | None]] = {}
-    for group, mask in group_masks(categories).items():
-        means = values[mask].nanmean(0).tolist() if bool(mask.any()) else [float("nan")] * len(keys)
-        table[group] = {
-            str(key): None if mean != mean else mean for key, mean in zip(keys, means, strict=True)
-        }
-    return table
+    masks = group_masks(categories, groups)
+    return {group: _means(values[mask], keys) for group, mask in masks.items()}
+
+
+def _means(values: Tensor, keys: Sequence[int]) -> dict[str, float | None]:
+    """Mean of each column over the rows that have a value; None where none has."""
+    means = values.nanmean(0).tolist() if len(values) else [float("nan")] * len(keys)
+    return {str(key): None if mean != mean else mean for key, mean in zip(keys, means, strict=True)}
 
 
 def difference_table(

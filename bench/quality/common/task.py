@@ -21,6 +21,7 @@ from graphmem_torch.text.concepts import ConceptExtractor, load_concepts
 from graphmem_torch.text.embedder import Embedder
 from graphmem_torch.text.tokens import count_tokens
 
+from .encoder import CachingEmbedder
 from .questions import Conversation
 from .rankings import gold_tensor
 
@@ -43,9 +44,11 @@ class RetrievalTask:
 
     Attributes:
         memory: Filled with the conversation's atoms.
+        kind: Of the atoms that are candidates; None for all.
         ids: [T] atom ids of the turns.
         turns: [T] rows of the turns in the index.
-        session: [T] session number of each turn.
+        session: [T] session number of each turn, -1 = none.
+        session_gold: [B, G] numbers of the sessions that hold the answers, -1 = padding.
         costs: [T] tokens of each turn as it is shown.
         gold: [B, G] positions among the turns of what answers each question, -1 = padding.
         evidence: Atom ids of the same, for each question.
@@ -68,6 +71,7 @@ class RetrievalTask:
             kind: Of the atoms that are candidates, instead of the turns; None for all atoms.
         """
         self.memory = memory
+        self.kind = kind
         columns = memory.store.columns()
         nodes = columns.node.tolist()
         is_concept = columns.is_concept
@@ -94,6 +98,10 @@ class RetrievalTask:
         self.categories = torch.tensor([q.category for q in conversation.questions])
         self.evidence = [list(question.gold) for question in conversation.questions]
         self.gold = gold_tensor([[place[g] for g in gold] for gold in self.evidence])
+        number = {name: code for code, name in enumerate(columns.session.names)}
+        self.session_gold = gold_tensor(
+            [[number[name] for name in question.sessions] for question in conversation.questions]
+        )
 
     def candidates(self, questions: Sequence[str]) -> Candidates:
         """All atoms for some questions; a signal is computed when it is first asked for."""
@@ -129,6 +137,15 @@ class RetrievalTask:
         ]
         return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=-1)
 
+    def by_session(self, ranking: Tensor) -> Tensor:  # [B, K] turns -> [B, S] sessions
+        """Sessions in the order of their first turns in a ranking, -1 = padding."""
+        found = self.session[ranking.clamp(min=0)].masked_fill(ranking < 0, -1)
+        rows = [
+            torch.tensor([number for number in dict.fromkeys(row) if number >= 0])
+            for row in found.tolist()
+        ]
+        return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=-1).long()
+
     def _derivations(self) -> tuple[Tensor, Tensor]:
         """Rows of facts, and the position among the turns of what they were derived from."""
         position = torch.full((self.graph.num_nodes,), -1, dtype=torch.int64)
@@ -150,18 +167,30 @@ def memory_of(atoms: Sequence[Atom], config: Config, embedder: Embedder, device:
 def build_tasks(
     conversations: Sequence[Conversation],
     config: Config,
-    encoder: Embedder,
+    encoder: CachingEmbedder,
     device: str,
     progress: bool,
+    *,
+    kind: str | None = TURN,
 ) -> tuple[list[RetrievalTask], float]:
-    """A memory for each conversation, and the seconds until all could be asked."""
+    """A memory for each conversation, and the seconds until all could be asked, encoding left out.
+
+    Args:
+        conversations: What is remembered and asked.
+        config: Settings of the memories.
+        encoder: Encodes; what it has encoded before it looks up.
+        device: Where the indices live.
+        progress: Whether to show a bar.
+        kind: Of the atoms that are candidates, None for all.
+    """
     tasks, seconds = [], 0.0
     for conversation in tqdm(conversations, desc="memories", disable=not progress):
-        start = time.perf_counter()
-        memory = memory_of(conversation.atoms, config, encoder, device)
-        memory.index  # noqa: B018 - built when it is first asked for
-        seconds += time.perf_counter() - start
-        tasks.append(RetrievalTask(conversation, memory))
+        start, encoding = time.perf_counter(), encoder.seconds
+        with encoder.caching():
+            memory = memory_of(conversation.atoms, config, encoder, device)
+            memory.index  # noqa: B018 - built when it is first asked for
+        seconds += time.perf_counter() - start - (encoder.seconds - encoding)
+        tasks.append(RetrievalTask(conversation, memory, kind=kind))
     return tasks, seconds
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -20,24 +19,23 @@ from graphmem_torch.evaluation.bootstrap import interval_table
 from graphmem_torch.text.embedder import Embedder
 
 from ..common.baselines import BASELINES
-from ..common.questions import Conversation, Question, read_conversations
+from ..common.questions import find_evidence
 from ..common.rankings import rank_candidates
 from ..common.scores import BUDGETS, difference_table, group_masks
-from ..common.task import TURN, RetrievalTask, memory_of
-from ..common.texts import PassageSet, read_passage_sets
+from ..common.sets import QuestionSet, locomo_set, passage_set
+from ..common.task import RetrievalTask
+from ..common.texts import read_passage_sets
 from .greedy import fill_by_density, kept_whole, line_costs, prefix, skipping
 from .hops import ablate, ablation_figures
 
 __all__ = [
     "CURVE",
     "SYSTEMS",
-    "GoldSet",
     "chosen_by",
     "compare_curves",
     "entry_costs",
     "gold_share",
     "judge_gold",
-    "passage_conversation",
     "read_gold_sets",
     "tokens_for",
 ]
@@ -133,36 +131,7 @@ def _resamples(count: int, seed: int) -> Tensor:  # [_RESAMPLES, n], rows sum to
     return weights.scatter_add_(1, drawn, torch.ones_like(drawn, dtype=torch.float64)) / count
 
 
-_PASSAGE = "passage"
-
-
-@dataclass(frozen=True, slots=True)
-class GoldSet:
-    """One data set: conversations, or passages as one conversation.
-
-    Attributes:
-        name: Of the set.
-        conversations: Each is asked by itself.
-        kind: Of the atoms that are candidates.
-    """
-
-    name: str
-    conversations: tuple[Conversation, ...]
-    kind: str = TURN
-
-    @property
-    def conversational(self) -> bool:
-        """Whether the candidates are turns."""
-        return self.kind == TURN
-
-    def tasks(self, config: Config, embedder: Embedder, device: str) -> Iterator[RetrievalTask]:
-        """The conversations with their memories, one at a time."""
-        for conversation in self.conversations:
-            with memory_of(conversation.atoms, config, embedder, device) as memory:
-                yield RetrievalTask(conversation, memory, kind=self.kind)
-
-
-def read_gold_sets(root: Path) -> list[GoldSet]:
+def read_gold_sets(root: Path) -> list[QuestionSet]:
     """Every set under a data root: LoCoMo under `locomo`, passages wherever they are.
 
     Questions without gold are left out, and conversations without questions.
@@ -173,31 +142,9 @@ def read_gold_sets(root: Path) -> list[GoldSet]:
     sets = []
     locomo = root / "locomo"
     if locomo.is_dir():
-        evidence = sorted(locomo.glob("*evidence*.jsonl"))
-        found = read_conversations(locomo, evidence=evidence[0] if len(evidence) == 1 else None)
-        asked = [one for one in map(_answerable, found) if one.questions]
-        sets += [GoldSet("locomo", tuple(asked))] if asked else []
-    sets += [
-        GoldSet(one.name, (passage_conversation(one),), _PASSAGE) for one in read_passage_sets(root)
-    ]
-    return sets
-
-
-def passage_conversation(passages: PassageSet) -> Conversation:
-    """Passages as atoms, one document each, and their questions."""
-    atoms = tuple(
-        Atom(id=f"{passages.name}:{i}", text=one.whole, kind=_PASSAGE)
-        for i, one in enumerate(passages.passages)
-    )
-    questions = tuple(
-        Question(one.text, 1 if len(one.gold) > 1 else 4, tuple(atoms[i].id for i in one.gold))
-        for one in passages.questions
-    )
-    return Conversation(passages.name, atoms, questions)
-
-
-def _answerable(one: Conversation) -> Conversation:
-    return Conversation(one.name, one.atoms, tuple(q for q in one.questions if q.gold))
+        found = locomo_set(locomo, evidence=find_evidence(locomo)).answerable()
+        sets += [found] if found.conversations else []
+    return sets + [passage_set(one) for one in read_passage_sets(root)]
 
 
 SYSTEMS: Mapping[str, str] = {
@@ -296,7 +243,7 @@ _GROUPS = ("1-4", "all", "1")
 
 
 def judge_gold(
-    gold: GoldSet,
+    gold: QuestionSet,
     config: Config,
     embedder: Embedder,
     *,

@@ -18,9 +18,9 @@ from graphmem_torch.evaluation.bootstrap import interval_table, mean_interval
 from graphmem_torch.memory import Memory
 from graphmem_torch.text.embedder import Embedder
 
+from ..common.sets import QuestionSet
 from ..common.texts import split_at_marks
 from .facts import LITERAL, Needle
-from .gold import GoldSet
 from .greedy import kept_whole, nearest_that_fit
 from .needles import Essay
 
@@ -35,7 +35,7 @@ _WORDS = range(6, 31)  # of a fact
 _KEPT = ("needle", "policy", "vector")
 
 
-def random_facts(sets: Sequence[GoldSet], essays: Sequence[Essay]) -> list[str]:
+def random_facts(sets: Sequence[QuestionSet], essays: Sequence[Essay]) -> list[str]:
     """First sentences of passages, else sentences of the essays; of a usual length, each once."""
     passages = (
         split_at_marks(_body(atom.text))[0]

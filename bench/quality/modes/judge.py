@@ -16,7 +16,7 @@ from graphmem_torch.errors import InputError
 from graphmem_torch.evaluation.retrieval import text_table
 from graphmem_torch.text.embedder import Embedder
 
-from ..common.encoder import load_encoder
+from ..common.encoder import CachingEmbedder, load_encoder
 from ..common.measure import framed
 from ..common.questions import read_conversations
 from ..common.scores import ADVERSARIAL, gain, percent
@@ -103,7 +103,7 @@ def _chosen(curves: Mapping[str, Any], count: int) -> list[Setting]:
 
 
 def _tasks(
-    conversations: Sequence[Any], config: Config, encoder: Embedder, request: Request
+    conversations: Sequence[Any], config: Config, encoder: CachingEmbedder, request: Request
 ) -> list[RetrievalTask]:
     return build_tasks(conversations, config, encoder, request.device, request.progress)[0]
 

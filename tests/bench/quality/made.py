@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -83,3 +84,56 @@ def _sample(name: str, a: str, b: str) -> dict[str, Any]:
         for text, evidence, category in questions
     ]
     return {"sample_id": name, "conversation": sessions, "observation": facts, "qa": qa}
+
+
+TITLES = ("Bergamo", "Corsica", "Iseo", "Pippo", "Cello", "Tulip", "Comet", "Harbour")
+
+
+def lines(path: Path, rows: Sequence[Mapping[str, Any]]) -> Path:
+    """A file of JSON lines."""
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def passage_files(folder: Path, name: str = "small", titles: Sequence[str] = TITLES) -> None:
+    """Eight passages, two questions: the first needs two of them, the other one."""
+    folder.mkdir(exist_ok=True)
+    corpus = [
+        {
+            "id": i,
+            "title": title,
+            "text": f"{title} was first written about by {titles[(i + 1) % 8]} in year {i}. "
+            "Nothing else is known about it, but this sentence is long enough to matter.",
+        }
+        for i, title in enumerate(titles)
+    ]
+    asked = [
+        {"question": f"Who wrote first about {titles[0]}, and who about them?", "gold_ids": [0, 1]},
+        {"question": f"Which year is told of the {titles[6]}?", "gold_ids": [6]},
+    ]
+    lines(folder / f"{name}_corpus.jsonl", corpus)
+    lines(folder / f"{name}_queries.jsonl", asked)
+
+
+def chat_files(folder: Path) -> None:
+    """Three sessions of four turns; two questions of two types, and one that has no answer."""
+    folder.mkdir()
+    sessions = [
+        {
+            "session_id": f"s{number}",
+            "date": f"2023/05/2{number} (Sun) 21:04",
+            "turns": [
+                {"role": "user" if place % 2 == 0 else "assistant", "content": text}
+                for place, (_, text) in enumerate(REMARKS[4 * number : 4 * number + 4])
+            ],
+        }
+        for number in range(3)
+    ]
+    asked: list[tuple[str, str, str, list[str], list[list[Any]]]] = [
+        ("q1", "user", "Which tulips did I plant?", ["s0"], [["s0", 0]]),
+        ("q2", "sessions", "Which comets did Vera see?", ["s0", "s2"], [["s0", 3], ["s2", 3]]),
+        ("q3_abs", "user", "Which oboe did I learn to play?", ["s1"], [["s1", 0]]),
+    ]
+    names = ("question_id", "type", "question", "gold_sessions", "gold_turns")
+    lines(folder / "sessions.jsonl", sessions)
+    lines(folder / "questions.jsonl", [dict(zip(names, row, strict=True)) for row in asked])

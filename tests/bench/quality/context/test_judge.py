@@ -24,33 +24,16 @@ from graphmem_torch.quality.request import Request
 from graphmem_torch.quality.request import judge as judge_named
 from graphmem_torch.text.sentence_transformer import load_embedder
 from graphmem_torch.text.tokens import count_tokens
-
-_TITLES = ("Bergamo", "Corsica", "Iseo", "Pippo", "Cello", "Tulip", "Comet", "Harbour")
+from tests.bench.quality.made import TITLES, passage_files
 
 
 @pytest.fixture
 def root(tmp_path: Path, locomo: Path) -> Path:
     """Two conversations, eight passages with two questions, two essays."""
     locomo.parent.rename(tmp_path / "locomo")
-    multihop, text = tmp_path / "multihop", tmp_path / "text"
-    multihop.mkdir()
+    text = tmp_path / "text"
     text.mkdir()
-    corpus = [
-        {
-            "id": i,
-            "title": title,
-            "text": f"{title} was first written about by {_TITLES[(i + 1) % 8]} in year {i}. "
-            "Nothing else is known about it, but this sentence is long enough to matter.",
-        }
-        for i, title in enumerate(_TITLES)
-    ]
-    asked = [
-        {"question": "Who wrote first about Bergamo, and who about them?", "gold_ids": [0, 1]},
-        {"question": "Which year is told of the Comet?", "gold_ids": [6]},
-    ]
-    for name, rows in (("small_corpus", corpus), ("small_queries", asked)):
-        lines = "".join(json.dumps(row) + "\n" for row in rows)
-        (multihop / f"{name}.jsonl").write_text(lines, encoding="utf-8")
+    passage_files(tmp_path / "multihop")
     for name in ("one", "two"):
         body = " ".join(f"The essay {name} says sentence number {i} of many." for i in range(40))
         (text / f"{name}.txt").write_text(body, encoding="utf-8")
@@ -104,7 +87,7 @@ def test_entry_costs_are_those_of_the_prompt(root: Path) -> None:
                 assert len(context.sources) == len(task.ids)
                 assert abs(int(costs[row].sum()) - context.tokens) <= 2
                 assert count_tokens([context.text], config.context.tokenizer) == [context.tokens]
-    assert sizes == {"locomo": 12, "small": len(_TITLES)}
+    assert sizes == {"locomo": 12, "small": len(TITLES)}
 
 
 def test_judge_wants_data(tmp_path: Path) -> None:

@@ -1,0 +1,1 @@
+"""The judge `all` of `graphmem eval`; see `bench/quality/README.md`."""

@@ -1,0 +1,206 @@
+"""One table of all sets of questions: rows are systems, columns are sets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from graphmem_torch.errors import InputError
+from graphmem_torch.evaluation.retrieval import text_table
+
+from ..common.chats import find_chats, read_chats
+from ..common.compare import BuiltSet, build, compare
+from ..common.encoder import CachingEmbedder, load_encoder
+from ..common.fitting import Fit, fit_all, leave_one_out
+from ..common.measure import framed
+from ..common.questions import find_evidence
+from ..common.scores import gain, percent
+from ..common.sets import QuestionSet, locomo_set, merged_passages, passage_set
+from ..common.texts import read_passage_sets
+from ..request import Judged, Request
+
+__all__ = ["format_all", "judge", "read_sets"]
+_CONVERSATIONS, _SETS = "other conversations", "other sets"
+
+
+def judge(request: Request, *, resamples: int = 2000) -> Judged:
+    """Run a preset and every baseline on every set below a data root.
+
+    With `cv` two more rows stand beside the preset, and beside the linear formula: what is fitted
+    is fitted to the other conversations of the set, and to all sets that share no source with it,
+    each set counting alike.
+
+    Args:
+        request: What is evaluated.
+        resamples: Of the intervals.
+
+    Returns:
+        The report (see `bench/quality/README.md`) and its table.
+
+    Raises:
+        InputError: No set there, one that cannot be used, or `cv` with sets of one source.
+        ConfigError: There is no such preset.
+    """
+    config = request.settings
+    sets = read_sets(Path(request.data))
+    sources = frozenset[str]().union(*(one.sources for one in sets))
+    if request.cv and len(sources) < 2:
+        raise InputError(
+            f"cv: expected sets of at least 2 sources to leave one out, got {sorted(sources)}; "
+            "leave out --cv",
+            where=str(request.data),
+        )
+    encoder = load_encoder(request)
+    found: dict[str, Any] = {}
+    built: list[BuiltSet] = []
+    for asked in sets:
+        built.append(build(asked, config, encoder, request.device, request.progress))
+        if not request.cv:
+            found[asked.name] = _compared(built[-1], {}, encoder, request, resamples)
+            built.pop().close()
+    # What is fitted to other sets needs all of them at once.
+    for one in tqdm(built, desc="sets", disable=not request.progress):
+        with encoder.caching():
+            fits = dict(_fits(one, built))
+        found[one.questions.name] = _compared(one, fits, encoder, request, resamples)
+    report = framed(
+        "all",
+        config,
+        request.seed,
+        n={one.name: found[one.name]["n"][next(iter(one.groups))] for one in sets},
+        columns=[column for one in sets for column in _columns(one)],
+        sets=found,
+    )
+    report["config"]["eval"] = {"cv": request.cv}
+    return Judged(report, format_all(report))
+
+
+def read_sets(root: Path) -> list[QuestionSet]:
+    """Every set below a data root, the small ones first.
+
+    A LoCoMo file in `locomo` (with `*evidence*.jsonl` beside it, if there is one) as turns and with
+    its facts, passages anywhere, each pair of files and all merged, and chats in `longmemeval`.
+
+    Raises:
+        InputError: There is none, or one cannot be used.
+    """
+    sets: list[QuestionSet] = []
+    folder = root / "locomo"
+    if folder.is_dir():
+        evidence = find_evidence(folder)
+        sets += [
+            locomo_set(folder, evidence=evidence, input=input) for input in ("raw", "observations")
+        ]
+    passages = [passage_set(one) for one in read_passage_sets(root)]
+    passages.sort(key=_size)
+    sets += passages
+    folder = root / "longmemeval"
+    if folder.is_dir() and find_chats(folder) is not None:
+        sets.append(read_chats(folder))
+    if len(passages) > 1:
+        sets.append(merged_passages(passages))
+    if not sets:
+        raise InputError(
+            "expected LoCoMo in locomo, passages (NAME_corpus.jsonl with NAME_queries.jsonl) or "
+            "chats in longmemeval, found none of them",
+            where=str(root),
+        )
+    return sets
+
+
+def _size(asked: QuestionSet) -> int:
+    return sum(len(one.atoms) for one in asked.conversations)
+
+
+def _fits(one: BuiltSet, built: Sequence[BuiltSet]) -> Iterator[tuple[str, Sequence[Fit]]]:
+    """What is fitted to other conversations of the set, and to other sets."""
+    if len(one.own) > 1:
+        yield _CONVERSATIONS, leave_one_out(one.own, one.ground, one.config)
+    # Merged sets hold nothing that their parts do not hold.
+    others = [
+        other
+        for other in built
+        if other.questions.sources.isdisjoint(one.questions.sources)
+        and len(other.questions.sources) == 1
+    ]
+    if not others:
+        return
+    alike = [
+        sum(o.questions.sources == other.questions.sources for o in others) for other in others
+    ]
+    shares = [
+        1.0 / (times * max(1, len(other.categories)))
+        for other, times in zip(others, alike, strict=True)
+        for _ in other.own
+    ]
+    own = [task for other in others for task in other.own]
+    shared = all(other.own is other.ground for other in others)
+    ground = own if shared else [task for other in others for task in other.ground]
+    # The table is of rankings: the gate is left as it is.
+    yield _SETS, [fit_all(own, ground, one.config, shares, gate=False)] * len(one.own)
+
+
+def _compared(
+    one: BuiltSet,
+    fits: Mapping[str, Sequence[Fit]],
+    encoder: CachingEmbedder,
+    request: Request,
+    resamples: int,
+) -> dict[str, Any]:
+    return compare(
+        one,
+        {"": [Fit.shipped(one.config)] * len(one.own), **fits},
+        encoder,
+        seed=request.seed,
+        resamples=resamples,
+        progress=request.progress,
+    )
+
+
+def _columns(asked: QuestionSet) -> Iterator[dict[str, Any]]:
+    """What stands for a set: recall of its first group, of candidates and of sessions."""
+    group = next(iter(asked.groups))
+    title = asked.name if group == "all" else f"{asked.name} {group}"
+    shared = {"set": asked.name, "group": group, "k": asked.at}
+    yield {"title": f"{title} @{asked.at}", "of": "systems", **shared}
+    if any(question.sessions for one in asked.conversations for question in one.questions):
+        yield {"title": f"sessions @{asked.at}", "of": "sessions", **shared}
+
+
+def format_all(report: Mapping[str, Any]) -> str:
+    """Recall in percent, a line for each system; then who beats the preset beyond the interval."""
+    subject, columns = report["preset"], report["columns"]
+    found = dict.fromkeys(
+        name for column in columns for name in report["sets"][column["set"]][column["of"]]
+    )
+    names = [name for name in found if name != subject] + [subject]
+    rows = [["recall, %", *(column["title"] for column in columns)]]
+    rows.append(["n", *(str(report["n"][column["set"]]) for column in columns)])
+    rows += [[name, *(_cell(report, column, name) for column in columns)] for name in names]
+    lines = [*text_table(rows), ""]
+    for column in columns:
+        better = [f"{name} {gain(value)}" for name, value in _better(report, column)]
+        said = (
+            f"{subject} is beaten by {', '.join(better)}" if better else f"{subject} is not beaten"
+        )
+        lines.append(f"{column['title']}: {said}")
+    return "\n".join(lines)
+
+
+def _cell(report: Mapping[str, Any], column: Mapping[str, Any], name: str) -> str:
+    figures = report["sets"][column["set"]][column["of"]].get(name)
+    return "" if figures is None else percent(figures["recall"][column["group"]][str(column["k"])])
+
+
+def _better(
+    report: Mapping[str, Any], column: Mapping[str, Any]
+) -> Iterator[tuple[str, list[float]]]:
+    """Systems that have more than the preset, with the interval of what they have more."""
+    figures = report["sets"][column["set"]][column["of"]][report["preset"]]
+    for name, groups in figures["ci"]["difference"].items():
+        less = groups[column["group"]][str(column["k"])]
+        if less is not None and less[2] < 0:
+            yield name, [-less[0], -less[2], -less[1]]

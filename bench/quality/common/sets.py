@@ -1,0 +1,122 @@
+"""Sets of questions: memories, what is asked about each, and what stands for the set in a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from graphmem_torch.atoms import Atom
+from graphmem_torch.config import Config
+from graphmem_torch.evaluation.metrics import CUTOFFS
+from graphmem_torch.text.embedder import Embedder
+
+from .questions import Conversation, Question, read_conversations
+from .scores import GROUPS
+from .task import TURN, RetrievalTask, memory_of
+from .texts import PassageSet
+
+__all__ = ["QuestionSet", "locomo_set", "merged_passages", "passage_set"]
+_PASSAGE = "passage"
+_HOPS, _ONE = 1, 4  # LoCoMo's numbers of what takes several memories, and of what takes one
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionSet:
+    """One data set.
+
+    Attributes:
+        name: Of the set.
+        conversations: Memories with their questions; each is asked by itself.
+        kind: Of the atoms that are candidates; None for all.
+        groups: Categories of the questions by the name of a group; the first stands for the set.
+        cutoffs: Numbers of hits at which it is measured.
+        at: The one of them that stands for the set.
+        sources: What it was made of; sets that share a source are not told apart by fitting.
+    """
+
+    name: str
+    conversations: tuple[Conversation, ...]
+    kind: str | None = TURN
+    groups: Mapping[str, tuple[int, ...]] = field(default_factory=lambda: GROUPS)
+    cutoffs: tuple[int, ...] = CUTOFFS
+    at: int = 10
+    sources: frozenset[str] = frozenset()
+
+    @property
+    def conversational(self) -> bool:
+        """Whether the candidates are turns."""
+        return self.kind == TURN
+
+    def answerable(self) -> QuestionSet:
+        """The set without the questions that have no gold, and conversations without questions."""
+        kept = (
+            replace(one, questions=tuple(q for q in one.questions if q.gold))
+            for one in self.conversations
+        )
+        return replace(self, conversations=tuple(one for one in kept if one.questions))
+
+    def tasks(self, config: Config, embedder: Embedder, device: str) -> Iterator[RetrievalTask]:
+        """The conversations with their memories, one at a time."""
+        for conversation in self.conversations:
+            with memory_of(conversation.atoms, config, embedder, device) as memory:
+                yield RetrievalTask(conversation, memory, kind=self.kind)
+
+
+def locomo_set(data: Path, *, evidence: Path | None = None, input: str = "raw") -> QuestionSet:
+    """The conversations of a LoCoMo file; see `read_conversations`."""
+    found = read_conversations(data, evidence=evidence, input=input)
+    name = "locomo" if input == "raw" else f"locomo {input}"
+    return QuestionSet(name, tuple(found), sources=frozenset({"locomo"}))
+
+
+def passage_set(passages: PassageSet) -> QuestionSet:
+    """Passages as atoms of one memory, each a document of its own, and their questions."""
+    atoms = tuple(
+        Atom(id=f"{passages.name}:{i}", text=one.whole, kind=_PASSAGE)
+        for i, one in enumerate(passages.passages)
+    )
+    questions = tuple(
+        Question(
+            one.text, _HOPS if len(one.gold) > 1 else _ONE, tuple(atoms[i].id for i in one.gold)
+        )
+        for one in passages.questions
+    )
+    return _passages(passages.name, atoms, questions, {passages.name})
+
+
+def merged_passages(sets: Sequence[QuestionSet]) -> QuestionSet:
+    """All passages of some sets as one memory, a text that several have once."""
+    first: dict[str, Atom] = {}
+    stands: dict[str, str] = {}
+    for one in sets:
+        own: dict[str, int] = {}
+        for atom in one.conversations[0].atoms:
+            # A set may hold a text twice, one of which is gold: they stay two.
+            own[atom.text] = own.get(atom.text, 0) + 1
+            text = f"{own[atom.text]} {atom.text}"
+            stands[atom.id] = first.setdefault(text, atom).id
+    questions = tuple(
+        replace(question, gold=tuple(dict.fromkeys(stands[name] for name in question.gold)))
+        for one in sets
+        for question in one.conversations[0].questions
+    )
+    sources = frozenset[str]().union(*(one.sources for one in sets))
+    return _passages("merged", tuple(first.values()), questions, sources)
+
+
+def _passages(
+    name: str,
+    atoms: tuple[Atom, ...],
+    questions: tuple[Question, ...],
+    sources: set[str] | frozenset[str],
+) -> QuestionSet:
+    return QuestionSet(
+        name,
+        (Conversation(name, atoms, questions),),
+        kind=_PASSAGE,
+        groups={"all": (_HOPS, _ONE)},
+        cutoffs=(2, 5, 10, 25),
+        at=5,
+        sources=frozenset(sources),
+    )

@@ -1,0 +1,1 @@
+"""The judge `longmemeval` of `graphmem eval`; see `bench/quality/README.md`."""
