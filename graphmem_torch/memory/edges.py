@@ -105,7 +105,7 @@ def connect_all(store: MemoryStore, values: Iterable[Any]) -> Added:
         fresh = _stronger(asked, store.edges())
         if len(fresh):
             vectors = torch.empty(0, store.dim or 0)
-            store.append(Batch(atoms=[], embeddings=vectors, edges=fresh))
+            store.append(Batch(atoms=[], embeddings=vectors, connected=fresh))
     return Added(len(fresh), len(asked) - len(fresh))
 
 

@@ -405,7 +405,7 @@ class Memory:
         As often as wanted, and from anywhere: a file is known by its place, however its path is
         given, and one that has moved by its content. What has the size and times it had is not
         read. Of a file that has changed, chunks (lines) of the same text keep their ids and are not
-        encoded again, others take the place of those that stood there, and what it says no longer
+        encoded again, others are new versions of those that stood there, and what it says no longer
         is deleted, unless another file says it too. What callers added is never touched.
 
         Chunks have the ids `<name>#<number>` and the session `<name>`: the path of the file from a
@@ -440,6 +440,10 @@ class Memory:
             self._tell(switches)
             return added
 
+        def update(atom: Atom) -> None:
+            if writer is not None:
+                writer.update(atom.id, lambda old: replace(atom, edges=old.edges), self._clock())
+
         def delete(ids: Sequence[str]) -> int:
             with self.store.turn():
                 nodes = self._named(ids)[1]
@@ -447,7 +451,7 @@ class Memory:
                     writer.remove(nodes, self.store.append)
             return len(nodes)
 
-        follower = Follower(self.store, reading, known, add, delete)
+        follower = Follower(self.store, reading, known, add, update, delete)
         with (
             nullcontext() if dry_run else self.store.following(),
             _progress(progress, "index", "atoms") as bar,

@@ -12,7 +12,7 @@ import logging
 import math
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
@@ -118,6 +118,7 @@ class Follower:
         reading: Reading,
         known: KnownVectors | None,
         add: Callable[[list[Atom], Mapping[str, str]], Added],
+        update: Callable[[Atom], object],
         delete: Callable[[Sequence[str]], int],
     ) -> None:
         """Nothing is read yet.
@@ -127,10 +128,11 @@ class Follower:
             reading: How they are read.
             known: What `add` encodes with; None changes nothing and only counts.
             add: Stores memories, with the files and lines they are of.
+            update: Gives a stored memory another content.
             delete: Deletes memories by id.
         """
         self._store, self._reading = store, reading
-        self._known, self._add, self._delete = known, add, delete
+        self._known, self._add, self._update, self._delete = known, add, update, delete
         self._done = Indexed()
         # What waits to be stored: source, ids that become its own, atoms, those among them that it
         # held; and the sources of which all is stored when that is.
@@ -392,18 +394,37 @@ class Follower:
             if first.digest != atom.digest:
                 with leaving_out(self._skipped):
                     raise self._other_content(atom, "is given twice,")
-        staying = _staying(held, list(said.values()))
+        other = [n for n, atom in said.items() if n in held and held[n].digest != atom.digest]
+        nodes = [held[name].node for name in other]
+        stored = dict(zip(other, self._store.atoms(nodes), strict=True))
+        turned = {
+            name
+            for name, old in stored.items()
+            if said[name].text != old.text and said[name].edges == old.edges
+        }
+        staying = _staying(held, list(said.values()), turned)
         away = [name for name in held if name not in said]
         if self._known is not None:
             self._store.sources.release(row.number, away)
         else:
             self._note(deleted=len(away))
-        self._note(known=len(staying) + twice)
+        turned &= staying
+        self._turn([said[name] for name in said if name in turned])
+        self._note(known=len(staying) - len(turned) + twice)
         self._advance(len(staying))
         rest = [atom for name, atom in said.items() if name not in staying]
         for batch in batched(iter(rest), _MANY):
             self._store_all(row, batch, held)
-        return bool(away or rest)
+        return bool(away or turned or rest)
+
+    def _turn(self, atoms: Sequence[Atom]) -> None:
+        """Gives atoms that say something else in their place a new version each."""
+        if atoms:
+            self._flush()  # what was read before them is stored before them
+        for atom in atoms:
+            with leaving_out(self._skipped):
+                self._update(atom)
+                self._note(replaced=1)
 
     def _other_content(self, atom: Atom, met: str) -> InputError:
         return InputError(
@@ -741,23 +762,30 @@ def _renumbered(
     return named, following
 
 
-def _staying(held: Mapping[str, Held], fresh: Sequence[Atom]) -> set[str]:
-    """Ids of the atoms that stay as they are, so that a session's are in the order of a file.
+def _staying(held: Mapping[str, Held], fresh: Sequence[Atom], turned: Collection[str]) -> set[str]:
+    """Ids of the atoms that stay where they are, so that a session's are in the order of a file.
 
     Turns of equal times, and those without, are in the order of storing: those behind a new one are
     put anew behind it.
+
+    Args:
+        held: In the order of storing.
+        fresh: In the order of the file.
+        turned: Ids of those that say something else where they are.
     """
     staying: set[str] = set()
-    last: dict[str, float] = {}  # node of the last turn of a session that stays
+    place = {name: i for i, name in enumerate(held)}
+    last: dict[str, float] = {}  # place of the last turn of a session that stays
     for atom in fresh:
         kept = held.get(atom.id)
-        same = kept is not None and kept.digest == atom.digest and atom.id not in staying
+        same = kept is not None and (kept.digest == atom.digest or atom.id in turned)
+        same = same and atom.id not in staying
         derived = any(link.type == EdgeType.DERIVED_FROM for link in atom.edges)
         if atom.session is None or derived:
             staying |= {atom.id} if same else set()
-        elif kept is not None and same and kept.node > last.get(atom.session, -1):
+        elif same and place[atom.id] > last.get(atom.session, -1):
             staying.add(atom.id)
-            last[atom.session] = kept.node
+            last[atom.session] = place[atom.id]
         else:
             last[atom.session] = math.inf
     return staying

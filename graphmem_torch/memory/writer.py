@@ -334,7 +334,7 @@ class Writer:
             edges=EdgeBlock.cat([plan.edges, linked.edges]),
             cut=plan.cut,
             gone=plan.gone,
-            moved=plan.moved,
+            connected=plan.moved,
             versions=[(node, new)],
             aliases=linked.aliases,
             unnamed=plan.names,

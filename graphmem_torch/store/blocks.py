@@ -3,7 +3,7 @@
 Blobs are little-endian and row-major. A block is addressed by `start`, the node number of its first
 atom, so that the rows from a given node on are found without reading those before it. Small blocks
 at the end are merged as they accumulate, each row a bounded number of times; `edge_parts` says of a
-merged block of edges which batches they came with.
+block of edges which batches they came with, and whether linking or a caller made them.
 
 No number of a database is trusted before its block's checksum was found right, and nothing is
 allocated by one that the bytes at hand do not bear out.
@@ -79,12 +79,13 @@ class Batch:
         atoms: The n atoms; they get the node numbers `next_node` to `next_node + n - 1`.
         embeddings: [n, d] float32, finite.
         tokens: Their token vectors; None: these atoms have none.
-        edges: Edges among all nodes up to and including these. A batch may hold nothing but edges.
+        edges: Edges that linking made, among all nodes up to and including these. A batch may hold
+            nothing but edges.
         cut: Edges that go, such as a temporal one that a turn has come between: as many of each as
             are there, at most as many as are named. A weight of NaN stands for any.
         gone: Node numbers of stored atoms that go, with everything that is said of them. Their
             numbers are given to no other, and their vectors stay in the blocks, unread.
-        moved: Edges that were there before under other numbers, and that linking did not make.
+        connected: Edges that callers made.
         versions: Of atoms that go and of the batch's own, the pairs (old, new) of versions of one:
             the old one is kept aside, and pins and uses become those of the new one.
         unnamed: Names of concepts, `aliases` of before, that go.
@@ -98,7 +99,7 @@ class Batch:
     edges: EdgeBlock = field(default_factory=EdgeBlock.empty)
     cut: EdgeBlock = field(default_factory=EdgeBlock.empty)
     gone: Sequence[int] = ()
-    moved: EdgeBlock = field(default_factory=EdgeBlock.empty)
+    connected: EdgeBlock = field(default_factory=EdgeBlock.empty)
     versions: Sequence[tuple[int, int]] = ()
     unnamed: Sequence[str] = ()
     aliases: Sequence[tuple[str, int]] = ()
@@ -147,10 +148,12 @@ def write_blocks(database: Database, start: int, batch: Batch) -> CutEdges:
     if n and batch.tokens is not None:
         tokens, pieces, offsets = batch.tokens
         _insert(database, "token_block", start, n, [offsets.diff().int(), pieces, tokens])
-    for edges in (batch.moved, batch.edges):
+    for edges, linked in ((batch.connected, False), (batch.edges, True)):
         if len(edges):
             marks = "NULL, ?, ?, ?" + ", ?" * len(edges.columns)
             _insert(database, "edge_block", start, len(edges), edges.columns, marks)
+            block = int(database.query("SELECT max(block) FROM edge_block")[0][0])
+            _put_parts(database, block, torch.tensor([[_mark(start, linked), len(edges)]]))
     # No more often than the smallest step can be reached.
     if start // _STEPS[-1] != (start + n) // _STEPS[-1]:
         for table in _MERGED:
@@ -238,7 +241,11 @@ def _merge(database: Database, table: str, group: Sequence[tuple[int, int, int]]
 
 
 def _parts(database: Database, block: int, start: int, count: int) -> Tensor:  # [P, 2] int64
-    """The batches that the edges of a block came with: `start` and number of edges of each."""
+    """The batches that the edges of a block came with: mark and number of edges of each.
+
+    See `_mark`. In older stores the mark is the number of the next node when they came, and those
+    that callers connected lie before those of the atoms that were stored next.
+    """
     sql = "SELECT checksum, data FROM edge_parts WHERE block = ?"
     rows = database.query(sql, (block,)) if database.has("edge_parts") else []
     if not rows:
@@ -251,10 +258,31 @@ def _parts(database: Database, block: int, start: int, count: int) -> Tensor:  #
     return parts if int(parts[:, 1].sum()) == count else torch.tensor([[start, count]])
 
 
+def _mark(start: int, linked: bool) -> int:
+    """Says of edges the next node when they came, and whether linking or a caller made them."""
+    return -1 - 2 * start - linked
+
+
+def _began(marks: Tensor) -> Tensor:
+    """The next node when edges came, from their marks."""
+    return torch.where(marks < 0, (-1 - marks) >> 1, marks)
+
+
+def _by_callers(marks: Tensor) -> Tensor:
+    """Which marks say that a caller made the edges; older ones do not tell."""
+    return (marks < 0) & (marks % 2 != 0)
+
+
 def _put_parts(database: Database, block: int, parts: Tensor) -> None:
     data = parts.contiguous().numpy().tobytes()
     row = block, _checksum([data], block), data
     database.execute_many("INSERT OR REPLACE INTO edge_parts VALUES (?, ?, ?)", [row])
+
+
+def _keep_parts(database: Database, block: int, parts: Tensor) -> None:
+    """Puts parts, if the block does not say as much."""
+    if len(parts) > 1 or int(parts[0, 0]) < 0:
+        _put_parts(database, block, parts)
 
 
 def zero_embeddings(database: Database, start: int, rows: Tensor) -> None:
@@ -380,8 +408,8 @@ def read_edges(database: Database, start: int) -> EdgeBlock:
     if start <= 0:
         with contextlib.closing(database.stream(f"{_EDGES} ORDER BY block")) as blocks:
             return EdgeBlock.cat([_edge_block(database, *block) for block in blocks])
-    edges, starts = _batched_edges(database, start)
-    return edges.take(starts >= start)
+    edges, parts = _batched_edges(database, start)
+    return edges.take((_began(parts[:, 0]) >= start).repeat_interleave(parts[:, 1]))
 
 
 def read_last_edges(database: Database, count: int) -> EdgeBlock:
@@ -400,27 +428,27 @@ def read_last_edges(database: Database, count: int) -> EdgeBlock:
 
 
 def read_linked_edges(database: Database, *, linked: bool = True) -> EdgeBlock:
-    """Edges of the batches that brought atoms; not `linked`: the others, which callers connected.
+    """Edges that linking made, and atoms state; not `linked`: those that callers connected.
 
     Raises:
         StoreDamagedError: A block has the wrong length or does not match its checksum.
     """
-    edges, starts = _batched_edges(database, 0, closing=True)
+    edges, parts = _batched_edges(database, 0)
     sql = "SELECT start FROM embedding_block"
     if database.has("stored_at"):
         sql += " UNION SELECT start FROM stored_at"
     begun = torch.tensor([row[0] for row in database.query(sql)], dtype=torch.int64)
-    return edges.take(torch.isin(starts, begun, invert=not linked))
+    marks = parts[:, 0]
+    own = ~_by_callers(marks)
+    plain = (marks >= 0).nonzero().squeeze(1)
+    start = marks[plain]
+    last = start.diff(append=start[-1:] + 1) != 0
+    own[plain] = last & torch.isin(start, begun)
+    return edges.take((own == linked).repeat_interleave(parts[:, 1]))
 
 
-def _batched_edges(
-    database: Database, start: int, *, closing: bool = False
-) -> tuple[EdgeBlock, Tensor]:  # E edges, [E] int64
-    """Edges of the blocks that hold batches from node `start` on, and the starts of their batches.
-
-    With `closing` the start of each batch that others of the same start follow is -1: edges that
-    came alone lie before those of the atoms that were stored next.
-    """
+def _batched_edges(database: Database, start: int) -> tuple[EdgeBlock, Tensor]:
+    """Edges of the blocks that hold batches from node `start` on, and their `_parts` [P, 2]."""
     # What begins before all nodes was never written so.
     sql = (
         f"{_EDGES} WHERE start >= ? OR start < 0 OR block = "
@@ -430,13 +458,10 @@ def _batched_edges(
     with contextlib.closing(database.stream(sql, (start, start))) as rows:
         for block, begin, count, *rest in rows:
             own = _parts(database, block, begin, count)
-            if begin < 0 or int(own[-1, 0]) >= start:
+            if begin < 0 or int(_began(own[-1, 0])) >= start:
                 blocks.append(_edge_block(database, block, begin, count, *rest))
                 parts.append(own)
-    starts, counts = torch.cat(parts).unbind(1)
-    if closing and len(starts):
-        starts = torch.where(starts.diff(append=starts[-1:] + 1) == 0, -1, starts)
-    return EdgeBlock.cat(blocks), starts.repeat_interleave(counts)
+    return EdgeBlock.cat(blocks), torch.cat(parts)
 
 
 def _cut_edges(database: Database, stop: int, batch: Batch) -> CutEdges:
@@ -493,6 +518,9 @@ def put_edges(database: Database, again: EdgesAgain) -> None:
     """Writes edges in place of others, in the blocks of their batches; only inside a write."""
     blocks = database.query("SELECT block, start, count FROM edge_block ORDER BY block")
     listed = [_parts(database, *block) for block in blocks]
+    first = listed[0][0, 0] if listed else torch.tensor(_mark(0, True))
+    if bool(_by_callers(first)) or int(_began(first)) > 0:  # the first batch had none
+        listed[0] = torch.cat([torch.tensor([[_mark(0, True), 0]]), listed[0]])
     parts = torch.cat([torch.empty(0, 2, dtype=torch.int64), *listed])
     if not len(parts):
         if len(again.edges):
@@ -502,8 +530,9 @@ def put_edges(database: Database, again: EdgesAgain) -> None:
         return
     owner = torch.arange(len(parts)).repeat_interleave(parts[:, 1])[~again.gone]
     # The last batch that begins at or before the node; batches are in this order.
-    own = torch.searchsorted(parts[:, 0].contiguous(), again.at, right=True) - 1
-    owner = torch.cat([owner, own.clamp(min=0)])
+    linked = (~_by_callers(parts[:, 0])).nonzero().squeeze(1)
+    own = torch.searchsorted(_began(parts[linked, 0]), again.at, right=True) - 1
+    owner = torch.cat([owner, linked[own]])
     edges = EdgeBlock.cat([read_edges(database, 0).take(~again.gone), again.edges])
     edges = edges.take(owner.argsort(stable=True))
     counts = owner.bincount(minlength=len(parts))
@@ -517,8 +546,7 @@ def put_edges(database: Database, again: EdgesAgain) -> None:
         if total:
             columns = edges.take(torch.arange(first, first + total)).columns
             _insert(database, "edge_block", start, total, columns, f"{block}, ?, ?, ?, ?, ?, ?, ?")
-            if len(new) > 1:
-                _put_parts(database, block, new)
+            _keep_parts(database, block, new)
         first += total
 
 
@@ -576,8 +604,7 @@ def thin_edges(
     database.execute_many("DELETE FROM edge_block WHERE block = ?", gone)
     database.execute_many("DELETE FROM edge_parts WHERE block = ?", gone)
     for block, parts in thinned:
-        if len(parts) > 1:
-            _put_parts(database, block, parts)
+        _keep_parts(database, block, parts)
     database.execute_many(
         "UPDATE edge_block SET count = ?, checksum = ?, source = ?, target = ?, type = ?, "
         "weight = ? WHERE block = ?",

@@ -102,10 +102,13 @@ class Sources:
             self._database.write(work)
 
     def held(self, number: int) -> dict[str, Held]:
-        """The atoms of a source by id, in the order of storing."""
+        """The atoms of a source by id, in the order in which their first versions were stored."""
+        first = "atom.node"
+        if self._database.has("version"):
+            first = "ifnull((SELECT min(node) FROM version WHERE current = atom.node), atom.node)"
         sql = (
-            "SELECT atom.id, node, atom.digest FROM source_atom JOIN atom ON atom.id = "
-            "source_atom.id WHERE source = ? ORDER BY node"
+            "SELECT atom.id, atom.node, atom.digest FROM source_atom JOIN atom ON atom.id = "
+            f"source_atom.id WHERE source = ? ORDER BY {first}"
         )
         found = self._database.query(sql, (number,))
         return {name: Held(node, digest.hex()) for name, node, digest in found}

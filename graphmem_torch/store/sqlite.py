@@ -183,7 +183,8 @@ class MemoryStore(StoreReader):
             StoreError: Read-only store, a full disk, or a writer that did not wait for its turn;
                 the store is as it was before.
         """
-        held = batch.atoms or batch.gone or len(batch.edges) or len(batch.cut)
+        edges = len(batch.edges) + len(batch.connected)
+        held = batch.atoms or batch.gone or edges or len(batch.cut)
         if not held and within is None:
             return
         self.expect_writable()
@@ -198,7 +199,7 @@ class MemoryStore(StoreReader):
                     f"{self._database.place}: expected {first} nodes, got {start}; another program "
                     "writes to this store without its lock: stop it, and try again"
                 )
-            for edges in (batch.moved, batch.edges):
+            for edges in (batch.connected, batch.edges):
                 edges.validate(start + len(batch.atoms))
             self._take_away(batch, now)
             rows = batch.rows or [atom_to_row(0, atom) for atom in batch.atoms]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,7 @@ from graphmem_torch.errors import InputError, StoreError
 from graphmem_torch.memory import Memory
 from tests.memories import (
     QUESTIONS,
+    WORDS,
     config_of,
     expected,
     file_size_limit,
@@ -292,3 +294,35 @@ def test_update_refuses(changes: dict[str, object], message: str) -> None:
         assert (memory.store.state, stored(memory.store)) == before
         memory.add(turns(7)[6:])
         assert memory.check() == []
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_what_was_connected_stays_apart_from_what_linking_made(seed: int) -> None:
+    draw, names, expected = random.Random(seed), list[str](), set[tuple[str, str]]()
+    with opened(config=config_of()) as memory:
+        for i in range(40):
+            what = draw.choice(
+                ["add", "lonely", "connect", "connect", "update", "delete", "forget"]
+            )
+            if what in ("add", "lonely") or len(names) < 3:
+                text = f"{i} {''.join(draw.choices('bcdfghklmnp', k=9))}"
+                if what != "lonely":  # else no edge comes with it
+                    text = f"The {draw.choice(WORDS)} of Ada, number {i}"
+                session = None if what == "lonely" else draw.choice("ab")
+                memory.add(Atom(f"n{i}", text, session=session))
+                names.append(f"n{i}")
+            elif what == "connect":
+                one, other = draw.sample(names, 2)
+                memory.connect(one, other, "supports")
+                expected.add((one, other))
+            elif what == "update":
+                memory.update(draw.choice(names), text=f"A {draw.choice(WORDS)} it was, {i}")
+            else:
+                name = names.pop(draw.randrange(len(names)))
+                (memory.delete if what == "delete" else memory.forget)(name)
+                expected = {ends for ends in expected if name not in ends}
+            found, columns = memory.store.connected_edges(), memory.store.columns()
+            name_of = dict(zip(columns.node.tolist(), memory.store.ids(), strict=True))
+            ends = zip(found.source.tolist(), found.target.tolist(), strict=True)
+            assert {(name_of[a], name_of[b]) for a, b in ends} == expected, (i, what)
+            assert not memory.check()

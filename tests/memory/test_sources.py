@@ -140,6 +140,34 @@ def test_what_did_not_change_is_neither_read_nor_encoded(
         assert "twice" in memory.get("notes/b.txt#0").text
 
 
+def test_a_chunk_that_changes_has_a_version_more(notes: Path) -> None:
+    with follows() as memory:
+        memory.add_files(notes)
+        ids = [f"notes/a.txt#{i}" for i in range(4)]
+        before, known = memory.get(ids), memory.store.known(ids)
+        memory.pin(ids[1])
+        text = (notes / "a.txt").read_text()
+        words = before[1].text.split(" ")
+        # Of the same length: the chunks behind it stay where they are.
+        changed = " ".join([words[1], words[0], *words[2:]])
+        other = " ".join([words[0], words[2], words[1], *words[3:]])
+        (notes / "a.txt").write_text(text.replace(before[1].text, changed))
+        assert counts(memory.add_files(notes)) == (0, 7, 1, 0)
+        assert [version.atom.text for version in memory.versions(ids[1])] == [
+            before[1].text,
+            changed,
+        ]
+        assert memory.pinned() == [ids[1]]
+        now = memory.store.known(ids)
+        assert [now[name] == known[name] for name in ids] == [True, False, True, True]
+        # Its node is newer than those behind it: it is still known where it stands.
+        (notes / "a.txt").write_text(text.replace(before[1].text, other))
+        assert counts(memory.add_files(notes)) == (0, 7, 1, 0)
+        with follows() as fresh:
+            fresh.add_files(notes)
+            assert content(memory) == content(fresh)
+
+
 def test_what_is_said_of_a_chunk_stays_with_it(notes: Path) -> None:
     with follows() as memory:
         memory.add_files(notes)
