@@ -38,7 +38,7 @@ from .common.measure import code_version
 from .common.scores import auroc
 from .common.texts import json_rows
 
-__all__ = ["main", "measure"]
+__all__ = ["main", "measure", "read_claims"]
 
 _FOLDS = 5
 
@@ -72,7 +72,7 @@ def main() -> int:
     """Read the options, measure, print."""
     options = tyro.cli(Claims, description=__doc__)
     encoder = CachingEmbedder(load_embedder(options.embedder, "auto", token_dim=0))
-    rows = _drawn(_read(options.data), options.limit, options.seed)
+    rows = _drawn(read_claims(options.data), options.limit, options.seed)
     oracle = None
     if options.model is not None:
         client = OpenAIClient(
@@ -223,7 +223,12 @@ def _interval(
     return [mean, mean + found[1], mean + found[2]]
 
 
-def _read(path: Path) -> list[dict[str, Any]]:
+def read_claims(path: Path) -> list[dict[str, Any]]:
+    """The claims of a file, or of the files of a folder.
+
+    Raises:
+        InputError: There are none, or a line that is none.
+    """
     files = sorted(path.glob("*.jsonl")) if path.is_dir() else [path]
     rows = []
     for file in files:

@@ -2,28 +2,39 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from tqdm import tqdm
 
+from graphmem_torch.atoms import Atom
 from graphmem_torch.errors import InputError
 from graphmem_torch.evaluation.retrieval import text_table
+from graphmem_torch.readers.read import document_atoms
+from graphmem_torch.text.tokens import Tokenizer, get_tokenizer
 
+from ..claims import read_claims
 from ..common.chats import find_chats, read_chats
 from ..common.compare import BuiltSet, build, compare
 from ..common.encoder import CachingEmbedder, load_encoder
 from ..common.fitting import Fit, fit_all, leave_one_out
 from ..common.measure import framed
-from ..common.questions import find_evidence
+from ..common.questions import Conversation, Question, find_evidence
 from ..common.scores import gain, percent
 from ..common.sets import QuestionSet, locomo_set, merged_passages, passage_set
 from ..common.texts import read_passage_sets
+from ..context.facts import LITERAL, PARAPHRASED
+from ..context.needles import Essay, place_needles, read_essays
 from ..request import Judged, Request
 
-__all__ = ["format_all", "judge", "read_sets"]
+__all__ = ["claim_set", "format_all", "judge", "needle_set", "read_sets"]
 _CONVERSATIONS, _SETS = "other conversations", "other sets"
+_LITERAL, _PARAPHRASED = 20, 21  # numbers of kinds of questions
+_SUPPORTED, _REFUTED = 30, 31
+_CHUNK = 96  # encoder pieces of a chunk of an essay, as the judge of contexts cuts them
+_CLAIMS = 200
 
 
 def judge(request: Request, *, resamples: int = 2000) -> Judged:
@@ -45,7 +56,10 @@ def judge(request: Request, *, resamples: int = 2000) -> Judged:
         ConfigError: There is no such preset.
     """
     config = request.settings
-    sets = read_sets(Path(request.data))
+    encoder = load_encoder(request)
+    named = config.embedder.chunk_tokenizer
+    tokenizer = get_tokenizer(named) if named else encoder.tokenizer
+    sets = read_sets(Path(request.data), tokenizer, request.seed)
     sources = frozenset[str]().union(*(one.sources for one in sets))
     if request.cv and len(sources) < 2:
         raise InputError(
@@ -53,7 +67,6 @@ def judge(request: Request, *, resamples: int = 2000) -> Judged:
             "leave out --cv",
             where=str(request.data),
         )
-    encoder = load_encoder(request)
     found: dict[str, Any] = {}
     built: list[BuiltSet] = []
     for asked in sets:
@@ -62,9 +75,10 @@ def judge(request: Request, *, resamples: int = 2000) -> Judged:
             found[asked.name] = _compared(built[-1], {}, encoder, request, resamples)
             built.pop().close()
     # What is fitted to other sets needs all of them at once.
+    elsewhere: dict[tuple[str, ...], Fit] = {}
     for one in tqdm(built, desc="sets", disable=not request.progress):
         with encoder.caching():
-            fits = dict(_fits(one, built))
+            fits = dict(_fits(one, built, elsewhere))
         found[one.questions.name] = _compared(one, fits, encoder, request, resamples)
     report = framed(
         "all",
@@ -78,11 +92,17 @@ def judge(request: Request, *, resamples: int = 2000) -> Judged:
     return Judged(report, format_all(report))
 
 
-def read_sets(root: Path) -> list[QuestionSet]:
+def read_sets(root: Path, tokenizer: Tokenizer, seed: int = 0) -> list[QuestionSet]:
     """Every set below a data root, the small ones first.
 
     A LoCoMo file in `locomo` (with `*evidence*.jsonl` beside it, if there is one) as turns and with
-    its facts, passages anywhere, each pair of files and all merged, and chats in `longmemeval`.
+    its facts; passages anywhere, each pair of files and all merged; needles in the texts of `text`;
+    claims in `claims`, to be asked for their evidence; chats in `longmemeval`.
+
+    Args:
+        root: Path of the folder.
+        tokenizer: Tokenizer that the length of chunks is counted in.
+        seed: Of the order of texts and needles, and of the claims that are asked.
 
     Raises:
         InputError: There is none, or one cannot be used.
@@ -94,6 +114,10 @@ def read_sets(root: Path) -> list[QuestionSet]:
         sets += [
             locomo_set(folder, evidence=evidence, input=input) for input in ("raw", "observations")
         ]
+    if (root / "text").is_dir() and any((root / "text").rglob("*.txt")):
+        sets.append(needle_set(read_essays(root), tokenizer, seed))
+    if (root / "claims").is_dir():
+        sets.append(claim_set(read_claims(root / "claims"), seed))
     passages = [passage_set(one) for one in read_passage_sets(root)]
     passages.sort(key=_size)
     sets += passages
@@ -105,18 +129,101 @@ def read_sets(root: Path) -> list[QuestionSet]:
     if not sets:
         raise InputError(
             "expected LoCoMo in locomo, passages (NAME_corpus.jsonl with NAME_queries.jsonl) or "
-            "chats in longmemeval, found none of them",
+            "texts in text, claims in claims or chats in longmemeval, found none of them",
             where=str(root),
         )
     return sets
+
+
+def needle_set(essays: Sequence[Essay], tokenizer: Tokenizer, seed: int) -> QuestionSet:
+    """Sentences hidden in essays, one memory of chunks: which chunk holds the sentence asked for?
+
+    Literal needles are asked for in their own words, paraphrased ones in others. A needle that two
+    chunks share is found with both.
+    """
+    chance = random.Random(seed)
+    needles = [*((_LITERAL, one) for one in LITERAL), *((_PARAPHRASED, one) for one in PARAPHRASED)]
+    chance.shuffle(needles)
+    depths = [place / (len(needles) - 1) for place in range(len(needles))]
+    length = sum(sum(essay.tokens) for essay in essays)
+    order = chance.sample(list(essays), len(essays))
+    texts = place_needles(order, length, depths, [needle for _, needle in needles])
+    atoms: list[Atom] = []
+    gold: dict[str, tuple[str, ...]] = {}
+    for name, text in texts:
+        chunks = list(document_atoms(text, name=name, tokenizer=tokenizer, max_tokens=_CHUNK))
+        atoms += chunks
+        for _, needle in needles:
+            start = text.find(needle.text)
+            if start >= 0:
+                end = start + len(needle.text)
+                gold[needle.text] = tuple(
+                    chunk.id
+                    for chunk in chunks
+                    if chunk.meta["start"] < end and start < chunk.meta["end"]
+                )
+    questions = tuple(Question(one.question, kind, gold[one.text]) for kind, one in needles)
+    return QuestionSet(
+        "needles",
+        (Conversation("needles", tuple(atoms), questions),),
+        kind="chunk",
+        groups={
+            "all": (_LITERAL, _PARAPHRASED),
+            "literal": (_LITERAL,),
+            "paraphrased": (_PARAPHRASED,),
+        },
+        cutoffs=(1, 5, 10, 25),
+        at=1,
+        sources=frozenset({"needles"}),
+    )
+
+
+def claim_set(claims: Sequence[Mapping[str, Any]], seed: int) -> QuestionSet:
+    """Claims whose evidence is looked for among the sentences of all; refuted ones have some, too.
+
+    At most 200 claims are asked, no two with the same evidence.
+    """
+    names: dict[str, str] = {}
+    for claim in claims:
+        for sentence in claim["evidence"]:
+            names.setdefault(sentence, f"claims:{len(names)}")
+    drawn: dict[tuple[str, ...], Mapping[str, Any]] = {}
+    for claim in random.Random(seed).sample(list(claims), len(claims)):
+        drawn.setdefault(tuple(claim["evidence"]), claim)
+    questions = tuple(
+        Question(
+            claim["claim"],
+            _SUPPORTED if claim["label"] == "SUPPORTED" else _REFUTED,
+            tuple(dict.fromkeys(names[sentence] for sentence in claim["evidence"])),
+        )
+        for claim in list(drawn.values())[:_CLAIMS]
+    )
+    atoms = tuple(Atom(name, sentence, kind="evidence") for sentence, name in names.items())
+    return QuestionSet(
+        "claims",
+        (Conversation("claims", atoms, questions),),
+        kind="evidence",
+        groups={
+            "all": (_SUPPORTED, _REFUTED),
+            "supported": (_SUPPORTED,),
+            "refuted": (_REFUTED,),
+        },
+        at=5,
+        sources=frozenset({"claims"}),
+    )
 
 
 def _size(asked: QuestionSet) -> int:
     return sum(len(one.atoms) for one in asked.conversations)
 
 
-def _fits(one: BuiltSet, built: Sequence[BuiltSet]) -> Iterator[tuple[str, Sequence[Fit]]]:
-    """What is fitted to other conversations of the set, and to other sets."""
+def _fits(
+    one: BuiltSet, built: Sequence[BuiltSet], elsewhere: dict[tuple[str, ...], Fit]
+) -> Iterator[tuple[str, Sequence[Fit]]]:
+    """What is fitted to other conversations of the set, and to other sets.
+
+    `elsewhere` keeps the latter: sets of one source are left out together.
+    """
     if len(one.own) > 1:
         yield _CONVERSATIONS, leave_one_out(one.own, one.ground, one.config)
     # Merged sets hold nothing that their parts do not hold.
@@ -128,6 +235,14 @@ def _fits(one: BuiltSet, built: Sequence[BuiltSet]) -> Iterator[tuple[str, Seque
     ]
     if not others:
         return
+    names = tuple(other.questions.name for other in others)
+    if names not in elsewhere:
+        elsewhere[names] = _fit_elsewhere(others)
+    yield _SETS, [elsewhere[names]] * len(one.own)
+
+
+def _fit_elsewhere(others: Sequence[BuiltSet]) -> Fit:
+    """What is fitted to some sets, each source counting alike."""
     alike = [
         sum(o.questions.sources == other.questions.sources for o in others) for other in others
     ]
@@ -140,7 +255,7 @@ def _fits(one: BuiltSet, built: Sequence[BuiltSet]) -> Iterator[tuple[str, Seque
     shared = all(other.own is other.ground for other in others)
     ground = own if shared else [task for other in others for task in other.ground]
     # The table is of rankings: the gate is left as it is.
-    yield _SETS, [fit_all(own, ground, one.config, shares, gate=False)] * len(one.own)
+    return fit_all(own, ground, others[0].config, shares, gate=False)
 
 
 def _compared(

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from bench.quality.claims import _decided, _drawn, _read, measure
+from bench.quality.claims import _decided, _drawn, measure, read_claims
 from graphmem_torch.errors import InputError
 from graphmem_torch.oracle import Usage, Verdict
 from graphmem_torch.quality.common.encoder import CachingEmbedder
@@ -87,7 +87,7 @@ def test_read_tells_unusable_files(tmp_path: Path) -> None:
     file = tmp_path / "claims.jsonl"
     file.write_text("")
     with pytest.raises(InputError, match="empty file"):
-        _read(tmp_path)
+        read_claims(tmp_path)
     file.write_text('{"claim": "x", "label": "MAYBE", "evidence": ["y"]}\n')
     with pytest.raises(InputError, match=r"claims\.jsonl:1"):
-        _read(file)
+        read_claims(file)

@@ -11,9 +11,18 @@ import pytest
 
 from graphmem_torch.config import load_config
 from graphmem_torch.errors import InputError
-from graphmem_torch.quality.all.judge import format_all, judge, read_sets
+from graphmem_torch.quality.all.judge import (
+    claim_set,
+    format_all,
+    judge,
+    needle_set,
+    read_sets,
+)
 from graphmem_torch.quality.common import fitting
+from graphmem_torch.quality.context.facts import LITERAL, PARAPHRASED
+from graphmem_torch.quality.context.needles import read_essays
 from graphmem_torch.quality.request import Request
+from graphmem_torch.text.tokens import WordTokenizer
 from tests.bench.quality.made import chat_files, locomo_file, passage_files
 
 
@@ -93,25 +102,61 @@ def test_all_fits_on_sets_of_other_sources(root: Path, monkeypatch: pytest.Monke
     report = _report(root, cv=True)
     first = {
         name: {one.questions[0].text for one in found.conversations}
-        for name, found in ((one.name, one) for one in read_sets(root))
+        for name, found in ((one.name, one) for one in read_sets(root, WordTokenizer()))
     }
     talk, chats, passages = first["locomo"], first["longmemeval"], first["small"]
     assert [texts for texts, _, _ in asked] == [
-        chats | passages,
         chats | passages,
         talk | chats,
         talk | passages,
     ]
     # Signals of documents are fitted where there are some.
-    assert [documents for _, _, documents in asked] == [True, True, False, True]
+    assert [documents for _, _, documents in asked] == [True, False, True]
     # Every source counts alike, whatever its number of questions.
-    assert [counted for _, counted, _ in asked] == pytest.approx([2.0] * 4)
+    assert [counted for _, counted, _ in asked] == pytest.approx([2.0] * 3)
     for name, found in report["sets"].items():
         more = {name for name in found["systems"] if "," in name}
         whose = {"default, other sets", "linear, other sets"}
         if name.startswith("locomo"):
             whose |= {"default, other conversations", "linear, other conversations"}
         assert more == whose
+
+
+def test_needle_set_asks_for_the_chunks_that_hold_a_needle(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        body = " ".join(f"The essay {name} says sentence number {i} of many." for i in range(200))
+        (tmp_path / f"{name}.txt").write_text(body, encoding="utf-8")
+    needles = needle_set(read_essays(tmp_path), WordTokenizer(), seed=3)
+    (memory,) = needles.conversations
+    texts = {atom.id: atom.text for atom in memory.atoms}
+    told = {needle.question: needle.text for needle in (*LITERAL, *PARAPHRASED)}
+    assert {question.text for question in memory.questions} == told.keys()
+    for question in memory.questions:
+        # Alone or together the chunks hold it, and no other chunk does.
+        assert told[question.text] in "".join(texts[name] for name in question.gold)
+        assert 1 <= len(question.gold) <= 2
+        assert {i for i, text in texts.items() if told[question.text] in text} <= {*question.gold}
+    assert {len(chunk.split()) <= 96 for chunk in texts.values()} == {True}
+
+
+def test_claim_set_asks_for_evidence_among_all_sentences() -> None:
+    claims = [
+        {"claim": f"claim {i}", "label": label, "evidence": [f"first {i % 3}", f"second {i % 3}"]}
+        for i, label in enumerate(["SUPPORTED", "REFUTED"] * 3)
+    ]
+    found = claim_set(claims, seed=1)
+    (memory,) = found.conversations
+    texts = {atom.id: atom.text for atom in memory.atoms}
+    assert sorted(texts.values()) == sorted(
+        f"{n} {i}" for n in ("first", "second") for i in range(3)
+    )
+    evidence = {claim["claim"]: claim["evidence"] for claim in claims}
+    labels = {claim["claim"]: claim["label"].lower() for claim in claims}
+    asked = {q.text: [texts[name] for name in q.gold] for q in memory.questions}
+    assert asked == {text: evidence[text] for text in asked}
+    assert len({tuple(gold) for gold in asked.values()}) == len(asked) == 3
+    for question in memory.questions:
+        assert question.category in found.groups[labels[question.text]]
 
 
 def test_all_leaves_one_out_of_several_sources(root: Path, tmp_path: Path) -> None:
