@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -74,22 +75,39 @@ def judge(request: Request, *, resamples: int = 2000) -> Judged:
         if not request.cv:
             found[asked.name] = _compared(built[-1], {}, encoder, request, resamples)
             built.pop().close()
+            _tell(request, sets, found)
     # What is fitted to other sets needs all of them at once.
     elsewhere: dict[tuple[str, ...], Fit] = {}
     for one in tqdm(built, desc="sets", disable=not request.progress):
         with encoder.caching():
             fits = dict(_fits(one, built, elsewhere))
         found[one.questions.name] = _compared(one, fits, encoder, request, resamples)
+        _tell(request, sets, found)
+    report = _report(request, sets, found)
+    return Judged(report, format_all(report))
+
+
+def _report(
+    request: Request, sets: Sequence[QuestionSet], found: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The report on those of the sets that have been asked."""
+    asked = [one for one in sets if one.name in found]
     report = framed(
         "all",
-        config,
+        request.settings,
         request.seed,
-        n={one.name: found[one.name]["n"][next(iter(one.groups))] for one in sets},
-        columns=[column for one in sets for column in _columns(one)],
+        n={one.name: found[one.name]["n"][next(iter(one.groups))] for one in asked},
+        columns=[column for one in asked for column in _columns(one)],
         sets=found,
     )
     report["config"]["eval"] = {"cv": request.cv}
-    return Judged(report, format_all(report))
+    return report
+
+
+def _tell(request: Request, sets: Sequence[QuestionSet], found: Mapping[str, Any]) -> None:
+    """Shows what is known so far: the whole takes long, and may be stopped."""
+    if request.progress and len(found) < len(sets):
+        tqdm.write(format_all(_report(request, sets, found)) + "\n", file=sys.stderr)
 
 
 def read_sets(root: Path, tokenizer: Tokenizer, seed: int = 0) -> list[QuestionSet]:

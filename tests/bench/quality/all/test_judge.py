@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -46,30 +47,6 @@ def _report(root: Path, **options: Any) -> dict[str, Any]:
     return judge(request, resamples=50).report
 
 
-def test_all_is_one_table_of_every_set(root: Path) -> None:
-    report = _report(root)
-    names = ["locomo", "locomo observations", "small", "longmemeval"]
-    assert [*report["sets"]] == names == [*report["n"]]
-    assert report["n"] == {"locomo": 8, "locomo observations": 8, "small": 2, "longmemeval": 2}
-    titles = [column["title"] for column in report["columns"]]
-    assert titles == [
-        *("locomo 1-4 @10", "locomo observations 1-4 @10", "small @5", "longmemeval @5"),
-        "sessions @5",
-    ]
-    systems = {name: set(found["systems"]) for name, found in report["sets"].items()}
-    assert all(own == systems["locomo"] >= {"dense", "default"} for own in systems.values())
-    header, count, *lines = format_all(report).splitlines()
-    assert all(title in header for title in titles) and count.split()[1:] == [
-        "8",
-        "8",
-        "2",
-        "2",
-        "2",
-    ]
-    assert {line.split()[0] for line in lines[: len(systems["locomo"])]} == systems["locomo"]
-    json.dumps(report, allow_nan=False)
-
-
 def test_all_says_who_beats_the_preset() -> None:
     ends = {"dense": [-0.2, -0.3, -0.1], "bm25": [-0.1, -0.3, 0.1], "rrf": [0.2, 0.1, 0.3]}
     figures = {name: {"recall": {"all": {"5": 0.5}}, "ci": {}} for name in (*ends, "default")}
@@ -85,8 +62,14 @@ def test_all_says_who_beats_the_preset() -> None:
     assert last == "made up @5: default is beaten by dense +20.0 [+10.0, +30.0]"
 
 
-def test_all_fits_on_sets_of_other_sources(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[tuple[set[str], float, bool]] = []
+Asked = list[tuple[set[str], float, bool]]
+"""First questions of the memories fitted on, the sum of what all count, weights of documents?"""
+
+
+@pytest.fixture(scope="module")
+def fitted(root: Path) -> Iterator[tuple[dict[str, Any], Asked]]:
+    """The report with `cv`, and what was fitted for it."""
+    asked: Asked = []
     whole = fitting.fit_ranking
 
     def seen(tasks: Any, config: Any, shares: Any = (), **options: Any) -> Any:
@@ -98,8 +81,39 @@ def test_all_fits_on_sets_of_other_sources(root: Path, monkeypatch: pytest.Monke
             return fitted
         return whole(tasks, config, shares, **options)
 
-    monkeypatch.setattr(fitting, "fit_ranking", seen)
-    report = _report(root, cv=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fitting, "fit_ranking", seen)
+        yield _report(root, cv=True), asked
+
+
+def test_all_is_one_table_of_every_set(fitted: tuple[dict[str, Any], Asked]) -> None:
+    report, _ = fitted
+    assert report["n"] == {"locomo": 8, "locomo observations": 8, "small": 2, "longmemeval": 2}
+    assert [*report["sets"]] == [*report["n"]]
+    titles = [column["title"] for column in report["columns"]]
+    assert titles == [
+        *("locomo 1-4 @10", "locomo observations 1-4 @10", "small @5", "longmemeval @5"),
+        "sessions @5",
+    ]
+    systems = set(report["sets"]["locomo"]["systems"])
+    assert systems >= {"dense", "linear", "ppr", "default"}
+    header, count, *lines = format_all(report).splitlines()
+    assert all(title in header for title in titles) and count.split()[1:] == [*"88222"]
+    assert all(any(line.startswith(name) for line in lines) for name in systems)
+    json.dumps(report, allow_nan=False)
+
+
+def test_all_without_fits_closes_what_it_has_asked(tmp_path: Path) -> None:
+    passage_files(tmp_path)
+    report = _report(tmp_path)
+    assert report["n"] == {"small": 2} and not report["config"]["eval"]["cv"]
+    assert not any("," in name for name in report["sets"]["small"]["systems"])
+
+
+def test_all_fits_on_sets_of_other_sources(
+    root: Path, fitted: tuple[dict[str, Any], Asked]
+) -> None:
+    report, asked = fitted
     first = {
         name: {one.questions[0].text for one in found.conversations}
         for name, found in ((one.name, one) for one in read_sets(root, WordTokenizer()))
