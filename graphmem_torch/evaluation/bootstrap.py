@@ -1,4 +1,4 @@
-"""Bootstrap confidence intervals over questions, all columns and resamples in one product.
+"""Bootstrap intervals and a randomisation test over questions, resamples in one product.
 
 The percentile bootstrap (Efron 1979). For a difference of two systems give the differences of their
 values, question by question: resampled in pairs, the difficulty of a question cancels.
@@ -11,7 +11,13 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-__all__ = ["Interval", "bootstrap_interval", "interval_table", "mean_interval"]
+__all__ = [
+    "Interval",
+    "bootstrap_interval",
+    "interval_table",
+    "mean_interval",
+    "randomization_test",
+]
 
 Interval = tuple[float, float, float]
 """Mean, lower end, upper end."""
@@ -89,3 +95,43 @@ def mean_interval(
 ) -> list[float] | None:
     """`interval_table` of a single column."""
     return interval_table(values[:, None], [""], seed=seed, resamples=resamples)[""]
+
+
+def randomization_test(
+    values: Tensor,  # [n] differences of two systems, NaN = no value
+    *,
+    generator: torch.Generator,
+    resamples: int = 10_000,
+    block: int = _BLOCK,
+) -> float | None:
+    """How often the mean of differences whose signs are drawn is as far from 0; None without any.
+
+    The two-sided paired randomisation test (Fisher 1935; Smucker, Allan and Carterette 2007): were
+    the systems alike, each difference could as well have had the other sign. All choices of signs
+    are tried where there are no more of them than resamples; else the given one counts as one of
+    those drawn, so that the probability is never 0.
+
+    Args:
+        values: One difference a question.
+        generator: Source of the signs.
+        resamples: Choices of signs that are drawn.
+        block: Signs that are held at a time.
+    """
+    known = values[~torch.isnan(values)].double()
+    if len(known) == 0:
+        return None
+    # Where two systems agree, either sign is the same.
+    known = known[known != 0]
+    count = len(known)
+    # Sums that differ by rounding alone are equal.
+    reached = known.sum().abs() - 1e-9 * known.abs().sum()
+    if count < 63 and 1 << count <= resamples:
+        choices = torch.arange(1 << count)[:, None] >> torch.arange(count) & 1
+        sums = (choices.double() * 2 - 1) @ known
+        return float((sums.abs() >= reached).double().mean())
+    far, step = 1, max(1, block // count)
+    for start in range(0, resamples, step):
+        shape = min(step, resamples - start), count
+        signs = torch.randint(2, shape, generator=generator).double() * 2 - 1
+        far += int(((signs @ known).abs() >= reached).sum())
+    return far / (resamples + 1)

@@ -16,7 +16,7 @@ __all__ = ["CUTOFFS", "MEASURES", "NOT_FOUND", "ranking_measures"]
 CUTOFFS: tuple[int, ...] = (5, 10, 25, 50)
 """Cut-offs k of every measure (`docs/evaluation.md` 4)."""
 
-MEASURES: tuple[str, ...] = ("recall", "any", "complete", "ndcg")
+MEASURES: tuple[str, ...] = ("recall", "any", "complete", "ndcg", "map", "mrr")
 """Names of the measures of `ranking_measures`."""
 
 NOT_FOUND = 1 << 40
@@ -27,29 +27,49 @@ def ranking_measures(
     positions: Tensor,  # [B, G] int64, 0 = first, `NOT_FOUND`
     gold: Tensor,  # [B, G] int64, -1 = padding
     cutoffs: Sequence[int] = CUTOFFS,
+    *,
+    grades: Tensor | None = None,  # [B, G], > 0 where there is gold
 ) -> dict[str, Tensor]:  # each [B, len(cutoffs)] float64
-    """Recall, any, complete (all gold found) and binary nDCG at each cut-off; NaN without gold.
+    """The `MEASURES` at each cut-off, as trec_eval has them; NaN without gold.
 
-    nDCG@k divides by the gain of min(k, gold) hits at the top (Jarvelin and Kekalainen 2002).
+    Recall, any, complete (all gold found); nDCG, gains linear in the grades, over the best order of
+    the gold (Jarvelin and Kekalainen 2002); average precision, the precision at each gold that is
+    found, over all gold (`map`); the reciprocal rank of the first gold (`mrr`).
+
+    Args:
+        positions: Where each gold candidate stands.
+        gold: The gold candidates.
+        cutoffs: K cut-offs.
+        grades: How relevant each is; all alike by default.
     """
     real = gold >= 0  # [B, G]
     count = real.sum(1)  # [B]
     depth = torch.tensor(cutoffs)  # [K]
     inside = real[:, :, None] & (positions[:, :, None] < depth)  # [B, G, K]
     hits = inside.sum(1).double()  # [B, K]
+    all_gold = count.clamp(min=1)[:, None]  # [B, 1]
 
-    gain = 1.0 / torch.log2(positions.double() + 2.0)  # [B, G]
+    relevance = real.double() if grades is None else grades.double().masked_fill(~real, 0.0)
+    gain = relevance / torch.log2(positions.double() + 2.0)  # [B, G]
     found_gain = (gain[:, :, None] * inside).sum(1)  # [B, K]
-    longest = max(cutoffs)
-    ladder = (1.0 / torch.log2(torch.arange(longest).double() + 2.0)).cumsum(0)
-    best_hits = torch.minimum(count[:, None], depth).clamp(min=1)  # [B, K]
-    best_gain = ladder[best_hits - 1]
+    places = torch.arange(gold.shape[1]).double()  # [G]
+    best = relevance.sort(dim=1, descending=True).values
+    ladder = (best / torch.log2(places + 2.0)).cumsum(1)  # [B, G]
+    best_gain = ladder[:, depth.clamp(max=gold.shape[1]) - 1]  # [B, K]
+
+    order = (
+        positions.masked_fill(~real, NOT_FOUND).sort(dim=1).values.double()[:, :, None]
+    )  # [B, G, 1]
+    precision = (places[:, None] + 1.0) / (order + 1.0)  # [B, G, 1]
+    first = order[:, 0]  # [B, 1]
 
     nothing = (count == 0)[:, None]
     measures = {
-        "recall": hits / count.clamp(min=1)[:, None],
+        "recall": hits / all_gold,
         "any": (hits > 0).double(),
         "complete": (hits == count[:, None]).double(),
         "ndcg": found_gain / best_gain,
+        "map": (precision * (order < depth)).sum(1) / all_gold,
+        "mrr": (first < depth).double() / (first + 1.0),
     }
     return {name: value.masked_fill(nothing, torch.nan) for name, value in measures.items()}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Protocol
@@ -49,7 +50,8 @@ class RetrievalReport:
         without_evidence: The questions that have none and count nowhere.
         cutoffs: K numbers of hits.
         intervals: Of `recall` (share of the evidence among the first k hits), `any` (whether some
-            of it is), `complete` (whether all of it is) and `ndcg`: mean and 95 % interval.
+            of it is), `complete` (whether all of it is), `ndcg`, `map` (average precision) and
+            `mrr` (reciprocal rank of the first): mean and 95 % interval.
         seed, resamples: Of the bootstrap.
         values: The same measures question by question, [n, K] each.
     """
@@ -100,7 +102,7 @@ class RetrievalReport:
 def evaluate(
     memory: Retriever,
     questions: Sequence[str],
-    evidence: Sequence[Sequence[str]],
+    evidence: Sequence[Collection[str]],
     *,
     k: Sequence[int] = (5, 10, 25),
     seed: int = 0,
@@ -111,8 +113,9 @@ def evaluate(
     Args:
         memory: Holds the evidence; a `Memory`, or anything with `retrieve` and `in`.
         questions: B questions.
-        evidence: Ids of the atoms that answer each question; without any the question is named in
-            the report and left out of every mean.
+        evidence: Ids of the atoms that answer each question, or a mapping of ids to grades above 0
+            (gains of nDCG); without any the question is named in the report and left out of every
+            mean.
         k: Cut-offs, in hits.
         seed: Of the bootstrap; the same seed gives the same intervals.
         resamples: Bootstrap resamples.
@@ -137,7 +140,7 @@ def evaluate(
 def measure_rankings(
     rankings: Sequence[Sequence[str]],
     questions: Sequence[str],
-    evidence: Sequence[Sequence[str]],
+    evidence: Sequence[Collection[str]],
     *,
     k: Sequence[int] = (5, 10, 25),
     seed: int = 0,
@@ -148,7 +151,7 @@ def measure_rankings(
     Args:
         rankings: For each question, ids, best first; at least as many as the largest cut-off.
         questions: B questions.
-        evidence: Ids of what answers each question.
+        evidence: Ids of what answers each question, or a mapping of ids to grades above 0.
         k: Cut-offs, in hits.
         seed: Of the bootstrap.
         resamples: Bootstrap resamples.
@@ -165,6 +168,7 @@ def measure_rankings(
     width = max(len(ids) for ids in wanted)
     gold = torch.full((len(asked), width), -1, dtype=torch.int64)
     positions = torch.full((len(asked), width), NOT_FOUND, dtype=torch.int64)
+    grades = torch.zeros(len(asked), width, dtype=torch.float64)
     for row, number in enumerate(asked):
         place = {name: position for position, name in reversed([*enumerate(rankings[number])])}
         count = len(wanted[number])
@@ -172,7 +176,8 @@ def measure_rankings(
         positions[row, :count] = torch.tensor(
             [place.get(name, NOT_FOUND) for name in wanted[number]]
         )
-    values = ranking_measures(positions, gold, cutoffs)
+        grades[row, :count] = torch.tensor([*wanted[number].values()], dtype=torch.float64)
+    values = ranking_measures(positions, gold, cutoffs, grades=grades)
     return RetrievalReport(
         questions=tuple(questions[number] for number in asked),
         without_evidence=tuple(
@@ -195,8 +200,10 @@ def _tables(
     }
 
 
-def _checked(questions: Sequence[str], evidence: Sequence[Sequence[str]]) -> list[list[str]]:
-    """Ids of the evidence of each question, once each."""
+def _checked(
+    questions: Sequence[str], evidence: Sequence[Collection[str]]
+) -> list[dict[str, float]]:
+    """The grades of the evidence of each question, by id; 1 where none are given."""
     if isinstance(questions, str) or not questions:
         raise InputError(f"questions: expected a list of questions, got {questions!r:.80}")
     if isinstance(evidence, str) or len(evidence) != len(questions):
@@ -210,7 +217,13 @@ def _checked(questions: Sequence[str], evidence: Sequence[Sequence[str]]) -> lis
                 f"evidence: expected a list of ids for question {number}, got {ids!r:.80}; "
                 "write the ids as texts in a list"
             )
-    wanted = [list(dict.fromkeys(ids)) for ids in evidence]
+        grades = ids.values() if isinstance(ids, Mapping) else ()
+        if not all(isinstance(grade, (int, float)) and 0 < grade < math.inf for grade in grades):
+            raise InputError(
+                f"evidence: expected grades above 0 for question {number}, got {ids!r:.80}; leave "
+                "out what is not relevant"
+            )
+    wanted = [{**ids} if isinstance(ids, Mapping) else dict.fromkeys(ids, 1.0) for ids in evidence]
     if not any(wanted):
         raise InputError(
             "evidence: expected ids for some question, got none; without them nothing is measured"

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
+import math
+
 import numpy as np
 import pytest
 import torch
 
-from graphmem_torch.evaluation.bootstrap import bootstrap_interval, interval_table, mean_interval
+from graphmem_torch.evaluation.bootstrap import (
+    bootstrap_interval,
+    interval_table,
+    mean_interval,
+    randomization_test,
+)
 
 
 def _generator(seed: int = 0) -> torch.Generator:
@@ -70,3 +78,27 @@ def test_interval_table_names_the_columns_and_starts_from_the_seed() -> None:
     assert table == {"5": list(expected[0] or ()), "10": list(expected[1] or ())}
     assert mean_interval(ours[:, 0], seed=3, resamples=100) == table["5"]
     assert interval_table(ours[:0], ("x", "y"), seed=0) == {"x": None, "y": None}
+
+
+@pytest.mark.parametrize("count", [1, 5, 11])
+def test_randomization_test_of_few_questions_tries_all_signs(count: int) -> None:
+    values = (torch.randint(-3, 4, (count,), generator=_generator(count)) / 4 + 0.2).double()
+    sums = [sum(choice) for choice in itertools.product(*([v, -v] for v in values.tolist()))]
+    oracle = sum(abs(one) >= abs(sums[0]) - 1e-9 for one in sums) / len(sums)
+    with_others = torch.cat([values, torch.tensor([0.0, torch.nan, 0.0]).double()])
+    assert randomization_test(with_others, generator=_generator()) == pytest.approx(oracle)
+
+
+def test_randomization_test_of_many_questions_is_that_of_the_normal_distribution() -> None:
+    values = torch.randn(600, generator=_generator(6), dtype=torch.float64) + 0.08
+    error = float(values.square().mean().sqrt()) / len(values) ** 0.5
+    oracle = 2 * (1 - 0.5 * (1 + math.erf(abs(float(values.mean())) / error / 2**0.5)))
+    got = randomization_test(values, generator=_generator(1), resamples=4000)
+    assert got is not None and got == pytest.approx(oracle, abs=4 * (oracle / 4000) ** 0.5)
+    assert got == randomization_test(values, generator=_generator(1), resamples=4000)
+    assert randomization_test(values + 9, generator=_generator(), resamples=99) == 0.01
+
+
+def test_randomization_test_without_values_and_of_two_that_agree() -> None:
+    assert randomization_test(torch.tensor([torch.nan]), generator=_generator()) is None
+    assert randomization_test(torch.zeros(4), generator=_generator()) == 1.0

@@ -74,6 +74,58 @@ def test_ndcg_matches_scikit_learn(seed: int) -> None:
             assert float(ours[row, column]) == pytest.approx(oracle, abs=1e-9)
 
 
+def _trec(ranking: list[int], grades: dict[int, float], k: int) -> dict[str, float]:
+    """What trec_eval prints of one ranking: recall_k, ndcg_cut_k, map_cut_k, recip_rank of k."""
+    gain = dcg = precisions = found = reciprocal = 0.0
+    for place, name in enumerate(ranking[:k], start=1):
+        gain = grades.get(name, 0.0)
+        dcg += gain / math.log2(place + 1)
+        if gain > 0:
+            found += 1
+            precisions += found / place
+            reciprocal = reciprocal or 1 / place
+    ideal = sorted(grades.values(), reverse=True)[:k]
+    best = sum(gain / math.log2(place + 1) for place, gain in enumerate(ideal, start=1))
+    total = len(grades)
+    return {
+        "recall": found / total,
+        "ndcg": dcg / best,
+        "map": precisions / total,
+        "mrr": reciprocal,
+    }
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_graded_measures_match_trec_eval_and_scikit_learn(seed: int) -> None:
+    sklearn_metrics = pytest.importorskip("sklearn.metrics")
+    chance = random.Random(seed)
+    scores, gold = _case(seed)
+    ranking = rank_candidates(scores)[:, :40]  # some of the gold is not retrieved
+    padded = gold_tensor(gold)
+    grades = torch.zeros(padded.shape, dtype=torch.float64)
+    wanted: list[dict[int, float]] = []
+    for row, names in enumerate(padded.tolist()):
+        wanted.append({name: chance.choice([1.0, 2.0, 3.0]) for name in names if name >= 0})
+        for place, name in enumerate(names):
+            grades[row, place] = wanted[row].get(name, 7.0)  # a grade of padding counts nothing
+    cutoffs = (1, 3, 10, 100)
+    positions = gold_positions(ranking, padded, scores.shape[1])
+    got = ranking_measures(positions, padded, cutoffs, grades=grades)
+    for row, relevant in enumerate(wanted):
+        for column, k in enumerate(cutoffs):
+            values = {name: float(value[row, column]) for name, value in got.items()}
+            if not relevant:
+                assert all(math.isnan(value) for value in values.values())
+                continue
+            for name, value in _trec(ranking[row].tolist(), relevant, k).items():
+                assert values[name] == pytest.approx(value, abs=1e-12), name
+            if k <= 40:
+                truth = np.zeros((1, scores.shape[1]))
+                truth[0, list(relevant)] = list(relevant.values())
+                oracle = sklearn_metrics.ndcg_score(truth, scores[row : row + 1].numpy(), k=k)
+                assert values["ndcg"] == pytest.approx(oracle, abs=1e-9)
+
+
 def test_gold_positions_of_what_was_not_retrieved() -> None:
     ranking = torch.tensor([[4, 2, -1, -1]])
     padded = gold_tensor([[2, 7]])

@@ -82,6 +82,17 @@ def test_report_is_a_table_and_json() -> None:
     assert plain["recall"]["1"] == [0.75, 0.5, 1.0]
 
 
+def test_evidence_may_have_grades() -> None:
+    grades = [{"a2": 3.0, "a0": 1}, {"a1": 1.0}, {}]
+    report = evaluate(_Ranked(), QUESTIONS, grades, k=(1, 3))
+    best, found = 3 + 1 / math.log2(3), 1 + 3 / math.log2(4)
+    assert report.values["ndcg"].tolist() == [pytest.approx([1 / 3, found / best]), [1.0, 1.0]]
+    assert report.values["recall"].tolist() == [[0.5, 1.0], [1.0, 1.0]]
+    assert report.values["map"].tolist() == [pytest.approx([0.5, (1 + 2 / 3) / 2]), [1.0, 1.0]]
+    with pytest.raises(InputError, match="evidence: expected grades above 0 for question 1"):
+        evaluate(_Ranked(), QUESTIONS, [["a0"], {"a1": 0.0}, []])
+
+
 def test_minus_pairs_the_questions() -> None:
     one = measure_rankings([["a"], ["b"]], ["x", "y"], [["a"], ["b"]], k=(1,))
     other = measure_rankings([["a"], ["c"]], ["x", "y"], [["a"], ["b"]], k=(1,))
