@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from graphmem_torch.config import Config, load_config
 from graphmem_torch.errors import InputError
 
-__all__ = ["JUDGES", "Judged", "Request", "judge"]
+if TYPE_CHECKING:  # it needs torch, and `--help` does not
+    from .common.tables import Table
+
+__all__ = ["COMPARING", "JUDGES", "Judged", "Request", "judge"]
 JUDGES: Mapping[str, frozenset[str]] = {
     "all": frozenset({"cv"}),
     "context": frozenset(),
@@ -26,14 +29,20 @@ JUDGES: Mapping[str, frozenset[str]] = {
     "multihop": frozenset(),
     "proofs": frozenset(),
     "regime": frozenset(),
+    "retrieval": frozenset({"queries", "qrels"}),
 }
 """The data sets, one module of this package each, and the options that are theirs alone."""
+
+COMPARING = frozenset({"all", "custom", "locomo", "longmemeval", "multihop", "retrieval"})
+"""Those that hold several presets against the same baselines, and keep rankings."""
 
 _PLAIN: Mapping[str, Any] = {
     "evidence": None,
     "input": "raw",
     "cv": False,
     "questions": None,
+    "queries": None,
+    "qrels": None,
     "sizes": None,
 }
 
@@ -43,20 +52,26 @@ class Request:
     """One evaluation.
 
     Attributes:
-        data: The data set's file, or the folder it is in; of custom, what to index.
+        data: The data set's file, or the folder it is in; of custom, what to index; of retrieval,
+            the corpus.
         preset: Name of the preset under test, or path of a YAML file.
         config: Its settings where they are changed; the preset then only gives the name.
+        others: Presets that are held against the same baselines in the same run (`COMPARING`).
+        rankings: Whether to keep the ranking of every question.
         embedder: Name or folder of an encoder, `hashing`, or an object; the preset's by default.
         device: Where the indices live.
         seed: Of everything that is drawn.
         progress: Whether to show bars on stderr.
         cache: Folder of encodings; by default `common.encodings.cache_folder`.
-        evidence, input, cv, questions, sizes: Options of single data sets; see `JUDGES`.
+        evidence, input, cv, questions, queries, qrels, sizes: Options of single data sets; see
+            `JUDGES`.
     """
 
     data: Path
     preset: str = "default"
     config: Config | None = None
+    others: tuple[Config, ...] = ()
+    rankings: bool = False
     embedder: Any = None
     device: str = "auto"
     seed: int = 0
@@ -66,12 +81,36 @@ class Request:
     input: Literal["raw", "observations"] = "raw"
     cv: bool = False
     questions: Path | None = None
+    queries: Path | None = None
+    qrels: Path | None = None
     sizes: tuple[int, ...] | None = None
 
     @property
     def settings(self) -> Config:
-        """The settings of the preset under test."""
-        return load_config(self.preset) if self.config is None else self.config
+        """The settings of the preset under test, with the encoder that is used."""
+        config = load_config(self.preset) if self.config is None else self.config
+        return self._resolved(config)
+
+    @property
+    def presets(self) -> list[Config]:
+        """The settings of all presets; the first is the one under test.
+
+        Raises:
+            InputError: Two of one name.
+        """
+        found = [self.settings, *map(self._resolved, self.others)]
+        for place, config in enumerate(found):
+            if config.name in {other.name for other in found[:place]}:
+                raise InputError(
+                    f"--preset: expected presets of different names, got {config.name!r} twice; "
+                    "give each file a name of its own"
+                )
+        return found
+
+    def _resolved(self, config: Config) -> Config:
+        if not isinstance(self.embedder, str):
+            return config
+        return replace(config, embedder=replace(config.embedder, name=self.embedder))
 
     @property
     def chance(self) -> random.Random:
@@ -81,10 +120,35 @@ class Request:
 
 @dataclass(frozen=True)
 class Judged:
-    """What a judge found: plain JSON values, and a table for people."""
+    """What a judge found.
+
+    Attributes:
+        report: Plain JSON values.
+        shown: Tables and texts for people.
+        rankings: A mapping for each question and system, where they were asked for.
+    """
 
     report: dict[str, Any]
-    table: str
+    shown: str | Table | Sequence[str | Table]
+    rankings: Iterable[Mapping[str, Any]] = ()
+
+    @property
+    def table(self) -> str:
+        """All that is shown, as text."""
+        return "\n\n".join(map(str, self._parts))
+
+    @property
+    def tables(self) -> list[Table]:
+        """The tables alone."""
+        return [part for part in self._parts if not isinstance(part, str)]
+
+    @property
+    def _parts(self) -> Sequence[str | Table]:
+        return (
+            self.shown
+            if isinstance(self.shown, Sequence) and not isinstance(self.shown, str)
+            else [self.shown]
+        )
 
 
 def judge(dataset: str, request: Request) -> Judged:
@@ -101,6 +165,16 @@ def judge(dataset: str, request: Request) -> Judged:
             raise InputError(
                 f"--{name}: expected nothing for {dataset}, got {given}; it is for {owners}"
             )
+    comparing = ", ".join(sorted(COMPARING))
+    if request.others and dataset not in COMPARING:
+        raise InputError(
+            f"--preset: expected one preset for {dataset}, got {1 + len(request.others)}; several "
+            f"are for {comparing}"
+        )
+    if request.rankings and dataset not in COMPARING:
+        raise InputError(
+            f"--rankings: expected nothing for {dataset}, got a file; it is for {comparing}"
+        )
     found = import_module(f".{dataset}.judge", __package__).judge(request)
     assert isinstance(found, Judged)
     return found

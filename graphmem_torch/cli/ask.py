@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from tyro.conf import Positional, UseAppendAction, arg
 
 from graphmem_torch.cli.layout import context_note, result_lines
 from graphmem_torch.cli.options import Command, MemoryCommand, print_json, print_text, read_lines
+from graphmem_torch.config import Config, load_config
 from graphmem_torch.errors import InputError, OracleError
-from graphmem_torch.quality.request import JUDGES, Request, judge
+from graphmem_torch.quality.request import JUDGES, Judged, Request, judge
 from graphmem_torch.text.times import parse_time
 
-if TYPE_CHECKING:
-    pass
-
-
 __all__ = ["AnswerQuestion", "CompileContext", "Evaluate", "Query"]
+_COMPARE = "compare"
+_INPUTS = ("data", "atoms", "corpus", "questions", "queries", "qrels")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,14 +198,27 @@ class AnswerQuestion(AskingCommand):
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluate(Command):
-    """Measure a preset beside its baselines; writes a JSON file and prints a table.
+    """Measure presets beside their baselines, or compare two such runs.
+
+    Writes a JSON file and prints a table.
 
     Attributes:
-        dataset: What to measure on; `custom` is data of your own.
-        data: The data set's file, or the folder it is in; not for custom.
+        dataset: What to measure on; `custom` and `retrieval` are data of your own; `compare` holds
+            two runs against each other.
+        files: For compare: two files, each a report or rankings.
+        preset: Name of a preset, or the path of a YAML file; several, in a list with commas or one
+            by one, are held against the same baselines (custom, locomo, retrieval).
+        data: The data set's file, or the folder it is in; not for custom and retrieval.
         atoms: For custom: a file or folder that `graphmem index` takes.
         questions: For custom: JSON lines with `question` and `evidence`, a list of ids of atoms.
+        corpus: For retrieval: JSON lines with `_id`, `title` and `text`.
+        queries: For retrieval: JSON lines with `_id` and `text`.
+        qrels: For retrieval: lines of query, document and grade between tabs.
         json: File to write the results to.
+        rankings: File to write the ranking of every question to, by every system; JSON lines.
+        csv: File to write the tables to, for programs.
+        latex: File to write the tables to, for papers.
+        systems: For compare: one system of each file, in place of all that both have.
         evidence: For locomo and modes: file with repaired evidence ids, one JSON object a line.
         input: For locomo: the turns only, or also the facts that ship with the data set.
         cv: For locomo: refit whatever is fitted for each conversation on all the others; for all:
@@ -216,11 +229,23 @@ class Evaluate(Command):
         seed: Of the bootstrap and of whatever else is drawn.
     """
 
-    dataset: Annotated[Positional[Literal[tuple(JUDGES)]], arg(metavar="|".join(JUDGES))]  # type: ignore[valid-type]
+    dataset: Annotated[
+        Positional[Literal[(*JUDGES, _COMPARE)]],  # type: ignore[valid-type]
+        arg(metavar="|".join((*JUDGES, _COMPARE))),
+    ]
+    files: Annotated[Positional[tuple[Path, ...]], arg(metavar="FILE")] = ()
+    preset: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="NAME")] = ()
     data: Annotated[Path | None, arg(metavar="PATH")] = None
     atoms: Annotated[Path | None, arg(metavar="FILE")] = None
     questions: Annotated[Path | None, arg(metavar="FILE")] = None
-    json: Annotated[Path, arg(metavar="OUT")]
+    corpus: Annotated[Path | None, arg(metavar="FILE")] = None
+    queries: Annotated[Path | None, arg(metavar="FILE")] = None
+    qrels: Annotated[Path | None, arg(metavar="FILE")] = None
+    json: Annotated[Path | None, arg(metavar="OUT")] = None
+    rankings: Annotated[Path | None, arg(metavar="OUT")] = None
+    csv: Annotated[Path | None, arg(metavar="OUT")] = None
+    latex: Annotated[Path | None, arg(metavar="OUT")] = None
+    systems: Annotated[tuple[str, str] | None, arg(metavar="NAME NAME")] = None
     evidence: Annotated[Path | None, arg(metavar="FILE")] = None
     input: Literal["raw", "observations"] = "raw"
     cv: bool = False
@@ -231,20 +256,43 @@ class Evaluate(Command):
     def run(self) -> int:
         """Runs the evaluation, writes its report and prints the table."""
         # Told now, not after the work.
-        if self.json.is_dir():
-            raise InputError(
-                f"--json: expected a file to write, got the folder {self.json}; name a file"
-            )
-        if not self.json.parent.is_dir():
-            raise InputError(f"--json: expected a file in a folder that exists, got {self.json}")
-        data = self._data()
-        found = judge(
+        for name in ("json", "rankings", "csv", "latex"):
+            _check_output(name, getattr(self, name))
+        found = self._compared() if self.dataset == _COMPARE else self._judged()
+        if self.json is not None:
+            _write(self.json, [json.dumps(found.report, indent=1), "\n"])
+        if self.rankings is not None:
+            _write(self.rankings, (json.dumps(row) + "\n" for row in found.rankings))
+        if self.csv is not None or self.latex is not None:
+            from graphmem_torch.quality.common.tables import tables_as_csv, tables_as_latex
+
+            if self.csv is not None:
+                _write(self.csv, [tables_as_csv(found.tables)])
+            if self.latex is not None:
+                _write(self.latex, [tables_as_latex(found.tables)])
+        print(found.table)
+        return 0
+
+    def _judged(self) -> Judged:
+        if self.json is None:
+            raise InputError("--json: expected a file for the report, got none; name one")
+        for name, given in (("compare's FILE", self.files), ("--systems", self.systems)):
+            if given:
+                raise InputError(
+                    f"{name}: expected nothing for {self.dataset}, got {given}; it is for compare"
+                )
+        first, *others = self._presets()
+        return judge(
             self.dataset,
             Request(
-                data=data,
+                data=self._data(),
                 questions=self.questions,
-                preset=self.preset,
-                config=self.config,
+                queries=self.queries,
+                qrels=self.qrels,
+                preset=first.name,
+                config=first,
+                others=tuple(others),
+                rankings=self.rankings is not None,
                 embedder=self.embedder,
                 device=self.device,
                 seed=self.seed,
@@ -256,23 +304,55 @@ class Evaluate(Command):
                 sizes=self.sizes,
             ),
         )
-        partial = self.json.with_name(self.json.name + ".partial")
-        partial.write_text(json.dumps(found.report, indent=1) + "\n", encoding="utf-8")
-        partial.replace(self.json)
-        print(found.table)
-        return 0
+
+    def _presets(self) -> list[Config]:
+        """The settings of every preset, each with the overrides of the command line."""
+        named = [name.strip() for given in self.preset for name in given.split(",")]
+        presets = [name for name in named if name] or ["default"]
+        return [load_config(name, self.overrides) for name in presets]
+
+    def _compared(self) -> Judged:
+        """Two runs, held against each other."""
+        from graphmem_torch.quality.comparison import compare
+
+        if len(self.files) != 2:
+            raise InputError(f"compare: expected two files, got {len(self.files)}; name both")
+        plain = Evaluate(dataset=_COMPARE)
+        for name in (*_INPUTS, "preset", "rankings", "evidence", "input", "cv", "sizes"):
+            given = getattr(self, name)
+            if given != getattr(plain, name):
+                raise InputError(f"--{name}: expected nothing for {_COMPARE}, got {given}")
+        return compare(*self.files, systems=self.systems, seed=self.seed)
 
     def _data(self) -> Path:
-        """What is read: `--atoms` of custom, `--data` of every other data set."""
-        own = self.dataset == "custom"
-        needed = {"atoms": self.atoms, "questions": self.questions} if own else {"data": self.data}
-        for name, value in needed.items():
-            if value is None:
+        """What is read: `--atoms` of custom, `--corpus` of retrieval, else `--data`."""
+        own = {"custom": "atoms", "retrieval": "corpus"}.get(self.dataset, "data")
+        needed = {"custom": ("questions",), "retrieval": ("queries", "qrels")}.get(self.dataset, ())
+        for name in (own, *needed):
+            if getattr(self, name) is None:
                 raise InputError(f"--{name}: expected a path, got none; {self.dataset} needs it")
-        other = {"data": self.data} if own else {"atoms": self.atoms}
-        for name, value in other.items():
-            if value is not None:
+        for name in _INPUTS[:3]:
+            value = getattr(self, name)
+            if name != own and value is not None:
                 raise InputError(f"--{name}: expected nothing for {self.dataset}, got {value}")
-        data = self.atoms if own else self.data
-        assert data is not None
+        data = getattr(self, own)
+        assert isinstance(data, Path)
         return data
+
+
+def _check_output(name: str, path: Path | None) -> None:
+    """Raises `InputError` where a file cannot be written."""
+    if path is None:
+        return
+    if path.is_dir():
+        raise InputError(f"--{name}: expected a file to write, got the folder {path}; name a file")
+    if not path.parent.is_dir():
+        raise InputError(f"--{name}: expected a file in a folder that exists, got {path}")
+
+
+def _write(path: Path, parts: Iterable[str]) -> None:
+    """Writes a file whole, or leaves what was there."""
+    partial = path.with_name(path.name + ".partial")
+    with partial.open("w", encoding="utf-8") as stream:
+        stream.writelines(parts)
+    partial.replace(path)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from tyro.conf import arg
 
 from graphmem_torch.cli.layout import clip, context_note, hit_lines, side_by_side, width
-from graphmem_torch.cli.options import Command, print_json, print_text
+from graphmem_torch.cli.options import PresetCommand, print_json, print_text
 from graphmem_torch.errors import InputError
 from graphmem_torch.results import Context, Result
 
@@ -99,7 +99,7 @@ SHOWN = 3
 
 
 @dataclass(frozen=True, kw_only=True)
-class Demo(Command):
+class Demo(PresetCommand):
     """See what graph memory finds and a flat vector search misses; offline, under a minute.
 
     Attributes:

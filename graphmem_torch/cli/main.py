@@ -22,7 +22,7 @@ from graphmem_torch.cli import interrupt_as_usual, leave_at_once
 from graphmem_torch.cli.ask import AnswerQuestion, CompileContext, Evaluate, Query
 from graphmem_torch.cli.atoms import Delete, Export, Forget, Get, Update
 from graphmem_torch.cli.demo import Demo
-from graphmem_torch.cli.options import Command, print_json, print_text
+from graphmem_torch.cli.options import Command, import_own, print_json, print_text
 from graphmem_torch.cli.stores import (
     Check,
     Import,
@@ -99,6 +99,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         command = _parse(given)
         # The slow part of what the commands import; not above, so that `--help` needs none.
         import_module("torch")
+        for name in command.imports:
+            import_own(name)
         interrupt_as_usual()
         code = command.run()
         sys.stdout.flush()
@@ -143,17 +145,17 @@ def _parse(arguments: list[str]) -> Command:
     if arguments[:1] == ["--version"]:
         print(f"graphmem {__version__}")
         raise SystemExit(0)
-    config, arguments = _configuration(arguments)
+    overrides, arguments = _configuration(arguments)
     commands: Any = Union[  # noqa: UP007 - made at run time
         tuple(Annotated[kind, subcommand(name)] for name, kind in _COMMANDS.items())
     ]
     command: Command = tyro.cli(
         commands, prog="graphmem", description=_DESCRIPTION, args=arguments, config=_MARKERS
     )
-    return replace(command, config=config)
+    return replace(command, overrides=overrides)
 
 
-def _configuration(arguments: list[str]) -> tuple[Config | None, list[str]]:
+def _configuration(arguments: list[str]) -> tuple[dict[str, Any] | None, list[str]]:
     """Takes the `--config.*` options out; None where there are none.
 
     They are read on their own, because they change the preset that is named beside them, because a
@@ -178,7 +180,7 @@ def _configuration(arguments: list[str]) -> tuple[Config | None, list[str]]:
         tyro.cli(_Overrides, prog="graphmem COMMAND", default=default, args=["--help"])
     if not overrides:
         return None, arguments
-    return load_config(_preset(rest), overrides), rest + arguments[end:]
+    return overrides, rest + arguments[end:]
 
 
 def _preset(options: list[str]) -> str:

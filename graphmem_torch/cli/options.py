@@ -3,24 +3,35 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from tyro.conf import Suppress, arg
+from tyro.conf import Suppress, UseAppendAction, arg
 
-from graphmem_torch.config import Config
-from graphmem_torch.errors import GraphMemError
+from graphmem_torch.config import Config, load_config
+from graphmem_torch.errors import GraphMemError, InputError, first_line
 from graphmem_torch.text.visible import visible
 
 if TYPE_CHECKING:
     from graphmem_torch.memory import Memory
 
-__all__ = ["Command", "MemoryCommand", "print_json", "print_text", "read_lines"]
+__all__ = [
+    "Command",
+    "MemoryCommand",
+    "PresetCommand",
+    "import_own",
+    "print_json",
+    "print_text",
+    "read_lines",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,23 +39,40 @@ class Command(ABC):
     """What every command has.
 
     Attributes:
-        preset: Name of a preset, or the path of a YAML file.
         embedder: SentenceTransformer name or folder, or `hashing`; the preset's by default.
         device: `auto`, `cpu`, `cuda` or `cuda:N`.
-        config: The preset with the `--config.*` overrides of the command line; set by `cli.main`.
+        imports: Module, or file that ends in .py, with signals and baselines of your own; give it
+            once for each.
+        overrides: The `--config.*` options of the command line; set by `cli.main`.
     """
 
     after_interrupt: ClassVar[str] = "nothing was changed"
     """What Ctrl-C leaves behind."""
 
-    preset: Annotated[str, arg(metavar="NAME")] = "default"
     embedder: Annotated[str | None, arg(metavar="NAME")] = None
     device: Annotated[str, arg(metavar="DEVICE")] = "auto"
-    config: Annotated[Config | None, Suppress] = None
+    imports: Annotated[UseAppendAction[tuple[str, ...]], arg(name="import", metavar="MODULE")] = ()
+    overrides: Annotated[Mapping[str, Any] | None, Suppress] = None
 
     @abstractmethod
     def run(self) -> int:
         """Does the work and returns the exit code."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PresetCommand(Command):
+    """A command with one preset.
+
+    Attributes:
+        preset: Name of a preset, or the path of a YAML file.
+    """
+
+    preset: Annotated[str, arg(metavar="NAME")] = "default"
+
+    @property
+    def config(self) -> Config | None:
+        """The preset with the overrides of the command line; None where there are none."""
+        return load_config(self.preset, self.overrides) if self.overrides else None
 
     @contextmanager
     def open_memory(self, store: Path | None, mode: Literal["r", "w"]) -> Iterator[Memory]:
@@ -63,7 +91,7 @@ class Command(ABC):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MemoryCommand(Command):
+class MemoryCommand(PresetCommand):
     """A command that works on a store.
 
     Attributes:
@@ -128,3 +156,38 @@ def read_lines(path: str) -> list[str]:
     data = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
     text = decode(data, "standard input" if path == "-" else path)
     return [line.strip() for line in text.splitlines() if line.strip()]
+
+
+def import_own(name: str) -> None:
+    """Imports a module of the user's, for the signals and baselines that it registers.
+
+    Args:
+        name: Dotted name, looked up in the working directory too, or the path of a .py file.
+
+    Raises:
+        InputError: There is no such module, or it fails.
+    """
+    # What ships has registered its names before anything of the user's does.
+    import_module("graphmem_torch.rank.signals")
+    try:
+        if name.endswith(".py"):
+            _import_file(Path(name))
+            return
+        if os.getcwd() not in sys.path:
+            sys.path.append(os.getcwd())
+        import_module(name)
+    except GraphMemError:
+        raise
+    except Exception as error:
+        raise InputError(
+            f"--import: expected a module that Python finds, or a file that ends in .py, got "
+            f"{name!r} ({type(error).__name__}: {first_line(error)}); mend it, or its name"
+        ) from error
+
+
+def _import_file(path: Path) -> None:
+    spec = spec_from_file_location(path.stem, path)
+    assert spec is not None and spec.loader is not None
+    module = module_from_spec(spec)
+    sys.modules.setdefault(path.stem, module)
+    spec.loader.exec_module(module)

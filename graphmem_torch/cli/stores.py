@@ -10,7 +10,13 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from tyro.conf import Positional, arg
 
-from graphmem_torch.cli.options import Command, MemoryCommand, print_json, print_text, read_lines
+from graphmem_torch.cli.options import (
+    MemoryCommand,
+    PresetCommand,
+    print_json,
+    print_text,
+    read_lines,
+)
 from graphmem_torch.errors import InputError, StoreDamagedError
 from graphmem_torch.results import Added, Indexed
 
@@ -154,7 +160,7 @@ class Import(MemoryCommand):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reembed(Command):
+class Reembed(PresetCommand):
     """Give a store another encoder, `--embedder NAME`, and keep everything else in it.
 
     Attributes:
@@ -209,7 +215,7 @@ class Stats(MemoryCommand):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ListNamespaces(Command):
+class ListNamespaces(PresetCommand):
     """List the namespaces of a store.
 
     Attributes:

@@ -40,13 +40,27 @@ SIGNALS: dict[str, Signal] = {}
 def signal(
     name: str, *, graph: bool = False, conversational: bool = False, reads: tuple[str, ...] = ()
 ) -> Callable[[Compute], Compute]:
-    """Registers a function as a signal; see `Signal`."""
+    """Registers a function as a signal; see `Signal`.
+
+    Raises:
+        ConfigError: Another function has that name.
+    """
 
     def decorate(compute: Compute) -> Compute:
+        known = SIGNALS.get(name)
+        if known is not None and _origin(known.compute) != _origin(compute):
+            raise ConfigError(
+                f"signal: expected a new name, got {name!r}, which {_origin(known.compute)} has; "
+                "choose another"
+            )
         SIGNALS[name] = Signal(name, compute, graph, conversational, reads)
         return compute
 
     return decorate
+
+
+def _origin(compute: Compute) -> str:
+    return f"{compute.__module__}.{getattr(compute, '__qualname__', compute)}"
 
 
 def reading(names: Iterable[str], *what: str) -> list[str]:

@@ -12,19 +12,19 @@ from tqdm import tqdm
 
 from graphmem_torch.atoms import Atom
 from graphmem_torch.errors import InputError
-from graphmem_torch.evaluation.retrieval import text_table
 from graphmem_torch.readers.read import document_atoms
 from graphmem_torch.text.tokens import Tokenizer, get_tokenizer
 
 from ..claims import read_claims
 from ..common.chats import find_chats, read_chats
 from ..common.compare import BuiltSet, build, compare
-from ..common.encoder import CachingEmbedder, load_encoder
+from ..common.encoder import CachingEmbedder, caching, load_encoders
 from ..common.fitting import Fit, fit_all, leave_one_out
 from ..common.measure import framed
 from ..common.questions import Conversation, Question, find_evidence
 from ..common.scores import gain, percent
 from ..common.sets import QuestionSet, locomo_set, merged_passages, passage_set
+from ..common.tables import Head, Table
 from ..common.texts import read_passage_sets
 from ..context.facts import LITERAL, PARAPHRASED
 from ..context.needles import Essay, place_needles, read_essays
@@ -39,7 +39,7 @@ _CLAIMS = 200
 
 
 def judge(request: Request, *, resamples: int = 2000) -> Judged:
-    """Run a preset and every baseline on every set below a data root.
+    """Run presets and every baseline on every set below a data root.
 
     With `cv` two more rows stand beside the preset, and beside the linear formula: what is fitted
     is fitted to the other conversations of the set, and to all sets that share no source with it,
@@ -56,10 +56,9 @@ def judge(request: Request, *, resamples: int = 2000) -> Judged:
         InputError: No set there, one that cannot be used, or `cv` with sets of one source.
         ConfigError: There is no such preset.
     """
-    config = request.settings
-    encoder = load_encoder(request)
-    named = config.embedder.chunk_tokenizer
-    tokenizer = get_tokenizer(named) if named else encoder.tokenizer
+    presets, encoders = request.presets, load_encoders(request)
+    named = presets[0].embedder.chunk_tokenizer
+    tokenizer = get_tokenizer(named) if named else encoders[0].tokenizer
     sets = read_sets(Path(request.data), tokenizer, request.seed)
     sources = frozenset[str]().union(*(one.sources for one in sets))
     if request.cv and len(sources) < 2:
@@ -68,23 +67,25 @@ def judge(request: Request, *, resamples: int = 2000) -> Judged:
             "leave out --cv",
             where=str(request.data),
         )
+    rankings: list[dict[str, Any]] = []
     found: dict[str, Any] = {}
     built: list[BuiltSet] = []
     for asked in sets:
-        built.append(build(asked, config, encoder, request.device, request.progress))
+        built.append(build(asked, presets, encoders, request.device, request.progress))
         if not request.cv:
-            found[asked.name] = _compared(built[-1], {}, encoder, request, resamples)
+            none: list[dict[str, Sequence[Fit]]] = [{} for _ in presets]
+            found[asked.name] = _compared(built[-1], none, encoders, request, resamples, rankings)
             built.pop().close()
             _tell(request, sets, found)
     # What is fitted to other sets needs all of them at once.
-    elsewhere: dict[tuple[str, ...], Fit] = {}
+    elsewhere: dict[tuple[int, tuple[str, ...]], Fit] = {}
     for one in tqdm(built, desc="sets", disable=not request.progress):
-        with encoder.caching():
-            fits = dict(_fits(one, built, elsewhere))
-        found[one.questions.name] = _compared(one, fits, encoder, request, resamples)
+        with caching(encoders):
+            fits = [dict(_fits(one, built, place, elsewhere)) for place in range(len(presets))]
+        found[one.questions.name] = _compared(one, fits, encoders, request, resamples, rankings)
         _tell(request, sets, found)
     report = _report(request, sets, found)
-    return Judged(report, format_all(report))
+    return Judged(report, format_all(report), rankings)
 
 
 def _report(
@@ -94,7 +95,7 @@ def _report(
     asked = [one for one in sets if one.name in found]
     report = framed(
         "all",
-        request.settings,
+        request.presets,
         request.seed,
         n={one.name: found[one.name]["n"][next(iter(one.groups))] for one in asked},
         columns=[column for one in asked for column in _columns(one)],
@@ -107,7 +108,7 @@ def _report(
 def _tell(request: Request, sets: Sequence[QuestionSet], found: Mapping[str, Any]) -> None:
     """Shows what is known so far: the whole takes long, and may be stopped."""
     if request.progress and len(found) < len(sets):
-        tqdm.write(format_all(_report(request, sets, found)) + "\n", file=sys.stderr)
+        tqdm.write(f"{format_all(_report(request, sets, found))}\n", file=sys.stderr)
 
 
 def read_sets(root: Path, tokenizer: Tokenizer, seed: int = 0) -> list[QuestionSet]:
@@ -236,14 +237,18 @@ def _size(asked: QuestionSet) -> int:
 
 
 def _fits(
-    one: BuiltSet, built: Sequence[BuiltSet], elsewhere: dict[tuple[str, ...], Fit]
+    one: BuiltSet,
+    built: Sequence[BuiltSet],
+    place: int,
+    elsewhere: dict[tuple[int, tuple[str, ...]], Fit],
 ) -> Iterator[tuple[str, Sequence[Fit]]]:
-    """What is fitted to other conversations of the set, and to other sets.
+    """What of a preset is fitted to other conversations of the set, and to other sets.
 
     `elsewhere` keeps the latter: sets of one source are left out together.
     """
+    preset = one.presets[place]
     if len(one.own) > 1:
-        yield _CONVERSATIONS, leave_one_out(one.own, one.ground, one.config)
+        yield _CONVERSATIONS, leave_one_out(preset.tasks, one.ground.tasks, preset.config)
     # Merged sets hold nothing that their parts do not hold.
     others = [
         other
@@ -253,14 +258,14 @@ def _fits(
     ]
     if not others:
         return
-    names = tuple(other.questions.name for other in others)
-    if names not in elsewhere:
-        elsewhere[names] = _fit_elsewhere(others)
-    yield _SETS, [elsewhere[names]] * len(one.own)
+    key = place, tuple(other.questions.name for other in others)
+    if key not in elsewhere:
+        elsewhere[key] = _fit_elsewhere(others, place)
+    yield _SETS, [elsewhere[key]] * len(one.own)
 
 
-def _fit_elsewhere(others: Sequence[BuiltSet]) -> Fit:
-    """What is fitted to some sets, each source counting alike."""
+def _fit_elsewhere(others: Sequence[BuiltSet], place: int) -> Fit:
+    """What of a preset is fitted to some sets, each source counting alike."""
     alike = [
         sum(o.questions.sources == other.questions.sources for o in others) for other in others
     ]
@@ -269,27 +274,30 @@ def _fit_elsewhere(others: Sequence[BuiltSet]) -> Fit:
         for other, times in zip(others, alike, strict=True)
         for _ in other.own
     ]
-    own = [task for other in others for task in other.own]
-    shared = all(other.own is other.ground for other in others)
-    ground = own if shared else [task for other in others for task in other.ground]
+    own = [task for other in others for task in other.presets[place].tasks]
+    shared = all(other.presets[place] is other.ground for other in others)
+    ground = own if shared else [task for other in others for task in other.ground.tasks]
     # The table is of rankings: the gate is left as it is.
-    return fit_all(own, ground, others[0].config, shares, gate=False)
+    return fit_all(own, ground, others[0].presets[place].config, shares, gate=False)
 
 
 def _compared(
     one: BuiltSet,
-    fits: Mapping[str, Sequence[Fit]],
-    encoder: CachingEmbedder,
+    fits: Sequence[Mapping[str, Sequence[Fit]]],
+    encoders: Sequence[CachingEmbedder],
     request: Request,
     resamples: int,
+    rankings: list[dict[str, Any]],
 ) -> dict[str, Any]:
+    shipped = [[Fit.shipped(preset.config)] * len(one.own) for preset in one.presets]
     return compare(
         one,
-        {"": [Fit.shipped(one.config)] * len(one.own), **fits},
-        encoder,
+        [{"": plain, **own} for plain, own in zip(shipped, fits, strict=True)],
+        encoders,
         seed=request.seed,
         resamples=resamples,
         progress=request.progress,
+        rankings=rankings if request.rankings else None,
     )
 
 
@@ -303,29 +311,38 @@ def _columns(asked: QuestionSet) -> Iterator[dict[str, Any]]:
         yield {"title": f"sessions @{asked.at}", "of": "sessions", **shared}
 
 
-def format_all(report: Mapping[str, Any]) -> str:
+def format_all(report: Mapping[str, Any]) -> Table:
     """Recall in percent, a line for each system; then who beats the preset beyond the interval."""
     subject, columns = report["preset"], report["columns"]
     found = dict.fromkeys(
         name for column in columns for name in report["sets"][column["set"]][column["of"]]
     )
     names = [name for name in found if name != subject] + [subject]
-    rows = [["recall, %", *(column["title"] for column in columns)]]
-    rows.append(["n", *(str(report["n"][column["set"]]) for column in columns)])
+    heads = [Head("recall, %"), *(Head(column["title"], _shown) for column in columns)]
+    rows = [["n", *(report["n"][column["set"]] for column in columns)]]
     rows += [[name, *(_cell(report, column, name) for column in columns)] for name in names]
-    lines = [*text_table(rows), ""]
+    lines = [""]
     for column in columns:
         better = [f"{name} {gain(value)}" for name, value in _better(report, column)]
         said = (
             f"{subject} is beaten by {', '.join(better)}" if better else f"{subject} is not beaten"
         )
         lines.append(f"{column['title']}: {said}")
-    return "\n".join(lines)
+    return Table(heads, rows, lines)
 
 
-def _cell(report: Mapping[str, Any], column: Mapping[str, Any], name: str) -> str:
-    figures = report["sets"][column["set"]][column["of"]].get(name)
-    return "" if figures is None else percent(figures["recall"][column["group"]][str(column["k"])])
+def _cell(report: Mapping[str, Any], column: Mapping[str, Any], name: str) -> float | None:
+    figures = report["sets"][column["set"]][column["of"]].get(name, {})
+    value = figures.get("recall", {}).get(column["group"], {}).get(str(column["k"]))
+    assert value is None or isinstance(value, float)
+    return value
+
+
+def _shown(value: float | None) -> str:
+    """A count, or a share in percent; nothing for none."""
+    if isinstance(value, int):
+        return str(value)
+    return "" if value is None else percent(value)
 
 
 def _better(

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from graphmem_torch.atoms import EdgeType
+from graphmem_torch.errors import ConfigError
 from graphmem_torch.graph import Graph
 from graphmem_torch.ops import personalized_pagerank
 from graphmem_torch.rank.candidates import Candidates
@@ -39,9 +40,18 @@ BASELINES: dict[str, Baseline] = {}
 
 
 def baseline(name: str) -> Callable[[Baseline], Baseline]:
-    """Register a function as the baseline `name`."""
+    """Register a function as the baseline `name`.
+
+    Raises:
+        ConfigError: Another function has that name.
+    """
 
     def register(function: Baseline) -> Baseline:
+        known = BASELINES.get(name)
+        if name == "linear" or (known is not None and known.__module__ != function.__module__):
+            raise ConfigError(
+                f"baseline: expected a new name, got {name!r}, which is taken; choose another"
+            )
         BASELINES[name] = function
         return function
 

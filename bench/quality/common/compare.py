@@ -9,45 +9,84 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 from tqdm import tqdm
 
 from graphmem_torch.config import Config
-from graphmem_torch.evaluation.retrieval import text_table
 
 from .baselines import BASELINES, Baseline
-from .encoder import CachingEmbedder
+from .encoder import CachingEmbedder, caching
 from .fitting import Fit, linear_scores
 from .measure import latencies, peak_memory
 from .rankings import rank_candidates
 from .scores import Scores, gain, group_masks, measured, percent, summarise
 from .sets import QuestionSet
+from .tables import Head, Table
 from .task import RetrievalTask, baseline_config, build_tasks
 
-__all__ = ["SESSION_CUTOFFS", "BuiltSet", "Column", "build", "compare", "system_table"]
+__all__ = [
+    "KEPT",
+    "SESSION_CUTOFFS",
+    "Answer",
+    "BuiltPreset",
+    "BuiltSet",
+    "Column",
+    "System",
+    "build",
+    "by_question",
+    "compare",
+    "ranking_rows",
+    "system_table",
+    "systems_of",
+]
 SESSION_CUTOFFS: tuple[int, ...] = (1, 5, 10)
 """Numbers of sessions at which they are measured, where a set asks for sessions as well."""
 
+KEPT = 100
+"""Candidates of a question that a file of rankings holds."""
+
 _DEPTH = 150  # hits asked for: enough to fill 2,048 tokens with short turns
+_CELLS = 2_000_000  # scores at once: 8 MB a matrix, and thirty of them where signals are summed
+
+
+@dataclass(frozen=True, eq=False)
+class BuiltPreset:
+    """The memories of a set as a preset makes them, one a conversation.
+
+    Attributes:
+        config: Settings of the preset.
+        tasks: The memories.
+        seconds: What it took until they could be asked.
+    """
+
+    config: Config
+    tasks: Sequence[RetrievalTask]
+    seconds: float
 
 
 @dataclass(frozen=True, eq=False)
 class BuiltSet:
-    """The memories of a set, one a conversation.
+    """The memories of a set.
 
     Attributes:
         questions: The set.
-        config: Settings of the preset under test.
-        own: Memories as the preset under test makes them.
-        ground: Those that all baselines search; the same where the presets link alike.
-        own_seconds, ground_seconds: What it took until they could be asked.
+        presets: As each preset makes them, the one under test first.
+        ground: What all baselines search; the same where the first preset links alike.
     """
 
     questions: QuestionSet
-    config: Config
-    own: Sequence[RetrievalTask]
-    ground: Sequence[RetrievalTask]
-    own_seconds: float
-    ground_seconds: float
+    presets: Sequence[BuiltPreset]
+    ground: BuiltPreset
+
+    @property
+    def config(self) -> Config:
+        """Settings of the preset under test."""
+        return self.presets[0].config
+
+    @property
+    def own(self) -> Sequence[RetrievalTask]:
+        """Memories as the preset under test makes them."""
+        return self.presets[0].tasks
 
     @property
     def categories(self) -> Tensor:  # [n] int64
@@ -61,81 +100,104 @@ class BuiltSet:
 
     def close(self) -> None:
         """Closes the memories."""
-        for task in {id(task): task for task in (*self.own, *self.ground)}.values():
+        every = [task for one in (*self.presets, self.ground) for task in one.tasks]
+        for task in {id(task): task for task in every}.values():
             task.memory.close()
 
 
 def build(
-    questions: QuestionSet, config: Config, encoder: CachingEmbedder, device: str, progress: bool
+    questions: QuestionSet,
+    presets: Sequence[Config],
+    encoders: Sequence[CachingEmbedder],
+    device: str,
+    progress: bool,
 ) -> BuiltSet:
-    """The memories of a set for a preset and for the baselines."""
+    """The memories of a set for some presets and for the baselines.
 
-    def tasks(settings: Config) -> tuple[list[RetrievalTask], float]:
-        return build_tasks(
+    Args:
+        questions: The set.
+        presets: Settings, those under test first.
+        encoders: One for each preset.
+        device: Where the indices live.
+        progress: Whether to show bars.
+    """
+
+    def built(settings: Config, encoder: CachingEmbedder) -> BuiltPreset:
+        tasks, seconds = build_tasks(
             questions.conversations, settings, encoder, device, progress, kind=questions.kind
         )
+        return BuiltPreset(settings, tasks, seconds)
 
-    own, own_seconds = tasks(config)
-    shared = baseline_config(config)
-    if shared.link == config.link:
-        return BuiltSet(questions, config, own, own, own_seconds, own_seconds)
-    ground, ground_seconds = tasks(shared)
-    return BuiltSet(questions, config, own, ground, own_seconds, ground_seconds)
+    every = [built(config, encoder) for config, encoder in zip(presets, encoders, strict=True)]
+    shared = baseline_config(presets[0])
+    alike = shared.link == presets[0].link
+    return BuiltSet(questions, every, every[0] if alike else built(shared, encoders[0]))
 
 
 @dataclass(frozen=True, slots=True)
-class _Answer:
+class Answer:
     """Rankings of B questions over the candidates, and the gate where the system has one."""
 
-    ranking: Tensor  # [B, K]
+    ranking: Tensor  # [B, K], -1 = nothing retrieved there
+    scores: Tensor  # [B, K]
     confidence: Tensor | None = None  # [B]
     known: Tensor | None = None  # [B] bool
 
 
-_System = Callable[[Sequence[str]], _Answer]
+System = Callable[[Sequence[str]], Answer]
 
 
 def compare(
     built: BuiltSet,
-    fits: Mapping[str, Sequence[Fit]],
-    encoder: CachingEmbedder,
+    fits: Sequence[Mapping[str, Sequence[Fit]]],
+    encoders: Sequence[CachingEmbedder],
     *,
     seed: int,
     resamples: int = 2000,
     timed: int = 0,
     progress: bool = False,
+    rankings: list[dict[str, Any]] | None = None,
 ) -> dict[str, Any]:
     """Asks every system every question of a set.
 
     Args:
         built: The set with its memories.
-        fits: Weights of each conversation by what they were fitted to: "" is what is compared with
-            all others and goes by the name of the preset, another key follows the name.
-        encoder: Of the memories.
+        fits: For each preset, weights of each conversation by what they were fitted to: "" is what
+            is compared with all others and goes by the name of the preset, another key follows the
+            name. Those of the linear formula are the first preset's.
+        encoders: Of the memories.
         seed: Of the intervals, and of the questions that are timed.
         resamples: Of the intervals.
         timed: Questions of each conversation whose latency is measured.
         progress: Whether to show a bar.
+        rankings: What the ranking of every question is added to.
 
     Returns:
         `n` by group and `systems` as `summarise` gives them; `sessions`, the measures of the
-        sessions ranked by their best candidates, where questions name sessions.
+        sessions ranked by their best candidates, where questions name sessions; `by_question`.
     """
     asks = built.questions
-    subject = built.config.name
+    subjects = {one.config.name: one for one in built.presets}
     sessions = any(question.sessions for one in asks.conversations for question in one.questions)
     scores: dict[str, Scores] = {}
     by_session: dict[str, Scores] = {}
+    ids: list[str] = []
     chance = random.Random(seed)
     for number, task in enumerate(tqdm(built.own, desc=asks.name, disable=not progress)):
-        own = {label: each[number] for label, each in fits.items()}
+        names = _names(asks, number)
+        ids += names
         asked = chance.sample(task.questions, min(timed, len(task.questions)))
-        for name, system in _systems(task, built.ground[number], own, subject):
-            seconds = built.own_seconds if name == subject else built.ground_seconds
-            found = scores.setdefault(name, Scores(asks.cutoffs, build_seconds=seconds))
-            with peak_memory() as peak, encoder.caching():
+        presets = {
+            name: (one.tasks[number], {label: each[number] for label, each in own.items()})
+            for (name, one), own in zip(subjects.items(), fits, strict=True)
+        }
+        for name, system in systems_of(presets, built.ground.tasks[number]):
+            whose = subjects.get(name, built.ground)
+            found = scores.setdefault(name, Scores(asks.cutoffs, build_seconds=whose.seconds))
+            with peak_memory() as peak, caching(encoders):
                 answer = system(task.questions)
             found.add_peak(peak.megabytes)
+            # The candidates of all memories of a conversation are the same, in the same order.
             found.add(
                 answer.ranking,
                 task.gold,
@@ -146,10 +208,13 @@ def compare(
             if sessions:
                 whole = by_session.setdefault(name, Scores(SESSION_CUTOFFS))
                 whole.add(task.by_session(answer.ranking), task.session_gold)
+            if rankings is not None:
+                rankings += ranking_rows(task, names, name, answer, preset=name in subjects)
             # What a user waits for: the preset's own number of hits.
-            found.seconds += latencies(task.memory.retrieve if name == subject else system, asked)
+            call = whose.tasks[number].memory.retrieve if name in subjects else system
+            found.seconds += latencies(call, asked)
     drawn: dict[str, Any] = {
-        "subject": subject,
+        "subjects": subjects,
         "seed": seed,
         "resamples": resamples,
         "groups": asks.groups,
@@ -157,47 +222,151 @@ def compare(
     report = {"n": built.counts(), "systems": summarise(scores, built.categories, **drawn)}
     if sessions:
         report["sessions"] = measured(by_session, built.categories, **drawn)
+    places = {k: asks.cutoffs.index(k) for k in (10, asks.at) if k in asks.cutoffs}
+    report["by_question"] = by_question(
+        ids,
+        {
+            name: {
+                f"{measure}@{k}": torch.cat(found.measures[measure])[:, place]
+                for measure in ("recall", "ndcg")
+                for k, place in places.items()
+            }
+            for name, found in scores.items()
+        },
+    )
     return report
 
 
-def _systems(
-    own: RetrievalTask, ground: RetrievalTask, fits: Mapping[str, Fit], preset: str
-) -> Iterator[tuple[str, _System]]:
-    """Every system by name, the preset last; a baseline of the preset's name steps back."""
+def _names(asks: QuestionSet, number: int) -> list[str]:
+    """What the questions of a conversation are called in files of rankings."""
+    one = asks.conversations[number]
+    within = asks.name if one.name == asks.name else f"{asks.name}/{one.name}"
+    return [q.id or f"{within}/{place}" for place, q in enumerate(one.questions)]
 
-    def scored(function: Baseline) -> _System:
-        return lambda questions: _Answer(rank_candidates(function(ground, questions)))
+
+def systems_of(
+    presets: Mapping[str, tuple[RetrievalTask, Mapping[str, Fit]]],
+    ground: RetrievalTask,
+    *,
+    depth: int = _DEPTH,
+) -> Iterator[tuple[str, System]]:
+    """Every system by name, the presets last; a baseline of a preset's name steps back.
+
+    Args:
+        presets: What each searches by its name, and its weights as `compare` has them.
+        ground: What the baselines search.
+        depth: Hits that the presets are asked for.
+    """
+
+    def scored(function: Baseline) -> System:
+        return lambda questions: _in_parts(
+            lambda some: _ranked(function(ground, some)), questions, len(ground.ids)
+        )
 
     def linear(weights: Mapping[str, float]) -> Baseline:
         return lambda task, questions: linear_scores(task, questions, weights)
 
-    def retrieved(config: Config) -> _System:
-        return lambda questions: _retrieved(own, config, questions)
+    def retrieved(task: RetrievalTask, config: Config) -> System:
+        return lambda questions: _in_parts(
+            lambda some: _retrieved(task, config, some, depth), questions, len(task.ids)
+        )
 
+    _, fits = next(iter(presets.values()))
     for name, function in BASELINES.items():
-        yield f"{name}_baseline" if name == preset else name, scored(function)
+        yield f"{name}_baseline" if name in presets else name, scored(function)
         if name == "interaction":
             for label, fit in fits.items():
                 yield _labelled("linear", label), scored(linear(fit.linear))
-    for label, fit in sorted(fits.items(), reverse=True):
-        yield _labelled(preset, label), retrieved(fit.config)
+    for name, (task, fits) in presets.items():
+        for label, fit in sorted(fits.items(), reverse=True):
+            yield _labelled(name, label), retrieved(task, fit.config)
 
 
 def _labelled(name: str, label: str) -> str:
     return f"{name}, {label}" if label else name
 
 
-def _retrieved(task: RetrievalTask, config: Config, questions: Sequence[str]) -> _Answer:
+def _ranked(scores: Tensor) -> Answer:
+    ranking = rank_candidates(scores)
+    return Answer(ranking, scores.gather(1, ranking.clamp(min=0)))
+
+
+def _retrieved(task: RetrievalTask, config: Config, questions: Sequence[str], depth: int) -> Answer:
     held = task.memory.config
     if (held.rank, held.gate) != (config.rank, config.gate):
         task.adopt(config)
     kinds = None if task.kind is None else [task.kind]
-    results = task.memory.retrieve(list(questions), k=_DEPTH, kinds=kinds)
-    return _Answer(
+    results = task.memory.retrieve(list(questions), k=depth, kinds=kinds)
+    scores = [[hit.score for hit in result.hits if hit.id in task] for result in results]
+    return Answer(
         task.positions([[hit.id for hit in result.hits] for result in results]),
+        pad_sequence([torch.tensor(row) for row in scores], batch_first=True),
         torch.tensor([result.confidence for result in results]),
         torch.tensor([result.known for result in results]),
     )
+
+
+def _in_parts(system: System, questions: Sequence[str], candidates: int) -> Answer:
+    """As many questions at once as the matrix of their scores allows."""
+    step = max(1, _CELLS // max(1, candidates))
+    if len(questions) <= step:
+        return system(questions)
+    starts = range(0, len(questions), step)
+    parts = [system(questions[start : start + step]) for start in starts]
+    confidence = [part.confidence for part in parts if part.confidence is not None]
+    known = [part.known for part in parts if part.known is not None]
+    return Answer(
+        pad_sequence([r for p in parts for r in p.ranking], batch_first=True, padding_value=-1),
+        pad_sequence([r for p in parts for r in p.scores], batch_first=True),
+        torch.cat(confidence) if confidence else None,
+        torch.cat(known) if known else None,
+    )
+
+
+def ranking_rows(
+    task: RetrievalTask, names: Sequence[str], system: str, answer: Answer, *, preset: bool
+) -> Iterator[dict[str, Any]]:
+    """Lines of a file of rankings: what a system answered to each question of a task.
+
+    Args:
+        task: What was asked.
+        names: Of its questions.
+        system: Name of what answered.
+        answer: What it answered; the first `KEPT` candidates are written.
+        preset: Whether the system is a preset, not a baseline.
+    """
+    ranking, scores = answer.ranking[:, :KEPT].tolist(), answer.scores[:, :KEPT].tolist()
+    for place, (name, question) in enumerate(zip(names, task.asked, strict=True)):
+        hits = [hit for hit in zip(ranking[place], scores[place], strict=True) if hit[0] >= 0]
+        yield {
+            "id": name,
+            "question": question.text,
+            "system": system,
+            "preset": preset,
+            "gold": question.grades,
+            "ids": [task.ids[candidate] for candidate, _ in hits],
+            "scores": [score for _, score in hits],
+        }
+
+
+def by_question(ids: Sequence[str], values: Mapping[str, Mapping[str, Tensor]]) -> dict[str, Any]:
+    """The section of a report that `graphmem eval compare` reads.
+
+    Args:
+        ids: Names of n questions.
+        values: By system and measure, [n]; NaN without gold.
+    """
+
+    def plain(column: Tensor) -> list[float | None]:
+        return [None if value != value else round(value, 10) for value in column.tolist()]
+
+    return {
+        "ids": list(ids),
+        "systems": {
+            system: {name: plain(column) for name, column in measures.items()}
+            for system, measures in values.items()
+        },
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,9 +378,11 @@ class Column:
     group: str
     k: int
 
-    def of(self, figures: Mapping[str, Any]) -> str:
-        """The cell of a system, in percent."""
-        return percent(figures[self.measure][self.group][str(self.k)])
+    def of(self, figures: Mapping[str, Any]) -> float | None:
+        """The cell of a system."""
+        value = figures[self.measure][self.group][str(self.k)]
+        assert value is None or isinstance(value, float)
+        return value
 
 
 def system_table(
@@ -221,7 +392,9 @@ def system_table(
     group: str,
     k: int,
     title: str,
-) -> list[str]:
+    *,
+    notes: Sequence[str] = (),
+) -> Table:
     """A line for each system, and what the subject gains over it in recall of a group at k.
 
     Args:
@@ -231,16 +404,23 @@ def system_table(
         group: Questions of the differences.
         k: Cut-off of the differences.
         title: Their head behind "minus it, ".
+        notes: Lines below.
     """
     timed = all("latency_ms" in figures for figures in systems.values())
-    header = ["system", *(column.title for column in columns)]
-    rows = [[*header, *(["p50 ms"] if timed else []), f"{subject} minus it, {title}"]]
+    heads = [Head("system"), *(Head(column.title, percent) for column in columns)]
+    heads += [Head("p50 ms", _milliseconds)] if timed else []
     differences = systems[subject]["ci"]["difference"]
-    for name, figures in systems.items():
-        cells = [name, *(column.of(figures) for column in columns)]
-        if timed:
-            latency = figures["latency_ms"]["p50"]
-            cells.append("-" if latency is None else f"{latency:.1f}")
-        cells.append(gain(differences[name][group][str(k)]) if name in differences else "")
-        rows.append(cells)
-    return text_table(rows)
+    rows = [
+        [
+            name,
+            *(column.of(figures) for column in columns),
+            *([figures["latency_ms"]["p50"]] if timed else []),
+            differences[name][group][str(k)] if name in differences else None,
+        ]
+        for name, figures in systems.items()
+    ]
+    return Table([*heads, Head(f"{subject} minus it, {title}", gain)], rows, notes)
+
+
+def _milliseconds(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1f}"

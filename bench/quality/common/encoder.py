@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -18,7 +19,7 @@ from ..request import Request
 from .encodings import Encodings, Row, cache_folder
 from .measure import Stopwatch
 
-__all__ = ["CachingEmbedder", "TimedEmbedder", "load_encoder"]
+__all__ = ["CachingEmbedder", "TimedEmbedder", "caching", "load_encoder", "load_encoders"]
 _BLOCK = 512  # texts encoded between two writes to the disk: what a run that is stopped loses
 
 
@@ -137,6 +138,27 @@ def load_encoder(
     quick = isinstance(inner, HashingEmbedder)
     folder = cache_folder() if request.cache is None else request.cache
     return CachingEmbedder(inner, None if quick else Encodings(folder, inner))
+
+
+def load_encoders(request: Request) -> list[CachingEmbedder]:
+    """The encoder of each preset of a request; presets that name the same one share it."""
+    found: dict[tuple[str, int], CachingEmbedder] = {}
+    encoders = []
+    for config in request.presets:
+        key = config.embedder.name, config.embedder.token_dim
+        if key not in found:
+            found[key] = load_encoder(replace(request, config=config))
+        encoders.append(found[key])
+    return encoders
+
+
+@contextmanager
+def caching(encoders: Iterable[CachingEmbedder]) -> Iterator[None]:
+    """Within the block no text is encoded twice by any of them."""
+    with ExitStack() as stack:
+        for encoder in dict.fromkeys(encoders):
+            stack.enter_context(encoder.caching())
+        yield
 
 
 def _split(encoded: Encoded) -> Iterator[Row]:

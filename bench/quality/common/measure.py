@@ -137,16 +137,27 @@ def percentiles(seconds: Sequence[float]) -> dict[str, float | None]:
 
 
 def framed(
-    dataset: str, config: Config, seed: int, *, n: Mapping[str, Any], **figures: Any
+    dataset: str,
+    config: Config | Sequence[Config],
+    seed: int,
+    *,
+    n: Mapping[str, Any],
+    **figures: Any,
 ) -> dict[str, Any]:
-    """A report: what was measured, on how many, by which code, settings and seed."""
+    """A report: what was measured, on how many, by which code, settings and seed.
+
+    Of several presets `config` is that of the first, and `configs` has all by name.
+    """
+    presets = [config] if isinstance(config, Config) else config
+    every = {each.name: config_to_dict(each) for each in presets}
     return {
         "dataset": dataset,
-        "preset": config.name,
+        "preset": presets[0].name,
         "commit": code_version(),
         "n": n,
         **figures,
-        "config": config_to_dict(config),
+        "config": config_to_dict(presets[0]),
+        **({"configs": every} if len(presets) > 1 else {}),
         "seed": seed,
     }
 

@@ -27,12 +27,22 @@ class Question:
         category: Number of its category, which the set names; `ADVERSARIAL` has no answer.
         gold: Ids of the atoms that answer it, empty where unknown.
         sessions: Names of the sessions that hold the answer, where sessions are judged as well.
+        id: Its name in a file of rankings; the set counts where there is none.
+        relevance: Grades of the gold, above 0; all alike by default.
     """
 
     text: str
     category: int
     gold: tuple[str, ...]
     sessions: tuple[str, ...] = ()
+    id: str = ""
+    relevance: tuple[float, ...] = ()
+
+    @property
+    def grades(self) -> dict[str, float]:
+        """The grades of the gold by id."""
+        relevance = self.relevance or (1.0,) * len(self.gold)
+        return dict(zip(self.gold, relevance, strict=True))
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -108,7 +108,7 @@ def summarise(
     scores: Mapping[str, Scores],
     categories: Tensor,  # [n] of all questions, in the order of the scores
     *,
-    subject: str,
+    subjects: Collection[str],
     seed: int,
     resamples: int = 2000,
     groups: Mapping[str, tuple[int, ...]] = GROUPS,
@@ -118,7 +118,7 @@ def summarise(
     The recall within budgets of tokens is that of the first group.
     """
     figures = measured(
-        scores, categories, subject=subject, seed=seed, resamples=resamples, groups=groups
+        scores, categories, subjects=subjects, seed=seed, resamples=resamples, groups=groups
     )
     first = group_masks(categories, groups)[next(iter(groups))]
     return {name: figures[name] | _costs(own, categories, first) for name, own in scores.items()}
@@ -128,21 +128,21 @@ def measured(
     scores: Mapping[str, Scores],
     categories: Tensor,  # [n] of all questions, in the order of the scores
     *,
-    subject: str,
+    subjects: Collection[str],
     seed: int,
     resamples: int = 2000,
     groups: Mapping[str, tuple[int, ...]] = GROUPS,
 ) -> dict[str, dict[str, Any]]:
     """The measures of every system by group and cut-off, with intervals.
 
-    Intervals: `ci.recall[group][k]` is [low, high] of each system's recall, and for `subject`
-    `ci.difference[system][group][k]` is [mean, low, high] of its recall minus that system's,
-    resampled in pairs.
+    Intervals: `ci.recall[group][k]` is [low, high] of each system's recall, and for each of
+    `subjects` `ci.difference[system][group][k]` is [mean, low, high] of its recall minus that
+    system's, resampled in pairs.
 
     Args:
         scores: By system name.
         categories: Question categories.
-        subject: The system that is compared with all others.
+        subjects: The systems that are compared with all others.
         seed: Of the bootstrap; each table starts from it anew, so that adding a system changes no
             other's interval.
         resamples: Bootstrap resamples.
@@ -163,11 +163,11 @@ def measured(
                 for group, table in tables.items()
             }
         }
-        if name == subject:
+        if name in subjects:
             gains = {
                 group: difference_table(
                     {other: values[mask] for other, values in recalls.items()},
-                    subject,
+                    name,
                     own.cutoffs,
                     **drawn,
                 )
@@ -176,7 +176,7 @@ def measured(
             intervals["difference"] = {
                 other: {group: table[other] for group, table in gains.items()}
                 for other in recalls
-                if other != subject
+                if other != name
             }
         systems[name] = {
             measure: grouped_means(torch.cat(values), categories, own.cutoffs, groups)

@@ -53,7 +53,8 @@ class RetrievalTask:
         gold: [B, G] positions among the turns of what answers each question, -1 = padding.
         evidence: Atom ids of the same, for each question.
         categories: [B] categories of the questions.
-        questions: B questions.
+        asked: B questions, with their names and grades.
+        questions: Their texts.
         embeddings: [N, d] vectors of atoms and concepts.
         num_atoms: A.
         concepts: [N - A] names of the concepts.
@@ -94,14 +95,19 @@ class RetrievalTask:
 
         self._place = place = {name: position for position, name in enumerate(self.ids)}
         self._parts: dict[tuple[EdgeType, ...], Graph] = {}
-        self.questions = [question.text for question in conversation.questions]
-        self.categories = torch.tensor([q.category for q in conversation.questions])
-        self.evidence = [list(question.gold) for question in conversation.questions]
+        self.asked = conversation.questions
+        self.questions = [question.text for question in self.asked]
+        self.categories = torch.tensor([question.category for question in self.asked])
+        self.evidence = [list(question.gold) for question in self.asked]
         self.gold = gold_tensor([[place[g] for g in gold] for gold in self.evidence])
         number = {name: code for code, name in enumerate(columns.session.names)}
         self.session_gold = gold_tensor(
-            [[number[name] for name in question.sessions] for question in conversation.questions]
+            [[number[name] for name in question.sessions] for question in self.asked]
         )
+
+    def __contains__(self, id: object) -> bool:
+        """Whether an atom is a candidate."""
+        return id in self._place
 
     def candidates(self, questions: Sequence[str]) -> Candidates:
         """All atoms for some questions; a signal is computed when it is first asked for."""

@@ -1,8 +1,8 @@
-"""The judge of a user's own data: a preset and its ingredients on files and labelled questions."""
+"""The judge of a user's own data: presets and all baselines on files and labelled questions."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,39 +12,35 @@ from graphmem_torch.atoms import Atom
 from graphmem_torch.config import Config
 from graphmem_torch.errors import InputError
 from graphmem_torch.evaluation.metrics import MEASURES
-from graphmem_torch.evaluation.retrieval import (
-    RetrievalReport,
-    evaluate,
-    mean_range,
-    measure_rankings,
-    text_table,
-)
+from graphmem_torch.evaluation.retrieval import RetrievalReport, mean_range, measure_rankings
 from graphmem_torch.memory import Memory
 from graphmem_torch.readers.read import check_paths, read_atoms
 from graphmem_torch.text.embedder import Embedder
 
-from ..common.baselines import BASELINES
-from ..common.encoder import load_encoder
+from ..common.compare import KEPT, build, by_question, ranking_rows, systems_of
+from ..common.encoder import CachingEmbedder, caching, load_encoders
+from ..common.fitting import Fit
 from ..common.measure import framed, latencies, percentiles
 from ..common.questions import Conversation, Question
-from ..common.rankings import rank_candidates
 from ..common.scores import gain
-from ..common.task import RetrievalTask, baseline_config, memory_of
+from ..common.sets import QuestionSet
+from ..common.tables import Head, Table
 from ..common.texts import json_rows
 from ..request import Judged, Request
 
-__all__ = ["CUTOFFS", "format_custom", "judge", "read_questions"]
+__all__ = ["CUTOFFS", "format_questions", "judge", "judge_questions", "read_questions"]
 CUTOFFS: tuple[int, ...] = (5, 10, 25)
 """Numbers of hits at which everything is measured."""
 
-_SYSTEMS = ("dense", "bm25", "rrf", "fusion", "interaction")
+_COLUMNS = (("recall", 5), ("recall", 10), ("recall", 25), ("complete", 10), ("ndcg", 10))
 _TIMED = 20  # questions whose latency is measured
 
 
 def judge(request: Request, *, resamples: int = 2000) -> Judged:
-    """Run a preset, and what it is made of, on the files and the questions of a request.
+    """Run presets, and what they are made of, on the files and the questions of a request.
 
-    The files are what `graphmem index` takes; every atom of them is a candidate.
+    The files are what `graphmem index` takes; every atom of them, chunks as large as the first
+    preset has them, is a candidate.
 
     Returns:
         The report (see `bench/quality/README.md`) and its table.
@@ -54,48 +50,118 @@ def judge(request: Request, *, resamples: int = 2000) -> Judged:
             that the files do not have.
         ConfigError: There is no such preset.
     """
-    config = request.settings
     if request.questions is None:
         raise InputError("questions: expected a file of JSON lines, got none; give --questions")
-    encoder = load_encoder(request)
-    atoms = _read(request.data, config, encoder, request.device)
+    encoders = load_encoders(request)
+    atoms = _read(request.data, request.presets[0], encoders[0], request.device)
     questions = read_questions(request.questions, {atom.id for atom in atoms})
-    asked = [question.text for question in questions]
-    evidence = [question.gold for question in questions]
     conversation = Conversation(request.data.name, tuple(atoms), tuple(questions))
-    drawn: dict[str, Any] = {"k": CUTOFFS, "seed": request.seed, "resamples": resamples}
-
-    own = memory_of(atoms, config, encoder, request.device)
-    shared = baseline_config(config)
-    same = shared.link == config.link
-    ground = own if same else memory_of(atoms, shared, encoder, request.device)
-    task = RetrievalTask(conversation, ground, kind=None)
-    reports: dict[str, RetrievalReport] = {}
-    with encoder.caching():
-        for name in tqdm(_SYSTEMS, desc="baselines", disable=not request.progress):
-            ranking = rank_candidates(BASELINES[name](task, asked))[:, : max(CUTOFFS)]
-            ranked = [[task.ids[i] for i in row if i >= 0] for row in ranking.tolist()]
-            name = f"{name}_baseline" if name == config.name else name
-            reports[name] = measure_rankings(ranked, asked, evidence, **drawn)
-        subject = reports[config.name] = evaluate(own, asked, evidence, **drawn)
-    timed = request.chance.sample(asked, min(_TIMED, len(asked)))
-    report = framed(
+    return judge_questions(
+        request,
         "custom",
-        config,
+        conversation,
+        encoders,
+        cutoffs=CUTOFFS,
+        columns=_COLUMNS,
+        resamples=resamples,
+    )
+
+
+def judge_questions(
+    request: Request,
+    dataset: str,
+    conversation: Conversation,
+    encoders: Sequence[CachingEmbedder],
+    *,
+    cutoffs: Sequence[int],
+    columns: Sequence[tuple[str, int]],
+    resamples: int,
+    counts: Mapping[str, int] | None = None,
+) -> Judged:
+    """Run presets and every baseline on one collection of atoms, all of them candidates.
+
+    Args:
+        request: What is evaluated.
+        dataset: Name of the judge.
+        conversation: The atoms, and the questions about them.
+        encoders: One for each preset of the request.
+        cutoffs: Numbers of hits at which everything is measured.
+        columns: Measures and cut-offs of the table; of the second the preset's gain is shown.
+        resamples: Of the intervals.
+        counts: What else was counted.
+    """
+    presets, atoms = request.presets, list(conversation.atoms)
+    asks = QuestionSet(dataset, (conversation,), kind=None, groups={"all": (1,)})
+    built = build(asks, presets, encoders, request.device, request.progress)
+    own = {one.config.name: one.tasks[0] for one in built.presets}
+    ground = built.ground.tasks[0]
+    depth = max(*cutoffs, KEPT) if request.rankings else max(cutoffs)
+    # Without sessions, who stands next to whom is the order of a file.
+    left_out = set() if bool((ground.session >= 0).any()) else {"fusion_neighbours"}
+    grades = [question.grades for question in conversation.questions]
+    names = [question.id for question in conversation.questions]
+    reports: dict[str, RetrievalReport] = {}
+    rankings: list[dict[str, Any]] = []
+    systems = systems_of(
+        {name: (task, {"": Fit.shipped(task.memory.config)}) for name, task in own.items()},
+        ground,
+        depth=depth,
+    )
+    with caching(encoders):
+        for name, system in tqdm(list(systems), desc="systems", disable=not request.progress):
+            if name in left_out:
+                continue
+            answer = system(ground.questions)
+            ranked = [[ground.ids[i] for i in row if i >= 0] for row in answer.ranking.tolist()]
+            reports[name] = measure_rankings(
+                ranked,
+                ground.questions,
+                grades,
+                k=cutoffs,
+                seed=request.seed,
+                resamples=resamples,
+            )
+            if request.rankings:
+                rankings += ranking_rows(ground, names, name, answer, preset=name in own)
+    subject = reports[presets[0].name]
+    timed = request.chance.sample(ground.questions, min(_TIMED, len(ground.questions)))
+    gains = {
+        preset: {
+            name: reports[preset].minus(found) for name, found in reports.items() if name != preset
+        }
+        for preset in own
+    }
+    asked = [question for question in conversation.questions if question.gold]
+    report = framed(
+        dataset,
+        presets,
         request.seed,
         n={
             "atoms": len(atoms),
             "questions": len(subject.questions),
             "without_evidence": len(subject.without_evidence),
+            **(counts or {}),
         },
-        systems={name: _figures(found) for name, found in reports.items()},
-        difference={
-            name: subject.minus(found) for name, found in reports.items() if found is not subject
+        systems={
+            name: {measure: dict(found.intervals[measure]) for measure in MEASURES}
+            for name, found in reports.items()
         },
-        latency_ms=percentiles(latencies(own.retrieve, timed)),
-        without_evidence=list(subject.without_evidence),
+        difference=gains[presets[0].name],
+        **({"differences": gains} if len(gains) > 1 else {}),
+        latency_ms=percentiles(latencies(own[presets[0].name].memory.retrieve, timed)),
+        without_evidence=[q.id for q in conversation.questions if not q.gold],
     )
-    return Judged(report, format_custom(report))
+    values = {
+        name: {
+            f"{measure}@{k}": found.values[measure][:, place]
+            for measure in ("recall", "ndcg")
+            for place, k in enumerate(found.cutoffs)
+            if k == 10
+        }
+        for name, found in reports.items()
+    }
+    report["by_question"] = by_question([question.id for question in asked], values)
+    return Judged(report, format_questions(report, columns), rankings)
 
 
 def read_questions(path: Path, known: set[str]) -> list[Question]:
@@ -108,7 +174,8 @@ def read_questions(path: Path, known: set[str]) -> list[Question]:
     Raises:
         InputError: A line without its fields, or with an id that no atom has; an empty file.
     """
-    questions = []
+    questions: list[Question] = []
+    times: dict[str, int] = {}
     for row, where in json_rows(path, ("question", "evidence")):
         text, ids = row["question"], row["evidence"]
         if not isinstance(text, str) or not text.strip():
@@ -122,8 +189,10 @@ def read_questions(path: Path, known: set[str]) -> list[Question]:
                 "`graphmem query --json` shows ids",
                 where=where,
             )
+        times[text] = times.get(text, 0) + 1
+        name = text if times[text] == 1 else f"{text} ({times[text]})"
         # One conversation of one category: LoCoMo's numbers mean nothing here.
-        questions.append(Question(text, 1, tuple(dict.fromkeys(ids))))
+        questions.append(Question(text, 1, tuple(dict.fromkeys(ids)), id=name))
     return questions
 
 
@@ -138,37 +207,29 @@ def _read(path: Path, config: Config, encoder: Embedder, device: str) -> list[At
     return atoms
 
 
-def _figures(found: RetrievalReport) -> dict[str, Any]:
-    return {name: dict(found.intervals[name]) for name in MEASURES}
-
-
-def format_custom(report: Mapping[str, Any]) -> str:
-    """A line for each system: recall, what is complete at 10, and what the preset gains."""
+def format_questions(report: Mapping[str, Any], columns: Sequence[tuple[str, int]]) -> Table:
+    """A line for each system: some measures, and what the first preset gains in the second."""
     subject, counts = report["preset"], report["n"]
+    measure, k = columns[1]
+    heads = [
+        Head("system"),
+        *(Head(f"{_TITLES.get(name, name)}@{at}", mean_range) for name, at in columns),
+        Head(f"{subject} minus it, {_TITLES.get(measure, measure)}@{k}", gain),
+    ]
     rows = [
         [
-            "system",
-            *(f"recall@{k}" for k in CUTOFFS),
-            "complete@10",
-            "nDCG@10",
-            f"{subject} minus it, recall@10",
+            name,
+            *(figures[name_][str(at)] for name_, at in columns),
+            report["difference"].get(name, {}).get(measure, {}).get(str(k)),
         ]
+        for name, figures in report["systems"].items()
     ]
-    for name, figures in report["systems"].items():
-        more = report["difference"].get(name)
-        rows.append(
-            [
-                name,
-                *(mean_range(figures["recall"][str(k)]) for k in CUTOFFS),
-                mean_range(figures["complete"]["10"]),
-                mean_range(figures["ndcg"]["10"]),
-                "" if more is None else gain(more["recall"]["10"]),
-            ]
-        )
-    lines = [
-        *text_table(rows),
-        f"{counts['questions']} questions about {counts['atoms']:,} atoms; %, [95 % interval]",
-    ]
+    notes = [f"{counts['questions']} questions about {counts['atoms']:,} atoms; %, [95 % interval]"]
     if counts["without_evidence"]:
-        lines.append(f"questions without evidence, left out: {counts['without_evidence']}")
-    return "\n".join(lines)
+        notes.append(f"questions without evidence, left out: {counts['without_evidence']}")
+    if counts.get("unjudged"):
+        notes.append(f"questions that nothing was judged for, not asked: {counts['unjudged']}")
+    return Table(heads, rows, notes)
+
+
+_TITLES = {"ndcg": "nDCG", "map": "MAP", "mrr": "MRR"}

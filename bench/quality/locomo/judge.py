@@ -1,4 +1,4 @@
-"""The judge: a preset and all baselines on LoCoMo conversations (`docs/evaluation.md` 4)."""
+"""The judge: presets and all baselines on LoCoMo conversations (`docs/evaluation.md` 4)."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from typing import Any
 from graphmem_torch.errors import InputError
 
 from ..common.compare import Column, build, compare, system_table
-from ..common.encoder import load_encoder
+from ..common.encoder import caching, load_encoders
 from ..common.fitting import Fit, leave_one_out
 from ..common.measure import framed
 from ..common.sets import locomo_set
+from ..common.tables import Table
 from ..request import Judged, Request
 
 __all__ = ["format_table", "judge"]
 
 
 def judge(request: Request, *, resamples: int = 2000, timed: int = 20) -> Judged:
-    """Run a preset and every baseline on a LoCoMo file, or on the one in a folder.
+    """Run presets and every baseline on a LoCoMo file, or on the one in a folder.
 
     Without repaired evidence (JSON lines) the file's own is repaired. With `cv` what is fitted (the
     weights of `default` and of `linear`) is fitted anew for each conversation on the others.
@@ -35,7 +36,6 @@ def judge(request: Request, *, resamples: int = 2000, timed: int = 20) -> Judged
         InputError: if the data cannot be used, or `cv` is asked for with a single conversation.
         ConfigError: if there is no such preset.
     """
-    config = request.settings
     asked = locomo_set(request.data, evidence=request.evidence, input=request.input)
     count = len(asked.conversations)
     if request.cv and count < 2:
@@ -43,24 +43,28 @@ def judge(request: Request, *, resamples: int = 2000, timed: int = 20) -> Judged
             f"cv: expected at least 2 conversations to leave one out, got {count}; leave out --cv",
             where=str(request.data),
         )
-    encoder = load_encoder(request)
-    built = build(asked, config, encoder, request.device, request.progress)
-    fits = [Fit.shipped(config)] * count
+    encoders = load_encoders(request)
+    built = build(asked, request.presets, encoders, request.device, request.progress)
+    fits = [[Fit.shipped(one.config)] * count for one in built.presets]
     if request.cv:
-        with encoder.caching():
-            fits = leave_one_out(built.own, built.ground, config)
+        with caching(encoders):
+            fits = [
+                leave_one_out(one.tasks, built.ground.tasks, one.config) for one in built.presets
+            ]
+    rankings: list[dict[str, Any]] = []
     found = compare(
         built,
-        {"": fits},
-        encoder,
+        [{"": each} for each in fits],
+        encoders,
         seed=request.seed,
         resamples=resamples,
         timed=timed,
         progress=request.progress,
+        rankings=rankings if request.rankings else None,
     )
-    report = framed("locomo", config, request.seed, input=request.input, **found)
+    report = framed("locomo", request.presets, request.seed, input=request.input, **found)
     report["config"]["eval"] = {"cv": request.cv, "conversations": count}
-    return Judged(report, format_table(report))
+    return Judged(report, format_table(report), rankings)
 
 
 _COLUMNS = (
@@ -74,14 +78,15 @@ _COLUMNS = (
 )
 
 
-def format_table(report: Mapping[str, Any]) -> str:
-    """Recall in percent, a line for each system, and what the preset gains over it."""
-    lines = system_table(report["systems"], report["preset"], _COLUMNS, "1-4", 10, "1-4 @10")
+def format_table(report: Mapping[str, Any]) -> Table:
+    """Recall in percent, a line for each system, and what the first preset gains over it."""
     counts = report["n"]
     kind = (
         "each conversation scored by a fit on the others"
         if report["config"]["eval"]["cv"]
         else "as shipped"
     )
-    lines.append(f"{counts['1-4']} questions of categories 1-4, {counts['5']} adversarial; {kind}")
-    return "\n".join(lines)
+    said = f"{counts['1-4']} questions of categories 1-4, {counts['5']} adversarial; {kind}"
+    return system_table(
+        report["systems"], report["preset"], _COLUMNS, "1-4", 10, "1-4 @10", notes=[said]
+    )

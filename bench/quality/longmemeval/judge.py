@@ -6,21 +6,20 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from graphmem_torch.evaluation.retrieval import text_table
-
 from ..common.chats import read_chats
 from ..common.compare import Column, build, compare, system_table
-from ..common.encoder import load_encoder
+from ..common.encoder import load_encoders
 from ..common.fitting import Fit
 from ..common.measure import framed
 from ..common.scores import percent
+from ..common.tables import Head, Table
 from ..request import Judged, Request
 
 __all__ = ["format_longmemeval", "judge"]
 
 
 def judge(request: Request, *, resamples: int = 2000, timed: int = 20) -> Judged:
-    """Run a preset and every baseline on the sessions of a folder, pooled as one memory.
+    """Run presets and every baseline on the sessions of a folder, pooled as one memory.
 
     Args:
         request: What is evaluated.
@@ -34,24 +33,26 @@ def judge(request: Request, *, resamples: int = 2000, timed: int = 20) -> Judged
         InputError: No sessions or questions there, or lines that cannot be used.
         ConfigError: There is no such preset.
     """
-    config = request.settings
+    presets = request.presets
     asked = read_chats(Path(request.data))
-    encoder = load_encoder(request)
-    built = build(asked, config, encoder, request.device, request.progress)
+    encoders = load_encoders(request)
+    rankings: list[dict[str, Any]] = []
+    built = build(asked, presets, encoders, request.device, request.progress)
     found = compare(
         built,
-        {"": [Fit.shipped(config)]},
-        encoder,
+        [{"": [Fit.shipped(config)]} for config in presets],
+        encoders,
         seed=request.seed,
         resamples=resamples,
         timed=timed,
         progress=request.progress,
+        rankings=rankings if request.rankings else None,
     )
-    report = framed("longmemeval", config, request.seed, **found)
-    return Judged(report, format_longmemeval(report))
+    report = framed("longmemeval", presets, request.seed, **found)
+    return Judged(report, format_longmemeval(report), rankings)
 
 
-def format_longmemeval(report: Mapping[str, Any]) -> str:
+def format_longmemeval(report: Mapping[str, Any]) -> list[str | Table]:
     """Sessions, then turns, a line for each system; the preset by type of question."""
     subject = report["preset"]
     by_session = [
@@ -63,25 +64,28 @@ def format_longmemeval(report: Mapping[str, Any]) -> str:
         Column("@10", "complete", "all", 10),
     ]
     by_turn = [Column("@5", "recall", "all", 5), Column("@10", "recall", "all", 10)]
-    parts = [
-        ["sessions", *system_table(report["sessions"], subject, by_session, "all", 5, "@5")],
-        ["turns", *system_table(report["systems"], subject, by_turn, "all", 5, "@5")],
-        ["recall@5 by type", *_types(report)],
-    ]
     counts = report["n"]
-    parts[-1].append(
+    said = (
         f"{counts['all']} questions, and {counts['abstention']} without an answer, which count in "
         "no mean; recall, %"
     )
-    return "\n\n".join("\n".join(lines) for lines in parts)
+    return [
+        "sessions",
+        system_table(report["sessions"], subject, by_session, "all", 5, "@5"),
+        "turns",
+        system_table(report["systems"], subject, by_turn, "all", 5, "@5"),
+        "recall@5 by type",
+        _types(report, said),
+    ]
 
 
-def _types(report: Mapping[str, Any]) -> list[str]:
+def _types(report: Mapping[str, Any], said: str) -> Table:
     subject = report["preset"]
-    rows = [["type", "n", "sessions", "turns", "turns, dense"]]
+    heads = [Head("type"), Head("n"), Head("sessions", percent), Head("turns", percent)]
+    rows = []
     for group, count in report["n"].items():
         figures = (report["sessions"][subject], report["systems"][subject])
-        cells = [percent(each["recall"][group]["5"]) for each in figures]
+        cells = [each["recall"][group]["5"] for each in figures]
         dense = report["systems"].get("dense", {}).get("recall", {}).get(group, {}).get("5")
-        rows.append([group, str(count), *cells, percent(dense)])
-    return text_table(rows)
+        rows.append([group, count, *cells, dense])
+    return Table([*heads, Head("turns, dense", percent)], rows, [said])

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from graphmem_torch.errors import InputError
-from graphmem_torch.evaluation.retrieval import text_table
 
 from ..common.compare import Column, build, compare, system_table
-from ..common.encoder import load_encoder
+from ..common.encoder import load_encoders
 from ..common.fitting import Fit
 from ..common.measure import framed
 from ..common.scores import gain
 from ..common.sets import QuestionSet, merged_passages, passage_set
+from ..common.tables import Head, Table
 from ..common.texts import read_passage_sets
 from ..request import Judged, Request
 
@@ -23,7 +23,7 @@ _OVER = ("dense", "fusion")  # what every system is held against
 
 
 def judge(request: Request, *, resamples: int = 2000, timed: int = 20) -> Judged:
-    """Run a preset and every baseline on the passage sets of a folder, and on their merged pools.
+    """Run presets and every baseline on the passage sets of a folder, and on their merged pools.
 
     Args:
         request: What is evaluated.
@@ -37,29 +37,30 @@ def judge(request: Request, *, resamples: int = 2000, timed: int = 20) -> Judged
         InputError: No passage sets there, or one that cannot be used.
         ConfigError: There is no such preset.
     """
-    config = request.settings
-    encoder = load_encoder(request)
+    presets, encoders = request.presets, load_encoders(request)
+    rankings: list[dict[str, Any]] = []
     sets: dict[str, Any] = {}
     for asked in read_multihop(Path(request.data)):
-        built = build(asked, config, encoder, request.device, request.progress)
+        built = build(asked, presets, encoders, request.device, request.progress)
         sets[asked.name] = compare(
             built,
-            {"": [Fit.shipped(config)]},
-            encoder,
+            [{"": [Fit.shipped(config)]} for config in presets],
+            encoders,
             seed=request.seed,
             resamples=resamples,
             timed=timed,
             progress=request.progress,
+            rankings=rankings if request.rankings else None,
         )
         built.close()
     report = framed(
         "multihop",
-        config,
+        presets,
         request.seed,
         n={name: found["n"]["all"] for name, found in sets.items()},
         sets=sets,
     )
-    return Judged(report, format_multihop(report))
+    return Judged(report, format_multihop(report), rankings)
 
 
 def read_multihop(folder: Path) -> list[QuestionSet]:
@@ -77,22 +78,23 @@ def read_multihop(folder: Path) -> list[QuestionSet]:
     return sets if len(sets) == 1 else [*sets, merged_passages(sets)]
 
 
-def format_multihop(report: Mapping[str, Any]) -> str:
+def format_multihop(report: Mapping[str, Any]) -> list[Table]:
     """A table for each set, and what every system gains over cosine and over fusion at 5."""
     parts = []
     for name, found in report["sets"].items():
         columns = [Column(f"@{k}", "recall", "all", k) for k in (2, 5, 10)]
         columns.append(Column("all of it @5", "complete", "all", 5))
-        lines = system_table(found["systems"], report["preset"], columns, "all", 5, "@5")
-        lines.append(f"{name}: {found['n']['all']} questions; recall of the gold passages, %")
-        parts.append("\n".join(lines))
-    return "\n\n".join([*parts, "\n".join(_gains(report))])
+        said = f"{name}: {found['n']['all']} questions; recall of the gold passages, %"
+        systems, subject = found["systems"], report["preset"]
+        parts.append(system_table(systems, subject, columns, "all", 5, "@5", notes=[said]))
+    return [*parts, _gains(report)]
 
 
-def _gains(report: Mapping[str, Any]) -> Sequence[str]:
+def _gains(report: Mapping[str, Any]) -> Table:
     subject = report["preset"]
-    rows = [[f"{subject}, recall@5", *(f"over {other}" for other in _OVER)]]
+    heads = [Head(f"{subject}, recall@5"), *(Head(f"over {other}", gain) for other in _OVER)]
+    rows = []
     for name, found in report["sets"].items():
         more = found["systems"][subject]["ci"]["difference"]
-        rows.append([name, *(gain(more[other]["all"]["5"]) for other in _OVER if other in more)])
-    return text_table(rows)
+        rows.append([name, *(more[o]["all"]["5"] if o in more else None for o in _OVER)])
+    return Table(heads, rows)

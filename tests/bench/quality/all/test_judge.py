@@ -58,7 +58,7 @@ def test_all_says_who_beats_the_preset() -> None:
         "columns": [column],
         "sets": {"made": {"systems": figures}},
     }
-    last = format_all(report).splitlines()[-1]
+    last = str(format_all(report)).splitlines()[-1]
     assert last == "made up @5: default is beaten by dense +20.0 [+10.0, +30.0]"
 
 
@@ -97,7 +97,7 @@ def test_all_is_one_table_of_every_set(fitted: tuple[dict[str, Any], Asked]) -> 
     ]
     systems = set(report["sets"]["locomo"]["systems"])
     assert systems >= {"dense", "linear", "ppr", "default"}
-    header, count, *lines = format_all(report).splitlines()
+    header, count, *lines = str(format_all(report)).splitlines()
     assert all(title in header for title in titles) and count.split()[1:] == [*"88222"]
     assert all(any(line.startswith(name) for line in lines) for name in systems)
     json.dumps(report, allow_nan=False)

@@ -49,7 +49,7 @@ def test_summarise_means_differences_and_gate() -> None:
     confidence = [0.9, 0.8, 0.4, 0.3, 0.6, 0.7]
     systems_scores = {"ours": _scores(0, confidence), "theirs": _scores(7), "far": _scores(24)}
     systems_scores["ours"].seconds = [0.001, 0.002, 0.003]
-    systems = summarise(systems_scores, CATEGORIES, subject="ours", seed=0, resamples=200)
+    systems = summarise(systems_scores, CATEGORIES, subjects=["ours"], seed=0, resamples=200)
     ours, theirs, far = (systems[name] for name in systems_scores)
 
     assert ours["recall"]["1-4"] == {"5": 1.0, "10": 1.0, "25": 1.0, "50": 1.0}

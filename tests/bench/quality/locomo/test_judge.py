@@ -47,14 +47,14 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any
 def test_judge_reports_as_described(reports: dict[str, dict[str, Any]], input: str) -> None:
     report = reports[input]
     assert list(report) == [
-        *("dataset", "preset", "commit", "n", "input", "systems", "config", "seed"),
+        *("dataset", "preset", "commit", "n", "input", "systems", "by_question", "config", "seed"),
     ]
     assert report["dataset"] == "locomo"
     assert report["input"] == input
     assert report["n"] == {"1-4": 8, "all": 10, "1": 2, "2": 2, "3": 2, "4": 2, "5": 2}
     assert set(report["systems"]) == BASELINES | {"default"}
     for name, figures in report["systems"].items():
-        for measure in ("recall", "any", "complete", "ndcg"):
+        for measure in ("recall", "any", "complete", "ndcg", "map", "mrr"):
             assert set(figures[measure]) == set(GROUPS)
             for group, row in figures[measure].items():
                 assert list(row) == [str(k) for k in CUTOFFS]
@@ -74,7 +74,7 @@ def test_judge_reports_as_described(reports: dict[str, dict[str, Any]], input: s
     assert report["systems"]["default"]["recall"]["all"]["25"] == 1.0
     assert report["systems"]["dense"]["budget_recall"]["2048"] == 1.0
     json.dumps(report, allow_nan=False)
-    table = format_table(report)
+    table = str(format_table(report))
     assert all(name in table for name in report["systems"])
 
 

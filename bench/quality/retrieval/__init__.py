@@ -1,0 +1,1 @@
+"""A user's own data in the form of BEIR: a corpus, queries and graded judgements."""
