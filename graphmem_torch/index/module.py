@@ -82,11 +82,6 @@ class MemoryIndex(nn.Module):
         if not spreads and config.rank.cold_weights:
             named = config.rank.cold_weights
         check_signal_names(named)
-        if not named:
-            raise ConfigError(
-                "rank.weights: expected weights of signals, got none; start from "
-                "`load_config(preset, overrides)`, or `extends: default` in a file"
-            )
         if "hop_document" not in tensors:
             of_documents = reading(named, "hops", "documents")
             named = {name: named[name] for name in named if name not in of_documents}
@@ -214,8 +209,14 @@ class MemoryIndex(nn.Module):
 
         Raises:
             InputError: For shapes that do not fit the index.
+            ConfigError: For settings without weights.
         """
         query, count = self._checked(query, k)
+        if not self.config.rank.weights:
+            raise ConfigError(
+                "rank.weights: expected weights of signals, got none; start from "
+                "`load_config(preset, overrides)`, or `extends: default` in a file"
+            )
         memory, weights = self.tensors, self.weights.float()
         every = self.plan.rule == CandidateRule.EVERY
         width = max(1, query.tokens.shape[1]) if every and query.tokens is not None else 1

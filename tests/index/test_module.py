@@ -355,3 +355,11 @@ def test_forward_compiled(random_columns: Columns, random_questions: Questions) 
     with torch.no_grad():
         for found, whole in zip(compiled(plain, k=9), index(plain, k=9), strict=True):
             torch.testing.assert_close(found, whole)
+
+
+def test_settings_without_weights_rank_nothing(
+    random_columns: Columns, random_questions: Questions
+) -> None:
+    index = MemoryIndex.build(random_columns(ATOMS), Config())
+    with pytest.raises(ConfigError, match=r"rank.weights: .*, got none; start from `load_config"):
+        index(random_questions())
