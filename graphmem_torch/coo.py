@@ -83,15 +83,21 @@ def strongest_of_equal(key: Tensor, order: Tensor, weight: Tensor) -> Tensor:
 def without_once(held: Tensor, gone: Tensor) -> Tensor:  # [F, n], [F, m] integers -> [n] bool
     """Which columns stay where each of `gone` takes one equal column away, the first that there is.
 
-    A column that is not held takes nothing.
+    A column that is not held takes nothing. Few columns that go cost a look at the others, and a
+    sorting only of those that may be equal to one.
     """
-    group = torch.cat([held, gone], 1).unique(dim=1, return_inverse=True)[1]
-    own = group[: held.shape[1]]
-    leaving = torch.bincount(group[held.shape[1] :], minlength=int(group.max()) + 1)
+    stays = torch.ones(held.shape[1], dtype=torch.bool, device=held.device)
+    near = torch.arange(held.shape[1], device=held.device)
+    for own, leaving in zip(held, gone, strict=True):
+        near = near[torch.isin(own[near], leaving)]
+    if not len(near):
+        return stays
+    group = torch.cat([held[:, near], gone], 1).unique(dim=1, return_inverse=True)[1]
+    own = group[: len(near)]
+    leaving = torch.bincount(group[len(near) :], minlength=int(group.max()) + 1)
     order = own.argsort(stable=True)
     rank = torch.arange(len(own), device=own.device) - torch.searchsorted(own[order], own[order])
-    stays = torch.ones_like(own, dtype=torch.bool)
-    stays[order] = rank >= leaving[own[order]]
+    stays[near[order]] = rank >= leaving[own[order]]
     return stays
 
 

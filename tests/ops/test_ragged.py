@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graphmem_torch.coo import offsets_of, pointers
+from graphmem_torch.coo import offsets_of, pointers, without_once
 from graphmem_torch.ops.ragged import lower_bounds, ranges, segment_topk, splice
 
 COUNTS = st.lists(st.integers(0, 5), max_size=12)
@@ -46,6 +46,21 @@ def test_pointers_are_where_sorted_ids_start(ids):
     found = pointers(torch.tensor(ids, dtype=torch.int64), 5)
     assert found.tolist() == [sum(one < node for one in ids) for node in range(6)]
     assert found.dtype == torch.int32
+
+
+PAIRS = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2)), max_size=12)
+
+
+@settings(deadline=None)
+@given(PAIRS, PAIRS)
+def test_without_once_takes_the_first_of_equal_ones(held, gone):
+    left, expected = list(gone), []
+    for pair in held:
+        expected.append(pair not in left)
+        if pair in left:
+            left.remove(pair)
+    columns = (torch.tensor(each, dtype=torch.int64).view(-1, 2).T for each in (held, gone))
+    assert without_once(*columns).tolist() == expected
 
 
 SPANS = st.lists(st.tuples(*[st.integers(0, 3)] * 3), max_size=8)  # kept, taken, put
