@@ -15,7 +15,7 @@ from graphmem_torch.cli.layout import context_note, result_lines
 from graphmem_torch.cli.options import Command, MemoryCommand, print_json, print_text, read_lines
 from graphmem_torch.config import Config, load_config
 from graphmem_torch.errors import InputError, OracleError
-from graphmem_torch.quality.request import JUDGES, Judged, Request, judge
+from graphmem_torch.quality.request import COMPARING, JUDGES, Judged, Request, judge
 from graphmem_torch.text.times import parse_time
 
 __all__ = ["AnswerQuestion", "CompileContext", "Evaluate", "Query"]
@@ -207,7 +207,7 @@ class Evaluate(Command):
             two runs against each other.
         files: For compare: two files, each a report or rankings.
         preset: Name of a preset, or the path of a YAML file; several, in a list with commas or one
-            by one, are held against the same baselines (custom, locomo, retrieval).
+            by one, are held against the same baselines (judges of retrieval).
         data: The data set's file, or the folder it is in; not for custom and retrieval.
         atoms: For custom: a file or folder that `graphmem index` takes.
         questions: For custom: JSON lines with `question` and `evidence`, a list of ids of atoms.
@@ -216,8 +216,8 @@ class Evaluate(Command):
         qrels: For retrieval: lines of query, document and grade between tabs.
         json: File to write the results to.
         rankings: File to write the ranking of every question to, by every system; JSON lines.
-        csv: File to write the tables to, for programs.
-        latex: File to write the tables to, for papers.
+        csv: File to write the tables to, for programs (judges of retrieval, and compare).
+        latex: File to write the tables to, for papers (the same).
         systems: For compare: one system of each file, in place of all that both have.
         evidence: For locomo and modes: file with repaired evidence ids, one JSON object a line.
         input: For locomo: the turns only, or also the facts that ship with the data set.
@@ -280,6 +280,12 @@ class Evaluate(Command):
             if given:
                 raise InputError(
                     f"{name}: expected nothing for {self.dataset}, got {given}; it is for compare"
+                )
+        for name, path in (("csv", self.csv), ("latex", self.latex)):
+            if path is not None and self.dataset not in COMPARING:
+                raise InputError(
+                    f"--{name}: expected nothing for {self.dataset}, got {path}; it is for "
+                    f"{', '.join(sorted((*COMPARING, _COMPARE)))}"
                 )
         first, *others = self._presets()
         return judge(
