@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +14,9 @@ import pytest
 
 from graphmem_torch.cli.layout import hit_lines
 from graphmem_torch.cli.main import main
+from graphmem_torch.rank.registry import SIGNALS
 from graphmem_torch.results import Hit
+from tests.cli.conftest import TURNS
 
 
 def test_index_says_what_was_new_and_a_rerun_adds_nothing(
@@ -258,3 +261,35 @@ def test_a_namespace_is_worked_on_alone(
     assert reply("check", "--store", store) == {"ok": True, "problems": []}
     assert reply("namespaces", store, "--drop", "Ada L.") == {"dropped": "Ada L."}
     assert reply("namespaces", store) == {"namespaces": {}}
+
+
+def test_signals_of_ones_own_are_imported_by_every_command(
+    tmp_path: Path,
+    store: Path,
+    fast: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "my_signals.py").write_text(
+        "from graphmem_torch.rank.registry import signal\n"
+        "@signal('own_words')\n"
+        "def words(candidates):\n"
+        "    return candidates.pick(candidates.memory.log_words).expand(candidates.shape)\n"
+    )
+    preset = tmp_path / "mine.yaml"
+    preset.write_text("extends: default\nrank: {weights: {own_words: 100}}\n")
+    asked = ["query", "Bertrand?", "--store", str(store), "--preset", str(preset), *fast, "--json"]
+    assert main(asked) == 2
+    assert "own_words" in json.loads(capsys.readouterr().out)["error"]
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    try:
+        assert main([*asked, "--import", "my_signals"]) == 0
+    finally:
+        SIGNALS.pop("own_words", None)
+        sys.modules.pop("my_signals", None)
+    hits = json.loads(capsys.readouterr().out)["results"][0]["hits"]
+    words = [len(turn[-1].split()) + 1 for turn in TURNS]  # and the speaker
+    assert [hit["signals"]["own_words"] for hit in hits] == pytest.approx(
+        sorted((100 * math.log1p(count) for count in words), reverse=True), rel=1e-3
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +112,36 @@ def test_judge_holds_another_preset_against_the_same_baselines(
     assert synapse["preset"] == "synapse"
     for name in BASELINES:
         assert synapse["systems"][name]["recall"] == default["systems"][name]["recall"]
+
+
+def test_judge_holds_several_presets_against_the_same_baselines(
+    locomo: Path, reports: dict[str, dict[str, Any]]
+) -> None:
+    default = load_config("default", {"link.concepts": "pattern"})
+    other = replace(default, name="half", rank=replace(default.rank, weights={"semantic": 1.0}))
+    request = Request(data=locomo, embedder="hashing:64", config=default, others=(other,))
+    found = judge(replace(request, rankings=True), resamples=50, timed=1)
+    report, alone = found.report, reports["raw"]
+    assert [*report["systems"]] == [*alone["systems"], "half"]
+    for name, figures in alone["systems"].items():
+        assert report["systems"][name]["recall"] == figures["recall"]
+    gains = {name: report["systems"][name]["ci"]["difference"] for name in ("default", "half")}
+    assert gains["default"]["half"]["1-4"]["5"][0] == -gains["half"]["default"]["1-4"]["5"][0]
+    assert report["config"]["embedder"]["name"] == "hashing:64"
+    assert report["configs"]["half"]["rank"]["weights"] == {"semantic": 1.0}
+    # A preset of the cosine alone ranks as the baseline does.
+    rows = {(row["system"], row["id"]): row for row in found.rankings}
+    assert len(rows) == 10 * len(report["systems"])
+    for (name, id), row in rows.items():
+        if name == "half":
+            assert row["preset"] and row["ids"] == rows["dense", id]["ids"]
+            assert row["scores"] == pytest.approx(rows["dense", id]["scores"], abs=1e-5)
+    values = report["by_question"]["systems"]["bm25"]["recall@10"]
+    for id, value in zip(report["by_question"]["ids"], values, strict=True):
+        row = rows["bm25", id]
+        gold = set(row["gold"])
+        share = len(gold & {*row["ids"][:10]}) / len(gold) if gold else None
+        assert value == share
 
 
 def test_judge_names_the_inputs_it_knows(locomo: Path) -> None:
