@@ -228,6 +228,28 @@ def test_what_cannot_be_compared_is_named(run: Run, tmp_path: Path) -> None:
         compare(rankings, alone)
 
 
+def test_reports_of_several_sets_are_compared_over_what_they_share(tmp_path: Path) -> None:
+    def written(name: str, preset: str, **sets: tuple[list[str], list[float | None]]) -> Path:
+        parts = {
+            each: {"by_question": {"ids": ids, "systems": {preset: {"recall@5": values}}}}
+            for each, (ids, values) in sets.items()
+        }
+        path = tmp_path / name
+        path.write_text(json.dumps({"dataset": "all", "preset": preset, "sets": parts}))
+        return path
+
+    one = written("a", "default", x=(["x/0", "x/1"], [1.0, None]), y=(["y/0", "y/1"], [0.5, 1.0]))
+    two = written("b", "mine", y=(["y/1", "y/0", "y/2"], [0.0, 0.5, 1.0]), x=(["x/0"], [0.0]))
+    report = compare(one, two).report
+    assert report["n"] == {"shared": 3, "first": 3, "second": 4}
+    ((first, second, measures),) = [tuple(pair.values()) for pair in report["pairs"]]
+    assert (first, second) == ("default", "mine")
+    found = measures["recall@5"]
+    assert (found["n"], found["first"], found["second"]) == (3, 2.5 / 3, 0.5 / 3)
+    # Of two questions that differ the signs agree in half of the choices.
+    assert found["difference"][0] == pytest.approx(2 / 3) and found["p"] == 0.5
+
+
 @pytest.mark.parametrize(
     ("file", "content", "message"),
     [
