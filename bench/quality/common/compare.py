@@ -13,6 +13,7 @@ from torch.nn.utils.rnn import pad_sequence
 from tqdm import tqdm
 
 from graphmem_torch.config import Config
+from graphmem_torch.memory.bindings import bound_concepts
 
 from .baselines import BASELINES, Baseline
 from .encoder import CachingEmbedder, caching
@@ -98,6 +99,18 @@ class BuiltSet:
         masks = group_masks(self.categories, self.questions.groups)
         return {group: int(mask.sum()) for group, mask in masks.items()}
 
+    def made_with(self) -> dict[str, dict[str, str | None]]:
+        """What each preset came to: the encoder, what finds concepts, the device."""
+        found = {}
+        for one in self.presets:
+            memory = one.tasks[0].memory
+            found[one.config.name] = {
+                "encoder": memory.embedder.fingerprint,
+                "concepts": bound_concepts(memory.store),
+                "device": str(memory.device),
+            }
+        return found
+
     def close(self) -> None:
         """Closes the memories."""
         every = [task for one in (*self.presets, self.ground) for task in one.tasks]
@@ -173,8 +186,9 @@ def compare(
         rankings: What the ranking of every question is added to.
 
     Returns:
-        `n` by group and `systems` as `summarise` gives them; `sessions`, the measures of the
-        sessions ranked by their best candidates, where questions name sessions; `by_question`.
+        `n` by group, `made_with`, and `systems` as `summarise` gives them; `sessions`, the measures
+        of the sessions ranked by their best candidates, where questions name sessions;
+        `by_question`.
     """
     asks = built.questions
     subjects = {one.config.name: one for one in built.presets}
@@ -219,7 +233,8 @@ def compare(
         "resamples": resamples,
         "groups": asks.groups,
     }
-    report = {"n": built.counts(), "systems": summarise(scores, built.categories, **drawn)}
+    report: dict[str, Any] = {"n": built.counts(), "made_with": built.made_with()}
+    report |= {"systems": summarise(scores, built.categories, **drawn)}
     if sessions:
         report["sessions"] = measured(by_session, built.categories, **drawn)
     places = {k: asks.cutoffs.index(k) for k in (10, asks.at) if k in asks.cutoffs}

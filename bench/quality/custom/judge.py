@@ -142,6 +142,7 @@ def judge_questions(
             "without_evidence": len(subject.without_evidence),
             **(counts or {}),
         },
+        made_with=built.made_with(),
         systems={
             name: {measure: dict(found.intervals[measure]) for measure in MEASURES}
             for name, found in reports.items()

@@ -48,7 +48,18 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any
 def test_judge_reports_as_described(reports: dict[str, dict[str, Any]], input: str) -> None:
     report = reports[input]
     assert list(report) == [
-        *("dataset", "preset", "commit", "n", "input", "systems", "by_question", "config", "seed"),
+        *(
+            "dataset",
+            "preset",
+            "commit",
+            "n",
+            "input",
+            "made_with",
+            "systems",
+            "by_question",
+            "config",
+            "seed",
+        ),
     ]
     assert report["dataset"] == "locomo"
     assert report["input"] == input

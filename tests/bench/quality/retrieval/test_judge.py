@@ -130,6 +130,9 @@ def test_the_report_has_the_configurations_as_they_were_resolved(run: Run) -> No
         **{name: value for name, value in weights.items() if name != "speaker"},
         "own_length": 0.5,
     }
+    made = run.report["made_with"]
+    assert made["mine"] == made["default"] and made["mine"]["concepts"].startswith("pattern")
+    assert "hashing" in made["mine"]["encoder"] and made["mine"]["device"]
     for config in both.values():
         assert config["embedder"]["name"] == "hashing" and config["link"]["concepts"] == "pattern"
 
