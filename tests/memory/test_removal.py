@@ -296,7 +296,7 @@ def test_update_refuses(changes: dict[str, object], message: str) -> None:
         assert memory.check() == []
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(4))
 def test_what_was_connected_stays_apart_from_what_linking_made(seed: int) -> None:
     draw, names, expected = random.Random(seed), list[str](), set[tuple[str, str]]()
     with opened(config=config_of()) as memory:
