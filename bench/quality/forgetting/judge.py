@@ -39,7 +39,7 @@ _ASKED = 64  # questions that both memories are asked
 _SESSION = 40  # turns of the session that is forgotten by its name
 _WORD = re.compile(r"[^\W\d_]{8,}")
 _PIECE, _STEP = 64, 256  # bytes of a long text that are looked for, and from one to the next
-_KEY = 8  # bytes by which places are found
+_KEY, _LONG = 8, 32  # bytes by which places are found, and long ones are told apart
 _BITS = 22  # of the table of these
 _TILE = 1 << 24  # bytes looked at together
 _MIX = np.uint64(0x9E3779B97F4A7C15)
@@ -225,8 +225,10 @@ def found_in(folder: Path, needles: Mapping[str, Sequence[bytes]]) -> dict[str, 
         for needle in each:
             # Where it is least like all else, and no run of zeros.
             first = max(range(len(needle) - _KEY + 1), key=lambda i: len({*needle[i : i + _KEY]}))
-            places.setdefault(needle[first : first + _KEY], []).append((kind, needle, first))
-    keys = np.frombuffer(b"".join(places), dtype=np.uint64)
+            # Few numbers make up the vectors of some encoders: one pair of them says little.
+            size = _LONG if first + _LONG <= len(needle) else _KEY
+            places.setdefault(needle[first : first + size], []).append((kind, needle, first))
+    keys = np.frombuffer(b"".join(place[:_KEY] for place in places), dtype=np.uint64)
     table = np.zeros(1 << _BITS, dtype=bool)
     table[(keys * _MIX) >> np.uint64(64 - _BITS)] = True
     found: dict[str, set[bytes]] = {kind: set() for kind in needles}
@@ -242,10 +244,11 @@ def found_in(folder: Path, needles: Mapping[str, Sequence[bytes]]) -> dict[str, 
                     near = table[(values * _MIX) >> np.uint64(64 - _BITS)]
                     for at in np.flatnonzero(near).tolist():
                         place = start + shift + _KEY * at
-                        for kind, needle, first in places.get(data[place : place + _KEY], ()):
-                            begin = place - first
-                            if begin >= 0 and data[begin : begin + len(needle)] == needle:
-                                found[kind].add(needle)
+                        for size in (_KEY, _LONG):
+                            for kind, needle, first in places.get(data[place : place + size], ()):
+                                begin = place - first
+                                if begin >= 0 and data[begin : begin + len(needle)] == needle:
+                                    found[kind].add(needle)
     return found
 
 
