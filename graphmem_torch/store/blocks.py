@@ -518,8 +518,8 @@ def put_edges(database: Database, again: EdgesAgain) -> None:
     """Writes edges in place of others, in the blocks of their batches; only inside a write."""
     blocks = database.query("SELECT block, start, count FROM edge_block ORDER BY block")
     listed = [_parts(database, *block) for block in blocks]
-    first = listed[0][0, 0] if listed else torch.tensor(_mark(0, True))
-    if bool(_by_callers(first)) or int(_began(first)) > 0:  # the first batch had none
+    mark = listed[0][0, 0] if listed else torch.tensor(_mark(0, True))
+    if bool(_by_callers(mark)) or int(_began(mark)) > 0:  # the first batch had none
         listed[0] = torch.cat([torch.tensor([[_mark(0, True), 0]]), listed[0]])
     parts = torch.cat([torch.empty(0, 2, dtype=torch.int64), *listed])
     if not len(parts):
