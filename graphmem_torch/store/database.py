@@ -470,9 +470,10 @@ class Database:
                     self._connection.execute("VACUUM")
                     put = "INSERT OR IGNORE INTO meta VALUES (?, '1')"
                     self.write(lambda: self.execute_many(put, [(_CLEAN,)]))
-                # SQLite does not overwrite where an entry stood that it moves to another page: ids
-                # and names of before lie in the slack of indexes until these are made anew.
-                self._connection.execute("REINDEX")
+                else:
+                    # SQLite does not overwrite where an entry stood that it moves to another page:
+                    # ids and names lie in the slack of indexes until these are made anew.
+                    self._connection.execute("REINDEX")
                 self._connection.execute(f"PRAGMA busy_timeout = {1000 * seconds:.0f}")
                 busy = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
             except sqlite3.Error as error:

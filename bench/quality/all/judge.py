@@ -294,10 +294,9 @@ def _compared(
         one,
         [{"": plain, **own} for plain, own in zip(shipped, fits, strict=True)],
         encoders,
-        seed=request.seed,
+        request,
+        rankings,
         resamples=resamples,
-        progress=request.progress,
-        rankings=rankings if request.rankings else None,
     )
 
 

@@ -15,6 +15,7 @@ from tqdm import tqdm
 from graphmem_torch.config import Config
 from graphmem_torch.memory.bindings import bound_concepts
 
+from ..request import Request
 from .baselines import BASELINES, Baseline
 from .encoder import CachingEmbedder, caching
 from .fitting import Fit, linear_scores
@@ -164,12 +165,11 @@ def compare(
     built: BuiltSet,
     fits: Sequence[Mapping[str, Sequence[Fit]]],
     encoders: Sequence[CachingEmbedder],
+    request: Request,
+    rankings: list[dict[str, Any]],
     *,
-    seed: int,
     resamples: int = 2000,
     timed: int = 0,
-    progress: bool = False,
-    rankings: list[dict[str, Any]] | None = None,
 ) -> dict[str, Any]:
     """Asks every system every question of a set.
 
@@ -179,11 +179,10 @@ def compare(
             is compared with all others and goes by the name of the preset, another key follows the
             name. Those of the linear formula are the first preset's.
         encoders: Of the memories.
-        seed: Of the intervals, and of the questions that are timed.
+        request: Its seed is that of the intervals, and of the questions that are timed.
+        rankings: What the ranking of every question is added to, if the request asks for it.
         resamples: Of the intervals.
         timed: Questions of each conversation whose latency is measured.
-        progress: Whether to show a bar.
-        rankings: What the ranking of every question is added to.
 
     Returns:
         `n` by group, `made_with`, and `systems` as `summarise` gives them; `sessions`, the measures
@@ -196,8 +195,9 @@ def compare(
     scores: dict[str, Scores] = {}
     by_session: dict[str, Scores] = {}
     ids: list[str] = []
+    seed = request.seed
     chance = random.Random(seed)
-    for number, task in enumerate(tqdm(built.own, desc=asks.name, disable=not progress)):
+    for number, task in enumerate(tqdm(built.own, desc=asks.name, disable=not request.progress)):
         names = _names(asks, number)
         ids += names
         asked = chance.sample(task.questions, min(timed, len(task.questions)))
@@ -222,7 +222,7 @@ def compare(
             if sessions:
                 whole = by_session.setdefault(name, Scores(SESSION_CUTOFFS))
                 whole.add(task.by_session(answer.ranking), task.session_gold)
-            if rankings is not None:
+            if request.rankings:
                 rankings += ranking_rows(task, names, name, answer, preset=name in subjects)
             # What a user waits for: the preset's own number of hits.
             call = whose.tasks[number].memory.retrieve if name in subjects else system

@@ -56,11 +56,10 @@ def judge(request: Request, *, resamples: int = 2000, timed: int = 20) -> Judged
         built,
         [{"": each} for each in fits],
         encoders,
-        seed=request.seed,
+        request,
+        rankings,
         resamples=resamples,
         timed=timed,
-        progress=request.progress,
-        rankings=rankings if request.rankings else None,
     )
     report = framed("locomo", request.presets, request.seed, input=request.input, **found)
     report["config"]["eval"] = {"cv": request.cv, "conversations": count}

@@ -42,11 +42,10 @@ def judge(request: Request, *, resamples: int = 2000, timed: int = 20) -> Judged
         built,
         [{"": [Fit.shipped(config)]} for config in presets],
         encoders,
-        seed=request.seed,
+        request,
+        rankings,
         resamples=resamples,
         timed=timed,
-        progress=request.progress,
-        rankings=rankings if request.rankings else None,
     )
     report = framed("longmemeval", presets, request.seed, **found)
     return Judged(report, format_longmemeval(report), rankings)

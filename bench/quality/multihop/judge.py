@@ -46,11 +46,10 @@ def judge(request: Request, *, resamples: int = 2000, timed: int = 20) -> Judged
             built,
             [{"": [Fit.shipped(config)]} for config in presets],
             encoders,
-            seed=request.seed,
+            request,
+            rankings,
             resamples=resamples,
             timed=timed,
-            progress=request.progress,
-            rankings=rankings if request.rankings else None,
         )
         built.close()
     report = framed(

@@ -10,6 +10,11 @@ from typing import Any
 
 import torch
 
+from graphmem_torch.config import load_config
+from graphmem_torch.quality.request import Request
+
+PATTERN = load_config("default", {"link.concepts": "pattern"})
+
 REMARKS = [
     ("{a}", "I planted red tulips beside the old garden wall this morning."),
     ("{b}", "Lovely! My sister Vera repaired the wooden rowing boat at lake Iseo."),
@@ -36,6 +41,11 @@ def clusters(groups: int, each: int, width: int = 16) -> torch.Tensor:
     """Unit rows around random centres."""
     rows = unit(groups, width).repeat_interleave(each, 0) + 0.1 * unit(groups * each, width)
     return torch.nn.functional.normalize(rows, dim=1)
+
+
+def of_sizes(data: Path, *sizes: int) -> Request:
+    """What is asked of a judge of memories of several sizes."""
+    return Request(data=data, sizes=sizes, config=PATTERN, embedder="hashing:32", device="cpu")
 
 
 def novel(count: int) -> list[str]:

@@ -8,33 +8,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from graphmem_torch.config import load_config
 from graphmem_torch.errors import InputError
 from graphmem_torch.memory import Memory
 from graphmem_torch.quality.forgetting import judge as module
 from graphmem_torch.quality.forgetting.judge import found_in, judge
-from graphmem_torch.quality.request import Request
-from tests.bench.quality.made import novel
-
-CONFIG = load_config("default", {"link.concepts": "pattern"})
-
-
-@pytest.fixture
-def texts(tmp_path: Path) -> Path:
-    file = tmp_path / "texts.jsonl"
-    file.write_text("".join(json.dumps({"text": text}) + "\n" for text in novel(30)))
-    return file
-
-
-def request(data: Path, *sizes: int) -> Request:
-    options = {"config": CONFIG, "embedder": "hashing:32", "device": "cpu"}
-    return Request(data=data, sizes=sizes, **options)
+from tests.bench.quality.made import of_sizes
 
 
 def test_judge_of_a_small_memory(texts: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_SESSION", 4)
     monkeypatch.setattr(module, "_ASKED", 3)
-    found = judge(request(texts, 40), groups=((1, 2), (3, 1), (30, 1)))
+    found = judge(of_sizes(texts, 40), groups=((1, 2), (3, 1), (30, 1)))
     json.dumps(found.report, allow_nan=False)
     (part,) = found.report["sizes"]
     assert part["atoms"] == 40 and part["forgotten"] == 2 + 3 + 4 and part["problems"] == 0
@@ -68,7 +52,7 @@ def test_judge_finds_what_is_left(texts: Path, monkeypatch: pytest.MonkeyPatch) 
         return forget(memory, ids, **named)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Memory, "forget", leaving)
-    (part,) = judge(request(texts, 24), groups=((2, 1),)).report["sizes"]
+    (part,) = judge(of_sizes(texts, 24), groups=((2, 1),)).report["sizes"]
     found = {kind: each["found"] for kind, each in part["traces"].items()}
     assert found["id"] == found["embedding"] == 2 and found["speaker"] == found["note"] == 0
 
@@ -90,4 +74,4 @@ def test_sizes_that_are_too_small(texts: Path) -> None:
     with pytest.raises(
         InputError, match="sizes: expected numbers of atoms from 200 on, got 1000 50"
     ):
-        judge(request(texts, 1000, 50))
+        judge(of_sizes(texts, 1000, 50))

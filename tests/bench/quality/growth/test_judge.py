@@ -7,35 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from graphmem_torch.config import load_config
 from graphmem_torch.errors import InputError
 from graphmem_torch.memory import Memory
 from graphmem_torch.quality.growth import judge as module
 from graphmem_torch.quality.growth.judge import judge, life
-from graphmem_torch.quality.request import Request
-from tests.bench.quality.made import novel
+from tests.bench.quality.made import PATTERN, novel, of_sizes
 
 ADDED = ["add", "ask", "ask again"]
 CHANGED = ["correct", "ask, corrected", "delete", "ask, deleted"]
-CONFIG = load_config("default", {"link.concepts": "pattern"})
-
-
-@pytest.fixture
-def texts(tmp_path: Path) -> Path:
-    file = tmp_path / "texts.jsonl"
-    file.write_text("".join(json.dumps({"text": text}) + "\n" for text in novel(30)))
-    return file
-
-
-def request(data: Path, *sizes: int) -> Request:
-    options = {"config": CONFIG, "embedder": "hashing:32", "device": "cpu"}
-    return Request(data=data, sizes=sizes, **options)
 
 
 def test_judge_of_a_short_life(texts: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "installed", lambda: {"chromadb": False, "mem0": False})
     monkeypatch.setattr(module, "_COMPARED", 3)
-    found = judge(request(texts, 8, 20), rounds=2)
+    found = judge(of_sizes(texts, 8, 20), rounds=2)
     report = found.report
     json.dumps(report, allow_nan=False)
     assert report["n"] == {"sizes": [8, 20], "rounds": 2} and report["token_dim"] > 0
@@ -57,7 +42,7 @@ def test_judge_of_a_short_life(texts: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_life_goes_on_when_all_is_told(texts: Path) -> None:
-    with Memory.open(None, config=CONFIG, embedder="hashing:32") as memory:
+    with Memory.open(None, config=PATTERN, embedder="hashing:32") as memory:
         turns = life(texts, memory, 70)
     told = novel(30)
     assert [turn.text for turn in turns[:30]] == told
@@ -70,4 +55,4 @@ def test_life_goes_on_when_all_is_told(texts: Path) -> None:
 @pytest.mark.parametrize("sizes", [(), (0, 10), (10, 9), (10, 13)])
 def test_sizes_that_do_not_grow(texts: Path, sizes: tuple[int, ...]) -> None:
     with pytest.raises(InputError, match="sizes: expected numbers of atoms that grow"):
-        judge(request(texts, *sizes), rounds=4)
+        judge(of_sizes(texts, *sizes), rounds=4)
