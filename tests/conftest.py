@@ -18,6 +18,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest
 import torch
+from _pytest.logging import LogCaptureHandler, caplog_handler_key, catching_logs
 
 # Read when a kernel is decorated, so it is set before any kernel can be imported.
 if not torch.cuda.is_available():
@@ -64,6 +65,16 @@ def pytest_collection_finish() -> None:
 def root() -> Path:
     """The checkout."""
     return ROOT
+
+
+@pytest.fixture
+def caplog(request: pytest.FixtureRequest) -> Iterator[pytest.LogCaptureFixture]:
+    """pytest's own, whose plugin would listen to every library's loggers three times a test."""
+    handler = request.node.stash[caplog_handler_key] = LogCaptureHandler()
+    with catching_logs(handler):
+        found = pytest.LogCaptureFixture(request.node, _ispytest=True)
+        yield found
+        found._finalize()
 
 
 @pytest.fixture

@@ -345,9 +345,8 @@ def test_plan_of_each_regime(random_columns: Columns) -> None:
 
 def test_forward_compiled(random_columns: Columns, random_questions: Questions) -> None:
     """What the dispatcher makes of each operation is asked where the operations are tested."""
-    own = {"anchors": {"source": "semantic", "k": 3}, "spread.rounds": 1}
-    config = load_config("synapse", own)
-    weights = {"semantic": 0.5, "activation": 0.3}
+    config = load_config("default", {"anchors": {"source": "semantic", "k": 3}})
+    weights = {"semantic": 0.5, "lexical": 0.3}
     config = replace(config, rank=replace(config.rank, weights=weights))
     index, asked = MemoryIndex.build(random_columns(ATOMS), config), random_questions()
     plain = QueryBatch(asked.embedding, asked.terms)
