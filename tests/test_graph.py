@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from graphmem_torch.coo import pointers
@@ -38,7 +38,6 @@ def _listed(graph: Graph) -> list[tuple[int, int, int, float]]:
     return list(zip(*(c.tolist() for c in columns), strict=True))
 
 
-@settings(deadline=None)
 @given(EDGES)
 def test_parallel_edges_merge_into_the_strongest_and_the_first_on_a_tie(edges):
     best: dict[tuple[int, int, int], float] = {}
@@ -50,7 +49,6 @@ def test_parallel_edges_merge_into_the_strongest_and_the_first_on_a_tie(edges):
     assert _listed(_graph(edges)) == expected
 
 
-@settings(deadline=None)
 @given(EDGES)
 def test_both_compressions_agree_with_scipy(edges):
     graph = _graph(edges)
@@ -66,7 +64,6 @@ def test_both_compressions_agree_with_scipy(edges):
     assert graph.in_degree.sum() == graph.num_edges
 
 
-@settings(deadline=None)
 @given(EDGES, st.integers(0, 4), st.sampled_from(["source", "target"]))
 def test_topk_edges_keeps_the_strongest_of_every_node(edges, k, by):
     graph = _graph(edges)
@@ -97,7 +94,6 @@ def test_topk_edges_prefers_no_node_where_weights_are_equal():
     assert abs(float(kept.in_degree[400:450].sum()) - 4000) < 300
 
 
-@settings(deadline=None)
 @given(EDGES, st.lists(st.booleans(), min_size=40, max_size=40))
 def test_selecting_is_filtering(edges, drawn):
     graph = _graph(edges)

@@ -8,7 +8,7 @@ import math
 import networkx as nx
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -51,7 +51,6 @@ def test_the_earliest_of_what_is_ready_comes_next(seed: int) -> None:
     assert ordered(pairs, time, tie) == list(want)
 
 
-@settings(deadline=None, max_examples=150)
 @given(st.data())
 def test_edges_point_forward_and_cycles_stay_together(data: st.DataObject) -> None:
     n = data.draw(st.integers(1, 12))

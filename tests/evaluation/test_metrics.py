@@ -8,7 +8,7 @@ import random
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from graphmem_torch.evaluation.metrics import CUTOFFS, NOT_FOUND, ranking_measures
@@ -146,7 +146,6 @@ def test_gold_tensor_without_gold() -> None:
     assert bool(torch.isnan(ranking_measures(positions, padded)["recall"]).all())
 
 
-@settings(max_examples=30, deadline=None)
 @given(st.integers(0, 10_000), st.lists(st.integers(1, 200), min_size=1, max_size=4))
 def test_budget_recall_matches_a_loop(seed: int, budgets: list[int]) -> None:
     scores, gold = _case(seed, batch=6, count=20)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from graphmem_torch.errors import InputError
@@ -63,7 +63,6 @@ def test_flat_spectrum_keeps_its_angle(generator):
     assert _sine(found.right, _oracle(x)[2][:, :20]) < 1e-5
 
 
-@settings(deadline=None, max_examples=40)
 @given(
     st.integers(1, 40), st.integers(1, 20), st.integers(0, 3), st.integers(1, 9), st.integers(0, 99)
 )

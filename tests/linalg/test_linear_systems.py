@@ -7,7 +7,7 @@ import logging
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from graphmem_torch.errors import InputError
@@ -70,7 +70,6 @@ def test_squares_beyond_float32_are_no_obstacle(random_graph, generator, size):
     torch.testing.assert_close(found.values / size, plain, atol=1e-5, rtol=1e-4)
 
 
-@settings(deadline=None, max_examples=25)
 @given(st.integers(1, 25), st.integers(0, 60), st.integers(0, 10**6))
 def test_energy_is_the_quadratic_form(nodes, edges, seed):
     generator = torch.Generator().manual_seed(seed)

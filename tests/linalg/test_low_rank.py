@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from graphmem_torch.errors import InputError
@@ -55,7 +55,6 @@ def test_agrees_with_scipy(generator):
     np.testing.assert_allclose((found.values * found.count).sqrt().numpy(), singular, rtol=1e-10)
 
 
-@settings(deadline=None, max_examples=40)
 @given(st.integers(1, 40), st.integers(1, 30), st.integers(0, 3), st.integers(0, 99))
 def test_energy_left_is_the_error_of_the_projection(count, width, iterations, seed):
     """Whatever was found: never better than Eckart and Young, and never a wrong claim."""

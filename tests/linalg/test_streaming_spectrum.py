@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from graphmem_torch.errors import InputError
@@ -45,7 +45,6 @@ STEPS = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=30)
 @given(STEPS, st.sampled_from([0.0, 1.0, 4.0]), st.integers(0, 99))
 def test_any_history_ends_like_a_fresh_start(steps, decay, seed):
     """Rows are removed in another order and grouping than they came in."""

@@ -48,7 +48,7 @@ KINDS += ["ask", "reopen", "die", "nothing"]
 steps = st.lists(st.sampled_from(KINDS), max_size=12)
 
 
-@settings(max_examples=14, deadline=None)
+@settings(max_examples=settings.default.max_examples // 4)
 @given(steps, st.booleans())
 def test_columns_follow_every_history(history: list[str], starts_empty: bool) -> None:
     with TemporaryDirectory() as folder:

@@ -117,7 +117,10 @@ some_atoms = st.builds(
 )
 
 
-@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=settings.default.max_examples // 4,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(atoms=st.lists(some_atoms, max_size=6, unique_by=lambda atom: atom.id))
 def test_any_memory_comes_back(tmp_path: Path, atoms: list[Atom]) -> None:
     with opened() as memory, opened() as copy:

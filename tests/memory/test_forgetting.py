@@ -76,7 +76,7 @@ def test_forget_leaves_no_byte(tmp_path: Path) -> None:
             memory.update("secret-1", text="again")
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=settings.default.max_examples // 4)
 @given(st.sets(st.integers(0, 23), min_size=1, max_size=23), st.integers(0, 2))
 def test_forget_scores_as_if_it_was_never_there(gone: set[int], updated: int) -> None:
     config = config_of(**{"link.similarity_k": 3, "link.similarity_min": 0.1})

@@ -62,7 +62,7 @@ def turn(i: int) -> Atom:
 LINKED = config_of(**{"link.similarity_k": 3, "link.similarity_min": 0.1, "link.cooccurrence": 3})
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=settings.default.max_examples // 4)
 @given(st.lists(st.one_of(st.just("add"), st.integers(0, 1 << 16)), max_size=10))
 def test_delete_leaves_what_is_kept(history: list[str | int]) -> None:
     with opened(config=LINKED) as memory:
@@ -181,7 +181,7 @@ def mixed(i: int) -> Atom:
 steps = st.lists(st.tuples(st.integers(0, 13), st.integers(0, 40), st.integers(0, 2)), max_size=5)
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=settings.default.max_examples // 4)
 @given(steps)
 def test_update_is_as_if_it_was_always_so(changes: list[tuple[int, int, int]]) -> None:
     """But for similarity, for which an atom comes anew."""

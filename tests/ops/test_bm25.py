@@ -8,7 +8,7 @@ from collections import Counter
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from graphmem_torch.errors import InputError
@@ -40,7 +40,6 @@ def _plain(documents: list[list[int]], query: list[int], k1: float, b: float) ->
     return scores
 
 
-@settings(deadline=None, max_examples=30)
 @given(DOCUMENTS, QUERIES, st.sampled_from([(1.2, 0.75), (0.9, 0.4), (0.0, 0.0), (2.0, 1.0)]))
 def test_score_matches_the_formula(documents, queries, constants):
     k1, b = constants
@@ -51,7 +50,6 @@ def test_score_matches_the_formula(documents, queries, constants):
     np.testing.assert_allclose(index.score(query).numpy(), expected, rtol=1e-5, atol=1e-6)
 
 
-@settings(deadline=None, max_examples=20)
 @given(DOCUMENTS)
 def test_build_compresses_by_term(documents):
     index = _index(documents)
@@ -65,7 +63,6 @@ def test_build_compresses_by_term(documents):
 PARTS = st.lists(st.lists(st.tuples(st.integers(0, 5), st.lists(st.integers(0, 6), max_size=6))))
 
 
-@settings(deadline=None, max_examples=30)
 @given(PARTS)
 def test_postings_of_texts_added_by_and_by_are_those_of_whole_documents(parts):
     """Texts of new and of old documents, in any order; earlier indexes stay as they are."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from graphmem_torch.errors import InputError
@@ -23,7 +23,6 @@ def _plain(row: list[float], strength: float, top: int) -> list[float]:
 ROWS = st.lists(st.sampled_from([0.0, 0.1, 0.25, 0.5, 0.5, 0.7, 1.0, 2.0]), min_size=1, max_size=30)
 
 
-@settings(deadline=None)
 @given(ROWS, st.sampled_from([0.0, 0.05, 0.15, 1.0]), st.integers(1, 12))
 def test_matches_the_formula(row, strength, top):
     u = torch.tensor([row], dtype=torch.float64)
@@ -32,7 +31,6 @@ def test_matches_the_formula(row, strength, top):
     torch.testing.assert_close(inhibit_reference(u, strength, top), expected)
 
 
-@settings(deadline=None)
 @given(ROWS, st.integers(1, 12))
 def test_order_is_kept_and_nothing_rises(row, top):
     u = torch.tensor([row])

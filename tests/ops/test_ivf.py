@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from graphmem_torch.errors import InputError
@@ -42,7 +42,6 @@ def test_probing_every_list_is_exact(size, scores):
     assert (ids[:, found:] == -1).all() and (values[:, found:] == -torch.inf).all()
 
 
-@settings(deadline=None, max_examples=25)
 @given(st.integers(1, 80), st.integers(1, 9), st.integers(1, 9), st.integers(0, 999))
 def test_ivf_only_the_probed_lists_are_looked_into(count, lists, probes, seed):
     lists = min(lists, count)
@@ -57,7 +56,6 @@ def test_ivf_only_the_probed_lists_are_looked_into(count, lists, probes, seed):
     assert ((ids == -1) == (values == -torch.inf)).all()
 
 
-@settings(deadline=None, max_examples=25)
 @given(st.integers(1, 60), st.integers(0, 60), st.integers(0, 999))
 def test_add_and_remove(count, more, seed):
     x = _rows(count + more, seed)

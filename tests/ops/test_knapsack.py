@@ -8,7 +8,7 @@ import logging
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -70,7 +70,6 @@ def _sound(got: Packing, values: Tensor, costs: Tensor, budget: Tensor) -> None:
     assert (got.gap[got.exact] == 0).all()
 
 
-@settings(deadline=None, max_examples=40)
 @given(
     st.lists(
         st.tuples(st.sampled_from([-1.0, 0.0, 0.1, 0.5, 1.0, 2.0, 2.5]), st.integers(0, 9)),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from graphmem_torch.errors import InputError
@@ -43,7 +43,6 @@ def test_exact_knn_is_a_full_sort_cut_off(size, earlier, tile):
     assert all(len(set(r) - {-1}) == len(r) - r.count(-1) for r in indices.tolist())
 
 
-@settings(deadline=None, max_examples=25)
 @given(st.integers(2, 40), st.integers(1, 5), st.integers(0, 999))
 def test_linking_later_rows_gives_what_linking_all_gives(count, k, seed):
     x = _rows(count, seed)

@@ -64,9 +64,7 @@ def maxsim(request):
     return run
 
 
-ANY = settings(
-    deadline=None, max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+ANY = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @ANY

@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from graphmem_torch.errors import InputError
@@ -209,7 +209,6 @@ def test_dtype_is_kept_and_half_is_computed_in_float32(random_graph, reduce, dty
     torch.testing.assert_close(got, exact.to(dtype), rtol=1e-2, atol=1e-3)
 
 
-@settings(deadline=None, max_examples=30)
 @given(st.integers(1, 20), st.integers(0, 60), st.integers(1, 20), st.integers(0, 10**6))
 def test_mass_is_balanced(nodes, edges, questions, seed):
     """With fan = degree and weights 1, what arrives is `spread` times what nodes with edges had."""
@@ -222,7 +221,6 @@ def test_mass_is_balanced(nodes, edges, questions, seed):
     torch.testing.assert_close(got, 0.25 * activation.sum(1) + 0.6 * sent)
 
 
-@settings(deadline=None, max_examples=30)
 @given(st.integers(1, 20), st.integers(0, 60), st.sampled_from(["sum", "max"]), st.integers(0, 999))
 def test_renumbering_the_nodes_renumbers_the_result(nodes, edges, reduce, seed):
     generator = torch.Generator().manual_seed(seed)

@@ -6,7 +6,7 @@ from bisect import bisect_left
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from graphmem_torch.coo import offsets_of, pointers, without_once
@@ -15,7 +15,6 @@ from graphmem_torch.ops.ragged import lower_bounds, ranges, segment_topk, splice
 COUNTS = st.lists(st.integers(0, 5), max_size=12)
 
 
-@settings(deadline=None)
 @given(COUNTS, st.randoms(), st.sampled_from([torch.int32, torch.int64]), st.booleans())
 def test_ranges_are_a_loop_over_the_rows(counts, random, dtype, told):
     first = [random.randint(-3, 50) for _ in counts]
@@ -31,7 +30,6 @@ def test_ranges_are_a_loop_over_the_rows(counts, random, dtype, told):
     assert within.tolist() == [i for n in counts for i in range(n)]
 
 
-@settings(deadline=None)
 @given(COUNTS)
 def test_offsets_are_the_sums_so_far(counts):
     expected = [sum(counts[:i]) for i in range(len(counts) + 1)]
@@ -40,7 +38,6 @@ def test_offsets_are_the_sums_so_far(counts):
     assert found.dtype == torch.int64
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(0, 4), max_size=20))
 def test_pointers_are_where_sorted_ids_start(ids):
     found = pointers(torch.tensor(ids, dtype=torch.int64), 5)
@@ -51,7 +48,6 @@ def test_pointers_are_where_sorted_ids_start(ids):
 PAIRS = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2)), max_size=12)
 
 
-@settings(deadline=None)
 @given(PAIRS, PAIRS)
 def test_without_once_takes_the_first_of_equal_ones(held, gone):
     left, expected = list(gone), []
@@ -66,7 +62,6 @@ def test_without_once_takes_the_first_of_equal_ones(held, gone):
 SPANS = st.lists(st.tuples(*[st.integers(0, 3)] * 3), max_size=8)  # kept, taken, put
 
 
-@settings(deadline=None)
 @given(SPANS, st.integers(0, 3))
 def test_splice_is_slicing_of_a_list(spans, left):
     values = list(range(sum(kept + taken for kept, taken, _ in spans) + left))
@@ -86,7 +81,6 @@ def test_splice_is_slicing_of_a_list(spans, left):
     assert whole.tolist() == values
 
 
-@settings(deadline=None)
 @given(st.lists(st.lists(st.integers(0, 9), max_size=9), min_size=1, max_size=5), st.randoms())
 def test_lower_bounds_are_those_of_bisect(rows, random):
     rows = [sorted(row) for row in rows]
@@ -98,7 +92,6 @@ def test_lower_bounds_are_those_of_bisect(rows, random):
     assert found.tolist() == [int(indptr[r]) + bisect_left(rows[r], k) for r, k in asked]
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from([0.0, 0.5, 1.0]))), st.integers(0, 4))
 def test_segment_topk_is_a_sort_of_each_segment(rows, k):
     if not rows:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from graphmem_torch.errors import InputError
@@ -29,7 +29,6 @@ def test_there_and_back(rows, columns):
     assert torch.equal(torch.stack([sparse.row, sparse.column], 1), dense.nonzero())
 
 
-@settings(deadline=None, max_examples=40)
 @given(st.integers(1, 5), st.integers(1, 8), st.integers(0, 9), st.integers(0, 10**6))
 def test_lists_of_columns(rows, columns, width, seed):
     generator = torch.Generator().manual_seed(seed)

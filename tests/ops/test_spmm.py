@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from graphmem_torch.errors import InputError
@@ -61,7 +61,6 @@ def test_sum_matches_scipy(size, columns):
 
 
 @REDUCE
-@settings(deadline=None, max_examples=40)
 @given(
     st.integers(1, 20),
     st.integers(1, 20),

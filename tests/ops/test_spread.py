@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from graphmem_torch.errors import InputError
@@ -100,7 +100,6 @@ def test_spread_reached_node_that_falls_to_zero_still_fires(method):
     assert got[0, 2].item() == 0.0
 
 
-@settings(deadline=None, max_examples=40)
 @given(
     st.integers(1, 30),
     st.integers(0, 80),

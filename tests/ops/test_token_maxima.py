@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from graphmem_torch.errors import InputError
@@ -29,7 +29,6 @@ def _inputs(lengths: list[int], questions: int) -> tuple[torch.Tensor, ...]:
 LENGTHS = st.lists(st.integers(0, 9), min_size=1, max_size=25)
 
 
-@settings(deadline=None, max_examples=20)
 @given(LENGTHS, st.integers(0, 10))
 def test_matches_the_reference(lengths, questions):
     inputs = _inputs(lengths, questions)
@@ -42,7 +41,6 @@ def test_matches_the_reference(lengths, questions):
     torch.testing.assert_close(token_maxima(*inputs, candidates=chosen), expected, **exact)
 
 
-@settings(deadline=None, max_examples=10)
 @given(LENGTHS)
 def test_maxsim_is_its_weighted_mean(lengths):
     query, known, tokens, offsets = _inputs(lengths, 3)

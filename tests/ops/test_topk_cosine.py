@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from graphmem_torch.errors import InputError
@@ -112,7 +112,6 @@ def test_topk_cosine_without_keys():
     assert values.shape == indices.shape == (2, 0)
 
 
-@settings(deadline=None, max_examples=60)
 @given(
     st.integers(1, 5),
     st.lists(st.integers(1, 300), min_size=1, max_size=5),

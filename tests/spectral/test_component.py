@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
@@ -22,7 +22,6 @@ def _by_scipy(nodes: int, index: torch.Tensor) -> np.ndarray:
     return connected_components(coo_matrix(entries, shape=(nodes, nodes)), directed=False)[1]
 
 
-@settings(deadline=None, max_examples=60)
 @given(st.integers(1, 60), st.integers(0, 90), st.integers(0, 10**6))
 def test_matches_scipy(nodes, edges, seed):
     generator = torch.Generator().manual_seed(seed)
@@ -65,7 +64,6 @@ def _balanced(nodes: list[int], edges: list[tuple[int, int, int]]) -> bool:
     return False
 
 
-@settings(deadline=None, max_examples=40)
 @given(st.integers(1, 9), st.integers(0, 10), st.integers(0, 10**6))
 def test_switching_is_found_exactly_where_there_is_one(nodes, edges, seed):
     generator = torch.Generator().manual_seed(seed)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse.csgraph import laplacian as scipy_laplacian
 
@@ -45,7 +45,6 @@ def test_unsigned_is_scipys_with_its_isolated_nodes(random_graph, adjacency):
     np.testing.assert_allclose(got, expected, atol=1e-12)
 
 
-@settings(deadline=None, max_examples=40)
 @given(st.integers(1, 14), st.integers(0, 20), st.integers(0, 10**6), st.sampled_from(FORMS))
 def test_null_vectors_are_the_whole_null_space(nodes, edges, seed, form):
     generator = torch.Generator().manual_seed(seed)
