@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import os
 import sqlite3
 import threading
@@ -244,17 +245,32 @@ CREATE TABLE receipt (
 """What the first stores of this version do without; older code passes it over."""
 
 
-def _create_tables(connection: sqlite3.Connection) -> None:
-    """Make an empty store in an empty database, in one transaction."""
+_COPYING = threading.Lock()  # not every SQLite lets threads share a connection
+
+
+@functools.cache
+def _tables() -> sqlite3.Connection:
+    """The tables of a store in memory: their pages are copied sooner than the text is read."""
+    connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
     connection.executescript(
         f"BEGIN; {_TABLES}"
         f"INSERT INTO schema_version VALUES ({SCHEMA_VERSION});"
         "INSERT INTO meta VALUES ('store.generation', '0');"
-        f"INSERT INTO meta VALUES ('store.state', '{uuid.uuid4().hex}');"
         f"INSERT INTO meta VALUES ('{_CLEAN}', '1');"
+        f"{' '.join(f'{table};' for table in _LATER.values())}"
+        "COMMIT;"
+    )
+    return connection
+
+
+def _create_tables(connection: sqlite3.Connection) -> None:
+    """Make an empty store in an empty database."""
+    with _COPYING:
+        _tables().backup(connection)
+    connection.executescript(
+        f"BEGIN; INSERT INTO meta VALUES ('store.state', '{uuid.uuid4().hex}');"
         # Tells it from a store that is made in its place later.
         f"PRAGMA user_version = {uuid.uuid4().int % 2**31};"
-        f"{' '.join(f'{table};' for table in _LATER.values())}"
         "COMMIT;"
     )
 
