@@ -40,8 +40,8 @@ def root(tmp_path: Path, locomo: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("preset", ["default", "contextos"])
-def test_judge_on_a_small_root(root: Path, preset: str) -> None:
+def test_judge_on_a_small_root(root: Path) -> None:
+    preset = "contextos"
     config = load_config(preset)
     config = replace(config, link=replace(config.link, concepts="pattern"))
     request = Request(data=root, preset=preset, config=config, embedder="hashing")

@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from graphmem_torch.config import load_config
 from graphmem_torch.errors import InputError
 from graphmem_torch.memory import Memory
 from graphmem_torch.quality.modes.experiment import COLUMNS
 from graphmem_torch.quality.modes.judge import judge
-from graphmem_torch.quality.modes.source import has_conversations
+from graphmem_torch.quality.modes.source import has_conversations, open_source
 from graphmem_torch.quality.request import Request
 from graphmem_torch.quality.request import judge as judge_named
 from tests.bench.quality.made import novel
@@ -40,20 +41,19 @@ def test_judge_on_conversations(locomo: Path) -> None:
     assert all(name in judged.table for name in (*report["systems"], "kmeans", "Recommended"))
 
 
-@pytest.mark.parametrize("form", ["jsonl", "xz", "store"])
-def test_judge_on_texts(form: str, tmp_path: Path) -> None:
-    lines = "\n".join(json.dumps({"text": text}) for text in novel(24))
-    data = tmp_path / "novel.jsonl"
-    data.write_text(lines, encoding="utf-8")
-    if form == "xz":
-        data = tmp_path / "novel.jsonl.xz"
-        data.write_bytes(lzma.compress(lines.encode()))
-    if form == "store":
-        data = tmp_path / "store"
-        config = load_config("default", {"link.concepts": "pattern"})
-        with Memory.open(data, config=config, embedder="hashing:32", device="cpu") as memory:
-            memory.add(novel(24))
-    judged = judge(_request(data), scale_rounds=(2, 1))
+def test_judge_on_texts_of_every_form(tmp_path: Path) -> None:
+    texts = novel(24)
+    lines = "\n".join(json.dumps({"text": text}) for text in texts)
+    plain, packed, store = (tmp_path / name for name in ("novel.jsonl", "novel.jsonl.xz", "store"))
+    plain.write_text(lines, encoding="utf-8")
+    packed.write_bytes(lzma.compress(lines.encode()))
+    config = load_config("default", {"link.concepts": "pattern"})
+    with Memory.open(store, config=config, embedder="hashing:32", device="cpu") as memory:
+        memory.add(texts)
+    found = [open_source(_request(data)) for data in (plain, packed, store)]
+    assert all(source.texts == texts for source in found)
+    assert all(torch.equal(source.vectors, found[0].vectors) for source in found)
+    judged = judge(_request(packed), scale_rounds=(2, 1))
     report = json.loads(json.dumps(judged.report, allow_nan=False))
     assert report["n"] == {"held_out": 2, "rows": [22]}
     assert "22 vectors of 32 dimensions" in judged.table
