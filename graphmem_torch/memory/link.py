@@ -45,6 +45,7 @@ class Linked:
         edges: Between all nodes.
         cut: Stored temporal edges that a turn has come between.
         aliases: Names that joined a concept of another name, with its node number.
+        alias_embeddings: [a, d], of these names.
     """
 
     concepts: list[Atom]
@@ -52,6 +53,7 @@ class Linked:
     edges: EdgeBlock
     cut: EdgeBlock
     aliases: list[tuple[str, int]]
+    alias_embeddings: Tensor
 
 
 _Edges = list[tuple[int, int, EdgeType, float]]  # source, target, type, weight
@@ -220,6 +222,11 @@ class Linker:
         there[torch.tensor(list(self._dead), dtype=torch.int64)] = False
         return torch.tensor(self._nodes, dtype=torch.int64), self._rows.view, there
 
+    def concepts(self) -> tuple[Tensor, Tensor]:  # [c] int64, [c, d]
+        """Node numbers of concepts, -1 for those that are gone, and the vectors of their names."""
+        nodes = [node if node in self._concept_at else -1 for node in self._concept_nodes]
+        return torch.tensor(nodes, dtype=torch.int64), self._concept_rows.view
+
     def knows(self, name: str) -> bool:
         """Whether a name has a concept; may be asked by any thread."""
         return name in self._names
@@ -238,7 +245,7 @@ class Linker:
         self._rows.append(embeddings)
         blocks = [self._similar(start)]
         names = self._extract([atom.text for atom in atoms]) if self._extract else []
-        concepts, vectors, aliases = self._new_concepts(names, first + len(atoms), edges)
+        concepts, vectors, aliases, others = self._new_concepts(names, first + len(atoms), edges)
         self._tie_concepts(names, windows, edges)
         if edges:
             blocks.append(EdgeBlock.of(*zip(*edges, strict=True)))
@@ -247,7 +254,7 @@ class Linker:
         blocks.append(EdgeBlock.of(source, target, EdgeType.TEMPORAL, weight))
         source, target = _ends(pair for pair, new in follows.items() if not new)
         cut = EdgeBlock.of(source, target, EdgeType.TEMPORAL, weight)
-        return Linked(concepts, vectors, EdgeBlock.cat(blocks), cut, aliases)
+        return Linked(concepts, vectors, EdgeBlock.cat(blocks), cut, aliases, others)
 
     def link_again(
         self,
@@ -257,6 +264,7 @@ class Linker:
         node: int,
         first: int,
         window: Sequence[int],
+        behind: int,
     ) -> Linked:
         """Links a new version of an atom, by what it says itself.
 
@@ -266,9 +274,10 @@ class Linker:
             old: Node number and atom of the version before.
             atom: The new one.
             embedding: [1, d], of it.
-            node: Its number; those of new concepts come behind it.
+            node: Its number.
             first: Number of its first version.
             window: The turns before it in its window.
+            behind: The first number of new concepts.
         """
         # The store still has the version before.
         self._recall({old[1].session, atom.session})
@@ -281,12 +290,12 @@ class Linker:
         self._rows.append(embedding)
         blocks = [self._similar(start)]
         names = self._extract([atom.text]) if self._extract else []
-        concepts, vectors, aliases = self._new_concepts(names, node + 1, edges)
+        concepts, vectors, aliases, others = self._new_concepts(names, behind, edges)
         self._tie_concepts(names, [[node, *window]], edges)
         if edges:
             blocks.append(EdgeBlock.of(*zip(*edges, strict=True)))
         none = EdgeBlock.empty()
-        return Linked(concepts, vectors, EdgeBlock.cat(blocks), none, aliases)
+        return Linked(concepts, vectors, EdgeBlock.cat(blocks), none, aliases, others)
 
     def nodes_named(self, names: Iterable[str]) -> list[int]:
         """The concepts of those names that have one."""
@@ -326,6 +335,30 @@ class Linker:
             self._rows = GrowingRows(self._rows.view[torch.tensor(kept_rows, dtype=torch.int64)])
             self._nodes = [self._nodes[row] for row in kept_rows]
             self._dead = set()
+
+    def rename(
+        self,
+        concepts: Sequence[Atom],
+        embeddings: Tensor,
+        first: int,
+        aliases: Iterable[tuple[str, int]],
+    ) -> EdgeBlock:
+        """Takes in concepts, numbered from `first` on, in place of those that are forgotten.
+
+        Args:
+            concepts: The new ones.
+            embeddings: [c, d], of them.
+            first: Number of the first.
+            aliases: Names that are of another concept from now on.
+
+        Returns:
+            The edges that other atoms state to them.
+        """
+        edges: _Edges = []
+        for place, (node, atom) in enumerate(enumerate(concepts, first)):
+            self._remember_concept(atom.text, node, embeddings[place : place + 1], edges)
+        self._name(aliases)
+        return EdgeBlock.of(*zip(*edges, strict=True)) if edges else EdgeBlock.empty()
 
     def _remember(
         self,
@@ -414,23 +447,22 @@ class Linker:
 
     def _new_concepts(
         self, names: Sequence[Sequence[str]], first: int, edges: _Edges
-    ) -> tuple[list[Atom], Tensor, list[tuple[str, int]]]:
+    ) -> tuple[list[Atom], Tensor, list[tuple[str, int]], Tensor]:
         """Nodes for names that are new and not near a known one (cosine below `concept_dedup`).
 
-        With their vectors, and the nodes of those that are near one.
+        With their vectors; and the names that are near one, with its node, and their vectors.
         """
         fresh = list(dict.fromkeys(n for found in names for n in found if n not in self._names))
         if not fresh:
-            return [], torch.empty(0, self._rows.view.shape[1]), []
+            none = torch.empty(0, self._rows.view.shape[1])
+            return [], none, [], none
         vectors = self._encode(fresh)
         alias = self._aliases(vectors)
         atoms: list[Atom] = []
-        kept: list[int] = []
         for place, (name, known) in enumerate(zip(fresh, alias.tolist(), strict=True)):
             if known < 0:
                 self._remember_concept(name, first + len(atoms), vectors[place : place + 1], edges)
                 atoms.append(Atom(id=concept_id(name), text=name, kind=CONCEPT))
-                kept.append(place)
         aliases: list[tuple[str, int]] = []
         for name, known in zip(fresh, alias.tolist(), strict=True):
             if known >= 0:
@@ -438,7 +470,7 @@ class Linker:
                 concept = known if known < old else self._names[fresh[known - old]]
                 self._names[name] = concept
                 aliases.append((name, self._concept_nodes[concept]))
-        return atoms, vectors[torch.tensor(kept, dtype=torch.int64)], aliases
+        return atoms, vectors[alias < 0], aliases, vectors[alias >= 0]
 
     def _aliases(self, vectors: Tensor) -> Tensor:  # [n, d] -> [n] int64
         """The known concept that each new one is the same as; else -1.

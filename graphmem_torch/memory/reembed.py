@@ -89,7 +89,9 @@ def reembed_store(
             count += made.encode(texts, advance)
             pooled, tokens = made.vectors([node for node, *_ in texts], store.next_node)
             edges = _edges_again(store, pooled, link)
-            store.put_vectors(pooled, tokens, embedder.fingerprint, edges, meta)
+            names = [name for _, name, _ in store.aliases()]
+            aliases = dict(zip(names, encode_checked(embedder, names).pooled, strict=True))
+            store.put_vectors(pooled, tokens, embedder.fingerprint, edges, meta, aliases)
         made.remove()
     return count
 

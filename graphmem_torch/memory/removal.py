@@ -7,7 +7,7 @@ after it reach further back, and where it was among the most similar another one
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -20,14 +20,13 @@ from graphmem_torch.atoms import CONCEPT, DEFAULT_EDGE_WEIGHT, Atom, EdgeType
 from graphmem_torch.config import LinkConfig
 from graphmem_torch.coo import isin_pairs
 from graphmem_torch.edges import EdgeBlock
-from graphmem_torch.memory.link import Session, is_turn, mention_ties
+from graphmem_torch.memory.link import Session, concept_id, is_turn, mention_ties
+from graphmem_torch.memory.names import Names, Renaming, Vectors, among
 from graphmem_torch.store import MemoryStore
-from graphmem_torch.text.concepts import ConceptExtractor, names_within, spelled
+from graphmem_torch.text.concepts import ConceptExtractor
 
 __all__ = ["Heir", "Removal", "unlink"]
 
-_ASKED = 16  # texts of which it is asked whether they say a name
-_READ = 64  # texts that are read at once
 _TILE = 1 << 24  # cosines at once: 64 MB
 _SAME = 1e-4  # by which the cosine of an edge may differ from that of its ends
 
@@ -50,7 +49,7 @@ class Heir:
     node: int
     first: int
     atom: Atom
-    names: Collection[str]
+    names: Sequence[str]
     concepts: Collection[int]
 
 
@@ -59,18 +58,26 @@ class Removal:
     """What goes with atoms, and what comes in its place.
 
     Attributes:
-        gone: Node numbers, concepts that nothing mentions any more among them.
-        names: Names of concepts, other than their own, that nothing mentions any more.
-        renamed: Concepts of whose names their own one is mentioned no more, by the one that is.
+        gone: Node numbers, concepts that nothing mentions or names any more among them.
+        names: Names of concepts that nothing mentions any more, or that are of another one.
+        concepts: New ones, numbered from `first` on.
+        embeddings: [c, d], of them.
+        first: Number of the first of them.
+        aliases: Names that are of another concept than before, but their own names, with its node.
+        alias_embeddings: [a, d], of these names.
         cut: Edges between nodes that stay.
         edges: Edges of linking that come.
-        moved: Other edges of an atom, as those of its heir.
+        moved: Other edges of an atom or concept, as those of what comes in its place.
         window: The turns before the heir in its window.
     """
 
     gone: list[int]
     names: list[str]
-    renamed: dict[int, str]
+    concepts: list[Atom]
+    embeddings: Tensor
+    first: int
+    aliases: list[tuple[str, int]]
+    alias_embeddings: Tensor
     cut: EdgeBlock
     edges: EdgeBlock
     moved: EdgeBlock
@@ -83,6 +90,7 @@ def unlink(
     config: LinkConfig,
     extractor: ConceptExtractor | None,
     vectors: Callable[[], tuple[Tensor, Tensor, Tensor]],
+    names: Vectors,
     heir: Heir | None = None,
 ) -> Removal:
     """What becomes of the edges of a store that linking filled; in the turn in which it is written.
@@ -94,6 +102,7 @@ def unlink(
         extractor: What found the concepts.
         vectors: Gives the numbers of all atoms but concepts, ascending [n], and the rows of their
             vectors [n, d], and which are there [n].
+        names: Vectors of the names of concepts.
         heir: What takes the place of the only one that goes.
     """
     edges = store.edges()
@@ -112,35 +121,147 @@ def unlink(
     touched = [node for node in windows if then.get(node, windows[node]) != windows[node]]
     whole = _whole_mentions(edges)
     left_alone = _left_alone(store, whole, gone, heir)
-    lost, unsaid = {*gone, *left_alone}, dict[str, int]()
+    lost, moved = {*gone, *left_alone}, list[EdgeBlock]()
+    renamed = _Renamed(store, heir)
     if extractor is not None:
-        names = _Names(store, whole, extractor)
-        read = dict(zip(touched, store.atoms(touched), strict=True))
-        concepts_of = names.mentioned({node: a.text for node, a in (gone | read).items()})
-        for node, concepts in concepts_of.items():
+        new = None if heir is None else (heir.node, heir.names)
+        texts = {node: atom.text for node, atom in gone.items()}
+        known = Names(store, whole, extractor, texts, new)
+        own = known.mentioned(texts)
+        renamed = _Renamed(store, heir, known.without(own, lost, config.concept_dedup, names))
+        lost |= renamed.ended.keys()
+        said = renamed.said
+        _add_windows(store, said.keys() - windows.keys(), config, then, windows)
+        read = [node for node in touched if node not in said]
+        texts = {n: a.text for n, a in zip(read, store.atoms(read), strict=True)}
+        for node, concepts in (own | known.mentioned(texts)).items():
             cut.update(_mentions(concepts, [node, *then.get(node, ())]))
             if node not in gone:
                 made.update(_mentions(concepts, [node, *windows[node]]))
-        own = [concepts_of[node] for node in gone]
-        cut.update(_associations(edges, own))
-        unsaid = names.unsaid(gone, {c for each in own for c in each} - lost, lost, heir)
+        joined = Counter[tuple[int, int]]()
+        for node, (old, concepts) in said.items():
+            cut.update(_mentions(old, [node, *then.get(node, ())]))
+            made.update(_mentions(concepts, [node, *windows.get(node, ())]))
+            joined.update(combinations(concepts, 2))
+            joined.subtract(combinations(old, 2))
+        cut.update(_associations(edges, own, (-joined).elements(), known))
+        made.update(renamed.associations((+joined).elements(), config.similarity_min))
     same = cut & made
     cut, made = cut - same, made - same
-    moved = EdgeBlock.empty() if heir is None else _moved(store, edges, heir, cut)
-    aliases = set(store.alias_names(unsaid))
-    renamed = dict[int, str]()
-    for name in unsaid.keys() - aliases:
-        others = [other for other in store.names_of(unsaid[name]) if other not in unsaid]
-        renamed |= {unsaid[name]: others[0]} if others else {}  # else another atom states its id
+    if renamed.ended:
+        moved.append(renamed.moved(edges, cut, {*gone, *left_alone}))
+    if heir is not None:
+        moved.append(renamed.led(_moved(store, edges, heir, cut), {*left_alone}))
     return Removal(
-        [*gone, *left_alone],
-        sorted(aliases),
-        renamed,
-        _block(edge for edge in cut.elements() if not lost & set(edge[:2])),
-        EdgeBlock.cat([_block(made.elements()), _next_similar(vectors, edges, gone, config)]),
-        moved,
-        [] if heir is None else windows.get(heir.node, []),
+        gone=[*gone, *left_alone, *renamed.ended],
+        names=renamed.names,
+        concepts=renamed.concepts,
+        embeddings=renamed.embeddings,
+        first=renamed.first,
+        aliases=renamed.aliases,
+        alias_embeddings=renamed.alias_embeddings,
+        cut=_block(edge for edge in cut.elements() if not lost & set(edge[:2])),
+        edges=EdgeBlock.cat([_block(made.elements()), _next_similar(vectors, edges, gone, config)]),
+        moved=EdgeBlock.cat(moved),
+        window=[] if heir is None else windows.get(heir.node, []),
     )
+
+
+class _Renamed:
+    """Concepts under other names, and where they lead; nothing of the kind without a `Renaming`.
+
+    Attributes:
+        ended: Concepts that go, with those in whose place they were.
+        names: Names that are gone, or of another concept.
+        concepts, embeddings, first: New ones, their vectors, and the number of the first.
+        aliases, alias_embeddings: Names of other concepts than before, with these, and vectors.
+        said: Atoms that say a name of another concept than before, with the concepts that they
+            mention, before and from now on, in the order of their texts.
+    """
+
+    def __init__(
+        self, store: MemoryStore, heir: Heir | None, found: Renaming | None = None
+    ) -> None:
+        self.first = store.next_node if heir is None else heir.node + 1
+        self._store, none = store, torch.empty(0, store.dim or 0)
+        joined = {} if found is None else found.joined
+        made = [name for name, own in joined.items() if name == own]
+        self.concepts = [Atom(id=concept_id(name), text=name, kind=CONCEPT) for name in made]
+        node = {name: self.first + i for i, name in enumerate(made)}
+        owners = [own for own in {*joined.values()} if own not in node]
+        node |= store.concepts(owners)
+        now = {name: node[own] for name, own in joined.items()}
+        self.aliases = [(name, now[name]) for name, own in joined.items() if name != own]
+        self.embeddings = self.alias_embeddings = none
+        self.ended, self.names, self.said = dict[int, int](), list[str](), {}
+        if found is None:
+            return
+        if made:
+            self.embeddings = torch.stack([found.vectors[name] for name in made])
+        if self.aliases:
+            self.alias_embeddings = torch.stack([found.vectors[name] for name, _ in self.aliases])
+        self.names = [*found.unsaid, *joined]
+        self.ended = {concept: node[own] for concept, own in found.ended.items()}
+        for atom, names in found.said.items():
+            old = [found.concepts[name] for name in names if name in found.concepts]
+            new = [now.get(n, found.concepts.get(n, -1)) for n in names]
+            self.said[atom] = list(dict.fromkeys(old)), [n for n in dict.fromkeys(new) if n >= 0]
+
+    def associations(self, pairs: Iterable[tuple[int, int]], least: float) -> Iterator[_Edge]:
+        """Edges between concepts, of cosines from `least` on."""
+        asked = list(pairs)
+        if not asked:
+            return
+        ends = torch.tensor(asked).T
+        nodes, place = ends.unique(return_inverse=True)
+        new = nodes >= self.first
+        rows = self._store.vectors(nodes[~new].tolist()).embeddings
+        rows = torch.cat([rows, self.embeddings[nodes[new] - self.first]])
+        cosine = (rows[place[0]] * rows[place[1]]).sum(1)
+        for (one, other), value in zip(asked, cosine.tolist(), strict=True):
+            if value >= least:
+                yield one, other, int(EdgeType.ASSOCIATION), value
+
+    def moved(self, edges: EdgeBlock, linked: Counter[_Edge], lost: Collection[int]) -> EdgeBlock:
+        """What linking did not make of the edges of concepts that go, as those of others."""
+        stop = 1 + max(int(edges.source.max()), int(edges.target.max()), *lost)
+        own = among(edges.source, self.ended, stop) | among(edges.target, self.ended, stop)
+        own &= ~(among(edges.source, lost, stop) | among(edges.target, lost, stop))
+        left = _without(edges.take(own), linked)
+        for kind in (EdgeType(number) for number in left.type.unique().tolist()):
+            # Those wait for an atom of that id.
+            stated = isin_pairs(torch.stack(left.columns[:2]), self._store.stated(kind))
+            stated &= among(left.target, self.ended, stop)
+            left = left.take(~(stated & (left.type == int(kind))))
+        return self.led(_without_cosines(self._store, left, EdgeType.ASSOCIATION), lost)
+
+    def led(self, edges: EdgeBlock, lost: Collection[int]) -> EdgeBlock:
+        """Edges that lead to what is there from now on; none of what is lost."""
+        if not len(edges):
+            return edges
+        node = torch.arange(1 + max(int(edges.source.max()), int(edges.target.max())))
+        for old, new in self.ended.items():
+            node[old:][:1] = new
+        for old in lost:
+            node[old:][:1] = -1
+        ends = node[edges.source], node[edges.target]
+        kept = (ends[0] >= 0) & (ends[1] >= 0)
+        return EdgeBlock(*ends, edges.type, edges.weight).take(kept)
+
+
+def _add_windows(
+    store: MemoryStore,
+    nodes: Collection[int],
+    config: LinkConfig,
+    *windows: dict[int, list[int]],
+) -> None:
+    """Adds the windows of the sessions of some turns that are as they were."""
+    found = {atom.session: None for atom in store.atoms(list(nodes)) if atom.session is not None}
+    for turns in store.turns(found).values():
+        order = _Order(config)
+        order.add(turns, tie=False)
+        for each in windows:
+            each |= order.windows
 
 
 class _Order:
@@ -154,12 +275,17 @@ class _Order:
         self.edges: Counter[_Edge] = Counter()
         self.windows: dict[int, list[int]] = {}
 
-    def add(self, turns: Sequence[tuple[int, int, float | None]]) -> None:
-        """Takes in the turns of a session: first version, node number, time, as stored."""
+    def add(self, turns: Sequence[tuple[int, int, float | None]], *, tie: bool = True) -> None:
+        """Takes in the turns of a session: first version, node number, time, as stored.
+
+        Without `tie` no edges are made.
+        """
         session, width = Session(), self._config.window - 1
         for first, node, time in turns:
             place = session.put(node, time, first)
             self.windows[node] = session.nodes[max(0, place - width) : place].tolist()[::-1]
+        if not tie:
+            return
         self._tie(EdgeType.TEMPORAL, pairwise(session.nodes))
         nodes = [node for _, node, _ in turns]
         for distance in (1 << power for power in range(self._config.cooccurrence)):
@@ -190,7 +316,7 @@ def _left_alone(
     store: MemoryStore, mentions: EdgeBlock, gone: Mapping[int, Atom], heir: Heir | None
 ) -> list[int]:
     """Concepts that these atoms mention, and nothing else."""
-    own = _among(mentions.source, gone, store.next_node)
+    own = among(mentions.source, gone, store.next_node)
     alone = mentions.target[own].unique()
     others = torch.zeros(store.next_node, dtype=torch.bool)
     others[mentions.target[~own]] = True
@@ -206,155 +332,41 @@ def _whole_mentions(edges: EdgeBlock) -> EdgeBlock:
     return edges.take((edges.type == int(EdgeType.ABSTRACTION)) & (edges.weight == whole))
 
 
-def _associations(edges: EdgeBlock, mentioned: Iterable[Sequence[int]]) -> Iterator[_Edge]:
-    """The edges between concepts that atoms mention together, in the direction that is stored."""
-    pairs = [pair for concepts in mentioned for pair in combinations(concepts, 2)]
-    if not pairs:
+def _associations(
+    edges: EdgeBlock,
+    mentioned: Mapping[int, Sequence[int]],
+    others: Iterable[tuple[int, int]],
+    names: Names,
+) -> Iterator[_Edge]:
+    """The edges between concepts that atoms mention together, in the direction that is stored.
+
+    Args:
+        edges: All that are stored.
+        mentioned: What atoms that go mention.
+        others: More pairs of concepts, in the order of the texts that mention both.
+        names: Say in which order the texts of atoms do.
+    """
+    of_atoms = {node: [*combinations(concepts, 2)] for node, concepts in mentioned.items()}
+    pairs = [*others]
+    every = [*pairs, *(pair for own in of_atoms.values() for pair in own)]
+    if not every:
         return
     kind = int(EdgeType.ASSOCIATION)
-    asked = torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2).T
+    asked = torch.tensor(every, dtype=torch.int64).T
     ends, stop = asked.unique().tolist(), 1 + max(int(edges.source.max()), int(edges.target.max()))
     tied = edges.take(edges.type == kind)
-    tied = tied.take(_among(tied.source, ends, stop) & _among(tied.target, ends, stop))
+    tied = tied.take(among(tied.source, ends, stop) & among(tied.target, ends, stop))
+    asked = torch.cat([asked, asked.flip(0)], dim=1)
     tied = tied.take(isin_pairs(torch.stack([tied.source, tied.target]), asked))
     left = Counter(zip(tied.source.tolist(), tied.target.tolist(), strict=True))
+    for node, own in of_atoms.items():
+        both = any(left[one, other] and left[other, one] for one, other in own)
+        pairs += combinations(names.in_order(node, mentioned[node]), 2) if both else own
     for one, other in pairs:
         # A concept of another name has its edges behind those of others.
         pair = (one, other) if left[one, other] > 0 else (other, one)
         left[pair] -= 1
         yield *pair, kind, None
-
-
-class _Names:
-    """Which atoms say which names of concepts, by the edges of linking and the letters of texts.
-
-    An atom that mentions a concept says one of its names. What its letters leave open is asked of
-    what found the concepts.
-    """
-
-    def __init__(self, store: MemoryStore, whole: EdgeBlock, extractor: ConceptExtractor) -> None:
-        self._store, self._whole, self._extractor = store, whole, extractor
-        self._forms = cache(lambda word: frozenset(map(spelled, extractor.forms(word))))
-        self._aliases = {name: node for _, name, node in store.aliases()}
-        self._other = defaultdict[int, list[str]](list)
-        for name, node in self._aliases.items():
-            self._other[node].append(name)
-        self._own: dict[int, str] = {}
-
-    def mentioned(self, texts: Mapping[int, str]) -> dict[int, list[int]]:
-        """The concepts that atoms mention, given their texts by node number."""
-        found: dict[int, list[int]] = {node: [] for node in texts}
-        ties = self._whole.take(_among(self._whole.source, texts, self._store.next_node))
-        for node, concept in zip(ties.source.tolist(), ties.target.tolist(), strict=True):
-            found[node].append(concept)
-        self._learn({concept for each in found.values() for concept in each})
-        return {
-            node: self._meant(spelled(text), dict.fromkeys(found[node]))
-            for node, text in texts.items()
-        }
-
-    def unsaid(
-        self,
-        gone: Mapping[int, Atom],
-        concepts: Iterable[int],
-        lost: Collection[int],
-        heir: Heir | None,
-    ) -> dict[str, int]:
-        """Names that no atom says but those that go, with their concepts.
-
-        Args:
-            gone: The atoms that go.
-            concepts: What these mention of what stays.
-            lost: Nodes that go.
-            heir: What comes.
-        """
-        texts = [atom.text for atom in gone.values()]
-        bodies = [spelled(text) for text in texts]
-        every = "".join(bodies)
-        heard = self._within(every, self._aliases)
-        asked = {node for node in concepts if node in self._other}
-        asked |= {self._aliases[name] for name in heard} - {*lost}
-        if not asked:
-            return {}
-        self._learn(asked)
-        said = () if heir is None else heir.names
-        ties = self._whole.take(_among(self._whole.target, asked, self._store.next_node))
-        sayers: dict[int, dict[int, None]] = {node: {} for node in asked}
-        for node, concept in zip(ties.source.tolist(), ties.target.tolist(), strict=True):
-            if node not in gone:
-                sayers[concept][node] = None
-        open_ = dict[tuple[str, int], list[str]]()
-        for node in asked:
-            names = {
-                name
-                for name in self._within(every, self._of(node))
-                if any(self._within(body, [name]) for body in bodies)
-            }
-            found = self._open(list(sayers[node]), node, names.difference(said))
-            open_ |= {(name, node): others for name, others in found.items()}
-        # Their letters are there; whether they were said is asked only now.
-        names = {name for name, _ in open_}
-        own = [t for t, body in zip(texts, bodies, strict=True) if self._within(body, names)]
-        told = {name for found in self._extractor.extract(own) for name in found}
-        return {
-            name: node
-            for (name, node), others in open_.items()
-            if name in told and not self._is_said(others, name)
-        }
-
-    def _open(
-        self, nodes: Sequence[int], concept: int, names: Collection[str]
-    ) -> dict[str, list[str]]:
-        """Those names of a concept that it is not plain are said, and the texts that may do so.
-
-        Of very many that spell a name one is taken to say it.
-
-        Args:
-            nodes: The atoms that mention the concept.
-            concept: Its number.
-            names: Some of its names.
-        """
-        open_: dict[str, list[str]] = {name: [] for name in names}
-        for first in range(0, len(nodes), _READ):
-            if not open_:
-                break
-            marks = [mark for name in open_ for mark in self._marks(name)]
-            for text in self._store.texts_of(nodes[first : first + _READ]):
-                lower = text.lower()
-                if not any(mark in lower for mark in marks):
-                    continue
-                within = self._within(spelled(text), self._of(concept))
-                for name in within:
-                    if name in open_:
-                        open_[name].append(text)
-                        if len(within) == 1 or len(open_[name]) > _ASKED:
-                            del open_[name]
-        return open_
-
-    def _marks(self, name: str) -> list[str]:
-        """Letters of which a text has some that may say a name."""
-        forms = self._forms(max(name.split(), key=len, default=""))
-        return [max(form.split(), key=len, default="") for form in forms]
-
-    def _is_said(self, texts: list[str], name: str) -> bool:
-        """Whether one of the texts says a name."""
-        return any(name in found for found in self._extractor.extract(texts))
-
-    def _meant(self, body: str, concepts: Iterable[int]) -> list[int]:
-        """Those concepts of which a text, `spelled`, has a name."""
-        return [node for node in concepts if self._within(body, self._of(node))]
-
-    def _learn(self, concepts: Iterable[int]) -> None:
-        fresh = [node for node in concepts if node not in self._own]
-        for node, atom in zip(fresh, self._store.atoms(fresh), strict=True):
-            self._own[node] = atom.text if atom.kind == CONCEPT else ""
-
-    def _of(self, concept: int) -> list[str]:
-        """All names of a concept, none of another node."""
-        return [name for name in (self._own[concept], *self._other.get(concept, ())) if name]
-
-    def _within(self, body: str, names: Iterable[str]) -> list[str]:
-        return names_within(body, names, self._forms)
 
 
 def _next_similar(
@@ -366,15 +378,15 @@ def _next_similar(
     """Similarity edges of those that had as many as there may be, and lose one."""
     similar = edges.take(edges.type == int(EdgeType.SIMILARITY))
     stop = 1 + int(max([*gone, *(int(end.max()) for end in similar.columns[:2] if len(end))]))
-    lost = _among(similar.target, gone, stop) & ~_among(similar.source, gone, stop)
+    lost = among(similar.target, gone, stop) & ~among(similar.source, gone, stop)
     open_ = similar.source[lost].unique()
-    similar = similar.take(_among(similar.source, open_.tolist(), stop))
+    similar = similar.take(among(similar.source, open_.tolist(), stop))
     held = torch.bincount(similar.source, minlength=stop)
     open_ = open_[held[open_] >= config.similarity_k]
     if not len(open_) or config.similarity_k < 1:
         return EdgeBlock.empty()
     node, rows, live = vectors()
-    dead = ~live | _among(node, gone, max(stop, 1 + int(node[-1])))
+    dead = ~live | among(node, gone, max(stop, 1 + int(node[-1])))
     blocks, there = [], torch.stack([similar.source, similar.target])
     for part in torch.searchsorted(node, open_).split(max(1, _TILE // max(1, len(node)))):
         cosine = rows[part] @ rows[: int(part[-1])].T
@@ -393,25 +405,24 @@ def _next_similar(
 def _moved(store: MemoryStore, edges: EdgeBlock, heir: Heir, linked: Counter[_Edge]) -> EdgeBlock:
     """What linking did not make of the edges of the old version, as edges of the new one."""
     own = edges.take((edges.source == heir.old) | (edges.target == heir.old))
-    columns = zip(*(column.tolist() for column in own.columns), strict=True)
-    left = Counter({edge: n for edge, n in linked.items() if heir.old in edge[:2]})
-    keep = torch.ones(len(own), dtype=torch.bool)
-    for i, edge in enumerate(columns):
-        if left[edge] > 0:
-            left[edge] -= 1
-            keep[i] = False
-    own = own.take(keep)
-    other = torch.where(own.source == heir.old, own.target, own.source)
-    vectors = store.vectors([heir.old, *other.tolist()]).embeddings
-    cosine = vectors[1:] @ vectors[0]
-    similar = (own.type == int(EdgeType.SIMILARITY)) & ((cosine - own.weight).abs() < _SAME)
-    own = own.take(~similar)
+    own = _without_cosines(store, _without(own, linked), EdgeType.SIMILARITY)
     ends = [torch.where(end == heir.old, heir.node, end) for end in (own.source, own.target)]
     return EdgeBlock(ends[0], ends[1], own.type, own.weight)
 
 
-def _among(values: Tensor, nodes: Iterable[int], stop: int) -> Tensor:  # [n] int64 -> [n] bool
-    """Which values are some of the nodes below `stop`."""
-    there = torch.zeros(stop, dtype=torch.bool)
-    there[torch.tensor(list(nodes), dtype=torch.int64)] = True
-    return there[values]
+def _without(edges: EdgeBlock, linked: Counter[_Edge]) -> EdgeBlock:
+    """The edges without those that linking made, each as often as it did."""
+    left, keep = Counter[_Edge](), torch.ones(len(edges), dtype=torch.bool)
+    columns = zip(*(column.tolist() for column in edges.columns), strict=True)
+    for i, edge in enumerate(columns):
+        left[edge] += 1
+        keep[i] = left[edge] > linked[edge]
+    return edges.take(keep)
+
+
+def _without_cosines(store: MemoryStore, edges: EdgeBlock, kind: EdgeType) -> EdgeBlock:
+    """The edges without those of a type that weigh as much as their ends are similar."""
+    nodes, place = torch.stack(edges.columns[:2]).unique(return_inverse=True)
+    rows = store.vectors(nodes.tolist()).embeddings
+    cosine = (rows[place[0]] * rows[place[1]]).sum(1)
+    return edges.take(~((edges.type == int(kind)) & ((cosine - edges.weight).abs() < _SAME)))

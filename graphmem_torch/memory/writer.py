@@ -35,11 +35,12 @@ from graphmem_torch.errors import (
 )
 from graphmem_torch.memory.bindings import bind_concepts, bound_concepts
 from graphmem_torch.memory.link import Linker, concept_id
+from graphmem_torch.memory.names import Vectors
 from graphmem_torch.memory.removal import Heir, Removal, unlink
 from graphmem_torch.readers.jsonl import atom_from_record, content_id
 from graphmem_torch.results import RegimeSwitch
 from graphmem_torch.store import Batch, MemoryStore, TokenRows
-from graphmem_torch.store.blocks import edge_keys, join_tokens, pick_tokens
+from graphmem_torch.store.blocks import join_tokens, pick_tokens
 from graphmem_torch.store.reader import ORDERED_BY
 from graphmem_torch.store.records import atom_to_row
 from graphmem_torch.text.concepts import ConceptExtractor
@@ -200,70 +201,52 @@ class Writer:
             return write(Batch([], none, gone=nodes))
         self._ready()
         linker, atoms = self._following(), dict(zip(nodes, store.atoms(nodes), strict=True))
-        plan = unlink(store, atoms, self._config, self._extractor, linker.rows)
-        batch = Batch(
-            atoms=[],
-            embeddings=none,
-            edges=plan.edges,
-            cut=plan.cut,
-            gone=plan.gone,
-            unnamed=plan.names,
-        )
-        if plan.renamed:
-            batch = self._renamed(plan, batch)
+        plan = self._unlinked(linker, atoms)
         self._sound = False
-        left = self._left(plan, atoms)
-        done = write(batch)
-        if not plan.renamed:
-            linker.forget(left, plan.names)
-            self._follow()
+        stated = self._forget(linker, plan, self._left(plan, atoms))
+        done = write(self._batch_of(plan, [], none, stated))
+        self._follow()
         return done
 
-    def _renamed(self, plan: Removal, batch: Batch) -> Batch:
-        """The batch with concepts under another of their names, as nodes of their own."""
-        store, names = self._store, list(plan.renamed.values())
-        old = torch.tensor(list(plan.renamed))
-        vectors, first = self._encode_names(names), store.next_node
-        node = torch.arange(first + len(names))
-        node[old] = torch.arange(first, len(node))
-        gone = torch.tensor(batch.gone)
-        # What is cut goes once for each time that it is named.
-        edges, left = store.edges(), Counter(edge_keys(batch.cut))
-        own = torch.isin(edges.source, old) | torch.isin(edges.target, old)
-        own &= ~(torch.isin(edges.source, gone) | torch.isin(edges.target, gone))
-        for i, key in zip(
-            own.nonzero().flatten().tolist(), edge_keys(edges.take(own)), strict=True
-        ):
-            found = next((each for each in (key, (*key[:3], None)) if left[each] > 0), None)
-            if found is not None:
-                left[found] -= 1
-                own[i] = False
-        moved = EdgeBlock.cat([edges.take(own), batch.edges])
-        ends = node[moved.source], node[moved.target]
-        made = torch.stack([vectors[name] for name in names])
-        weight = moved.weight.clone()
-        tied = (moved.type == int(EdgeType.ASSOCIATION)).nonzero().flatten()
-        for i in tied.tolist():  # their weights are cosines of the names
-            pair = [int(end[i]) for end in ends]
-            if max(pair) >= first:
-                one, other = (
-                    made[n - first] if n >= first else store.vectors([n]).embeddings[0]
-                    for n in pair
-                )
-                weight[i] = one @ other
-        aliases = [
-            (name, int(node[concept]))
-            for concept, own_name in plan.renamed.items()
-            for name in store.names_of(concept)
-            if name != own_name and name not in plan.names
-        ]
-        return replace(
-            batch,
-            atoms=[Atom(id=concept_id(name), text=name, kind=CONCEPT) for name in names],
-            embeddings=made,
-            edges=EdgeBlock(*ends, moved.type, weight),
-            gone=[*batch.gone, *plan.renamed],
-            aliases=aliases,
+    def _unlinked(
+        self, linker: Linker, atoms: dict[int, Atom], heir: Heir | None = None
+    ) -> Removal:
+        names = Vectors(linker.concepts, self._alias_vectors)
+        config, finder = self._config, self._extractor
+        return unlink(self._store, atoms, config, finder, linker.rows, names, heir)
+
+    def _alias_vectors(self) -> tuple[list[str], Tensor]:
+        """Names of concepts but their own, with vectors; those an older release stored without too.
+
+        Only these are encoded, once.
+        """
+        store = self._store
+        names, vectors = store.alias_vectors()
+        missing = sorted({name for _, name, _ in store.aliases()}.difference(names))
+        if missing:
+            store.put_alias_vectors(self._encode_names(missing))
+            names, vectors = store.alias_vectors()
+        return names, vectors
+
+    def _forget(self, linker: Linker, plan: Removal, left: Sequence[tuple[int, Atom]]) -> EdgeBlock:
+        """Has the linker follow a removal; the edges that atoms state to its new concepts."""
+        linker.forget(left, plan.names)
+        return linker.rename(plan.concepts, plan.embeddings, plan.first, plan.aliases)
+
+    def _batch_of(
+        self, plan: Removal, atoms: Sequence[Atom], vectors: Tensor, edges: EdgeBlock
+    ) -> Batch:
+        """A removal, with atoms in front of its concepts and more edges."""
+        return Batch(
+            atoms=[*atoms, *plan.concepts],
+            embeddings=torch.cat([vectors, plan.embeddings]),
+            edges=EdgeBlock.cat([plan.edges, edges]),
+            cut=plan.cut,
+            gone=plan.gone,
+            connected=plan.moved,
+            unnamed=plan.names,
+            aliases=plan.aliases,
+            alias_embeddings=plan.alias_embeddings,
         )
 
     def update(self, name: str, change: Callable[[Atom], Atom], when: float) -> Atom:
@@ -317,27 +300,25 @@ class Writer:
         first, new = store.first_versions().get(node, node), store.next_node
         names = own.names.get(atom.text, ())
         heir = Heir(node, new, first, atom, names, linker.nodes_named(names))
-        plan = unlink(store, {node: old}, self._config, self._extractor, linker.rows, heir)
+        plan = self._unlinked(linker, {node: old}, heir)
         self._sound = False
-        left = self._left(plan, {})
-        linker.forget([each for each in left if each[0] != node], plan.names)
-        vector = own.encoded.pooled
-        linked = linker.link_again((node, old), atom, vector, new, first, plan.window)
+        left = [each for each in self._left(plan, {}) if each[0] != node]
+        stated = self._forget(linker, plan, left)
+        vector, behind = own.encoded.pooled, new + 1 + len(plan.concepts)
+        linked = linker.link_again((node, old), atom, vector, new, first, plan.window, behind)
         tokens = _token_rows(own.encoded)
         if tokens is not None:  # concepts have no token vectors
-            none = tokens.offsets[-1:].expand(len(linked.concepts))
+            none = tokens.offsets[-1:].expand(len(plan.concepts) + len(linked.concepts))
             tokens = tokens._replace(offsets=torch.cat([tokens.offsets, none]))
-        batch = Batch(
-            atoms=[atom, *linked.concepts],
-            embeddings=torch.cat([vector, linked.embeddings]),
+        batch = self._batch_of(plan, [atom], vector, EdgeBlock.cat([stated, linked.edges]))
+        batch = replace(
+            batch,
+            atoms=[*batch.atoms, *linked.concepts],
+            embeddings=torch.cat([batch.embeddings, linked.embeddings]),
             tokens=tokens,
-            edges=EdgeBlock.cat([plan.edges, linked.edges]),
-            cut=plan.cut,
-            gone=plan.gone,
-            connected=plan.moved,
             versions=[(node, new)],
-            aliases=linked.aliases,
-            unnamed=plan.names,
+            aliases=[*plan.aliases, *linked.aliases],
+            alias_embeddings=torch.cat([plan.alias_embeddings, linked.alias_embeddings]),
         )
         store.append(batch, when=own.when, first=new)
         self._follow()
@@ -417,6 +398,7 @@ class Writer:
                 edges=linked.edges,
                 cut=linked.cut,
                 aliases=linked.aliases,
+                alias_embeddings=linked.alias_embeddings,
                 rows=rows,
             )
             self._store.append(batch, when=max(each.when for each in group), first=first)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import json
 import math
 import struct
 import zlib
@@ -38,12 +39,13 @@ __all__ = [
     "EdgesAgain",
     "NodeVectors",
     "TokenRows",
-    "edge_keys",
     "is_sound",
     "join_tokens",
     "pick_tokens",
+    "put_alias_vectors",
     "put_edges",
     "put_vectors",
+    "read_alias_vectors",
     "read_edges",
     "read_embeddings",
     "read_last_edges",
@@ -88,8 +90,9 @@ class Batch:
         connected: Edges that callers made.
         versions: Of atoms that go and of the batch's own, the pairs (old, new) of versions of one:
             the old one is kept aside, and pins and uses become those of the new one.
-        unnamed: Names of concepts, `aliases` of before, that go.
+        unnamed: Names of concepts, `aliases` of before, that go; some may come again.
         aliases: Names of concepts other than their own, each with the node number of its concept.
+        alias_embeddings: [a, d] float32, of the `aliases`; None: not known.
         rows: Rows of the atoms, as `atom_to_row` gives them, where they are made already.
     """
 
@@ -103,6 +106,7 @@ class Batch:
     versions: Sequence[tuple[int, int]] = ()
     unnamed: Sequence[str] = ()
     aliases: Sequence[tuple[str, int]] = ()
+    alias_embeddings: Tensor | None = None
     rows: Sequence[tuple[Any, ...]] | None = None
 
     def validate(self, *, dim: int | None, token_dim: int | None) -> None:
@@ -122,6 +126,9 @@ class Batch:
                 f"embeddings: expected finite vectors, got NaN or infinity for atom {atom.id!r} "
                 f"({atom.text[:40]!r}); check the embedder (half precision overflows) or its input"
             )
+        if self.alias_embeddings is not None and self.aliases:
+            shape = len(self.aliases), dim or "d"
+            check_tensor("alias_embeddings", self.alias_embeddings, "float32", shape, do)
         if self.tokens is None:
             return
         tokens, pieces, offsets = self.tokens
@@ -466,7 +473,7 @@ def _batched_edges(database: Database, start: int) -> tuple[EdgeBlock, Tensor]:
 
 def _cut_edges(database: Database, stop: int, batch: Batch) -> CutEdges:
     """Deletes the edges that a batch takes away; only inside a write, of nodes below `stop`."""
-    left = Counter(edge_keys(batch.cut))
+    left = Counter(_edge_keys(batch.cut))
     gone = torch.zeros(stop, dtype=torch.bool)
     gone[torch.tensor(list(batch.gone), dtype=torch.int64)] = True
     pairs = torch.stack([batch.cut.source, batch.cut.target])
@@ -478,7 +485,7 @@ def _cut_edges(database: Database, stop: int, batch: Batch) -> CutEdges:
         if not len(at) or not left.total():
             return mask
         at = at[isin_pairs(torch.stack([edges.source[at], edges.target[at]]), pairs)]
-        for i, edge in zip(at.tolist(), edge_keys(edges.take(at)), strict=True):
+        for i, edge in zip(at.tolist(), _edge_keys(edges.take(at)), strict=True):
             key = next((key for key in (edge, (*edge[:3], None)) if left[key] > 0), None)
             if key is not None:
                 mask[i] = False
@@ -494,7 +501,7 @@ def _cut_edges(database: Database, stop: int, batch: Batch) -> CutEdges:
     return CutEdges.cat(cut)
 
 
-def edge_keys(edges: EdgeBlock) -> list[tuple[int, int, int, float | None]]:
+def _edge_keys(edges: EdgeBlock) -> list[tuple[int, int, int, float | None]]:
     """Source, target, type and weight of each; None for a weight that is NaN."""
     columns = zip(*(column.tolist() for column in edges.columns), strict=True)
     return [(s, t, kind, None if math.isnan(weight) else weight) for s, t, kind, weight in columns]
@@ -566,6 +573,33 @@ def put_vectors(database: Database, pooled: Tensor, tokens: TokenRows | None) ->
             own = slice(int(offsets[0]), int(offsets[-1]))
             columns = [offsets.diff().int(), tokens.pieces[own], tokens.tokens[own]]
             _insert(database, "token_block", start, count, columns)
+
+
+def put_alias_vectors(database: Database, names: Iterable[str], vectors: Tensor) -> None:
+    """Writes the vectors [n, d] of names of concepts; only inside a write."""
+    place = dict(zip(names, range(len(vectors)), strict=True))
+    sql = "SELECT entry, name FROM alias WHERE name IN (SELECT value FROM json_each(?))"
+    rows = []
+    for entry, name in database.query(sql, (json.dumps(list(place)),)):
+        data = vectors[place[name]].contiguous().numpy().tobytes()
+        rows.append((entry, _checksum([data], entry), data))
+    database.execute_many("INSERT OR REPLACE INTO alias_vector VALUES (?, ?, ?)", rows)
+
+
+def read_alias_vectors(database: Database, dim: int) -> tuple[list[str], Tensor]:
+    """The names of concepts other than their own that have vectors, and these [n, d].
+
+    Raises:
+        StoreDamagedError: One does not match its checksum, or has another length.
+    """
+    sql = "SELECT name, entry, checksum, data FROM alias JOIN alias_vector USING (entry)"
+    names, rows = list[str](), list[bytes]()
+    for name, entry, expected, data in database.query(f"{sql} ORDER BY entry"):
+        if _checksum([data], entry) != expected or len(data) != 4 * dim:
+            raise damaged(database.place, f"the vector of the name {name!r} does not match it")
+        names.append(name)
+        rows.append(data)
+    return names, _decode(database, b"".join(rows), torch.float32, len(rows), dim)
 
 
 def thin_edges(

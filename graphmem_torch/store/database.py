@@ -174,6 +174,17 @@ CREATE TABLE alias (
     name  TEXT NOT NULL UNIQUE,
     node  INTEGER NOT NULL
 )""",
+    "alias_vector": """
+CREATE TABLE alias_vector (
+    entry    INTEGER PRIMARY KEY,
+    checksum INTEGER NOT NULL,
+    data     BLOB NOT NULL
+)""",
+    # A trigger, for older code takes names away as well.
+    "alias_gone": """
+CREATE TRIGGER alias_gone AFTER DELETE ON alias BEGIN
+    DELETE FROM alias_vector WHERE entry = old.entry;
+END""",
     "stored_at": """
 CREATE TABLE stored_at (
     start INTEGER PRIMARY KEY,

@@ -21,6 +21,7 @@ from graphmem_torch.store.blocks import (
     is_sound,
     join_tokens,
     pick_tokens,
+    read_alias_vectors,
     read_edges,
     read_embeddings,
     read_last_edges,
@@ -335,6 +336,15 @@ class StoreReader:
         """How many commits there were since a state; None where that is not known."""
         return commits_since(self._database, state)
 
+    def alias_vectors(self) -> tuple[list[str], Tensor]:
+        """Names of concepts other than their own, and their vectors [n, d] float32.
+
+        Names that an older release stored have none.
+        """
+        if not self._database.has("alias_vector"):
+            return [], torch.empty(0, self.dim or 0)
+        return read_alias_vectors(self._database, self.dim or 0)
+
     def vectors(self, nodes: Sequence[int]) -> NodeVectors:
         """Vectors of single nodes, in the order asked for; numbers may repeat.
 
@@ -404,11 +414,6 @@ class StoreReader:
         """Of every node its number, its name if it is a concept, and whether it states edges."""
         sql = "SELECT node, CASE kind WHEN ? THEN text END, links != '[]' FROM atom ORDER BY node"
         return self._database.query(sql, (CONCEPT,))
-
-    def names_of(self, node: int) -> list[str]:
-        """Names of a concept other than its own, in the order in which they came."""
-        sql = "SELECT name FROM alias WHERE node = ? ORDER BY entry"
-        return [row[0] for row in self._database.query(sql, (node,))]
 
     def alias_names(self, names: Iterable[str]) -> list[str]:
         """Those names that are of a concept of another name."""
@@ -685,6 +690,7 @@ def _edge_problems(store: StoreReader) -> list[str]:
 
 def _alias_problems(store: StoreReader) -> list[str]:
     columns, aliases = store.columns(), store.aliases()
+    store.alias_vectors()  # raises where one does not match its checksum
     concepts = set(columns.node[columns.is_concept].tolist())
     return [
         f"{name!r} leads to node {node}, which is no concept"

@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Literal
 
+import torch
 from torch import Tensor
 
 from graphmem_torch.atoms import CONCEPT, Atom
@@ -24,6 +25,7 @@ from graphmem_torch.store.blocks import (
     Batch,
     EdgesAgain,
     TokenRows,
+    put_alias_vectors,
     put_edges,
     put_vectors,
     thin_edges,
@@ -208,6 +210,9 @@ class MemoryStore(StoreReader):
             )
             cut = write_blocks(self._database, start, batch)
             self._database.execute_many(_INSERT_ALIAS, batch.aliases)
+            if batch.alias_embeddings is not None:
+                named = [name for name, _ in batch.aliases]
+                put_alias_vectors(self._database, named, batch.alias_embeddings)
             self.life.note_stored(start, len(batch.atoms), now)
             if batch.atoms:
                 changes["store.dim"] = str(batch.embeddings.shape[1])
@@ -241,8 +246,17 @@ class MemoryStore(StoreReader):
             self.uses.flush()
             ids, texts = contents(database, batch.gone)
             holders = {number for own in self.sources.holders(ids).values() for number in own}
-            ids += [f"{CONCEPT}:{name}" for name in batch.unnamed]
             listed = json.dumps(list(batch.gone))
+            theirs = database.query(
+                "SELECT name FROM alias WHERE node IN (SELECT value FROM json_each(?))", (listed,)
+            )
+            unnamed = {
+                f"{CONCEPT}:{name}" for name in [*batch.unnamed, *(row[0] for row in theirs)]
+            }
+            # A name that is still said may be that of another concept from now on.
+            kept = {atom.id for atom in batch.atoms}
+            kept |= {f"{CONCEPT}:{name}" for name, _ in batch.aliases}
+            ids = sorted({*ids, *unnamed} - kept)
             atoms = database.query(
                 "SELECT count(*) FROM atom WHERE kind != ? AND node IN "
                 "(SELECT value FROM json_each(?))",
@@ -318,6 +332,7 @@ class MemoryStore(StoreReader):
         fingerprint: str,
         edges: EdgesAgain,
         meta: Mapping[str, str | None],
+        aliases: Mapping[str, Tensor],
     ) -> None:
         """Puts vectors of another embedder in place of all, in one transaction.
 
@@ -327,6 +342,7 @@ class MemoryStore(StoreReader):
             fingerprint: Of the embedder, which the store is bound to from then on.
             edges: Edges that come with the vectors in place of others.
             meta: Strings to keep with them; None: to keep no more.
+            aliases: [d] of names of concepts other than their own.
 
         Raises:
             StoreError: Read-only store or full disk; the store is as it was before.
@@ -342,6 +358,9 @@ class MemoryStore(StoreReader):
             run = self._database.execute_many
             put_vectors(self._database, pooled, tokens)
             put_edges(self._database, edges)
+            run("DELETE FROM alias_vector", [()])
+            if aliases:
+                put_alias_vectors(self._database, aliases, torch.stack([*aliases.values()]))
             run("DELETE FROM meta WHERE key = ?", [(key,) for key in dropped])
             self._set(values | {key: value for key, value in kept.items() if value is not None})
             run("DELETE FROM change", [()])  # nothing of an earlier state is of use
@@ -349,6 +368,11 @@ class MemoryStore(StoreReader):
 
         with self.turn():
             self._database.write(work)
+
+    def put_alias_vectors(self, vectors: Mapping[str, Tensor]) -> None:
+        """Keeps vectors [d] of names that an older release stored without."""
+        rows = torch.stack([*vectors.values()])
+        self._database.write(lambda: put_alias_vectors(self._database, vectors, rows))
 
     def meta_set(self, key: str, value: str) -> None:
         """Keep a string under a name; durable, and no change of generation."""

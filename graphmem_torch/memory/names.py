@@ -1,0 +1,432 @@
+"""Which atoms say which names of concepts, and which concepts the names make when atoms go.
+
+Linking takes names in the order in which they are first said: each joins the nearest concept whose
+own name was said before it, from a cosine of `link.concept_dedup` on, or becomes one. So a name
+depends on earlier own names alone, and what goes asks anew only for
+
+* the names of a concept whose own name is said no more, or only after another of its names,
+* a name of another concept that is first said later than before, perhaps behind a nearer concept,
+* the later names near one that becomes a concept, and those of a concept that joins another.
+
+These are decided in the order in which they are now first said. What comes out is what adding only
+the atoms that stay, in the order of their node numbers, makes; up to rounding, where two cosines,
+or one and the threshold, are the same but for it. Exceptions: a concept without a name that is
+said (edges that a caller made lead there) stays as it is; what an earlier release left under a
+name that is gone is found when a name of that concept is; and among what a new version of an atom
+says, names that are known come before those that are new.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+
+import torch
+from torch import Tensor
+
+from graphmem_torch.atoms import CONCEPT
+from graphmem_torch.edges import EdgeBlock
+from graphmem_torch.store import MemoryStore
+from graphmem_torch.text.concepts import ConceptExtractor, names_within, spelled
+
+__all__ = ["Names", "Renaming", "Vectors", "among"]
+
+_READ = 64  # texts that are read at once
+_TIE = 1e-6  # cosines that differ by less are the same
+_BEFORE_ALL = (-1, 0)  # when a name is first said of which it cannot be told
+
+_Place = tuple[int, int]  # node number of an atom, and the place of a name in what it says
+
+
+@dataclass(frozen=True, eq=False)
+class Vectors:
+    """Vectors of names, each read when it is first needed.
+
+    Attributes:
+        own: Gives the node numbers [c] of concepts, -1 for those that are gone, and the vectors
+            [c, d] of their own names.
+        others: Gives the other names, and their vectors [n, d].
+    """
+
+    own: Callable[[], tuple[Tensor, Tensor]]
+    others: Callable[[], tuple[list[str], Tensor]]
+
+
+@dataclass(frozen=True, eq=False)
+class Renaming:
+    """What becomes of names.
+
+    Attributes:
+        unsaid: Those that nothing says any more, of concepts that do not go.
+        joined: Of names that are of another concept from now on, in the order in which they are
+            first said, the own name of that; of those that become concepts, themselves.
+        ended: Concepts whose own name is none any more, with the own name of the concept of that
+            name, or of another of theirs.
+        vectors: [d], of the names that are `joined`.
+        said: By atom, all names of those that say one that is `joined`.
+        concepts: Of the names of `said`, the concepts before.
+    """
+
+    unsaid: list[str]
+    joined: dict[str, str]
+    ended: dict[int, str]
+    vectors: dict[str, Tensor]
+    said: dict[int, list[str]]
+    concepts: dict[str, int]
+
+
+class Names:
+    """The names of concepts in a store, by the edges of linking and the letters of texts.
+
+    An atom that mentions a concept says one of its names. What its letters leave open is asked of
+    what found the concepts.
+    """
+
+    def __init__(
+        self,
+        store: MemoryStore,
+        whole: EdgeBlock,
+        extractor: ConceptExtractor,
+        gone: Mapping[int, str],
+        new: tuple[int, Sequence[str]] | None = None,
+    ) -> None:
+        """Reads the names that are stored.
+
+        Args:
+            store: As it is before anything goes.
+            whole: Edges from atoms to the concepts that they mention themselves.
+            extractor: What found the concepts.
+            gone: The texts of atoms that go, by node number.
+            new: Node number, and names that it says, of what comes in place of the only one.
+        """
+        self._store, self._whole, self._extractor = store, whole, extractor
+        self._gone, self._new = gone, new or (-1, ())
+        self._bodies = {node: spelled(text) for node, text in gone.items()}
+        self._forms = cache(lambda word: frozenset(map(spelled, extractor.forms(word))))
+        self.node = {name: node for _, name, node in store.aliases()}
+        self._other = defaultdict[int, list[str]](list)
+        for name, node in self.node.items():
+            self._other[node].append(name)
+        self._aliases = list(self.node)
+        self.own: dict[int, str] = {}
+        self._sayers: dict[int, list[int]] = {}
+        self._told: dict[int, list[str]] = {}
+        self._first: dict[str, _Place | None] = {}
+
+    def mentioned(self, texts: Mapping[int, str]) -> dict[int, list[int]]:
+        """The concepts that atoms mention, given their texts by node number."""
+        found: dict[int, list[int]] = {node: [] for node in texts}
+        ties = self._whole.take(among(self._whole.source, texts, self._store.next_node))
+        for node, concept in zip(ties.source.tolist(), ties.target.tolist(), strict=True):
+            found[node].append(concept)
+        self.learn({concept for each in found.values() for concept in each})
+        bodies = {
+            node: self._bodies[node] if node in self._bodies else spelled(text)
+            for node, text in texts.items()
+        }
+        return {
+            node: [c for c in dict.fromkeys(found[node]) if self._within(body, self.names_of(c))]
+            for node, body in bodies.items()
+        }
+
+    def in_order(self, node: int, concepts: Collection[int]) -> list[int]:
+        """Concepts that an atom that goes mentions, as it says them."""
+        names = self.told(node, self._gone[node])
+        known = self._store.concepts(names)
+        order = dict.fromkeys(known[name] for name in names if known.get(name) in concepts)
+        return [*order, *(concept for concept in concepts if concept not in order)]
+
+    def told(self, node: int, text: str) -> list[str]:
+        """The names that an atom says."""
+        if node not in self._told:
+            self._told[node] = self._extractor.extract([text])[0]
+        return self._told[node]
+
+    def without(
+        self,
+        mentioned: Mapping[int, Sequence[int]],
+        lost: Collection[int],
+        threshold: float,
+        vectors: Vectors,
+    ) -> Renaming:
+        """What becomes of names when the atoms are gone.
+
+        Args:
+            mentioned: What the atoms that go mention.
+            lost: Nodes that go.
+            threshold: The cosine from which on names are of one concept.
+            vectors: Of all names.
+        """
+        unsaid, later = self._changed(mentioned, lost)
+        replay = _Replay(self, lost, threshold, vectors)
+        for concept in dict.fromkeys(self.node[name] for name in [*unsaid, *later]):
+            own, others = self.own[concept], self.names_of(concept)[1:]
+            place = self.first(own)
+            if place is None and any(self.first(name) is not None for name in others):
+                replay.end(concept)
+            elif place is not None and own in later:
+                replay.ask(self._before(place, concept))
+            replay.ask(name for name in others if name in later)
+        joined = replay.run()
+        said = self._saying(dict.fromkeys(self.node[name] for name in joined), joined)
+        names = list(dict.fromkeys(name for each in said.values() for name in each))
+        known = self._store.concepts(names)
+        ended = {
+            concept: next(joined[name] for name in self.names_of(concept) if name in joined)
+            for concept in replay.ended
+        }
+        own_vectors = {name: replay.vector(name) for name in joined}
+        kept = {own for concept, own in self.own.items() if concept not in ended}
+        return Renaming(sorted(unsaid - kept), joined, ended, own_vectors, said, known)
+
+    def _changed(
+        self, mentioned: Mapping[int, Sequence[int]], lost: Collection[int]
+    ) -> tuple[set[str], set[str]]:
+        """Names that nothing says any more, and those that are first said later, of what stays."""
+        heard = self._within("".join(self._bodies.values()), self._aliases)
+        self.learn({self.node[name] for name in heard} - {*lost})
+        saying: dict[str, list[int]] = {}
+        for node in sorted(self._gone):
+            concepts = [c for c in mentioned[node] if c in self._other and c not in lost]
+            names = [name for concept in concepts for name in self.names_of(concept)]
+            names += [name for name in heard if self.node[name] not in lost]
+            for name in self._within(self._bodies[node], dict.fromkeys(names)):
+                saying.setdefault(name, []).append(node)
+        unsaid, later = set[str](), set[str]()
+        self._load({self.node[name] for name in saying})
+        for name, nodes in saying.items():
+            if self._is_said_before(name, nodes[0]):
+                continue
+            # Its letters are there; whether it was said is asked only now.
+            own = next((n for n in nodes if name in self.told(n, self._gone[n])), None)
+            if own is None or (own > nodes[0] and self._is_said_before(name, own)):
+                continue
+            (later if self.first(name) is not None else unsaid).add(name)
+        return unsaid, later
+
+    def first(self, name: str) -> _Place | None:
+        """Where a name is first said by what stays; None: nowhere."""
+        if name not in self._first:
+            self._first[name] = None
+            for node, text, within in self._texts(self.node[name], [name]):
+                if name in within and name in self.told(node, text):
+                    self._first[name] = node, self._told[node].index(name)
+                    break
+            else:
+                node, said = self._new
+                if name in said:
+                    self._first[name] = node, said.index(name)
+        return self._first[name]
+
+    def _is_said_before(self, name: str, stop: int) -> bool:
+        """Whether an atom below a node number that stays says a name."""
+        for node, text, within in self._texts(self.node[name], [name], stop):
+            if name in within and (len(within) == 1 or name in self.told(node, text)):
+                return True
+        return False
+
+    def _before(self, place: _Place, concept: int) -> list[str]:
+        """Names of a concept that are said before a place."""
+        names = self.names_of(concept)
+        found = dict[str, None]()
+        for node, text, within in self._texts(concept, names, place[0] + 1):
+            told = self.told(node, text) if within else []
+            end = place[1] if node == place[0] else len(told)
+            found |= dict.fromkeys(name for name in told[:end] if name in within)
+        if place[0] == self._new[0]:
+            found |= dict.fromkeys(name for name in self._new[1][: place[1]] if name in names)
+        return list(found)
+
+    def _saying(
+        self, concepts: Iterable[int], names: Collection[str]
+    ) -> dict[int, list[str]]:  # by atom
+        """Atoms that say one of some names of concepts, with all names that each says."""
+        self._load(concepts)
+        found = dict[int, list[str]]()
+        for concept in concepts:
+            asked = [name for name in self.names_of(concept) if name in names]
+            for node, text, within in self._texts(concept, asked):
+                if node not in found and any(name in names for name in within):
+                    told = self.told(node, text)
+                    if any(name in names for name in told):
+                        found[node] = told
+        return found
+
+    def _texts(
+        self, concept: int, names: Sequence[str], stop: int | None = None
+    ) -> Iterator[tuple[int, str, list[str]]]:
+        """The atoms that mention a concept and stay, in their order, if their letters may say it.
+
+        Args:
+            concept: Its node number.
+            names: One of these must be there.
+            stop: Only atoms below this node number.
+
+        Yields:
+            Node number, text, and all names of the concept that its letters may say.
+        """
+        self._load([concept])
+        nodes = [n for n in self._sayers[concept] if stop is None or n < stop]
+        marks = [mark for name in names for mark in self._marks(name)]
+        for first in range(0, len(nodes), _READ):
+            part = nodes[first : first + _READ]
+            for node, text in zip(part, self._store.texts_of(part), strict=True):
+                lower = text.lower()
+                if any(mark in lower for mark in marks):
+                    yield node, text, self._within(spelled(text), self.names_of(concept))
+
+    def _load(self, concepts: Iterable[int]) -> None:
+        """Has the atoms at hand that mention concepts, and stay."""
+        fresh = [concept for concept in concepts if concept not in self._sayers]
+        if not fresh:
+            return
+        self.learn(fresh)
+        ties = self._whole.take(among(self._whole.target, fresh, self._store.next_node))
+        found: dict[int, set[int]] = {concept: set() for concept in fresh}
+        for node, concept in zip(ties.source.tolist(), ties.target.tolist(), strict=True):
+            if node not in self._gone:
+                found[concept].add(node)
+        self._sayers |= {concept: sorted(nodes) for concept, nodes in found.items()}
+
+    def _marks(self, name: str) -> list[str]:
+        """Letters of which a text has some that may say a name."""
+        forms = self._forms(max(name.split(), key=len, default=""))
+        return [max(form.split(), key=len, default="") for form in forms]
+
+    def learn(self, concepts: Iterable[int]) -> None:
+        """Has the own names of concepts at hand."""
+        fresh = [node for node in concepts if node not in self.own]
+        for node, atom in zip(fresh, self._store.atoms(fresh), strict=True):
+            self.own[node] = atom.text if atom.kind == CONCEPT else ""
+            if self.own[node]:
+                self.node[self.own[node]] = node
+
+    def names_of(self, concept: int) -> list[str]:
+        """All names of a concept, none of another node."""
+        return [name for name in (self.own[concept], *self._other.get(concept, ())) if name]
+
+    def _within(self, body: str, names: Iterable[str]) -> list[str]:
+        return names_within(body, names, self._forms)
+
+
+class _Replay:
+    """Decides names anew, in the order in which they are first said.
+
+    Attributes:
+        ended: Concepts whose own name is not that of a concept any more.
+    """
+
+    def __init__(
+        self, names: Names, lost: Collection[int], threshold: float, vectors: Vectors
+    ) -> None:
+        self._names, self._lost, self._threshold, self._vectors = names, lost, threshold, vectors
+        self.ended: list[int] = []
+        self._asked: set[str] = set()
+        self._open: list[tuple[_Place, str]] = []
+        self._own: dict[str, str] = {}  # own names of the concepts of what is decided
+
+    def ask(self, names: Iterable[str]) -> None:
+        """Has those names decided that are said."""
+        for name in names:
+            place = None if name in self._asked else self._names.first(name)
+            if place is not None:
+                self._asked.add(name)
+                heapq.heappush(self._open, (place, name))
+
+    def end(self, concept: int) -> None:
+        """Takes a concept away: its other names ask for one."""
+        self.ended.append(concept)
+        self.ask(self._names.names_of(concept)[1:])
+
+    def run(self) -> dict[str, str]:
+        """Decides; own names of the concepts of names that are of another one than before."""
+        while self._open:
+            self._decide(*heapq.heappop(self._open))
+        names, found = self._names, dict[str, str]()
+        for name, own in self._own.items():
+            kept = names.own[names.node[own]] == own and names.node[own] == names.node[name]
+            if not kept:
+                found[name] = own
+        return found
+
+    def vector(self, name: str) -> Tensor:  # [d]
+        """That of a name."""
+        _, others, place = self._aliases
+        if name in place:
+            return others[place[name]]
+        _, rows, row = self._concepts
+        return rows[row[self._names.node[name]]]
+
+    def _decide(self, place: _Place, name: str) -> None:
+        near = self._near(name)
+        earlier = [
+            (cosine, self._place(other), other)
+            for other, cosine in near.items()
+            if self._is_own(other) and self._place(other) < place
+        ]
+        top = max((cosine for cosine, *_ in earlier), default=0.0)
+        closest = [(first, other) for cosine, first, other in earlier if cosine >= top - _TIE]
+        self._own[name] = own = min(closest)[1] if closest else name
+        was_own = self._names.own[self._names.node[name]] == name
+        if was_own and own != name:
+            self.end(self._names.node[name])
+        elif own == name and not was_own:
+            self.ask(other for other in near if self._place(other) > place)
+
+    def _is_own(self, name: str) -> bool:
+        """Whether a name is that of a concept."""
+        concept = self._names.node[name]
+        if name in self._own:
+            return self._own[name] == name
+        return self._names.own[concept] == name and concept not in self.ended
+
+    def _place(self, name: str) -> _Place:
+        return self._names.first(name) or _BEFORE_ALL
+
+    def _near(self, name: str) -> dict[str, float]:
+        """The other names that are near one, with their cosines."""
+        vector, names = self.vector(name), self._names
+        nodes, rows, _ = self._concepts
+        cosine = rows @ vector
+        at = ((cosine >= self._threshold) & (nodes >= 0)).nonzero().flatten()
+        here = nodes[at].tolist()
+        names.learn(here)
+        names_there, others, _ = self._aliases
+        found = {
+            names.own[node]: value for node, value in zip(here, cosine[at].tolist(), strict=True)
+        }
+        cosine = others @ vector
+        at = (cosine >= self._threshold).nonzero().flatten()
+        found |= {
+            names_there[row]: value
+            for row, value in zip(at.tolist(), cosine[at].tolist(), strict=True)
+        }
+        found = {
+            other: value
+            for other, value in found.items()
+            if other != name and names.node[other] not in self._lost
+        }
+        names.learn({names.node[other] for other in found})
+        return found
+
+    @cached_property
+    def _concepts(self) -> tuple[Tensor, Tensor, dict[int, int]]:
+        """Node numbers of concepts, -1 for those that are gone, their vectors, and their rows."""
+        nodes, rows = self._vectors.own()
+        return nodes, rows, {node: row for row, node in enumerate(nodes.tolist())}
+
+    @cached_property
+    def _aliases(self) -> tuple[list[str], Tensor, dict[str, int]]:
+        """The other names, their vectors, and their rows."""
+        names, rows = self._vectors.others()
+        return names, rows, {name: row for row, name in enumerate(names)}
+
+
+def among(values: Tensor, nodes: Iterable[int], stop: int) -> Tensor:  # [n] int64 -> [n] bool
+    """Which values are some of the nodes below `stop`."""
+    there = torch.zeros(stop, dtype=torch.bool)
+    there[torch.tensor(list(nodes), dtype=torch.int64)] = True
+    return there[values]

@@ -1,0 +1,165 @@
+"""Names of concepts after something was forgotten, against a memory that never held it."""
+
+from __future__ import annotations
+
+import math
+import sqlite3
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from graphmem_torch.atoms import CONCEPT, Atom, EdgeType, Link
+from graphmem_torch.memory import Memory
+from graphmem_torch.text.embedder import Encoded, HashingEmbedder
+from tests.memories import config_of, file_size_limit, opened, plain, stored
+
+# The names lie on a circle: neighbours are near, those two steps apart are not.
+NAMES = [*(f"Q{i}" for i in range(7)), "Q1 Q2", "Q5 Q3"]
+STEP = [0.0, 1.0, 2.03, 2.97, 3.88, 4.92, 5.99, 1.61, 4.37]
+ANGLE = {name.lower(): 0.3 * step for name, step in zip(NAMES, STEP, strict=True)}
+CONFIG = config_of(
+    **{"link.concept_dedup": math.cos(0.35), "link.similarity_min": 0.1, "spread.max_edges": 200}
+)
+
+
+class Circle(HashingEmbedder):
+    """Gives those names places on a circle; counts what it encodes."""
+
+    def __init__(self) -> None:
+        super().__init__(32)
+        self.asked = 0
+
+    def encode(self, texts: Sequence[str], *, progress: bool = False) -> Encoded:
+        self.asked += len(texts)
+        encoded = super().encode(texts)
+        for row, text in zip(encoded.pooled, texts, strict=True):
+            if text in ANGLE:
+                row.zero_()
+                row[:2] = torch.tensor([math.cos(ANGLE[text]), math.sin(ANGLE[text])])
+        return encoded
+
+
+def circle(path: Path | None = None) -> Memory:
+    return opened(path, config=CONFIG, embedder=Circle())
+
+
+def saying(number: int, names: Sequence[str]) -> Atom:
+    return Atom(f"a{number}", "it is " + " and ".join(names), session=f"s{number % 3}")
+
+
+def graph(memory: Memory) -> tuple[list[str], dict[str, str], Counter[Any]]:
+    """Ids, the concept of each other name, and edges by ids."""
+    store = memory.store
+    name = dict(zip(store.columns().node.tolist(), store.ids(), strict=True))
+    edges = Counter((edge, round(weight, 4)) for edge, weight in stored(store))
+    return sorted(store.ids()), {other: name[node] for _, other, node in store.aliases()}, edges
+
+
+histories = st.lists(
+    st.lists(st.sampled_from(NAMES), min_size=1, max_size=4), min_size=2, max_size=9
+)
+
+
+@settings(max_examples=5, deadline=None)
+@given(histories, st.data())
+def test_names_are_those_of_what_stays(texts: list[list[str]], data: st.DataObject) -> None:
+    atoms = [saying(i, names) for i, names in enumerate(texts)]
+    numbers = st.integers(0, len(atoms) - 1)
+    order = data.draw(st.lists(numbers, min_size=1, unique=True))
+    cut = data.draw(st.integers(0, len(order)))
+    with circle() as memory, circle() as fresh:
+        memory.add(atoms)
+        asked = memory.embedder.asked  # type: ignore[attr-defined]
+        for gone in (order[:cut], order[cut:]):
+            memory.forget([f"a{i}" for i in gone])
+        assert memory.embedder.asked == asked, "no encoder is called"  # type: ignore[attr-defined]
+        assert memory.check() == []
+        fresh.add([atom for i, atom in enumerate(atoms) if i not in order])
+        assert graph(memory) == graph(fresh)
+        names, vectors = memory.store.alias_vectors()
+        assert sorted(names) == sorted(name for _, name, _ in memory.store.aliases())
+        angles = torch.tensor([ANGLE[name] for name in names])
+        torch.testing.assert_close(vectors[:, :2], torch.stack([angles.cos(), angles.sin()], 1))
+        assert plain(memory.retrieve(["Q2 and Q4"])) == plain(fresh.retrieve(["Q2 and Q4"]))
+        # And so are those of what comes later.
+        for each in (memory, fresh):
+            each.add(saying(99, NAMES[::-1]))
+        assert graph(memory) == graph(fresh)
+
+
+def chain(memory: Memory) -> None:
+    """Q1 is a concept, Q0 and Q2 are other names of it, Q3 is one, Q4 is its other name."""
+    memory.add([saying(i, [f"Q{k}"]) for i, k in enumerate((1, 0, 2, 3, 4, 4))])
+
+
+def test_an_update_names_concepts_anew() -> None:
+    with circle() as memory, circle() as fresh:
+        chain(memory)
+        memory.update("a0", text="it is Q6")
+        assert memory.check() == []
+        fresh.add([saying(i, [f"Q{k}"]) for i, k in enumerate((0, 2, 3, 4, 4), start=1)])
+        fresh.add(saying(0, ["Q6"]))
+        assert graph(memory)[:2] == graph(fresh)[:2]
+        memory.forget("a0")
+        names = {name for _, name, _ in memory.store.aliases()}
+        assert names == {"q3"} and "concept:q1" not in memory.store.ids()
+
+
+def test_edges_that_others_made_lead_to_the_new_name() -> None:
+    with circle() as memory:
+        chain(memory)
+        memory.connect("a3", "concept:q1", "causes")
+        memory.add(Atom("x", "it is said", edges=(Link("concept:q0", EdgeType.SUPPORTS),)))
+        memory.forget("a0")
+        edges = {edge for edge, _ in stored(memory.store)}
+        assert ("a3", "concept:q0", EdgeType.CAUSES) in edges
+        assert ("x", "concept:q0", EdgeType.SUPPORTS) in edges
+        assert memory.check() == []
+
+
+def test_receipts_name_what_is_said_no_more(tmp_path: Path) -> None:
+    with circle(tmp_path) as memory:
+        chain(memory)
+        receipt = memory.forget("a0")
+        assert memory.check_receipt(receipt) == []
+        assert receipt.hash_of("id", f"{CONCEPT}:q1") in receipt.erased
+        assert receipt.hash_of("id", f"{CONCEPT}:q2") not in receipt.erased
+    assert b"q1" not in b"".join(file.read_bytes() for file in tmp_path.iterdir())
+
+
+def test_names_change_whole_or_not_at_all(tmp_path: Path) -> None:
+    with circle(tmp_path) as memory:
+        chain(memory)
+    with circle(tmp_path) as memory:
+        before = graph(memory)
+        with file_size_limit(100), pytest.raises(Exception, match="disk"):
+            memory.forget("a0")
+        assert graph(memory) == before and memory.check() == []
+        memory.forget("a0")
+        assert graph(memory) != before and memory.check() == []
+
+
+def test_a_store_whose_names_have_no_vectors(tmp_path: Path) -> None:
+    """As an older release leaves it: only those are encoded, once."""
+    with circle(tmp_path) as memory:
+        chain(memory)
+    with sqlite3.connect(tmp_path / "memory.sqlite") as connection:
+        connection.execute("DROP TRIGGER alias_gone")
+        connection.execute("DROP TABLE alias_vector")
+    with circle(tmp_path) as memory, circle() as fresh:
+        assert memory.check() == [] and memory.store.alias_vectors()[0] == []
+        memory.forget("a0")
+        assert memory.embedder.asked == 3  # type: ignore[attr-defined]
+        fresh.add([saying(i, [f"Q{k}"]) for i, k in enumerate((0, 2, 3, 4, 4), start=1)])
+        assert graph(memory) == graph(fresh)
+        memory.forget("a2")
+        assert memory.embedder.asked == 3  # type: ignore[attr-defined]
+        run = memory.store._database._connection.execute
+        run("UPDATE alias_vector SET data = zeroblob(length(data))")
+        assert any("vector of the name" in text for text in memory.check())
