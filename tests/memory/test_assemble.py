@@ -83,17 +83,17 @@ def test_mode_cache_updates_over_many_small_adds(preset: str) -> None:
         memory.add(notes(60))
         memory.modes()
         assert counters(memory) == (1, 0)
-        for turn in range(12):
+        for turn in range(7):
             memory.add(notes(5, start=60 + 5 * turn))
             assert sum(mode.size for mode in memory.modes()) == 65 + 5 * turn
-        assert counters(memory) == (1, 12)
+        assert counters(memory) == (1, 7)
         memory.modes()
-        assert counters(memory) == (1, 12)
+        assert counters(memory) == (1, 7)
         x, time = memory.index.embeddings, memory.index.time
         cache, config = ModeCache(), memory.config.modes
         for size in range(60, len(x) + 1, 5):
             followed = cache.modes(config, x[:size], time[:size], torch.arange(size))
-        assert (cache.found, cache.updated) == (1, 12)
+        assert (cache.found, cache.updated) == (1, 7)
         fresh = find_modes(x, count=4, time=time)
         check(followed, x, time)
         energy = float(x.double().square().sum(1).mean())

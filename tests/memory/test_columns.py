@@ -112,7 +112,7 @@ def test_columns_of_an_earlier_state_stay(monkeypatch: pytest.MonkeyPatch) -> No
         answers = index(query)
         direction = torch.zeros(32, requires_grad=True)
         loss = (index.embeddings @ direction).sum()
-        for i in range(20, 120, 20):  # the buffers are filled and grow meanwhile
+        for i in range(20, 80, 20):  # the buffers are filled and grow meanwhile
             memory.add(map(atom, range(i, i + 20)))
             memory.retrieve("kiln")
         loss.backward()  # nothing that it needs counts as changed
@@ -131,7 +131,7 @@ def test_columns_made_in_inference_mode_are_followed() -> None:
         check(memory)
 
 
-@pytest.mark.parametrize("call", range(0, 60, 4))
+@pytest.mark.parametrize("call", range(0, 60, 7))
 def test_columns_start_anew_after_an_interrupt(call: int) -> None:
     """Ctrl-C at some line of the reading leaves no columns of different lengths."""
     with opened() as memory:
@@ -165,7 +165,7 @@ def test_columns_are_asked_by_many_threads_while_others_add() -> None:
 
         def work(add: int | None) -> None:
             try:
-                for i in range(8):
+                for i in range(4):
                     if add is None:
                         assert all(result.hits for result in memory.retrieve(QUESTIONS))
                     else:

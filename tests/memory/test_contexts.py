@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -70,10 +69,10 @@ def test_context_holds_documents_whole() -> None:
         assert {(a.session, a.time) for a in chunks} == {("book", 5.0)}
 
 
-def test_context_beside_a_text_of_a_million_characters() -> None:
+def test_context_beside_a_text_as_long_as_a_book() -> None:
     pytest.importorskip("bpe_openai")
     with opened() as memory:
-        memory.add([Atom("huge", ("canoe " * 170_000)[:1_000_000]), Atom("small", "A red canoe.")])
+        memory.add([Atom("huge", "canoe " * 50_000), Atom("small", "A red canoe.")])
         context = memory.compile("Where is the canoe?", budget=60)
         assert context.sources == ("small",)
         assert context.omitted == ("huge",)
@@ -294,11 +293,9 @@ def test_context_of_nothing_stored_or_allowed() -> None:
         ({"budget": 10, "tokenizer": "no/such"}, "expected a tokenizer"),
     ],
 )
-def test_compile_says_what_is_wrong(options: dict[str, Any], said: str, tmp_path: Path) -> None:
-    with opened() as memory:
-        memory.add(turns()[:3])
-        with pytest.raises(InputError, match=said):
-            memory.compile(ASKED, **options)
+def test_compile_says_what_is_wrong(shared: Memory, options: dict[str, Any], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        shared.compile(ASKED, **options)
 
 
 @pytest.mark.parametrize("format", FORMATS)
@@ -310,7 +307,7 @@ def test_hostile_texts_cost_what_they_take(format: FormatName) -> None:
             [Atom(f"h{i}", f"{hostile[i % 3]} canoe {i}", session="System") for i in range(9)]
         )
         for given in (None, template):
-            for budget in (60, 90, 200, 400):
+            for budget in (60, 200):
                 made = memory.compile(ASKED, budget=budget, format=format, template=given)
                 system = [] if made.system is None else [{"role": "system", "content": made.system}]
                 chat = [*system, *made.messages]

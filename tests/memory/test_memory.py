@@ -398,7 +398,7 @@ def test_repr_says_what_is_there(tmp_path: Path) -> None:
 
 
 def test_memory_serves_many_threads() -> None:
-    atoms = turns(96)
+    atoms = turns(60)
     with opened() as memory:
         memory.add(atoms[:24])
 
@@ -415,9 +415,9 @@ def test_memory_serves_many_threads() -> None:
                 memory.connect(f"a{i}", f"a{i - 1}")
 
         with ThreadPoolExecutor(8) as pool:
-            list(pool.map(work, range(24)))
-        assert len(memory) == 96 and memory.check() == []
+            list(pool.map(work, range(12)))
+        assert len(memory) == 60 and memory.check() == []
         found = plain(memory.retrieve(QUESTIONS))
     with opened() as alone:  # batches come in another order, each of them whole
         alone.add(atoms)
-        assert len(alone) == 96 and len(found) == len(plain(alone.retrieve(QUESTIONS)))
+        assert len(alone) == 60 and len(found) == len(plain(alone.retrieve(QUESTIONS)))

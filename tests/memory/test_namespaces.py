@@ -155,7 +155,7 @@ def test_few_files_are_open_whatever_is_held(
     monkeypatch.setattr(module.Namespaces.__init__, "__kwdefaults__", {"most": 3})
     folder = tmp_path / "store" / "namespaces"
     with opened(tmp_path / "store") as memory:
-        views = [memory.namespace(f"user {i}", create=True) for i in range(9)]
+        views = [memory.namespace(f"user {i}", create=True) for i in range(6)]
         for i, view in enumerate(views):
             view.add(Atom(f"a{i}", f"The violin of user {i}"))
             assert files_open(folder) <= 3 * 3
@@ -171,10 +171,10 @@ def test_few_files_are_open_whatever_is_held(
         del view
         assert memory.namespace("user 0").config.rank.weights == weights
         assert memory.namespace("user 1").config.rank.weights != weights
-        assert memory.namespace("user 8") is held
-        questions = ["violin"] * 9
-        answers = memory.retrieve(questions, namespaces=[f"user {i}" for i in range(9)])
-        assert [[hit.id for hit in each.hits] for each in answers] == [[f"a{i}"] for i in range(9)]
+        assert memory.namespace("user 5") is held
+        questions = ["violin"] * 6
+        answers = memory.retrieve(questions, namespaces=[f"user {i}" for i in range(6)])
+        assert [[hit.id for hit in each.hits] for each in answers] == [[f"a{i}"] for i in range(6)]
         assert files_open(folder) <= 3 * 3
     assert files_open(folder) == 0
 
@@ -187,7 +187,7 @@ def test_threads_use_more_namespaces_than_may_be_open(
     with opened(tmp_path / "store") as memory:
 
         def work(worker: int) -> None:
-            for turn in range(4):
+            for turn in range(3):
                 name = names[(worker + turn) % len(names)]
                 view = memory.namespace(name, create=True)
                 view.add(Atom(f"w{worker}t{turn}", f"A violin of {name}", session="1"))
@@ -197,7 +197,7 @@ def test_threads_use_more_namespaces_than_may_be_open(
 
         with ThreadPoolExecutor(4) as pool:
             list(pool.map(work, range(4)))
-        assert sum(len(memory.namespace(name)) for name in names) == 16
+        assert sum(len(memory.namespace(name)) for name in names) == 12
         assert memory.check() == []
 
 
@@ -378,7 +378,7 @@ def test_killed_anywhere_each_is_there_whole_or_not_at_all(tmp_path: Path) -> No
     with opened(tmp_path / "first") as memory:
         filled(memory, ["old"])
     names = set()
-    for step in range(0, 90, 4):
+    for step in range(0, 90, 5):
         path = tmp_path / f"store{step}"
         shutil.copytree(tmp_path / "first", path)
         killed = killed_at(step, path)

@@ -92,7 +92,7 @@ def test_what_it_holds_is_what_the_files_say(tmp_path: Path, seed: int) -> None:
     draw, folder = Draw(seed), tmp_path / "notes"
     folder.mkdir()
     with follows(tmp_path / "store") as memory:
-        for _ in range(6):
+        for _ in range(4):
             for _ in range(draw.randrange(1, 4)):
                 edited(folder, draw)
             if not any(path.read_text().strip() for path in folder.iterdir()):

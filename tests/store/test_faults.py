@@ -271,7 +271,7 @@ def test_flipped_bits_never_go_unnamed(filled: Path) -> None:
     with MemoryStore.open(filled, mode="r") as store:
         atoms, embeddings, edges = store.atoms(range(60)), store.embeddings(), store.edges()
     g = torch.Generator().manual_seed(0)
-    for _ in range(60):
+    for _ in range(30):
         data = bytearray(whole)
         place = int(torch.randint(0, len(whole), (), generator=g))
         data[place] ^= 1 << int(torch.randint(0, 8, (), generator=g))

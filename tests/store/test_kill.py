@@ -19,10 +19,10 @@ KILLING = Path(__file__).with_name("killing.py")
 
 
 def test_sigkill_at_random_instants(launch: Launch, tmp_path: Path) -> None:
-    command = launch(KILLING, tmp_path / "stores", "--kills", "15")
+    command = launch(KILLING, tmp_path / "stores", "--kills", "8")
     assert command.wait() == 0, command.told()
     tally = json.loads(command.out.read_text())
-    assert tally["kills"] == 15
+    assert tally["kills"] == 8
     assert tally["acknowledged"] > 0
     bad = {name: tally[name] for name in ("lost", "halved", "unopened", "unsound")}
     assert bad == {"lost": 0, "halved": 0, "unopened": 0, "unsound": 0}, command.told()
@@ -43,7 +43,7 @@ def test_interrupts_at_random_instants(tmp_path: Path, make_batch: Callable[...,
     before = signal.signal(signal.SIGALRM, interrupt)
     try:
         with MemoryStore.open(tmp_path) as store:
-            while interrupted < 40:
+            while interrupted < 20:
                 start = store.next_node
                 batch = make_batch(size, start)
                 with contextlib.suppress(KeyboardInterrupt):

@@ -34,9 +34,9 @@ def test_what_is_read_is_what_was_written(tmp_path: Path, make_batch: MakeBatch)
     draw = random.Random(0)
     with MemoryStore.open(tmp_path, dim=8) as store:
         start, made = 0, []  # (start, batch, its edges that are left)
-        for turn in range(120):
+        for turn in range(70):
             size = draw.choice((1, 1, 1, 2, 5, 40)) if turn % 9 else 0
-            batch = make_batch(max(size, 1), start, tokens=turn % 40 > 3, edges=draw.randint(0, 30))
+            batch = make_batch(max(size, 1), start, tokens=turn % 30 > 3, edges=draw.randint(0, 30))
             if size == 0:
                 edges = batch.edges.take(
                     (batch.edges.source < start) & (batch.edges.target < start)
@@ -45,7 +45,7 @@ def test_what_is_read_is_what_was_written(tmp_path: Path, make_batch: MakeBatch)
             store.append(batch)
             made.append((start, batch, batch.edges))
             start += size
-            if turn % 50 == 49:
+            if turn % 30 == 29:
                 gone = draw.randrange(start)
 
                 def keep(edges: EdgeBlock, gone: int = gone) -> Tensor:
@@ -95,15 +95,15 @@ def test_many_blocks_of_an_older_store_become_few(
     store = MemoryStore.open(None)
     with monkeypatch.context() as patch:
         patch.setattr("graphmem_torch.store.blocks._merge_small", lambda *_: None)
-        for start in range(303):
+        for start in range(103):
             store.append(make_batch(1, start))
     before = store.embeddings(), store.edges()
-    assert blocks(store)["embedding_block"] == 303
-    store.append(make_batch(1, 303))
+    assert blocks(store)["embedding_block"] == 103
+    store.append(make_batch(1, 103))
     assert max(blocks(store).values()) <= 4
-    assert torch.equal(store.embeddings()[:303], before[0])
-    assert same(store.edges(), [before[1], make_batch(1, 303).edges])
-    assert same(store.edges(303), [make_batch(1, 303).edges]) and store.check() == []
+    assert torch.equal(store.embeddings()[:103], before[0])
+    assert same(store.edges(), [before[1], make_batch(1, 103).edges])
+    assert same(store.edges(103), [make_batch(1, 103).edges]) and store.check() == []
 
 
 def test_damage_is_not_merged_away(tmp_path: Path, make_batch: MakeBatch) -> None:

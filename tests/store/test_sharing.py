@@ -184,7 +184,7 @@ def test_no_write_inside_reading(tmp_path: Path, make_batch: MakeBatch) -> None:
 
 
 def test_many_readers_while_a_writer_writes(tmp_path: Path, make_batch: MakeBatch) -> None:
-    batches = [make_batch(10, start) for start in range(0, 300, 10)]
+    batches = [make_batch(10, start) for start in range(0, 150, 10)]
     expected = torch.cat([batch.embeddings for batch in batches])
     wrong: list[str] = []
     done = threading.Event()
@@ -200,7 +200,7 @@ def test_many_readers_while_a_writer_writes(tmp_path: Path, make_batch: MakeBatc
                     wrong.append(f"{n} {len(ids)} {len(vectors)}")
 
     with MemoryStore.open(tmp_path, dim=8) as store:
-        threads = [threading.Thread(target=read) for _ in range(3)]
+        threads = [threading.Thread(target=read) for _ in range(2)]
         for thread in threads:
             thread.start()
         for batch in batches:

@@ -163,14 +163,14 @@ def test_damaged(
 
 
 def test_interrupt_is_no_damage(tmp_path: Path) -> None:
-    save_snapshot(tmp_path, {str(i): torch.ones(50, 20) for i in range(200)}, {}, 1)
+    save_snapshot(tmp_path, {str(i): torch.ones(50, 20) for i in range(80)}, {}, 1)
     begun = time.perf_counter()
     assert load_snapshot(tmp_path, 1) is not None
     took = time.perf_counter() - begun
     drawn = random.Random(0)
     before = signal.signal(signal.SIGALRM, signal.default_int_handler)
     try:
-        for _ in range(150):
+        for _ in range(80):
             # torch would make a ValueError of one that comes while it looks at a storage.
             with contextlib.suppress(KeyboardInterrupt):
                 signal.setitimer(signal.ITIMER_REAL, drawn.uniform(1e-5, took))

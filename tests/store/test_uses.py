@@ -51,7 +51,7 @@ def test_uses_are_those_of_a_replay(tmp_path: Path, make_batch: MakeBatch) -> No
         store.append(make_batch(9, 0))
     store, other = MemoryStore.open(tmp_path), MemoryStore.open(tmp_path, mode="r")
     compared = 0
-    for step in range(150):
+    for step in range(90):
         # Moments repeat and go back.
         nodes, when = rng.sample(range(9), rng.randint(0, 5)), float(rng.randint(0, 40))
         store.uses.note(nodes, when)
@@ -64,7 +64,7 @@ def test_uses_are_those_of_a_replay(tmp_path: Path, make_batch: MakeBatch) -> No
             store = MemoryStore.open(tmp_path)
         compared += oracle.compare(store, [torch.inf, float(rng.randint(-1, 41)), 30.0])
     store.close()
-    assert compared > 3000
+    assert compared > 1500
     oracle.compare(other, [torch.inf])
     other.close()
 
