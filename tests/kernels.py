@@ -33,6 +33,7 @@ def lacking() -> str | None:
         return "no Triton: pip install 'graphmem-torch[triton]'"
     if torch.cuda.is_available():
         return None
+    _patch_once()
     row = torch.tensor([0, 1], dtype=torch.int32)
     try:
         spmm.launch_spmm(row, row[:1], torch.ones(1), torch.ones(1, 1), False)
@@ -41,6 +42,24 @@ def lacking() -> str | None:
             raise
         return "this Triton does not interpret with numpy 2.4 or newer: pip install 'numpy<2.4'"
     return None
+
+
+def _patch_once() -> None:
+    """The interpreter patches the language for a module of device functions once.
+
+    By itself it goes through all of the language again at each call of such a function.
+    """
+    from triton.runtime import interpreter
+
+    patched = set[int]()
+
+    def call(self: Any, *arguments: Any, **options: Any) -> Any:
+        if id(self.fn.__globals__) not in patched:
+            interpreter._patch_lang(self.fn)
+            patched.add(id(self.fn.__globals__))
+        return self.rewrite()(*arguments, **options)
+
+    interpreter.InterpretedFunction.__call__ = call
 
 
 def kernels(name: str) -> Any:

@@ -24,6 +24,7 @@ T = TypeVar("T")
 _EDGE_TYPES = [kind.name.lower() for kind in EdgeType]
 
 
+@cache
 def _configs_folder() -> Path:
     """`configs/` of a checkout, or the copy inside an installed package."""
     package = Path(__file__).resolve().parents[1]
