@@ -56,14 +56,14 @@ def test_ctrl_c_loses_nothing_and_a_rerun_resumes(
 ) -> None:
     from graphmem_torch.store import MemoryStore
 
-    lines = 1000
+    lines = 500
     path, store = tmp_path / "many.jsonl", tmp_path / "store"
     with path.open("w") as file:
         for i in range(lines):
             file.write(
                 json.dumps({"id": str(i), "text": f"Memory {i} of the {i % 97}th kind."}) + "\n"
             )
-    arguments = ["index", path, "--store", store, "--config.link.batch", "64"]
+    arguments = ["index", path, "--store", store, "--config.link.batch", "32"]
     command = graphmem(*arguments, *fast, "--json")
 
     def acknowledged() -> int:
@@ -73,7 +73,7 @@ def test_ctrl_c_loses_nothing_and_a_rerun_resumes(
     deadline = time.monotonic() + 120
     seen = 0
     while seen == 0 and time.monotonic() < deadline:
-        time.sleep(0.05)
+        time.sleep(0.01)
         if (store / "memory.sqlite").exists():
             try:
                 seen = acknowledged()

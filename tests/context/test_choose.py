@@ -91,7 +91,7 @@ def _places(mask: torch.Tensor) -> list[int]:
     [(0, False, 0), (0, False, 2), (0, True, 0), (5, False, 1), (5, True, 1)],
 )
 def test_choices_are_the_best_of_all(needs: int, alike: bool, pins: int) -> None:
-    for seed in range(6):
+    for seed in range(3):
         made = Instance(seed, needs=needs, alike=alike, pins=pins)
         least = int(made.choice.least)
         assert least == made.cost(_places(made.choice.pinned[0]))

@@ -6,7 +6,6 @@ import logging
 import os
 import signal
 import socket
-import subprocess
 import sys
 import threading
 import time
@@ -21,8 +20,8 @@ from graphmem_torch.errors import InputError, OracleError
 from graphmem_torch.oracle import OpenAIClient, Usage
 from graphmem_torch.oracle.prompts import Question, messages_of
 from tests.oracle.server import Act, Exchange, ScriptedServer, reply
+from tests.processes import Launch
 
-ROOT = Path(__file__).resolve().parents[2]
 Serve = Callable[..., tuple[ScriptedServer, OpenAIClient]]
 
 
@@ -311,11 +310,14 @@ assert client("b") == "<b>" and client.usage.calls == 1
 """
 
 
-def test_fork_asks_through_connections_of_its_own(serve: Serve, tmp_path: Path) -> None:
+def test_fork_asks_through_connections_of_its_own(
+    serve: Serve, tmp_path: Path, launch: Launch
+) -> None:
     server, _ = serve(echo)
-    command = [sys.executable, "-c", FORKED, server.url, str(tmp_path / "cache")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=ROOT)
-    assert done.returncode == 0, done.stderr
+    program = tmp_path / "forked.py"
+    program.write_text(FORKED)
+    command = launch(program, server.url, tmp_path / "cache")
+    assert command.wait() == 0, command.told()
     assert len(server.requests) == 2
 
 
