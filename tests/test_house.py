@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 import graphmem_torch
-from tests.bench.quality.made import locomo_file
+from tests.bench.quality.made import passage_files
 
 PACKAGE = "graphmem_torch"
 ROOT = Path(__file__).resolve().parents[1]
@@ -278,7 +278,7 @@ class Wheel:
     Attributes:
         unpacked: The wheel.
         steps: What `STEPS` printed.
-        table, report: What `graphmem eval` printed and wrote about a small file.
+        table, report: What `graphmem eval` printed and wrote about a few passages.
     """
 
     unpacked: Path
@@ -293,7 +293,8 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Wheel:
     tmp_path = tmp_path_factory.mktemp("wheel")
     unpacked, report = _build(tmp_path, "standard"), tmp_path / "report.json"
     assert not list(unpacked.rglob("__pycache__"))
-    command = ["eval", "locomo", "--data", str(locomo_file(tmp_path)), "--json", str(report)]
+    passage_files(tmp_path / "sets")
+    command = ["eval", "multihop", "--data", str(tmp_path / "sets"), "--json", str(report)]
     command += ["--embedder", "hashing", "--config.link.concepts", "pattern"]
     code = f"{STEPS}\nfrom graphmem_torch.cli.main import main; raise SystemExit(main({command!r}))"
     *said, table = _python(code, cwd=tmp_path, path=unpacked).split("\n", 4)
@@ -319,12 +320,12 @@ def test_no_module_loads_what_it_does_not_need(wheel: Wheel) -> None:
 
 
 def test_kernels_from_a_wheel(wheel: Wheel) -> None:
-    """Far from the checkout; there `graphmem eval` measures a small file, too."""
+    """Far from the checkout; there `graphmem eval` measures a few passages, too."""
     assert Path(wheel.steps[3]["file"]).is_relative_to(wheel.unpacked)
     assert KERNELS and wheel.steps[3]["kernels"] == KERNELS
     assert not (wheel.unpacked / "kernels").exists()
-    assert wheel.report["n"]["all"] == 10
-    assert all(name in wheel.table for name in wheel.report["systems"])
+    assert wheel.report["n"] == {"small": 2}
+    assert all(name in wheel.table for name in wheel.report["sets"]["small"]["systems"])
 
 
 def test_kernels_from_the_bare_repository_root() -> None:

@@ -89,7 +89,7 @@ def _packed(radius: Tensor, links: Tensor, generator: torch.Generator | None) ->
     touch = radius[:, None] + radius + _GAP
     mass = radius.square()
     share = mass / (mass[:, None] + mass).clamp(min=1e-12)  # [i, j]: of an overlap, what i moves
-    for step in range(_STEPS):
+    for step in range(_STEPS if count > 1 else 0):
         left = 1 - step / _STEPS
         distance = _distance(place)
         pull = _along(place, both * (distance - touch).clamp(min=0) / distance)

@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 
 from graphmem_torch.cli.main import main
+from graphmem_torch.config import load_config
+from graphmem_torch.quality.multihop.judge import judge
+from graphmem_torch.quality.request import Request
 from tests.bench.quality.made import TITLES, passage_files
 
 FAST = ["--embedder", "hashing", "--config.link.concepts", "pattern"]
@@ -42,8 +45,9 @@ def test_multihop_measures_each_set_and_all_merged(
 
 def test_multihop_of_one_set_merges_nothing(tmp_path: Path) -> None:
     passage_files(tmp_path / "sets")
-    assert _eval(tmp_path / "sets", tmp_path / "out.json") == 0
-    assert set(json.loads((tmp_path / "out.json").read_text())["sets"]) == {"small"}
+    config = load_config("default", {"link.concepts": "pattern"})
+    request = Request(data=tmp_path / "sets", config=config, embedder="hashing:16")
+    assert set(judge(request, resamples=5, timed=0).report["sets"]) == {"small"}
 
 
 def test_multihop_wants_passages(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
