@@ -43,8 +43,8 @@ def test_no_integer_leads_out_of_an_index(
     preset: str,
 ) -> None:
     """Every integer tensor spoilt: refused, or an index that answers without a fault."""
-    index = MemoryIndex.build(random_columns(30), load_config(preset))
-    state, asked = index.state_dict(), random_questions()
+    index = MemoryIndex.build(random_columns(20), load_config(preset))
+    state, asked = index.state_dict(), random_questions(2)
     integer = [n for n, t in state.items() if not t.is_floating_point() and t.dtype != torch.bool]
     refused = 0
     for name in integer:

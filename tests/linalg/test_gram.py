@@ -37,7 +37,7 @@ def _sine(a: torch.Tensor, b: np.ndarray) -> float:
     return float(torch.linalg.matrix_norm(a - b @ (b.T @ a), 2))
 
 
-@pytest.mark.parametrize("shape", [(3000, 64), (2000, 300), (64, 64), (40, 90), (1, 5), (5, 1)])
+@pytest.mark.parametrize("shape", [(900, 64), (600, 300), (64, 64), (40, 90), (1, 5), (5, 1)])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_matches_numpy(shape, dtype, generator):
     x = _rows(*shape, generator).to(dtype)

@@ -32,7 +32,7 @@ def _rbf(x: torch.Tensor, gamma: float) -> Kernel:
     return Kernel(product, len(x), trace=1.0, dtype=x.dtype)
 
 
-@pytest.mark.parametrize("shape", [(5000, 128), (300, 200), (60, 150), (9, 9), (1, 5), (5, 1)])
+@pytest.mark.parametrize("shape", [(1500, 128), (300, 200), (60, 150), (9, 9), (1, 5), (5, 1)])
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
 def test_near_the_optimum(shape, dtype, generator):
     x = _rows(*shape, generator).to(dtype)

@@ -19,8 +19,8 @@ from graphmem_torch.rank.abstention import (
 )
 
 
-@pytest.mark.parametrize("n", [1, 4, 9, 10, 19, 50, 99])
-@pytest.mark.parametrize("rate", [0.0, 0.03, 0.05, 0.1, 0.2, 0.3, 0.57, 0.95])
+@pytest.mark.parametrize("n", [1, 9, 10, 19, 99])
+@pytest.mark.parametrize("rate", [0.0, 0.03, 0.1, 0.3, 0.57, 0.95])
 @pytest.mark.parametrize("ties", [False, True])
 def test_conformal_threshold_share_of_refused_questions(
     n: int, rate: float, ties: bool, generator: torch.Generator

@@ -125,12 +125,12 @@ def test_no_single_link_is_better_than_the_first_one() -> None:
 
 
 def test_start_of_a_graph_that_has_changed_since_takes_fewer_products() -> None:
-    peer = nx.random_regular_graph(6, 3000, seed=0)
+    peer = nx.random_regular_graph(6, 1500, seed=0)
     index = torch.tensor(list(peer.edges)).T.contiguous()
     before = structure_of(
         Graph.from_edges(index), StructureConfig(eigenpairs=4, top=1, columns=4)
     ).vectors
-    operator = laplacian(Graph.from_edges(index[:, 1:], num_nodes=3000), signed=False)
+    operator = laplacian(Graph.from_edges(index[:, 1:], num_nodes=1500), signed=False)
     cold, warm = (
         pairs_beyond_null(
             operator,
