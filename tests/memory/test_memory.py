@@ -16,7 +16,7 @@ import torch
 from graphmem_torch.atoms import CONCEPT, Atom, EdgeType, Link
 from graphmem_torch.config import load_config
 from graphmem_torch.errors import InputError
-from graphmem_torch.memory import Added
+from graphmem_torch.memory import Added, Memory
 from graphmem_torch.results import Result
 from graphmem_torch.text.embedder import HashingEmbedder
 from tests.memories import DAY, QUESTIONS, ids, opened, plain, turns
@@ -84,6 +84,14 @@ def test_add_of_an_id_twice() -> None:
         assert memory.add({"text": "with a speaker", "speaker": "Cy"}) == Added(1, 0)
 
 
+@pytest.fixture(scope="module")
+def refusing() -> Iterator[Memory]:
+    """A memory that is offered what it cannot take."""
+    with opened() as memory:
+        memory.add(turns(4))
+        yield memory
+
+
 @pytest.mark.parametrize(
     ("bad", "message"),
     [
@@ -109,15 +117,16 @@ def test_add_of_an_id_twice() -> None:
         (Atom("concept:canoe", "x"), "belong to the concepts"),
     ],
 )
-def test_add_of_bad_atoms_changes_nothing(bad: Any, message: str) -> None:
-    with opened() as memory:
-        memory.add(turns(4))
-        state = memory.store.state
-        with pytest.raises(InputError, match=message):
-            memory.add([Atom("good", "good"), bad])
-        assert memory.store.state == state
-        assert memory.add(Atom("good", "good")) == Added(1, 0)
-        assert "good" in ids(memory.retrieve("good"))
+def test_add_of_bad_atoms_changes_nothing(refusing: Memory, bad: Any, message: str) -> None:
+    state = refusing.store.state
+    with pytest.raises(InputError, match=message):
+        refusing.add([Atom("good", "good"), bad])
+    assert refusing.store.state == state
+
+
+def test_add_after_bad_atoms(refusing: Memory) -> None:
+    assert refusing.add(Atom("good", "good")) == Added(1, 0)
+    assert "good" in ids(refusing.retrieve("good"))
 
 
 def test_retrieve_refuses_questions_that_are_none() -> None:

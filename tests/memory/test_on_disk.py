@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 import torch
 
 from graphmem_torch.atoms import Atom
-from graphmem_torch.config import load_config
+from graphmem_torch.config import Config, load_config
 from graphmem_torch.errors import EmbedderError, StoreError
 from graphmem_torch.memory import Added, Memory
 from graphmem_torch.memory.assemble import Assembler
@@ -29,6 +30,8 @@ from tests.memories import (
     plain,
     turns,
 )
+
+SEVENS = config_of(**{"link.batch": 7})
 
 
 def test_memory_on_disk_may_be_empty(tmp_path: Path) -> None:
@@ -141,7 +144,7 @@ def test_texts_are_encoded_once() -> None:
 
 
 def test_add_of_nan_loses_nothing_that_was_acknowledged() -> None:
-    with opened(embedder=Counting()) as memory:
+    with opened(config=SEVENS, embedder=Counting()) as memory:
         atoms = turns(16)
         atoms[9] = replace(atoms[9], text="poison")
         with pytest.raises(EmbedderError, match="poison"):
@@ -158,7 +161,7 @@ def test_add_of_nan_loses_nothing_that_was_acknowledged() -> None:
 
 
 def test_add_that_fails_leaves_a_usable_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    with opened() as memory:
+    with opened(config=SEVENS) as memory:
         memory.add(turns(7))
         append, calls = MemoryStore.append, iter([False, True])
 
@@ -237,19 +240,31 @@ def test_snapshot_with_flipped_bits_changes_no_answer(tmp_path: Path, part: str)
         assert memory.retrieve("which blue boat?") == before
 
 
+Spectral = tuple[Config, Path, list[Any]]
+"""A configuration, the folder of a memory with it, and what that answers."""
+
+
+@pytest.fixture(scope="module")
+def spectral(tmp_path_factory: pytest.TempPathFactory) -> Spectral:
+    config = load_config("spectral", {"link.concepts": "pattern"})
+    folder = tmp_path_factory.mktemp("spectral") / "m"
+    with opened(folder, config=config) as memory:
+        memory.add(turns(9))
+    with opened(folder, config=config, mode="r") as reader:
+        return config, folder, plain(reader.retrieve(QUESTIONS))
+
+
 @pytest.mark.parametrize(
     "part", ["graph_source", "node", "vocabulary", "modes_order", "kind", "follow_arc_target"]
 )
 def test_a_hostile_snapshot_is_made_anew(
-    tmp_path: Path, part: str, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, spectral: Spectral, part: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Tensors that point out of each other, with a right checksum."""
-    config = load_config("spectral", {"link.concepts": "pattern"})
-    with opened(tmp_path / "m", config=config) as memory:
-        memory.add(turns(9))
-    with opened(tmp_path / "m", config=config, mode="r") as reader:
-        before = plain(reader.retrieve(QUESTIONS))
-        kept = reader.store.load_snapshot()
+    config, folder, before = spectral
+    shutil.copytree(folder, tmp_path / "m")
+    with MemoryStore.open(tmp_path / "m") as store:
+        kept = store.load_snapshot()
     assert kept is not None
     most = torch.iinfo(kept[0][part].dtype).max
     with MemoryStore.open(tmp_path / "m") as store:

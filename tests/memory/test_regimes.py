@@ -6,17 +6,25 @@ import base64
 import json
 import logging
 from pathlib import Path
+from typing import Any
 
 import pytest
 from safetensors.torch import load, save
 
 from graphmem_torch.atoms import Atom
 from graphmem_torch.errors import InputError
+from graphmem_torch.memory import Memory
 from graphmem_torch.results import RegimeSwitch
 from graphmem_torch.store import MemoryStore
-from tests.memories import config_of, opened
+from tests import memories
+from tests.memories import config_of
 
 TOPICS = ["canoe harbour sail rudder", "violin cello bow concert", "comet telescope orbit planet"]
+
+
+def opened(path: Path | None = None, **change: Any) -> Memory:
+    """In batches of five segments of `talk`."""
+    return memories.opened(path, **{"config": config_of(**{"link.batch": 30}), **change})
 
 
 def talk(segments: int, length: int = 6, start: int = 0) -> list[Atom]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -264,6 +265,14 @@ def test_update_of_what_was_never_used_beside_what_was() -> None:
         assert memory.store.uses.last(nodes, 2e9).isfinite().sum() == 2
 
 
+@pytest.fixture(scope="module")
+def refusing() -> Iterator[Memory]:
+    """A memory that is asked for changes which it cannot make."""
+    with opened() as memory:
+        memory.add(turns(6))
+        yield memory
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -282,18 +291,21 @@ def test_update_of_what_was_never_used_beside_what_was() -> None:
         ({"session": 4}, "session: expected a string"),
     ],
 )
-def test_update_refuses(changes: dict[str, object], message: str) -> None:
-    with opened() as memory:
-        memory.add(turns(6))
-        before = memory.store.state, stored(memory.store)
-        with pytest.raises(InputError, match=message):
-            memory.update("a1", **changes)  # type: ignore[arg-type]
-        for name in ("nobody", f"{CONCEPT}:canoe"):
-            with pytest.raises(InputError):
-                memory.update(name, text="x")
-        assert (memory.store.state, stored(memory.store)) == before
-        memory.add(turns(7)[6:])
-        assert memory.check() == []
+def test_update_refuses(refusing: Memory, changes: dict[str, object], message: str) -> None:
+    before = refusing.store.state, stored(refusing.store)
+    with pytest.raises(InputError, match=message):
+        refusing.update("a1", **changes)  # type: ignore[arg-type]
+    assert (refusing.store.state, stored(refusing.store)) == before
+
+
+def test_update_refuses_what_is_not_there_and_goes_on(refusing: Memory) -> None:
+    before = refusing.store.state, stored(refusing.store)
+    for name in ("nobody", f"{CONCEPT}:canoe"):
+        with pytest.raises(InputError):
+            refusing.update(name, text="x")
+    assert (refusing.store.state, stored(refusing.store)) == before
+    refusing.add(turns(7)[6:])
+    assert refusing.check() == []
 
 
 @pytest.mark.parametrize("seed", range(2))
