@@ -44,7 +44,8 @@ def conducting_graph(
     conducting = ConductingGraph(config)
     if concept is None:
         concept = torch.zeros(time.shape, dtype=torch.bool)
-    conducting.follow(edges, EdgeBlock.empty(), time, concept)
+    order = torch.where(concept, torch.arange(len(time)), -1)
+    conducting.follow(edges, EdgeBlock.empty(), time, order)
     return conducting.graph
 
 
@@ -59,20 +60,23 @@ class _Arcs(NamedTuple):
     def take(self, at: Tensor) -> _Arcs:  # [m] int64 or [n] bool
         return _Arcs(*(column[at] for column in self))
 
-    def strongest(self, concept: Tensor, cap: int) -> _Arcs:  # [N] bool
-        """The `cap` strongest arcs of each source, in the order of source, target and type."""
-        nodes = len(concept)
+    def strongest(self, order: Tensor, cap: int) -> _Arcs:  # [N] int64
+        """The `cap` strongest arcs of each source, in the order of source, target and type.
+
+        Of equal ones those to targets that come first in `order`.
+        """
+        nodes = len(order)
         # Parallel arcs are one, of their largest weight; the key orders by target inside a source.
-        key, order = torch.sort((self.source * nodes + self.target) * 256 + self.type, stable=True)
-        arcs = self.take(strongest_of_equal(key, order, self.weight))
+        key, place = torch.sort((self.source * nodes + self.target) * 256 + self.type, stable=True)
+        arcs = self.take(strongest_of_equal(key, place, self.weight))
         # The bits of a nonnegative float32 order like it; equal ones keep the order of targets.
-        place = torch.sort(concept[arcs.target], stable=True).indices
+        place = torch.sort(order[arcs.target], stable=True).indices
         bits = arcs.weight[place].view(torch.int32).to(torch.int64)
         ranked = torch.sort((arcs.source[place] << 32) + (0x7FFFFFFF - bits), stable=True).indices
-        order = place[ranked]
-        own = arcs.source[order]
-        rank = torch.arange(len(order)) - torch.searchsorted(own, own)
-        kept = torch.zeros(len(order), dtype=torch.bool).scatter(0, order, rank < cap)
+        place = place[ranked]
+        own = arcs.source[place]
+        rank = torch.arange(len(place)) - torch.searchsorted(own, own)
+        kept = torch.zeros(len(place), dtype=torch.bool).scatter(0, place, rank < cap)
         return arcs.take(kept)
 
 
@@ -123,20 +127,32 @@ class ConductingGraph:
         added: EdgeBlock,
         cut: EdgeBlock,
         time: Tensor,  # [N] float64 seconds, NaN where unknown
-        concept: Tensor,  # [N] bool
+        order: Tensor,  # [N] int64
+        moved: Tensor | None = None,  # [m] int64
     ) -> None:
-        """Takes in edges, and takes out others, which are among those that were taken in."""
+        """Takes in edges, and takes out others, which are among those that were taken in.
+
+        Args:
+            added: Those that come.
+            cut: Those that go.
+            time: Of the nodes.
+            order: In which nodes are kept where their edges are of one strength; -1 for atoms.
+            moved: Nodes that were there and have another place in it than before.
+        """
         fresh, gone = self._directed(added, time), self._directed(cut, time)
         nodes = len(time)
         self._arcs.resize(nodes)
         if len(fresh.source):
-            order = torch.sort(fresh.source, stable=True).indices
-            own = fresh.take(order)
+            own = fresh.take(torch.sort(fresh.source, stable=True).indices)
             columns = {"target": own.target, "type": own.type, "weight": own.weight}
             self._arcs.append(own.source, columns)
         touched = torch.cat([fresh.source, gone.source]).unique()
         if len(gone.source):
             self._take_out(gone)
+        if moved is not None and len(moved):
+            row, entry = self._arcs.entries(torch.arange(nodes))
+            near = row[torch.isin(self._arcs.columns["target"][entry].long(), moved)]
+            touched = torch.cat([touched, near]).unique()
         row, entry = self._arcs.entries(touched)
         column = self._arcs.columns
         arcs = _Arcs(
@@ -145,7 +161,7 @@ class ConductingGraph:
             column["type"][entry],
             column["weight"][entry],
         )
-        self._replace(touched, arcs.strongest(concept, self._config.max_edges), nodes)
+        self._replace(touched, arcs.strongest(order, self._config.max_edges), nodes)
 
     def _directed(self, edges: EdgeBlock, time: Tensor) -> _Arcs:
         """Both directions of edges, as far as they conduct."""

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphmem_torch.atoms import EdgeType
+from graphmem_torch.atoms import DEFAULT_EDGE_WEIGHT, EdgeType
 from graphmem_torch.checks import check_tensor
 from graphmem_torch.config import Config, ModesConfig
 from graphmem_torch.coo import offsets_of, without_once
@@ -18,7 +18,7 @@ from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.errors import InputError
 from graphmem_torch.graph import Graph
 from graphmem_torch.index.conduct import ConductingGraph
-from graphmem_torch.index.layout import LAYOUT
+from graphmem_torch.index.layout import LAYOUT, WHOLE
 from graphmem_torch.modes.find import (
     MODE_PARTS,
     Modes,
@@ -150,6 +150,8 @@ _GROWN = (
 FOLLOWED = tuple(name for name in LAYOUT if name.startswith("follow_"))
 """What is kept beside the buffers of an index to follow with, by name."""
 
+_SHIFT = 32  # bits of a place among the joints
+_NEVER = 1 << 62  # place of a concept that no atom mentions
 _JOINTS = (EdgeType.TEMPORAL, EdgeType.DERIVED_FROM, EdgeType.ABSTRACTION)
 
 
@@ -173,6 +175,8 @@ class GrowingIndex:
         self._node_time = GrowingRows(torch.empty(0, dtype=torch.float64))
         self._atom = GrowingRows(torch.empty(0, dtype=torch.int32))  # of each node
         self._concepts = GrowingRows(torch.empty(0, dtype=torch.int64))
+        self._order = GrowingRows(torch.empty(0, dtype=torch.int64))  # of each node, see `_place`
+        self._placed = 0  # concepts that have a place in it
         self._joints = GrowingRows(torch.empty(0, 3, dtype=torch.int64))  # source, target, type
         self._derived = torch.empty(2, 0, dtype=torch.int64)
         self._previous = self._next = torch.empty(0, dtype=torch.int32)
@@ -226,6 +230,8 @@ class GrowingIndex:
         own._concepts = GrowingRows(follow["concept"].long())
         ends, type = follow["joint_ends"].long(), follow["joint_type"].long()
         own._joints = GrowingRows(torch.cat([ends, type[:, None]], 1))
+        own._order = GrowingRows(torch.full((len(own._atom),), -1, dtype=torch.int64))
+        own._place(own._joints.view[:0], len(own._joints), anew=True)
         own._derived = torch.stack([parts["derived_source"], parts["derived_target"]]).long()
         own._previous, own._next = parts["previous"], parts["next"]
         own._piece_df = parts.get("piece_df", own._piece_df)
@@ -267,8 +273,8 @@ class GrowingIndex:
         self._add_nodes(data)
         self._add_columns(data)
         atom = self._atom.view
-        self._graph.follow(data.edges, cut, self._node_time.view, atom < 0)
-        self._join(data.edges, cut)
+        moved = self._join(data.edges, cut)
+        self._graph.follow(data.edges, cut, self._node_time.view, self._order.view, moved)
         if len(data.embeddings) or not self._lexical:
             self._lexical = self._index_terms(data)
         rows = {name: grown.view for name, grown in self._rows.items()}
@@ -355,7 +361,7 @@ class GrowingIndex:
         self._previous, self._next = (new[own[kept].long()] for own in (self._previous, self._next))
         derived = new[self._derived].long()
         self._derived = derived[:, (derived >= 0).all(0)]
-        self._concepts = GrowingRows(concept)
+        self._concepts, self._placed = GrowingRows(concept), len(concept)
         self._rows = {name: GrowingRows(own) for name, own in rows.items()}
         self._postings, self._session_postings, self._lexical = Postings(), Postings(), {}
         return Renamed(terms, own_kinds, speakers, there)
@@ -371,6 +377,7 @@ class GrowingIndex:
         self._node_time.extend(nodes - old)[old:] = torch.nan
         self._node_time.view[node] = data.time
         self._concepts.append(concept)
+        self._order.extend(nodes - old)[old:] = -1
         self._grow("node", node.to(torch.int32))
 
     @property
@@ -452,14 +459,13 @@ class GrowingIndex:
             tensors |= _prefixed(name, postings.weighed(b=b))
         return tensors
 
-    def _join(self, edges: EdgeBlock, cut: EdgeBlock) -> None:
-        """Turns before and after, what is derived, and concepts: from the edges that say so."""
-        added, gone = (
-            torch.stack([block.source, block.target, block.type.long()], 1)[
-                torch.isin(block.type, torch.tensor(_JOINTS, dtype=torch.uint8))
-            ]
-            for block in (edges, cut)
-        )
+    def _join(self, edges: EdgeBlock, cut: EdgeBlock) -> Tensor:  # [m] int64
+        """Turns before and after, what is derived, and concepts: from the edges that say so.
+
+        Returns:
+            As `_place`.
+        """
+        added, gone = _joints_of(edges), _joints_of(cut)
         joints = self._joints.append(added)
         none = torch.full((self._count - len(self._previous),), -1, dtype=torch.int32)
         previous, following = (torch.cat([own, none]) for own in (self._previous, self._next))
@@ -482,6 +488,37 @@ class GrowingIndex:
             self._derived = self._derived[:, :0]
         derived = self._between_atoms(joints if len(gone) else added, EdgeType.DERIVED_FROM)
         self._derived = torch.cat([self._derived, derived], 1)
+        return self._place(added, len(self._joints) - len(added), anew=bool(len(gone)))
+
+    def _place(self, added: Tensor, start: int, *, anew: bool) -> Tensor:  # [n, 3] -> [m] int64
+        """The order of concepts: by the first atom that mentions each, as its text has them.
+
+        It is that of their numbers, until something is taken away.
+
+        Args:
+            added: Joints that came last.
+            start: Place of the first of them among all.
+            anew: Whether others went.
+
+        Returns:
+            Concepts that were there and come elsewhere in it.
+        """
+        order, concept = self._order.view, self._concepts.view
+        mentioned = added[added[:, 2] >= WHOLE, 1].unique()
+        joints, first = (self._joints.view, 0) if anew else (added, start)
+        fresh = concept[self._placed :]
+        looked_at = concept if anew else mentioned
+        before = order[looked_at]
+        again = concept if anew else fresh
+        order[again] = _NEVER
+        self._placed = len(concept)
+        at = (joints[:, 2] >= WHOLE).nonzero().squeeze(1)
+        at = at[order[joints[at, 1]] >= 0]
+        order.scatter_reduce_(0, joints[at, 1], (joints[at, 0] << _SHIFT) + at + first, "amin")
+        moved = (order[looked_at] >> _SHIFT) != (before >> _SHIFT)
+        if anew:
+            moved |= torch.isin(looked_at, mentioned)
+        return looked_at[moved & (before >= 0)]
 
     def _between_atoms(self, joints: Tensor, type: EdgeType = EdgeType.TEMPORAL) -> Tensor:
         """[2, n], the atoms at the ends of the edges of a type, where both are atoms."""
@@ -500,7 +537,7 @@ class GrowingIndex:
         number[self._concepts.view] = torch.arange(len(self._concepts))
         source, target, kind = self._joints.view.T
         source, target = self._atom.view[source].long(), number[target]
-        about = (kind == int(EdgeType.ABSTRACTION)) & (source >= 0) & (target >= 0)
+        about = (kind % WHOLE == int(EdgeType.ABSTRACTION)) & (source >= 0) & (target >= 0)
         names, offsets = data.name_terms, data.name_offsets
         if names is None or offsets is None:
             names, offsets = title.new_empty(0), title.new_zeros(len(self._concepts) + 1)
@@ -512,6 +549,18 @@ class GrowingIndex:
             names,
             offsets,
         )
+
+
+def _joints_of(edges: EdgeBlock) -> Tensor:  # [n, 3] int64
+    """The edges that join: source, target and type, with `WHOLE` where an atom is about a concept.
+
+    The turns before an atom in its window are tied to what it mentions by less.
+    """
+    kind = edges.type.long()
+    weight = torch.tensor(DEFAULT_EDGE_WEIGHT[EdgeType.ABSTRACTION])
+    whole = (kind == int(EdgeType.ABSTRACTION)) & (edges.weight == weight)
+    rows = torch.stack([edges.source, edges.target, kind + WHOLE * whole], 1)
+    return rows[torch.isin(edges.type, torch.tensor(_JOINTS, dtype=torch.uint8))]
 
 
 def _ranked(config: Config) -> bool:

@@ -14,12 +14,15 @@ from torch import Tensor
 from graphmem_torch.atoms import EdgeType
 from graphmem_torch.errors import InputError
 
-__all__ = ["LAYOUT", "check_layout"]
+__all__ = ["LAYOUT", "WHOLE", "check_layout"]
 
 _DTYPES = {
     "float": (torch.float32, torch.float16, torch.bfloat16, torch.float64),
     "index": (torch.int32, torch.int64),
 }
+
+WHOLE = 128
+"""What is added to the type of a joint from an atom to a concept that it mentions itself."""
 
 # Type; shape, where a letter is a size that all tensors agree on; and what the entries are: numbers
 # from `low` to `high` - 1, or `to X`, offsets that rise from 0 to X. Nothing: any value.
@@ -97,7 +100,7 @@ LAYOUT = {
     "follow_concept": "int32 B 0 N",
     "follow_session_code": "int32 G -1 sessions",
     "follow_joint_ends": "int32 J,2 0 N",
-    "follow_joint_type": f"uint8 J 0 {max(EdgeType) + 1}",
+    "follow_joint_type": f"uint8 J 0 {WHOLE + max(EdgeType) + 1}",
     "follow_counts": "int32 P",
     "follow_session_counts": "int32 Q",
     "follow_arc_indptr": "int64 N+1 to R",

@@ -257,6 +257,7 @@ class MemoryStore(StoreReader):
             kept = {atom.id for atom in batch.atoms}
             kept |= {f"{CONCEPT}:{name}" for name, _ in batch.aliases}
             ids = sorted({*ids, *unnamed} - kept)
+            texts -= {name.removeprefix(f"{CONCEPT}:") for name in kept}
             atoms = database.query(
                 "SELECT count(*) FROM atom WHERE kind != ? AND node IN "
                 "(SELECT value FROM json_each(?))",
