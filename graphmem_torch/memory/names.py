@@ -114,6 +114,7 @@ class Names:
         self.own: dict[int, str] = {}
         self._sayers: dict[int, list[int]] = {}
         self._told: dict[int, list[str]] = {}
+        self._spelt: dict[tuple[int, int], list[str]] = {}  # by concept and atom
         self._first: dict[str, _Place | None] = {}
 
     def mentioned(self, texts: Mapping[int, str]) -> dict[int, list[int]]:
@@ -198,11 +199,11 @@ class Names:
         unsaid, later = set[str](), set[str]()
         self._load({self.node[name] for name in saying})
         for name, nodes in saying.items():
-            if self._is_said_before(name, nodes[0]):
+            if self._is_plainly_said(name, nodes[0]):
                 continue
             # Its letters are there; whether it was said is asked only now.
             own = next((n for n in nodes if name in self.told(n, self._gone[n])), None)
-            if own is None or (own > nodes[0] and self._is_said_before(name, own)):
+            if own is None or (self.first(name) or (own, 0))[0] < own:
                 continue
             (later if self.first(name) is not None else unsaid).add(name)
         return unsaid, later
@@ -221,12 +222,10 @@ class Names:
                     self._first[name] = node, said.index(name)
         return self._first[name]
 
-    def _is_said_before(self, name: str, stop: int) -> bool:
-        """Whether an atom below a node number that stays says a name."""
-        for node, text, within in self._texts(self.node[name], [name], stop):
-            if name in within and (len(within) == 1 or name in self.told(node, text)):
-                return True
-        return False
+    def _is_plainly_said(self, name: str, stop: int) -> bool:
+        """Whether letters tell that an atom below a node number that stays says a name."""
+        texts = self._texts(self.node[name], [name], stop)
+        return any(within == [name] for *_, within in texts)
 
     def _before(self, place: _Place, concept: int) -> list[str]:
         """Names of a concept that are said before a place."""
@@ -276,7 +275,10 @@ class Names:
             for node, text in zip(part, self._store.texts_of(part), strict=True):
                 lower = text.lower()
                 if any(mark in lower for mark in marks):
-                    yield node, text, self._within(spelled(text), self.names_of(concept))
+                    if (concept, node) not in self._spelt:
+                        within = self._within(spelled(text), self.names_of(concept))
+                        self._spelt[concept, node] = within
+                    yield node, text, self._spelt[concept, node]
 
     def _load(self, concepts: Iterable[int]) -> None:
         """Has the atoms at hand that mention concepts, and stay."""

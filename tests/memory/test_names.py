@@ -66,7 +66,7 @@ histories = st.lists(
 )
 
 
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=3, deadline=None)
 @given(histories, st.data())
 def test_names_are_those_of_what_stays(texts: list[list[str]], data: st.DataObject) -> None:
     atoms = [saying(i, names) for i, names in enumerate(texts)]
