@@ -11,7 +11,7 @@ import pytest
 from bench.namespaces import main
 from graphmem_torch.memory import Memory
 
-SMALL = "--namespaces=3 --atoms=8 --questions=30 --k=3 --stores=2 --timed=2".split()  # noqa: SIM905
+SMALL = "--namespaces=3 --atoms=8 --questions=12 --k=3 --stores=2 --timed=2".split()  # noqa: SIM905
 
 
 def test_nothing_crosses_and_a_crossing_is_seen(
@@ -20,7 +20,7 @@ def test_nothing_crosses_and_a_crossing_is_seen(
     out = ["--json", str(tmp_path / "out.json")]
     assert main([*SMALL, *out]) == 0
     report = json.loads((tmp_path / "out.json").read_text())
-    assert report["questions"] == 30 and report["hits"] > 30
+    assert report["questions"] == 12 and report["hits"] > 12
     assert report["leaks"] == report["other_answers"] == 0
     assert report["cost"]["stores"] == 2
     ask = Memory.retrieve

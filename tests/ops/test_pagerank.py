@@ -10,7 +10,7 @@ import networkx as nx
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graphmem_torch.errors import InputError
@@ -99,6 +99,7 @@ def test_matches_igraph(random_graph, method):
     np.testing.assert_allclose(found.values[0].numpy(), expected, atol=1e-6)
 
 
+@settings(max_examples=settings.default.max_examples // 2)
 @given(st.integers(1, 25), st.integers(0, 80), st.integers(0, 10**6))
 def test_pagerank_is_a_distribution_and_solves_its_equation(nodes, edges, seed):
     graph, seeds = _drawn(nodes, edges, seed)
@@ -124,6 +125,7 @@ def test_pagerank_residual_bounds_the_error(nodes, edges, seed, rounds):
         assert (error <= found.residual.numpy() / 0.15 + 1e-12).all()
 
 
+@settings(max_examples=settings.default.max_examples // 2)
 @given(st.integers(2, 25), st.integers(0, 80), st.integers(0, 10**6), st.integers(1, 12))
 def test_pagerank_certifies_the_true_top(nodes, edges, seed, rounds):
     graph, seeds = _drawn(nodes, edges, seed)

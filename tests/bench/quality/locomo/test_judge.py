@@ -107,22 +107,11 @@ def test_judge_leaving_one_out_needs_two(locomo: Path) -> None:
         _report(locomo, cv=True)
 
 
-def test_judge_is_the_same_for_the_same_seed(
-    locomo: Path, reports: dict[str, dict[str, Any]]
-) -> None:
-    one, other = reports["raw"], _report(locomo)
-    for name, figures in one["systems"].items():
-        for key in ("recall", "ndcg", "budget_recall", "ci", "gate_auroc"):
-            assert figures[key] == other["systems"][name][key]
-
-
-def test_judge_holds_another_preset_against_the_same_baselines(
-    locomo: Path, reports: dict[str, dict[str, Any]]
-) -> None:
-    default, synapse = reports["raw"], _report(locomo, preset="synapse")
-    assert synapse["preset"] == "synapse"
-    for name in BASELINES:
-        assert synapse["systems"][name]["recall"] == default["systems"][name]["recall"]
+def within(part: Any, whole: Any) -> bool:
+    """Whether it is equal but for more keys of mappings."""
+    if isinstance(part, dict):
+        return all(key in whole and within(value, whole[key]) for key, value in part.items())
+    return bool(part == whole)
 
 
 def test_judge_holds_several_presets_against_the_same_baselines(
@@ -134,8 +123,10 @@ def test_judge_holds_several_presets_against_the_same_baselines(
     found = judge(replace(request, rankings=True), resamples=50, timed=1)
     report, alone = found.report, reports["raw"]
     assert [*report["systems"]] == [*alone["systems"], "half"]
+    # And as before, for the same seed.
     for name, figures in alone["systems"].items():
-        assert report["systems"][name]["recall"] == figures["recall"]
+        for key in ("recall", "ndcg", "budget_recall", "ci", "gate_auroc"):
+            assert within(figures[key], report["systems"][name][key])
     gains = {name: report["systems"][name]["ci"]["difference"] for name in ("default", "half")}
     assert gains["default"]["half"]["1-4"]["5"][0] == -gains["half"]["default"]["1-4"]["5"][0]
     assert report["config"]["embedder"]["name"] == "hashing:64"

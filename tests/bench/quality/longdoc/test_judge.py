@@ -35,12 +35,12 @@ from graphmem_torch.quality.longdoc.retrieval import ablate, compare, retrieved,
 from graphmem_torch.quality.request import Request
 from graphmem_torch.text.embedder import HashingEmbedder
 
-_PEOPLE = ["Ada", "Bruno", "Clara", "Dario", "Edda", "Fabio", "Gerda", "Hugo"]
-_TOWNS = ["Bergamo", "Turku", "Porto", "Ghent", "Lublin", "Cork", "Split", "Nantes"]
+_PEOPLE = ["Ada", "Bruno", "Clara", "Dario", "Edda"]
+_TOWNS = ["Bergamo", "Turku", "Porto", "Ghent", "Lublin"]
 
 
 def _write(folder: Path, name: str = "tiny", **change: Any) -> Path:
-    """Eight people, eight towns, and a passage of nothing beside each; two hops a question."""
+    """Five people, five towns, and a passage of nothing beside each; two hops a question."""
     rows = []
     for i, (who, town) in enumerate(zip(_PEOPLE, _TOWNS, strict=True)):
         rows += [
@@ -88,7 +88,7 @@ def test_join_passages_knows_their_places(tmp_path: Path) -> None:
     assert join_passages(source, random.Random(3)) == found
     assert join_passages(source, random.Random(4)) != found
     (document,) = found.documents
-    assert len(document.questions) == 8
+    assert len(document.questions) == 5
     asked = {question.text: question for question in source.questions}
     for question in document.questions:
         wanted = [source.passages[place].whole for place in asked[question.text].gold]
@@ -210,7 +210,7 @@ _PRESETS = [load_config(name, {"link.concepts": "pattern"}) for name in ("sgrm",
 def test_judge_on_passages_and_texts(tmp_path: Path) -> None:
     data = _write(tmp_path / "data")
     essay = " ".join(
-        f"Sentence {i} of this text is about the old {_TOWNS[i % 8]} and {i} boats there."
+        f"Sentence {i} of this text is about the old {_TOWNS[i % 5]} and {i} boats there."
         for i in range(30)
     )
     (data / "essay.txt").write_text(essay, encoding="utf-8")
@@ -231,7 +231,7 @@ def test_judge_on_passages_and_texts(tmp_path: Path) -> None:
     assert ablation["0"]["recall"]["20"] <= ablation["20"]["recall"]["20"] + 1e-9
     given = tiny["answers"]["given"]
     assert given["nothing"]["contains"][0] == 0.0 and given["gold"]["contains"][0] == 1.0
-    assert tiny["answers"]["lost"] == 0 and tiny["answers"]["n"] == 8
+    assert tiny["answers"]["lost"] == 0 and tiny["answers"]["n"] == 5
     assert report["collections"]["data"]["answers"] is None
     assert report["orthogonal"]["orthogonal"]["holds"]
     assert "only chronological context" in judged.table and "graph minus flat" in judged.table
@@ -258,7 +258,7 @@ def test_judge_answers_loses_only_the_answer_of_a_failing_reader(tmp_path: Path)
         return ""
 
     found = judge_answers(cases, silent, config=config, embedder=embedder, seed=0)
-    assert found is not None and found["lost"] == 8 * len(found["given"])
+    assert found is not None and found["lost"] == 5 * len(found["given"])
 
 
 def test_read_collections_tells_bad_data(tmp_path: Path) -> None:
@@ -285,7 +285,7 @@ def test_judge_tells_that_the_small_model_is_missing(tmp_path: Path) -> None:
     data, embedder = _write(tmp_path), HashingEmbedder(64, 32)
     judged = judge(
         Request(data=data, config=_small(), embedder=embedder),
-        presets=_PRESETS,
+        presets=_PRESETS[:1],
         ablations={},
         reader=lambda: SmallReader(package="no_such_model"),
     )

@@ -42,12 +42,12 @@ def dialogues(count: int, seed: int) -> list[dict[str, object]]:
     return found
 
 
-SIZES = (("one", 8, 0), ("two", 5, 1))
+SIZES = (("one", 6, 0), ("two", 4, 1))
 
 
 @pytest.fixture(scope="module")
 def topics(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two files of dialogues: 4 streams and 2, with two dialogues a stream or three."""
+    """Two files of dialogues: 3 streams and 2, with two dialogues a stream."""
     folder = tmp_path_factory.mktemp("topics")
     for name, count, seed in SIZES:
         text = json.dumps(dialogues(count, seed))
@@ -173,7 +173,7 @@ def test_mean_cusum_of_a_stream_that_stands_still_or_stops() -> None:
 def test_read_streams_holds_every_utterance_and_both_kinds_of_borders(topics: Path) -> None:
     streams = read_streams(topics, HashingEmbedder(16), seed=3, dialogues=2)
     assert sorted(streams) == ["one", "two"]
-    assert [len(streams["one"]), len(streams["two"])] == [4, 2]
+    assert [len(streams["one"]), len(streams["two"])] == [3, 2]
     for name, count, seed in SIZES:
         made = dialogues(count, seed)
         assert sum(len(s.switch) for s in streams[name]) == sum(len(d["utterances"]) for d in made)
@@ -191,7 +191,7 @@ def test_judge_holds_the_preset_against_every_baseline(topics: Path) -> None:
     report = found.report
     assert json.loads(json.dumps(report)) == report
     assert report["dataset"] == "regime" and report["preset"] == "default"
-    assert report["n"]["one"]["streams"] == 4
+    assert report["n"]["one"]["streams"] == 3
     for name in ("one", "two"):
         systems = report["systems"][name]
         assert {
