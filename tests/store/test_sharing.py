@@ -51,15 +51,15 @@ def test_processes_write_in_turn(tmp_path: Path) -> None:
         child = os.fork()
         if child == 0:
             try:
-                append_in_turn(tmp_path, 30)
+                append_in_turn(tmp_path, 12)
                 os._exit(0)
             finally:
                 os._exit(1)
         children.append(child)
     assert [os.waitpid(child, 0)[1] for child in children] == [0, 0, 0]
     with MemoryStore.open(tmp_path) as store:
-        assert store.ids() == [f"n{i}" for i in range(90)]
-        assert store.embeddings()[:, 3].tolist() == list(range(90))
+        assert store.ids() == [f"n{i}" for i in range(36)]
+        assert store.embeddings()[:, 3].tolist() == list(range(36))
         assert store.check() == []
 
 

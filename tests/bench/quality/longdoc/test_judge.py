@@ -285,7 +285,7 @@ def test_judge_tells_that_the_small_model_is_missing(tmp_path: Path) -> None:
     data, embedder = _write(tmp_path), HashingEmbedder(64, 32)
     judged = judge(
         Request(data=data, config=_small(), embedder=embedder),
-        presets=_PRESETS[:1],
+        presets=_PRESETS,
         ablations={},
         reader=lambda: SmallReader(package="no_such_model"),
     )
