@@ -131,7 +131,7 @@ _GRAPH_GROWS = {"n e": _LONG, "n": _SHORT, "e": _SHORT, "batch": _SHORT}
 _GRAPH_TINY = {"n": 400, "e": 4_000, "batch": 2}
 _ROWS = {"n": 25_000, "batch": 16}
 _ROWS_GROW = {"n": _LONG, "batch": _SHORT}
-_ROWS_TINY = {"n": 300, "batch": 2}
+_ROWS_TINY = {"n": 150, "batch": 2}
 _FEW_ROWS = {"n": 5_000, "batch": 16}
 
 OPERATIONS = (
@@ -141,8 +141,8 @@ OPERATIONS = (
     Operation("pagerank power", _pagerank_power, _GRAPH, _GRAPH_GROWS, _GRAPH_TINY),
     Operation("pagerank push", _pagerank_push, _GRAPH, _GRAPH_GROWS, _GRAPH_TINY),
     Operation("topk_cosine", _topk, _ROWS, _ROWS_GROW, _ROWS_TINY),
-    Operation("knn_graph exact", _knn_exact, {"n": 8_000}, {"n": _SHORT}, {"n": 300}),
-    Operation("knn_graph ivf", _knn_ivf, {"n": 16_000}, {"n": _SHORT}, {"n": 300}),
+    Operation("knn_graph exact", _knn_exact, {"n": 8_000}, {"n": _SHORT}, {"n": 150}),
+    Operation("knn_graph ivf", _knn_ivf, {"n": 16_000}, {"n": _SHORT}, {"n": 150}),
     Operation("BM25.topk", _bm25, _ROWS, _ROWS_GROW, _ROWS_TINY),
     Operation("maxsim", _maxsim, _FEW_ROWS, _ROWS_GROW, _ROWS_TINY),
 )
