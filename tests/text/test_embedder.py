@@ -164,11 +164,11 @@ def test_hashing_nothing() -> None:
     assert encoded.offsets is not None and encoded.offsets.tolist() == [0]
 
 
-def test_hashing_a_million_characters() -> None:
-    text = "all work and no play makes jack a dull boy " * 23_256
-    encoded = encode_checked(HashingEmbedder(), [text, "x" * 1_000_000])
+def test_hashing_many_characters() -> None:
+    text = "all work and no play makes jack a dull boy " * 5_000
+    encoded = encode_checked(HashingEmbedder(), [text, "x" * 200_000])
     assert encoded.offsets is not None
-    assert encoded.offsets.tolist() == [0, 6 * 23_256, 6 * 23_256 + 1]
+    assert encoded.offsets.tolist() == [0, 6 * 5_000, 6 * 5_000 + 1]
     short = HashingEmbedder().encode(["work play makes jack dull boy"]).pooled[0]
     torch.testing.assert_close(encoded.pooled[0] @ short, torch.tensor(1.0), atol=1e-3, rtol=0)
 
