@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -26,6 +27,10 @@ if not torch.cuda.is_available():
 
 # The heap of all libraries is large and lives to the end: it is searched for cycles less often.
 gc.set_threshold(100_000, 20, 20)
+
+# Where the root has no handler, a command gives it one that writes to the standard error of its
+# test, and outlives it.
+logging.getLogger().addHandler(logging.NullHandler())
 
 # Thousands of small stores wait for a disk thousands of times; memory that is mounted does not.
 _MOUNTED = Path("/dev/shm")
