@@ -144,6 +144,7 @@ def _random_columns(atoms: int = 40, concepts: int = 6, *, seed: int = 0, **chan
         "log_words": torch.log1p(words.float()),
         "is_question": integers(3, atoms) == 0,
         "tells_time": integers(2, atoms) == 0,
+        "role": (integers(3, atoms) - 1).to(torch.int8),
         "edges": edges,
         "num_nodes": nodes,
         "tokens": (unit(int(pieces.sum()), 8) * 127).round().to(torch.int8),
@@ -175,6 +176,7 @@ def _random_questions(count: int = 5, *, seed: int = 1) -> Any:
         months=integers(0, 3, count, 12) == 0,
         days=integers(0, 8, count, 31) == 0,
         asks_when=integers(0, 2, count).bool(),
+        recalls=torch.arange(count) % 3 == 0,
     )
 
 

@@ -1,9 +1,9 @@
-"""Fit the weights of a preset, or of the linear baseline, to LoCoMo conversations.
+"""Fit the weights of a preset, or of the linear baseline, to every set of questions at once.
 
-`python -m bench.quality.fit --data FILE [--evidence FILE] [--preset default] [--linear]`
+`python -m bench.quality.fit --data ROOT [--preset default] [--linear]`
 
-Prints YAML. The questions of every conversation are asked of two memories, one with the turns alone
-and one with the facts of the file, so that one set of weights serves both.
+Prints YAML. Each source of questions counts alike: those of LoCoMo are asked of two memories, one
+with the turns alone and one with the facts of the file, so that one set of weights serves both.
 """
 
 from __future__ import annotations
@@ -16,12 +16,9 @@ import tyro
 import yaml
 from tyro.conf import arg
 
-from graphmem_torch.config import load_config
-
-from .common.encoder import load_encoder
-from .common.fitting import fit_linear, fit_preset, linear_names
-from .common.questions import read_conversations
-from .common.task import build_tasks
+from .all.judge import fit_sets, read_sets
+from .common.compare import build
+from .common.encoder import caching, load_encoders
 from .request import Request
 
 __all__ = ["main"]
@@ -32,15 +29,15 @@ class Fit:
     """Fit weights to questions with evidence.
 
     Attributes:
-        data: LoCoMo file.
-        evidence: Repaired evidence, JSON lines.
+        data: Root of the data, as `graphmem eval all` takes it.
+        cache: Folder of encodings.
         preset: Whose signals, graph and gate.
-        linear: Fit the linear baseline: the preset's signals without activation and PageRank.
+        linear: Print the linear baseline: the preset's signals without what the graph adds.
         device: `auto`, `cpu`, `cuda`.
     """
 
-    data: Annotated[Path, arg(metavar="FILE")]
-    evidence: Annotated[Path | None, arg(metavar="FILE")] = None
+    data: Annotated[Path, arg(metavar="ROOT")]
+    cache: Annotated[Path | None, arg(metavar="FOLDER")] = None
     preset: str = "default"
     linear: bool = False
     device: str = "auto"
@@ -49,20 +46,27 @@ class Fit:
 def main() -> int:
     """Read the options, fit, print."""
     options = tyro.cli(Fit, description=__doc__)
-    config = load_config(options.preset)
-    encoder = load_encoder(Request(data=options.data, config=config, device=options.device))
-    tasks = []
-    for source in ("raw", "observations"):
-        conversations = read_conversations(options.data, evidence=options.evidence, input=source)
-        tasks += build_tasks(conversations, config, encoder, options.device, progress=True)[0]
-    with encoder.caching():
-        if options.linear:
-            weights = fit_linear(tasks, linear_names(config))
-            result: dict[str, object] = {"rank": {"weights": weights}}
-        else:
-            fitted = fit_preset(tasks, config)
-            gate = {"weights": dict(fitted.gate.weights), "bias": fitted.gate.bias}
-            result = {"rank": {"weights": dict(fitted.rank.weights)}, "gate": gate}
+    request = Request(
+        data=options.data,
+        preset=options.preset,
+        cache=options.cache,
+        device=options.device,
+        progress=True,
+    )
+    encoders = load_encoders(request)
+    sets = read_sets(options.data, encoders[0].tokenizer, request.seed)
+    built = [
+        build(one, request.presets, encoders, request.device, request.progress)
+        for one in sets
+        if len(one.sources) == 1  # merged sets hold nothing that their parts do not hold
+    ]
+    with caching(encoders):
+        fitted = fit_sets(built, gate=not options.linear)
+    if options.linear:
+        result: dict[str, object] = {"rank": {"weights": dict(fitted.linear)}}
+    else:
+        gate = {"weights": dict(fitted.config.gate.weights), "bias": fitted.config.gate.bias}
+        result = {"rank": {"weights": dict(fitted.config.rank.weights)}, "gate": gate}
     print(yaml.safe_dump(_rounded(result), sort_keys=False), end="")
     return 0
 

@@ -80,14 +80,16 @@ class AnchorConfig:
     """Where activation starts.
 
     Attributes:
-        source: `fused`: the best by the weighted base signals, at exp(F - max F); `dual`: the
-            union of the best by BM25 and by cosine, each at its cosine (SYNAPSE); `semantic`: the
-            best by cosine, each at its cosine (ContextOS).
+        source: `fused`: the best by the weighted base signals, at exp((F - max F) / temperature);
+            `dual`: the union of the best by BM25 and by cosine, each at its cosine (SYNAPSE);
+            `semantic`: the best by cosine, each at its cosine (ContextOS).
         k: Anchors a question (for `dual`, of each trigger).
+        temperature: Of `fused`: the higher, the more the anchors behind the best bring.
     """
 
     source: Literal["fused", "dual", "semantic"] = "fused"
     k: int = _bounded(10, 1)
+    temperature: float = _bounded(1.0, 1e-3)
 
 
 @dataclass(frozen=True)
@@ -133,8 +135,12 @@ class RankConfig:
 
     Attributes:
         weights: Weight of each signal by its registered name; only named signals are computed.
+            `length@chat` is added to the weight of `length` for memories of that form alone
+            (`rank.registry.FORMS`).
         cold_weights: The weights at a cold start, while the graph has fewer than
             `spread.min_nodes` nodes or no edges; empty: the same weights, activation is 0.
+        scale: `raw` weighs signals as they are; `background` in units of what they are for memories
+            that have nothing to do with the question (`docs/mathematics.md` 8.8).
         k: Hits a question.
         dense_limit: Up to this many atoms every atom is a candidate.
         candidates: Candidates that each base signal contributes in a larger store.
@@ -142,6 +148,7 @@ class RankConfig:
 
     weights: Mapping[str, float] = field(default_factory=dict)
     cold_weights: Mapping[str, float] = field(default_factory=dict)
+    scale: Literal["raw", "background"] = "raw"
     k: int = _bounded(30, 1)
     dense_limit: int = _bounded(2048, 0)
     candidates: int = _bounded(96, 1)

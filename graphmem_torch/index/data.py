@@ -31,6 +31,7 @@ from graphmem_torch.ops.growing import GrowingRows
 from graphmem_torch.ops.ragged import row_entries
 from graphmem_torch.rank.candidates import MemoryTensors
 from graphmem_torch.rank.hops import HOP_PARTS, HopParts, hop_parts
+from graphmem_torch.rank.registry import signal_names
 from graphmem_torch.rank.routing import relative_pagerank, routing_parts
 
 __all__ = [
@@ -92,6 +93,8 @@ class IndexInput:
         time: [A] float64 seconds since the epoch UTC, NaN = unknown.
         log_words: [A] float32, ln(1 + words).
         is_question, tells_time: [A] bool.
+        role: [A] int8, 1 for the words of a user, -1 for those of an assistant, 0 for all others;
+            None where there are no others.
         edges: Between nodes 0..N-1.
         num_nodes: N.
         node: [A] int64, the node that each atom is, ascending; None: the first A.
@@ -128,6 +131,7 @@ class IndexInput:
     num_pieces: int = 0
     duplicate: Tensor | None = None
     modes: Modes | None = None
+    role: Tensor | None = None
     title: Tensor | None = None
     name_terms: Tensor | None = None
     name_offsets: Tensor | None = None
@@ -145,7 +149,7 @@ def index_tensors(data: IndexInput, config: Config) -> dict[str, Tensor]:
 _INPUTS = ("terms", "term_offsets", "title", "pieces")  # columns that grow, but are no buffers
 _GROWN = (
     *("embeddings", "node", "kind", "speaker", "session", "time_bits", "month", "day"),
-    *("log_words", "is_question", "tells_time", "duplicate", "tokens", "token_offsets"),
+    *("log_words", "is_question", "tells_time", "role", "duplicate", "tokens", "token_offsets"),
 )
 FOLLOWED = tuple(name for name in LAYOUT if name.startswith("follow_"))
 """What is kept beside the buffers of an index to follow with, by name."""
@@ -406,6 +410,9 @@ class GrowingIndex:
             "log_words": data.log_words,
             "is_question": data.is_question.float(),
             "tells_time": data.tells_time.float(),
+            "role": torch.zeros(data.kind.shape, dtype=torch.int8)
+            if data.role is None
+            else data.role.to(torch.int8),
             "terms": data.terms,
             "title": torch.full(data.kind.shape, -1) if data.title is None else data.title,
         }
@@ -565,7 +572,9 @@ def _joints_of(edges: EdgeBlock) -> Tensor:  # [n, 3] int64
 
 def _ranked(config: Config) -> bool:
     """Whether a signal reads PageRank, which is carried along for it."""
-    return "pagerank" in routing_parts((*config.rank.weights, *config.rank.cold_weights))
+    return "pagerank" in routing_parts(
+        signal_names((*config.rank.weights, *config.rank.cold_weights))
+    )
 
 
 def _check(data: IndexInput, before: int) -> None:
@@ -574,7 +583,7 @@ def _check(data: IndexInput, before: int) -> None:
     concepts = data.num_nodes - atoms if data.concept is None else len(data.concept)
     lengths = {
         **dict.fromkeys(("kind", "speaker", "session", "time", "log_words"), atoms),
-        **dict.fromkeys(("is_question", "tells_time", "duplicate", "title", "node"), atoms),
+        **dict.fromkeys(("is_question", "tells_time", "role", "duplicate", "title", "node"), atoms),
         **dict.fromkeys(("term_offsets", "token_offsets"), atoms + 1),
         "name_offsets": before + concepts + 1,
     }

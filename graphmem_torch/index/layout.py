@@ -47,6 +47,7 @@ LAYOUT = {
     "log_words": "float A",
     "is_question": "float A",
     "tells_time": "float A",
+    "role": "int8 A -1 2",
     "previous": "int32 A -1 A",
     "next": "int32 A -1 A",
     "derived_source": "int32 D 0 A",

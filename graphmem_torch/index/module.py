@@ -32,7 +32,14 @@ from graphmem_torch.ops.tiles import tile_elements
 from graphmem_torch.rank import signals  # noqa: F401  (so that they are registered)
 from graphmem_torch.rank.candidates import Candidates, MemoryTensors
 from graphmem_torch.rank.query import QueryBatch
-from graphmem_torch.rank.registry import check_signal_names, reading
+from graphmem_torch.rank.registry import (
+    FORMS,
+    Weight,
+    check_signal_names,
+    reading,
+    signal_names,
+    weight_table,
+)
 from graphmem_torch.rank.routing import ROUTING_PARTS, routing_tensors
 
 __all__ = ["MemoryIndex"]
@@ -48,8 +55,9 @@ class MemoryIndex(nn.Module):
 
     Attributes:
         config: The settings it was made with.
+        weight_keys: Those keys of `rank.weights` that it ranks by.
         signal_names: F signals of the score.
-        weights: [F], the weight of each.
+        weights: [4, F], the weight of each for memories of each form (`rank.registry.FORMS`).
         plan: What a question takes.
     """
 
@@ -83,21 +91,25 @@ class MemoryIndex(nn.Module):
             named = config.rank.cold_weights
         check_signal_names(named)
         if "hop_document" not in tensors:
-            of_documents = reading(named, "hops", "documents")
-            named = {name: named[name] for name in named if name not in of_documents}
-        self.signal_names = tuple(named)
+            of_documents = reading(signal_names(named), "hops", "documents")
+            named = {
+                key: named[key] for key in named if Weight.named(key).signal not in of_documents
+            }
+        self.weight_keys = tuple(named)
+        names = self.signal_names = tuple(signal_names(named))
         lacking = [
-            name for name in named if any(p not in tensors for p in ROUTING_PARTS.get(name, ()))
+            name for name in names if any(p not in tensors for p in ROUTING_PARTS.get(name, ()))
         ]
         for name, tensor in routing_tensors(self.graph, tensors["node"].long(), lacking).items():
             self.register_buffer(name, tensor)
         weights = tensors.get("weights")
         if weights is None:
-            weights = torch.tensor(list(named.values()), dtype=torch.float32)
-        if weights.shape != (len(named),):
+            weights = weight_table(named)
+        if weights.shape != (len(FORMS), len(names)):
             raise InputError(
-                f"state['weights']: expected [{len(named)}], got {list(weights.shape)}; give one "
-                f"for each signal: {', '.join(named)}"
+                f"state['weights']: expected [{len(FORMS)}, {len(names)}], got "
+                f"{list(weights.shape)}; give one for each form ({', '.join(FORMS)}) and each "
+                f"signal: {', '.join(names)}"
             )
         self.weights = nn.Parameter(weights.clone(), requires_grad=False)
         rule = CandidateRule.of(config, self.num_atoms, modes="modes_label" in tensors)

@@ -25,7 +25,7 @@ from graphmem_torch.rank.anchors import (
     walk_from,
 )
 from graphmem_torch.rank.candidates import Candidates, MemoryTensors, Reached, merge_rows
-from graphmem_torch.rank.hops import entity_hop, named_keys, title_hop
+from graphmem_torch.rank.hops import entity_hop, title_hop
 from graphmem_torch.rank.paths import discounted, hop_discount, strongest_paths, unweighted
 from graphmem_torch.rank.query import QueryBatch
 from graphmem_torch.rank.registry import SIGNALS, reading
@@ -35,6 +35,7 @@ __all__ = ["CandidateRule", "Plan", "Retrieval", "candidates_of", "retrieve"]
 _EXTRA = 32  # atoms that only the graph brought, added to the candidates of a large store
 _HALO_SHARE = 6  # one of so many candidates brings its neighbours along
 _REACH = 2  # turns on both sides
+_RUNS, _RUN = 8, 8  # of the background: 64 atoms tell a deviation to about a tenth
 
 
 class Retrieval(NamedTuple):
@@ -125,7 +126,7 @@ class Plan:
 def retrieve(
     memory: MemoryTensors,
     plan: Plan,
-    weights: Tensor,  # [F]
+    weights: Tensor,  # [4, F], by form
     query: QueryBatch,
     k: int,
     *,
@@ -137,12 +138,13 @@ def retrieve(
     """
     found = candidates_of(memory, plan, weights, query, k)
     signals = found.signals(plan.names)
-    score = (signals @ weights).masked_fill(~found.listed, -torch.inf)
+    score = found.scores(signals, weights).masked_fill(~found.listed, -torch.inf)
     best = score.topk(min(k, score.shape[1]), dim=1)
     chosen = best.indices
     rows = chosen if found.rows is None else found.rows.gather(1, chosen)
     rows = torch.where(best.values > -torch.inf, rows, -1)
-    shares = signals.gather(1, chosen[:, :, None].expand(-1, -1, signals.shape[2])) * weights
+    own = weights[found.form.expand(found.shape).gather(1, chosen)]
+    shares = signals.gather(1, chosen[:, :, None].expand(-1, -1, signals.shape[2])) * own
     gate = plan.config.gate
     statistics = abstention_statistics(found, chosen, tuple(gate.weights))
     anchors, value = found.reached.anchors, found.reached.value
@@ -160,7 +162,7 @@ def retrieve(
 def candidates_of(
     memory: MemoryTensors,
     plan: Plan,
-    weights: Tensor,  # [F]
+    weights: Tensor,  # [4, F], by form
     query: QueryBatch,
     k: int,
 ) -> Candidates:
@@ -174,14 +176,14 @@ def candidates_of(
     if not (plan.activates or plan.hops) or found.shape[1] == 0:
         return found
     base = [place for place, name in enumerate(plan.names) if not SIGNALS[name].graph]
-    score = found.signals([plan.names[place] for place in base]) @ weights[base]
+    signals = found.signals([plan.names[place] for place in base])
+    score = found.scores(signals, weights[:, base])
     anchors, value = anchor_activation(found, score, config.anchors)
     relevance = anchor_relevance(found, score, value, config.anchors)
     brought: dict[str, SparseRows] = {}
     if plan.hops and memory.hops is not None:
-        named = named_keys(query.terms)
         for name, hop in (("title_hop", title_hop), ("entity_hop", entity_hop)):
-            brought[name] = _allowed(hop(memory.hops, anchors, value, named), query)
+            brought[name] = _allowed(hop(memory.hops, anchors, value, found.named_keys), query)
     if plan.walks:
         start = memory.nodes(anchors)
         walk = walk_from(memory.graph, start, relevance, config.walk, conducting)
@@ -203,17 +205,37 @@ def _chosen(everyone: Candidates, rule: CandidateRule, k: int) -> Candidates:
         return everyone.narrowed(_mode_candidates(everyone, k))
     if rule == CandidateRule.REACHED:
         return everyone.narrowed(_reached_candidates(everyone, k))
-    found = everyone.narrowed(_base_candidates(everyone, max(everyone.config.rank.candidates, k)))
+    rank = everyone.config.rank
+    background = _background(everyone) if rank.scale == "background" else None
+    rows = _base_candidates(everyone, max(rank.candidates, k), background)
+    found = everyone.narrowed(rows, background)
     if everyone.reached.traversal is None:
         return found
     return found.extended(_reached_candidates(everyone, _EXTRA))
 
 
-def _base_candidates(everyone: Candidates, count: int) -> Tensor:  # [B, C] int64, ascending
+def _background(everyone: Candidates) -> Tensor:  # [B or 1, S] int64, ascending, -1 first
+    """Atoms drawn evenly from those there are for each question, in runs of neighbours."""
+    there, atoms = everyone.query.allowed, everyone.memory.num_atoms
+    if there is None:
+        count = torch.tensor([[atoms]], device=everyone.query.embedding.device)
+    else:
+        count = there.sum(1, keepdim=True)
+    run = torch.arange(_RUN, device=count.device)
+    start = (torch.arange(_RUNS, device=count.device) * count) // _RUNS
+    place = (start[:, :, None] + run).flatten(1).minimum(count - 1)
+    if there is not None:  # the row at each place among those that are there
+        place = torch.searchsorted(there.cumsum(1), place + 1).masked_fill(count == 0, -1)
+    return merge_rows(place)
+
+
+def _base_candidates(
+    everyone: Candidates, count: int, background: Tensor | None
+) -> Tensor:  # [B, C] int64, ascending
     """The `count` best by cosine, the `count` best by BM25, and the turns beside the best of both.
 
     The neighbours are there for the signals that look at windows: what one turn asks, the next one
-    answers.
+    answers. The background is there to be compared with.
     """
     memory = everyone.memory
     least = {"semantic": -torch.inf, "lexical": 0.0}  # an atom without a question term is no match
@@ -228,6 +250,8 @@ def _base_candidates(everyone: Candidates, count: int) -> Tensor:  # [B, C] int6
         for _ in range(_REACH):
             row = torch.where(row >= 0, pointer[row.clamp(min=0)], -1)
             parts.append(row)
+    if background is not None:
+        parts.append(background.expand(len(everyone.query), -1))
     return merge_rows(*parts)
 
 

@@ -109,12 +109,13 @@ def fit_listwise(
     batches: Sequence[tuple[Tensor, Tensor]],  # ([B, C, F] signals, [B, C] bool evidence)
     counts: Sequence[float] = (),
     *,
-    penalty: float = 1e-2,
+    penalty: float | Sequence[float] = 1e-2,
 ) -> Tensor:  # [F]
     """Weights that make the evidence likely among the candidates (`docs/mathematics.md` 8.2).
 
     Listwise softmax: the mean over questions of -sum_i g_i log softmax(X w)_i, with g uniform
-    over the evidence, plus penalty * |w|² on signals of unit variance; convex, solved by L-BFGS.
+    over the evidence, plus penalty * |w|² (one for all, or one each) on signals of unit variance;
+    convex, solved by L-BFGS.
     Questions without evidence among their candidates are left out. Candidates of padding carry
     -inf in every signal. `counts` says what a question of each batch counts in the mean, all alike
     by default.
@@ -122,7 +123,8 @@ def fit_listwise(
     Raises:
         InputError: No question has evidence, or a penalty that is negative or not finite.
     """
-    if not 0.0 <= penalty < torch.inf:
+    penalties = torch.tensor(penalty, dtype=torch.float32)
+    if not bool(((penalties >= 0.0) & torch.isfinite(penalties)).all()):
         raise InputError(
             f"penalty: expected a finite number of at least 0, got {penalty!r}; give one"
         )
@@ -149,7 +151,7 @@ def fit_listwise(
     weights = sample.new_zeros(sample.shape[1])
 
     def loss() -> Tensor:
-        value = penalty * weights.square().sum()
+        value = (penalties * weights.square()).sum()
         for known, x, g in inputs:
             score = (x @ weights).masked_fill(~known, -1e9)
             value = value - (g * score.log_softmax(1)).sum()

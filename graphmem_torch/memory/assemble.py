@@ -22,6 +22,7 @@ from graphmem_torch.index.module import MemoryIndex
 from graphmem_torch.memory.columns import StoreColumns
 from graphmem_torch.modes.find import Modes, modes_from_tensors, modes_to_tensors
 from graphmem_torch.modes.track import ModeTracker
+from graphmem_torch.rank.registry import signal_names
 from graphmem_torch.rank.routing import relative_pagerank, routing_parts
 from graphmem_torch.store import MemoryStore
 from graphmem_torch.store.reader import StoreReader
@@ -32,7 +33,7 @@ __all__ = ["Assembler", "ModeCache", "Snapshot", "to_rows"]
 
 _log = logging.getLogger(__name__)
 
-_FORMAT = 9  # of what the snapshot holds
+_FORMAT = 10  # of what the snapshot holds
 _TAIL = 8  # atoms of the base for each one that is read behind it
 _BEHIND = 256  # commits whose removals are read behind it
 _MODES = ("select", "count", "epsilon", "assign")  # settings by which modes are found
@@ -240,7 +241,7 @@ def _signature(config: Config) -> str:
     # Presets without modes share a snapshot; how a question uses modes is not baked in.
     modes = {name: own[name] for name in _MODES} if own["build"] else None
     # So that what routing reads is kept beside them and not derived at each opening.
-    routing = sorted(routing_parts((*config.rank.weights, *config.rank.cold_weights)))
+    routing = sorted(routing_parts(signal_names((*config.rank.weights, *config.rank.cold_weights))))
     return json.dumps([_FORMAT, settings["spread"], modes, routing], sort_keys=True)
 
 

@@ -20,7 +20,7 @@ from graphmem_torch.store.blocks import pick_tokens
 from graphmem_torch.store.changes import Changes
 from graphmem_torch.store.reader import StoreReader
 from graphmem_torch.store.records import Coded
-from graphmem_torch.text.question import is_question, tells_time
+from graphmem_torch.text.question import is_question, role_of, tells_time
 from graphmem_torch.text.terms import Vocabulary, terms, title_terms
 
 __all__ = ["StoreColumns"]
@@ -151,6 +151,7 @@ class StoreColumns:
             ),
             is_question=torch.tensor([is_question(text) for text in bodies], dtype=torch.bool),
             tells_time=torch.tensor([tells_time(text) for text in bodies], dtype=torch.bool),
+            role=_roles(columns.speaker)[own],
             edges=fresh,
             num_nodes=stop,
             node=columns.node[own],
@@ -167,6 +168,12 @@ class StoreColumns:
         self.stop, self.edges = stop, edges
         self.state = store.state
         return added
+
+
+def _roles(speaker: Coded) -> Tensor:  # [n] int8
+    """1 for the words of a user, -1 for those of an assistant, 0 for those of anybody else."""
+    roles = [role_of(name) for name in speaker.names]
+    return torch.tensor([*roles, 0], dtype=torch.int8)[speaker.codes.long()]
 
 
 def _recoded(column: Coded, names: dict[str, int]) -> Tensor:  # [n] int64

@@ -14,7 +14,7 @@ from graphmem_torch.evaluation.bootstrap import Interval, bootstrap_interval
 from graphmem_torch.index.module import MemoryIndex
 from graphmem_torch.linalg.logistic import fit_listwise
 from graphmem_torch.rank.query import QueryBatch
-from graphmem_torch.rank.registry import SIGNALS
+from graphmem_torch.rank.registry import FORMS, SIGNALS, Weight
 
 __all__ = [
     "FitReport",
@@ -27,6 +27,7 @@ __all__ = [
 ]
 
 _TILE = 64  # questions whose signals are computed at once
+_OF_ONE_FORM = 3.0  # times the penalty
 _DEPTH = 10  # hits by which held-out questions are judged
 
 
@@ -164,20 +165,23 @@ def fit_weights(sources: Sequence[LabelledQuestions], *, penalty: float = 1e-2) 
     choose, so the second pass learns from the activation of the first pass's anchors.
 
     The memories are of one preset, `penalty` is of the squared weights of signals of unit variance,
-    and the indices keep their own weights. A signal that a memory does not have, such as those of
-    documents, is 0 there.
+    and the indices keep their own weights. What is added for one form of memories (`length@chat`)
+    has to pay three times, so that it is used for what the forms do not share. A signal that a
+    memory does not have, such as those of documents, is 0 there.
 
     Raises:
         InputError: No evidence at all.
     """
-    names = list(dict.fromkeys(name for source in sources for name in source.index.signal_names))
+    keys = list(dict.fromkeys(key for source in sources for key in source.index.weight_keys))
+    weighed = [Weight.named(key) for key in keys]
+    penalties = [penalty * (1.0 if one.form is None else _OF_ONE_FORM) for one in weighed]
     weights: dict[str, float] = {}
     for _ in range(2):
-        parts = [(part, s.weight) for s in sources for part in _batches(s, names)]
+        parts = [(part, s.weight) for s in sources for part in _batches(s, weighed)]
         batches, counts = [part for part, _ in parts], [count for _, count in parts]
-        fitted = fit_listwise(batches, counts, penalty=penalty)
-        weights = dict(zip(names, fitted.tolist(), strict=True))
-        if not any(SIGNALS[name].graph for name in names):
+        fitted = fit_listwise(batches, counts, penalty=penalties)
+        weights = dict(zip(keys, fitted.tolist(), strict=True))
+        if not any(SIGNALS[one.signal].graph for one in weighed):
             break
         sources = [source.weighted(weights) for source in sources]
     return weights
@@ -194,15 +198,23 @@ def reweighted(index: MemoryIndex, config: Config) -> MemoryIndex:
     return MemoryIndex.from_state_dict(tensors, config).to(index.embeddings.device)
 
 
-def _batches(labelled: LabelledQuestions, names: Sequence[str]) -> Iterator[tuple[Tensor, Tensor]]:
-    """Signals [B, C, F] and evidence [B, C] of a tile of questions after the other."""
+def _batches(
+    labelled: LabelledQuestions, weighed: Sequence[Weight]
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """What is weighed [B, C, F] and evidence [B, C] of a tile of questions after the other."""
     index = labelled.index
     for query, evidence in labelled.tiles():
         with torch.inference_mode():
             candidates = index.candidates(query)
             own, valid = candidates.signals(index.signal_names).cpu(), candidates.valid.cpu()
-        signals = torch.zeros(*own.shape[:2], len(names))
-        signals[:, :, [names.index(name) for name in index.signal_names]] = own
+            form = candidates.form.cpu().expand(own.shape[:2])
+        signals = torch.zeros(*own.shape[:2], len(weighed))
+        for place, one in enumerate(weighed):
+            if one.signal in index.signal_names:
+                values = own[:, :, index.signal_names.index(one.signal)]
+                if one.form is not None:
+                    values = values.where(form == FORMS.index(one.form), 0.0)
+                signals[:, :, place] = values
         signals.masked_fill_(~valid[:, :, None], -torch.inf)
         gold = torch.zeros(len(query), index.num_atoms, dtype=torch.bool)
         for line, found in zip(gold, evidence, strict=True):

@@ -17,7 +17,7 @@ from graphmem_torch.store import TokenRows
 from graphmem_torch.store.blocks import pick_tokens
 from graphmem_torch.store.reader import StoreReader
 from graphmem_torch.text.embedder import Embedder, Encoded, encode_checked
-from graphmem_torch.text.question import asks_when, named_dates, named_speakers
+from graphmem_torch.text.question import asks_when, named_dates, named_speakers, recalls
 
 __all__ = [
     "checked_questions",
@@ -64,6 +64,7 @@ def encode_questions(
         months=months,
         days=days,
         asks_when=asks_when(questions),
+        recalls=recalls(questions),
     )
     return batch.to(snapshot.index.embeddings.device)
 

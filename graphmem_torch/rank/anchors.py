@@ -20,14 +20,15 @@ def anchor_activation(
 ) -> tuple[Tensor, Tensor]:  # [B, K] int64 rows (-1 = none), [B, K] activation
     """The anchors of each question.
 
-    `fused`: the k best by the base signals, each at exp(F - max F) (`docs/mathematics.md` 8.4).
+    `fused`: the k best by the base signals, each at exp((F - max F) / temperature)
+    (`docs/mathematics.md` 8.4).
     `dual`: the k best by BM25 and the k best by cosine, each at max(cosine, 0) (SYNAPSE,
     `docs/mathematics.md` 4); an atom that no question term touches is no lexical anchor.
     `semantic`: the k best by cosine (ContextOS, `docs/mathematics.md` 6).
     """
     if config.source == "fused":
         values, place = _best(base, candidates, config.k)
-        activation = torch.exp(values - values[:, :1])
+        activation = torch.exp((values - values[:, :1]) / config.temperature)
         return _rows(candidates, place, values), torch.where(values > -torch.inf, activation, 0.0)
     cosine = candidates.signal("semantic")
     values, place = _best(cosine, candidates, config.k)
@@ -60,7 +61,7 @@ def anchor_relevance(
     mean = base.where(there, 0.0).sum(1, keepdim=True) / count
     spread = (base - mean).where(there, 0.0).square().sum(1, keepdim=True) / count
     # All alike: every anchor stands for the question as much as the best.
-    power = torch.where(spread > 1e-12, spread.clamp(min=1e-12).rsqrt(), 0.0)
+    power = torch.where(spread > 1e-12, spread.clamp(min=1e-12).rsqrt(), 0.0) * config.temperature
     return torch.where(value > 0, value.pow(power), 0.0)
 
 

@@ -15,14 +15,17 @@ from graphmem_torch.graph import Graph
 from graphmem_torch.modes.find import Modes
 from graphmem_torch.ops import SparseRows, token_maxima
 from graphmem_torch.ops.bm25 import BM25
-from graphmem_torch.rank.hops import HopParts
+from graphmem_torch.rank.hops import HopParts, named_keys
 from graphmem_torch.rank.query import QueryBatch
-from graphmem_torch.rank.registry import SIGNALS
+from graphmem_torch.rank.registry import FORMS, SIGNALS
 
 __all__ = ["Candidates", "MemoryTensors", "Reached", "merge_rows"]
 
 
 T = TypeVar("T")
+
+_HIGHEST = 8.0  # units that a scaled signal has at most, and below its mean
+_LEAST = 1e-6  # a signal that differs by less tells nothing
 
 
 class _once(Generic[T]):
@@ -68,6 +71,7 @@ class MemoryTensors:
         speaker, month, day: [A] integer codes, -1 = unknown.
         log_words: [A], ln(1 + words).
         is_question, tells_time: [A], 1 or 0.
+        role: [A] int8, 1 for the words of a user, -1 for those of an assistant, else 0.
         derived_source, derived_target: [D] rows; the source was derived from the target.
         tokens, token_offsets, piece_df: Packed token vectors [T, m], [A + 1], and in how many atoms
             each word piece occurs.
@@ -92,6 +96,7 @@ class MemoryTensors:
     log_words: Tensor
     is_question: Tensor
     tells_time: Tensor
+    role: Tensor
     derived_source: Tensor
     derived_target: Tensor
     tokens: Tensor | None = None
@@ -162,6 +167,8 @@ class Candidates:
         config: The settings, for the constants of signals.
         rows: [B, C] int64 candidate atoms, or None for all (C = A).
         reached: What the graph brought.
+        background: [B or 1, S] int64 rows, ascending, of atoms drawn without regard to a question,
+            which signals are scaled by where not all are candidates; None for the candidates.
     """
 
     def __init__(
@@ -173,21 +180,30 @@ class Candidates:
         *,
         reached: Reached | None = None,
         every: Candidates | None = None,
+        background: Tensor | None = None,
     ) -> None:
         """Holds the values; `every`: the same questions against every atom, for known signals."""
         self.memory, self.query, self.config, self.rows = memory, query, config, rows
         self.reached = reached or Reached()
+        self.background = background
         self._every = every
         self._signals: dict[str, Tensor] = {}
+        self._scaled: list[str] = []
+        self._scales: Tensor | None = None  # [2, B, len(_scaled)]
         self._beside: dict[int, Tensor] = {}
         self._steps: dict[int, tuple[Tensor, Tensor]] = {}
         self._widest: dict[int, Tensor] = {}
 
-    def narrowed(self, rows: Tensor) -> Candidates:  # [B, C]
+    def narrowed(self, rows: Tensor, background: Tensor | None = None) -> Candidates:  # [B, C]
         """The same questions against others; what is known of every atom is not computed again."""
-        every = self if self.rows is None else self._every
         return Candidates(
-            self.memory, self.query, self.config, rows, reached=self.reached, every=every
+            self.memory,
+            self.query,
+            self.config,
+            rows,
+            reached=self.reached,
+            every=self if self.rows is None else self._every,
+            background=self.background if background is None else background,
         )
 
     def reaching(self, reached: Reached) -> Candidates:
@@ -196,10 +212,11 @@ class Candidates:
         other.reached = reached
         other._every = None if self._every is None else self._every.reaching(reached)
         other._signals = {n: value for n, value in self._signals.items() if not SIGNALS[n].graph}
+        other._keep_scales(self)
         return other
 
     def extended(self, extra: Tensor) -> Candidates:  # [B, e] int64, -1 = none
-        """The same candidates and some more; the matches of the old ones are kept."""
+        """The same candidates and some more; matches of the old ones and all units are kept."""
         if self.rows is None:
             return self
         extra = merge_rows(extra)
@@ -207,6 +224,7 @@ class Candidates:
         fresh = extra.masked_fill(self.rows.gather(1, place) == extra, -1)
         both = torch.cat([self.rows, fresh], dim=1).sort(dim=1)
         more = self.narrowed(both.values)
+        more._keep_scales(self)
         known = self.__dict__.get("matches")  # a preset that does not read them never makes them
         if known is not None:
             matches = torch.cat([known, self._best_matches(fresh)], dim=2)
@@ -229,10 +247,72 @@ class Candidates:
         return self._signals[name]
 
     def signals(self, names: Sequence[str]) -> Tensor:  # [B, C, F]
-        """Several signals side by side."""
+        """Several signals side by side, as the score takes them.
+
+        With `rank.scale: background` what is no indicator is (x - mean) / max(deviation, (largest -
+        mean) / 8), at least -8: mean and deviation are those of the question's signal over the
+        background, so that a weight means the same in every memory (`docs/mathematics.md` 8.8). A
+        rare match, whose deviation shrinks as a memory grows, thus stays within 8 units.
+        """
         if not names:
             return self.zeros()[:, :, None][:, :, :0]
-        return torch.stack([self.signal(name).expand(self.shape) for name in names], dim=2)
+        values = torch.stack([self.signal(name).expand(self.shape) for name in names], dim=2)
+        if self.config.rank.scale == "raw" or 0 in values.shape:
+            return values
+        fresh = [place for place, name in enumerate(names) if name not in self._scaled]
+        if fresh:
+            scale = self._scale([names[place] for place in fresh], values[:, :, fresh])
+            self._scales = scale if self._scales is None else torch.cat([self._scales, scale], 2)
+            self._scaled += [names[place] for place in fresh]
+        assert self._scales is not None
+        mean, unit = self._scales[:, :, [self._scaled.index(name) for name in names]]
+        return ((values - mean[:, None]) / unit[:, None]).clamp_(min=-_HIGHEST)
+
+    def _scale(self, names: Sequence[str], values: Tensor) -> Tensor:  # [B, C, F] -> [2, B, F]
+        """What is taken from signals of each question, and what they are then divided by."""
+        mean, deviation = _moments(values, self._drawn)
+        every = self._every
+        for place, name in enumerate(names):
+            if every is not None and name in every._signals:
+                known = every.signal(name).expand(every.shape)[:, :, None]
+                own, spread = _moments(known, every.valid)
+                mean[:, place], deviation[:, place] = own.squeeze(1), spread.squeeze(1)
+        largest = values.masked_fill(~self.valid[:, :, None], -torch.inf).amax(1)
+        unit = torch.maximum(deviation, (largest - mean) / _HIGHEST)
+        unit = unit.masked_fill(unit <= _LEAST, torch.inf)
+        plain = torch.tensor([SIGNALS[name].indicator for name in names], device=unit.device)
+        return torch.stack([mean.masked_fill(plain, 0.0), unit.masked_fill(plain, 1.0)])
+
+    def _keep_scales(self, other: Candidates) -> None:
+        """Those of other candidates that the graph changes nothing about."""
+        kept = [place for place, name in enumerate(other._scaled) if not SIGNALS[name].graph]
+        self._scaled = [other._scaled[place] for place in kept]
+        self._scales = None if other._scales is None else other._scales[:, :, kept]
+
+    @_once
+    def _drawn(self) -> Tensor:  # [B or 1, C] bool
+        """The candidates that are background."""
+        if self.rows is None or self.background is None or self.background.shape[1] == 0:
+            return self.valid
+        drawn = self.background.expand(len(self.rows), -1).contiguous()
+        place = torch.searchsorted(drawn, self.rows).clamp(max=drawn.shape[1] - 1)
+        return (drawn.gather(1, place) == self.rows) & self.valid
+
+    @_once
+    def form(self) -> Tensor:  # [B or 1, C] int64
+        """The place in `FORMS` of the form of each candidate."""
+        memory = self.memory
+        spoken, role = self.pick(memory.speaker) >= 0, self.pick(memory.role)
+        form = spoken.long() * FORMS.index("peer")
+        form = form.masked_fill(role != 0, FORMS.index("chat"))
+        if memory.hops is None:
+            return form
+        return form.masked_fill(self.pick(memory.hops.document), FORMS.index("document"))
+
+    def scores(self, signals: Tensor, weights: Tensor) -> Tensor:  # [B, C, F], [4, F] -> [B, C]
+        """The weighted sums of signals, by the weights of each candidate's form."""
+        sums = signals @ weights.T
+        return sums.gather(2, self.form.expand(self.shape)[:, :, None]).squeeze(2)
 
     def zeros(self) -> Tensor:  # [B, C]
         """What a signal gives that knows nothing."""
@@ -290,6 +370,11 @@ class Candidates:
         strict = torch.where(known, torch.log(odds).clamp(min=0.0), 0.0)
         strict = torch.where(strict.sum(1, keepdim=True) > 0, strict, smooth)
         return _normalised(smooth), _normalised(strict)
+
+    @_once
+    def named_keys(self) -> Tensor | None:
+        """What the questions name, as `rank.hops.named_keys` has it."""
+        return named_keys(self.query.terms)
 
     @_once
     def session_scores(self) -> Tensor | None:  # [B, S]
@@ -401,6 +486,16 @@ def merge_rows(*parts: Tensor) -> Tensor:  # [B, c] each -> [B, C]
     rows = torch.cat(parts, dim=1).sort(dim=1).values
     repeated = torch.nn.functional.pad(rows[:, 1:] == rows[:, :-1], (1, 0))
     return rows.masked_fill(repeated, -1).sort(dim=1).values
+
+
+def _moments(values: Tensor, there: Tensor) -> tuple[Tensor, Tensor]:  # [B, C, F] -> [B, F] each
+    """Mean and deviation of what is there; in float64, so that padding changes nothing."""
+    share = there.double() / there.sum(1, keepdim=True).clamp(min=1)
+    weight = share.expand(len(values), -1)[:, None]  # [B, 1, C]
+    inside = values.double()
+    mean = weight @ inside  # [B, 1, F]
+    square = weight @ (inside - mean).square()
+    return mean.squeeze(1).to(values.dtype), square.squeeze(1).sqrt().to(values.dtype)
 
 
 def _normalised(weights: Tensor) -> Tensor:

@@ -14,7 +14,15 @@ from graphmem_torch.coo import offsets_of, pointers
 from graphmem_torch.ops import SparseRows
 from graphmem_torch.ops.ragged import ranges, row_entries
 
-__all__ = ["HOP_PARTS", "HopParts", "entity_hop", "hop_parts", "named_keys", "title_hop"]
+__all__ = [
+    "HOP_PARTS",
+    "HopParts",
+    "entity_hop",
+    "hop_parts",
+    "is_named",
+    "named_keys",
+    "title_hop",
+]
 _LONGEST = 8  # terms of a name
 _SHARE = 0.02  # of the atoms that a title or an entity may occur in (`docs/mathematics.md` 8.4)
 _MOST = 512  # the same as a number: what a question costs does not grow with the memory
@@ -191,7 +199,7 @@ def title_hop(
     sender, edge = row_entries(parts.mention_indptr, atom)
     target = parts.mention_target[edge].long()
     reached = weight[sender] * parts.mention_weight.float()[edge]
-    fresh = ~_is_named(row[sender], parts.title_key[target], named)
+    fresh = ~is_named(row[sender], parts.title_key[target], named)
     return _largest(row[sender], target, reached * fresh, len(anchors), parts.num_atoms)
 
 
@@ -208,7 +216,7 @@ def entity_hop(
     row, atom, weight = _seeds(anchors, value)
     seed, edge = row_entries(parts.entity_indptr, atom)
     entity, share = parts.entity[edge].long(), parts.entity_weight.float()[edge]
-    fresh = ~_is_named(row[seed], parts.entity_key[entity], named)
+    fresh = ~is_named(row[seed], parts.entity_key[entity], named)
     seed, entity, share = seed[fresh], entity[fresh], share[fresh]
     sender, place = row_entries(parts.bearer_indptr, entity)
     target, other = parts.bearer[place].long(), parts.bearer_weight.float()[place]
@@ -227,7 +235,8 @@ def _seeds(anchors: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return row, anchors[row, place], value[row, place]
 
 
-def _is_named(row: Tensor, key: Tensor, named: Tensor | None) -> Tensor:
+def is_named(row: Tensor, key: Tensor, named: Tensor | None) -> Tensor:
+    """Whether questions name what keys stand for; `named` as of `named_keys`, 0 is no key."""
     if named is None or not len(named):
         return torch.zeros_like(key, dtype=torch.bool)
     wanted = _pair_keys(row, key)

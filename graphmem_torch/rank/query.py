@@ -27,6 +27,7 @@ class QueryBatch:
         speakers: [B, S] bool, the speakers a question names.
         months: [B, 12] bool, days: [B, 31] bool: what of a date a question names.
         asks_when: [B] bool.
+        recalls: [B] bool, whether a question is about what an assistant said.
         allowed: [B or 1, A] bool, the atoms there are for the question: the others are neither hits
             nor anchors.
         listed: [B or 1, A] bool, the atoms that may be hits; the others still lead to them.
@@ -42,6 +43,7 @@ class QueryBatch:
     months: Tensor | None = None
     days: Tensor | None = None
     asks_when: Tensor | None = None
+    recalls: Tensor | None = None
     allowed: Tensor | None = None
     listed: Tensor | None = None
     retention: Tensor | None = None
@@ -76,6 +78,7 @@ class QueryBatch:
             "months": (12,),
             "days": (31,),
             "asks_when": (),
+            "recalls": (),
             "allowed": (atoms,),
             "listed": (atoms,),
             "retention": (atoms,),

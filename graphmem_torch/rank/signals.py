@@ -21,6 +21,7 @@ from torch import Tensor
 from graphmem_torch.modes.search import mode_weights
 from graphmem_torch.ops.topk_cosine import inner_products
 from graphmem_torch.rank.candidates import Candidates
+from graphmem_torch.rank.hops import is_named
 from graphmem_torch.rank.paths import discounted
 from graphmem_torch.rank.registry import signal
 from graphmem_torch.rank.routing import relative_pagerank
@@ -151,17 +152,18 @@ def _answer(c: Candidates) -> Tensor:
     return c.step(c.signal("interaction_focus") * c.pick(c.memory.is_question), -1)
 
 
-def _of_documents(c: Candidates, *, own: str) -> Tensor:
-    """A signal of documents; 0 for what is no document."""
+@signal("titled", reads=("documents",), indicator=True)
+def _titled(c: Candidates) -> Tensor:
+    """1 where the question names the document's title."""
     hops = c.memory.hops
-    return c.zeros() if hops is None else c.signal(own).where(c.pick(hops.document), 0.0)
+    if hops is None:
+        return c.zeros()
+    keys = c.pick(hops.title_key).expand(c.shape)
+    row = torch.arange(c.shape[0], device=keys.device)[:, None].expand(c.shape)
+    return is_named(row, keys, c.named_keys).float()
 
 
-for _own in ("semantic", "lexical", "interaction"):
-    signal(f"document_{_own}", reads=("documents",))(partial(_of_documents, own=_own))
-
-
-@signal("speaker", conversational=True)
+@signal("speaker", conversational=True, indicator=True)
 def _speaker(c: Candidates) -> Tensor:
     """1 for the words of a person whom the question names, -1 for the words of the others."""
     named = c.query.speakers
@@ -173,7 +175,14 @@ def _speaker(c: Candidates) -> Tensor:
     return torch.where(codes >= 0, 2.0 * own - anyone, 0.0).where(anyone > 0, 0.0)
 
 
-@signal("date", conversational=True)
+@signal("role", conversational=True, indicator=True)
+def _role(c: Candidates) -> Tensor:
+    """1 for a user's words, -1 for an assistant's; the other way where its words are asked for."""
+    role, recalls = c.pick(c.memory.role).float().expand(c.shape), c.query.recalls
+    return role if recalls is None else torch.where(recalls[:, None], -role, role)
+
+
+@signal("date", conversational=True, indicator=True)
 def _date(c: Candidates) -> Tensor:
     """1 where the atom's month is named in the question, 2 where a day next to it is named too."""
     months, days = c.query.months, c.query.days
@@ -188,7 +197,7 @@ def _date(c: Candidates) -> Tensor:
     return in_month.float() + on_day.float()
 
 
-@signal("time_expression", conversational=True)
+@signal("time_expression", conversational=True, indicator=True)
 def _time_expression(c: Candidates) -> Tensor:
     """1 where the question asks when and the atom tells a time."""
     asks = c.query.asks_when
@@ -203,7 +212,7 @@ def _length(c: Candidates) -> Tensor:
     return c.pick(c.memory.log_words).expand(c.shape)
 
 
-@signal("question", conversational=True)
+@signal("question", conversational=True, indicator=True)
 def _question(c: Candidates) -> Tensor:
     """1 where the atom asks rather than tells."""
     return c.pick(c.memory.is_question).expand(c.shape)
@@ -235,13 +244,13 @@ def _traversal(c: Candidates) -> Tensor:
     return discounted(c.signal("semantic"), reach).where(reach > 0, 0.0)
 
 
-@signal("title_hop", graph=True, reads=("hops",))
+@signal("title_hop", graph=True, reads=("hops",), indicator=True)
 def _title_hop(c: Candidates) -> Tensor:
     """An anchor mentions the document's title and the question does not."""
     return c.pick_reached(c.reached.title_hop)
 
 
-@signal("entity_hop", graph=True, reads=("hops",))
+@signal("entity_hop", graph=True, reads=("hops",), indicator=True)
 def _entity_hop(c: Candidates) -> Tensor:
     """An anchor shares entities with the document that the question does not name."""
     return c.pick_reached(c.reached.entity_hop)

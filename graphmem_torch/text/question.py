@@ -16,6 +16,8 @@ __all__ = [
     "is_question",
     "named_dates",
     "named_speakers",
+    "recalls",
+    "role_of",
     "tells_time",
 ]
 
@@ -39,6 +41,27 @@ _MARCH_OR_MAY = re.compile(
     r" (?:March|May)\b"
     r"|\b(?:March|May),? \d"
 )
+
+
+_RECALLS = re.compile(
+    r"\b(?:remind me|(?:did|have) you|you (?:\w+ )?(?:said|told|mentioned|suggested|recommended"
+    r"|gave|wrote|advised|explained|listed|provided|named|described)"
+    r"|(?:our|my|the|a) (?:last|previous|earlier|past) (?:chat|conversation|discussion|session))\b",
+    re.IGNORECASE,
+)
+_USERS = frozenset({"user", "human"})
+_ASSISTANTS = frozenset({"assistant", "ai", "bot", "chatbot", "model", "system", "tool"})
+
+
+def role_of(speaker: str | None) -> int:
+    """1 for the name of a user, -1 for that of an assistant as chats call them, else 0."""
+    name = (speaker or "").strip().lower()
+    return int(name in _USERS) - int(name in _ASSISTANTS)
+
+
+def recalls(questions: Sequence[str]) -> Tensor:
+    """[B] bool: whether they ask an assistant for what it said; English is understood alone."""
+    return torch.tensor([_RECALLS.search(q) is not None for q in questions], dtype=torch.bool)
 
 
 def asks_when(questions: Sequence[str]) -> Tensor:

@@ -277,7 +277,7 @@ def test_signals_of_ones_own_are_imported_by_every_command(
         "    return candidates.pick(candidates.memory.log_words).expand(candidates.shape)\n"
     )
     preset = tmp_path / "mine.yaml"
-    preset.write_text("extends: default\nrank: {weights: {own_words: 100}}\n")
+    preset.write_text("extends: default\nrank: {scale: raw, weights: {own_words: 100}}\n")
     asked = ["query", "Bertrand?", "--store", str(store), "--preset", str(preset), *fast, "--json"]
     assert main(asked) == 2
     assert "own_words" in json.loads(capsys.readouterr().out)["error"]

@@ -178,7 +178,7 @@ def test_a_partial_preset_is_filled_from_the_one_it_extends(tmp_path: Path) -> N
     written = yaml.safe_load(preset_path("default").read_text())
     weights = {**written["rank"]["weights"], "semantic": 2.5, "recency": 0.25}
     del weights["speaker"], written["context"]["temperature"], written["gate"]
-    written |= {"name": "mine", "rank": {"k": 7, "weights": weights}}
+    written |= {"name": "mine", "rank": {**written["rank"], "k": 7, "weights": weights}}
     assert load_config(path) == config_from_dict(written)
     assert "gate" in config_to_dict(load_config(path))  # whole, and without `extends`
     assert config_from_dict(config_to_dict(load_config(path))) == load_config(path)

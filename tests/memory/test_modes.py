@@ -33,7 +33,7 @@ def spectral(**overrides: Any) -> Config:
 
 def by_cosine(config: Config) -> Config:
     """No graph, whose activation brings candidates of its own."""
-    return replace(config, rank=replace(config.rank, weights={"semantic": 1.0}))
+    return replace(config, rank=replace(config.rank, weights={"semantic": 1.0}, scale="raw"))
 
 
 def themed(**change: Any) -> list[Atom]:

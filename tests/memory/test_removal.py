@@ -83,6 +83,7 @@ def test_delete_leaves_what_is_kept(history: list[str | int]) -> None:
 def test_delete_is_noticed_by_everything() -> None:
     """What one object goes on with against one that never saw the atoms there."""
     settings = config_of(**{"decay.now": "latest", "regime.detector": "spectral"})
+    settings = replace(settings, gate=replace(settings.gate, threshold=1.0))  # no use but a touch
     with opened(config=settings) as memory:
         memory.add(turns())
         memory.pin(["a4", "a5"])

@@ -185,6 +185,7 @@ def expected(o: Oracle, name: str, b: int, a: int) -> float:
         "speaker": lambda: o.speaker(b, a),
         "date": lambda: o.date(b, a),
         "time_expression": lambda: float(o.q.asks_when[b] and o.d.tells_time[a]),  # type: ignore[index]
+        "role": lambda: float(o.d.role[a] * (-1 if o.q.recalls[b] else 1)),  # type: ignore[index]
         "length": lambda: float(o.d.log_words[a]),
         "question": lambda: float(o.d.is_question[a]),
         "derived_semantic": lambda: o.from_derived(a, lambda x: max(0.0, o.cosine(b, x))),
@@ -198,8 +199,7 @@ def expected(o: Oracle, name: str, b: int, a: int) -> float:
 # In test_routing.py, test_hops.py, tests/index/test_retrieve*.py and tests/test_memory_modes.py.
 GRAPH = {"activation", "pagerank", "proximity", "bridge", "mode", "traversal"}
 GRAPH |= {"decay", "decayed_pagerank", "personalized_pagerank", "strength"}
-GRAPH |= {"document_semantic", "document_lexical", "document_interaction"}
-GRAPH |= {"title_hop", "entity_hop"}
+GRAPH |= {"title_hop", "entity_hop", "titled"}
 
 
 @pytest.fixture(scope="module")
@@ -233,7 +233,7 @@ def test_signals_one_by_one(name: str, asked: tuple[MemoryIndex, QueryBatch, Ora
 def test_signals_are_zero_where_nothing_is_known(random_columns: Callable[..., IndexInput]) -> None:
     index = MemoryIndex.build(random_columns(ATOMS), config_from_dict({}))
     found = Candidates(index.tensors, QueryBatch(torch.zeros(2, 16)), index.config)
-    attributes = {"length", "question", "pagerank", "decay", "strength"}
+    attributes = {"length", "question", "role", "pagerank", "decay", "strength"}
     for name in SIGNALS.keys() - attributes:
         assert not found.signal(name).any(), name
 

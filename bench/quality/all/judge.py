@@ -30,12 +30,13 @@ from ..context.facts import LITERAL, PARAPHRASED
 from ..context.needles import Essay, place_needles, read_essays
 from ..request import Judged, Request
 
-__all__ = ["claim_set", "format_all", "judge", "needle_set", "read_sets"]
+__all__ = ["claim_set", "fit_sets", "format_all", "judge", "needle_set", "read_sets"]
 _CONVERSATIONS, _SETS = "other conversations", "other sets"
 _LITERAL, _PARAPHRASED = 20, 21  # numbers of kinds of questions
 _SUPPORTED, _REFUTED = 30, 31
 _CHUNK = 96  # encoder pieces of a chunk of an essay, as the judge of contexts cuts them
 _CLAIMS = 200
+_ENOUGH = 100  # questions of a source, fewer count less when weights are learned
 
 
 def judge(request: Request, *, resamples: int = 2000) -> Judged:
@@ -260,25 +261,29 @@ def _fits(
         return
     key = place, tuple(other.questions.name for other in others)
     if key not in elsewhere:
-        elsewhere[key] = _fit_elsewhere(others, place)
+        # The table is of rankings: the gate is left as it is.
+        elsewhere[key] = fit_sets(others, place, gate=False)
     yield _SETS, [elsewhere[key]] * len(one.own)
 
 
-def _fit_elsewhere(others: Sequence[BuiltSet], place: int) -> Fit:
-    """What of a preset is fitted to some sets, each source counting alike."""
-    alike = [
-        sum(o.questions.sources == other.questions.sources for o in others) for other in others
-    ]
+def fit_sets(sets: Sequence[BuiltSet], place: int = 0, *, gate: bool = True) -> Fit:
+    """What of a preset is fitted to some sets, each source of 100 questions or more counting alike.
+
+    Args:
+        sets: Each of one source.
+        place: Of the preset.
+        gate: Whether the gate is fitted, too.
+    """
+    alike = [sum(o.questions.sources == other.questions.sources for o in sets) for other in sets]
     shares = [
-        1.0 / (times * max(1, len(other.categories)))
-        for other, times in zip(others, alike, strict=True)
+        1.0 / (times * max(_ENOUGH, len(other.categories)))
+        for other, times in zip(sets, alike, strict=True)
         for _ in other.own
     ]
-    own = [task for other in others for task in other.presets[place].tasks]
-    shared = all(other.presets[place] is other.ground for other in others)
-    ground = own if shared else [task for other in others for task in other.ground.tasks]
-    # The table is of rankings: the gate is left as it is.
-    return fit_all(own, ground, others[0].presets[place].config, shares, gate=False)
+    own = [task for other in sets for task in other.presets[place].tasks]
+    shared = all(other.presets[place] is other.ground for other in sets)
+    ground = own if shared else [task for other in sets for task in other.ground.tasks]
+    return fit_all(own, ground, sets[0].presets[place].config, shares, gate=gate)
 
 
 def _compared(

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from graphmem_torch.config import Config, load_config, preset_path
-from graphmem_torch.memory.learning import LabelledQuestions, fit_weights
+from graphmem_torch.memory.learning import (
+    LabelledQuestions,
+    fit_weights,
+    reweighted,
+    with_weights,
+)
 from graphmem_torch.rank.abstention import abstention_statistics, fit_abstention
+from graphmem_torch.rank.candidates import Candidates
+from graphmem_torch.rank.registry import Weight
 
 from .scores import ADVERSARIAL
 from .task import RetrievalTask, baseline_config
@@ -30,6 +36,8 @@ __all__ = [
 ]
 GRAPH_SIGNALS = frozenset({"activation", "entity_hop", "pagerank", "title_hop"})
 """What `linear` does without. Facts that were derived from a turn speak for it in `linear` too."""
+
+_PENALTY = 0.03  # chosen by leaving one set out
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +94,7 @@ def leave_one_out(
 
 def linear_names(config: Config) -> list[str]:
     """The signals of the linear formula: those of a preset but for what the graph adds."""
-    return [name for name in config.rank.weights if name not in GRAPH_SIGNALS]
+    return [key for key in config.rank.weights if Weight.named(key).signal not in GRAPH_SIGNALS]
 
 
 def is_fitted(config: Config) -> bool:
@@ -98,15 +106,26 @@ def fit_linear(
     tasks: Sequence[RetrievalTask], names: Sequence[str], shares: Sequence[float] = ()
 ) -> dict[str, float]:
     """Weights of the linear formula from the questions of some conversations."""
-    return _fitted(tasks, dict.fromkeys(names, 0.0), shares)
+    return _fitted(tasks, _linear(dict.fromkeys(names, 0.0)), shares)
 
 
 def linear_scores(
     task: RetrievalTask, questions: Sequence[str], weights: Mapping[str, float]
 ) -> Tensor:  # [B, T]
     """The weighted sum of the signals, for the turns."""
-    signals = task.candidates(questions).signals(list(weights)).cpu()
-    return (signals @ torch.tensor(list(weights.values())))[:, task.turns]
+    index = reweighted(task.memory.index, _linear(weights)(task.memory.config))
+    found = Candidates(index.tensors, task.memory.encode_questions(questions), index.config)
+    with torch.inference_mode():
+        scores = found.scores(found.signals(index.signal_names), index.weights.float())
+    return scores.cpu()[:, task.turns]
+
+
+def _linear(weights: Mapping[str, float]) -> Callable[[Config], Config]:
+    """The linear formula takes signals in units of the background, whatever the preset does."""
+    return lambda config: replace(
+        config,
+        rank=replace(config.rank, weights=dict(weights), cold_weights={}, scale="background"),
+    )
 
 
 def fit_ranking(
@@ -124,8 +143,8 @@ def fit_ranking(
     if linear is None:
         linear = fit_linear(tasks, linear_names(config), shares)
     none = dict.fromkeys(config.rank.weights, 0.0)
-    weights = none | _fitted(tasks, none | dict(linear), shares)
-    return replace(config, rank=replace(config.rank, weights=weights))
+    start = with_weights(config, none | dict(linear))
+    return with_weights(config, none | _fitted(tasks, lambda _: start, shares))
 
 
 def fit_preset(
@@ -135,13 +154,16 @@ def fit_preset(
     *,
     linear: Mapping[str, float] | None = None,
 ) -> Config:
-    """`fit_ranking`, and the weights of a gate with a logistic link."""
+    """`fit_ranking`, and the weights of a gate with a logistic link.
+
+    The gate learns from the memories that are asked both what they can answer and what they cannot.
+    """
     fitted = fit_ranking(tasks, config, shares, linear=linear)
     if config.gate.link != "sigmoid":
         return fitted
     names = tuple(config.gate.weights)
-    with _weights(tasks, fitted.rank.weights):
-        statistics = torch.cat([_statistics(task, names) for task in tasks])
+    tasks = [one for one in tasks if bool((one.categories == ADVERSARIAL).any())] or tasks
+    statistics = torch.cat([_statistics(task, fitted, names) for task in tasks])
     answerable = torch.cat([task.categories for task in tasks]) != ADVERSARIAL
     slopes, bias = fit_abstention(statistics, answerable)
     gate = replace(config.gate, weights=dict(zip(names, slopes.tolist(), strict=True)), bias=bias)
@@ -149,41 +171,28 @@ def fit_preset(
 
 
 def _fitted(
-    tasks: Sequence[RetrievalTask], start: Mapping[str, float], shares: Sequence[float]
+    tasks: Sequence[RetrievalTask], start: Callable[[Config], Config], shares: Sequence[float]
 ) -> dict[str, float]:
-    """Weights of the signals of `start`, from anchors that its weights choose."""
-    with _weights(tasks, start):
-        counts = shares or [1.0] * len(tasks)
-        return fit_weights(
-            [_labelled(task, share) for task, share in zip(tasks, counts, strict=True)]
-        )
+    """Weights of the signals of some settings, from anchors that their weights choose."""
+    counts = shares or [1.0] * len(tasks)
+    labelled = [_labelled(task, start, share) for task, share in zip(tasks, counts, strict=True)]
+    return fit_weights(labelled, penalty=_PENALTY)
 
 
-def _labelled(task: RetrievalTask, share: float) -> LabelledQuestions:
-    """The questions of a conversation, to its index with the weights that it has now."""
+def _labelled(
+    task: RetrievalTask, settings: Callable[[Config], Config], share: float
+) -> LabelledQuestions:
+    """The questions of a conversation, to its index with other weights."""
     memory, questions = task.memory, task.questions
     rows = [memory.rows_of(list(dict.fromkeys(ids))) for ids in task.evidence]
-    query = memory.encode_questions(questions)
-    return LabelledQuestions(memory.index, query, rows, questions, share)
+    index = reweighted(memory.index, settings(memory.config))
+    return LabelledQuestions(index, memory.encode_questions(questions), rows, questions, share)
 
 
-@contextmanager
-def _weights(tasks: Sequence[RetrievalTask], weights: Mapping[str, float]) -> Iterator[None]:
-    """Other weights for the length of a block."""
-    before = [task.memory.config.rank.weights for task in tasks]
-    try:
-        for task in tasks:
-            task.memory.use_weights(weights)
-        yield
-    finally:
-        for task, old in zip(tasks, before, strict=True):
-            task.memory.use_weights(old)
-
-
-def _statistics(task: RetrievalTask, names: tuple[str, ...]) -> Tensor:  # [B, G]
-    index = task.memory.index
+def _statistics(task: RetrievalTask, config: Config, names: tuple[str, ...]) -> Tensor:  # [B, G]
+    index = reweighted(task.memory.index, config)
     with torch.inference_mode():
         found = index.candidates(task.memory.encode_questions(task.questions))
-        score = found.signals(index.signal_names) @ index.weights.float()
+        score = found.scores(found.signals(index.signal_names), index.weights.float())
         top = score.masked_fill(~found.valid, -torch.inf).argmax(1, keepdim=True)
         return abstention_statistics(found, top, names).clone()

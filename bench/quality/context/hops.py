@@ -19,7 +19,7 @@ from graphmem_torch.atoms import Atom, EdgeType, Link
 from graphmem_torch.config import Config
 from graphmem_torch.evaluation.bootstrap import interval_table
 from graphmem_torch.memory import Memory
-from graphmem_torch.rank.registry import SIGNALS
+from graphmem_torch.rank.registry import SIGNALS, Weight
 from graphmem_torch.text.embedder import Embedder
 
 from ..common.task import memory_of
@@ -124,16 +124,17 @@ def ablation_figures(arms: Mapping[str, Tensor], seed: int) -> dict[str, Any]:
 
 def arm_weights(weights: Mapping[str, float], arm: str) -> dict[str, float] | None:
     """The weights of an arm, those that it leaves out at 0; None where nothing is left."""
+    of_graph = {name: SIGNALS[Weight.named(name).signal].graph for name in weights}
     kept = {
-        "vector only": lambda name: not SIGNALS[name].graph,
-        "graph only": lambda name: SIGNALS[name].graph,
+        "vector only": lambda name: not of_graph[name],
+        "graph only": lambda name: of_graph[name],
         "unseeded graph": lambda name: False,
         "hybrid": lambda name: True,
         "graph x 10": lambda name: True,
     }[arm]
     own = {name: weight if kept(name) else 0.0 for name, weight in weights.items()}
     if arm == "graph x 10":
-        own = {name: 10 * w if SIGNALS[name].graph else w for name, w in own.items()}
+        own = {name: 10 * w if of_graph[name] else w for name, w in own.items()}
     if arm == "unseeded graph":
         own["pagerank"] = 1.0
     return own if any(own.values()) else None
@@ -146,8 +147,8 @@ def recall_at(
     results = memory.retrieve(list(questions), k=max(DEPTHS))
     rows = []
     for result, wanted in zip(results, gold, strict=True):
-        # What scores nothing was not found; it is only listed to fill the number up.
-        ids = [hit.id for hit in result.hits if any(hit.signals.values())]
+        # What nothing speaks for was not found; it is only listed to fill the number up.
+        ids = [hit.id for hit in result.hits if max(hit.signals.values()) > 0.0]
         found = [len(wanted & set(ids[:depth])) / len(wanted) for depth in DEPTHS]
         rows.append([*found, *(float(share == 1.0) for share in found)])
     return torch.tensor(rows, dtype=torch.float64)

@@ -118,7 +118,9 @@ def test_judge_holds_several_presets_against_the_same_baselines(
     locomo: Path, reports: dict[str, dict[str, Any]]
 ) -> None:
     default = load_config("default", {"link.concepts": "pattern"})
-    other = replace(default, name="half", rank=replace(default.rank, weights={"semantic": 1.0}))
+    other = replace(
+        default, name="half", rank=replace(default.rank, weights={"semantic": 1.0}, scale="raw")
+    )
     request = Request(data=locomo, embedder="hashing:64", config=default, others=(other,))
     found = judge(replace(request, rankings=True), resamples=50, timed=1)
     report, alone = found.report, reports["raw"]
