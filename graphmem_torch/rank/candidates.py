@@ -274,9 +274,14 @@ class Candidates:
         every = self._every
         for place, name in enumerate(names):
             if every is not None and name in every._signals:
-                known = every.signal(name).expand(every.shape)[:, :, None]
-                own, spread = _moments(known, every.valid)
-                mean[:, place], deviation[:, place] = own.squeeze(1), spread.squeeze(1)
+                known = every.signal(name).expand(every.shape)
+                if self.query.allowed is None:  # nothing is padding, and B x A are many
+                    own = known.mean(1)
+                    spread = torch.linalg.vector_norm(known - own[:, None], dim=1)
+                    spread = spread / known.shape[1] ** 0.5
+                else:
+                    own, spread = (each[:, 0] for each in _moments(known[:, :, None], every.valid))
+                mean[:, place], deviation[:, place] = own, spread
         largest = values.masked_fill(~self.valid[:, :, None], -torch.inf).amax(1)
         unit = torch.maximum(deviation, (largest - mean) / _HIGHEST)
         unit = unit.masked_fill(unit <= _LEAST, torch.inf)
