@@ -16,7 +16,7 @@ import tyro
 import yaml
 from tyro.conf import arg
 
-from .all.judge import fit_sets, read_sets
+from .all.judge import fit_sets, sets_of
 from .common.compare import build
 from .common.encoder import caching, load_encoders
 from .request import Request
@@ -54,10 +54,9 @@ def main() -> int:
         progress=True,
     )
     encoders = load_encoders(request)
-    sets = read_sets(options.data, encoders[0].tokenizer, request.seed)
     built = [
         build(one, request.presets, encoders, request.device, request.progress)
-        for one in sets
+        for one in sets_of(request, encoders)
         if len(one.sources) == 1  # merged sets hold nothing that their parts do not hold
     ]
     with caching(encoders):

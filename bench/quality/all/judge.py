@@ -30,7 +30,7 @@ from ..context.facts import LITERAL, PARAPHRASED
 from ..context.needles import Essay, place_needles, read_essays
 from ..request import Judged, Request
 
-__all__ = ["claim_set", "fit_sets", "format_all", "judge", "needle_set", "read_sets"]
+__all__ = ["claim_set", "fit_sets", "format_all", "judge", "needle_set", "read_sets", "sets_of"]
 _CONVERSATIONS, _SETS = "other conversations", "other sets"
 _LITERAL, _PARAPHRASED = 20, 21  # numbers of kinds of questions
 _SUPPORTED, _REFUTED = 30, 31
@@ -58,9 +58,7 @@ def judge(request: Request, *, resamples: int = 2000) -> Judged:
         ConfigError: There is no such preset.
     """
     presets, encoders = request.presets, load_encoders(request)
-    named = presets[0].embedder.chunk_tokenizer
-    tokenizer = get_tokenizer(named) if named else encoders[0].tokenizer
-    sets = read_sets(Path(request.data), tokenizer, request.seed)
+    sets = sets_of(request, encoders)
     sources = frozenset[str]().union(*(one.sources for one in sets))
     if request.cv and len(sources) < 2:
         raise InputError(
@@ -110,6 +108,18 @@ def _tell(request: Request, sets: Sequence[QuestionSet], found: Mapping[str, Any
     """Shows what is known so far: the whole takes long, and may be stopped."""
     if request.progress and len(found) < len(sets):
         tqdm.write(f"{format_all(_report(request, sets, found))}\n", file=sys.stderr)
+
+
+def sets_of(request: Request, encoders: Sequence[CachingEmbedder]) -> list[QuestionSet]:
+    """The sets that a request asks for, essays cut as its first preset cuts them; see `read_sets`.
+
+    Args:
+        request: What is evaluated.
+        encoders: Of its presets.
+    """
+    named = request.presets[0].embedder.chunk_tokenizer
+    tokenizer = get_tokenizer(named) if named else encoders[0].tokenizer
+    return read_sets(Path(request.data), tokenizer, request.seed)
 
 
 def read_sets(root: Path, tokenizer: Tokenizer, seed: int = 0) -> list[QuestionSet]:
@@ -294,10 +304,9 @@ def _compared(
     resamples: int,
     rankings: list[dict[str, Any]],
 ) -> dict[str, Any]:
-    shipped = [[Fit.shipped(preset.config)] * len(one.own) for preset in one.presets]
     return compare(
         one,
-        [{"": plain, **own} for plain, own in zip(shipped, fits, strict=True)],
+        [{**plain, **own} for plain, own in zip(one.shipped, fits, strict=True)],
         encoders,
         request,
         rankings,

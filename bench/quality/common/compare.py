@@ -95,6 +95,11 @@ class BuiltSet:
         """Of all questions."""
         return torch.cat([task.categories for task in self.own])
 
+    @property
+    def shipped(self) -> list[Mapping[str, Sequence[Fit]]]:
+        """For each preset, what it and the linear formula are shipped with; see `compare`."""
+        return [{"": [Fit.shipped(one.config)] * len(one.tasks)} for one in self.presets]
+
     def counts(self) -> dict[str, int]:
         """Questions of each group."""
         masks = group_masks(self.categories, self.questions.groups)

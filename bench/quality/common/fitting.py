@@ -17,7 +17,7 @@ from graphmem_torch.memory.learning import (
 )
 from graphmem_torch.rank.abstention import abstention_statistics, fit_abstention
 from graphmem_torch.rank.candidates import Candidates
-from graphmem_torch.rank.registry import Weight
+from graphmem_torch.rank.registry import Weight, signal_names, weight_table
 
 from .scores import ADVERSARIAL
 from .task import RetrievalTask, baseline_config
@@ -28,7 +28,6 @@ __all__ = [
     "fit_all",
     "fit_linear",
     "fit_preset",
-    "fit_ranking",
     "is_fitted",
     "leave_one_out",
     "linear_names",
@@ -76,8 +75,7 @@ def fit_all(
     if not is_fitted(config):
         return Fit(config, linear)
     known = linear if own is ground and names == linear_names(config) else None
-    fit = fit_preset if gate else fit_ranking
-    return Fit(fit(own, config, shares, linear=known), linear)
+    return Fit(fit_preset(own, config, shares, linear=known, gate=gate), linear)
 
 
 def leave_one_out(
@@ -113,10 +111,12 @@ def linear_scores(
     task: RetrievalTask, questions: Sequence[str], weights: Mapping[str, float]
 ) -> Tensor:  # [B, T]
     """The weighted sum of the signals, for the turns."""
-    index = reweighted(task.memory.index, _linear(weights)(task.memory.config))
-    found = Candidates(index.tensors, task.memory.encode_questions(questions), index.config)
+    memory = task.memory
+    query, config = memory.encode_questions(questions), _linear(weights)(memory.config)
+    found = Candidates(memory.index.tensors, query, config)
+    table = weight_table(weights).to(query.embedding.device)
     with torch.inference_mode():
-        scores = found.scores(found.signals(index.signal_names), index.weights.float())
+        scores = found.scores(found.signals(signal_names(weights)), table)
     return scores.cpu()[:, task.turns]
 
 
@@ -128,46 +128,35 @@ def _linear(weights: Mapping[str, float]) -> Callable[[Config], Config]:
     )
 
 
-def fit_ranking(
-    tasks: Sequence[RetrievalTask],
-    config: Config,
-    shares: Sequence[float] = (),
-    *,
-    linear: Mapping[str, float] | None = None,
-) -> Config:
-    """The configuration with its weights fitted anew; signals that no memory has get weight 0.
-
-    The anchors of the first pass come from the linear formula, fitted to the same questions
-    (`linear`, where that is known), so that nothing of the given weights is left in the result.
-    """
-    if linear is None:
-        linear = fit_linear(tasks, linear_names(config), shares)
-    none = dict.fromkeys(config.rank.weights, 0.0)
-    start = with_weights(config, none | dict(linear))
-    return with_weights(config, none | _fitted(tasks, lambda _: start, shares))
-
-
 def fit_preset(
     tasks: Sequence[RetrievalTask],
     config: Config,
     shares: Sequence[float] = (),
     *,
     linear: Mapping[str, float] | None = None,
+    gate: bool = True,
 ) -> Config:
-    """`fit_ranking`, and the weights of a gate with a logistic link.
+    """The configuration with its weights fitted anew; signals that no memory has get weight 0.
 
-    The gate learns from the memories that are asked both what they can answer and what they cannot.
+    The anchors of the first pass come from the linear formula, fitted to the same questions
+    (`linear`, where that is known), so that nothing of the given weights is left in the result. A
+    gate with a logistic link is fitted, too, if it is wanted: it learns from the memories that are
+    asked both what they can answer and what they cannot.
     """
-    fitted = fit_ranking(tasks, config, shares, linear=linear)
-    if config.gate.link != "sigmoid":
+    if linear is None:
+        linear = fit_linear(tasks, linear_names(config), shares)
+    none = dict.fromkeys(config.rank.weights, 0.0)
+    start = with_weights(config, none | dict(linear))
+    fitted = with_weights(config, none | _fitted(tasks, lambda _: start, shares))
+    if not gate or config.gate.link != "sigmoid":
         return fitted
     names = tuple(config.gate.weights)
     tasks = [one for one in tasks if bool((one.categories == ADVERSARIAL).any())] or tasks
     statistics = torch.cat([_statistics(task, fitted, names) for task in tasks])
     answerable = torch.cat([task.categories for task in tasks]) != ADVERSARIAL
     slopes, bias = fit_abstention(statistics, answerable)
-    gate = replace(config.gate, weights=dict(zip(names, slopes.tolist(), strict=True)), bias=bias)
-    return replace(fitted, gate=gate)
+    own = replace(config.gate, weights=dict(zip(names, slopes.tolist(), strict=True)), bias=bias)
+    return replace(fitted, gate=own)
 
 
 def _fitted(

@@ -9,7 +9,7 @@ from graphmem_torch.errors import InputError
 
 from ..common.compare import Column, build, compare, system_table
 from ..common.encoder import caching, load_encoders
-from ..common.fitting import Fit, leave_one_out
+from ..common.fitting import leave_one_out
 from ..common.measure import framed
 from ..common.sets import locomo_set
 from ..common.tables import Table
@@ -45,16 +45,17 @@ def judge(request: Request, *, resamples: int = 2000, timed: int = 20) -> Judged
         )
     encoders = load_encoders(request)
     built = build(asked, request.presets, encoders, request.device, request.progress)
-    fits = [[Fit.shipped(one.config)] * count for one in built.presets]
+    fits = built.shipped
     if request.cv:
         with caching(encoders):
             fits = [
-                leave_one_out(one.tasks, built.ground.tasks, one.config) for one in built.presets
+                {"": leave_one_out(one.tasks, built.ground.tasks, one.config)}
+                for one in built.presets
             ]
     rankings: list[dict[str, Any]] = []
     found = compare(
         built,
-        [{"": each} for each in fits],
+        fits,
         encoders,
         request,
         rankings,

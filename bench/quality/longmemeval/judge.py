@@ -9,7 +9,6 @@ from typing import Any
 from ..common.chats import read_chats
 from ..common.compare import Column, build, compare, system_table
 from ..common.encoder import load_encoders
-from ..common.fitting import Fit
 from ..common.measure import framed
 from ..common.scores import percent
 from ..common.tables import Head, Table
@@ -40,7 +39,7 @@ def judge(request: Request, *, resamples: int = 2000, timed: int = 20) -> Judged
     built = build(asked, presets, encoders, request.device, request.progress)
     found = compare(
         built,
-        [{"": [Fit.shipped(config)]} for config in presets],
+        built.shipped,
         encoders,
         request,
         rankings,

@@ -10,7 +10,6 @@ from graphmem_torch.errors import InputError
 
 from ..common.compare import Column, build, compare, system_table
 from ..common.encoder import load_encoders
-from ..common.fitting import Fit
 from ..common.measure import framed
 from ..common.scores import gain
 from ..common.sets import QuestionSet, merged_passages, passage_set
@@ -44,7 +43,7 @@ def judge(request: Request, *, resamples: int = 2000, timed: int = 20) -> Judged
         built = build(asked, presets, encoders, request.device, request.progress)
         sets[asked.name] = compare(
             built,
-            [{"": [Fit.shipped(config)]} for config in presets],
+            built.shipped,
             encoders,
             request,
             rankings,

@@ -71,7 +71,7 @@ Asked = list[tuple[set[str], float, bool]]
 def fitted(root: Path) -> Iterator[tuple[dict[str, Any], Asked]]:
     """The report with `cv`, and what was fitted for it."""
     asked: Asked = []
-    whole = fitting.fit_ranking
+    whole = fitting.fit_preset
 
     def seen(tasks: Any, config: Any, shares: Any = (), **options: Any) -> Any:
         if shares:
@@ -83,7 +83,7 @@ def fitted(root: Path) -> Iterator[tuple[dict[str, Any], Asked]]:
         return whole(tasks, config, shares, **options)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fitting, "fit_ranking", seen)
+        patch.setattr(fitting, "fit_preset", seen)
         # What comes of a fit is not looked at: a few steps are one.
         patch.setattr(logistic, "_LISTWISE_STEPS", 3)
         yield _report(root, cv=True), asked
