@@ -146,12 +146,19 @@ def _parse(arguments: list[str]) -> Command:
         print(f"graphmem {__version__}")
         raise SystemExit(0)
     overrides, arguments = _configuration(arguments)
-    commands: Any = Union[  # noqa: UP007 - made at run time
-        tuple(Annotated[kind, subcommand(name)] for name, kind in _COMMANDS.items())
-    ]
-    command: Command = tyro.cli(
-        commands, prog="graphmem", description=_DESCRIPTION, args=arguments, config=_MARKERS
-    )
+    command: Command
+    if arguments and arguments[0] in _COMMANDS:
+        # The options of the other commands are not looked at: that would take ten times as long.
+        name, *options = arguments
+        kind: Any = _COMMANDS[name]
+        command = tyro.cli(kind, prog=f"graphmem {name}", args=options, config=_MARKERS)
+    else:
+        commands: Any = Union[  # noqa: UP007 - made at run time
+            tuple(Annotated[kind, subcommand(name)] for name, kind in _COMMANDS.items())
+        ]
+        command = tyro.cli(
+            commands, prog="graphmem", description=_DESCRIPTION, args=arguments, config=_MARKERS
+        )
     return replace(command, overrides=overrides)
 
 
