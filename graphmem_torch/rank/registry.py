@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -122,12 +123,12 @@ def weight_table(weights: Mapping[str, float]) -> Tensor:  # [len(FORMS), F] flo
     What is given for one form is added to what is given for all.
     """
     names = signal_names(weights)
-    table = torch.zeros(len(FORMS), len(names))
+    table = np.zeros((len(FORMS), len(names)), np.float32)
     for key, value in weights.items():
         weight = Weight.named(key)
         rows = slice(None) if weight.form is None else FORMS.index(weight.form)
         table[rows, names.index(weight.signal)] += value
-    return table
+    return torch.from_numpy(table)
 
 
 def check_signal_names(weights: Iterable[str]) -> None:
