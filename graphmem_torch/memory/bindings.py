@@ -104,11 +104,13 @@ def copy_binding(source: MemoryStore, target: MemoryStore) -> None:
         target.meta_set(_EMBEDDER, kept)
 
 
-def bind_concepts(store: MemoryStore, wanted: str) -> ConceptExtractor | None:
+def bind_concepts(store: MemoryStore, wanted: str | ConceptExtractor) -> ConceptExtractor | None:
     """What finds the concepts of a store, which is bound to it from then on; None: nothing does.
 
-    An empty store takes any. `auto`, of `link.concepts` in the settings, means what the store has;
-    where it has none yet, the best that is installed.
+    Args:
+        store: An empty one takes any.
+        wanted: An extractor or its name. `auto` means what the store has; where it has none yet,
+            the best that is installed.
 
     Raises:
         ConfigError: The store is bound to another extractor.
@@ -116,9 +118,18 @@ def bind_concepts(store: MemoryStore, wanted: str) -> ConceptExtractor | None:
     """
     kept = bound_concepts(store) if store.num_nodes else None
     own = kept is not None and wanted == "auto"
-    # The name of an extractor is its specification and its version: "spacy:PIPELINE-3.8.0".
-    spec = kept.rpartition("-")[0] or kept if own and kept is not None else wanted
-    extractor = None if spec == "none" else load_concepts(spec)
+    extractor: ConceptExtractor | None
+    if isinstance(wanted, str):
+        # The name of an extractor is its specification and its version: "spacy:PIPELINE-3.8.0".
+        spec = kept.rpartition("-")[0] or kept if own and kept is not None else wanted
+        extractor = None if spec == "none" else _named(spec, kept if own else None)
+    elif isinstance(wanted, ConceptExtractor):
+        extractor = wanted
+    else:
+        raise InputError(
+            f"concepts: expected an extractor or its name, got {type(wanted).__name__}; give an "
+            "object with `name`, `extract` and `forms` (`ConceptExtractor`)"
+        )
     found = "none" if extractor is None else extractor.name
     if kept is not None and kept != found:
         raise ConfigError(
@@ -130,6 +141,18 @@ def bind_concepts(store: MemoryStore, wanted: str) -> ConceptExtractor | None:
     if kept is None:
         store.meta_set(LINKED_BY, found)
     return extractor
+
+
+def _named(spec: str, kept: str | None) -> ConceptExtractor:
+    try:
+        return load_concepts(spec)
+    except InputError as error:
+        if kept is None or spec.startswith("spacy"):
+            raise
+        raise ConfigError(
+            f"concepts: expected {kept!r}, which found the concepts of this store, got no such "
+            "extractor; give it to `Memory.open(..., concepts=...)`"
+        ) from error
 
 
 def bound_concepts(store: MemoryStore) -> str | None:

@@ -95,6 +95,7 @@ from graphmem_torch.store import MemoryStore
 from graphmem_torch.store.database import store_error
 from graphmem_torch.store.erasure import receipt_problems
 from graphmem_torch.store.reader import StoreReader
+from graphmem_torch.text.concepts import ConceptExtractor
 from graphmem_torch.text.embedder import Embedder, Encoded, encode_checked
 from graphmem_torch.text.entailment import LexicalJudge
 from graphmem_torch.text.sentence_transformer import load_embedder
@@ -157,6 +158,7 @@ class Memory:
         device: str,
         clock: Callable[[], float] = time.time,
         *,
+        concepts: str | ConceptExtractor | None = None,
         name: str | None = None,
         parent: Memory | None = None,
     ) -> None:
@@ -166,6 +168,7 @@ class Memory:
         self.device = device
         self.name = name
         self._embedder = embedder
+        self._concepts = config.link.concepts if concepts is None else concepts
         self._clock = clock
         self._parent, self._settings = parent, config
         self._lock = threading.RLock()  # of the snapshot, the settings and the encoder
@@ -203,6 +206,7 @@ class Memory:
         preset: str = "default",
         config: Config | None = None,
         embedder: Any = None,
+        concepts: str | ConceptExtractor | None = None,
         device: str = "auto",
         mode: Literal["w", "r"] = "w",
         clock: Callable[[], float] = time.time,
@@ -215,6 +219,8 @@ class Memory:
             config: Settings, instead of a preset.
             embedder: A SentenceTransformer, its name, or an embedder; by default the store's own,
                 and for a new store what the settings name.
+            concepts: What finds the concepts of texts, or its name; by default `link.concepts` of
+                the settings. One of your own is given again whenever atoms are added.
             device: Where the index lives: `auto` (CUDA where there is one), `cpu`, `cuda`, ...
             mode: `w` to add, `r` to read.
             clock: Now, seconds since the epoch UTC.
@@ -225,7 +231,7 @@ class Memory:
         settings = load_config(preset) if config is None else config
         place = usable_device(device)
         store, loaded = open_bound(path, mode, embedder, settings.embedder, place)
-        return cls(store, loaded, settings, place, clock)
+        return cls(store, loaded, settings, place, clock, concepts=concepts)
 
     @classmethod
     def reembed(
@@ -428,12 +434,10 @@ class Memory:
             ConfigError, EmbedderError, StoreError: As they say.
         """
         listed = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
-        own, link = self.config.embedder, self.config.link
-        reading = Reading(
-            self.chunker, own.chunk_tokenizer, own.max_tokens, format, input, link.batch
-        )
+        own, batch = self.config.embedder, self.config.link.batch
+        reading = Reading(self.chunker, own.chunk_tokenizer, own.max_tokens, format, input, batch)
         known = None if dry_run else KnownVectors(self.embedder)
-        writer = None if known is None else Writer(self.store, known, link, self._observe)
+        writer = None if known is None else self._writer_with(known)
 
         def add(atoms: list[Atom], origins: Mapping[str, str]) -> Added:
             added, switches = self._add(atoms, origins, writer)
@@ -1043,7 +1047,10 @@ class Memory:
 
     def _namespace(self, store: MemoryStore, name: str) -> Memory:
         return type(self)(
-            store, None, self._settings, self.device, self._clock, name=name, parent=self
+            *(store, None, self._settings, self.device, self._clock),
+            concepts=self._concepts,
+            name=name,
+            parent=self,
         )
 
     def _spread(
@@ -1539,7 +1546,7 @@ class Memory:
                 *(file, header["fingerprint"], known.fingerprint),
             )
             brought = False
-        writer = Writer(self.store, known, self.config.link, self._observe)
+        writer = self._writer_with(known)
         entries = exported_atoms(part, known if brought else None)
         pinned = {node for node, _ in self.store.life.pins()}
         done = Added(0, 0)
@@ -1736,8 +1743,11 @@ class Memory:
         """What writes the changes of this object."""
         with self._lock:
             if self._writer is None:
-                self._writer = Writer(self.store, self.embedder, self.config.link, self._observe)
+                self._writer = self._writer_with(self.embedder)
             return self._writer
+
+    def _writer_with(self, embedder: Embedder) -> Writer:
+        return Writer(self.store, embedder, self.config.link, self._concepts, self._observe)
 
     def _observe(
         self,

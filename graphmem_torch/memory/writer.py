@@ -110,6 +110,7 @@ class Writer:
         store: MemoryStore,
         embedder: Embedder,
         config: LinkConfig,
+        concepts: str | ConceptExtractor,
         observe: Callable[[Sequence[Atom], Tensor, int], list[RegimeSwitch]] | None = None,
     ) -> None:
         """Nothing is read before the first batch.
@@ -118,11 +119,12 @@ class Writer:
             store: Open for writing.
             embedder: The one that the store is bound to.
             config: How the graph grows.
+            concepts: What finds the concepts of a store that has none yet; see `bind_concepts`.
             observe: Called in the turn with atoms that were just stored, their vectors [n, d] and
                 the node number of the first of them.
         """
         self._store, self._embedder, self._config = store, embedder, config
-        self._observe = observe
+        self._concepts, self._observe = concepts, observe
         self._finder: str | None = None
         self._extractor: ConceptExtractor | None = None
         self._waiting: list[_Addition] = []
@@ -490,7 +492,13 @@ class Writer:
         if extractor is None:
             return {}, {}
         texts = list(dict.fromkeys(atom.text for atom in atoms))
-        names = dict(zip(texts, extractor.extract(texts), strict=True))
+        said = extractor.extract(texts)
+        if len(said) != len(texts):
+            raise InputError(
+                f"concepts: expected a list of names for each of {len(texts)} texts, got "
+                f"{len(said)} from {extractor.name!r}; mend its `extract`"
+            )
+        names = dict(zip(texts, said, strict=True))
         found = dict.fromkeys(name for each in names.values() for name in each)
         fresh = [name for name in found if linker is None or not linker.knows(name)]
         return names, self._encode_names(fresh)
@@ -531,7 +539,7 @@ class Writer:
             ConfigError: The store is bound to another one.
         """
         if self._finder is None or bound_concepts(self._store) != self._finder:
-            self._extractor = bind_concepts(self._store, self._config.concepts)
+            self._extractor = bind_concepts(self._store, self._concepts)
             self._finder = bound_concepts(self._store)
             self._sound = False
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from graphmem_torch.errors import ConfigError
+from graphmem_torch import Memory
+from graphmem_torch.atoms import EdgeType
+from graphmem_torch.errors import ConfigError, InputError
 from graphmem_torch.memory.bindings import bind_concepts, bound_concepts
 from graphmem_torch.store import MemoryStore
-from graphmem_torch.text.concepts import load_concepts
+from graphmem_torch.text.concepts import PatternConcepts, load_concepts
 from tests.memories import config_of, opened, turns
 
 
@@ -72,3 +75,41 @@ def test_concepts_of_a_store_from_before_are_bound_by_its_next_add(tmp_path: Pat
         assert memory.stats()["concepts"] is None
         memory.add(turns(8))
         assert memory.stats()["concepts"] == "pattern-v1"
+
+
+class _Colours(PatternConcepts):
+    """An extractor of somebody else's."""
+
+    name = "colours-v1"
+
+    def extract(self, texts: Sequence[str]) -> list[list[str]]:
+        return [[word for word in ("red", "blue") if word in text] for text in texts]
+
+
+def test_concepts_of_an_extractor_of_ones_own(tmp_path: Path) -> None:
+    with Memory.open(tmp_path, embedder="hashing", concepts=_Colours()) as memory:
+        memory.add(["a red boat", "a blue boat", "red and blue"])
+        assert memory.stats()["concepts"] == "colours-v1"
+        # Each concept is tied to the two texts that say it.
+        assert memory.store.num_nodes == 5
+        assert sum(kind == EdgeType.ABSTRACTION for kind in memory.store.edges().type) == 4
+    with Memory.open(tmp_path, embedder="hashing") as memory:
+        assert memory.retrieve("boat").hits
+        with pytest.raises(ConfigError, match=r"'colours-v1'.*no such extractor; give it to"):
+            memory.add("a green boat")
+    with Memory.open(tmp_path, embedder="hashing", concepts=_Colours()) as memory:
+        assert memory.add("a red car").new == 1
+    with (
+        Memory.open(None, embedder="hashing", concepts=7) as memory,  # type: ignore[arg-type]
+        pytest.raises(InputError, match="expected an extractor or its name, got int"),
+    ):
+        memory.add("a green boat")
+
+
+def test_concepts_that_are_not_given_for_each_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_Colours, "extract", lambda self, texts: [])
+    with (
+        Memory.open(None, embedder="hashing", concepts=_Colours()) as memory,
+        pytest.raises(InputError, match=r"each of 1 texts, got 0 from 'colours-v1'"),
+    ):
+        memory.add("a red boat")

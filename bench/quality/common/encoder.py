@@ -1,7 +1,8 @@
-"""The encoder of a run: it caches what it has encoded, so that many systems are asked the same."""
+"""What reads the texts of a run, and keeps what it found: many systems are asked the same."""
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -12,14 +13,22 @@ import torch
 from tqdm import tqdm
 
 from graphmem_torch.coo import offsets_of
+from graphmem_torch.text.concepts import ConceptExtractor, load_concepts
 from graphmem_torch.text.embedder import Embedder, Encoded, HashingEmbedder
 from graphmem_torch.text.sentence_transformer import load_embedder
 
 from ..request import Request
-from .encodings import Encodings, Row, cache_folder
+from .encodings import Encodings, Row, TextCache, cache_folder
 from .measure import Stopwatch
 
-__all__ = ["CachingEmbedder", "TimedEmbedder", "caching", "load_encoder", "load_encoders"]
+__all__ = [
+    "CachingConcepts",
+    "CachingEmbedder",
+    "TimedEmbedder",
+    "caching",
+    "load_encoder",
+    "load_encoders",
+]
 _BLOCK = 512  # texts encoded between two writes to the disk: what a run that is stopped loses
 
 
@@ -71,6 +80,13 @@ class CachingEmbedder:
         self.seconds += time.perf_counter() - start
         return encoded
 
+    def extractor(self, spec: str) -> str | ConceptExtractor:
+        """What finds concepts, by its name: those that earlier runs found, it does not look for."""
+        if self._kept is None or spec == "none":
+            return spec
+        inner = load_concepts(spec)
+        return CachingConcepts(inner, TextCache(self._kept.folder, inner.name, inner.name))
+
     def _learn(self, texts: list[str], progress: bool) -> None:
         """Looks up those of the texts that are not here, and encodes what is nowhere."""
         missing = [text for text in texts if text not in self._rows]
@@ -100,6 +116,31 @@ class CachingEmbedder:
             torch.cat([torch.empty(0, dtype=torch.int32), *pieces]),
             offsets_of(counts),
         )
+
+
+class CachingConcepts:
+    """Finds concepts through another extractor, each text once."""
+
+    def __init__(self, inner: ConceptExtractor, kept: TextCache) -> None:
+        """An extractor with a memory.
+
+        Args:
+            inner: What finds them.
+            kept: What earlier runs have found, and where this one adds to it.
+        """
+        self._inner, self._kept = inner, kept
+        self.name, self.forms = inner.name, inner.forms
+
+    def extract(self, texts: Sequence[str]) -> list[list[str]]:
+        """See `ConceptExtractor.extract`."""
+        found = {text: json.loads(row) for text, row in self._kept.get(texts).items()}
+        missing = [text for text in dict.fromkeys(texts) if text not in found]
+        for at in range(0, len(missing), _BLOCK):
+            block = missing[at : at + _BLOCK]
+            fresh = dict(zip(block, self._inner.extract(block), strict=True))
+            self._kept.put({text: json.dumps(names).encode() for text, names in fresh.items()})
+            found |= fresh
+        return [found[text] for text in texts]
 
 
 class TimedEmbedder:

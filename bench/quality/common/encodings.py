@@ -1,4 +1,4 @@
-"""Encodings on disk: no text is encoded twice by the same encoder, in whatever run."""
+"""What runs have made of texts, on disk: none is encoded or read twice, in whatever run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from torch import Tensor
 from graphmem_torch.atoms import text_hash
 from graphmem_torch.text.embedder import Embedder
 
-__all__ = ["Encodings", "Row", "cache_folder"]
+__all__ = ["Encodings", "Row", "TextCache", "cache_folder"]
 Row = tuple[Tensor, Tensor | None, Tensor | None]
 """The encoding of a text: pooled [d] float32, tokens [t, m] int8 and pieces [t] int32, or None."""
 
@@ -37,70 +37,41 @@ def cache_folder() -> Path:
     return (Path(home) if home else Path.home() / ".cache") / "graphmem"
 
 
-class Encodings:
-    """The encodings of one encoder, by the hash of the text, in an SQLite file of a folder.
+class TextCache:
+    """Bytes by the hash of a text, in an SQLite file of a folder.
 
     Processes may share the folder. A damaged row counts as missing, a damaged file is made anew,
-    and a folder that cannot be used costs a warning and the time of encoding, never the run.
+    and a folder that cannot be used costs a warning and the time of the work, never the run.
     """
 
-    def __init__(self, folder: Path, embedder: Embedder) -> None:
+    def __init__(self, folder: Path, name: str, version: str) -> None:
         """Opens nothing yet; the file is made by the first `put`.
 
         Args:
             folder: Path of the folder; it is made when needed.
-            embedder: Encoder whose encodings they are; its name and fingerprint name the file.
+            name: Of what makes the bytes.
+            version: What they depend on, besides the text; it is in the name of the file.
         """
-        name = re.sub(r"[^A-Za-z0-9.-]+", "-", embedder.name)[-60:]
-        self.path = folder / f"{name}-{text_hash(embedder.fingerprint)[:16]}.sqlite"
-        self._dim, self._token_dim = embedder.dim, embedder.token_dim
+        short = re.sub(r"[^A-Za-z0-9.-]+", "-", name)[-60:]
+        self.path = folder / f"{short}-{text_hash(version)[:16]}.sqlite"
         self._usable = True
 
-    def get(self, texts: Sequence[str]) -> dict[str, Row]:
-        """The encodings of those texts that are there."""
+    def get(self, texts: Sequence[str]) -> dict[str, bytes]:
+        """What is there of those texts."""
         if not self.path.is_file():
             return {}
         keys = {text_hash(text): text for text in texts}
-        return self._tried(lambda database: dict(self._rows(database, keys))) or {}
+        return self._tried(lambda database: dict(_found(database, keys))) or {}
 
-    def put(self, rows: Mapping[str, Row]) -> None:
-        """Keeps the encodings of some texts, all in one transaction."""
-        records = [(text_hash(text), *_packed(row)) for text, row in rows.items()]
+    def put(self, rows: Mapping[str, bytes]) -> None:
+        """Keeps the bytes of some texts, all in one transaction."""
+        records = [(text_hash(text), row, crc32(row)) for text, row in rows.items()]
 
         def write(database: sqlite3.Connection) -> None:
             with database:
                 database.executemany("INSERT OR REPLACE INTO encoding VALUES (?, ?, ?)", records)
 
         self._tried(write)
-
-    def _rows(
-        self, database: sqlite3.Connection, keys: Mapping[str, str]
-    ) -> Iterator[tuple[str, Row]]:
-        asked = list(keys)
-        for start in range(0, len(asked), _ASKED):
-            part = asked[start : start + _ASKED]
-            marks = ",".join("?" * len(part))
-            found = database.execute(f"SELECT * FROM encoding WHERE key IN ({marks})", part)
-            for key, content, check in found:
-                if isinstance(content, bytes) and crc32(content) == check:
-                    yield keys[key], self._unpacked(content)
-
-    def _unpacked(self, content: bytes) -> Row:
-        data = bytearray(content)  # tensors want memory that may be written
-        pooled = torch.frombuffer(data, dtype=torch.float32, count=self._dim)
-        if self._token_dim == 0:
-            return pooled, None, None
-        start = 4 * self._dim
-        count = (len(data) - start) // (self._token_dim + 4)
-        if count == 0:
-            return (
-                pooled,
-                torch.empty(0, self._token_dim, dtype=torch.int8),
-                torch.empty(0, dtype=torch.int32),
-            )
-        pieces = torch.frombuffer(data, dtype=torch.int32, count=count, offset=start)
-        tokens = torch.frombuffer(data, dtype=torch.int8, offset=start + 4 * count)
-        return pooled, tokens.view(count, self._token_dim), pieces
 
     def _tried(self, work: Callable[[sqlite3.Connection], _Result]) -> _Result | None:
         """What `work` gives; None where the file cannot be used. A damaged file is made anew."""
@@ -142,15 +113,65 @@ class Encodings:
         warnings.warn(
             f"cache: expected a file for encodings, got {self.path} ({error}); texts are encoded "
             f"anew, or name another folder ({_VARIABLE})",
-            stacklevel=4,
+            stacklevel=5,
         )
 
 
-def _packed(row: Row) -> tuple[bytes, int]:
-    """The bytes of an encoding, pooled, pieces and tokens, and their check sum."""
+class Encodings:
+    """The encodings of one encoder, in a `TextCache`."""
+
+    def __init__(self, folder: Path, embedder: Embedder) -> None:
+        """Opens nothing yet.
+
+        Args:
+            folder: Path of the folder; it is made when needed.
+            embedder: Encoder whose encodings they are; its name and fingerprint name the file.
+        """
+        self.folder = folder
+        self._cache = TextCache(folder, embedder.name, embedder.fingerprint)
+        self._dim, self._token_dim = embedder.dim, embedder.token_dim
+
+    def get(self, texts: Sequence[str]) -> dict[str, Row]:
+        """The encodings of those texts that are there."""
+        return {text: self._unpacked(row) for text, row in self._cache.get(texts).items()}
+
+    def put(self, rows: Mapping[str, Row]) -> None:
+        """Keeps the encodings of some texts, all in one transaction."""
+        self._cache.put({text: _packed(row) for text, row in rows.items()})
+
+    def _unpacked(self, content: bytes) -> Row:
+        data = bytearray(content)  # tensors want memory that may be written
+        pooled = torch.frombuffer(data, dtype=torch.float32, count=self._dim)
+        if self._token_dim == 0:
+            return pooled, None, None
+        start = 4 * self._dim
+        count = (len(data) - start) // (self._token_dim + 4)
+        if count == 0:
+            return (
+                pooled,
+                torch.empty(0, self._token_dim, dtype=torch.int8),
+                torch.empty(0, dtype=torch.int32),
+            )
+        pieces = torch.frombuffer(data, dtype=torch.int32, count=count, offset=start)
+        tokens = torch.frombuffer(data, dtype=torch.int8, offset=start + 4 * count)
+        return pooled, tokens.view(count, self._token_dim), pieces
+
+
+def _found(database: sqlite3.Connection, keys: Mapping[str, str]) -> Iterator[tuple[str, bytes]]:
+    asked = list(keys)
+    for start in range(0, len(asked), _ASKED):
+        part = asked[start : start + _ASKED]
+        marks = ",".join("?" * len(part))
+        rows = database.execute(f"SELECT * FROM encoding WHERE key IN ({marks})", part)
+        for key, content, check in rows:
+            if isinstance(content, bytes) and crc32(content) == check:
+                yield keys[key], content
+
+
+def _packed(row: Row) -> bytes:
+    """The bytes of an encoding: pooled, pieces and tokens."""
     pooled, tokens, pieces = row
     parts: list[Any] = [pooled.numpy().astype(np.float32, copy=False)]
     if tokens is not None and pieces is not None:
         parts += [pieces.numpy(), tokens.numpy()]
-    content = b"".join(np.ascontiguousarray(part).tobytes() for part in parts)
-    return content, crc32(content)
+    return b"".join(np.ascontiguousarray(part).tobytes() for part in parts)

@@ -163,9 +163,16 @@ class RetrievalTask:
         return source[kept], target[kept]
 
 
-def memory_of(atoms: Sequence[Atom], config: Config, embedder: Embedder, device: str) -> Memory:
+def memory_of(
+    atoms: Sequence[Atom],
+    config: Config,
+    embedder: Embedder,
+    device: str,
+    *,
+    concepts: str | ConceptExtractor | None = None,
+) -> Memory:
     """A memory that no file keeps, filled with some atoms."""
-    memory = Memory.open(None, config=config, embedder=embedder, device=device)
+    memory = Memory.open(None, config=config, embedder=embedder, concepts=concepts, device=device)
     memory.add(atoms)
     return memory
 
@@ -181,6 +188,8 @@ def build_tasks(
 ) -> tuple[list[RetrievalTask], float]:
     """A memory for each conversation, and the seconds until all could be asked, encoding left out.
 
+    Concepts that an earlier run found cost next to nothing, where encodings are kept, too.
+
     Args:
         conversations: What is remembered and asked.
         config: Settings of the memories.
@@ -190,10 +199,11 @@ def build_tasks(
         kind: Of the atoms that are candidates, None for all.
     """
     tasks, seconds = [], 0.0
+    concepts = encoder.extractor(config.link.concepts)
     for conversation in tqdm(conversations, desc="memories", disable=not progress):
         start, encoding = time.perf_counter(), encoder.seconds
         with encoder.caching():
-            memory = memory_of(conversation.atoms, config, encoder, device)
+            memory = memory_of(conversation.atoms, config, encoder, device, concepts=concepts)
             memory.index  # noqa: B018 - built when it is first asked for
         seconds += time.perf_counter() - start - (encoder.seconds - encoding)
         tasks.append(RetrievalTask(conversation, memory, kind=kind))

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 import torch
 
-from graphmem_torch.quality.common.encoder import CachingEmbedder
+from graphmem_torch.quality.common.encoder import CachingConcepts, CachingEmbedder
+from graphmem_torch.quality.common.encodings import Encodings, TextCache
+from graphmem_torch.text.concepts import ConceptExtractor, PatternConcepts
 from graphmem_torch.text.embedder import Embedder, Encoded, HashingEmbedder
 
 TEXTS = ["the red boat", "a comet", "the red boat", "of the", "Pippo ran away"]
@@ -48,3 +51,30 @@ def test_caching_embedder_of_no_texts() -> None:
     embedder = CachingEmbedder(HashingEmbedder(16, 8))
     with embedder.caching():
         assert embedder.encode([]).pooled.shape == (0, 16)
+
+
+class _Finding(PatternConcepts):
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+
+    def extract(self, texts: Sequence[str]) -> list[list[str]]:
+        self.seen += texts
+        return super().extract(texts)
+
+
+def test_caching_concepts_are_those_of_the_extractor_found_once(tmp_path: Path) -> None:
+    texts = ["Ada met Bob in Paris.", "", "Ada met Bob in Paris.", "half a pair \ud800 of Rome"]
+    for looked in (sorted(set(texts)), []):
+        inner = _Finding()
+        extractor = CachingConcepts(inner, TextCache(tmp_path, inner.name, inner.name))
+        assert isinstance(extractor, ConceptExtractor)
+        assert extractor.extract(texts) == PatternConcepts().extract(texts)
+        assert sorted(inner.seen) == looked
+        assert extractor.name == inner.name and extractor.forms("boats") == inner.forms("boats")
+    # What other versions found, and encodings, are other files.
+    extractor = CachingConcepts(_Finding(), TextCache(tmp_path, "pattern-v1", "pattern-v2"))
+    assert extractor.extract([]) == []
+    encoder = CachingEmbedder(HashingEmbedder(16), Encodings(tmp_path, HashingEmbedder(16)))
+    assert isinstance(encoder.extractor("pattern"), CachingConcepts)
+    assert encoder.extractor("none") == "none"
+    assert CachingEmbedder(HashingEmbedder(16)).extractor("auto") == "auto"
