@@ -110,6 +110,7 @@ def fit_listwise(
     counts: Sequence[float] = (),
     *,
     penalty: float | Sequence[float] = 1e-2,
+    start: Tensor | None = None,  # [F]
 ) -> Tensor:  # [F]
     """Weights that make the evidence likely among the candidates (`docs/mathematics.md` 8.2).
 
@@ -118,7 +119,7 @@ def fit_listwise(
     convex, solved by L-BFGS.
     Questions without evidence among their candidates are left out. Candidates of padding carry
     -inf in every signal. `counts` says what a question of each batch counts in the mean, all alike
-    by default.
+    by default. The penalty is of the distance from `start`, by default from 0.
 
     Raises:
         InputError: No question has evidence, or a penalty that is negative or not finite.
@@ -140,24 +141,24 @@ def fit_listwise(
     scale = sample.std(0)
     scale = torch.where(scale > 1e-6, scale, torch.inf)  # a constant signal gets weight 0
     total = sum(count * len(g) for _, g, count in kept)
+    start = sample.new_zeros(sample.shape[1]) if start is None else start
     inputs = [
         (
-            torch.isfinite(x).all(2),
+            (x.nan_to_num(neginf=0.0) @ start).masked_fill(~torch.isfinite(x).all(2), -1e9),
             x.nan_to_num(neginf=0.0) / scale,
             g.float() * (count / total / g.sum(1, keepdim=True)),
         )
         for x, g, count in kept
     ]
-    weights = sample.new_zeros(sample.shape[1])
+    step = torch.zeros_like(start)
 
     def loss() -> Tensor:
-        value = (penalties * weights.square()).sum()
-        for known, x, g in inputs:
-            score = (x @ weights).masked_fill(~known, -1e9)
-            value = value - (g * score.log_softmax(1)).sum()
+        value = (penalties * step.square()).sum()
+        for score, x, g in inputs:
+            value = value - (g * (score + x @ step).log_softmax(1)).sum()
         return value
 
-    return _minimised(weights, loss, _LISTWISE_STEPS) / scale
+    return start + _minimised(step, loss, _LISTWISE_STEPS) / scale
 
 
 def _minimised(weights: Tensor, loss: Callable[[], Tensor], steps: int) -> Tensor:

@@ -95,9 +95,11 @@ def test_fit_listwise_finds_a_planted_direction(generator: torch.Generator) -> N
     assert recall(x, gold, fitted) > 0.6  # a guess finds 1 / 12
 
 
-@pytest.mark.parametrize("counts", [(), (3.0, 0.5)])
+@pytest.mark.parametrize(
+    ("counts", "start"), [((), None), ((3.0, 0.5), None), ((), (0.7, 0.0, -2.0))]
+)
 def test_fit_listwise_is_the_optimum_of_the_loss(
-    generator: torch.Generator, counts: tuple[float, ...]
+    generator: torch.Generator, counts: tuple[float, ...], start: tuple[float, ...] | None
 ) -> None:
     """scipy minimises the same formula, written with loops, to the same weights."""
     x, gold = planted(20, 6, torch.tensor([1.0, 0.1, 3.0]), generator, noise=2.0)
@@ -110,6 +112,7 @@ def test_fit_listwise_is_the_optimum_of_the_loss(
     rows = np.array([x[b, c].tolist() for b in used for c in range(6) if x[b, c, 0] > -math.inf])
     scale = rows.std(axis=0, ddof=1)
     count = [(counts or (1.0, 1.0))[b >= 9] for b in range(20)]
+    centre = np.array(start or (0.0, 0.0, 0.0)) * scale
 
     def loss(w: np.ndarray) -> float:
         total = 0.0
@@ -119,10 +122,12 @@ def test_fit_listwise_is_the_optimum_of_the_loss(
             log_share = score - np.logaddexp.reduce(score)
             good = [place for place, c in enumerate(kept) if gold[b, c]]
             total -= count[b] * float(np.mean([log_share[p] for p in good]))
-        return total / sum(count[b] for b in used) + penalty * float(w @ w)
+        return total / sum(count[b] for b in used) + penalty * float((w - centre) @ (w - centre))
 
     expected = minimize(loss, np.zeros(3), method="BFGS", options={"gtol": 1e-7}).x / scale
-    got = fit_listwise([(x[:9], gold[:9]), (x[9:], gold[9:])], counts, penalty=penalty)
+    near = None if start is None else torch.tensor(start)
+    batches = [(x[:9], gold[:9]), (x[9:], gold[9:])]
+    got = fit_listwise(batches, counts, penalty=penalty, start=near)
     assert got.numpy() == pytest.approx(expected, rel=2e-2, abs=2e-3)
 
 
