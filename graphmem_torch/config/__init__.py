@@ -12,6 +12,7 @@ from graphmem_torch.config.presets import (
     load_config,
     preset_names,
     preset_path,
+    save_preset,
 )
 from graphmem_torch.config.settings import (
     AnchorConfig,
@@ -50,4 +51,5 @@ __all__ = [
     "load_config",
     "preset_names",
     "preset_path",
+    "save_preset",
 ]

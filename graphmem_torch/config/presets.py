@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import math
+import os
 import types
 import typing
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,7 +18,14 @@ from graphmem_torch.atoms import MEMORY_TYPES, EdgeType
 from graphmem_torch.config.settings import Config, DecayConfig
 from graphmem_torch.errors import ConfigError, unknown
 
-__all__ = ["config_from_dict", "config_to_dict", "load_config", "preset_names", "preset_path"]
+__all__ = [
+    "config_from_dict",
+    "config_to_dict",
+    "load_config",
+    "preset_names",
+    "preset_path",
+    "save_preset",
+]
 
 T = TypeVar("T")
 
@@ -74,6 +82,36 @@ def load_config(preset: str = "default", overrides: Mapping[str, Any] | None = N
             "`extends: default` above your settings, or the weights"
         )
     return config
+
+
+def save_preset(config: Config, path: str | os.PathLike[str]) -> None:
+    """Writes settings as a preset that `load_config` reads: what differs from a shipped one.
+
+    That is the one of the settings' name, else `default`. Their own name is that of the file.
+
+    Raises:
+        ConfigError: A path that no preset has.
+    """
+    import yaml
+
+    target = Path(path)
+    if target.suffix not in (".yaml", ".yml"):
+        raise ConfigError(
+            f"path: expected a file that ends in .yaml, got {str(path)!r}; name it so"
+        )
+    base = config.name if config.name in preset_names() else "default"
+    written, shipped = _filled(preset_path(base), ()), config_to_dict(load_config(base))
+    changed: dict[str, Any] = {"extends": base}
+    for section, own in config_to_dict(config).items():
+        for key, value in own.items() if section != "name" else ():
+            if value == shipped[section][key]:
+                continue
+            said = written.get(section, {}).get(key)
+            if isinstance(value, dict) and isinstance(said, dict):  # merged key by key
+                left = {name: None for name in said if name not in value}
+                value = left | {k: v for k, v in value.items() if said.get(k) != v}
+            changed.setdefault(section, {})[key] = value
+    target.write_text(yaml.safe_dump(changed, sort_keys=False), encoding="utf-8")
 
 
 def _filled(path: Path, above: tuple[Path, ...]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from graphmem_torch.config import (
     load_config,
     preset_names,
     preset_path,
+    save_preset,
 )
 from graphmem_torch.errors import ConfigError
 from graphmem_torch.rank.abstention import ABSTENTION_STATISTICS
@@ -184,6 +186,27 @@ def test_a_partial_preset_is_filled_from_the_one_it_extends(tmp_path: Path) -> N
     assert config_from_dict(config_to_dict(load_config(path))) == load_config(path)
     assert load_config("default").rank.weights["speaker"]  # what is extended stays as it is
     assert load_config(path, {"rank.k": 9}).rank.k == 9
+
+
+@pytest.mark.parametrize("base", ["default", "synapse", "contextos"])
+def test_settings_are_saved_as_what_differs_from_a_preset(tmp_path: Path, base: str) -> None:
+    path = tmp_path / "mine.yaml"
+    shipped = load_config(base)
+    first, *rest = shipped.rank.weights
+    changed = replace(
+        shipped,
+        rank=replace(shipped.rank, k=7, weights={**dict.fromkeys(rest, 1.5), "recency": 1 / 3}),
+        gate=replace(shipped.gate, threshold=0.1, weights={"best_lexical": 2.0}),
+        context=replace(shipped.context, requires=("causes",)),
+    )
+    for config in (shipped, changed, replace(changed, name="not shipped")):
+        save_preset(config, path)
+        assert load_config(str(path)) == replace(config, name="mine")
+    assert yaml.safe_load(path.read_text())["extends"] == "default"
+    save_preset(shipped, path)
+    assert yaml.safe_load(path.read_text()) == {"extends": base} and first
+    with pytest.raises(ConfigError, match=r"path: expected a file that ends in \.yaml"):
+        save_preset(shipped, tmp_path / "mine")
 
 
 def test_presets_extend_files_beside_them(tmp_path: Path) -> None:
