@@ -18,6 +18,7 @@ __all__ = [
     "Context",
     "Hit",
     "Indexed",
+    "Learned",
     "Mode",
     "ModeAlignment",
     "ModePair",
@@ -135,6 +136,60 @@ class Receipt:
                 f"receipt: expected what `forget` gave, got something else ({error}); give its file"
             ) from error
         return receipt
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """Something that a memory has learned, and from what (`Memory.learned`).
+
+    Attributes:
+        kind: `weights` of the signals (`fit`), their `correction` by feedback, or the `threshold`
+            of the gate (`calibrate`).
+        value: Weights by signal, or a threshold.
+        applied: Whether questions are answered by it.
+        reason: Why not; empty where it is.
+        when: Seconds since the epoch UTC.
+        questions: How many it was learned from.
+        atoms: How many memories there were: those that are no evidence are what it was told from.
+        evidence: Ids of those that answer the questions; of a threshold, of the best hits.
+        gone: How many of them have been deleted since.
+        settings: Digest of the settings and the encoder that it was learned with.
+        measure: Of the following: `recall@10` or `auc` of questions that were not learned from, or
+            the share that was `refused`.
+        held_out: How many questions; 0: none were held back, and the following are None.
+        before, after: Mean of the measure.
+        difference: Mean of after minus before, and the ends of its 95 % bootstrap interval.
+    """
+
+    kind: str
+    value: Mapping[str, float] | float
+    applied: bool
+    reason: str
+    when: float
+    questions: int
+    atoms: int
+    evidence: tuple[str, ...]
+    gone: int
+    settings: str
+    measure: str
+    held_out: int
+    before: float | None
+    after: float | None
+    difference: tuple[float, float, float] | None
+
+    def __str__(self) -> str:
+        """Whether it is applied, of how many questions and memories, and what it gained."""
+        state = "applied" if self.applied else f"not applied ({self.reason})"
+        gain = ""
+        if self.before is not None and self.after is not None:
+            gain = f"; {self.measure} {self.before:.3f} before, {self.after:.3f} after"
+        if self.held_out:
+            gain += f", on {self.held_out:,} questions held back"
+        return f"{state}; from {self.questions:,} questions, {self.atoms:,} memories{gain}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """As plain JSON values."""
+        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)

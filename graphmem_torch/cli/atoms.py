@@ -12,7 +12,7 @@ from graphmem_torch.cli.layout import atom_lines
 from graphmem_torch.cli.options import MemoryCommand, print_json, print_text
 from graphmem_torch.errors import InputError
 
-__all__ = ["Delete", "Export", "Forget", "Get", "Update"]
+__all__ = ["Delete", "Export", "Forget", "Get", "GiveFeedback", "Update"]
 
 _FIELDS = ("text", "kind", "speaker", "session", "time", "event_time", "type")
 
@@ -191,4 +191,30 @@ class Forget(MemoryCommand):
         else:
             noun = "memory" if count == 1 else "memories"
             print(f"{count:,} {noun} erased from {self.store}; the receipt is {self.receipt}")
+        return 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class GiveFeedback(MemoryCommand):
+    """Say which memories helped with a question, and which it got in vain; a store learns from it.
+
+    Attributes:
+        question: As it was asked.
+        used: Ids of memories that helped.
+        not_used: Ids of memories that did not.
+    """
+
+    question: Annotated[Positional[str], arg(metavar="QUESTION")]
+    used: Annotated[tuple[str, ...], arg(metavar="ID ...")] = ()
+    not_used: Annotated[tuple[str, ...], arg(metavar="ID ...")] = ()
+
+    def run(self) -> int:
+        """Keeps it and says how much there is by now."""
+        with self.open_memory(self.store, "w") as memory:
+            memory.feedback(self.question, used=self.used, not_used=self.not_used)
+            counts = memory.stats()["feedback"]
+        if self.json:
+            print_json({"store": str(self.store), "feedback": counts})
+        else:
+            print(f"feedback on {counts['questions']:,} questions is kept in {self.store}")
         return 0

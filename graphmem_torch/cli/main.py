@@ -20,7 +20,7 @@ from tyro.conf import subcommand
 
 from graphmem_torch.cli import interrupt_as_usual, leave_at_once
 from graphmem_torch.cli.ask import AnswerQuestion, CompileContext, Evaluate, Query
-from graphmem_torch.cli.atoms import Delete, Export, Forget, Get, Update
+from graphmem_torch.cli.atoms import Delete, Export, Forget, Get, GiveFeedback, Update
 from graphmem_torch.cli.demo import Demo
 from graphmem_torch.cli.options import Command, import_own, print_json, print_text
 from graphmem_torch.cli.stores import (
@@ -29,6 +29,7 @@ from graphmem_torch.cli.stores import (
     Index,
     ListNamespaces,
     Reembed,
+    ShowLearned,
     Stats,
     WriteReport,
 )
@@ -49,6 +50,8 @@ _COMMANDS = {
     "forget": Forget,
     "export": Export,
     "import": Import,
+    "feedback": GiveFeedback,
+    "learned": ShowLearned,
     "namespaces": ListNamespaces,
     "reembed": Reembed,
     "stats": Stats,

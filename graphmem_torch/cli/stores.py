@@ -20,7 +20,16 @@ from graphmem_torch.cli.options import (
 from graphmem_torch.errors import InputError, StoreDamagedError
 from graphmem_torch.results import Added, Indexed
 
-__all__ = ["Check", "Import", "Index", "ListNamespaces", "Reembed", "Stats", "WriteReport"]
+__all__ = [
+    "Check",
+    "Import",
+    "Index",
+    "ListNamespaces",
+    "Reembed",
+    "ShowLearned",
+    "Stats",
+    "WriteReport",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -211,6 +220,34 @@ class Stats(MemoryCommand):
             print_json(stats)
         else:
             print_text("\n".join(_rows(stats)))
+        return 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShowLearned(MemoryCommand):
+    """Show what a memory has learned from questions and feedback, export or reset it.
+
+    Attributes:
+        preset_file: Write the settings with it as a preset, for `--preset`.
+        reset: Drop these: weights, correction, threshold, feedback.
+    """
+
+    preset_file: Annotated[Path | None, arg(metavar="FILE.yaml")] = None
+    reset: Annotated[tuple[str, ...], arg(metavar="KIND ...")] = ()
+
+    def run(self) -> int:
+        """Prints what was learned, or what became of it."""
+        with self.open_memory(self.store, "w" if self.reset else "r") as memory:
+            if self.preset_file is not None:
+                memory.export_preset(self.preset_file)
+            dropped = memory.reset_learned(*self.reset) if self.reset else 0
+            learned, feedback = memory.learned(), memory.stats()["feedback"]
+        if self.json:
+            shown = {"learned": [each.as_dict() for each in learned], "feedback": feedback}
+            print_json(shown | ({"dropped": dropped} if self.reset else {}))
+        else:
+            said = {each.kind: str(each) for each in learned} or {"learned": "nothing"}
+            print_text("\n".join(_rows({**said, "feedback": feedback})))
         return 0
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -59,6 +59,12 @@ class Snapshot:
     kinds: list[str]
     speakers: list[str]
     share: float = 0.0
+
+    def rows_of(self, nodes: Sequence[int]) -> Tensor:  # [n] int64
+        """The rows of those nodes that are atoms of the index."""
+        wanted = torch.tensor(nodes, dtype=torch.int64)
+        place = torch.searchsorted(self.node, wanted).clamp(max=max(0, len(self.node) - 1))
+        return place[self.node[place] == wanted]
 
     @cached_property
     def centrality(self) -> Tensor:  # [A]

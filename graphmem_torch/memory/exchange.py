@@ -1,9 +1,10 @@
 """Export and import: everything that a caller has put into a memory, as lines of JSON.
 
 A header, the memories and their earlier versions in the order of storing, the edges between them,
-and a line that ends the file with a checksum: what was cut or changed is refused before anything is
-stored. What linking makes of the memories (concepts, temporal edges) is made again. The same again
-for each namespace, whose header has its name; the first header says how many there are.
+what was learned and feedback, and a line that ends the file with a checksum: what was cut or
+changed is refused before anything is stored. What linking makes of the memories (concepts, temporal
+edges) is made again. The same again for each namespace, whose header has its name; the first header
+says how many there are.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ __all__ = [
     "export_lines",
     "exported_atoms",
     "exported_edges",
+    "restore_learned",
     "restore_life",
     "unlinked_edges",
     "versions_apart",
@@ -121,6 +123,14 @@ def _records(
         edge = ids[source], ids[target], kind, weight
         if edge not in stated:
             yield {"edge": [*edge[:2], names[kind], weight]}
+    for kind, (value, _) in store.learned.rows().items():
+        if value is not None:
+            yield {
+                "learned": {**value, "kind": kind, "evidence": store.learned.ids(value["evidence"])}
+            }
+    for each in store.learned.feedback():
+        said = {name: [ids[node] for node in getattr(each, name)] for name in ("used", "not_used")}
+        yield {"feedback": {"question": each.question, "time": each.time, **said}}
 
 
 def _packed(store: MemoryStore, nodes: Sequence[int]) -> list[dict[str, Any]]:
@@ -313,6 +323,31 @@ def exported_edges(part: ExportedPart) -> Iterator[tuple[str, str, str, float]]:
         if not isinstance(edge, list) or len(edge) != 4:
             raise InputError(f"expected an edge, got {edge!r:.80}; {_AGAIN}", where=where)
         yield edge[0], edge[1], edge[2], edge[3]
+
+
+def restore_learned(store: MemoryStore, part: ExportedPart) -> None:
+    """What was learned from the memories of an export, all of which are stored, and feedback."""
+    erased = store.learned.erased
+    for where, record in _lines(part, b'{"learned"'):
+        try:
+            value = dict(record["learned"])
+            known = store.known(value["evidence"])
+            value["evidence"] = sorted(node for node, _ in known.values())
+            store.learned.put(value.pop("kind"), value, erased)
+        except (KeyError, TypeError, ValueError) as error:
+            raise InputError(
+                f"expected what was learned as it is exported, got {error}; {_AGAIN}", where=where
+            ) from error
+    for where, record in _lines(part, b'{"feedback"'):
+        try:
+            said = record["feedback"]
+            known = store.known([*said["used"], *said["not_used"]])
+            used, left = ([known[name][0] for name in said[k]] for k in ("used", "not_used"))
+            store.learned.give(str(said["question"]), used, left, float(said["time"]))
+        except (KeyError, TypeError, ValueError) as error:
+            raise InputError(
+                f"expected feedback as it is exported, got {error}; {_AGAIN}", where=where
+            ) from error
 
 
 def unlinked_edges(

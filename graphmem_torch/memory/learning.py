@@ -1,34 +1,58 @@
-"""Learning the weights of the signals from questions whose evidence is known."""
+"""Learning the weights of the signals: from evidence, from feedback; and when they are applied."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import isfinite
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from graphmem_torch.config import Config
+from graphmem_torch.config import Config, config_to_dict
 from graphmem_torch.errors import InputError
 from graphmem_torch.evaluation.bootstrap import Interval, bootstrap_interval
 from graphmem_torch.index.module import MemoryIndex
 from graphmem_torch.linalg.logistic import fit_listwise
 from graphmem_torch.rank.query import QueryBatch
 from graphmem_torch.rank.registry import FORMS, SIGNALS, Weight
+from graphmem_torch.results import Learned
+from graphmem_torch.store.learned import LearnedRow
 
 __all__ = [
+    "CORRECTION",
+    "KINDS",
+    "THRESHOLD",
+    "WEIGHTS",
+    "Applied",
     "FitReport",
     "LabelledQuestions",
+    "apply_learned",
     "check_evidence",
+    "check_feedback",
     "fit_and_report",
+    "fit_correction",
     "fit_weights",
+    "is_due",
     "reweighted",
+    "settings_digest",
+    "shown",
     "with_weights",
 ]
+
+WEIGHTS, CORRECTION, THRESHOLD = KINDS = ("weights", "correction", "threshold")
+"""What a memory learns, in the order in which it is applied."""
 
 _TILE = 64  # questions whose signals are computed at once
 _OF_ONE_FORM = 3.0  # times the penalty
 _DEPTH = 10  # hits by which held-out questions are judged
+_TOWARDS = 0.1  # penalty on the distance of a correction from the weights that it corrects
+_OTHERS = 64  # best candidates that feedback which names used memories alone is told from
+_LEAST = 12  # questions of feedback that a correction is learned from, and judged on, at least
+_RANKING = ("anchors", "spread", "rank", "modes", "segment", "walk")  # sections of the settings
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +65,8 @@ class LabelledQuestions:
         evidence: B times the rows of the atoms that answer a question, each once.
         texts: The B questions as texts; a question that is asked twice is never on both sides.
         weight: What each question counts beside those to other memories.
+        against: B times the rows of the atoms that the evidence is told from, where these are known
+            to be none, empty for the best of the others; None: all others.
     """
 
     index: MemoryIndex
@@ -48,6 +74,7 @@ class LabelledQuestions:
     evidence: Sequence[Tensor]
     texts: Sequence[str] = ()
     weight: float = 1.0
+    against: Sequence[Tensor] | None = None
 
     def take(self, places: Sequence[int]) -> LabelledQuestions:
         """Some of the questions."""
@@ -55,8 +82,9 @@ class LabelledQuestions:
             self.index,
             self.query.rows(torch.tensor(places, dtype=torch.int64)),
             [self.evidence[place] for place in places],
-            [self.texts[place] for place in places],
+            [self.texts[place] for place in places] if self.texts else (),
             self.weight,
+            None if self.against is None else [self.against[place] for place in places],
         )
 
     def weighted(self, weights: Mapping[str, float]) -> LabelledQuestions:
@@ -64,11 +92,10 @@ class LabelledQuestions:
         config = with_weights(self.index.config, weights)
         return replace(self, index=reweighted(self.index, config))
 
-    def tiles(self) -> Iterator[tuple[QueryBatch, Sequence[Tensor]]]:
+    def tiles(self) -> Iterator[LabelledQuestions]:
         """Parts of the questions that are computed at once."""
         for start in range(0, len(self.query), _TILE):
-            part = slice(start, start + _TILE)
-            yield self.query.rows(part), self.evidence[part]
+            yield self.take(range(start, min(start + _TILE, len(self.query))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,11 +121,15 @@ class FitReport(dict[str, float]):
 
     Attributes:
         held_out: What they give on the questions held out; None where none were.
+        questions: How many with evidence they were learned from.
     """
 
-    def __init__(self, weights: Mapping[str, float], held_out: HeldOut | None = None) -> None:
+    def __init__(
+        self, weights: Mapping[str, float], learned: LabelledQuestions, held_out: HeldOut | None
+    ) -> None:
         super().__init__(weights)
         self.held_out = held_out
+        self.questions = sum(len(rows) > 0 for rows in learned.evidence)
 
 
 def fit_and_report(
@@ -117,7 +148,7 @@ def fit_and_report(
             f"held_out: expected a share in [0, 1), got {held_out!r:.60}; 0.3 is usual"
         )
     if held_out == 0.0:
-        return FitReport(fit_weights([labelled], penalty=penalty))
+        return FitReport(fit_weights([labelled], penalty=penalty), labelled, None)
     generator = torch.Generator().manual_seed(seed)
     asked = list(dict.fromkeys(labelled.texts))
     count = round(held_out * len(asked))
@@ -143,16 +174,16 @@ def fit_and_report(
             "questions with evidence"
         )
     means = float(before[known].mean()), float(after[known].mean())
-    return FitReport(weights, HeldOut(int(known.sum()), *means, difference))
+    return FitReport(weights, learned, HeldOut(int(known.sum()), *means, difference))
 
 
 def _recall(labelled: LabelledQuestions) -> Tensor:  # [B] float64
     """Share of each question's evidence among its first hits; NaN where it has none."""
     values = []
-    for query, evidence in labelled.tiles():
+    for part in labelled.tiles():
         with torch.inference_mode():
-            rows = labelled.index(query, k=_DEPTH).rows.cpu()
-        for line, gold in zip(rows, evidence, strict=True):
+            rows = part.index(part.query, k=_DEPTH).rows.cpu()
+        for line, gold in zip(rows, part.evidence, strict=True):
             found = torch.isin(gold, line).double()
             values.append(found.mean() if len(gold) else torch.tensor(torch.nan).double())
     return torch.stack(values) if values else torch.empty(0, dtype=torch.float64)
@@ -203,11 +234,15 @@ def _batches(
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """What is weighed [B, C, F] and evidence [B, C] of a tile of questions after the other."""
     index = labelled.index
-    for query, evidence in labelled.tiles():
+    for tile in labelled.tiles():
+        query = tile.query
         with torch.inference_mode():
             candidates = index.candidates(query)
-            own, valid = candidates.signals(index.signal_names).cpu(), candidates.valid.cpu()
+            values = candidates.signals(index.signal_names)
+            score = candidates.scores(values, index.weights.float()).cpu()
+            own, valid = values.cpu(), candidates.valid.cpu()
             form = candidates.form.cpu().expand(own.shape[:2])
+            rows = None if candidates.rows is None else candidates.rows.cpu()
         signals = torch.zeros(*own.shape[:2], len(weighed))
         for place, one in enumerate(weighed):
             if one.signal in index.signal_names:
@@ -216,13 +251,232 @@ def _batches(
                     values = values.where(form == FORMS.index(one.form), 0.0)
                 signals[:, :, place] = values
         signals.masked_fill_(~valid[:, :, None], -torch.inf)
-        gold = torch.zeros(len(query), index.num_atoms, dtype=torch.bool)
-        for line, found in zip(gold, evidence, strict=True):
-            line[found] = True
-        rows = candidates.rows
-        if rows is not None:
-            gold = gold.gather(1, rows.clamp(min=0).cpu()) & (rows >= 0).cpu()
+        gold = _marked(index, rows, tile.evidence)
+        if tile.against is not None:
+            known = _marked(index, rows, tile.against)
+            best = score.masked_fill(~valid, -torch.inf).topk(min(_OTHERS, score.shape[1]))[1]
+            others = torch.zeros_like(known).scatter_(1, best, True)
+            asked = gold | known.where(known.any(1, keepdim=True), others)
+            width = int(asked.sum(1).max())
+            first = asked.int().argsort(dim=1, descending=True, stable=True)[:, :width]
+            signals = signals.gather(1, first[:, :, None].expand(-1, -1, len(weighed)))
+            signals.masked_fill_(~asked.gather(1, first)[:, :, None], -torch.inf)
+            gold = gold.gather(1, first)
         yield signals, gold
+
+
+def _marked(
+    index: MemoryIndex,
+    rows: Tensor | None,  # [B, C], -1 = none; None: every atom
+    wanted: Sequence[Tensor],  # B times rows
+) -> Tensor:  # [B, C] bool
+    """Which candidates are among these."""
+    marked = torch.zeros(len(wanted), index.num_atoms, dtype=torch.bool)
+    for line, found in zip(marked, wanted, strict=True):
+        line[found] = True
+    return marked if rows is None else marked.gather(1, rows.clamp(min=0)) & (rows >= 0)
+
+
+def is_due(given: int, tried: int) -> bool:
+    """Whether feedback is worth learning from: at first, and when it has grown by half.
+
+    Args:
+        given: How often it was given so far.
+        tried: How often it had been when it was learned from last; 0: never.
+    """
+    return given >= max(2 * _LEAST, 1.5 * tried)
+
+
+class Correction(NamedTuple):
+    """Weights that feedback speaks for, and whether it does on questions held back.
+
+    Attributes:
+        weights: By signal.
+        learned: Questions that they were learned from.
+        held_out: Questions that they are judged on.
+        before, after: Mean AUC on these: how often what was used ranks above what was not.
+        difference: Mean of after minus before, and the ends of its 95 % bootstrap interval.
+    """
+
+    weights: dict[str, float]
+    learned: int
+    held_out: int
+    before: float
+    after: float
+    difference: Interval
+
+    @property
+    def counts(self) -> bool:
+        """Whether it is better, as sure as the interval is."""
+        return self.difference[1] > 0.0
+
+
+def fit_correction(labelled: LabelledQuestions, *, seed: int = 0) -> Correction | None:
+    """Weights near those of the index that tell what was used from what was not.
+
+    The listwise softmax of `fit_weights` with a strong penalty on the distance from the weights of
+    the index. Half of the questions, by a hash of their texts, are only judged on, so that one that
+    comes again stays on its side. None where either half has too few questions that tell anything.
+    """
+    index, keys = labelled.index, labelled.index.weight_keys
+    weighed = [Weight.named(key) for key in keys]
+    side = [
+        hashlib.sha256(text.encode("utf-8", "replace")).digest()[0] % 2 for text in labelled.texts
+    ]
+    learned, judged = (
+        labelled.take([place for place, own in enumerate(side) if own == each]) for each in (0, 1)
+    )
+    start = torch.tensor([index.config.rank.weights.get(key, 0.0) for key in keys])
+    batches = list(_batches(learned, weighed))
+    number = sum(int(_tells(*batch).sum()) for batch in batches)
+    before = _auc(judged, weighed, start)
+    known = ~torch.isnan(before)
+    if min(number, int(known.sum())) < _LEAST:
+        return None
+    penalties = [_TOWARDS * (1.0 if one.form is None else _OF_ONE_FORM) for one in weighed]
+    fitted = fit_listwise(batches, penalty=penalties, start=start)
+    weights = dict(zip(keys, fitted.tolist(), strict=True))
+    # By an index with these weights, for what is activated depends on them.
+    after = _auc(judged.weighted(weights), weighed, fitted)
+    generator = torch.Generator().manual_seed(seed)
+    (difference,) = bootstrap_interval((after - before)[:, None], generator=generator)
+    assert difference is not None
+    means = float(before[known].mean()), float(after[known].mean())
+    return Correction(weights, number, int(known.sum()), *means, difference)
+
+
+def _tells(signals: Tensor, gold: Tensor) -> Tensor:  # [B, C, F], [B, C] -> [B] bool
+    """Which questions have some of both kinds."""
+    return gold.any(1) & (torch.isfinite(signals).all(2) & ~gold).any(1)
+
+
+def _auc(labelled: LabelledQuestions, weighed: Sequence[Weight], weights: Tensor) -> Tensor:  # [B]
+    """How often evidence ranks above what it is told from; NaN where there are not both."""
+    values = []
+    for signals, gold in _batches(labelled, weighed):
+        other = torch.isfinite(signals).all(2) & ~gold
+        score = signals.nan_to_num(neginf=0.0) @ weights
+        for line, ours, theirs in zip(score, gold, other, strict=True):
+            above = (line[ours, None] - line[None, theirs]).sign().double()
+            values.append(above.mean() / 2 + 0.5)  # the mean of none is NaN
+    return torch.stack(values) if values else torch.empty(0, dtype=torch.float64)
+
+
+class Applied(NamedTuple):
+    """Something learned, and whether it is applied.
+
+    Attributes:
+        value: As `Memory` put it into the store.
+        stop: As in `LearnedRow`.
+        reason: Why it is not applied; empty where it is.
+    """
+
+    value: Mapping[str, Any]
+    stop: int
+    reason: str
+
+
+def settings_digest(config: Config, kind: str, encoder: str | None) -> str:
+    """What names the settings and the encoder that something learned depends on."""
+    settings = config_to_dict(config)
+    sections = {name: settings[name] for name in _RANKING}
+    sections["rank"] = {k: v for k, v in settings["rank"].items() if k != "k"}
+    if kind == THRESHOLD:
+        sections["gate"] = {k: v for k, v in settings["gate"].items() if k != "threshold"}
+    data = json.dumps([encoder, sections], sort_keys=True)
+    return hashlib.sha256(data.encode()).hexdigest()[:16]
+
+
+def apply_learned(
+    settings: Config, rows: Mapping[str, LearnedRow], encoder: str | None
+) -> tuple[Config, dict[str, Applied]]:
+    """The settings with what was learned by them, and what became of each kind.
+
+    Weights of signals that were not learned, for the memory had none of them, are the settings'.
+
+    Args:
+        settings: As the memory was opened with.
+        rows: What its store holds.
+        encoder: Fingerprint of the encoder.
+    """
+    config, found = settings, dict[str, Applied]()
+    for kind in (kind for kind in KINDS if kind in rows):
+        value, stop = rows[kind]
+        if value is None or not _usable(kind, value, settings):
+            reason = "what the store holds of it is damaged, or of other signals"
+            found[kind] = Applied({}, stop, reason)
+            continue
+        changed = config
+        if kind == THRESHOLD:
+            changed = replace(config, gate=replace(config.gate, threshold=value["value"]))
+        else:
+            changed = with_weights(config, {**config.rank.weights, **value["value"]})
+        # A correction is of the weights that it was learned beside.
+        by = settings_digest(config if kind == CORRECTION else settings, kind, encoder)
+        reason = ""
+        if not value["counts"]:
+            mean, low, high = value["difference"]
+            reason = (
+                f"no better by feedback held back: AUC {mean:+.3f} [{low:+.3f}, {high:+.3f}] on "
+                f"{value['held_out']} questions"
+            )
+        elif changed != config and value["settings"] != by:
+            reason = "the settings, their signals or weights, or the encoder are others"
+        if not reason:
+            config = changed
+        found[kind] = Applied(value, stop, reason)
+    return config, found
+
+
+def _usable(kind: str, value: Mapping[str, Any], settings: Config) -> bool:
+    """Whether it has the form of what is learned, by signals of the settings."""
+    learned, figures = value.get("value"), value.get("difference")
+    numbers = [learned]
+    if kind != THRESHOLD:
+        known = {*settings.rank.weights, *settings.rank.cold_weights}
+        if not isinstance(learned, dict) or not learned or not learned.keys() <= known:
+            return False
+        numbers = list(learned.values())
+    if not value.get("counts", True):
+        numbers += [value.get("held_out"), *(figures if isinstance(figures, list) else [None])]
+    finite = all(isinstance(number, (int, float)) and isfinite(number) for number in numbers)
+    return finite and {"settings", "counts", "evidence"} <= value.keys()
+
+
+def shown(kind: str, value: Mapping[str, Any], reason: str, ids: Sequence[str]) -> Learned:
+    """Something learned, as a plain value; `ids` are those of its evidence that are there."""
+    difference = value.get("difference")
+    return Learned(
+        kind=kind,
+        value=value.get("value", {}),
+        applied=not reason,
+        reason=reason,
+        when=value.get("when", 0.0),
+        questions=value.get("questions", 0),
+        atoms=value.get("atoms", 0),
+        evidence=tuple(ids),
+        gone=len(value.get("evidence", ())) - len(ids),
+        settings=value.get("settings", ""),
+        measure=value.get("measure", ""),
+        held_out=value.get("held_out", 0),
+        before=value.get("before"),
+        after=value.get("after"),
+        difference=None if difference is None else tuple(difference),
+    )
+
+
+def check_feedback(used: Sequence[str], not_used: Sequence[str]) -> None:
+    """Raises InputError where feedback says nothing, or that one memory was used and was not."""
+    if not used and not not_used:
+        raise InputError(
+            "used, not_used: expected ids of memories that helped or did not, got none of either; "
+            "name at least one"
+        )
+    both = next((name for name in used if name in set(not_used)), None)
+    if both is not None:
+        raise InputError(
+            f"used, not_used: expected different memories, got {both!r:.80} in both; name it once"
+        )
 
 
 def check_evidence(questions: Sequence[str], evidence: Sequence[Sequence[str]]) -> None:

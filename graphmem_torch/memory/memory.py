@@ -14,7 +14,8 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, cast, overload
@@ -24,7 +25,7 @@ from torch import Tensor
 
 from graphmem_torch.atoms import Atom, EdgeType
 from graphmem_torch.checks import check_count
-from graphmem_torch.config import Config, load_config
+from graphmem_torch.config import Config, load_config, save_preset
 from graphmem_torch.errors import InputError, MissingNodeError, StoreError, unknown
 from graphmem_torch.index.module import MemoryIndex
 from graphmem_torch.memory import contexts, edges, learning
@@ -47,6 +48,7 @@ from graphmem_torch.memory.exchange import (
     export_lines,
     exported_atoms,
     exported_edges,
+    restore_learned,
     restore_life,
     unlinked_edges,
     versions_apart,
@@ -82,6 +84,7 @@ from graphmem_torch.results import (
     Answer,
     Context,
     Indexed,
+    Learned,
     Mode,
     ModeAlignment,
     ModeSummary,
@@ -173,13 +176,17 @@ class Memory:
         self._parent, self._settings = parent, config
         self._lock = threading.RLock()  # of the snapshot, the settings and the encoder
         self._past_lock = threading.Lock()
-        self._learned = False  # whether the settings hold what `fit` or `calibrate` found
+        self._learned: dict[str, learning.Applied] = {}
+        self._known = ""  # `LearnedRows.version` of what was learned
+        self._own = False  # whether weights were given to this object alone
+        self._correcting, self._tried = threading.Lock(), 0  # feedback that was there then
         self._regimes: RegimeMonitor | None = None
         self._listeners: list[Callable[[RegimeSwitch], object]] = []
         self._spaces: Namespaces[Memory] = Namespaces(
             store, self._namespace, Memory._put_down, Memory._changed
         )
         self._set_up()
+        self._follow()
 
     def _set_up(self) -> None:
         """Knows nothing of the store yet; whoever is at work goes on with what was known."""
@@ -554,8 +561,9 @@ class Memory:
 
         As `delete`, in one transaction, with earlier versions, what was deleted before, and what is
         derived from them (`derived_from`) as well. Their vectors are overwritten, free pages, logs
-        and the snapshot wiped, weights and thresholds that `fit` and `calibrate` learned are those
-        of the settings again, and a detector of regimes starts anew. Answers are those of a memory
+        and the snapshot wiped; feedback on them goes with its question; weights and thresholds that
+        were learned while they were there are those of the settings again, and a detector of
+        regimes starts anew. Answers are those of a memory
         that never held them. No language model is called. Exports, backups and files that were
         indexed are not touched: `graphmem index` reads a file again once it changes, and one of
         which nothing is left, which is followed no longer, as a new one.
@@ -594,9 +602,8 @@ class Memory:
                 nodes,
                 lambda batch: self.store.erase(batch, when=self._clock(), forgotten=[REGIME_KEY]),
             )
+            self._follow()
             with self._lock:
-                if self._learned:
-                    self.config, self._learned = self._settings, False
                 self._let_go()
                 if self._regimes is not None:
                     self._regimes = RegimeMonitor(self.store, self.config.regime, self.embedder.dim)
@@ -912,13 +919,13 @@ class Memory:
         options |= {"format": format, "template": template, "namespaces": namespaces}
         prompts = self.compile(asked, budget=budget, **options)
         answers = contexts.ask_model(llm, prompts)
-        cited: dict[str, list[str]] = {}
+        cited: dict[str, list[Answer]] = {}
         for name, answer in zip(namespaces or [""] * len(asked), answers, strict=True):
-            cited.setdefault(name, []).extend(answer.cited)
-        for name, ids in cited.items():
+            if answer.cited:
+                cited.setdefault(name, []).append(answer)
+        for name, own in cited.items():
             each = self.namespace(name) if name else self
-            # What an answer names may have been deleted while the model thought.
-            each._note_uses([node for node, _ in each.store.known(ids).values()])
+            each._note_cited(own)
         return answers[0] if isinstance(question, str) else answers
 
     # The same for callers that must not wait: each runs in a thread of its own. Where its task is
@@ -1087,7 +1094,7 @@ class Memory:
 
     def _changed(self) -> bool:
         """Whether it has settings of its own."""
-        return self.config is not self._settings
+        return self._own
 
     def _put_down(self) -> bool:
         """Forgets what can be derived again; False where others are at it, or listen."""
@@ -1300,6 +1307,9 @@ class Memory:
     ) -> learning.FitReport:
         """Learns the weights of the signals, which it uses from then on (`learning.fit_weights`).
 
+        They are kept in the store (`learned`), and taken up by whoever has it open; of a memory
+        that is only read, they are this object's. A correction by feedback is made anew.
+
         Args:
             questions: Never those on which figures will be reported: keep a test half back.
             evidence: Ids of the atoms that answer each question.
@@ -1308,13 +1318,14 @@ class Memory:
             seed: Of the choice of these questions and of the interval.
 
         Returns:
-            The weight of each signal, as a mapping, to be kept in a preset; its `held_out` says
-            what was gained.
+            The weight of each signal, as a mapping; its `held_out` says what was gained.
 
         Raises:
             InputError: No evidence at all, or too few questions to hold some back.
+            StoreError: Memories were erased meanwhile, or a full disk; nothing was learned.
         """
         learning.check_evidence(questions, evidence)
+        erased = self.store.learned.erased
         wanted = [list(dict.fromkeys(ids)) for ids in evidence]
         named = [name for ids in wanted for name in ids]
         snapshot, rows = self._placed(named)
@@ -1322,39 +1333,274 @@ class Memory:
         query = self._query(self._view(snapshot), questions)
         labelled = learning.LabelledQuestions(snapshot.index, query, gold, questions)
         report = learning.fit_and_report(labelled, penalty=penalty, held_out=held_out, seed=seed)
-        with self._lock:
+        if self.store.readonly:
             self.use_weights(report)
-            self._learned = True
+            return report
+        judged = report.held_out
+        figures = {} if judged is None else asdict(judged)
+        self._keep(
+            learning.WEIGHTS,
+            {
+                "value": dict(report),
+                "questions": report.questions,
+                "evidence": sorted({*snapshot.node[rows].tolist()}),
+                "atoms": snapshot.index.num_atoms,
+                "measure": "recall@10",
+                "held_out": figures.pop("questions", 0),
+                **figures,
+            },
+            erased,
+        )
         return report
 
     def calibrate(self, questions: Sequence[str], *, refused: float = 0.05) -> float:
         """Sets the gate so that it refuses at most this share of answerable questions.
 
         `docs/mathematics.md` 7: a conformal threshold, valid for questions exchangeable with these,
-        which must be answerable and none of those that the weights were fitted to.
+        which must be answerable and none of those that the weights were fitted to. Kept as what
+        `fit` learns.
 
         Args:
             questions: Answerable questions, at least 1 / refused of them or the gate never closes.
             refused: Share of answerable questions that may be refused, in [0, 1).
 
         Returns:
-            The threshold, which the memory uses from then on; to be kept as `gate.threshold`.
+            The threshold, which the memory uses from then on.
+
+        Raises:
+            InputError: A share outside of its range, or no question.
+            StoreError: As `fit`.
         """
-        asked = [questions] if isinstance(questions, str) else questions
-        sure = torch.tensor([result.confidence for result in self.retrieve(asked, k=1)])
-        threshold = conformal_threshold(sure, refused)
-        with self._lock:
-            gate = replace(self.config.gate, threshold=threshold)
-            self.config, self._learned = replace(self.config, gate=gate), True
+        asked, erased = checked_questions(questions), self.store.learned.erased
+        results = self.retrieve(asked, k=1)
+        sure = torch.tensor([result.confidence for result in results])
+        # No confidence is below 0: a gate that never closes.
+        threshold = max(conformal_threshold(sure, refused), 0.0)
+        before = self.config.gate.threshold
+        if self.store.readonly:
+            with self._lock:
+                self._own = True
+                self.config = replace(
+                    self.config, gate=replace(self.config.gate, threshold=threshold)
+                )
+            return threshold
+        best = self.store.known([hit.id for result in results for hit in result.hits])
+        shares = [float((sure < each).float().mean()) for each in (before, threshold)]
+        self._keep(
+            learning.THRESHOLD,
+            {
+                "value": threshold,
+                "questions": len(asked),
+                "evidence": sorted({node for node, _ in best.values()}),
+                "atoms": len(self),
+                "measure": "refused",
+                "before": shares[0],
+                "after": shares[1],
+            },
+            erased,
+        )
         return threshold
 
     def use_weights(self, weights: Mapping[str, float]) -> None:
-        """Replaces the weights of the signals."""
+        """Replaces the weights of the signals, for this object, until something is learned."""
         with self._lock:
-            self.config = learning.with_weights(self.config, weights)
-            if self._snapshot is not None:
-                index = learning.reweighted(self._snapshot.index, self.config)
-                self._snapshot = replace(self._snapshot, index=index)
+            self._own = True
+            self._use(learning.with_weights(self.config, weights))
+
+    def feedback(
+        self,
+        question: str,
+        *,
+        used: str | Sequence[str] = (),
+        not_used: str | Sequence[str] = (),
+    ) -> None:
+        """Says which memories helped with a question, and which it got in vain; kept in the store.
+
+        Of the last 1,024 questions. What `answer` cites, beside what its context held, is kept as
+        well, behind the answer. From 24 on, whenever there is half as much again, the memory learns
+        from it (`learn_from_feedback`): that call takes as long as asking all of these questions.
+
+        Args:
+            question: As it was asked.
+            used: Ids of the memories that helped.
+            not_used: Ids of those that did not; by default the best others.
+
+        Raises:
+            InputError: No question, no id at all, one in both, one that is not stored.
+            StoreError: Read-only store or full disk; nothing is kept then.
+        """
+        (asked,) = checked_questions([question])
+        with self.store.turn():
+            (yes, ours), (no, theirs) = self._named(used), self._named(not_used)
+            learning.check_feedback(yes, no)
+            self.store.learned.give(asked, ours, theirs, self._clock())
+        self._follow()
+        last = self._learned.get(learning.CORRECTION)
+        tried = max(self._tried, 0 if last is None else last.value.get("given", 0))
+        if not learning.is_due(self.store.learned.given(), tried):
+            return
+        try:
+            self.learn_from_feedback()
+        except StoreError as error:
+            _log.warning("feedback is kept, but nothing was learned from it: %s", error)
+
+    def learn_from_feedback(self) -> Learned | None:
+        """Learns a correction of the weights from `feedback`; what was found, applied or not.
+
+        `learning.fit_correction`: from half of the questions, near the weights that are corrected.
+        It is applied only if on the other half it ranks what was used above what was not more often
+        than they do: if the lower end of the 95 % bootstrap interval of the difference in AUC is
+        above 0.
+
+        Returns:
+            As in `learned`; None where there are not 12 questions in either half that tell what
+            was used from what was not, or another thread is at it.
+
+        Raises:
+            StoreError: Read-only store or full disk, or memories were erased meanwhile.
+        """
+        self.store.expect_writable()
+        if not self._correcting.acquire(blocking=False):
+            return None
+        try:
+            self.store.uses.flush()
+            rows = self.store.learned
+            erased, given, known = rows.erased, rows.given(), rows.rows()
+            known.pop(learning.CORRECTION, None)
+            encoder = self.store.fingerprint
+            base, _ = learning.apply_learned(self._settings, known, encoder)
+            said = [each for each in rows.feedback() if each.used]
+            self._tried = given
+            snapshot = self._current()
+            if not said or not snapshot.index.num_atoms:
+                return None
+            asked = [each.question for each in said]
+            found = learning.fit_correction(
+                learning.LabelledQuestions(
+                    learning.reweighted(snapshot.index, base),
+                    self._query(self._view(snapshot), asked),
+                    [snapshot.rows_of(each.used) for each in said],
+                    asked,
+                    against=[snapshot.rows_of(each.not_used) for each in said],
+                )
+            )
+            if found is None:
+                return None
+            record = {
+                "value": found.weights,
+                "questions": found.learned,
+                "evidence": sorted({node for each in said for node in each.used}),
+                "atoms": snapshot.index.num_atoms,
+                "settings": learning.settings_digest(base, learning.CORRECTION, encoder),
+                "measure": "auc",
+                "held_out": found.held_out,
+                "before": found.before,
+                "after": found.after,
+                "difference": found.difference,
+                "counts": found.counts,
+                "given": given,
+            }
+            self._keep(learning.CORRECTION, record, erased)
+        finally:
+            self._correcting.release()
+        return next(each for each in self.learned() if each.kind == learning.CORRECTION)
+
+    async def afeedback(
+        self,
+        question: str,
+        *,
+        used: str | Sequence[str] = (),
+        not_used: str | Sequence[str] = (),
+    ) -> None:
+        """`feedback` in a thread, while the event loop goes on; cancelling changes nothing."""
+        await asyncio.to_thread(self.feedback, question, used=used, not_used=not_used)
+
+    def learned(self) -> list[Learned]:
+        """What `fit`, `calibrate` and feedback have taught this memory, and whether it is applied.
+
+        It is kept in the store: whoever opens it with the settings and the encoder that it was
+        learned with is answered by it, and whoever has it open takes it up with the next question.
+        """
+        self._follow()
+        with self._lock:
+            found, own = dict(self._learned), self._own
+        shown = []
+        for kind, (value, _, reason) in found.items():
+            ids = self.store.learned.ids(value.get("evidence", ()))
+            if own and kind != learning.THRESHOLD:
+                reason = "other weights were given to this object"
+            shown.append(learning.shown(kind, value, reason, ids))
+        return shown
+
+    def reset_learned(self, *kinds: str) -> int:
+        """Drops what was learned; how much. The memory is that of its settings again.
+
+        Args:
+            kinds: `weights`, `correction`, `threshold`, by default all of them; `feedback`, with
+                the correction that was learned from it.
+
+        Raises:
+            InputError: An unknown kind.
+            StoreError: Read-only store or full disk.
+        """
+        for kind in kinds:
+            if kind not in (*learning.KINDS, "feedback"):
+                raise InputError(unknown("kinds", kind, (*learning.KINDS, "feedback")))
+        self.store.expect_writable()
+        wanted, count = {*(kinds or learning.KINDS)}, 0
+        if "feedback" in wanted:
+            self.store.uses.flush()
+            count += self.store.learned.drop_feedback()
+            wanted.add(learning.CORRECTION)
+        count += self.store.learned.reset(wanted)
+        self._follow()
+        return count
+
+    def export_preset(self, path: str | os.PathLike[str]) -> None:
+        """Writes the settings with what was learned as a preset, which `preset=` reads.
+
+        It extends the shipped preset of the settings' name, or `default`.
+
+        Raises:
+            ConfigError: The path does not end in .yaml or .yml.
+        """
+        self._follow()
+        save_preset(self.config, path)
+
+    def _keep(self, kind: str, record: dict[str, Any], erased: str) -> None:
+        """Keeps what was learned in the store, and takes it up."""
+        digest = learning.settings_digest(self._settings, kind, self.store.fingerprint)
+        record = {"settings": digest, "counts": True, "when": self._clock()} | record
+        drop = [learning.CORRECTION] if kind == learning.WEIGHTS else []
+        self.store.learned.put(kind, record, erased, drop=drop)
+        self._follow()
+
+    def _follow(self) -> None:
+        """Takes up what was learned since, here or elsewhere."""
+        with self._lock:
+            version = self.store.learned.version
+            if version == self._known:
+                return
+            rows, encoder = self.store.learned.rows(), self.store.fingerprint
+            config, self._learned = learning.apply_learned(self._settings, rows, encoder)
+            self._known, self._own = version, False
+            if learning.CORRECTION not in self._learned:
+                self._tried = 0
+            for kind, (value, _, reason) in self._learned.items():
+                if reason and value.get("counts", True):
+                    _log.warning(
+                        "what was learned (%s) is not applied: %s; learn it again, or reset it "
+                        "(`reset_learned`)",
+                        *(kind, reason),
+                    )
+            self._use(config)
+
+    def _use(self, config: Config) -> None:
+        """Goes on with other weights and another threshold."""
+        same, self.config = config.rank == self.config.rank, config
+        if self._snapshot is not None and not same:
+            index = learning.reweighted(self._snapshot.index, config)
+            self._snapshot = replace(self._snapshot, index=index)
 
     # Memory types: what is used stays strong, what is not decays (`docs/mathematics.md` 6).
 
@@ -1478,9 +1724,10 @@ class Memory:
     ) -> int:
         """Writes what was put into the memory as JSON lines, for `import_`; how many memories.
 
-        Every field of every memory and of its earlier versions, pins, types that were found, and
-        edges between memories. Not concepts and temporal edges, which linking makes again, nor
-        uses. The file is there whole or not at all; what is added meanwhile waits and is not in it.
+        Every field of every memory and of its earlier versions, pins, types that were found, edges
+        between memories, what was learned and feedback. Not concepts and temporal edges, which
+        linking makes again, nor uses. The file is there whole or not at all; what is added
+        meanwhile waits and is not in it.
 
         Args:
             path: The file, which is replaced.
@@ -1513,6 +1760,7 @@ class Memory:
     def import_(self, path: str | os.PathLike[str], *, progress: bool = False) -> Added:
         """Adds what `export` wrote, also to namespaces; what is stored already is passed over.
 
+        What was learned is taken over by a memory that holds nothing else and has learned nothing.
         The whole file is looked at first, so that of one that was cut or changed nothing is stored.
         An import that was interrupted can be repeated. Vectors of another encoder are passed over.
 
@@ -1560,6 +1808,10 @@ class Memory:
         for edges_of in batched(exported_edges(part), _EDGES):
             edges.connect_all(self.store, unlinked_edges(self.store, edges_of))
         writer.warn_of_unresolved()
+        # Among other memories it may not hold.
+        if len(self) == header["atoms"] and not self.store.learned.rows():
+            restore_learned(self.store, part)
+            self._follow()
         return done
 
     def _import_run(
@@ -1591,13 +1843,16 @@ class Memory:
         """Counts, sizes and bindings of the store, without what is in its namespaces.
 
         `concepts` names what finds its concepts. `modes_found` and `modes_updated` say how often
-        this object has found modes in full, and how often it only counted new atoms in;
-        `namespaces` their number and the bytes of their files.
+        this object has found modes in full, and how often it only counted new atoms in; `learned`
+        what was learned, a sentence each, and `feedback` how much there is; `namespaces` their
+        number and the bytes of their files.
         """
         own = {
             "concepts": bound_concepts(self.store),
             "modes_found": self._modes.found,
             "modes_updated": self._modes.updated,
+            "learned": {each.kind: str(each) for each in self.learned()},
+            "feedback": self.store.learned.counts(),
             "namespaces": {"number": len(self.namespaces()), "bytes": self._spaces.bytes()},
         }
         return self.store.stats() | own
@@ -1659,6 +1914,7 @@ class Memory:
     def _current(self) -> Snapshot:
         """The index of the store's present state."""
         with self._lock:
+            self._follow()
             if self._snapshot is None or self._snapshot.state != self.store.state:
                 fresh = None
                 if self._embedder is not None:
@@ -1689,6 +1945,7 @@ class Memory:
 
     def _view_of(self, when: float) -> _View:
         """The present state, with the versions of its atoms that were there at a moment."""
+        self._follow()
         with self.store.reading():
             state, replaced = self.store.state, self.store.replaced(when)
         if not replaced:
@@ -1774,6 +2031,26 @@ class Memory:
         """Notes that memories were used now, where the store can be written."""
         if not self.store.readonly:
             self.store.uses.note(nodes, self._clock())
+
+    def _note_cited(self, answers: Sequence[Answer]) -> None:
+        """Notes what answers cite as used, and as feedback beside what else they were given."""
+        if self.store.readonly:
+            return
+        # What an answer names may have been deleted while the model thought.
+        given = {name for answer in answers for name in answer.context.sources}
+        node = {name: number for name, (number, _) in self.store.known([*given]).items()}
+        self._note_uses([node[n] for answer in answers for n in answer.cited if n in node])
+        pinned, learned, now = {*self.pinned()}, self.store.learned, self._clock()
+        for answer in answers:
+            used = [node[name] for name in answer.cited if name in node]
+            left = {*answer.context.sources} - {*answer.cited} - pinned
+            # A pinned memory is given whether it has to do with the question or not.
+            not_used = [node[name] for name in left if name in node]
+            if used and not_used:
+                question = answer.question
+                self.store.uses.write_behind(
+                    partial(learned.add_feedback, question, used, not_used, now)
+                )
 
     def _placed(self, ids: Sequence[str]) -> tuple[Snapshot, Tensor]:  # [n] int64
         """The present snapshot, and its rows that stand for stored atoms."""

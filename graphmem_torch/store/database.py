@@ -251,6 +251,29 @@ CREATE TABLE receipt (
     digest TEXT NOT NULL
 )""",
     "use_entry": "CREATE INDEX use_entry ON use (entry)",
+    "learned": """
+CREATE TABLE learned (
+    entry    INTEGER PRIMARY KEY,
+    kind     TEXT NOT NULL UNIQUE,
+    stop     INTEGER NOT NULL,
+    checksum INTEGER NOT NULL,
+    value    TEXT NOT NULL
+)""",
+    "feedback": """
+CREATE TABLE feedback (
+    entry    INTEGER PRIMARY KEY,
+    time     REAL NOT NULL,
+    question TEXT NOT NULL
+)""",
+    "feedback_atom": """
+CREATE TABLE feedback_atom (
+    row   INTEGER PRIMARY KEY,
+    entry INTEGER NOT NULL,
+    node  INTEGER NOT NULL,
+    used  INTEGER NOT NULL
+)""",
+    "feedback_atom_entry": "CREATE INDEX feedback_atom_entry ON feedback_atom (entry)",
+    "feedback_atom_node": "CREATE INDEX feedback_atom_node ON feedback_atom (node)",
     "atom_procedural": "CREATE INDEX atom_procedural ON atom (node) WHERE type = 'procedural'",
 }
 """What the first stores of this version do without; older code passes it over."""

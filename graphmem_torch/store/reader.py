@@ -31,6 +31,7 @@ from graphmem_torch.store.blocks import (
 )
 from graphmem_torch.store.changes import Changes, Remembered, commits_since, read_changes
 from graphmem_torch.store.database import Database, damaged
+from graphmem_torch.store.learned import LearnedRows
 from graphmem_torch.store.records import (
     ATOM_COLUMNS,
     Columns,
@@ -82,6 +83,7 @@ class StoreReader:
         self.path = path
         self.life = Life(database)
         self.sources = Sources(database)
+        self.learned = LearnedRows(database)
         self._remembered = Remembered()
         self._sound: set[tuple[int, bytes]] = set()  # atoms whose digest was right
         self.uses = Uses(database, deferred=path is not None and not database.readonly)
@@ -491,7 +493,7 @@ class StoreReader:
         SQLite's own integrity check, checksums and lengths of the blocks, embeddings that are not
         finite, edges to unknown nodes or of unknown types, temporal edges that linking made between
         others than neighbours of a session, aliases of what is no concept, versions of what is no
-        atom, text hashes and digests recomputed.
+        atom, text hashes and digests recomputed, what was learned.
         """
         database, found = self._database, list[str]()
         with self.reading():
@@ -507,6 +509,7 @@ class StoreReader:
                 _add(found, "edges", _edge_problems(self))
                 _add(found, "aliases", _alias_problems(self))
                 _add(found, "temporal edges", _temporal_problems(self))
+                found += self.learned.problems()
             except StoreDamagedError as error:
                 # Damage that stops the reading: what was found before it is still worth knowing.
                 found.append(str(error))

@@ -264,8 +264,18 @@ class MemoryStore(StoreReader):
                 (CONCEPT, listed),
             )[0][0]
 
+            # With what was deleted before, whose bytes go as well; concepts teach nothing.
+            first = database.query(
+                "WITH listed AS (SELECT value FROM json_each(?1)) SELECT min(node) FROM ("
+                "SELECT node FROM unwiped UNION ALL "
+                "SELECT node FROM version WHERE current IN listed UNION ALL "
+                "SELECT node FROM atom WHERE kind != ?2 AND node IN listed)",
+                (listed, CONCEPT),
+            )[0][0]
+
             def within(before: str) -> None:
                 erase_rows(database, batch.gone)
+                self.learned.erase(first)
                 self.sources.drop_empty(holders)
                 self._remembered.forget_changes(database)  # whose edges tell of what is gone
                 drop = "DELETE FROM meta WHERE key = ?"
@@ -512,6 +522,9 @@ class MemoryStore(StoreReader):
             same = batch.atoms[new - self.next_node].text == self.atoms([old])[0].text
             self.life.keep_version(old, new, now, same=same)
             self.uses.pass_on(old, new)
+            if same:
+                self.learned.pass_on(old, new)
+        self.learned.remove(listed)
         for table in ("atom", "pin", "found_type", "use", "alias"):
             one = f"DELETE FROM {table} WHERE node IN (SELECT value FROM json_each(?))"
             run(one, [(listed,)])

@@ -11,7 +11,7 @@ import logging
 import math
 import threading
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -51,13 +51,14 @@ class Uses:
         self._newest = -math.inf
         self._read_to = 0, 0  # entries of the tables `use` and `access`
         self._pending: dict[int, int] = {}  # uses by node that no one has written
+        self._behind: list[Callable[[], object]] = []  # what else is written with them
         self._timer: threading.Timer | None = None
         self._warned = False
 
     @property
     def pending(self) -> bool:
         """Whether there are notes that no one has written."""
-        return bool(self._pending)
+        return bool(self._pending or self._behind)
 
     def note(self, nodes: Sequence[int], when: float) -> None:
         """Notes that atoms were used at `when`, seconds since the epoch UTC; writes nothing yet."""
@@ -68,13 +69,24 @@ class Uses:
         with self._lock:
             for number in nodes:
                 self._pending[number] = self._pending.get(number, 0) + 1
-            due = len(self._pending) >= _MANY
-            if self._deferred and (self._timer is None or due):
-                if self._timer is not None:
-                    self._timer.cancel()
-                self._timer = threading.Timer(0.0 if due else _SECONDS, self.settle)
-                self._timer.daemon = True
-                self._timer.start()
+            self._wait(due=len(self._pending) >= _MANY)
+
+    def write_behind(self, work: Callable[[], object]) -> None:
+        """Has something else written with the uses, by and by, in their transaction."""
+        with self._lock:
+            self._behind.append(work)
+            self._wait(due=len(self._behind) >= _MANY)
+        if not self._deferred:
+            self.flush()
+
+    def _wait(self, *, due: bool) -> None:
+        """Sets the time of the next writing; at once where it is due."""
+        if self._deferred and (self._timer is None or due):
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = threading.Timer(0.0 if due else _SECONDS, self.settle)
+            self._timer.daemon = True
+            self._timer.start()
 
     def drop(self, nodes: Sequence[int], heirs: Mapping[int, int]) -> None:
         """Forgets the uses of atoms that are gone, so that none of them is written any more.
@@ -130,11 +142,20 @@ class Uses:
         log = bool(self._database.query("SELECT 1 FROM access LIMIT 1"))
         with self._lock:
             taken, self._pending = self._pending, {}
-        try:
+            behind, self._behind = self._behind, []
+
+        def work() -> None:
             if taken or log:
-                self._database.write(lambda: self._write(taken), durable=False, wait=wait)
+                self._write(taken)
+            for each in behind:
+                each()
+
+        try:
+            if taken or log or behind:
+                self._database.write(work, durable=False, wait=wait)
         except BaseException:
             with self._lock:
+                self._behind = behind + self._behind
                 for node, count in taken.items():
                     self._pending[node] = self._pending.get(node, 0) + count
             raise

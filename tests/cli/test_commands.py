@@ -14,6 +14,8 @@ import pytest
 
 from graphmem_torch.cli.layout import hit_lines
 from graphmem_torch.cli.main import main
+from graphmem_torch.config import load_config
+from graphmem_torch.memory import Memory
 from graphmem_torch.rank.registry import SIGNALS
 from graphmem_torch.results import Hit
 from tests.cli.conftest import TURNS
@@ -211,6 +213,31 @@ def test_stats_and_check(
     assert main(["stats", "--store", str(store), *fast]) == 0
     assert "turn" in capsys.readouterr().out
     assert reply("check", "--store", store) == {"ok": True, "problems": []}
+
+
+def test_feedback_and_what_was_learned(
+    store: Path,
+    reply: Callable[..., Any],
+    fast: list[str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    hits = reply("query", "ovens", "--store", store)["results"][0]["hits"]
+    used, left = hits[0]["id"], hits[1]["id"]
+    given = reply("feedback", "ovens", "--used", used, "--not-used", left, "--store", store)
+    assert given["feedback"] == {"questions": 1, "used": 1, "not_used": 1}
+    with Memory.open(store, embedder="hashing") as memory:
+        memory.calibrate(["ovens", "canoes"], refused=0.4)
+        threshold = memory.config.gate.threshold
+    preset = tmp_path / "mine.yaml"
+    shown = reply("learned", "--store", store, "--preset-file", preset)
+    (gate,) = shown["learned"]
+    assert (gate["kind"], gate["value"], gate["applied"]) == ("threshold", threshold, True)
+    assert load_config(str(preset)).gate.threshold == threshold
+    assert main(["learned", "--store", str(store), *fast]) == 0
+    assert "from 2 questions" in capsys.readouterr().out
+    assert reply("learned", "--store", store, "--reset", "threshold", "feedback")["dropped"] == 2
+    assert reply("stats", "--store", store)["learned"] == {}
 
 
 def test_config_fields_can_all_be_overridden(store: Path, reply: Callable[..., Any]) -> None:

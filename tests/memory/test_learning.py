@@ -1,16 +1,22 @@
-"""What a memory learns: weights and the threshold of its gate."""
+"""What a memory learns: weights and the threshold of its gate, and how long it keeps them."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from graphmem_torch.config import load_config
-from graphmem_torch.errors import InputError
-from graphmem_torch.memory import Memory
-from tests.memories import ids, opened, planted, turns
+from graphmem_torch.atoms import Atom
+from graphmem_torch.config import Config, load_config
+from graphmem_torch.errors import ConfigError, InputError, StoreError
+from graphmem_torch.memory import Memory, learning
+from tests.memories import QUESTIONS, config_of, ids, opened, plain, planted, turns
+
+EVIDENCE = [["a0"], ["a2", "a6"], ["a12"]]
+FEW = ("semantic", "lexical", "length", "speaker")  # signals, so that fitting takes no time
 
 
 def recall(memory: Memory, questions: list[str], evidence: list[list[str]]) -> float:
@@ -68,3 +74,172 @@ def test_fit_says_what_is_wrong(change: dict[str, Any], message: str) -> None:
         memory.add(turns())
         with pytest.raises(InputError, match=message):
             memory.fit(**asked)
+
+
+def few(**change: Any) -> Config:
+    config = config_of(**change)
+    weights = {name: config.rank.weights[name] for name in FEW}
+    return replace(config, rank=replace(config.rank, weights=weights))
+
+
+def taught(path: Path | None = None) -> Memory:
+    memory = opened(path, config=few())
+    memory.add(turns())
+    memory.fit(QUESTIONS, EVIDENCE, held_out=0.3)
+    memory.calibrate(QUESTIONS, refused=0.4)
+    return memory
+
+
+def test_what_is_learned_stays(tmp_path: Path) -> None:
+    shipped = few()
+    with (
+        opened(tmp_path, config=shipped) as first,
+        opened(tmp_path, config=shipped, mode="r") as reader,
+    ):
+        first.add(turns())
+        shares = [sum(result.known for result in reader.retrieve(QUESTIONS)) / 3]
+        report = first.fit(QUESTIONS, EVIDENCE, held_out=0.3)
+        threshold = first.calibrate(QUESTIONS, refused=0.4)
+        answers = plain(first.retrieve(QUESTIONS))
+        assert plain(reader.retrieve(QUESTIONS)) == answers  # who has it open follows
+        weights, gate = first.learned()
+        assert reader.learned() == first.learned()
+    with opened(tmp_path, config=shipped) as memory:
+        assert memory.config == first.config != shipped
+        assert memory.config.rank.weights == {**shipped.rank.weights, **report}
+        assert memory.config.gate.threshold == threshold
+        assert plain(memory.retrieve(QUESTIONS)) == answers
+        assert memory.learned() == [weights, gate] and memory.check() == []
+        assert weights.applied and weights.value == report and weights.atoms == 24
+        assert (weights.questions, weights.held_out) == (2, 1)
+        assert {*weights.evidence} == {name for own in EVIDENCE for name in own}
+        assert report.held_out is not None
+        assert (weights.before, weights.after) == (report.held_out.before, report.held_out.after)
+        assert (gate.value, gate.questions, gate.difference) == (threshold, 3, None)
+        assert {*gate.evidence} == {result.hits[0].id for result in memory.retrieve(QUESTIONS)}
+        shares += [sum(result.known for result in memory.retrieve(QUESTIONS)) / 3]
+        assert [1 - share for share in shares][1] == pytest.approx(gate.after)
+        assert "from 2 questions" in memory.stats()["learned"]["weights"]
+        memory.delete("a2")
+        assert memory.learned()[0].evidence == ("a0", "a6", "a12")
+        assert memory.learned()[0].gone == 1
+        memory.update("a0", text="Something else was said")
+        assert "a0" in memory.learned()[0].evidence
+        assert memory.reset_learned("threshold") == 1 == memory.reset_learned()
+        assert memory.config == shipped and memory.learned() == []
+
+
+def test_what_is_learned_is_for_the_settings_it_was_learned_by(tmp_path: Path) -> None:
+    taught(tmp_path).close()
+    other = few(**{"rank.weights.semantic": 3.0})
+    with opened(tmp_path, config=other) as memory:
+        assert memory.config == other
+        assert all("settings" in each.reason for each in memory.learned())
+        assert "not applied" in memory.stats()["learned"]["weights"]
+    fewer = replace(other, rank=replace(other.rank, weights={"semantic": 1.0}))
+    with opened(tmp_path, config=fewer) as memory:
+        assert memory.config == fewer and "signals" in memory.learned()[0].reason
+    with opened(tmp_path, config=few(**{"rank.k": 5})) as memory:
+        assert all(each.applied for each in memory.learned())
+        memory.use_weights({"lexical": 1.0})
+        assert [each.applied for each in memory.learned()] == [False, True]
+        store = memory.store
+        sql = "UPDATE learned SET checksum = 0, value = ? WHERE kind = 'weights'"
+        for value in (
+            "[]",
+            '{"value": {"no such signal": 1}}',
+            '{"value": {"semantic": "x"}}',
+            "{",
+        ):
+            store._database.write(partial(store._database.execute_many, sql, [(value,)]))
+            store.learned.reset(["threshold"])
+            assert "learned: weights are damaged" in memory.check()[0]
+            with opened(tmp_path, config=few()) as damaged:
+                assert damaged.config == few()
+                assert "damaged" in damaged.learned()[0].reason
+
+
+def test_preset_of_what_was_learned(tmp_path: Path) -> None:
+    with taught() as memory:
+        memory.export_preset(tmp_path / "mine.yaml")
+        config = load_config(str(tmp_path / "mine.yaml"))
+        assert config == replace(memory.config, name="mine")
+        assert (tmp_path / "mine.yaml").read_text().startswith("extends: default\n")
+        with opened(config=config) as other:
+            other.add(turns())
+            assert plain(other.retrieve(QUESTIONS)) == plain(memory.retrieve(QUESTIONS))
+        with pytest.raises(ConfigError, match=r"ends in \.yaml"):
+            memory.export_preset(tmp_path / "mine.txt")
+        memory.use_weights({"lexical": 1.0})
+        memory.export_preset(tmp_path / "mine.yaml")
+        assert load_config(str(tmp_path / "mine.yaml")).rank.weights == {"lexical": 1.0}
+
+
+@pytest.mark.parametrize("how", ["forgotten", "deleted before", "a version before", "later"])
+def test_forgetting_undoes_what_was_learned_beside_it(tmp_path: Path, how: str) -> None:
+    """Any memory that was there: what is no evidence was what the evidence was told from."""
+    with taught(tmp_path) as memory:
+        learned = memory.config
+        memory.add(Atom("late", "This came later"))
+        if how == "deleted before":
+            memory.delete("a20")
+        if how == "a version before":
+            memory.update("a20", text="Nothing of the kind")
+        memory.forget("a20" if how in ("forgotten", "a version before") else "late")
+        kept = how == "later"
+        assert memory.config == (learned if kept else few())
+        assert len(memory.learned()) == 2 * kept and memory.check() == []
+    with opened(tmp_path, config=few()) as memory:
+        assert memory.config == (learned if kept else few())
+
+
+def test_nothing_is_learned_from_what_is_forgotten_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fit = learning.fit_weights
+
+    def forgetting(*given: Any, **more: Any) -> dict[str, float]:
+        found = fit(*given, **more)
+        memory.forget("a20")
+        return found
+
+    with opened(config=few()) as memory:
+        memory.add(turns())
+        monkeypatch.setattr(learning, "fit_weights", forgetting)
+        with pytest.raises(StoreError, match="forgotten some meanwhile"):
+            memory.fit(QUESTIONS, EVIDENCE)
+        assert memory.config == few() and memory.learned() == []
+
+
+def test_namespaces_learn_for_themselves(tmp_path: Path) -> None:
+    with opened(tmp_path, config=few()) as memory:
+        for name in ("ada", "ben"):
+            memory.namespace(name, create=True).add(turns())
+        memory.namespace("ada").fit(QUESTIONS, EVIDENCE)
+        assert memory.namespace("ada").config != memory.config
+        assert memory.namespace("ben").config == memory.config
+    with opened(tmp_path, config=few()) as memory:
+        assert [len(memory.namespace(name).learned()) for name in ("ada", "ben")] == [1, 0]
+
+
+def test_exports_hold_what_was_learned(tmp_path: Path) -> None:
+    file, again = tmp_path / "all.jsonl", tmp_path / "again.jsonl"
+    with taught() as memory:
+        memory.feedback("Where is it?", used=["a1"], not_used=["a2"])
+        memory.export(file)
+        learned, answers = memory.learned(), plain(memory.retrieve(QUESTIONS))
+        given = memory.store.learned.feedback()
+    with opened(config=few()) as other:
+        other.import_(file)
+        assert other.learned() == learned and plain(other.retrieve(QUESTIONS)) == answers
+        assert [each.question for each in other.store.learned.feedback()] == ["Where is it?"]
+        assert other.store.learned.feedback()[0].time == given[0].time
+        other.import_(file)
+        other.export(again)
+        assert again.read_bytes() == file.read_bytes()
+        other.forget("a20")
+        assert other.learned() == [] and other.config == few()
+    with opened(config=few()) as other:
+        other.add(Atom("another", "A memory of its own"))
+        other.import_(file)
+        assert other.learned() == [] and other.config == few()
