@@ -9,17 +9,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from graphmem_torch.atoms import EdgeType
 from graphmem_torch.config import SpreadConfig
-from graphmem_torch.coo import offsets_of, strongest_of_equal, without_once
+from graphmem_torch.coo import offsets_of, without_once
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.graph import Graph
 from graphmem_torch.ops.growing import GrowingLists
 from graphmem_torch.ops.pagerank import RunningPageRank
-from graphmem_torch.ops.ragged import lower_bounds, ranges, row_entries, splice
+from graphmem_torch.ops.ragged import array_ranges, array_row_entries, lower_bounds, splice
 
 __all__ = ["ConductingGraph", "conducting_graph"]
 
@@ -52,31 +53,45 @@ def conducting_graph(
 class _Arcs(NamedTuple):
     """Edges in the direction in which they conduct: [n] each; `type` as of the stored edge."""
 
-    source: Tensor  # int64
-    target: Tensor  # int64
-    type: Tensor  # uint8
-    weight: Tensor  # float32
+    source: np.ndarray  # int64
+    target: np.ndarray  # int64
+    type: np.ndarray  # uint8
+    weight: np.ndarray  # float32
 
-    def take(self, at: Tensor) -> _Arcs:  # [m] int64 or [n] bool
+    def take(self, at: np.ndarray) -> _Arcs:  # [m] integers or [n] bool
         return _Arcs(*(column[at] for column in self))
 
-    def strongest(self, order: Tensor, cap: int) -> _Arcs:  # [N] int64
+    def key(self, nodes: int) -> np.ndarray:  # [n] int64
+        """What orders arcs by source, then target, then type."""
+        return (self.source * nodes + self.target) * 256 + self.type
+
+    def strongest(self, order: np.ndarray, cap: int) -> _Arcs:  # [N] int64
         """The `cap` strongest arcs of each source, in the order of source, target and type.
 
         Of equal ones those to targets that come first in `order`.
         """
-        nodes = len(order)
-        # Parallel arcs are one, of their largest weight; the key orders by target inside a source.
-        key, place = torch.sort((self.source * nodes + self.target) * 256 + self.type, stable=True)
-        arcs = self.take(strongest_of_equal(key, place, self.weight))
+        if not len(self.source):
+            return self
+        key = self.key(len(order))
+        place = key.argsort(kind="stable")
+        # Parallel arcs are one, of their largest weight, the first of equal ones.
+        fresh = np.diff(key[place], prepend=-1) != 0
+        if not fresh.all():
+            begin, run = fresh.nonzero()[0], fresh.cumsum() - 1
+            weight = self.weight[place]
+            largest = weight == np.maximum.reduceat(weight, begin)[run]
+            at = np.where(largest, np.arange(len(place)), len(place))
+            place = place[np.minimum.reduceat(at, begin)]
+        arcs = self.take(place)
         # The bits of a nonnegative float32 order like it; equal ones keep the order of targets.
-        place = torch.sort(order[arcs.target], stable=True).indices
-        bits = arcs.weight[place].view(torch.int32).to(torch.int64)
-        ranked = torch.sort((arcs.source[place] << 32) + (0x7FFFFFFF - bits), stable=True).indices
+        place = order[arcs.target].argsort(kind="stable")
+        bits = arcs.weight[place].view(np.int32).astype(np.int64)
+        ranked = ((arcs.source[place] << 32) + (0x7FFFFFFF - bits)).argsort(kind="stable")
         place = place[ranked]
         own = arcs.source[place]
-        rank = torch.arange(len(place)) - torch.searchsorted(own, own)
-        kept = torch.zeros(len(place), dtype=torch.bool).scatter(0, place, rank < cap)
+        rank = np.arange(len(place)) - own.searchsorted(own)
+        kept = np.zeros(len(place), dtype=bool)
+        kept[place] = rank < cap
         return arcs.take(kept)
 
 
@@ -143,162 +158,181 @@ class ConductingGraph:
         nodes = len(time)
         self._arcs.resize(nodes)
         if len(fresh.source):
-            own = fresh.take(torch.sort(fresh.source, stable=True).indices)
+            own = fresh.take(fresh.source.argsort(kind="stable"))
             columns = {"target": own.target, "type": own.type, "weight": own.weight}
             self._arcs.append(own.source, columns)
-        touched = torch.cat([fresh.source, gone.source]).unique()
+        touched = np.unique(np.concatenate([fresh.source, gone.source]))
         if len(gone.source):
             self._take_out(gone)
         if moved is not None and len(moved):
-            row, entry = self._arcs.entries(torch.arange(nodes))
-            near = row[torch.isin(self._arcs.columns["target"][entry].long(), moved)]
-            touched = torch.cat([touched, near]).unique()
+            row, entry = self._arcs.entries(np.arange(nodes))
+            near = row[np.isin(self._arcs.columns["target"][entry], moved.numpy())]
+            touched = np.unique(np.concatenate([touched, near]))
         row, entry = self._arcs.entries(touched)
         column = self._arcs.columns
         arcs = _Arcs(
             touched[row],
-            column["target"][entry].long(),
+            column["target"][entry].astype(np.int64),
             column["type"][entry],
             column["weight"][entry],
         )
-        self._replace(touched, arcs.strongest(order, self._config.max_edges), nodes)
+        self._replace(touched, arcs.strongest(order.numpy(), self._config.max_edges), nodes)
 
     def _directed(self, edges: EdgeBlock, time: Tensor) -> _Arcs:
         """Both directions of edges, as far as they conduct."""
-        source, target, type, weight = edges.source, edges.target, edges.type, edges.weight
-        conflict = type == int(EdgeType.CONTRADICTS)
-        strength = torch.where(conflict, weight.abs(), weight.clamp(min=0.0))
-        hours = (time[source] - time[target]).abs().nan_to_num_(nan=0.0) / 3600.0
-        decay = torch.exp(-self._config.temporal_decay * hours).to(torch.float32)
-        strength = torch.where(type == int(EdgeType.TEMPORAL), strength * decay, strength)
-        kind = type.long()
-        value = torch.cat([strength * self._gains[kind], strength * self._reverse[kind]])
-        ends = torch.cat([source, target]), torch.cat([target, source])
-        return _Arcs(*ends, torch.cat([type, type]), value).take(value > 0)
+        source, target, type, weight = (column.numpy() for column in edges.columns)
+        strength = np.maximum(weight, 0.0)
+        if (conflict := type == int(EdgeType.CONTRADICTS)).any():
+            strength = np.where(conflict, np.abs(weight), strength)
+        if (turns := type == int(EdgeType.TEMPORAL)).any():
+            when = time.numpy()
+            apart = np.abs(when[source] - when[target])
+            hours = torch.from_numpy(np.nan_to_num(apart, nan=0.0) / 3600.0)
+            decay = torch.exp(-self._config.temporal_decay * hours).to(torch.float32).numpy()
+            strength = np.where(turns, strength * decay, strength)
+        gains, reverse = self._gains.numpy()[type], self._reverse.numpy()[type]
+        value = np.concatenate([strength * gains, strength * reverse])
+        ends = np.concatenate([source, target]), np.concatenate([target, source])
+        return _Arcs(*ends, np.concatenate([type, type]), value).take(value > 0)
 
     def _take_out(self, gone: _Arcs) -> None:
         """Takes each of these arcs out of the list of its source, once."""
-        lists = gone.source.unique()
+        lists = np.unique(gone.source)
         row, entry = self._arcs.entries(lists)
         columns = {name: column[entry] for name, column in self._arcs.columns.items()}
         held, leaving = (
-            torch.stack([list_, target.long(), type.long(), weight.view(torch.int32).long()])
+            torch.from_numpy(np.stack([list_, target, type, weight.view(np.int32)]))
             for list_, target, type, weight in (
                 (row, *columns.values()),
-                (torch.searchsorted(lists, gone.source), gone.target, gone.type, gone.weight),
+                (lists.searchsorted(gone.source), gone.target, gone.type, gone.weight),
             )
         )
-        kept = without_once(held, leaving)
-        counts = torch.bincount(row[kept], minlength=len(lists))
+        kept = without_once(held, leaving).numpy()
+        counts = np.bincount(row[kept], minlength=len(lists))
         self._arcs.replace(lists, counts, {k: column[kept] for k, column in columns.items()})
 
-    def _replace(self, sources: Tensor, arcs: _Arcs, nodes: int) -> None:
+    def _replace(self, sources: np.ndarray, arcs: _Arcs, nodes: int) -> None:
         """Has `arcs`, in the order of source, target and type, leave these nodes and no others."""
         old = self.graph
         if not old.num_edges:
-            edges = torch.stack([arcs.source, arcs.target])
-            self.graph = Graph.from_edges(edges, arcs.weight, type=arcs.type, num_nodes=nodes)
+            edges = torch.from_numpy(np.stack([arcs.source, arcs.target]))
+            columns = torch.from_numpy(arcs.weight), torch.from_numpy(arcs.type)
+            self.graph = Graph.from_edges(edges, columns[0], type=columns[1], num_nodes=nodes)
             if self.rank is not None:
                 self.rank = RunningPageRank.of(self.graph)
             return
-        indptr = _extended(old.indptr, nodes)
-        out_indptr = _extended(old.out_indptr, nodes)
-        there = row_entries(out_indptr, sources)[1]
-        leaving = old.out_edge[there].long()
+        was = _Compressed.of(old, nodes)
+        there = array_row_entries(was.out_indptr, sources)[1]
+        leaving = was.out_edge[there]
         before = _Arcs(
-            old.source[leaving].long(),
-            old.target[leaving].long(),
-            old.type[leaving],
-            old.weight[leaving],
+            was.source[leaving].astype(np.int64),
+            was.target[leaving].astype(np.int64),
+            was.type[leaving],
+            was.weight[leaving],
         )
         # Both lie in the order of source, target and type.
-        key, known = _key(arcs, nodes), _key(before, nodes)
-        place = torch.searchsorted(known, key).clamp(max=max(len(known) - 1, 0))
-        same = torch.zeros(len(key), dtype=torch.bool)
+        key, known = arcs.key(nodes), before.key(nodes)
+        same, place = np.zeros(len(key), dtype=bool), known.searchsorted(key)
         if len(known):
+            place = place.clip(max=len(known) - 1)
             same = (known[place] == key) & (before.weight[place] == arcs.weight)
-        stays = torch.zeros(len(known), dtype=torch.bool).index_fill(0, place[same], True)
+        stays = np.zeros(len(known), dtype=bool)
+        stays[place[same]] = True
         fresh, lost = arcs.take(~same), leaving[~stays]
         # The rows of the targets anew: what stays of them, and what comes.
-        rows = torch.cat([fresh.target, old.target[lost].long()]).unique()
-        row, entry = row_entries(indptr, rows)
-        kept = ~torch.isin(entry, lost)
-        row, entry = row[kept], entry[kept]
-        inside = torch.cat([row, torch.searchsorted(rows, fresh.target)])
-        source = torch.cat([old.source[entry].long(), fresh.source])
-        type = torch.cat([old.type[entry], fresh.type])
-        weight = torch.cat([old.weight[entry], fresh.weight])
-        order = torch.sort((inside * nodes + source) * 256 + type).indices
-        counts = torch.bincount(inside, minlength=len(rows))
-        first, last = indptr[rows].long(), indptr[rows + 1].long()
-        change = torch.zeros(nodes, dtype=torch.int64).index_copy(0, rows, counts - (last - first))
-        new = indptr + offsets_of(change).to(torch.int32)
+        rows = np.unique(np.concatenate([fresh.target, was.target[lost]]))
+        row, entry = array_row_entries(was.indptr, rows)
+        if len(lost):
+            kept = ~np.isin(entry, lost)
+            row, entry = row[kept], entry[kept]
+        inside = np.concatenate([row, rows.searchsorted(fresh.target)])
+        source = np.concatenate([was.source[entry], fresh.source])
+        type = np.concatenate([was.type[entry], fresh.type])
+        weight = np.concatenate([was.weight[entry], fresh.weight])
+        order = ((inside * nodes + source) * 256 + type).argsort()
+        counts = np.bincount(inside, minlength=len(rows))
+        first, last = was.indptr[rows], was.indptr[rows + 1]
+        new = was.indptr + _offsets(rows, counts - (last - first), nodes)
         # Where each edge of before is now, and where the new ones are.
-        position = torch.empty(len(order), dtype=torch.int32)
-        position[order] = ranges(new[rows].long(), counts)[1].to(torch.int32)
-        shifts = offsets_of(counts - (last - first)).to(torch.int32)
-        out_edge = _shifted(old, out_indptr, last, shifts)
-        out_edge[_left_at(old, out_indptr, entry)] = position[: len(entry)]
-        leaves = torch.empty(len(key), dtype=torch.int32)
+        position = np.empty(len(order), dtype=np.int32)
+        position[order] = array_ranges(new[rows], counts)[1]
+        shifts = np.concatenate([[0], (counts - (last - first)).cumsum()]).astype(np.int32)
+        out_edge = was.shifted(last, shifts)
+        out_edge[was.left_at(entry)] = position[: len(entry)]
+        leaves = np.empty(len(key), dtype=np.int32)
         leaves[same] = out_edge[there[place[same]]]
         leaves[~same] = position[len(entry) :]
-        begin, end = out_indptr[sources].long(), out_indptr[sources + 1].long()
-        out_counts = torch.bincount(
-            torch.searchsorted(sources, arcs.source), minlength=len(sources)
-        )
-        change = torch.zeros(nodes, dtype=torch.int64).index_copy(
-            0, sources, out_counts - (end - begin)
-        )
+        begin, end = was.out_indptr[sources], was.out_indptr[sources + 1]
+        out_counts = np.bincount(sources.searchsorted(arcs.source), minlength=len(sources))
         span = first, last, counts
-        self.graph = Graph(
-            indptr=new,
-            source=splice(old.source, *span, source[order].to(torch.int32)),
-            target=splice(old.target, *span, rows[inside[order]].to(torch.int32)),
-            weight=splice(old.weight, *span, weight[order]),
-            type=splice(old.type, *span, type[order]),
-            out_indptr=out_indptr + offsets_of(change).to(torch.int32),
-            out_edge=splice(out_edge, begin, end, out_counts, leaves),
-            num_nodes=nodes,
-        )
+        parts = {
+            "indptr": new,
+            "source": splice(was.source, *span, source[order].astype(np.int32)),
+            "target": splice(was.target, *span, rows[inside[order]].astype(np.int32)),
+            "weight": splice(was.weight, *span, weight[order]),
+            "type": splice(was.type, *span, type[order]),
+            "out_indptr": was.out_indptr + _offsets(sources, out_counts - (end - begin), nodes),
+            "out_edge": splice(out_edge, begin, end, out_counts, leaves),
+        }
+        tensors = {name: torch.from_numpy(column) for name, column in parts.items()}
+        self.graph = Graph(**tensors, num_nodes=nodes)
         if self.rank is not None:
-            changed = torch.cat([fresh.source, before.source[~stays]]).unique()
-            self.rank.follow(old, self.graph, changed)
+            changed = np.unique(np.concatenate([fresh.source, before.source[~stays]]))
+            self.rank.follow(old, self.graph, torch.from_numpy(changed))
 
 
-def _shifted(
-    graph: Graph,
-    out_indptr: Tensor,  # [>= N + 1]
-    bounds: Tensor,  # [m] int64, ascending
-    shifts: Tensor,  # [m + 1] int32
-) -> Tensor:  # [E] int32
-    """`out_edge` where each edge has moved by the shift of its place among the bounds.
+class _Compressed(NamedTuple):
+    """The arrays of a graph, with empty rows behind for the nodes that it has not."""
 
-    A table by blocks of edges stays in the cache, which one of all edges does not; edges of a block
-    with a bound in it are looked at one by one.
-    """
-    begins = torch.arange(0, graph.num_edges + _BLOCK, _BLOCK)
-    table = shifts[torch.searchsorted(bounds, begins, right=True)]
-    moved = table.index_select(0, graph.out_edge >> _BLOCK_BITS).add_(graph.out_edge)
-    split = bounds.div(_BLOCK, rounding_mode="floor").unique() * _BLOCK
-    edge = (split[:, None] + torch.arange(_BLOCK)).flatten()
-    edge = edge[: torch.searchsorted(edge, graph.num_edges)]
-    shift = shifts[torch.searchsorted(bounds, edge, right=True)]
-    moved[_left_at(graph, out_indptr, edge)] = edge.to(torch.int32) + shift
-    return moved
+    indptr: np.ndarray
+    source: np.ndarray
+    target: np.ndarray
+    weight: np.ndarray
+    type: np.ndarray
+    out_indptr: np.ndarray
+    out_edge: np.ndarray
+
+    @classmethod
+    def of(cls, graph: Graph, nodes: int) -> _Compressed:
+        """Of `nodes` nodes, at least as many as the graph has."""
+        parts = {name: getattr(graph, name).numpy() for name in cls._fields}
+        for name in ("indptr", "out_indptr"):
+            more = np.full(nodes - graph.num_nodes, graph.num_edges, dtype=np.int32)
+            parts[name] = np.concatenate([parts[name], more])
+        return cls(**parts)
+
+    def shifted(
+        self,
+        bounds: np.ndarray,  # [m] integers, ascending
+        shifts: np.ndarray,  # [m + 1] int32
+    ) -> np.ndarray:  # [E] int32
+        """`out_edge` where each edge has moved by the shift of its place among the bounds.
+
+        A table by blocks of edges stays in the cache, which one of all edges does not; edges of a
+        block with a bound in it are looked at one by one.
+        """
+        edges = len(self.out_edge)
+        begins = np.arange(0, edges + _BLOCK, _BLOCK)
+        table = shifts[bounds.searchsorted(begins, side="right")]
+        moved = table.take(self.out_edge >> _BLOCK_BITS)
+        moved += self.out_edge
+        split = np.unique(bounds >> _BLOCK_BITS) << _BLOCK_BITS
+        edge = (split[:, None] + np.arange(_BLOCK)).ravel()
+        edge = edge[: edge.searchsorted(edges)]
+        shift = shifts[bounds.searchsorted(edge, side="right")]
+        moved[self.left_at(edge)] = edge + shift
+        return moved
+
+    def left_at(self, edge: np.ndarray) -> np.ndarray:  # [n] -> [n] int64
+        """Where edges stand in `out_edge`, in which those of a node ascend."""
+        return lower_bounds(self.out_indptr, self.out_edge, self.source[edge], edge)
 
 
-def _left_at(graph: Graph, out_indptr: Tensor, edge: Tensor) -> Tensor:  # [n] -> [n] int64
-    """Where edges stand in `out_edge`, in which those of a node ascend."""
-    return lower_bounds(out_indptr, graph.out_edge, graph.source[edge].long(), edge)
-
-
-def _key(arcs: _Arcs, nodes: int) -> Tensor:
-    return (arcs.source * nodes + arcs.target) * 256 + arcs.type
-
-
-def _extended(indptr: Tensor, nodes: int) -> Tensor:
-    """The same rows, and empty ones behind them."""
-    return torch.cat([indptr, indptr[-1:].expand(nodes + 1 - len(indptr))])
+def _offsets(rows: np.ndarray, change: np.ndarray, nodes: int) -> np.ndarray:  # [N + 1] int32
+    """By how much rows begin later where some of them, ascending, have so many entries more."""
+    more = np.zeros(nodes + 1, dtype=np.int32)
+    more[rows + 1] = change
+    return more.cumsum(dtype=np.int32)
 
 
 def _per_type(gains: object) -> Tensor:

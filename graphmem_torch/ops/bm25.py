@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -181,23 +182,32 @@ class Postings:
 
     def _merge(self, term: Tensor, doc: Tensor, counts: Tensor, vocab_size: int) -> None:
         """Adds entries, each (term, document) once, in their order."""
-        df = torch.bincount(term, minlength=vocab_size)
-        if not len(self.docs):
-            self.indptr, self.docs, self.counts = offsets_of(df), doc, counts
-            return
-        begin = self.indptr
-        begin = torch.cat([begin, begin[-1:].expand(vocab_size + 1 - len(begin))])
-        place = lower_bounds(begin, self.docs, term, doc)
-        there = place < begin[term + 1]
-        there &= self.docs[place.clamp(max=len(self.docs) - 1)] == doc
-        own = self.counts
-        if bool(there.any()):
-            own = own.index_add(0, place[there], counts[there])
-        spot, count = torch.unique_consecutive(place[~there], return_counts=True)
-        self.docs = splice(self.docs, spot, spot, count, doc[~there])
-        self.counts = splice(own, spot, spot, count, counts[~there])
-        df = torch.bincount(term[~there], minlength=vocab_size)
-        self.indptr = begin + offsets_of(df)
+        if len(self.docs):  # a memory that grows is on the CPU
+            self._insert(term.numpy(), doc.numpy(), counts.numpy(), vocab_size)
+        else:
+            self.indptr = offsets_of(torch.bincount(term, minlength=vocab_size))
+            self.docs, self.counts = doc, counts
+
+    def _insert(
+        self, term: np.ndarray, doc: np.ndarray, counts: np.ndarray, vocab_size: int
+    ) -> None:
+        """Adds entries between those that there are."""
+        begin, docs, own = (part.numpy() for part in (self.indptr, self.docs, self.counts))
+        begin = np.concatenate([begin, np.full(vocab_size + 1 - len(begin), len(docs))])
+        place = lower_bounds(begin, docs, term, doc)
+        there = (place < begin[term + 1]) & (docs.take(place, mode="clip") == doc)
+        if there.any():
+            own = own.copy()
+            own[place[there]] += counts[there]
+            term, doc, counts, place = (part[~there] for part in (term, doc, counts, place))
+        spot, count = np.unique(place, return_counts=True)
+        more = np.bincount(term, minlength=vocab_size)
+        columns = (
+            begin + np.concatenate([[0], more.cumsum()]),
+            splice(docs, spot, spot, count, doc),
+            splice(own, spot, spot, count, counts),
+        )
+        self.indptr, self.docs, self.counts = map(torch.from_numpy, columns)
 
     def weighed(self, *, k1: float = 1.2, b: float = 0.75) -> BM25:
         """The lexical index of these counts; arguments as for `BM25.build`."""

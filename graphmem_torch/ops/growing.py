@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from graphmem_torch.coo import offsets_of
 from graphmem_torch.errors import InputError
-from graphmem_torch.ops.ragged import ranges
+from graphmem_torch.ops.ragged import array_ranges, ranges
 
 __all__ = ["GrowingLists", "GrowingRows"]
 
@@ -82,58 +83,63 @@ class GrowingLists:
         """Counts [L] and columns, as `of` takes them."""
         first, count, _ = self._bounds.view.unbind(1)
         entry = ranges(first, count)[1]
-        return count.clone(), {name: column[entry] for name, column in self.columns.items()}
+        return count.clone(), {name: rows.view[entry] for name, rows in self._rows.items()}
 
     def __len__(self) -> int:
         """Number of lists."""
         return len(self._bounds)
 
     @property
-    def columns(self) -> dict[str, Tensor]:
+    def columns(self) -> dict[str, np.ndarray]:
         """The entries of all lists, [E] each; `entries` says where those of a list are."""
-        return {name: rows.view for name, rows in self._rows.items()}
+        return {name: rows.view.numpy() for name, rows in self._rows.items()}
 
     def resize(self, count: int) -> None:
         """Empty lists behind the others, until there are so many."""
         self._bounds.append(torch.zeros(count - len(self), 3, dtype=torch.int64))
 
-    def entries(self, lists: Tensor) -> tuple[Tensor, Tensor]:  # [r] int64 -> [T], [T] int64
+    def entries(self, lists: np.ndarray) -> tuple[np.ndarray, np.ndarray]:  # [r] -> [T], [T]
         """The entries of some lists: the place among `lists`, and where it is in the columns."""
-        first, count, _ = self._bounds.view[lists].unbind(1)
-        return ranges(first, count)
+        first, count, _ = self._bounds.view.numpy()[lists].T
+        return array_ranges(first, count)
 
-    def append(self, lists: Tensor, columns: Mapping[str, Tensor]) -> None:  # [n] int64, ascending
-        """Adds entries, [n] a column, at the end of their lists, in the order given."""
-        touched, count = torch.unique_consecutive(lists, return_counts=True)
-        first, held, room = self._bounds.view[touched].unbind(1)
+    def append(self, lists: np.ndarray, columns: Mapping[str, np.ndarray]) -> None:
+        """Adds entries, [n] a column, at the end of their `lists` [n], ascending, in the order."""
+        touched, count = np.unique(lists, return_counts=True)
+        bounds = self._bounds.view.numpy()
+        _, held, room = bounds[touched].T
         short = held + count > room
         self._make_room(touched[short], (held + count)[short], keep=True)
-        first, held, _ = self._bounds.view[touched].unbind(1)
-        self._write(ranges(first + held, count)[1], columns)
-        self._bounds.view[touched, 1] = held + count
+        self._write(array_ranges(bounds[touched, 0] + held, count)[1], columns)
+        bounds[touched, 1] = held + count
 
-    def replace(self, lists: Tensor, counts: Tensor, columns: Mapping[str, Tensor]) -> None:
+    def replace(
+        self, lists: np.ndarray, counts: np.ndarray, columns: Mapping[str, np.ndarray]
+    ) -> None:
         """Gives lists [r], each once, other entries: `counts` [r] of them, list after list."""
-        short = counts > self._bounds.view[lists, 2]
+        bounds = self._bounds.view.numpy()
+        short = counts > bounds[lists, 2]
         self._make_room(lists[short], counts[short], keep=False)
-        self._bounds.view[lists, 1] = counts
-        self._write(ranges(self._bounds.view[lists, 0], counts)[1], columns)
+        bounds[lists, 1] = counts
+        self._write(array_ranges(bounds[lists, 0], counts)[1], columns)
 
-    def _make_room(self, lists: Tensor, needed: Tensor, *, keep: bool) -> None:
+    def _make_room(self, lists: np.ndarray, needed: np.ndarray, *, keep: bool) -> None:
         """Moves lists behind all others."""
         if not len(lists):
             return
-        first, held, _ = self._bounds.view[lists].unbind(1)
-        room = needed + torch.div(needed, 2, rounding_mode="floor").clamp(min=_ROOM)
+        bounds = self._bounds.view.numpy()
+        first, held, _ = bounds[lists].T
+        room = needed + np.maximum(needed // 2, _ROOM)
         end = len(next(iter(self._rows.values())))
-        begin = offsets_of(room) + end
-        source, target = ranges(first, held)[1], ranges(begin[:-1], held)[1]
+        begin = end + room.cumsum() - room
+        source, target = array_ranges(first, held)[1], array_ranges(begin, held)[1]
         for rows in self._rows.values():
-            rows.extend(int(begin[-1]) - end)
+            rows.extend(int(room.sum()))
             if keep:
-                rows.view[target] = rows.view[source]
-        self._bounds.view[lists] = torch.stack([begin[:-1], held, room], 1)
+                column = rows.view.numpy()
+                column[target] = column[source]
+        bounds[lists] = np.stack([begin, held, room], 1)
 
-    def _write(self, place: Tensor, columns: Mapping[str, Tensor]) -> None:
-        for name, rows in self._rows.items():
-            rows.view[place] = columns[name].to(rows.view.dtype)
+    def _write(self, place: np.ndarray, columns: Mapping[str, np.ndarray]) -> None:
+        for name, column in self.columns.items():
+            column[place] = columns[name]

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["lower_bounds", "ranges", "row_entries", "segment_topk", "splice"]
+__all__ = [
+    "array_ranges",
+    "array_row_entries",
+    "lower_bounds",
+    "ranges",
+    "row_entries",
+    "segment_topk",
+    "splice",
+]
 
 
 def ranges(
@@ -63,40 +72,62 @@ def segment_topk(
     return ranked[place].masked_fill(lane >= size[:, None], -1)
 
 
+def array_ranges(
+    first: np.ndarray,  # [R] integers
+    count: np.ndarray,  # [R] integers, >= 0
+) -> tuple[np.ndarray, np.ndarray]:  # [T], [T]
+    """`ranges` of arrays: what is kept beside a memory on the CPU changes by a few rows at a time.
+
+    On so few numbers a call of numpy takes a third of one of torch.
+    """
+    row = np.repeat(np.arange(len(count)), count)
+    return row, np.arange(len(row)) + (first - count.cumsum() + count)[row]
+
+
+def array_row_entries(
+    indptr: np.ndarray,  # [N + 1] integers
+    rows: np.ndarray,  # [R] integers, in 0..N-1
+) -> tuple[np.ndarray, np.ndarray]:  # [T], [T]
+    """`row_entries` of arrays."""
+    first = indptr[rows]
+    return array_ranges(first, indptr[rows + 1] - first)
+
+
 def splice(
-    values: Tensor,  # [n, ...]
-    first: Tensor,  # [m] int64, ascending
-    last: Tensor,  # [m] int64
-    counts: Tensor,  # [m] int64
-    inserted: Tensor,  # [counts.sum(), ...]
-) -> Tensor:
+    values: np.ndarray,  # [n, ...]
+    first: np.ndarray,  # [m] integers, ascending
+    last: np.ndarray,  # [m] integers
+    counts: np.ndarray,  # [m] integers
+    inserted: np.ndarray,  # [counts.sum(), ...]
+) -> np.ndarray:
     """A copy of `values` in which `values[first[i]:last[i]]` became the next `counts[i]` inserted.
 
     The spans do not overlap; an empty one takes its entries in front of `values[first[i]]`. What
     lies between is copied in whole pieces: few changes in many values cost little more than a copy.
     """
-    if not len(values):
-        return inserted
-    ends = torch.stack([first, last], 1).flatten()
-    sizes = ends.diff(prepend=ends.new_zeros(1), append=ends.new_tensor([len(values)])).tolist()
-    kept = values.split(sizes)[::2]
-    parts = [kept[0]]
-    for new, old in zip(inserted.split(counts.tolist()), kept[1:], strict=True):
-        parts += (new, old)
-    return torch.cat(parts)
+    parts: list[np.ndarray] = []
+    at = begin = 0
+    for start, stop, end in zip(
+        first.tolist(), last.tolist(), counts.cumsum().tolist(), strict=True
+    ):
+        parts += (values[at:start], inserted[begin:end])
+        at, begin = stop, end
+    return np.concatenate([*parts, values[at:]])
 
 
 def lower_bounds(
-    indptr: Tensor,  # [N + 1] integers
-    values: Tensor,  # [E], ascending inside each row
-    rows: Tensor,  # [m] int64, in 0..N-1
-    keys: Tensor,  # [m]
-) -> Tensor:  # [m] int64
+    indptr: np.ndarray,  # [N + 1] integers
+    values: np.ndarray,  # [E], ascending inside each row
+    rows: np.ndarray,  # [m] integers, in 0..N-1
+    keys: np.ndarray,  # [m]
+) -> np.ndarray:  # [m] int64
     """In each row the first entry that is not below a key, or the end of the row."""
-    low, high = indptr[rows].long(), indptr[rows + 1].long()
-    while bool((open_ := low < high).any()):
-        middle = torch.div(low + high, 2, rounding_mode="floor")
-        below = open_ & (values[middle.clamp(max=len(values) - 1)] < keys)
-        low = torch.where(below, middle + 1, low)
-        high = torch.where(open_ & ~below, middle, high)
-    return low
+    low, high = indptr[rows].astype(np.int64), indptr[rows + 1].astype(np.int64)
+    while True:
+        opened = low < high
+        if not opened.any():
+            return low
+        middle = (low + high) >> 1
+        below = values.take(middle, mode="clip") < keys
+        low = np.where(opened & below, middle + 1, low)
+        high = np.where(opened & ~below, middle, high)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -46,18 +47,18 @@ def test_lists_are_those_of_python(steps: list[tuple[bool, list[int]]]) -> None:
         named = sorted(set(chosen))
         kept += [[] for _ in range(max([*named, -1]) + 1 - len(kept))]
         lists.resize(len(kept))
-        column = torch.tensor(values, dtype=torch.int32)
-        columns = {"value": column, "twice": column.double() * 2}
+        column = np.array(values, dtype=np.int32)
+        columns = {"value": column, "twice": column * 2.0}
         if replaces:
             for place in named:
                 kept[place] = []
-            size = torch.tensor([chosen.count(place) for place in named], dtype=torch.int64)
-            lists.replace(torch.tensor(named, dtype=torch.int64), size, columns)
+            size = np.array([chosen.count(place) for place in named], dtype=np.int64)
+            lists.replace(np.array(named, dtype=np.int64), size, columns)
         else:
-            lists.append(torch.tensor(chosen, dtype=torch.int64), columns)
+            lists.append(np.array(chosen, dtype=np.int64), columns)
         for place, value in zip(chosen, values, strict=True):
             kept[place].append(value)
-        place, entry = lists.entries(torch.arange(len(kept)).flip(0))
+        place, entry = lists.entries(np.arange(len(kept))[::-1])
         wanted = [value for each in kept[::-1] for value in each]
         assert lists.columns["value"][entry].tolist() == wanted
         assert lists.columns["twice"][entry].tolist() == [2 * value for value in wanted]
@@ -68,5 +69,5 @@ def test_lists_take_room_in_proportion_to_their_entries() -> None:
     lists = GrowingLists({"value": torch.float32})
     lists.resize(10)
     for _ in range(1000):
-        lists.append(torch.arange(10), {"value": torch.ones(10)})
+        lists.append(np.arange(10), {"value": np.ones(10)})
     assert len(lists.columns["value"]) < 5 * 10_000

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -73,9 +74,9 @@ def test_splice_is_slicing_of_a_list(spans, left):
         at += kept + taken
         last.append(at)
         new += own
-    counts = torch.tensor([put for *_, put in spans], dtype=torch.int64)
-    bounds = (torch.tensor(each, dtype=torch.int64) for each in (first, last))
-    whole, inserted = torch.tensor(values, dtype=torch.int32), torch.tensor(new, dtype=torch.int32)
+    bounds = (np.array(each, dtype=np.int64) for each in (first, last))
+    counts = np.array([put for *_, put in spans], dtype=np.int64)
+    whole, inserted = np.array(values, dtype=np.int32), np.array(new, dtype=np.int32)
     found = splice(whole, *bounds, counts, inserted)
     assert found.tolist() == expected + values[at:]
     assert whole.tolist() == values
@@ -88,7 +89,7 @@ def test_lower_bounds_are_those_of_bisect(rows, random):
     asked = [(random.randrange(len(rows)), random.randint(-1, 10)) for _ in range(9)]
     row, key = torch.tensor(asked).T
     values = torch.tensor([value for row in rows for value in row], dtype=torch.int32)
-    found = lower_bounds(indptr, values, row, key)
+    found = lower_bounds(*(each.numpy() for each in (indptr, values, row, key)))
     assert found.tolist() == [int(indptr[r]) + bisect_left(rows[r], k) for r, k in asked]
 
 
