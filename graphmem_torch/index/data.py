@@ -48,7 +48,7 @@ __all__ = [
     "modes_in",
 ]
 
-_BM25_PARTS = ("indptr", "docs", "scores", "idf", "count")
+_BM25_PARTS = ("indptr", "docs", "counts", "norm", "idf")
 _GRAPH_PARTS = ("indptr", "source", "target", "weight", "type", "out_indptr", "out_edge")
 # What is a tensor in `MemoryTensors` is a buffer of the same name.
 _PLAIN = tuple(field.name for field in fields(MemoryTensors) if field.type == "Tensor")
@@ -198,8 +198,6 @@ class GrowingIndex:
             "follow_session_code": self._session_of.to(torch.int32),
             "follow_joint_ends": joints[:, :2].to(torch.int32),
             "follow_joint_type": joints[:, 2].to(torch.uint8),
-            "follow_counts": self._postings.counts,
-            "follow_session_counts": self._session_postings.counts,
             **{f"follow_{name}": part for name, part in self._graph.to_tensors().items()},
         }
 
@@ -244,8 +242,8 @@ class GrowingIndex:
         own._graph = ConductingGraph.from_tensors(config.spread, graph_of(parts), follow)
         lengths = follow["term_offsets"].diff()
         whole = lengths.new_zeros(own._sessions).index_add_(0, session, lengths)
-        own._postings = _counted(parts, "bm25", follow["counts"], lengths)
-        own._session_postings = _counted(parts, "session_bm25", follow["session_counts"], whole)
+        own._postings = _counted(parts, "bm25", lengths)
+        own._session_postings = _counted(parts, "session_bm25", whole)
         lexical = [name for name in parts if name.startswith(("bm25_", "session_bm25_"))]
         own._lexical = {name: parts[name] for name in lexical}
         return own
@@ -622,8 +620,8 @@ def modes_in(parts: Mapping[str, Tensor]) -> Modes | None:
 
 
 def _bm25(parts: Mapping[str, Tensor], prefix: str) -> BM25:
-    indptr, docs, scores, idf, count = (parts[f"{prefix}_{name}"] for name in _BM25_PARTS)
-    return BM25(indptr, docs, scores.float(), idf.float(), len(count))
+    indptr, docs, counts, norm, idf = (parts[f"{prefix}_{name}"] for name in _BM25_PARTS)
+    return BM25(indptr, docs, counts, norm.float(), idf.float())
 
 
 def modes_by(
@@ -665,18 +663,17 @@ def _inverse(old: Tensor, size: int | None = None) -> Tensor:  # [m] int64 -> [s
     return place
 
 
-def _counted(parts: Mapping[str, Tensor], prefix: str, counts: Tensor, lengths: Tensor) -> Postings:
+def _counted(parts: Mapping[str, Tensor], prefix: str, lengths: Tensor) -> Postings:
     postings = Postings()
-    postings.indptr, postings.docs = parts[f"{prefix}_indptr"], parts[f"{prefix}_docs"]
-    postings.counts, postings.lengths = counts, lengths
+    postings.indptr, postings.docs, postings.counts = (
+        parts[f"{prefix}_{name}"] for name in ("indptr", "docs", "counts")
+    )
+    postings.lengths = lengths
     return postings
 
 
 def _prefixed(prefix: str, bm25: BM25) -> dict[str, Tensor]:
-    # A count that survives .half(): the length of an empty-handed buffer.
-    tensors = {"count": torch.zeros(bm25.num_docs, dtype=torch.uint8)}
-    tensors |= {name: getattr(bm25, name) for name in _BM25_PARTS if name != "count"}
-    return {f"{prefix}_{name}": tensor for name, tensor in tensors.items()}
+    return {f"{prefix}_{name}": getattr(bm25, name) for name in _BM25_PARTS}
 
 
 def _month_and_day(time: Tensor) -> tuple[Tensor, Tensor]:

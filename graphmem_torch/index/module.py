@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -81,6 +82,7 @@ class MemoryIndex(nn.Module):
         """
         super().__init__()
         self.config = config
+        self._read: tuple[dict[str, Tensor], MemoryTensors] | None = None
         for name in OPTIONAL_PARTS:
             self.register_buffer(name, None)
         for name, tensor in tensors.items():
@@ -173,8 +175,15 @@ class MemoryIndex(nn.Module):
 
     @property
     def tensors(self) -> MemoryTensors:
-        """What ranking reads."""
-        return memory_tensors(self._parts)
+        """What ranking reads; one object while the buffers are the same, as it keeps things."""
+        parts = self._parts
+        if self._read is None or not _same(self._read[0], parts):
+            self._read = parts, memory_tensors(parts)
+        return self._read[1]
+
+    def _load_from_state_dict(self, *arguments: Any) -> None:
+        super()._load_from_state_dict(*arguments)
+        self._read = None  # other values in the same buffers
 
     @property
     def graph(self) -> Graph:
@@ -251,3 +260,8 @@ class MemoryIndex(nn.Module):
         count = self.config.rank.k if k is None else k
         check_count("k", count)
         return replace(query, embedding=query.embedding.float()), count
+
+
+def _same(parts: Mapping[str, Tensor], others: Mapping[str, Tensor]) -> bool:
+    """Whether both are the same tensors by the same names."""
+    return parts.keys() == others.keys() and all(parts[name] is others[name] for name in parts)

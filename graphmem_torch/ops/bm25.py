@@ -1,6 +1,9 @@
-"""BM25: the lexical index, a sparse tensor of precomputed scores, one column a term.
+"""BM25: the lexical index, a sparse tensor of term counts, one column a term.
 
-A question adds up the columns of its terms, the *postings*: runs of consecutive entries. On a CPU a
+A question adds up the scores in the columns of its terms, the *postings*: runs of consecutive
+entries. What an entry scores depends on every document there is, so an index that has just been
+made knows counts alone: few questions have the postings of their own terms weighed, and many have
+all of them weighed, once. On a CPU a
 long run is a tile of its own, added where it lies. Short runs are gathered in blocks that fit the
 cache: a few passes a posting, but none of the cost of a call. Temporaries take 28 bytes a posting
 of a block, 4 MB.
@@ -29,30 +32,33 @@ _LONG = 1024  # postings from which a run is worth a call
 _POSTINGS = 1 << 17  # postings that are read together: 0.5 MB in each temporary
 _SCORES = 1 << 20  # dense scores that a top-k keeps: 4 MB
 _CUDA = 64  # a GPU takes this much more at a time
+_FEW = 8  # questions that read too little for all postings to be weighed
+_K1 = 1.2
 _ENCODE = "encode the texts with a vocabulary, padding is -1"
 
 
 @dataclass(frozen=True, eq=False)
 class BM25:
-    """What each term adds to the score of each document that has it (term-major, compressed).
+    """How often each document has each term, and what that adds to its score (term-major).
 
     Robertson and Zaragoza 2009 with Lucene's idf: ln(1 + (n - df + 1/2) / (df + 1/2)), which is
-    never negative; tf (k1 + 1) / (tf + k1 (1 - b + b length / mean length)). A question only adds
-    up columns.
+    never negative; tf (k1 + 1) / (tf + k1 (1 - b + b length / mean length)).
 
     Attributes:
         indptr: `[V + 1]` int64; term v has entries `indptr[v]:indptr[v + 1]`.
         docs: `[nnz]` int32, ascending inside a term.
-        scores: `[nnz]` float32.
+        counts: `[nnz]` int32, tf.
+        norm: `[N]` float32, k1 (1 - b + b length / mean length).
         idf: `[V]` float32.
-        num_docs: N.
+        k1: How soon repeating a term stops to count.
     """
 
     indptr: Tensor
     docs: Tensor
-    scores: Tensor
+    counts: Tensor
+    norm: Tensor
     idf: Tensor
-    num_docs: int
+    k1: float = _K1
 
     @classmethod
     def build(
@@ -61,10 +67,10 @@ class BM25:
         offsets: Tensor,  # [N + 1] int64
         vocab_size: int,
         *,
-        k1: float = 1.2,
+        k1: float = _K1,
         b: float = 0.75,
     ) -> BM25:
-        """Counts and scores.
+        """Counts terms.
 
         Args:
             terms: Term ids in 0..vocab_size - 1.
@@ -82,6 +88,27 @@ class BM25:
         documents = torch.arange(len(offsets) - 1, dtype=torch.int32, device=terms.device)
         postings.add(terms, offsets, documents, vocab_size=vocab_size, num_docs=len(documents))
         return postings.weighed(k1=k1, b=b)
+
+    @property
+    def num_docs(self) -> int:
+        """N."""
+        return self.norm.shape[0]
+
+    @property
+    def scores(self) -> Tensor:  # [nnz] float32
+        """What each entry adds to the score of its document; weighed when it is first asked for."""
+        known: Tensor | None = self.__dict__.get("_scores")
+        if known is None:
+            df = self.indptr.diff()
+            known = self._weighed(self.docs, self.counts, self.idf, df)
+            self.__dict__["_scores"] = known
+        return known
+
+    def _weighed(self, docs: Tensor, counts: Tensor, idf: Tensor, df: Tensor) -> Tensor:
+        """The scores of the `df` postings of each of some terms, term after term."""
+        most = self.norm.index_select(0, docs).add_(counts)
+        scores = (counts.float() * (self.k1 + 1)).div_(most)
+        return scores.mul_(idf.repeat_interleave(df, output_size=docs.shape[0]))
 
     def score(self, query_terms: Tensor) -> Tensor:  # [B, Q] int64 -> [B, N]
         """The score of every document for every question; a term that comes twice counts twice.
@@ -114,13 +141,36 @@ class BM25:
     def _asked(self, query_terms: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         device = self.docs.device
         check_tensor("query_terms", query_terms, "int64", ("B", "Q"), _ENCODE, device=device)
+        few = query_terms.shape[0] <= _FEW and device.type == "cpu"
+        if few and "_scores" not in self.__dict__ and not torch.compiler.is_compiling():
+            return self._part(query_terms)
         return self.indptr, self.docs, self.scores, query_terms
+
+    def _part(self, query_terms: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """The terms of few questions as an index of their own, and the questions in its numbers."""
+        rows = query_terms.tolist()
+        listed = sorted({term for row in rows for term in row if term >= 0})
+        if listed:
+            _check_terms(listed[-1], self.indptr)
+        place = {term: i for i, term in enumerate(listed)}
+        term = torch.tensor(listed, dtype=torch.int64)
+        first, last = self.indptr[term], self.indptr[term + 1]
+        runs = list(zip(first.tolist(), last.tolist(), strict=True)) or [(0, 0)]
+        docs, counts = (
+            torch.cat([column[start:stop] for start, stop in runs])
+            for column in (self.docs, self.counts)
+        )
+        df = last - first
+        scores = self._weighed(docs, counts, self.idf[term], df)
+        own = [[place.get(term, -1) for term in row] for row in rows]
+        asked = torch.tensor(own, dtype=torch.int64).view(query_terms.shape)
+        return offsets_of(df), docs, scores, asked
 
     def to(self, device: torch.device | str) -> BM25:
         """The same index on another device."""
-        parts = (self.indptr, self.docs, self.scores, self.idf)
-        indptr, docs, scores, idf = (part.to(device) for part in parts)
-        return BM25(indptr, docs, scores, idf, self.num_docs)
+        parts = (self.indptr, self.docs, self.counts, self.norm, self.idf)
+        indptr, docs, counts, norm, idf = (part.to(device) for part in parts)
+        return BM25(indptr, docs, counts, norm, idf, self.k1)
 
 
 class Postings:
@@ -209,23 +259,33 @@ class Postings:
         )
         self.indptr, self.docs, self.counts = map(torch.from_numpy, columns)
 
-    def weighed(self, *, k1: float = 1.2, b: float = 0.75) -> BM25:
-        """The lexical index of these counts; arguments as for `BM25.build`."""
+    def weighed(self, *, k1: float = _K1, b: float = 0.75) -> BM25:
+        """The lexical index of these counts; arguments as for `BM25.build`.
+
+        Takes time in proportion to documents and terms; nothing is weighed yet.
+        """
         check_range("k1", k1, 0.0, 1e6)
         check_range("b", b, 0.0, 1.0)
         df, docs = self.indptr.diff(), len(self.lengths)
         idf = torch.log1p((docs - df + 0.5) / (df + 0.5))
         mean = max(1.0, int(self.lengths.sum()) / max(1, docs))
         norm = k1 * (1 - b + b * self.lengths / mean)
-        most = norm.index_select(0, self.docs).add_(self.counts)
-        scores = (self.counts * (k1 + 1)).div_(most)
-        scores *= idf.repeat_interleave(df, output_size=len(self.docs))
         return BM25(
             indptr=self.indptr,
             docs=self.docs,
-            scores=scores.to(torch.float32),
+            counts=self.counts,
+            norm=norm.to(torch.float32),
             idf=idf.to(torch.float32),
-            num_docs=docs,
+            k1=k1,
+        )
+
+
+def _check_terms(most: int, indptr: Tensor) -> None:
+    """Raises `InputError` for a term beyond the vocabulary."""
+    if most >= indptr.shape[0] - 1:
+        raise InputError(
+            f"query_terms: expected terms below the vocabulary's {indptr.shape[0] - 1}, got "
+            f"{most}; encode questions without growing the vocabulary"
         )
 
 
@@ -298,11 +358,8 @@ def _add_postings(
     together: int,
 ) -> None:
     flat = query_terms.flatten()
-    if flat.numel() and int(flat.max()) >= indptr.shape[0] - 1:
-        raise InputError(
-            f"query_terms: expected terms below the vocabulary's {indptr.shape[0] - 1}, got "
-            f"{int(flat.max())}; encode questions without growing the vocabulary"
-        )
+    if flat.numel():
+        _check_terms(int(flat.max()), indptr)
     place = (flat >= 0).nonzero().squeeze(1)
     term = flat[place]
     start, stop = indptr[term], indptr[term + 1]
