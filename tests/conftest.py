@@ -131,6 +131,10 @@ def _random_columns(atoms: int = 40, concepts: int = 6, *, seed: int = 0, **chan
     words, pieces = integers(9, atoms), integers(6, atoms)
     time = 1.7e9 + 1e6 * torch.rand(atoms, generator=g, dtype=torch.float64) * 40
     time[integers(atoms, 3)] = torch.nan
+    # Some days up to and behind that of each, or none.
+    days = (time.nan_to_num(nan=1.7e9) // 86400).int() - integers(9, atoms).int()
+    length = integers(4, atoms).int()
+    told = torch.where(length[:, None] > 0, torch.stack([days, days + length], 1), 0)
     values: dict[str, Any] = {
         "embeddings": unit(atoms, 16),
         "terms": integers(30, int(words.sum())),
@@ -145,6 +149,7 @@ def _random_columns(atoms: int = 40, concepts: int = 6, *, seed: int = 0, **chan
         "is_question": integers(3, atoms) == 0,
         "tells_time": integers(2, atoms) == 0,
         "role": (integers(3, atoms) - 1).to(torch.int8),
+        "told": told,
         "edges": edges,
         "num_nodes": nodes,
         "tokens": (unit(int(pieces.sum()), 8) * 127).round().to(torch.int8),
@@ -167,6 +172,7 @@ def _random_questions(count: int = 5, *, seed: int = 1) -> Any:
     def unit(*shape: int) -> torch.Tensor:
         return torch.nn.functional.normalize(torch.randn(*shape, generator=g), dim=-1)
 
+    first = integers(19676, 20139, count)  # days of the memory's atoms; some spans are empty
     return QueryBatch(
         embedding=unit(count, 16),
         terms=integers(-1, 30, count, 4),
@@ -175,6 +181,7 @@ def _random_questions(count: int = 5, *, seed: int = 1) -> Any:
         speakers=integers(0, 2, count, 3).bool(),
         months=integers(0, 3, count, 12) == 0,
         days=integers(0, 8, count, 31) == 0,
+        span=torch.stack([first, first + torch.arange(count) % 3 * 15], 1),
         asks_when=integers(0, 2, count).bool(),
         recalls=torch.arange(count) % 3 == 0,
     )

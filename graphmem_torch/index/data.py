@@ -95,6 +95,8 @@ class IndexInput:
         is_question, tells_time: [A] bool.
         role: [A] int8, 1 for the words of a user, -1 for those of an assistant, 0 for all others;
             None where there are no others.
+        told: [A, 2] int32, the days that an atom tells of (`text.times.told_days`), 0 and 0 for
+            none; None where no atom does.
         edges: Between nodes 0..N-1.
         num_nodes: N.
         node: [A] int64, the node that each atom is, ascending; None: the first A.
@@ -132,6 +134,7 @@ class IndexInput:
     duplicate: Tensor | None = None
     modes: Modes | None = None
     role: Tensor | None = None
+    told: Tensor | None = None
     title: Tensor | None = None
     name_terms: Tensor | None = None
     name_offsets: Tensor | None = None
@@ -149,6 +152,7 @@ def index_tensors(data: IndexInput, config: Config) -> dict[str, Tensor]:
 _INPUTS = ("terms", "term_offsets", "title", "pieces")  # columns that grow, but are no buffers
 _GROWN = (
     *("embeddings", "node", "kind", "speaker", "session", "time_bits", "month", "day"),
+    *("said", "told"),
     *("log_words", "is_question", "tells_time", "role", "duplicate", "tokens", "token_offsets"),
 )
 FOLLOWED = tuple(name for name in LAYOUT if name.startswith("follow_"))
@@ -395,7 +399,7 @@ class GrowingIndex:
 
     def _add_columns(self, data: IndexInput) -> None:
         """What is known of the new atoms, each for itself."""
-        month, day = _month_and_day(data.time)
+        month, day, said = _dates(data.time)
         columns = {
             "embeddings": data.embeddings,
             "kind": data.kind.to(torch.int16),
@@ -405,6 +409,10 @@ class GrowingIndex:
             "time_bits": data.time.to(torch.float64).contiguous().view(torch.int64),
             "month": month,
             "day": day,
+            "said": said,
+            "told": torch.zeros((len(said), 2), dtype=torch.int32)
+            if data.told is None
+            else data.told.to(torch.int32),
             "log_words": data.log_words,
             "is_question": data.is_question.float(),
             "tells_time": data.tells_time.float(),
@@ -581,14 +589,15 @@ def _check(data: IndexInput, before: int) -> None:
     concepts = data.num_nodes - atoms if data.concept is None else len(data.concept)
     lengths = {
         **dict.fromkeys(("kind", "speaker", "session", "time", "log_words"), atoms),
-        **dict.fromkeys(("is_question", "tells_time", "role", "duplicate", "title", "node"), atoms),
+        **dict.fromkeys(("is_question", "tells_time", "role", "told", "duplicate"), atoms),
+        **dict.fromkeys(("title", "node"), atoms),
         **dict.fromkeys(("term_offsets", "token_offsets"), atoms + 1),
         "name_offsets": before + concepts + 1,
     }
     do = "give one entry for each atom of `embeddings` (offsets: one more, of concepts for names)"
     for name, length in lengths.items():
         if (column := getattr(data, name)) is not None:
-            check_tensor(name, column, "", (length,), do)
+            check_tensor(name, column, "", (length, 2) if name == "told" else (length,), do)
 
 
 def memory_tensors(parts: Mapping[str, Tensor]) -> MemoryTensors:
@@ -676,18 +685,22 @@ def _prefixed(prefix: str, bm25: BM25) -> dict[str, Tensor]:
     return {f"{prefix}_{name}": getattr(bm25, name) for name in _BM25_PARTS}
 
 
-def _month_and_day(time: Tensor) -> tuple[Tensor, Tensor]:
-    """Month 0..11 and day of the month 0..30 in UTC, -1 where the time is unknown."""
+def _dates(time: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Month 0..11, day of the month 0..30 and day since the epoch in UTC.
+
+    Where the time is unknown -1, -1 and a day long before all others.
+    """
     known = ~torch.isnan(time)
     stamps = time.nan_to_num(nan=0.0).numpy().astype("datetime64[s]")
     months = stamps.astype("datetime64[M]")
+    dates = stamps.astype("datetime64[D]")
     month = torch.from_numpy(months.astype(np.int64) % 12)
-    day = torch.from_numpy(
-        (stamps.astype("datetime64[D]") - months.astype("datetime64[D]")).astype(np.int64)
-    )
+    day = torch.from_numpy((dates - months.astype("datetime64[D]")).astype(np.int64))
+    said = torch.from_numpy(dates.astype(np.int64))
     return (
         torch.where(known, month, -1).to(torch.int8),
         torch.where(known, day, -1).to(torch.int8),
+        torch.where(known, said, torch.iinfo(torch.int32).min).to(torch.int32),
     )
 
 

@@ -44,6 +44,8 @@ LAYOUT = {
     "time_bits": "int64 A",
     "month": "int8 A -1 12",
     "day": "int8 A -1 31",
+    "said": "int32 A",
+    "told": "int32 A,2",
     "log_words": "float A",
     "is_question": "float A",
     "tells_time": "float A",

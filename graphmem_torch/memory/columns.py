@@ -22,6 +22,7 @@ from graphmem_torch.store.reader import StoreReader
 from graphmem_torch.store.records import Coded
 from graphmem_torch.text.question import is_question, role_of, tells_time
 from graphmem_torch.text.terms import Vocabulary, terms, title_terms
+from graphmem_torch.text.times import told_days
 
 __all__ = ["StoreColumns"]
 
@@ -152,6 +153,9 @@ class StoreColumns:
             is_question=torch.tensor([is_question(text) for text in bodies], dtype=torch.bool),
             tells_time=torch.tensor([tells_time(text) for text in bodies], dtype=torch.bool),
             role=_roles(columns.speaker)[own],
+            told=torch.tensor(
+                list(map(told_days, bodies, columns.time[own].tolist())), dtype=torch.int32
+            ).view(-1, 2),
             edges=fresh,
             num_nodes=stop,
             node=columns.node[own],

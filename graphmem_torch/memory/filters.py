@@ -50,6 +50,7 @@ class Filters(TypedDict, total=False):
     kinds: Sequence[str] | None
     between: tuple[TimeLike | None, TimeLike | None] | None
     as_of: TimeLike | None
+    asked: TimeLike | None
     where: Mapping[str, Any] | None
     namespaces: Sequence[str] | None
 

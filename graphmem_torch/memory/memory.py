@@ -685,6 +685,7 @@ class Memory:
         kinds: Sequence[str] | None = None,
         between: tuple[TimeLike | None, TimeLike | None] | None = None,
         as_of: TimeLike | None = None,
+        asked: TimeLike | None = None,
         where: Mapping[str, Any] | None = None,
         namespaces: Sequence[str] | None = None,
     ) -> Result | list[Result]:
@@ -700,6 +701,8 @@ class Memory:
             as_of: Only atoms whose time is known and not later, in the version of then (`update`)
                 but with the edges of today; decay is reckoned from then. The first question of a
                 moment before an update makes an index of that version, as opening does.
+            asked: When the questions are asked, which "last week" in them is reckoned from; `as_of`
+                by default, else now.
             where: Only hits for which these conditions hold, such as `{"speaker": "Nora",
                 "meta.page": {"$gte": 3}}`, decided before ranking: k hits are k hits. The others
                 still lead to them, as with `kinds`, so that an answer is found by the question
@@ -717,15 +720,16 @@ class Memory:
                 1, a time that is none, a span that ends before it begins; an unknown operator, a
                 field that no atom has, a value that none of a field's compares with.
         """
-        asked = checked_questions(questions)
+        listed = checked_questions(questions)
         if k is not None:
             check_count("k", k)
-        filters = kinds, between, as_of, where
+        filters = kinds, between, as_of, where, asked
         if namespaces is None:
-            results = self._retrieve(asked, k, filters)
+            results = self._retrieve(listed, k, filters)
         else:
             results = self._spread(
-                asked, namespaces, lambda each, part, known: each._retrieve(part, k, filters, known)
+                *(listed, namespaces),
+                lambda each, part, known: each._retrieve(part, k, filters, known),
             )
         return results[0] if isinstance(questions, str) else results
 
@@ -749,9 +753,19 @@ class Memory:
 
         return self._asked(answers, filters[2])
 
-    def encode_questions(self, questions: Sequence[str]) -> QueryBatch:
-        """Questions as the tensors that the index reads, on its device."""
-        return self._query(self._view(), questions)
+    def encode_questions(
+        self, questions: Sequence[str], *, asked: Sequence[TimeLike | None] | None = None
+    ) -> QueryBatch:
+        """Questions as the tensors that the index reads, on its device.
+
+        Args:
+            questions: B questions.
+            asked: When each is asked; now by default, and where it is None.
+
+        Raises:
+            InputError: Not one for each question, or a time that is none.
+        """
+        return self._query(self._view(), questions, asked=asked)
 
     @overload
     def compile(self, question: str, *, budget: int, **options: Unpack[Options]) -> Context: ...
@@ -784,6 +798,7 @@ class Memory:
         kinds: Sequence[str] | None = None,
         between: tuple[TimeLike | None, TimeLike | None] | None = None,
         as_of: TimeLike | None = None,
+        asked: TimeLike | None = None,
         where: Mapping[str, Any] | None = None,
         namespaces: Sequence[str] | None = None,
         shorten: Shorten | None = None,
@@ -806,6 +821,7 @@ class Memory:
             kinds: As in `retrieve`; others still come where they are needed.
             between: As in `retrieve`.
             as_of: As in `retrieve`.
+            asked: As in `retrieve`.
             where: As in `retrieve`; others still come where they are needed or pinned.
             namespaces: As in `retrieve`.
             shorten: A function (question, texts) -> texts that says what is written of memories.
@@ -818,7 +834,7 @@ class Memory:
             InputError: An empty question, a budget that is negative or below what the pinned
                 memories and the template take, an unknown tokenizer, order, format, field or kind.
         """
-        asked, budgets = checked_questions(question), contexts.checked_budgets(budget)
+        listed, budgets = checked_questions(question), contexts.checked_budgets(budget)
         if k is not None:
             check_count("k", k)
         settings = contexts.context_settings(
@@ -829,12 +845,12 @@ class Memory:
             template=template,
             shorten=shorten,
         )
-        filters = kinds, between, as_of, where
+        filters = kinds, between, as_of, where, asked
         if namespaces is None:
-            made = self._compile(asked, budgets, k, settings, filters)
+            made = self._compile(listed, budgets, k, settings, filters)
         else:
             made = self._spread(
-                asked,
+                listed,
                 namespaces,
                 lambda each, part, known: each._compile(part, budgets, k, settings, filters, known),
             )
@@ -1976,13 +1992,26 @@ class Memory:
         between: tuple[TimeLike | None, TimeLike | None] | None = None,
         as_of: TimeLike | None = None,
         where: Mapping[str, Any] | None = None,
+        asked: TimeLike | Sequence[TimeLike | None] | None = None,
         *,
         encoded: Encoded | None = None,
     ) -> QueryBatch:
         """Questions, what they may see, and how strong it is for them, as tensors."""
         now, snapshot = None if as_of is None else parse_time(as_of, "as_of"), view.snapshot
         masks = atom_masks(snapshot, view.fields, kinds, between, now, where)
-        query = encode_questions(questions, self.embedder, snapshot, encoded)
+        each: Sequence[TimeLike | None]
+        if isinstance(asked, Sequence) and not isinstance(asked, str):
+            each = asked
+        else:
+            each = [asked] * len(questions)
+        if len(each) != len(questions):
+            raise InputError(
+                f"asked: expected a time for each of {len(questions)} questions, got {len(each)}; "
+                "give None where nobody knows"
+            )
+        present = self._clock() if now is None else now
+        times = [present if one is None else parse_time(one, "asked") for one in each]
+        query = encode_questions(questions, self.embedder, snapshot, encoded, asked=times)
         if reading(snapshot.index.signal_names, "retention"):
             retention = self._decay.retention(snapshot.node, now)
             masks["retention"] = retention[None].to(query.embedding.device)

@@ -18,6 +18,7 @@ from graphmem_torch.store.blocks import pick_tokens
 from graphmem_torch.store.reader import StoreReader
 from graphmem_torch.text.embedder import Embedder, Encoded, encode_checked
 from graphmem_torch.text.question import asks_when, named_dates, named_speakers, recalls
+from graphmem_torch.text.times import told_days
 
 __all__ = [
     "checked_questions",
@@ -49,8 +50,18 @@ def encode_questions(
     embedder: Embedder,
     snapshot: Snapshot,
     encoded: Encoded | None = None,
+    *,
+    asked: Sequence[float | None],
 ) -> QueryBatch:
-    """Questions as the tensors that the index reads, on its device; `encoded` where they are."""
+    """Questions as the tensors that the index reads, on its device.
+
+    Args:
+        questions: B questions.
+        embedder: The one of the memory.
+        snapshot: Of the memory.
+        encoded: Their vectors, where they are known.
+        asked: When each is asked, seconds since the epoch, UTC; None where nobody knows.
+    """
     if encoded is None:
         encoded = encode_checked(embedder, list(questions))
     tokens, pieces = _padded_tokens(encoded)
@@ -63,6 +74,7 @@ def encode_questions(
         speakers=named_speakers(questions, snapshot.speaker_words, len(snapshot.speakers)),
         months=months,
         days=days,
+        span=torch.tensor(list(map(told_days, questions, asked)), dtype=torch.int64).view(-1, 2),
         asks_when=asks_when(questions),
         recalls=recalls(questions),
     )

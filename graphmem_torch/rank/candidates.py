@@ -69,6 +69,8 @@ class MemoryTensors:
         session: [A] integer codes, none below 0.
         previous, next: [A] rows of the turn before and after, -1 = none.
         speaker, month, day: [A] integer codes, -1 = unknown.
+        said: [A] int32, the day since the epoch of each atom's time; unknown: before all others.
+        told: [A, 2] int32, the days that an atom tells of, and the first behind; 0 and 0 for none.
         log_words: [A], ln(1 + words).
         is_question, tells_time: [A], 1 or 0.
         role: [A] int8, 1 for the words of a user, -1 for those of an assistant, else 0.
@@ -93,6 +95,8 @@ class MemoryTensors:
     speaker: Tensor
     month: Tensor
     day: Tensor
+    said: Tensor
+    told: Tensor
     log_words: Tensor
     is_question: Tensor
     tells_time: Tensor

@@ -26,6 +26,8 @@ class QueryBatch:
         pieces: [B, Q] int64 word-piece numbers, -1 padding.
         speakers: [B, S] bool, the speakers a question names.
         months: [B, 12] bool, days: [B, 31] bool: what of a date a question names.
+        span: [B, 2] int64, the days since the epoch that a question names, or says by words such as
+            "last week", and the first behind them; 0 and 0 where it does not.
         asks_when: [B] bool.
         recalls: [B] bool, whether a question is about what an assistant said.
         allowed: [B or 1, A] bool, the atoms there are for the question: the others are neither hits
@@ -42,6 +44,7 @@ class QueryBatch:
     speakers: Tensor | None = None
     months: Tensor | None = None
     days: Tensor | None = None
+    span: Tensor | None = None
     asks_when: Tensor | None = None
     recalls: Tensor | None = None
     allowed: Tensor | None = None
@@ -77,6 +80,7 @@ class QueryBatch:
             "speakers": (speakers,),
             "months": (12,),
             "days": (31,),
+            "span": (2,),
             "asks_when": (),
             "recalls": (),
             "allowed": (atoms,),

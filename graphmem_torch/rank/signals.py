@@ -184,17 +184,35 @@ def _role(c: Candidates) -> Tensor:
 
 @signal("date", conversational=True, indicator=True)
 def _date(c: Candidates) -> Tensor:
-    """1 where the atom's month is named in the question, 2 where a day next to it is named too."""
-    months, days = c.query.months, c.query.days
+    """1 where the atom's month is named in the question, 2 where a day next to it is named too.
+
+    Likewise 1 where it was said within the days that "last month" means, 2 of a week at most.
+    """
+    months, days, span = c.query.months, c.query.days, c.query.span
+    within = c.zeros()
+    if span is not None:
+        said, (first, behind) = c.pick(c.memory.said), span[:, :, None].unbind(1)
+        short = 1.0 + (behind - first <= 7).float()
+        within = torch.where((first <= said) & (said < behind), short, 0.0)
     if months is None or days is None:
-        return c.zeros()
+        return within
     month = c.pick(c.memory.month.long()).expand(c.shape)
     day = c.pick(c.memory.day.long()).expand(c.shape)
     near = torch.nn.functional.pad(days, (1, 1))
     near = near[:, :-2] | near[:, 1:-1] | near[:, 2:]
     in_month = months.gather(1, month.clamp(min=0)) & (month >= 0)
     on_day = near.gather(1, day.clamp(min=0)) & in_month
-    return in_month.float() + on_day.float()
+    return torch.maximum(in_month.float() + on_day.float(), within)
+
+
+@signal("event", conversational=True, indicator=True)
+def _event(c: Candidates) -> Tensor:
+    """1 where the atom tells of a time ("yesterday") within the days that the question names."""
+    if c.query.span is None:
+        return c.zeros()
+    first, behind = c.query.span[:, :, None].unbind(1)
+    start, end = c.pick(c.memory.told[:, 0]), c.pick(c.memory.told[:, 1])
+    return (torch.maximum(start, first) < torch.minimum(end, behind)).float()
 
 
 @signal("time_expression", conversational=True, indicator=True)

@@ -1,15 +1,24 @@
-"""Times: every form the input may give them in, to seconds since the epoch, UTC."""
+"""Times: every form the input may give them in, and those that a text tells of."""
 
 from __future__ import annotations
 
 import math
 import re
-from datetime import UTC, date, datetime
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, timedelta
 from numbers import Real
 
 from graphmem_torch.errors import InputError
 
-__all__ = ["FIRST_SECOND", "LAST_SECOND", "MONTHS", "TimeLike", "parse_span", "parse_time"]
+__all__ = [
+    "FIRST_SECOND",
+    "LAST_SECOND",
+    "MONTHS",
+    "TimeLike",
+    "parse_span",
+    "parse_time",
+    "told_days",
+]
 
 TimeLike = float | str | date
 """A moment in any form that `parse_time` takes; a `datetime` is a `date`."""
@@ -124,3 +133,200 @@ def _spoken(text: str) -> datetime | None:
         return day.replace(hour=hour, minute=int(match["minute"] or 0))
     except ValueError:
         return None
+
+
+# What follows reads English; of other languages it finds dates in figures alone.
+_LONGEST = 100  # days of a span that still tells one thing from another
+_EPOCH = date(1970, 1, 1).toordinal()
+_DAY, _WEEK = timedelta(days=1), timedelta(days=7)
+_WEEKDAYS = {name: i for i, name in enumerate(("mon", "tue", "wed", "thu", "fri", "sat", "sun"))}
+_FIRST_MONTH = {"spring": 3, "summer": 6, "fall": 9, "autumn": 9, "winter": 12}
+_NUMBER = dict.fromkeys(("a", "an", "one"), 1) | dict.fromkeys(("two", "couple"), 2)
+_NUMBER |= dict.fromkeys(("three", "few", "several"), 3)
+_NUMBER |= {"four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9, "ten": 10}
+_VAGUE = frozenset({"few", "several"})
+
+_M = r"(?:jan|feb|mar|apr|may|june?|july?|aug|sept?|oct|nov|dec)(?:[a-z]*\b\.?)"
+_W = r"(?:mon|tue|wed|thu|fri|sat|sun)[a-z]*day"
+_N = rf"(?:(?:a )?(?:couple(?: of)?|few|several)|\d{{1,3}}|{'|'.join(_NUMBER)})"
+_S = "|".join(_FIRST_MONTH)
+_Y = r"(?:19|20)\d\d"
+_D = r"\d{1,2}(?:st|nd|rd|th)?"
+_CALENDAR = re.compile(
+    rf"\b(?:(?P<iso>{_Y}-\d\d-\d\d)|(?P<day>{_D})(?: of)? (?P<month>{_M}),?(?: (?P<year>{_Y}))?"
+    rf"|(?P<month2>{_M}) (?P<day2>{_D})\b(?:,? (?P<year2>{_Y}))?|(?P<month3>{_M}),?(?: of)?"
+    rf" (?P<year3>{_Y})|(?P<season>{_S})(?: of)? (?P<year4>{_Y})|(?P<month5>{_M}))(?!\w)",
+    re.IGNORECASE,
+)
+# "two weeks before", "the Monday after": what moves the day that is named next.
+_MOVED = re.compile(
+    rf"\b(?:(?P<number>{_N}) )?(?P<unit>day|week|weekend|month|{_W})s? (?P<way>before|after) $",
+    re.IGNORECASE,
+)
+_IN = re.compile(
+    r"\b(?:in|of|since|during|until|till|by|before|after|late|early|mid|from|to|and|or) $",
+    re.IGNORECASE,
+)
+_SPOKEN_OF = re.compile(
+    r"\b(?:(?P<near>today|tonight|this (?:morning|afternoon|evening)|yesterday|last night|tomorrow)"
+    rf"|(?P<number>{_N}) (?P<unit>day|week|weekend|month)s? ago"
+    rf"|the (?:last|past) (?P<number2>{_N}) (?P<unit2>day|week|month)s?"
+    rf"|(?P<which>last|past|previous|this|next) (?P<unit3>week|weekend|month|{_S}|{_W}|{_M}))\b",
+    re.IGNORECASE,
+)
+# A text without one of these has no match: looking for them is ten times as quick.
+_HINTS = ("19", "20", *(name[:3].capitalize() for name in MONTHS))
+_SPOKEN_HINTS = ("ago", "ast ", "his ", "ext ", "previous ", "day", "night", "omorrow")
+_Span = tuple[date, date]  # the first day, and the one behind the last
+
+
+def told_days(text: str, said: float | None) -> tuple[int, int]:
+    """The narrowest span of days that an English text tells of: the first, and the one behind it.
+
+    Dates ("on 8 May, 2023", "in July"), and what is told from where the text stands ("yesterday",
+    "last Friday", "two weeks ago", "the Monday before July 24, 2023"). A month without a year is
+    the latest that has begun. Spans beyond 100 days, as years are, tell nothing apart.
+
+    Args:
+        text: What is said, or asked.
+        said: When, seconds since the epoch, UTC; None or NaN: nobody knows.
+
+    Returns:
+        Days since the epoch; (0, 0) where there is no such span.
+    """
+    today = None if said is None or math.isnan(said) else _date_of(said)
+    best = (0, 0)
+    for first, behind in _spans(text, today):
+        start, end = first.toordinal() - _EPOCH, behind.toordinal() - _EPOCH
+        if 0 < end - start <= _LONGEST and (best == (0, 0) or end - start < best[1] - best[0]):
+            best = start, end
+    return best
+
+
+def _date_of(seconds: float) -> date:
+    return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds)).date()
+
+
+def _spans(text: str, today: date | None) -> Iterator[_Span]:
+    dated = any(hint in text for hint in _HINTS)
+    for match in _CALENDAR.finditer(text) if dated else ():
+        try:
+            named = _named(match, text, today)
+            if named is not None:
+                moved = _MOVED.search(text[: match.start()].removesuffix("the ").rstrip() + " ")
+                yield named if moved is None else _moved(named, moved)
+        except (ValueError, OverflowError):  # no such day
+            continue
+    if today is not None and any(hint in text.lower() for hint in _SPOKEN_HINTS):
+        for match in _SPOKEN_OF.finditer(text):
+            try:
+                yield _spoken_of(match, today)
+            except (ValueError, OverflowError):
+                continue
+
+
+def _named(match: re.Match[str], text: str, today: date | None) -> _Span | None:
+    """What a match of `_CALENDAR` names; None where it is no date, or of an unknown year."""
+    parts = match.groupdict()
+    if parts["iso"]:
+        return _days(date.fromisoformat(parts["iso"]))
+    if parts["season"]:
+        return _months(int(parts["year4"]), _FIRST_MONTH[parts["season"].lower()], 3)
+    name = next(parts[key] for key in ("month", "month2", "month3", "month5") if parts[key])
+    month = _MONTH_NUMBER.get(name.rstrip(".").lower())
+    # "may" and "march" are words of their own, and a month alone stands behind such a word.
+    if month is None or not name[0].isupper():
+        return None
+    year = next((int(parts[key]) for key in ("year", "year2", "year3") if parts[key]), None)
+    if year is None:
+        if today is None or (parts["month5"] and not _IN.search(text[: match.start()])):
+            return None
+        year = today.year - (date(today.year, month, 1) > today + 31 * _DAY)
+    day = parts["day"] or parts["day2"]
+    if day is None:
+        return _months(year, month)
+    return _days(date(year, month, int(re.sub(r"\D", "", day))))
+
+
+def _moved(named: _Span, match: re.Match[str]) -> _Span:
+    """The span that lies before or behind another, by a match of `_MOVED`."""
+    unit, way = match["unit"].lower(), 1 if match["way"].lower() == "after" else -1
+    number = _count(match["number"])
+    from_ = named[0] if way < 0 else named[1] - _DAY
+    if unit == "day":
+        return _days(from_ + way * number * _DAY)
+    if unit == "week" and match["number"]:
+        return _around(from_ + way * number * _WEEK, 2)
+    return _unit(from_, unit, way * number)
+
+
+def _spoken_of(match: re.Match[str], today: date) -> _Span:
+    """What a match of `_SPOKEN_OF` means on a day."""
+    parts = match.groupdict()
+    if parts["near"]:
+        near = parts["near"].lower()
+        back = {"yesterday": -1, "last night": -1, "tomorrow": 1}.get(near, 0)
+        return _days(today + back * _DAY)
+    if parts["unit"]:
+        number, unit = _count(parts["number"]), parts["unit"].lower()
+        if unit == "day":
+            span = _around(today - number * _DAY, int(number > 3))
+        elif unit == "week":
+            span = _around(today - number * _WEEK, 4)
+        else:
+            span = _unit(today, unit, -number)
+        if _VAGUE.isdisjoint(parts["number"].lower().split()):
+            return span
+        return span[0] - (span[1] - span[0]), span[1] + (span[1] - span[0])
+    if parts["unit2"]:
+        length = {"day": 1, "week": 7, "month": 31}[parts["unit2"].lower()]
+        return today - length * _count(parts["number2"]) * _DAY, today + _DAY
+    way = {"this": 0, "next": 1}.get(parts["which"].lower(), -1)
+    unit = parts["unit3"].lower()
+    month = _FIRST_MONTH.get(unit)
+    if month is not None:
+        year = today.year + max(way, 0)
+        while way < 0 and _months(year, month, 3)[1] > today:
+            year -= 1
+        return _months(year, month, 3)
+    number_of = _MONTH_NUMBER.get(unit.rstrip("."))
+    if number_of is not None:
+        year = today.year + (way > 0 and number_of <= today.month)
+        return _months(year - (way < 0 and number_of >= today.month), number_of)
+    return _unit(today, unit, way)
+
+
+def _unit(today: date, unit: str, count: int) -> _Span:
+    """The week, weekend, month or weekday that is `count` of them away from that of a day."""
+    monday = today - today.weekday() * _DAY
+    if unit == "week":
+        return monday + count * _WEEK, monday + (count + 1) * _WEEK
+    if unit == "weekend":  # on Friday people say so already
+        return monday + count * _WEEK + 4 * _DAY, monday + (count + 1) * _WEEK
+    if unit == "month":
+        return _months(today.year, today.month + count)
+    ahead = _WEEKDAYS[unit[:3]] - today.weekday()
+    if count < 0:
+        return _days(today - (-ahead % 7 or 7) * _DAY + (count + 1) * _WEEK)
+    return _days(
+        today + (ahead % 7 or 7) * _DAY + (count - 1) * _WEEK if count else today + ahead * _DAY
+    )
+
+
+def _count(number: str | None) -> int:
+    words = (number or "one").lower().removesuffix(" of").split()
+    return int(words[-1]) if words[-1].isdigit() else _NUMBER[words[-1]]
+
+
+def _days(first: date) -> _Span:
+    return _around(first, 0)
+
+
+def _around(day: date, more: int) -> _Span:
+    return day - more * _DAY, day + (more + 1) * _DAY
+
+
+def _months(year: int, month: int, count: int = 1) -> _Span:
+    """Some months from one on, which may lie beyond the year: 13 is the next January."""
+    first, last = divmod(month - 1, 12), divmod(month - 1 + count, 12)
+    return date(year + first[0], first[1] + 1, 1), date(year + last[0], last[1] + 1, 1)

@@ -186,7 +186,7 @@ def test_forward_tiny(
     data = random_columns(max(1, atoms), concepts) if atoms else replace(
         empty,
         **{n: getattr(empty, n)[:0] for n in ("embeddings", "kind", "speaker", "session", "time")},
-        **{n: getattr(empty, n)[:0] for n in ("log_words", "is_question", "tells_time", "role")},
+        **{n: getattr(empty, n)[:0] for n in ("log_words", "is_question", "tells_time", "role", "told")},
         terms=empty.terms[:0], term_offsets=empty.term_offsets[:1],
         tokens=None, pieces=None, token_offsets=None, edges=EdgeBlock.empty(), num_nodes=concepts,
     )  # fmt: skip
@@ -249,7 +249,7 @@ def test_forward_permuted_atoms_give_permuted_hits(
     assert data.pieces is not None
     assert data.token_offsets is not None
     columns = ("embeddings", "kind", "speaker", "session", "time")
-    columns += ("log_words", "is_question", "tells_time", "role")
+    columns += ("log_words", "is_question", "tells_time", "role", "told")
     terms, term_offsets = packed(data.terms, data.term_offsets)
     tokens, token_offsets = packed(data.tokens, data.token_offsets)
     pieces, _ = packed(data.pieces, data.token_offsets)

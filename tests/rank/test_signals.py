@@ -140,11 +140,19 @@ class Oracle:
         stamp = float(self.d.time[a])
         if math.isnan(stamp):
             return 0.0
+        first, behind = self.q.span[b].tolist()  # type: ignore[index]
+        within = 0.0
+        if math.floor(stamp / 86400) in range(first, behind):
+            within = 2.0 if behind - first <= 7 else 1.0
         when = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=stamp)
         if not self.q.months[b, when.month - 1]:  # type: ignore[index]
-            return 0.0
+            return within
         days = self.q.days[b].nonzero().squeeze(1).tolist()  # type: ignore[index]
-        return 2.0 if any(abs(day + 1 - when.day) <= 1 for day in days) else 1.0
+        return 2.0 if any(abs(day + 1 - when.day) <= 1 for day in days) else max(1.0, within)
+
+    def event(self, b: int, a: int) -> float:
+        asked, told = self.q.span[b].tolist(), self.d.told[a].tolist()  # type: ignore[index]
+        return float(not set(range(*asked)).isdisjoint(range(*told)))
 
 
 def expected(o: Oracle, name: str, b: int, a: int) -> float:
@@ -184,6 +192,7 @@ def expected(o: Oracle, name: str, b: int, a: int) -> float:
         "interaction_answer": lambda: o.before(a, lambda x: focus(x) * bool(o.d.is_question[x])),
         "speaker": lambda: o.speaker(b, a),
         "date": lambda: o.date(b, a),
+        "event": lambda: o.event(b, a),
         "time_expression": lambda: float(o.q.asks_when[b] and o.d.tells_time[a]),  # type: ignore[index]
         "role": lambda: float(o.d.role[a] * (-1 if o.q.recalls[b] else 1)),  # type: ignore[index]
         "length": lambda: float(o.d.log_words[a]),

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphmem_torch.errors import InputError
-from graphmem_torch.text.times import TimeLike, parse_span, parse_time
+from graphmem_torch.text.times import TimeLike, parse_span, parse_time, told_days
 
 MAY_8 = datetime(2023, 5, 8, 13, 56, tzinfo=UTC).timestamp()
 
@@ -137,3 +137,89 @@ def test_parse_span_may_be_open() -> None:
 def test_parse_span_refuses_what_is_none(value: object) -> None:
     with pytest.raises(InputError, match=r"^between: expected a (start|time)"):
         parse_span(value)
+
+
+# A Wednesday.
+SAID = datetime(2023, 7, 12, 16, 33, tzinfo=UTC).timestamp()
+
+
+@pytest.mark.parametrize(
+    ("text", "first", "last"),
+    [
+        ("Yesterday I ran.", "2023-07-11", "2023-07-11"),
+        ("We met last night", "2023-07-11", "2023-07-11"),
+        ("What did I do today?", "2023-07-12", "2023-07-12"),
+        ("See you tomorrow!", "2023-07-13", "2023-07-13"),
+        ("last Friday", "2023-07-07", "2023-07-07"),
+        ("last Wednesday", "2023-07-05", "2023-07-05"),
+        ("this Friday", "2023-07-14", "2023-07-14"),
+        ("next Wednesday", "2023-07-19", "2023-07-19"),
+        ("last week", "2023-07-03", "2023-07-09"),
+        ("next week", "2023-07-17", "2023-07-23"),
+        ("last weekend", "2023-07-07", "2023-07-09"),
+        ("this weekend", "2023-07-14", "2023-07-16"),
+        ("last month", "2023-06-01", "2023-06-30"),
+        ("next month", "2023-08-01", "2023-08-31"),
+        ("last summer", "2022-06-01", "2022-08-31"),
+        ("last winter", "2022-12-01", "2023-02-28"),
+        ("last May", "2023-05-01", "2023-05-31"),
+        ("last July", "2022-07-01", "2022-07-31"),
+        ("next May", "2024-05-01", "2024-05-31"),
+        ("two days ago", "2023-07-10", "2023-07-10"),
+        ("a day ago", "2023-07-11", "2023-07-11"),
+        ("10 days ago", "2023-07-01", "2023-07-03"),
+        ("two weeks ago", "2023-06-24", "2023-07-02"),
+        ("a couple of months ago", "2023-05-01", "2023-05-31"),
+        ("a few days ago", "2023-07-08", "2023-07-10"),
+        ("in the past two weeks", "2023-06-28", "2023-07-12"),
+        ("the last three months", "2023-04-10", "2023-07-12"),
+        ("on 8 May, 2023", "2023-05-08", "2023-05-08"),
+        ("on the 8th of May 2023", "2023-05-08", "2023-05-08"),
+        ("October 13, 2022", "2022-10-13", "2022-10-13"),
+        ("2024-02-29", "2024-02-29", "2024-02-29"),
+        ("in July 2021", "2021-07-01", "2021-07-31"),
+        ("summer of 2020", "2020-06-01", "2020-08-31"),
+        ("in December 2022", "2022-12-01", "2022-12-31"),
+        ("since May", "2023-05-01", "2023-05-31"),
+        ("on Sept. 3rd", "2022-09-03", "2022-09-03"),
+        ("the week before 9 June 2023", "2023-05-29", "2023-06-04"),
+        ("two weeks before August 11, 2023", "2023-07-26", "2023-07-30"),
+        ("the Monday before July 24, 2023", "2023-07-17", "2023-07-17"),
+        ("the Monday after July 24, 2023", "2023-07-31", "2023-07-31"),
+        ("three days before the 1 March 2024", "2024-02-27", "2024-02-27"),
+        ("the month after May 2023", "2023-06-01", "2023-06-30"),
+        # The narrowest, and a day that there is.
+        ("in July 2023, yesterday to be exact", "2023-07-11", "2023-07-11"),
+        ("on 31 February, 2023, or last Friday", "2023-07-07", "2023-07-07"),
+    ],
+)
+def test_told_days_are_those_of_a_calendar(text: str, first: str, last: str) -> None:
+    found = told_days(text, SAID)
+    epoch = date(1970, 1, 1)
+    assert epoch + timedelta(days=found[0]) == date.fromisoformat(first)
+    assert epoch + timedelta(days=found[1] - 1) == date.fromisoformat(last)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "I may go, and march on", "March for it!", "May I ask?", "last year", "in 2022"),
+        *("the last of us", "next to the house", "a thing of the past", "an ago", "2023-13-45"),
+        *("12000 months ago", "gestern", "\u6628\u5929"),
+    ],
+)
+def test_told_days_of_what_tells_none(text: str) -> None:
+    assert told_days(text, SAID) == (0, 0)
+
+
+def test_told_days_where_nobody_knows_when() -> None:
+    for said in (None, math.nan):
+        assert told_days("yesterday, last May, in June, on June 3rd", said) == (0, 0)
+        assert told_days("8 May 2023", said) == told_days("8 May 2023", SAID)
+
+
+@given(st.text(max_size=40), st.floats(-6e10, 2.5e11))
+def test_told_days_of_anything(text: str, said: float) -> None:
+    for words in (text, f"{text} yesterday", "999 months ago", "next month", "last December"):
+        first, behind = told_days(words, said)
+        assert (first, behind) == (0, 0) or 0 < behind - first <= 100

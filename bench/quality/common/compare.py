@@ -315,8 +315,7 @@ def _retrieved(task: RetrievalTask, config: Config, questions: Sequence[str], de
     held = task.memory.config
     if (held.rank, held.gate) != (config.rank, config.gate):
         task.adopt(config)
-    kinds = None if task.kind is None else [task.kind]
-    results = task.memory.retrieve(list(questions), k=depth, kinds=kinds)
+    results = task.retrieve(questions, depth)
     scores = [[hit.score for hit in result.hits if hit.id in task] for result in results]
     return Answer(
         task.positions([[hit.id for hit in result.hits] for result in results]),

@@ -112,7 +112,7 @@ def linear_scores(
 ) -> Tensor:  # [B, T]
     """The weighted sum of the signals, for the turns."""
     memory = task.memory
-    query, config = memory.encode_questions(questions), _linear(weights)(memory.config)
+    query, config = task.encode(questions), _linear(weights)(memory.config)
     found = Candidates(memory.index.tensors, query, config)
     table = weight_table(weights).to(query.embedding.device)
     with torch.inference_mode():
@@ -175,13 +175,13 @@ def _labelled(
     memory, questions = task.memory, task.questions
     rows = [memory.rows_of(list(dict.fromkeys(ids))) for ids in task.evidence]
     index = reweighted(memory.index, settings(memory.config))
-    return LabelledQuestions(index, memory.encode_questions(questions), rows, questions, share)
+    return LabelledQuestions(index, task.encode(questions), rows, questions, share)
 
 
 def _statistics(task: RetrievalTask, config: Config, names: tuple[str, ...]) -> Tensor:  # [B, G]
     index = reweighted(task.memory.index, config)
     with torch.inference_mode():
-        found = index.candidates(task.memory.encode_questions(task.questions))
+        found = index.candidates(task.encode(task.questions))
         score = found.scores(found.signals(index.signal_names), index.weights.float())
         top = score.masked_fill(~found.valid, -torch.inf).argmax(1, keepdim=True)
         return abstention_statistics(found, top, names).clone()

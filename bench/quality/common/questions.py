@@ -29,6 +29,7 @@ class Question:
         sessions: Names of the sessions that hold the answer, where sessions are judged as well.
         id: Its name in a file of rankings; the set counts where there is none.
         relevance: Grades of the gold, above 0; all alike by default.
+        time: When it is asked, seconds since the epoch, UTC; None: nobody knows.
     """
 
     text: str
@@ -37,6 +38,7 @@ class Question:
     sessions: tuple[str, ...] = ()
     id: str = ""
     relevance: tuple[float, ...] = ()
+    time: float | None = None
 
     @property
     def grades(self) -> dict[str, float]:

@@ -17,6 +17,8 @@ from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.graph import Graph
 from graphmem_torch.memory import Memory
 from graphmem_torch.rank.candidates import Candidates
+from graphmem_torch.rank.query import QueryBatch
+from graphmem_torch.results import Result
 from graphmem_torch.text.concepts import ConceptExtractor, load_concepts
 from graphmem_torch.text.embedder import Embedder
 from graphmem_torch.text.tokens import count_tokens
@@ -97,6 +99,7 @@ class RetrievalTask:
         self._parts: dict[tuple[EdgeType, ...], Graph] = {}
         self.asked = conversation.questions
         self.questions = [question.text for question in self.asked]
+        self._time = {question.text: question.time for question in self.asked}
         self.categories = torch.tensor([question.category for question in self.asked])
         self.evidence = [list(question.gold) for question in self.asked]
         self.gold = gold_tensor([[place[g] for g in gold] for gold in self.evidence])
@@ -109,10 +112,23 @@ class RetrievalTask:
         """Whether an atom is a candidate."""
         return id in self._place
 
+    def encode(self, questions: Sequence[str]) -> QueryBatch:
+        """Some of the questions as tensors, each asked at its time."""
+        return self.memory.encode_questions(questions, asked=[self._time[q] for q in questions])
+
+    def retrieve(self, questions: Sequence[str], k: int) -> list[Result]:
+        """What the memory finds for some of the questions, each asked at its time."""
+        kinds, results = None if self.kind is None else [self.kind], {}
+        for asked in dict.fromkeys(self._time[question] for question in questions):
+            part = [question for question in questions if self._time[question] == asked]
+            found = self.memory.retrieve(part, k=k, kinds=kinds, asked=asked)
+            results |= dict(zip(part, found, strict=True))
+        return [results[question] for question in questions]
+
     def candidates(self, questions: Sequence[str]) -> Candidates:
         """All atoms for some questions; a signal is computed when it is first asked for."""
         index = self.memory.index
-        return Candidates(index.tensors, self.memory.encode_questions(questions), index.config)
+        return Candidates(index.tensors, self.encode(questions), index.config)
 
     def adopt(self, config: Config) -> None:
         """Go on with other weights and another gate; what the graph was built with stays."""
