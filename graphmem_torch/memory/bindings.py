@@ -16,7 +16,7 @@ from graphmem_torch.store.database import DATABASE_NAME
 from graphmem_torch.store.reader import LINKED_BY
 from graphmem_torch.store.sqlite import has_namespaces
 from graphmem_torch.text.concepts import ConceptExtractor, load_concepts
-from graphmem_torch.text.embedder import Embedder
+from graphmem_torch.text.embedder import Embedder, HashingEmbedder
 from graphmem_torch.text.sentence_transformer import load_embedder
 
 __all__ = [
@@ -50,17 +50,24 @@ def open_bound(
     if mode == "r" and embedder is None:
         return MemoryStore.open(path, mode="r"), None
     remembered = None
-    if embedder is None and path is not None and (Path(path) / DATABASE_NAME).exists():
+    if embedder is None and _exists(path):
         with MemoryStore.open(path, mode="r") as kept:
             bound = kept.num_nodes or has_namespaces(kept.path)
             remembered = _remembered(kept) if bound else None
     spec, token_dim = remembered or (embedder or own.name, own.token_dim)
     loaded = load_embedder(spec, device, token_dim=token_dim)
+    if isinstance(loaded, HashingEmbedder) and _exists(path):
+        with MemoryStore.open(path, mode="r") as kept:
+            loaded = loaded.like(kept.fingerprint)
     store = MemoryStore.open(path, mode=mode, fingerprint=loaded.fingerprint, dim=loaded.dim)
     for key, value in embedder_meta(spec, token_dim).items():
         if mode == "w" and value is not None and store.meta_get(key) != value:
             store.meta_set(key, value)
     return store, loaded
+
+
+def _exists(path: str | os.PathLike[str] | None) -> bool:
+    return path is not None and (Path(path) / DATABASE_NAME).exists()
 
 
 def embedder_meta(spec: Any, token_dim: int) -> dict[str, str | None]:
@@ -88,6 +95,8 @@ def expect_bound(store: MemoryStore, embedder: Embedder) -> Embedder:
         EmbedderError: It is not.
     """
     bound = store.fingerprint
+    if isinstance(embedder, HashingEmbedder):
+        embedder = embedder.like(bound)
     if bound is not None and bound != embedder.fingerprint:
         raise EmbedderError(
             f"{store.path}: expected the embedder that filled this store ({bound}), got "

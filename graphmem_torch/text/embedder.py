@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import re
 from collections.abc import Sequence
@@ -14,7 +15,7 @@ import torch
 from torch import Tensor
 
 from graphmem_torch.errors import EmbedderError
-from graphmem_torch.text.terms import terms
+from graphmem_torch.text.terms import first_terms, terms
 from graphmem_torch.text.tokens import Tokenizer, WordTokenizer
 
 __all__ = [
@@ -160,9 +161,22 @@ class HashingEmbedder:
         self.token_dim = token_dim
         self.num_pieces = _PIECES if token_dim else 0
         self.name = f"hashing:{dim}"
-        self.fingerprint = f"hashing-v1:{dim}:{token_dim}"
+        self.fingerprint = f"hashing-v2:{dim}:{token_dim}"
+        self._terms = terms
         self.tokenizer: Tokenizer = WordTokenizer()
         self.window = 254
+
+    def like(self, fingerprint: str | None) -> HashingEmbedder:
+        """Itself, or its first version where that is what has this fingerprint.
+
+        The two differ for words that are not English.
+        """
+        first = self.fingerprint.replace("-v2:", "-v1:")
+        if fingerprint != first:
+            return self
+        other = copy.copy(self)
+        other.fingerprint, other._terms = first, first_terms
+        return other
 
     def encode(self, texts: Sequence[str], *, progress: bool = False) -> Encoded:
         """See `Embedder.encode`; so fast that `progress` shows nothing."""
@@ -173,7 +187,7 @@ class HashingEmbedder:
         pooled = torch.zeros(len(texts), self.dim)
         wordless: list[int] = []
         for i, text in enumerate(texts):
-            words = terms(text)
+            words = self._terms(text)
             flat.extend([numbers.setdefault(word, len(numbers)) for word in words])
             owner.extend([i] * len(words))
             offsets[i + 1] = len(flat)

@@ -11,7 +11,26 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["FRAGMENTS", "GENERIC", "STOP_WORDS", "Vocabulary", "terms", "title_terms"]
+from graphmem_torch.text.words import (
+    PLAIN_WORD,
+    STOP_WORDS_OF,
+    language_of,
+    lowered,
+    pairs,
+    script_language,
+    words,
+)
+
+__all__ = [
+    "FRAGMENTS",
+    "GENERIC",
+    "STOP_WORDS",
+    "TERMS",
+    "Vocabulary",
+    "first_terms",
+    "terms",
+    "title_terms",
+]
 _STOP = """
 a about above after again against ah all also am an and any are aren't as at be because been
 before being below between both but by can can't cannot could couldn't did didn't do does
@@ -49,47 +68,82 @@ world worry wow yeah year yep yesterday yup
 GENERIC = STOP_WORDS | FRAGMENTS | frozenset(_VAGUE.split())
 """Words too general to be a concept by themselves."""
 
-_WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
+TERMS = 2
+"""Version of `terms`: postings that were made with another one are made anew."""
+
 _CACHE_LIMIT = 1_000_000
 
 
 class _Stems(dict[str, str]):
-    """Word to stem, empty for stop words; filled on demand."""
+    """Word of one language to its stem, empty for stop words; filled on demand."""
 
-    def __init__(self) -> None:
+    def __init__(self, language: str, *, by_script: bool = True) -> None:
         super().__init__()
-        self._stemmer: Any = None
+        self._language, self._by_script = language, by_script
+        self._stop = STOP_WORDS_OF.get(language, STOP_WORDS)
+        self._stemmers: dict[str, Any] = {}
         # One PyStemmer object must not be used by two threads at once.
         self._lock = threading.Lock()
 
     def __missing__(self, word: str) -> str:
         with self._lock:
-            if self._stemmer is None:
-                import Stemmer
-
-                self._stemmer = Stemmer.Stemmer("english")
             stem = ""
-            if word not in STOP_WORDS:
-                bare = word.removesuffix("'s")
-                stem = "" if bare in STOP_WORDS else self._stemmer.stemWord(bare)
+            if word not in self._stop:
+                bare = word.removesuffix("'s") if self._language == "english" else word
+                stem = "" if bare in self._stop else self._stemmer(bare).stemWord(bare)
             if len(self) >= _CACHE_LIMIT:
                 self.clear()
             self[word] = stem
             return stem
 
+    def _stemmer(self, word: str) -> Any:
+        language = script_language(word) if self._by_script else "english"
+        language = self._language if language == "english" else language
+        if language not in self._stemmers:
+            import Stemmer
 
-_stems = _Stems()
+            self._stemmers[language] = Stemmer.Stemmer(language)
+        return self._stemmers[language]
+
+
+_stems = {language: _Stems(language) for language in ("english", *STOP_WORDS_OF)}
+_first_stems = _Stems("english", by_script=False)
 
 
 def terms(text: str) -> list[str]:
     """The stemmed content words of a text, in order and with repetitions.
 
-    Lower-cased words of letters and digits, without English stop words, through the Snowball
-    English stemmer.
+    Words (`text.words`) go through the Snowball stemmer of English, or of the likeliest language of
+    their script; stop words of English are left out. A word of a text whose function words show
+    another language in Latin letters stands under its stem there as well, where that is another:
+    a question too short to show its language finds it all the same. Runs of scripts without spaces
+    are pairs of characters. What no list of stop words names, idf has to tell.
     """
-    if not text.isascii():
-        text = unicodedata.normalize("NFKC", text).replace("\u2019", "'")
-    return [stem for word in _WORD.findall(text.lower()) if (stem := _stems[word])]
+    found = words(lowered(text))
+    return _stemmed(found, language_of(found, STOP_WORDS))
+
+
+def first_terms(text: str) -> list[str]:
+    """`terms` as they were in version 1, for vectors that were made of these: all is English."""
+    text = unicodedata.normalize("NFKC", text).replace("\u2019", "'").lower()
+    return [stem for word in PLAIN_WORD.findall(text) if (stem := _first_stems[word])]
+
+
+def _stemmed(found: Sequence[str], language: str) -> list[str]:
+    english = _stems["english"]
+    if language != "english":
+        own = _stems[language]
+        stems = (pairs(word) or _both(english[word], own[word]) for word in found)
+        return [stem for each in stems for stem in each]
+    if all(map(str.isascii, found)):
+        return [stem for word in found if (stem := english[word])]
+    return [stem for word in found for stem in pairs(word) or (english[word],) if stem]
+
+
+def _both(english: str, own: str) -> Sequence[str]:
+    if not english or not own:
+        return ()
+    return (own,) if english == own else (english, own)
 
 
 class Vocabulary:
@@ -189,4 +243,5 @@ def title_terms(text: str) -> int:
     head = head.strip()
     if not head or head.endswith(_CLOSED) or len(head.split()) > _WORDS or not body.strip():
         return -1
-    return len(terms(_DISTINCTION.sub("", head)))
+    language = language_of(words(lowered(text)), STOP_WORDS)
+    return len(_stemmed(words(lowered(_DISTINCTION.sub("", head))), language))

@@ -20,6 +20,7 @@ from graphmem_torch.memory.assemble import Assembler
 from graphmem_torch.results import Result
 from graphmem_torch.store import MemoryStore
 from graphmem_torch.text.embedder import Encoded, HashingEmbedder
+from graphmem_torch.text.terms import first_terms
 from tests.memories import (
     QUESTIONS,
     Counting,
@@ -84,6 +85,32 @@ def test_snapshot_of_another_graph_setting_is_not_read(tmp_path: Path) -> None:
         fresh = Assembler()(memory.store, config, memory.embedder.num_pieces).index
         assert memory.index.graph.num_edges == fresh.graph.num_edges
         assert int(memory.index.graph.out_degree.max()) == 1
+
+
+def test_a_memory_of_an_older_release_is_indexed_by_the_terms_of_this_one(tmp_path: Path) -> None:
+    said = ["我喜欢吃苹果和香蕉。", "火车下午三点出发。", "The train leaves at three."]
+    config = config_of(**{"rank.weights": {"lexical": 1.0}, "link.concepts": "none"})
+    old = HashingEmbedder(32).like("hashing-v1:32:32")
+    assert old.fingerprint == "hashing-v1:32:32"
+
+    def shares(memory: Memory, question: str) -> dict[str, float]:
+        return {hit.id: hit.signals["lexical"] for hit in memory.retrieve(question).hits}
+
+    with pytest.MonkeyPatch.context() as then:
+        then.setattr("graphmem_torch.text.terms.terms", first_terms)
+        then.setattr("graphmem_torch.memory.assemble.TERMS", 1)
+        with opened(tmp_path / "m", embedder=old, config=config) as memory:
+            memory.add([Atom(f"a{i}", text) for i, text in enumerate(said)])
+            found = shares(memory, "几点出发？")
+            assert len(set(found.values())) == 1  # no term is shared
+    for mode in ("r", "w"):
+        with opened(tmp_path / "m", mode=mode, config=config) as memory:
+            assert memory.embedder.fingerprint == old.fingerprint
+            vectors = memory.embedder.encode(said).pooled
+            torch.testing.assert_close(memory.store.embeddings(), vectors)
+            found = shares(memory, "几点出发？")
+            assert max(found, key=lambda name: found[name]) == "a1"
+            assert found["a1"] > found["a0"] == found["a2"]
 
 
 def test_reader_sees_what_a_writer_adds(tmp_path: Path) -> None:

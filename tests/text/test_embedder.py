@@ -184,3 +184,15 @@ def test_load_embedder_by_name() -> None:
             load_embedder(bad)
     with pytest.raises(EmbedderError, match="got 0 and 1"):
         HashingEmbedder(0, 1)
+
+
+def test_hashing_keeps_the_vectors_of_its_first_version() -> None:
+    now = HashingEmbedder(256, 16)
+    first = now.like("hashing-v1:256:16")
+    assert (now.fingerprint, first.fingerprint) == ("hashing-v2:256:16", "hashing-v1:256:16")
+    for other in (None, now.fingerprint, "hashing-v1:256:8", "st:1"):
+        assert now.like(other) is now
+    assert torch.equal(now.encode(SAID).pooled, first.encode(SAID).pooled)
+    thai = ["ฉันชอบแมว", "แมวของฉัน"]
+    new, old = (each.encode(thai).pooled for each in (now, first))
+    assert float(new[0] @ new[1]) > float(old[0] @ old[1]) + 0.2

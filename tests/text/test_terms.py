@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
+
 import pytest
 import torch
 
-from graphmem_torch.text.terms import STOP_WORDS, Vocabulary, terms, title_terms
+from graphmem_torch.text.terms import STOP_WORDS, Vocabulary, first_terms, terms, title_terms
+from tests.languages import LANGUAGES
 
 
 def test_terms_are_stemmed_and_leave_out_stop_words() -> None:
@@ -21,7 +25,64 @@ def test_terms_of_no_words() -> None:
 
 
 def test_terms_of_other_alphabets() -> None:
-    assert terms("Žižek trinkt Ｆｕｌｌ-width 東京") == ["žižek", "trinkt", "full", "width", "東京"]
+    found = ["žižek", "trinkt", "full", "width", "東", "京", "東京"]
+    assert terms("Žižek trinkt Ｆｕｌｌ-width 東京") == found
+    assert terms("running in 上海, slowly") == ["run", "上", "海", "上海", "slowli"]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("кошки", "кошка"),
+        ("الميزانية", "ميزانية"),
+        ("كِتَاب", "كتـــاب"),
+        ("किताबें", "किताब"),
+        ("γάτες", "γάτα"),
+        ("Die Katzen sind bei ihr", "die Katze ist nicht da"),
+        ("STRASSE, und er ist hier mit mir", "Straße und ich bin es nicht"),
+        ("Les chats sont avec nous", "où est le chat, et pourquoi"),
+    ],
+)
+def test_forms_of_a_word_share_a_term(one: str, other: str) -> None:
+    assert set(terms(one)) & set(terms(other))
+
+
+def test_another_language_adds_its_stem_to_that_of_english() -> None:
+    assert terms("Thomas wohnt jetzt nicht mehr bei den Katzen") == [
+        *["thoma", "thomas", "wohnt", "mehr", "katzen", "katz"]
+    ]
+    assert terms("Thomas") == ["thoma"]
+
+
+def test_first_terms_take_everything_for_english() -> None:
+    assert first_terms("The runs of кошки in 東京 don\u2019t hide") == [
+        "run",
+        "кошки",
+        "東京",
+        "hide",
+    ]
+    assert first_terms("running it's") == terms("running it's") == ["run"]
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_bm25_of_terms_finds_the_memory_that_answers(language: str) -> None:
+    memories, questions = LANGUAGES[language]
+    documents = [Counter(terms(text)) for text in memories]
+    mean = sum(map(Counter.total, documents)) / len(documents)
+
+    def score(question: str, document: Counter[str]) -> float:
+        found = 0.0
+        for term in terms(question):
+            df = sum(term in each for each in documents)
+            idf = math.log(1 + (len(documents) - df + 0.5) / (df + 0.5))
+            norm = document[term] + 1.2 * (0.7 + 0.3 * document.total() / mean)
+            found += idf * document[term] * 2.2 / norm
+        return found
+
+    for question, answer in questions:
+        scores = [score(question, document) for document in documents]
+        others = scores[:answer] + scores[answer + 1 :]
+        assert scores[answer] > max(others), question
 
 
 def test_vocabulary_numbers_terms_as_they_come() -> None:
@@ -48,9 +109,9 @@ def test_vocabulary_does_not_grow_by_questions() -> None:
 
 def test_vocabulary_survives_its_bytes() -> None:
     vocabulary = Vocabulary()
-    vocabulary.encode(["red boats in 東京", "blue"])
+    vocabulary.encode(["red boats in 東京", "blue"])  # red boat 東 京 東京 blue
     again = Vocabulary.from_bytes(vocabulary.to_bytes())
-    assert again.encode(["tokyo 東京 red"], grow=False)[0].tolist() == [2, 0]
+    assert again.encode(["tokyo 東京 red"], grow=False)[0].tolist() == [2, 3, 4, 0]
     assert len(again) == len(vocabulary)
     assert len(Vocabulary.from_bytes(Vocabulary().to_bytes())) == 0
 
@@ -60,6 +121,10 @@ TITLES = {
     "Titanic (1997 film)\nA film.": ["titan"],
     "The Who\nA band.": [],
     "Café Müller\nA dance by Pina Bausch.": ["café", "müller"],
+    "Die Brüder Katzen\nSie sind nicht von hier und haben kein Haus.": [
+        *["die", "brüder", "brud", "katzen", "katz"]
+    ],
+    "北京\n北京是中国的首都。": ["北", "京", "北京"],
     "  Ada Lovelace  \n\nShe wrote programs.": ["ada", "lovelac"],
 }
 

@@ -1,0 +1,210 @@
+"""Words of a text in any script, and the language that its function words show.
+
+Scripts and marks are those of Unicode, by the properties of the package `regex`. There is no
+dictionary: where a script writes no space between words (Chinese, Japanese, Thai, Lao, Khmer,
+Burmese), and where particles are written to their words (Korean), overlapping pairs of characters
+stand for words, as in Lucene's CJKAnalyzer.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Sequence
+from itertools import pairwise
+
+import regex
+
+__all__ = [
+    "PLAIN_WORD",
+    "STOP_WORDS_OF",
+    "language_of",
+    "lowered",
+    "pairs",
+    "script_language",
+    "words",
+]
+
+# Signs of several scripts, such as the long mark of kana, go on with the run that they are in.
+_PAIRED = ("Han", "Hiragana", "Katakana", "Hangul", "Thai", "Lao", "Khmer", "Myanmar")
+_IN_PAIRED = "".join(rf"\p{{scx={script}}}" for script in _PAIRED)
+_SIGN = rf"[[\p{{L}}\p{{N}}]--[{_IN_PAIRED}]]\p{{M}}*+"
+PLAIN_WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
+"""A word of Latin letters without marks of their own, and digits."""
+
+_RUN = regex.compile(
+    "|".join(
+        rf"[\p{{scx={script}}}&&[\p{{L}}\p{{N}}]][\p{{scx={script}}}\p{{M}}&&[\p{{L}}\p{{N}}\p{{M}}]]*+"
+        for script in _PAIRED
+    )
+    + rf"|(?:{_SIGN})++(?:'(?:{_SIGN})++)*+",
+    regex.V1,
+)
+_FIRST_PAIRED = regex.compile(rf"[{_IN_PAIRED}]", regex.V1)
+_HAN = regex.compile(r"\p{scx=Han}")
+_CHARACTER = regex.compile(r"\X")
+
+_BEYOND = regex.compile(r"[[\p{L}\p{M}]--\p{Latin}]|[\p{Nd}--[0-9]]", regex.V1)
+"""What only other writing than the plain Latin one has."""
+
+# Accents that no single character has, vowel points, what stretches a word, how a sign is drawn;
+# and joiners where they do not divide words.
+_UNREAD = regex.compile(
+    r"[\u0300-\u036f\u0640\ufe00-\ufe0f\U000e0100-\U000e01ef]"
+    r"|[\p{Mn}&&[\p{scx=Arabic}\p{scx=Hebrew}]]"
+    r"|(?<![\p{Arabic}\p{Latin}])[\u200c\u200d]",
+    regex.V1,
+)
+_DIGIT = regex.compile(r"[\p{Nd}--[0-9]]", regex.V1)
+
+# The language whose Snowball stemmer serves a script: its likeliest one, and harmless to others.
+_BY_SCRIPT = {
+    "Arabic": "arabic",
+    "Armenian": "armenian",
+    "Cyrillic": "russian",
+    "Devanagari": "hindi",
+    "Greek": "greek",
+    "Tamil": "tamil",
+}
+_SCRIPT = regex.compile("|".join(rf"(?P<{name}>\p{{{name}}})" for name in _BY_SCRIPT))
+
+# Function words after the stop lists of Snowball, without those that are English words as well.
+_FUNCTION_WORDS = {
+    "german": """
+        aber als auch auf aus bei beim bist da damit dann das dass dein deine dem den denn der des
+        dich dir doch du durch ein eine einem einen einer eines er es etwas euch euer für gegen
+        habe haben hatte hatten ich ihm ihn ihnen ihr ihre ihrem ihren ihrer im ist jetzt kann kein
+        keine können mein meine meinem meinen meiner mich mir mit muss nach nicht noch nun nur ob
+        oder ohne sehr sein seine seinem seinen seiner sich sie sind soll über um und uns unser
+        unsere unter viel vom von vor waren wann warum welche welchem welchen welcher welches wem
+        wen wenn wer werde werden wie wieder wir wird wo wurde wurden zu zum zur zwischen
+    """,
+    "french": """
+        au aux avec avait avez avons ce ces cette dans de des du elle elles en est et était étaient
+        été être il ils je la le les leur leurs lui ma mais mes moi mon ne nos notre nous ont ou où
+        par pas plus pour pourquoi qu quand que quel quelle quelles quels qui quoi sa se ses sont
+        sur ta te tes toi ton tu un une vos votre vous
+    """,
+    "spanish": """
+        al como con cuál cuándo cuando cómo de del desde donde dónde el ella ellas ellos en entre
+        era es esa ese eso esta está están este esto fue fueron ha han hasta hay la las le les lo
+        los más mi mis muy ni nos nosotros nuestra nuestro o para pero por porque qué que quién
+        quien se sin sobre son su sus también te tiene tu un una uno unos y ya yo
+    """,
+    "italian": """
+        agli ai al alla alle anche che chi ci come con cosa cui da dagli dai dal dalla degli dei
+        del della delle di dove e è era gli ha hai hanno ho il io la le lei lo loro lui ma mi mia
+        mio ne nei nel nella non o per perché più quale quando quella quello questa questo sei si
+        sono su sua sul sulla suo ti tra tu un una uno
+    """,
+    "portuguese": """
+        ao aos as com como da das de dela dele do dos e é ela elas ele eles em entre era essa esse
+        esta está este eu foi foram há isso isto já lhe mais mas me meu minha muito na não nas nem
+        no nos nós o onde os ou para pela pelo por porque qual quando que quem se sem ser seu seus
+        sua suas também te tem um uma você
+    """,
+    "dutch": """
+        aan al alles als ben bij daar dan dat de deze die dit doen door een en er had heb hebben
+        heeft hem het hij hoe hun ik ja je kan maar mijn naar niet nog nu of om omdat ons onze ook
+        op te toen tot uit uw van veel voor waar waarom wat werd wie wij wordt worden zal ze zich
+        zij zijn zo
+    """,
+    "swedish": """
+        att av blev de den denna deras dess det detta dig din ditt då där efter ej eller en ett från
+        för ha hade han hans har henne hennes hon honom hur här inte jag kan kommer med mellan mig
+        min mina mitt mot mycket nu när och om oss på sedan sig sin sina sitt ska som så till under
+        upp ut vad var varför vem vi vid vilka vilken är över
+    """,
+    "polish": """
+        albo ale bo być był była było były bym chce ci co czy dla do dlaczego gdy gdzie go i ich ile
+        jak jako je jego jej jest jestem już kiedy kto która które który ma mi mnie może na nad nas
+        nie nim o od on ona oni po pod przez przy są się ta tak też tego tej ten to ty tylko tym w
+        we wy z za ze że
+    """,
+    "turkish": """
+        ama bana ben beni benim bir biz bu çok da daha de değil diye en gibi hangi hem hep her için
+        ile ise kadar ki kim mi mı mu mü ne neden nerede nasıl o olan olarak oldu olduğu onlar onu
+        onun sana sen siz şey şu var ve veya ya yok
+    """,
+}
+STOP_WORDS_OF = {name: frozenset(text.split()) for name, text in _FUNCTION_WORDS.items()}
+"""Function words of languages in Latin letters."""
+
+# Parts of names and words of English (`hat`, `die`) say nothing of the language around them.
+_SHARED = """
+    al ale also am an as at au aux bana be ben biz bo by chi come con da dai dal dan das de dei del
+    della den der des di die dit do don door dos du el em en er era es et eu go had han hans hat
+    hay he hem hep her ho il in is it kan ki kim la las le lo los ma man mar mas me men mi min more
+    mot mu my na nad nas ne no non not nun of on or os par per plus pod sa san se si sin sir so son
+    sur ta te tel ten till to toi ton tot tu ty un under up us van var ve vi von wan war was we ya
+    zu
+"""
+_MUTE = frozenset(_SHARED.split())
+_VOTES: dict[str, list[str]] = {}
+for _language, _listed in STOP_WORDS_OF.items():
+    for _word in _listed - _MUTE:
+        if len(_word) > 1:
+            _VOTES.setdefault(_word, []).append(_language)
+_VOTERS = frozenset(_VOTES)
+
+
+def lowered(text: str) -> str:
+    """A text in lower case as its words are compared: NFKC, straight apostrophes, ASCII digits.
+
+    Without marks that a word is the same without: vowel points of Arabic and Hebrew, tatweel,
+    variation selectors, and accents that stand beside their letter. Vowel signs stay.
+    """
+    if text.isascii():
+        return text.lower()
+    text = unicodedata.normalize("NFKC", text).replace("\u2019", "'").lower()
+    if _BEYOND.search(text) is None:
+        return text
+    return _DIGIT.sub(lambda match: str(unicodedata.decimal(match[0])), _UNREAD.sub("", text))
+
+
+def words(text: str) -> list[str]:
+    """The words of a text that is `lowered`, in order: runs of letters, digits and their marks.
+
+    Runs of a script without spaces are one word each.
+    """
+    if text.isascii() or _BEYOND.search(text) is None:
+        return PLAIN_WORD.findall(text)
+    return _RUN.findall(text)
+
+
+def pairs(word: str) -> list[str]:
+    """What stands for the words in a run: its pairs of characters, or the only one there is.
+
+    Of Chinese characters also each by itself: many are words. Empty for a word that is one.
+    """
+    if word.isascii() or not _FIRST_PAIRED.match(word):
+        return []
+    signs = _CHARACTER.findall(word)
+    joined = [one + other for one, other in pairwise(signs)]
+    return [*signs, *joined] if not joined or _HAN.match(word) else joined
+
+
+def script_language(word: str) -> str:
+    """The language whose stemmer serves the script of a word: `english` for Latin and others."""
+    found = None if word.isascii() else _SCRIPT.match(word)
+    return "english" if found is None else _BY_SCRIPT[str(found.lastgroup)]
+
+
+def language_of(found: Sequence[str], english: frozenset[str]) -> str:
+    """The language of a text in Latin letters; `english` where its words do not say otherwise.
+
+    Another one has at least two of its function words (`STOP_WORDS_OF`) in it, and more than
+    English has; of two that have as many it is the first. Parts of names and what is an English
+    word as well do not count.
+
+    Args:
+        found: Its `words`.
+        english: Function words of English.
+    """
+    if _VOTERS.isdisjoint(found):
+        return "english"
+    distinct = set(found)
+    votes = Counter(name for word in distinct & _VOTERS for name in _VOTES[word])
+    best = max(STOP_WORDS_OF, key=lambda name: votes[name])
+    return best if votes[best] > max(1, len(distinct & english)) else "english"

@@ -1,0 +1,61 @@
+"""Words of any script, and the language that function words show."""
+
+from __future__ import annotations
+
+import pytest
+
+from graphmem_torch.text.terms import STOP_WORDS
+from graphmem_torch.text.words import language_of, lowered, pairs, words
+
+# Cut by hand.
+CUT = {
+    "東京タワーへ行きました。": ["東京", "タワー", "へ", "行", "きました"],
+    "我喜欢 iPhone手机，3月买的": ["我喜欢", "iphone", "手机", "3", "月买的"],
+    "ฉันเกิดปี ๒๕๓๐": ["ฉันเกิดปี", "2530"],
+    "मुझे हिन्दी पसंद है।": ["मुझे", "हिन्दी", "पसंद", "है"],
+    "서울에서 먹었다.": ["서울에서", "먹었다"],
+    "كِتَابٌ جَمِيل، كتـــاب": ["كتاب", "جميل", "كتاب"],
+    "می\u200cخواهم": ["می", "خواهم"],
+    "क्\u200dष": ["क्ष"],
+    "שָׁלוֹם": ["שלום"],
+    "İstanbul'da A\u030angstro\u0308m": ["istanbul'da", "ångström"],
+    "Ｆｕｌｌ ﾊﾝｶｸ": ["full", "ハンカク"],
+    "Don\u2019t x_y α1": ["don't", "x", "y", "α1"],
+}
+
+
+@pytest.mark.parametrize("text", CUT)
+def test_words_of_scripts(text: str) -> None:
+    assert words(lowered(text)) == CUT[text]
+
+
+def test_pairs_stand_for_words_where_no_space_divides_them() -> None:
+    assert pairs("图书馆") == ["图", "书", "馆", "图书", "书馆"]
+    assert pairs("ラーメン") == ["ラー", "ーメ", "メン"]
+    assert pairs("서울에서") == ["서울", "울에", "에서"]
+    assert pairs("ที่นี่") == ["ที่นี่"]  # two characters, each with its vowel and its tone
+    assert pairs("猫") == ["猫"]
+    assert pairs("हिन्दी") == pairs("straße") == pairs("word") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "language"),
+    [
+        ("Was ist mit dem Fahrrad passiert?", "german"),
+        ("Où est-ce que nous avons mangé hier ?", "french"),
+        ("¿Dónde está el perro de mi hermana?", "spanish"),
+        ("Dove abita adesso la sorella di Marco, e perché?", "italian"),
+        ("Onde você mora agora, e por que não me disse?", "portuguese"),
+        ("Waar woont mijn zus nu, en wat doet zij?", "dutch"),
+        ("Var bor min syster nu och vad heter hennes hund?", "swedish"),
+        ("Gdzie jest mój rower i kto go wziął?", "polish"),
+        ("Kız kardeşim için ne aldın ve neden?", "turkish"),
+        ("The Die Hard man was in Ludwig van der Rohe's La Scala.", "english"),
+        ("Vincent van Gogh", "english"),
+        ("He said mais oui, je suis here, and that it was all she had to do.", "english"),
+        ("", "english"),
+        ("Где ты был?", "english"),  # its script says it
+    ],
+)
+def test_language_by_function_words(text: str, language: str) -> None:
+    assert language_of(words(lowered(text)), STOP_WORDS) == language
