@@ -52,6 +52,7 @@ FLOORS = [
     "evaluation",
     "report",
     "memory",
+    "integrations",
     "quality",
     "cli",
     "__main__",
@@ -64,6 +65,7 @@ SMALL, TOGETHER = 120, 400
 # Costly to import, or of no use to most callers: imported inside the functions that need them.
 HEAVY = [
     "datasets",
+    "mteb",
     "networkx",
     "openai",
     "scipy",
