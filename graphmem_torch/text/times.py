@@ -146,8 +146,8 @@ _NUMBER |= dict.fromkeys(("three", "few", "several"), 3)
 _NUMBER |= {"four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9, "ten": 10}
 _VAGUE = frozenset({"few", "several"})
 
-_M = r"(?:jan|feb|mar|apr|may|june?|july?|aug|sept?|oct|nov|dec)(?:[a-z]*\b\.?)"
-_W = r"(?:mon|tue|wed|thu|fri|sat|sun)[a-z]*day"
+_M = rf"(?:{'|'.join(sorted(_MONTH_NUMBER, key=len, reverse=True))})\b\.?"
+_W = r"(?:mon|tues|wednes|thurs|fri|satur|sun)day"
 _N = rf"(?:(?:a )?(?:couple(?: of)?|few|several)|\d{{1,3}}|{'|'.join(_NUMBER)})"
 _S = "|".join(_FIRST_MONTH)
 _Y = r"(?:19|20)\d\d"

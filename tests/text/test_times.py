@@ -204,6 +204,14 @@ def test_told_days_are_those_of_a_calendar(text: str, first: str, last: str) -> 
     "text",
     [
         *("", "I may go, and march on", "March for it!", "May I ask?", "last year", "in 2022"),
+        *(
+            "my last novel",
+            "next mayor",
+            "the last decade",
+            "this Marvel",
+            "last Sundays",
+            "Mayor 5",
+        ),
         *("the last of us", "next to the house", "a thing of the past", "an ago", "2023-13-45"),
         *("12000 months ago", "gestern", "\u6628\u5929"),
     ],
@@ -220,6 +228,6 @@ def test_told_days_where_nobody_knows_when() -> None:
 
 @given(st.text(max_size=40), st.floats(-6e10, 2.5e11))
 def test_told_days_of_anything(text: str, said: float) -> None:
-    for words in (text, f"{text} yesterday", "999 months ago", "next month", "last December"):
+    for words in (text, f"last {text}", f"{text} yesterday", "999 months ago", "next month"):
         first, behind = told_days(words, said)
         assert (first, behind) == (0, 0) or 0 < behind - first <= 100
