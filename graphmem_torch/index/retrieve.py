@@ -245,11 +245,11 @@ def _base_candidates(
         for name, above in least.items()
     ]
     halo = torch.cat([rows[:, : max(1, count // _HALO_SHARE)] for rows in parts], dim=1)
-    for pointer in (memory.next.long(), memory.previous.long()):
-        row = halo
-        for _ in range(_REACH):
-            row = torch.where(row >= 0, pointer[row.clamp(min=0)], -1)
-            parts.append(row)
+    pointers, second = memory.turns
+    row = halo[:, None]
+    for _ in range(_REACH):
+        row = pointers.take(row + second)
+        parts.append(row.flatten(1))
     if background is not None:
         parts.append(background.expand(len(everyone.query), -1))
     return merge_rows(*parts)

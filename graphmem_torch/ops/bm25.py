@@ -154,13 +154,10 @@ class BM25:
             _check_terms(listed[-1], self.indptr)
         place = {term: i for i, term in enumerate(listed)}
         term = torch.tensor(listed, dtype=torch.int64)
-        first, last = self.indptr[term], self.indptr[term + 1]
-        runs = list(zip(first.tolist(), last.tolist(), strict=True)) or [(0, 0)]
-        docs, counts = (
-            torch.cat([column[start:stop] for start, stop in runs])
-            for column in (self.docs, self.counts)
-        )
-        df = last - first
+        first = self.indptr[term]
+        df = self.indptr[term + 1] - first
+        _, entry = ranges(first, df)
+        docs, counts = self.docs.index_select(0, entry), self.counts.index_select(0, entry)
         scores = self._weighed(docs, counts, self.idf[term], df)
         own = [[place.get(term, -1) for term in row] for row in rows]
         asked = torch.tensor(own, dtype=torch.int64).view(query_terms.shape)

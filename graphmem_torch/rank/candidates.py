@@ -125,6 +125,13 @@ class MemoryTensors:
             return rows
         return self.node[rows.clamp(min=0)].long().masked_fill(rows < 0, -1)
 
+    @_once
+    def turns(self) -> tuple[Tensor, Tensor]:  # [2 * (A + 1)] int64, [2, 1] int64
+        """`next` and `previous`, each with a -1 behind it that -1 finds; where each begins."""
+        both = torch.stack([self.next, self.previous]).long()
+        second = torch.tensor([[0], [self.num_atoms + 1]], device=both.device)
+        return torch.nn.functional.pad(both, (0, 1), value=-1).flatten(), second
+
     def of_atoms(self, found: SparseRows) -> SparseRows:  # [B, N] -> [B, A]
         """What nodes have, for those that are atoms."""
         row, atom = found.row, self.atom[found.column].long()
@@ -195,7 +202,7 @@ class Candidates:
         self._scaled: list[str] = []
         self._scales: Tensor | None = None  # [2, B, len(_scaled)]
         self._beside: dict[int, Tensor] = {}
-        self._steps: dict[int, tuple[Tensor, Tensor]] = {}
+        self._turns: dict[int, tuple[Tensor, Tensor]] = {}
         self._widest: dict[int, Tensor] = {}
 
     def narrowed(self, rows: Tensor, background: Tensor | None = None) -> Candidates:  # [B, C]
@@ -260,16 +267,20 @@ class Candidates:
         """
         if not names:
             return self.zeros()[:, :, None][:, :, :0]
-        values = torch.stack([self.signal(name).expand(self.shape) for name in names], dim=2)
+        shape = self.shape
+        values = torch.stack([self.signal(name).expand(shape) for name in names], dim=2)
         if self.config.rank.scale == "raw" or 0 in values.shape:
             return values
         fresh = [place for place, name in enumerate(names) if name not in self._scaled]
         if fresh:
-            scale = self._scale([names[place] for place in fresh], values[:, :, fresh])
+            own = values if len(fresh) == len(names) else values[:, :, fresh]
+            scale = self._scale([names[place] for place in fresh], own)
             self._scales = scale if self._scales is None else torch.cat([self._scales, scale], 2)
             self._scaled += [names[place] for place in fresh]
         assert self._scales is not None
-        mean, unit = self._scales[:, :, [self._scaled.index(name) for name in names]]
+        mean, unit = self._scales
+        if (places := [self._scaled.index(name) for name in names]) != [*range(mean.shape[1])]:
+            mean, unit = mean[:, places], unit[:, places]
         return ((values - mean[:, None]) / unit[:, None]).clamp_(min=-_HIGHEST)
 
     def _scale(self, names: Sequence[str], values: Tensor) -> Tensor:  # [B, C, F] -> [2, B, F]
@@ -329,11 +340,17 @@ class Candidates:
 
     def pick(self, column: Tensor) -> Tensor:  # [A] -> [1 or B, C]
         """An attribute of the atoms, for the candidates."""
-        return column[None] if self.rows is None else column.take(self.rows.clamp(min=0))
+        return column[None] if self.rows is None else column.take(self._at)
 
     def pick_each(self, values: Tensor) -> Tensor:  # [B, A] -> [B, C]
         """A value of every atom for every question, for the candidates."""
-        return values if self.rows is None else values.gather(1, self.rows.clamp(min=0))
+        return values if self.rows is None else values.gather(1, self._at)
+
+    @_once
+    def _at(self) -> Tensor:  # [B, C]
+        """The rows of the candidates; that of the first atom for padding."""
+        assert self.rows is not None
+        return self.rows.clamp(min=0)
 
     def pick_reached(self, values: SparseRows | None) -> Tensor:  # [B, A] -> [B, C]
         """What the graph brought, for the candidates; 0 where nobody asked for it."""
@@ -370,9 +387,11 @@ class Candidates:
         drops the 1: a token in half of the atoms, such as the name of one of two speakers, weighs
         nothing. Rows sum to 1.
         """
+        if self._every is not None:
+            return self._every.token_weights
         pieces, df = self.query.pieces, self.memory.piece_df
         assert pieces is not None and df is not None
-        df = df.float()[pieces.clamp(min=0, max=df.shape[0] - 1)]
+        df = df[pieces.clamp(min=0, max=df.shape[0] - 1)].float()
         known = pieces >= 0
         odds = (float(self.memory.num_atoms) - df + 0.5) / (df + 0.5)
         smooth = torch.where(known, torch.log1p(odds), 0.0)
@@ -418,54 +437,56 @@ class Candidates:
             values: [B, C] or [B, Q, C].
             distance: Turns.
         """
-        if distance not in self._steps:
-            self._steps[distance] = self._neighbour(distance)
-        place, found = self._steps[distance]
+        later = distance > 0
+        place, lost = (each[:, 0 if later else 1] for each in self._turns_at(abs(distance)))
         if values.dim() == 3:
-            place, found = place[:, None], found[:, None]
-        if place.shape[0] == 1:
-            return torch.where(found, values[..., place.flatten()], 0.0)
-        return torch.where(found, values.gather(-1, place.expand_as(values)), 0.0)
+            place, lost = place[:, None], lost[:, None]
+        return _taken(values, place, lost)
 
-    def _rows_beside(self, distance: int) -> Tensor:  # [1 or B, C], -1 = none
-        """The atom `distance` turns from each candidate."""
-        if distance not in self._beside:
-            later = distance > 0
-            pointer = self.memory.next if later else self.memory.previous
-            nearer = distance - 1 if later else distance + 1
-            rows = self._rows_beside(nearer) if nearer else self.rows
-            if rows is None:
-                self._beside[distance] = pointer.long()[None]
+    def _turns_at(self, distance: int) -> tuple[Tensor, Tensor]:  # [1 or B, 2, C] each
+        """Where the atoms so many turns after and before each candidate are, and which are not."""
+        if distance not in self._turns:
+            wanted = self._rows_beside(distance)
+            there = None if self.query.allowed is None else self.valid
+            if self.rows is None:
+                place, lost = wanted.clamp(min=0), wanted < 0
             else:
-                beside = pointer[rows.clamp(min=0)].long()
-                self._beside[distance] = beside.masked_fill_(rows < 0, -1)
-        return self._beside[distance]
+                # Padding is -1 and comes first, so the lists are ascending; what has no neighbour
+                # finds padding, or the first.
+                flat = wanted.flatten(1)
+                place = torch.searchsorted(self.rows, flat).clamp_(max=self.rows.shape[1] - 1)
+                lost = (self.rows.gather(1, place) != flat).logical_or_(flat < 0)
+                place, lost = place.view(wanted.shape), lost.view(wanted.shape)
+            if there is not None:
+                questions = max(len(there), len(place))
+                place, lost = (each.expand(questions, -1, -1) for each in (place, lost))
+                found = there[:, None].expand(questions, 2, -1).gather(2, place)
+                lost = lost | ~found
+            self._turns[distance] = place, lost
+        return self._turns[distance]
 
-    def _neighbour(self, distance: int) -> tuple[Tensor, Tensor]:  # [1 or B, C] place, found
-        wanted = self._rows_beside(distance)
-        if self.rows is None:
-            place = wanted.clamp(min=0)
-            found = wanted >= 0
-        else:
-            # Padding is -1 and comes first, so the lists are ascending; what has no neighbour
-            # finds padding, or the first.
-            place = torch.searchsorted(self.rows, wanted).clamp_(max=self.rows.shape[1] - 1)
-            found = (self.rows.gather(1, place) == wanted).logical_and_(wanted >= 0)
-        if self.query.allowed is not None:
-            there = self.valid.expand(max(len(self.valid), len(place)), -1)
-            place, found = place.expand(len(there), -1), found.expand(len(there), -1)
-            found = found & there.gather(1, place)
-        return place, found
+    def _rows_beside(self, distance: int) -> Tensor:  # [1 or B, 2, C], -1 = none
+        """The atoms so many turns after and before each candidate."""
+        if distance not in self._beside:
+            pointers, second = self.memory.turns
+            if distance > 1:
+                rows = self._rows_beside(distance - 1)
+            elif self.rows is None:
+                rows = torch.arange(self.memory.num_atoms, device=pointers.device)[None, None]
+            else:
+                rows = self.rows[:, None]
+            self._beside[distance] = pointers.take(rows + second)
+        return self._beside[distance]
 
     def widest(self, reach: int) -> Tensor:  # [B, Q, C]
         """Largest of `matches` among the turns up to `reach` away on both sides, computed once."""
         if reach not in self._widest:
-            assert self.matches is not None
             best = self.matches
+            assert best is not None
             if reach:
-                best = self.widest(reach - 1)
-                for distance in (reach, -reach):
-                    best = torch.maximum(best, self.step(self.matches, distance))
+                place, lost = (each.flatten(1)[:, None] for each in self._turns_at(reach))
+                beside = _taken(best, place, lost).unflatten(2, (2, best.shape[2]))
+                best = torch.maximum(self.widest(reach - 1), beside.amax(2))
             self._widest[reach] = best
         return self._widest[reach]
 
@@ -482,7 +503,7 @@ class Candidates:
     @_once
     def _session(self) -> Tensor:  # [1 or B, C]
         """The session of each candidate, numbered densely from 0 in each row."""
-        sessions = self.pick(self.memory.session.long())
+        sessions = self.pick(self.memory.session).long()
         if self.rows is not None:  # padding is no member of the first atom's session
             sessions = sessions.masked_fill(self.rows < 0, -1)
         ordered, order = sessions.sort(dim=1)
@@ -495,6 +516,13 @@ def merge_rows(*parts: Tensor) -> Tensor:  # [B, c] each -> [B, C]
     rows = torch.cat(parts, dim=1).sort(dim=1).values
     repeated = torch.nn.functional.pad(rows[:, 1:] == rows[:, :-1], (1, 0))
     return rows.masked_fill(repeated, -1).sort(dim=1).values
+
+
+def _taken(values: Tensor, place: Tensor, lost: Tensor) -> Tensor:
+    """Values [B, ..., C] at places [1 or B, ..., P] of the last axis; 0 where they are lost."""
+    if place.shape[0] == 1:
+        return values.index_select(-1, place.flatten()).masked_fill_(lost, 0.0)
+    return values.gather(-1, place.expand(*values.shape[:-1], -1)).masked_fill_(lost, 0.0)
 
 
 def _moments(values: Tensor, there: Tensor) -> tuple[Tensor, Tensor]:  # [B, C, F] -> [B, F] each

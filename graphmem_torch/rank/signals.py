@@ -62,7 +62,7 @@ def _session(c: Candidates) -> Tensor:
     scores = c.session_scores
     if scores is None:
         return c.zeros()
-    sessions = c.pick(c.memory.session.long()).expand(c.shape)
+    sessions = c.pick(c.memory.session).long().expand(c.shape)
     return scores.gather(1, sessions)
 
 
@@ -169,7 +169,7 @@ def _speaker(c: Candidates) -> Tensor:
     named = c.query.speakers
     if named is None or named.shape[1] == 0:
         return c.zeros()
-    codes = c.pick(c.memory.speaker.long()).expand(c.shape)
+    codes = c.pick(c.memory.speaker).long().expand(c.shape)
     own = named.float().gather(1, codes.clamp(min=0))
     anyone = named.any(1, keepdim=True).float()
     return torch.where(codes >= 0, 2.0 * own - anyone, 0.0).where(anyone > 0, 0.0)
@@ -196,8 +196,8 @@ def _date(c: Candidates) -> Tensor:
         within = torch.where((first <= said) & (said < behind), short, 0.0)
     if months is None or days is None:
         return within
-    month = c.pick(c.memory.month.long()).expand(c.shape)
-    day = c.pick(c.memory.day.long()).expand(c.shape)
+    month = c.pick(c.memory.month).long().expand(c.shape)
+    day = c.pick(c.memory.day).long().expand(c.shape)
     near = torch.nn.functional.pad(days, (1, 1))
     near = near[:, :-2] | near[:, 1:-1] | near[:, 2:]
     in_month = months.gather(1, month.clamp(min=0)) & (month >= 0)
@@ -337,7 +337,7 @@ def _mode(c: Candidates) -> Tensor:
     if modes is None:
         return c.zeros()
     weight = mode_weights(modes, c.query.embedding, half_life=own.half_life, absolute=own.absolute)
-    return weight.gather(1, c.pick(modes.label.long()).expand(c.shape))
+    return weight.gather(1, c.pick(modes.label).long().expand(c.shape))
 
 
 def _from_derived(c: Candidates, *, own: str) -> Tensor:
