@@ -28,10 +28,11 @@ class GrowingRows:
     def __init__(self, rows: Tensor) -> None:  # [n, ...]
         """Starts with these rows, which are not copied until others are added."""
         self._buffer = self.view = rows
+        self._count = rows.shape[0]
 
     def __len__(self) -> int:
         """Rows so far."""
-        return len(self.view)
+        return self._count
 
     def append(self, rows: Tensor) -> Tensor:  # [m, ...]
         """Adds rows behind the others; the new view."""
@@ -40,20 +41,20 @@ class GrowingRows:
                 f"rows: expected {self.view.dtype} [m, {list(self.view.shape[1:])}], got "
                 f"{rows.dtype} {list(rows.shape)}; convert them"
             )
-        old = len(self.view)
-        self.extend(len(rows))
-        self._buffer[old : old + len(rows)] = rows
+        old = self._count
+        self.extend(rows.shape[0]).narrow(0, old, rows.shape[0]).copy_(rows)
         return self.view
 
     def extend(self, count: int) -> Tensor:
         """Adds rows of undefined values; the new view."""
-        old, needed = len(self.view), len(self.view) + count
-        if needed > len(self._buffer):
+        old, needed = self._count, self._count + count
+        if needed > self._buffer.shape[0]:
             grown = self._buffer.new_empty(max(needed, 2 * old, _LEAST), *self.view.shape[1:])
             grown[:old] = self.view
-            self._buffer = grown
-        # Of `data`, which does not count what is written behind the view as a change of it.
-        self.view = self._buffer.data[:needed]
+            # Of `data`, which does not count what is written behind a view as a change of it.
+            self._buffer = grown.data
+        self.view = self._buffer.data.narrow(0, 0, needed)
+        self._count = needed
         return self.view
 
 

@@ -19,7 +19,7 @@ from graphmem_torch.rank.hops import HopParts, named_keys
 from graphmem_torch.rank.query import QueryBatch
 from graphmem_torch.rank.registry import FORMS, SIGNALS
 
-__all__ = ["Candidates", "MemoryTensors", "Reached", "merge_rows"]
+__all__ = ["Candidates", "MemoryTensors", "Reached", "merge_rows", "turn_pointers"]
 
 
 T = TypeVar("T")
@@ -126,11 +126,9 @@ class MemoryTensors:
         return self.node[rows.clamp(min=0)].long().masked_fill(rows < 0, -1)
 
     @_once
-    def turns(self) -> tuple[Tensor, Tensor]:  # [2 * (A + 1)] int64, [2, 1] int64
-        """`next` and `previous`, each with a -1 behind it that -1 finds; where each begins."""
-        both = torch.stack([self.next, self.previous]).long()
-        second = torch.tensor([[0], [self.num_atoms + 1]], device=both.device)
-        return torch.nn.functional.pad(both, (0, 1), value=-1).flatten(), second
+    def turns(self) -> tuple[Tensor, Tensor]:
+        """`turn_pointers` of `next` and `previous`."""
+        return turn_pointers(self.next, self.previous)
 
     def of_atoms(self, found: SparseRows) -> SparseRows:  # [B, N] -> [B, A]
         """What nodes have, for those that are atoms."""
@@ -509,6 +507,16 @@ class Candidates:
         ordered, order = sessions.sort(dim=1)
         fresh = torch.nn.functional.pad((ordered[:, 1:] != ordered[:, :-1]).long(), (1, 0))
         return torch.empty_like(order).scatter(1, order, fresh.cumsum(1))
+
+
+def turn_pointers(
+    following: Tensor,  # [A], -1 = none
+    previous: Tensor,  # [A], -1 = none
+) -> tuple[Tensor, Tensor]:  # [2 * (A + 1)] int64, [2, 1] int64
+    """Both one after another, each with a -1 behind it that row -1 finds, and where each begins."""
+    both = torch.stack([following, previous]).long()
+    begin = torch.tensor([[0], [len(following) + 1]], device=both.device)
+    return torch.nn.functional.pad(both, (0, 1), value=-1).flatten(), begin
 
 
 def merge_rows(*parts: Tensor) -> Tensor:  # [B, c] each -> [B, C]

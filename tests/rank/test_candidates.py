@@ -13,7 +13,7 @@ from torch import Tensor
 import graphmem_torch.rank.signals  # noqa: F401  (registers them)
 from graphmem_torch.config import Config
 from graphmem_torch.ops import SparseRows
-from graphmem_torch.rank.candidates import Candidates, Reached, merge_rows
+from graphmem_torch.rank.candidates import Candidates, Reached, merge_rows, turn_pointers
 from graphmem_torch.rank.query import QueryBatch
 
 SESSIONS = [[3, 0, 5, 7, 1], [2, 4], [6]]  # turns in their order; row numbers are shuffled
@@ -28,7 +28,8 @@ def memory() -> Any:
         session[rows] = number
         for one, other in pairwise(rows):
             following[one], previous[other] = other, one
-    return SimpleNamespace(num_atoms=COUNT, previous=previous, next=following, session=session)
+    turns = turn_pointers(following, previous)
+    return SimpleNamespace(num_atoms=COUNT, turns=turns, session=session)
 
 
 def turn(row: int, distance: int) -> int | None:
