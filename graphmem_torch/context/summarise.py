@@ -6,7 +6,6 @@ Extractive unless something else is given: a Hugging Face model, an oracle, or a
 from __future__ import annotations
 
 import math
-import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -19,6 +18,7 @@ from graphmem_torch.oracle.protocol import ask_checked, method_of
 from graphmem_torch.text.sentences import split_sentences
 from graphmem_torch.text.terms import terms
 from graphmem_torch.text.tokens import TokenCounter, get_counter
+from graphmem_torch.text.words import word_ends
 
 __all__ = [
     "HuggingFaceSummariser",
@@ -32,7 +32,6 @@ __all__ = [
 
 _LEAD = 0.1  # of the first sentence, falling as 1 / place: what a text begins with says its subject
 _GAP = "… "
-_WORD = re.compile(r"\S+")
 
 
 def extract(
@@ -105,13 +104,14 @@ def _joined(parts: Sequence[str], chosen: Sequence[int]) -> str:
     pieces = []
     for before, place in zip([None, *chosen], chosen, strict=False):
         gap = before is not None and place > before + 1
-        pieces.append((_GAP if gap else "") + parts[place].rstrip() + " ")
+        space = " " if parts[place][-1:].isspace() else ""
+        pieces.append((_GAP if gap else "") + parts[place].rstrip() + space)
     return "".join(pieces).rstrip()
 
 
 def _head(text: str, limit: int, count: Callable[[str], int]) -> str:
     """As many of the first words as fit; at least one, be it longer."""
-    ends = [match.end() for match in _WORD.finditer(text)] or [len(text)]
+    ends = word_ends(text) or [len(text)]
     fitting = bisect_right(ends, limit, lo=1, key=lambda end: count(text[:end]))
     return text[: ends[fitting - 1]]
 

@@ -26,7 +26,7 @@ from graphmem_torch.rank.registry import signal_names
 from graphmem_torch.rank.routing import relative_pagerank, routing_parts
 from graphmem_torch.store import MemoryStore
 from graphmem_torch.store.reader import StoreReader
-from graphmem_torch.text.question import WORD
+from graphmem_torch.text.question import name_words
 from graphmem_torch.text.terms import TERMS, Vocabulary
 
 __all__ = ["Assembler", "ModeCache", "Snapshot", "to_rows"]
@@ -80,7 +80,7 @@ class Snapshot:
         """For each word of the speakers' names, the speakers; to find them in questions."""
         words: dict[str, list[int]] = {}
         for code, name in enumerate(self.speakers):
-            for word in WORD.findall(name.lower()):
+            for word in name_words(name):
                 words.setdefault(word, []).append(code)
         return words
 

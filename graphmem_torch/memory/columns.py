@@ -23,6 +23,7 @@ from graphmem_torch.store.records import Coded
 from graphmem_torch.text.question import is_question, role_of, tells_time
 from graphmem_torch.text.terms import Vocabulary, terms, title_terms
 from graphmem_torch.text.times import told_days
+from graphmem_torch.text.words import count_words
 
 __all__ = ["StoreColumns"]
 
@@ -148,7 +149,7 @@ class StoreColumns:
             session=_recoded(columns.session, self.sessions)[own],
             time=columns.time[own],
             log_words=torch.tensor(
-                [math.log1p(len(text.split())) for text in bodies], dtype=torch.float32
+                [math.log1p(count_words(text)) for text in bodies], dtype=torch.float32
             ),
             is_question=torch.tensor([is_question(text) for text in bodies], dtype=torch.bool),
             tells_time=torch.tensor([tells_time(text) for text in bodies], dtype=torch.bool),

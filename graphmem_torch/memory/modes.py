@@ -29,7 +29,9 @@ from graphmem_torch.results import (
     Statement,
 )
 from graphmem_torch.store import MemoryStore
+from graphmem_torch.text.question import QUESTION_MARKS
 from graphmem_torch.text.sentences import split_at_marks
+from graphmem_torch.text.words import count_words
 
 __all__ = ["REGIME_KEY", "RegimeMonitor", "align_parts", "mode_records", "mode_summaries"]
 
@@ -164,10 +166,10 @@ def _of_kinds(snapshot: Snapshot, names: tuple[str, ...]) -> Tensor:  # [A] bool
 def _sentence(text: str, asks: bool) -> str:
     """One sentence of a text: its last question, or its first statement that is not a scrap."""
     sentences = split_at_marks(text.strip())
-    fitting = [s for s in sentences if s.endswith("?") == asks] or sentences
+    fitting = [s for s in sentences if s.endswith(QUESTION_MARKS) == asks] or sentences
     if asks:
         return fitting[-1]
-    return next((s for s in fitting if len(s.split()) >= _WORDS), fitting[0])
+    return next((s for s in fitting if count_words(s) >= _WORDS), fitting[0])
 
 
 def align_parts(

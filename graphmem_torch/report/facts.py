@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
+import regex
 import torch
 from torch import Tensor
 
@@ -23,10 +23,11 @@ from graphmem_torch.spectral.component import undirected
 from graphmem_torch.spectral.structure import Structure
 from graphmem_torch.store import Columns
 from graphmem_torch.text.terms import GENERIC
+from graphmem_torch.text.words import lowered, pairs
 
 __all__ = ["Facts", "ReportInput", "characteristic_words", "gather"]
 
-_WORD = re.compile(r"[^\W\d_]{3,}")
+_WORD = regex.compile(r"[\p{L}\p{M}]{2,}")
 _READ = 600  # characters of a text that are looked at
 _COMMON = 20_000  # words that are counted
 
@@ -54,7 +55,7 @@ def characteristic_words(
     found = [set(_words(text[:_READ])).difference(ignore) for text in texts]
     total = Counter(word for words in found for word in words)
     column = {word: i for i, (word, _) in enumerate(total.most_common(_COMMON))}
-    pairs = [
+    cells = [
         (g, column[w])
         for g, words in zip(label.tolist(), found, strict=True)
         for w in words
@@ -64,7 +65,7 @@ def characteristic_words(
     names = list(column)
     if not names:
         return [""] * groups
-    group, word = torch.tensor(pairs).T
+    group, word = torch.tensor(cells).T
     key, seen = torch.unique(group * len(names) + word, return_counts=True)
     size = torch.bincount(label, minlength=groups).double()
     owner, column_of = key // len(names), key % len(names)
@@ -88,7 +89,10 @@ def characteristic_words(
 
 def _words(text: str) -> list[str]:
     """Lower-cased words that may carry a topic."""
-    return [word for word in _WORD.findall(text.lower()) if word not in GENERIC]
+    found = _WORD.findall(lowered(text))
+    return [
+        word for run in found for word in pairs(run) or [run][: len(run) > 2] if word not in GENERIC
+    ]
 
 
 @dataclass(frozen=True, eq=False)

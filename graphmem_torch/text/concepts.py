@@ -1,4 +1,8 @@
-"""Concepts: the things a text is about, by names that are the same wherever they are said."""
+"""Concepts: the things a text is about, by names that are the same wherever they are said.
+
+Both extractors are made for English. A text of another script or language (`text.words.foreign`)
+has no concepts by them: better none than wrong ones. Bring an extractor of your own for such texts.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +14,9 @@ from functools import lru_cache
 from typing import Any, Protocol, runtime_checkable
 
 from graphmem_torch.errors import InputError, optional_import, unknown
-from graphmem_torch.text.terms import GENERIC
+from graphmem_torch.text.terms import GENERIC, STOP_WORDS
 from graphmem_torch.text.times import MONTHS
+from graphmem_torch.text.words import foreign
 
 __all__ = [
     "ConceptExtractor",
@@ -97,7 +102,8 @@ class SpacyConcepts:
     def extract(self, texts: Sequence[str]) -> list[list[str]]:
         """See `ConceptExtractor.extract`."""
         counts: list[Counter[str]] = [Counter() for _ in texts]
-        parts = ((part, i) for i, text in enumerate(texts) for part in _parts(text))
+        english = ((i, text) for i, text in enumerate(texts) if not foreign(text, STOP_WORDS))
+        parts = ((part, i) for i, text in english for part in _parts(text))
         with _parsing:
             for doc, i in self._nlp.pipe(parts, as_tuples=True, batch_size=_BATCH):
                 counts[i].update(_titles(doc.text))
@@ -135,6 +141,8 @@ class PatternConcepts:
         return frozenset([word])
 
     def _counted(self, text: str) -> Counter[str]:
+        if foreign(text, STOP_WORDS):
+            return Counter()
         names = Counter(_titles(text))
         for match in self._capital.finditer(text):
             name = match[0].lower().removesuffix("'s")

@@ -1,7 +1,9 @@
 """LexicalJudge: does a text support another, contradict it, or neither? By rule, without a model.
 
 It reads what lies on the surface and nothing else: paraphrase, arithmetic and knowledge of the
-world are beyond it. `bench/quality/claims.py` measures how far that goes.
+world are beyond it. Denials, opposites and months are those of English: about texts of other
+languages (`text.words.foreign`) it says nothing. `bench/quality/claims.py` measures how far that
+goes.
 """
 
 from __future__ import annotations
@@ -17,8 +19,9 @@ from torch import Tensor
 from graphmem_torch.oracle.protocol import Verdict, check_pairs
 from graphmem_torch.text.embedder import Embedder, encode_checked
 from graphmem_torch.text.sentences import split_at_marks
-from graphmem_torch.text.terms import terms
+from graphmem_torch.text.terms import STOP_WORDS, terms
 from graphmem_torch.text.times import MONTHS
+from graphmem_torch.text.words import foreign
 
 __all__ = ["Claim", "LexicalJudge", "conflicts"]
 _NEGATION = re.compile(
@@ -186,7 +189,13 @@ class LexicalJudge:
         """
         cosine, shared, conflict = self._evidence(premises, hypotheses)
         columns = (cosine.tolist(), shared.tolist(), conflict.tolist())
-        return [_verdict(*row) for row in zip(*columns, strict=True)]
+        sides = zip(premises, hypotheses, strict=True)
+        return [
+            Verdict("neutral", 0.0)
+            if any(foreign(text, STOP_WORDS) for text in texts)
+            else _verdict(*row)
+            for texts, row in zip(sides, zip(*columns, strict=True), strict=True)
+        ]
 
     def support(self, premises: Sequence[str], hypotheses: Sequence[str]) -> Tensor:  # [P]
         """How much each premise speaks for its hypothesis, in [-1, 1], to rank pairs by.

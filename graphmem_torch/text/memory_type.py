@@ -4,7 +4,8 @@ Cues are counted at the beginning of a text and weighed; the type of the largest
 weights are rounded ones of a logistic regression on hand-labelled sentences: turns, facts extracted
 from them, essays, instructions and notes. On the half of them that was held out, 153 sentences, 82
 in 100 are right, where the kind of atom alone gives 50 (`bench.quality.memory_types`). ContextOS
-(section 4.2) asks a language model instead, as `Memory.classify` does where there is one.
+(section 4.2) asks a language model instead, as `Memory.classify` does where there is one. The cues
+are English; of other texts (`text.words.foreign`) only kind, speaker and length are read.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ import re
 from collections.abc import Iterable, Mapping
 
 from graphmem_torch.atoms import MEMORY_TYPES, Atom
+from graphmem_torch.text.terms import STOP_WORDS
 from graphmem_torch.text.times import MONTHS
+from graphmem_torch.text.words import foreign
 
 __all__ = ["RULES", "memory_types"]
 
@@ -125,7 +128,8 @@ def memory_types(atoms: Iterable[Atom]) -> list[str]:
 def _by_cues(atom: Atom) -> str:
     text = atom.text[:_READ].lower().replace("\u2019", "'")
     sums = list(_BIAS)
-    parts = [(min(len(cue.findall(text)), _MOST), _WEIGHTS[name]) for name, cue in _CUES.items()]
+    cues = {} if foreign(text, STOP_WORDS) else _CUES
+    parts = [(min(len(cue.findall(text)), _MOST), _WEIGHTS[name]) for name, cue in cues.items()]
     parts.append((int(bool(atom.speaker) or atom.kind == "turn"), _TURN))
     parts.append((int(len(text) > _LONG_FROM), _LONG))
     for count, weights in parts:

@@ -1,4 +1,8 @@
-"""What a question says about itself: the names, months and days in it, and whether it asks when."""
+"""What a question says about itself: the names, months and days in it, and whether it asks when.
+
+Names are found in any script. What asks for a time, tells one or recalls what was said is known of
+English alone; in other languages these say no, and the signals behind them are silent.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +12,15 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
+from graphmem_torch.text.terms import stemmed
 from graphmem_torch.text.times import MONTHS
+from graphmem_torch.text.words import lowered, pairs, script_language, words
 
 __all__ = [
-    "WORD",
+    "QUESTION_MARKS",
     "asks_when",
     "is_question",
+    "name_words",
     "named_dates",
     "named_speakers",
     "recalls",
@@ -21,8 +28,9 @@ __all__ = [
     "tells_time",
 ]
 
-WORD = re.compile(r"[^\W_]+")
-"""A word of a question or a name; "mary_jane" is two."""
+QUESTION_MARKS = ("?", "？", "؟", "⁇", "⁈")
+"""How a sentence that asks ends."""
+_WORD = re.compile(r"[^\W_]+")
 _DAY = re.compile(r"\b(\d{1,2})(?:st|nd|rd|th)?\b")
 _WHEN = re.compile(
     r"\b(?:when|how long|how recently|(?:what|which) (?:date|day|week|month|year|time))\b",
@@ -79,7 +87,7 @@ def is_question(text: str) -> bool:
     text = text.rstrip()
     if text.endswith("]"):
         text = text.rpartition("[")[0].rstrip()
-    return text.endswith("?")
+    return text.endswith(QUESTION_MARKS)
 
 
 def named_dates(questions: Sequence[str]) -> tuple[Tensor, Tensor]:
@@ -90,7 +98,7 @@ def named_dates(questions: Sequence[str]) -> tuple[Tensor, Tensor]:
     months = torch.zeros(len(questions), 12, dtype=torch.bool)
     days = torch.zeros(len(questions), 31, dtype=torch.bool)
     for row, question in enumerate(questions):
-        words = WORD.findall(question)
+        words = _WORD.findall(question)
         for place, word in enumerate(words):
             if word.lower() in MONTHS and (word.lower() != "may" or (word == "May" and place > 0)):
                 months[row, MONTHS.index(word.lower())] = True
@@ -108,12 +116,26 @@ def named_speakers(
 
     Args:
         questions: B questions.
-        speakers: For each lower-case word of a name, the speakers of that name.
+        speakers: For each of the `name_words` of a name, the speakers of that name.
         count: Number of speakers.
     """
     named = torch.zeros(len(questions), count, dtype=torch.bool)
+    spaceless = [name for name in speakers if len(name) > 1 and pairs(name)]
     for row, question in enumerate(questions):
-        for word in WORD.findall(question.lower()):
+        for word in name_words(question):
             for speaker in speakers.get(word, ()):
                 named[row, speaker] = True
+            if spaceless and pairs(word):
+                for name in spaceless:
+                    if name in word:
+                        named[row, speakers[name]] = True
     return named
+
+
+def name_words(text: str) -> list[str]:
+    """The words of a name or a question as names are looked up: "mary_jane" is two.
+
+    Names of other alphabets are inflected, and stand under their stems.
+    """
+    found = [part for word in words(lowered(text)) for part in word.split("'")]
+    return [part if script_language(part) == "english" else stemmed(part) for part in found]

@@ -9,13 +9,17 @@ from graphmem_torch.text.tokens import Tokenizer
 
 __all__ = ["chunk_text", "split_at_marks", "split_sentences"]
 
-_MARKS = (".", "!", "?", "…", "。", "！", "？")
-_CLOSING = "\"'”’)]}»"
+# Full stops that need no space behind them: of Chinese and Japanese, Hindi, Urdu, Ethiopian, Khmer
+# and Burmese; Arabic writes its question mark alone differently.
+_STOPS = "。！？｡।॥؟۔።។။"
+_MARKS = (".", "!", "?", "…", *_STOPS)
+_CLOSING = "\"'”’)]}»」』）】》"
 
 # An end mark with what closes around it, then white space, then what may begin a sentence; or a
 # line feed, unless the next line goes on in lower case.
 _END = re.compile(
-    r"(?<![.!?…])[.!?…]++[\"'”’)\]]*+\s++(?=[\"'“‘(\[]*[^\W_a-z])|[。！？]+"
+    r"(?<![.!?…])[.!?…]++[\"'”’)\]]*+\s++(?=[\"'“‘(\[]*[^\W_a-z])"
+    rf"|[{_STOPS}]++[\"'”’」』）】》]*+\s*+"
     r"|(?<!\s)\s*\n(?:\s*\n\s*|\s*(?![a-z\s]))"
 )
 _SHORT = """
@@ -31,8 +35,9 @@ _LAST_WORD = re.compile(r"([^\W\d_](?:\.?[^\W\d_])*)\.$")
 def split_sentences(text: str) -> list[str]:
     """The sentences of a text, each with the white space behind it: joined they are the text.
 
-    A full stop behind an initial (G. Stanley Hall), an abbreviation (Dr. Who), or inside one
-    (U.S. Navy) ends nothing.
+    Full stops of any script end one; Thai, which has none, is cut at line feeds alone. A full stop
+    behind an initial (G. Stanley Hall), an abbreviation of English (Dr. Who), or inside one (U.S.
+    Navy) ends nothing.
     """
     found, start = [], 0
     for match in _END.finditer(text):
@@ -51,10 +56,13 @@ def split_sentences(text: str) -> list[str]:
 def split_at_marks(text: str, marks: str = ".!?") -> list[str]:
     """The parts of a text that end with one of these marks and white space behind it.
 
-    Plainer than `split_sentences`: an abbreviation ends a part, and one may begin in lower case.
-    The white space between the parts is left out.
+    Full stops of other scripts end one as well, and need no white space. Plainer than
+    `split_sentences`: an abbreviation ends a part, and one may begin in lower case. The white space
+    between the parts is left out.
     """
-    return re.split(rf"(?<=[{re.escape(marks)}])\s+", text)
+    return re.split(
+        rf"(?<=[{re.escape(marks)}])\s+|(?<=[{_STOPS}])(?![{_STOPS}」』）])\s*(?=.)", text
+    )
 
 
 def _goes_on(head: str) -> bool:
@@ -137,6 +145,9 @@ def _rank(text: str, spans: list[tuple[int, int]], i: int) -> int:
         back -= 1
     gap = text[back:at]
     if not gap:
+        ended = text[max(start - 4, 0) : start].rstrip(_CLOSING).endswith(tuple(_STOPS))
+        if ended and text[start] not in _CLOSING + _STOPS:
+            return 3
         inside = text[start - 1].isalnum() and start < len(text) and text[start].isalnum()
         return 0 if inside else 1
     if gap.count("\n") > 1:

@@ -14,6 +14,7 @@ from torch import Tensor
 from graphmem_torch.text.words import (
     PLAIN_WORD,
     STOP_WORDS_OF,
+    count_words,
     language_of,
     lowered,
     pairs,
@@ -28,6 +29,7 @@ __all__ = [
     "TERMS",
     "Vocabulary",
     "first_terms",
+    "stemmed",
     "terms",
     "title_terms",
 ]
@@ -121,6 +123,11 @@ def terms(text: str) -> list[str]:
     """
     found = words(lowered(text))
     return _stemmed(found, language_of(found, STOP_WORDS))
+
+
+def stemmed(word: str) -> str:
+    """The stem of a word by its script; empty for a stop word of English."""
+    return _stems["english"][word]
 
 
 def first_terms(text: str) -> list[str]:
@@ -225,7 +232,7 @@ class Vocabulary:
 
 
 _WORDS = 12
-_CLOSED = (".", "!", "?", ",", ";", ":")  # how sentences and clauses end
+_CLOSED = (*".!?,;:。！？，；：、।؟۔",)  # how sentences and clauses end
 # What tells namesakes apart, as encyclopaedias write it: "Titanic (1997 film)".
 _DISTINCTION = re.compile(r"\s*\([^()]*\)$")
 
@@ -241,7 +248,7 @@ def title_terms(text: str) -> int:
     """
     head, _, body = text.partition("\n")
     head = head.strip()
-    if not head or head.endswith(_CLOSED) or len(head.split()) > _WORDS or not body.strip():
+    if not head or head.endswith(_CLOSED) or count_words(head) > _WORDS or not body.strip():
         return -1
     language = language_of(words(lowered(text)), STOP_WORDS)
     return len(_stemmed(words(lowered(_DISTINCTION.sub("", head))), language))

@@ -19,10 +19,13 @@ import regex
 __all__ = [
     "PLAIN_WORD",
     "STOP_WORDS_OF",
+    "count_words",
+    "foreign",
     "language_of",
     "lowered",
     "pairs",
     "script_language",
+    "word_ends",
     "words",
 ]
 
@@ -42,6 +45,8 @@ _RUN = regex.compile(
     regex.V1,
 )
 _FIRST_PAIRED = regex.compile(rf"[{_IN_PAIRED}]", regex.V1)
+_SPACELESS = regex.compile(rf"[[{_IN_PAIRED}]--\p{{Hangul}}]\p{{M}}*+", regex.V1)
+_UNIT = regex.compile(rf"[[{_IN_PAIRED}]--\p{{Hangul}}]\p{{M}}*+|[^\s{_IN_PAIRED}]++|\S", regex.V1)
 _HAN = regex.compile(r"\p{scx=Han}")
 _CHARACTER = regex.compile(r"\X")
 
@@ -56,6 +61,7 @@ _UNREAD = regex.compile(
     r"|(?<![\p{Arabic}\p{Latin}])[\u200c\u200d]",
     regex.V1,
 )
+_OTHER_LETTER = regex.compile(r"[\p{L}--\p{Latin}]", regex.V1)
 _DIGIT = regex.compile(r"[\p{Nd}--[0-9]]", regex.V1)
 
 # The language whose Snowball stemmer serves a script: its likeliest one, and harmless to others.
@@ -72,13 +78,15 @@ _SCRIPT = regex.compile("|".join(rf"(?P<{name}>\p{{{name}}})" for name in _BY_SC
 # Function words after the stop lists of Snowball, without those that are English words as well.
 _FUNCTION_WORDS = {
     "german": """
-        aber als auch auf aus bei beim bist da damit dann das dass dein deine dem den denn der des
-        dich dir doch du durch ein eine einem einen einer eines er es etwas euch euer für gegen
-        habe haben hatte hatten ich ihm ihn ihnen ihr ihre ihrem ihren ihrer im ist jetzt kann kein
-        keine können mein meine meinem meinen meiner mich mir mit muss nach nicht noch nun nur ob
-        oder ohne sehr sein seine seinem seinen seiner sich sie sind soll über um und uns unser
-        unsere unter viel vom von vor waren wann warum welche welchem welchen welcher welches wem
-        wen wenn wer werde werden wie wieder wir wird wo wurde wurden zu zum zur zwischen
+        aber alle alles als also am an auch auf aus bei beim bin bist da damit dann das dass dein
+        deine dem den denn der des dich die dir doch du durch ein eine einem einen einer eines er
+        es etwas euch euer für gegen gestern habe haben hat hatte hatten her heute hier hin ich ihm
+        ihn ihnen ihr ihre ihrem ihren ihrer im immer in ist jede jedem jeden jeder jedes jetzt
+        kann kein keine können man mehr mein meine meinem meinen meiner mich mir mit morgen muss
+        nach nicht nie noch nun nur ob oder ohne schon sehr sein seine seinem seinen seiner sich
+        sie sind so soll um und uns unser unsere unter viel vom von vor wann war waren warum was
+        welche welchem welchen welcher welches wem wen weniger wenn wer werde werden wie wieder
+        will wir wird wo wurde wurden zu zum zur zwischen über
     """,
     "french": """
         au aux avec avait avez avons ce ces cette dans de des du elle elles en est et était étaient
@@ -133,12 +141,12 @@ STOP_WORDS_OF = {name: frozenset(text.split()) for name, text in _FUNCTION_WORDS
 
 # Parts of names and words of English (`hat`, `die`) say nothing of the language around them.
 _SHARED = """
-    al ale also am an as at au aux bana be ben biz bo by chi come con da dai dal dan das de dei del
-    della den der des di die dit do don door dos du el em en er era es et eu go had han hans hat
-    hay he hem hep her ho il in is it kan ki kim la las le lo los ma man mar mas me men mi min more
-    mot mu my na nad nas ne no non not nun of on or os par per plus pod sa san se si sin sir so son
-    sur ta te tel ten till to toi ton tot tu ty un under up us van var ve vi von wan war was we ya
-    zu
+    al ale alle also am an as at au aux bana be ben bin biz bo by chi co come con da dai dal dan
+    das de dei del della den der des di die dit do don door dos du el em en er era es et eu go had
+    han hans hat hay he hem hep her hier hin ho hun il in io is it kan ki kim la las le lo los ma
+    man mar mas me med men mi min more morgen mot mu my na nad nas ne no non not nun of on or os
+    par per plus po pod sa san se si sin sir so son sur ta te tel ten till to toi ton tot tu ty un
+    under up us van var ve vi von wan war was we will wo ya ze zu
 """
 _MUTE = frozenset(_SHARED.split())
 _VOTES: dict[str, list[str]] = {}
@@ -147,6 +155,7 @@ for _language, _listed in STOP_WORDS_OF.items():
         if len(_word) > 1:
             _VOTES.setdefault(_word, []).append(_language)
 _VOTERS = frozenset(_VOTES)
+_DENSE = 0.3  # share of function words that English texts do not have by chance
 
 
 def lowered(text: str) -> str:
@@ -196,7 +205,7 @@ def language_of(found: Sequence[str], english: frozenset[str]) -> str:
 
     Another one has at least two of its function words (`STOP_WORDS_OF`) in it, and more than
     English has; of two that have as many it is the first. Parts of names and what is an English
-    word as well do not count.
+    word as well count only where they, with one that does, are nearly a third of all words.
 
     Args:
         found: Its `words`.
@@ -207,4 +216,34 @@ def language_of(found: Sequence[str], english: frozenset[str]) -> str:
     distinct = set(found)
     votes = Counter(name for word in distinct & _VOTERS for name in _VOTES[word])
     best = max(STOP_WORDS_OF, key=lambda name: votes[name])
-    return best if votes[best] > max(1, len(distinct & english)) else "english"
+    own, others = distinct & STOP_WORDS_OF[best], len(distinct & english - STOP_WORDS_OF[best])
+    dense = len(own) > 1 and len(own) >= _DENSE * len(distinct)
+    return best if (len(own) if dense else votes[best]) > max(1, others) else "english"
+
+
+def foreign(text: str, english: frozenset[str]) -> bool:
+    """Whether a text is not English as far as can be seen, so that rules for English step aside.
+
+    Most of its letters are of another script, or its function words of another language
+    (`language_of`, with `english`).
+    """
+    text = lowered(text)
+    if not text.isascii():
+        letters = sum(map(str.isalpha, text))
+        if 2 * len(_OTHER_LETTER.findall(text)) > letters:
+            return True
+    return language_of(words(text), english) != "english"
+
+
+def count_words(text: str) -> int:
+    """How many words a text has: what stands between white space.
+
+    Where a script has no spaces, two characters count as a word.
+    """
+    count = len(text.split())
+    return count if text.isascii() else count + len(_SPACELESS.findall(text)) // 2
+
+
+def word_ends(text: str) -> list[int]:
+    """Where words of a text end, and characters of scripts without spaces: it may be cut there."""
+    return [match.end() for match in _UNIT.finditer(text)]

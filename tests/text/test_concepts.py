@@ -14,6 +14,7 @@ from graphmem_torch.text.concepts import (
     spelled,
 )
 from graphmem_torch.text.terms import GENERIC
+from tests.languages import LANGUAGES
 
 TEXTS = [
     "Hey Sam! I took my kids to the science museum in Boston last week, it was an amazing time.",
@@ -86,3 +87,15 @@ def test_load_concepts_by_name() -> None:
         load_concepts("spacy:no_such_pipeline")
     with pytest.raises(InputError, match="got 'nltk'"):
         load_concepts("nltk")
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_patterns_for_english_name_nothing_in_other_languages(language: str) -> None:
+    said, _ = LANGUAGES[language]
+    assert PatternConcepts().extract(said) == [[]] * len(said)
+
+
+def test_spacy_names_nothing_in_other_languages(spacy_concepts: ConceptExtractor) -> None:
+    said = [memories[0] for memories, _ in LANGUAGES.values()]
+    assert spacy_concepts.extract([*said, TEXTS[0]])[:-1] == [[]] * len(said)
+    assert spacy_concepts.extract([*said, TEXTS[0]])[-1] == spacy_concepts.extract(TEXTS)[0]

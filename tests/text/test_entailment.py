@@ -110,3 +110,10 @@ def test_claim_reads_a_number_of_any_length() -> None:
     long = "9" * 5000  # longer than Python turns into an int
     _, found = conflicts(Claim.read(f"It has {long} boats"), Claim.read("It has 3 boats"))
     assert found == ("number",)
+
+
+def test_judge_says_nothing_about_other_languages() -> None:
+    pairs = [("他不喜欢猫。", "他喜欢猫。"), ("Er ist nicht mehr hier.", "Er ist hier.")]
+    premises, hypotheses = zip(*pairs, strict=True)
+    verdicts = LexicalJudge(HashingEmbedder()).judge(premises, hypotheses)
+    assert [(each.label, each.confidence) for each in verdicts] == [("neutral", 0.0)] * 2

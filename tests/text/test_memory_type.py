@@ -85,3 +85,12 @@ def test_memory_types_of_any_text() -> None:
 def test_memory_types_do_not_read_the_stated_one() -> None:
     one = Atom("a", "Never share keys.", kind="chunk", type="working")
     assert memory_types([one]) == ["procedural"]
+
+
+def test_memory_types_of_other_languages_read_no_cues_of_english() -> None:
+    texts = [
+        "Das war, was wir am Sonntag hatten: add ist kein Wort.",
+        "昨日、図書館で本を借りました！",
+    ]
+    plain = memory_types([Atom("a", "Copper")])
+    assert memory_types([Atom("a", text) for text in texts]) == plain * 2

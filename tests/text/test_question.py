@@ -9,6 +9,7 @@ import pytest
 from graphmem_torch.text.question import (
     asks_when,
     is_question,
+    name_words,
     named_dates,
     named_speakers,
     tells_time,
@@ -103,3 +104,34 @@ def test_named_speakers() -> None:
     )
     assert named.int().tolist() == [[1, 1, 1], [1, 0, 0], [0, 0, 0], [0, 0, 0]]
     assert named_speakers([], words, 3).shape == (0, 3)
+
+
+@pytest.mark.parametrize("text", ["他在哪里？", "أين هو؟", "「誰？」", "Где он?"])
+def test_is_question_by_the_marks_of_other_scripts(text: str) -> None:
+    assert is_question(text) is (not text.endswith("」"))
+
+
+@pytest.mark.parametrize(
+    ("names", "question", "named"),
+    [
+        (["小明", "李华"], "小明现在住在哪里？", [0]),
+        (["健太", "花子"], "花子さんの猫は？", [1]),
+        (["สมชาย", "มานี"], "มานีแพ้อะไร", [1]),
+        (["민수", "지영"], "민수가 사는 곳은?", [0]),
+        (["राहुल", "प्रिया"], "प्रिया को किससे एलर्जी है?", [1]),
+        (["أحمد", "ليلى"], "ما حساسية ليلى؟", [1]),
+        (["Лена", "Пётр Иванов"], "На что у Лены аллергия? И у Петра?", [0, 1]),
+        (["Jürgen", "Özdemir"], "Wo wohnt Frau ÖZDEMIR?", [1]),
+        (["明", "华"], "小明明天来吗？", []),  # a single character is in too many words
+    ],
+)
+def test_named_speakers_of_any_script(names: list[str], question: str, named: list[int]) -> None:
+    speakers: dict[str, list[int]] = {}
+    for code, name in enumerate(names):
+        for word in name_words(name):
+            speakers.setdefault(word, []).append(code)
+    assert named_speakers([question], speakers, 2)[0].nonzero().flatten().tolist() == named
+
+
+def test_names_of_english_are_their_words() -> None:
+    assert name_words("Mary_Jane O'Neil's 2nd") == ["mary", "jane", "o", "neil", "s", "2nd"]

@@ -28,6 +28,12 @@ CASES = [
     ["1. One item.\n", "2. Another: 3.5 kg of it.\n", "- A third"],
     ["It cost 3.50 in all. ", "2019 was better."],
     ["彼は来た。", "そして去った！", "誰？"],
+    ["「行こう。」", "と言った！？", "本当だ。"],
+    ["वह आया। ", "कौन?  ", "श्लोक समाप्त॥", "फिर"],
+    ["أين هو؟ ", "لا أدري. ", "انتهى"],
+    ["کیا؟ ", "ہاں۔ ", "ٹھیک"],
+    ["ฉันชอบแมว เธอชอบหมา\n", "เขาไม่ชอบ"],
+    ["Он ушёл. ", "Куда? ", "Домой."],
     ["no capital. no end"],
     ["Wait… ", "What?! ", "Nothing."],
 ]
@@ -55,6 +61,16 @@ def test_split_sentences_of_nearly_nothing() -> None:
 def test_split_sentences_of_a_long_run_takes_no_long_time(unit: str) -> None:
     text = "x" + unit * 20_000 + "y"
     assert "".join(split_sentences(text)) == text
+
+
+def test_split_at_marks_knows_the_marks_of_other_scripts() -> None:
+    assert split_at_marks("他来了。她走了！？好。") == ["他来了。", "她走了！？", "好。"]
+    assert split_at_marks("वह आया। वह गया।") == ["वह आया।", "वह गया।"]
+
+
+def test_chunks_of_chinese_end_with_sentences() -> None:
+    text = "我今天去了市场买了很多新鲜的水果和蔬菜。" * 6
+    assert {text[a:b][-1] for a, b in chunk_text(text, WordTokenizer(1), 70)} == {"。"}
 
 
 def test_split_at_marks_is_plain() -> None:

@@ -49,7 +49,7 @@ def test_forms_of_a_word_share_a_term(one: str, other: str) -> None:
 
 def test_another_language_adds_its_stem_to_that_of_english() -> None:
     assert terms("Thomas wohnt jetzt nicht mehr bei den Katzen") == [
-        *["thoma", "thomas", "wohnt", "mehr", "katzen", "katz"]
+        *["thoma", "thomas", "wohnt", "katzen", "katz"]
     ]
     assert terms("Thomas") == ["thoma"]
 
@@ -122,7 +122,7 @@ TITLES = {
     "The Who\nA band.": [],
     "Café Müller\nA dance by Pina Bausch.": ["café", "müller"],
     "Die Brüder Katzen\nSie sind nicht von hier und haben kein Haus.": [
-        *["die", "brüder", "brud", "katzen", "katz"]
+        *["brüder", "brud", "katzen", "katz"]
     ],
     "北京\n北京是中国的首都。": ["北", "京", "北京"],
     "  Ada Lovelace  \n\nShe wrote programs.": ["ada", "lovelac"],

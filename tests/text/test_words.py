@@ -5,7 +5,16 @@ from __future__ import annotations
 import pytest
 
 from graphmem_torch.text.terms import STOP_WORDS
-from graphmem_torch.text.words import language_of, lowered, pairs, words
+from graphmem_torch.text.words import (
+    count_words,
+    foreign,
+    language_of,
+    lowered,
+    pairs,
+    word_ends,
+    words,
+)
+from tests.languages import LANGUAGES
 
 # Cut by hand.
 CUT = {
@@ -59,3 +68,32 @@ def test_pairs_stand_for_words_where_no_space_divides_them() -> None:
 )
 def test_language_by_function_words(text: str, language: str) -> None:
     assert language_of(words(lowered(text)), STOP_WORDS) == language
+
+
+def test_foreign_is_what_rules_for_english_cannot_read() -> None:
+    for said, questions in LANGUAGES.values():
+        assert all(foreign(text, STOP_WORDS) for text in said)
+        assert all(foreign(text, STOP_WORDS) for text, _ in questions if " ist " in f" {text} ")
+    for text in (
+        "She flew to Tokyo (東京).",
+        "Café Müller",
+        "β-carotene",
+        "Pizza!",
+        "",
+        "42",
+        "👍",
+    ):
+        assert not foreign(text, STOP_WORDS)
+
+
+def test_words_are_counted_where_no_spaces_divide_them() -> None:
+    assert count_words("it is  a\nred canoe") == 5
+    assert count_words("한국어 문장입니다") == 2
+    assert 4 <= count_words("我喜欢吃苹果") <= 6  # 我 喜欢 吃 苹果
+    assert count_words("") == 0
+
+
+def test_word_ends() -> None:
+    assert word_ends("a red canoe!") == [1, 5, 12]
+    assert word_ends("我 ok吧。") == [1, 4, 5, 6]
+    assert word_ends("नमस्ते दुनिया") == [6, 13]
