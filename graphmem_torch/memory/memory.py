@@ -1433,8 +1433,9 @@ class Memory:
         """Says which memories helped with a question, and which it got in vain; kept in the store.
 
         Of the last 1,024 questions. What `answer` cites, beside what its context held, is kept as
-        well, behind the answer. From 24 on, whenever there is half as much again, the memory learns
-        from it (`learn_from_feedback`): that call takes as long as asking all of these questions.
+        well, behind the answer; where another program asks the model, `used=context.cited(text)`
+        says it. From 24 on, whenever there is half as much again, the memory learns from it
+        (`learn_from_feedback`): that call takes as long as asking all of these questions.
 
         Args:
             question: As it was asked.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -82,12 +83,20 @@ def few(**change: Any) -> Config:
     return replace(config, rank=replace(config.rank, weights=weights))
 
 
-def taught(path: Path | None = None) -> Memory:
-    memory = opened(path, config=few())
-    memory.add(turns())
-    memory.fit(QUESTIONS, EVIDENCE, held_out=0.3)
-    memory.calibrate(QUESTIONS, refused=0.4)
-    return memory
+@pytest.fixture(scope="module")
+def school(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store that has learned, of which each test has a copy."""
+    path = tmp_path_factory.mktemp("school") / "store"
+    with opened(path, config=few()) as memory:
+        memory.add(turns())
+        memory.fit(QUESTIONS, EVIDENCE, held_out=0.3)
+        memory.calibrate(QUESTIONS, refused=0.4)
+    return path
+
+
+@pytest.fixture
+def taught(school: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(school, tmp_path / "store"))
 
 
 def test_what_is_learned_stays(tmp_path: Path) -> None:
@@ -129,17 +138,16 @@ def test_what_is_learned_stays(tmp_path: Path) -> None:
         assert memory.config == shipped and memory.learned() == []
 
 
-def test_what_is_learned_is_for_the_settings_it_was_learned_by(tmp_path: Path) -> None:
-    taught(tmp_path).close()
+def test_what_is_learned_is_for_the_settings_it_was_learned_by(taught: Path) -> None:
     other = few(**{"rank.weights.semantic": 3.0})
-    with opened(tmp_path, config=other) as memory:
+    with opened(taught, config=other) as memory:
         assert memory.config == other
         assert all("settings" in each.reason for each in memory.learned())
         assert "not applied" in memory.stats()["learned"]["weights"]
     fewer = replace(other, rank=replace(other.rank, weights={"semantic": 1.0}))
-    with opened(tmp_path, config=fewer) as memory:
+    with opened(taught, config=fewer) as memory:
         assert memory.config == fewer and "signals" in memory.learned()[0].reason
-    with opened(tmp_path, config=few(**{"rank.k": 5})) as memory:
+    with opened(taught, config=few(**{"rank.k": 5})) as memory:
         assert all(each.applied for each in memory.learned())
         memory.use_weights({"lexical": 1.0})
         assert [each.applied for each in memory.learned()] == [False, True]
@@ -154,13 +162,13 @@ def test_what_is_learned_is_for_the_settings_it_was_learned_by(tmp_path: Path) -
             store._database.write(partial(store._database.execute_many, sql, [(value,)]))
             store.learned.reset(["threshold"])
             assert "learned: weights are damaged" in memory.check()[0]
-            with opened(tmp_path, config=few()) as damaged:
+            with opened(taught, config=few()) as damaged:
                 assert damaged.config == few()
                 assert "damaged" in damaged.learned()[0].reason
 
 
-def test_preset_of_what_was_learned(tmp_path: Path) -> None:
-    with taught() as memory:
+def test_preset_of_what_was_learned(taught: Path, tmp_path: Path) -> None:
+    with opened(taught, config=few()) as memory:
         memory.export_preset(tmp_path / "mine.yaml")
         config = load_config(str(tmp_path / "mine.yaml"))
         assert config == replace(memory.config, name="mine")
@@ -176,9 +184,9 @@ def test_preset_of_what_was_learned(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["forgotten", "deleted before", "a version before", "later"])
-def test_forgetting_undoes_what_was_learned_beside_it(tmp_path: Path, how: str) -> None:
+def test_forgetting_undoes_what_was_learned_beside_it(taught: Path, how: str) -> None:
     """Any memory that was there: what is no evidence was what the evidence was told from."""
-    with taught(tmp_path) as memory:
+    with opened(taught, config=few()) as memory:
         learned = memory.config
         memory.add(Atom("late", "This came later"))
         if how == "deleted before":
@@ -189,7 +197,7 @@ def test_forgetting_undoes_what_was_learned_beside_it(tmp_path: Path, how: str) 
         kept = how == "later"
         assert memory.config == (learned if kept else few())
         assert len(memory.learned()) == 2 * kept and memory.check() == []
-    with opened(tmp_path, config=few()) as memory:
+    with opened(taught, config=few()) as memory:
         assert memory.config == (learned if kept else few())
 
 
@@ -222,9 +230,9 @@ def test_namespaces_learn_for_themselves(tmp_path: Path) -> None:
         assert [len(memory.namespace(name).learned()) for name in ("ada", "ben")] == [1, 0]
 
 
-def test_exports_hold_what_was_learned(tmp_path: Path) -> None:
+def test_exports_hold_what_was_learned(taught: Path, tmp_path: Path) -> None:
     file, again = tmp_path / "all.jsonl", tmp_path / "again.jsonl"
-    with taught() as memory:
+    with opened(taught, config=few()) as memory:
         memory.feedback("Where is it?", used=["a1"], not_used=["a2"])
         memory.export(file)
         learned, answers = memory.learned(), plain(memory.retrieve(QUESTIONS))
