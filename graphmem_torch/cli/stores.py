@@ -228,16 +228,20 @@ class ShowLearned(MemoryCommand):
     """Show what a memory has learned from questions and feedback, export or reset it.
 
     Attributes:
+        learn: Learn from the feedback that there is by now, what answers cite included.
         preset_file: Write the settings with it as a preset, for `--preset`.
         reset: Drop these: weights, correction, threshold, feedback.
     """
 
+    learn: bool = False
     preset_file: Annotated[Path | None, arg(metavar="FILE.yaml")] = None
     reset: Annotated[tuple[str, ...], arg(metavar="KIND ...")] = ()
 
     def run(self) -> int:
         """Prints what was learned, or what became of it."""
-        with self.open_memory(self.store, "w" if self.reset else "r") as memory:
+        with self.open_memory(self.store, "w" if self.reset or self.learn else "r") as memory:
+            if self.learn:
+                memory.learn_from_feedback()
             if self.preset_file is not None:
                 memory.export_preset(self.preset_file)
             dropped = memory.reset_learned(*self.reset) if self.reset else 0

@@ -1464,10 +1464,10 @@ class Memory:
     def learn_from_feedback(self) -> Learned | None:
         """Learns a correction of the weights from `feedback`; what was found, applied or not.
 
-        `learning.fit_correction`: from half of the questions, near the weights that are corrected.
-        It is applied only if on the other half it ranks what was used above what was not more often
-        than they do: if the lower end of the 95 % bootstrap interval of the difference in AUC is
-        above 0.
+        `learning.fit_correction`: from half of the questions, those of answers that cite included,
+        near the weights that are corrected. It is applied only if on the other half it ranks what
+        was used above what was not more often than they do: if the lower end of the 95 % bootstrap
+        interval of the difference in AUC is above 0.
 
         Returns:
             As in `learned`; None where there are not 12 questions in either half that tell what

@@ -230,7 +230,7 @@ def test_feedback_and_what_was_learned(
         memory.calibrate(["ovens", "canoes"], refused=0.4)
         threshold = memory.config.gate.threshold
     preset = tmp_path / "mine.yaml"
-    shown = reply("learned", "--store", store, "--preset-file", preset)
+    shown = reply("learned", "--store", store, "--learn", "--preset-file", preset)
     (gate,) = shown["learned"]
     assert (gate["kind"], gate["value"], gate["applied"]) == ("threshold", threshold, True)
     assert load_config(str(preset)).gate.threshold == threshold
