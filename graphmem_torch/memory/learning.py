@@ -51,7 +51,7 @@ _OF_ONE_FORM = 3.0  # times the penalty
 _DEPTH = 10  # hits by which held-out questions are judged
 _TOWARDS = 0.1  # penalty on the distance of a correction from the weights that it corrects
 _OTHERS = 64  # best candidates that feedback which names used memories alone is told from
-_LEAST = 12  # questions of feedback that a correction is learned from, and judged on, at least
+_LEAST = 20  # questions of feedback that a correction is learned from, and judged on, at least
 _RANKING = ("anchors", "spread", "rank", "modes", "segment", "walk")  # sections of the settings
 
 

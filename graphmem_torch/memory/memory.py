@@ -1434,7 +1434,7 @@ class Memory:
 
         Of the last 1,024 questions. What `answer` cites, beside what its context held, is kept as
         well, behind the answer; where another program asks the model, `used=context.cited(text)`
-        says it. From 24 on, whenever there is half as much again, the memory learns from it
+        says it. From 40 on, whenever there is half as much again, the memory learns from it
         (`learn_from_feedback`): that call takes as long as asking all of these questions.
 
         Args:
@@ -1470,7 +1470,7 @@ class Memory:
         interval of the difference in AUC is above 0.
 
         Returns:
-            As in `learned`; None where there are not 12 questions in either half that tell what
+            As in `learned`; None where there are not 20 questions in either half that tell what
             was used from what was not, or another thread is at it.
 
         Raises:
