@@ -62,7 +62,7 @@ class Request:
         device: Where the indices live.
         seed: Of everything that is drawn.
         progress: Whether to show bars on stderr.
-        cache: Folder of encodings; by default `common.encodings.cache_folder`.
+        cache: Folder of encodings; by default `text.models.cache_folder`.
         evidence, input, cv, questions, queries, qrels, sizes: Options of single data sets; see
             `JUDGES`.
     """

@@ -42,10 +42,15 @@ class EmbedderConfig:
         max_tokens: Tokens of a chunk of a document, at most.
         chunk_tokenizer: Name of the tokenizer that counts them; see `text.tokens.get_tokenizer`.
             Empty: the encoder's own.
+        query_prompt, document_prompt: What an encoder reads in front of a question, and of a text
+            that is to be found; `auto`: what its own settings, or the model card of its family
+            (E5, BGE, Nomic), say. A store is bound to them as to the encoder.
     """
 
     name: str = "all-MiniLM-L6-v2"
     token_dim: int = _bounded(128, 0)
+    query_prompt: str = "auto"
+    document_prompt: str = "auto"
     max_tokens: int = _bounded(254, 1)
     chunk_tokenizer: str = ""
 

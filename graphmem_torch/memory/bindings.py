@@ -17,7 +17,7 @@ from graphmem_torch.store.reader import LINKED_BY
 from graphmem_torch.store.sqlite import has_namespaces
 from graphmem_torch.text.concepts import ConceptExtractor, load_concepts
 from graphmem_torch.text.embedder import Embedder, HashingEmbedder
-from graphmem_torch.text.sentence_transformer import load_embedder
+from graphmem_torch.text.sentence_transformer import AUTO, load_embedder
 
 __all__ = [
     "bind_concepts",
@@ -26,6 +26,7 @@ __all__ = [
     "copy_binding",
     "embedder_meta",
     "expect_bound",
+    "load_as",
     "open_bound",
     "usable_device",
 ]
@@ -54,13 +55,13 @@ def open_bound(
         with MemoryStore.open(path, mode="r") as kept:
             bound = kept.num_nodes or has_namespaces(kept.path)
             remembered = _remembered(kept) if bound else None
-    spec, token_dim = remembered or (embedder or own.name, own.token_dim)
-    loaded = load_embedder(spec, device, token_dim=token_dim)
+    spec, how = remembered or (embedder or own.name, own)
+    loaded = load_as(spec, how, device)
     if isinstance(loaded, HashingEmbedder) and _exists(path):
         with MemoryStore.open(path, mode="r") as kept:
             loaded = loaded.like(kept.fingerprint)
     store = MemoryStore.open(path, mode=mode, fingerprint=loaded.fingerprint, dim=loaded.dim)
-    for key, value in embedder_meta(spec, token_dim).items():
+    for key, value in embedder_meta(spec, how).items():
         if mode == "w" and value is not None and store.meta_get(key) != value:
             store.meta_set(key, value)
     return store, loaded
@@ -70,12 +71,26 @@ def _exists(path: str | os.PathLike[str] | None) -> bool:
     return path is not None and (Path(path) / DATABASE_NAME).exists()
 
 
-def embedder_meta(spec: Any, token_dim: int) -> dict[str, str | None]:
+def load_as(spec: Any, how: EmbedderConfig, device: str) -> Embedder:
+    """The encoder that `spec` names (`load_embedder`), as settings say that it is to be opened."""
+    return load_embedder(
+        spec,
+        device,
+        token_dim=how.token_dim,
+        query_prompt=how.query_prompt,
+        document_prompt=how.document_prompt,
+    )
+
+
+def embedder_meta(spec: Any, how: EmbedderConfig) -> dict[str, str | None]:
     """The strings by which a store remembers an encoder that was named; None: it was not."""
     if not isinstance(spec, str):
         return {_EMBEDDER: None}
     name = str(Path(spec).resolve()) if Path(spec).is_dir() else spec
-    return {_EMBEDDER: json.dumps([name, token_dim])}
+    prompts = [how.query_prompt, how.document_prompt]
+    # Earlier releases read the first two alone.
+    own = [] if prompts == [AUTO, AUTO] else prompts
+    return {_EMBEDDER: json.dumps([name, how.token_dim, *own])}
 
 
 def bound_embedder(store: MemoryStore, own: EmbedderConfig, device: str) -> Embedder:
@@ -84,8 +99,8 @@ def bound_embedder(store: MemoryStore, own: EmbedderConfig, device: str) -> Embe
     Raises:
         EmbedderError: It cannot be loaded, or is not the one that filled the store.
     """
-    spec, token_dim = _remembered(store) or (own.name, own.token_dim)
-    return expect_bound(store, load_embedder(spec, device, token_dim=token_dim))
+    spec, how = _remembered(store) or (own.name, own)
+    return expect_bound(store, load_as(spec, how, device))
 
 
 def expect_bound(store: MemoryStore, embedder: Embedder) -> Embedder:
@@ -190,7 +205,13 @@ def usable_device(device: str) -> str:
     return device
 
 
-def _remembered(store: MemoryStore) -> tuple[str, int] | None:
-    """Name and token width of the encoder of a store that was opened with a named one."""
+def _remembered(store: MemoryStore) -> tuple[str, EmbedderConfig] | None:
+    """Name of the encoder of a store that was opened with a named one, and how it was opened."""
     kept = store.meta_get(_EMBEDDER)
-    return None if kept is None else tuple(json.loads(kept))
+    if kept is None:
+        return None
+    name, token_dim, *prompts = json.loads(kept)
+    query, document = prompts or (AUTO, AUTO)
+    return name, EmbedderConfig(
+        name, token_dim=token_dim, query_prompt=query, document_prompt=document
+    )

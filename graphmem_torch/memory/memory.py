@@ -35,6 +35,7 @@ from graphmem_torch.memory.bindings import (
     bound_embedder,
     embedder_meta,
     expect_bound,
+    load_as,
     open_bound,
     usable_device,
 )
@@ -101,7 +102,6 @@ from graphmem_torch.store.reader import StoreReader
 from graphmem_torch.text.concepts import ConceptExtractor
 from graphmem_torch.text.embedder import Embedder, Encoded, encode_checked
 from graphmem_torch.text.entailment import LexicalJudge
-from graphmem_torch.text.sentence_transformer import load_embedder
 from graphmem_torch.text.times import TimeLike, parse_time
 from graphmem_torch.text.tokens import TokenCounter, Tokenizer, get_tokenizer
 
@@ -274,9 +274,8 @@ class Memory:
             ConfigError, EmbedderError, StoreError: As they say; the memory is as it was.
         """
         settings = load_config(preset) if config is None else config
-        width = settings.embedder.token_dim
-        loaded = load_embedder(embedder, usable_device(device), token_dim=width)
-        meta = {**embedder_meta(embedder, width), REGIME_KEY: None}
+        loaded = load_as(embedder, settings.embedder, usable_device(device))
+        meta = {**embedder_meta(embedder, settings.embedder), REGIME_KEY: None}
         with ExitStack() as stack:
             stack.enter_context(MemoryStore.open(path, mode="r"))  # there is one
             folders = [Path(path), *namespace_folders(Path(path))]
@@ -1098,7 +1097,7 @@ class Memory:
         for place, name in enumerate(namespaces):
             places.setdefault(spaces.expect(name), []).append(place)
         found: list[T | None] = [None] * len(asked)
-        encoded = encode_checked(self.embedder, list(asked)) if asked else None
+        encoded = encode_checked(self.embedder, list(asked), query=True) if asked else None
         for name, group in places.items():
             assert encoded is not None
             part = ask(

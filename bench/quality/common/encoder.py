@@ -15,10 +15,11 @@ from tqdm import tqdm
 from graphmem_torch.coo import offsets_of
 from graphmem_torch.text.concepts import ConceptExtractor, load_concepts
 from graphmem_torch.text.embedder import Embedder, Encoded, HashingEmbedder
+from graphmem_torch.text.models import cache_folder
 from graphmem_torch.text.sentence_transformer import load_embedder
 
 from ..request import Request
-from .encodings import Encodings, Row, TextCache, cache_folder
+from .encodings import Encodings, Row, TextCache
 from .measure import Stopwatch
 
 __all__ = [
@@ -60,6 +61,11 @@ class CachingEmbedder:
         self.fingerprint = inner.fingerprint
         self.tokenizer = inner.tokenizer
         self.window = inner.window
+        self._questions: CachingEmbedder | None = None
+        if getattr(inner, "asymmetric", False):
+            asked = _Questions(inner)
+            folder = None if kept is None else Encodings(kept.folder, asked)
+            self._questions = CachingEmbedder(asked, folder)
 
     @contextmanager
     def caching(self) -> Iterator[None]:
@@ -78,6 +84,18 @@ class CachingEmbedder:
         self._learn(list(dict.fromkeys(texts)), progress)
         encoded = self._joined([self._rows[text] for text in texts])
         self.seconds += time.perf_counter() - start
+        return encoded
+
+    def encode_query(self, texts: Sequence[str], *, progress: bool = False) -> Encoded:
+        """The same of questions, where the encoder reads them in another way."""
+        if self._questions is None:
+            return self.encode(texts, progress=progress)
+        if not self._caching:
+            return self._questions.encode(texts, progress=progress)
+        with self._questions.caching():
+            before = self._questions.seconds
+            encoded = self._questions.encode(texts, progress=progress)
+            self.seconds += self._questions.seconds - before
         return encoded
 
     def extractor(self, spec: str) -> str | ConceptExtractor:
@@ -116,6 +134,24 @@ class CachingEmbedder:
             torch.cat([torch.empty(0, dtype=torch.int32), *pieces]),
             offsets_of(counts),
         )
+
+
+class _Questions:
+    """An encoder that reads every text as a question."""
+
+    asymmetric = False
+
+    def __init__(self, inner: Embedder) -> None:
+        self._inner = inner
+        self.fingerprint = f"{inner.fingerprint}:questions"
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def encode(self, texts: Sequence[str], *, progress: bool = False) -> Encoded:
+        """See `Embedder.encode`."""
+        encoded: Encoded = self._inner.encode_query(texts, progress=progress)  # type: ignore[attr-defined]
+        return encoded
 
 
 class CachingConcepts:
@@ -157,6 +193,13 @@ class TimedEmbedder:
         """See `Embedder.encode`."""
         with self._clock.running("encoder"):
             return self._inner.encode(texts, progress=progress)
+
+    def encode_query(self, texts: Sequence[str], *, progress: bool = False) -> Encoded:
+        """The same of questions."""
+        with self._clock.running("encoder"):
+            return getattr(self._inner, "encode_query", self._inner.encode)(
+                texts, progress=progress
+            )
 
 
 def load_encoder(

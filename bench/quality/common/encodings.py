@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import sqlite3
 import warnings
@@ -18,23 +17,13 @@ from torch import Tensor
 from graphmem_torch.atoms import text_hash
 from graphmem_torch.text.embedder import Embedder
 
-__all__ = ["Encodings", "Row", "TextCache", "cache_folder"]
+__all__ = ["Encodings", "Row", "TextCache"]
 Row = tuple[Tensor, Tensor | None, Tensor | None]
 """The encoding of a text: pooled [d] float32, tokens [t, m] int8 and pieces [t] int32, or None."""
 
 _Result = TypeVar("_Result")
-_VARIABLE = "GRAPHMEM_CACHE"
 _ASKED = 500  # keys of one query; SQLite takes at least 999
 _PATIENCE = 60.0  # seconds that another process may write
-
-
-def cache_folder() -> Path:
-    """Where encodings are kept: the variable GRAPHMEM_CACHE, else the user's cache folder."""
-    named = os.environ.get(_VARIABLE)
-    if named:
-        return Path(named)
-    home = os.environ.get("XDG_CACHE_HOME")
-    return (Path(home) if home else Path.home() / ".cache") / "graphmem"
 
 
 class TextCache:
@@ -112,7 +101,7 @@ class TextCache:
         self._usable = False
         warnings.warn(
             f"cache: expected a file for encodings, got {self.path} ({error}); texts are encoded "
-            f"anew, or name another folder ({_VARIABLE})",
+            f"anew, or name another folder (GRAPHMEM_CACHE)",
             stacklevel=5,
         )
 

@@ -10,9 +10,10 @@ import pytest
 import torch
 
 from graphmem_torch.quality.common.encoder import CachingEmbedder, load_encoder
-from graphmem_torch.quality.common.encodings import Encodings, cache_folder
+from graphmem_torch.quality.common.encodings import Encodings
 from graphmem_torch.quality.request import Request
 from graphmem_torch.text.embedder import Encoded, HashingEmbedder
+from graphmem_torch.text.models import cache_folder
 from tests.processes import Launch
 
 TEXTS = ["the red boat", "a comet", "of the", "Pippo ran away", "half a pair \ud800"]
@@ -97,6 +98,7 @@ import sys
 from pathlib import Path
 from graphmem_torch.quality.common.encoder import CachingEmbedder
 from graphmem_torch.quality.common.encodings import Encodings
+from graphmem_torch.text.models import cache_folder
 from graphmem_torch.text.embedder import HashingEmbedder
 
 folder, part = Path(sys.argv[1]), sys.argv[2]
