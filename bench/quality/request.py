@@ -17,6 +17,7 @@ if TYPE_CHECKING:  # it needs torch, and `--help` does not
 
 __all__ = ["COMPARING", "JUDGES", "Judged", "Request", "judge"]
 JUDGES: Mapping[str, frozenset[str]] = {
+    "abstention": frozenset({"cv"}),
     "all": frozenset({"cv"}),
     "context": frozenset(),
     "custom": frozenset({"questions"}),

@@ -164,8 +164,8 @@ class GateConfig:
     """When the memory says that it has no record.
 
     Attributes:
-        weights: Weight of each gate statistic by name (`rank.abstention`); `activation` alone is
-            SYNAPSE's gate.
+        weights: Weight of each gate statistic by name (`rank.abstention`), `NAME@FORM` where the
+            first hit is of one form alone; `activation` alone is SYNAPSE's gate.
         bias: Added to the weighted sum.
         link: `sigmoid` maps the sum to a confidence; `identity` takes it as it is.
         threshold: The gate closes below this confidence.

@@ -17,7 +17,7 @@ from graphmem_torch.config import Config
 from graphmem_torch.modes.search import search_modes
 from graphmem_torch.ops import SparseRows, spread_activation
 from graphmem_torch.ops.tiles import empty_best, merge_tile
-from graphmem_torch.rank.abstention import abstention_statistics, confidence
+from graphmem_torch.rank.abstention import DEPTH, abstention_statistics, confidence
 from graphmem_torch.rank.anchors import (
     anchor_activation,
     anchor_relevance,
@@ -28,7 +28,7 @@ from graphmem_torch.rank.candidates import Candidates, MemoryTensors, Reached, m
 from graphmem_torch.rank.hops import entity_hop, title_hop
 from graphmem_torch.rank.paths import discounted, hop_discount, strongest_paths, unweighted
 from graphmem_torch.rank.query import QueryBatch
-from graphmem_torch.rank.registry import SIGNALS, reading
+from graphmem_torch.rank.registry import SIGNALS, reading, signal_names
 
 __all__ = ["CandidateRule", "Plan", "Retrieval", "candidates_of", "retrieve"]
 
@@ -110,7 +110,9 @@ class Plan:
         own = reading(names, "traversal", "hops")  # these go their own ways
         activates = graph and any(SIGNALS[name].graph for name in names if name not in own)
         walks = activates and bool(reading(names, "walk"))
-        read = bool(reading(names, "activation")) or "activation" in config.gate.weights
+        read = bool(reading(names, "activation")) or "activation" in signal_names(
+            config.gate.weights
+        )
         return cls(
             config,
             tuple(names),
@@ -139,14 +141,16 @@ def retrieve(
     found = candidates_of(memory, plan, weights, query, k)
     signals = found.signals(plan.names)
     score = found.scores(signals, weights).masked_fill(~found.listed, -torch.inf)
-    best = score.topk(min(k, score.shape[1]), dim=1)
-    chosen = best.indices
+    best = score.topk(min(max(k, DEPTH), score.shape[1]), dim=1)
+    chosen, values = best.indices[:, :k], best.values[:, :k]
     rows = chosen if found.rows is None else found.rows.gather(1, chosen)
-    rows = torch.where(best.values > -torch.inf, rows, -1)
-    own = weights[found.form.expand(found.shape).gather(1, chosen)]
+    rows = torch.where(values > -torch.inf, rows, -1)
+    form = found.form.expand(found.shape).gather(1, best.indices)
+    own = weights[form[:, :k]]
     shares = signals.gather(1, chosen[:, :, None].expand(-1, -1, signals.shape[2])) * own
     gate = plan.config.gate
-    statistics = abstention_statistics(found, chosen, tuple(gate.weights))
+    near = best.indices[:, :DEPTH], best.values[:, :DEPTH]
+    statistics = abstention_statistics(found, *near, signal_names(gate.weights))
     anchors, value = found.reached.anchors, found.reached.value
     if anchors is None or value is None:
         anchors = rows.new_zeros(len(query), 0)
@@ -155,8 +159,9 @@ def retrieve(
     if paths and anchors.shape[1]:
         start = SparseRows.of(memory.nodes(anchors), value, memory.graph.num_nodes)
         walked = _paths(memory, plan, query, start, memory.nodes(rows))
-    sure = confidence(statistics, gate)
-    return Retrieval(rows, best.values, shares, sure, anchors, value, walked)
+    first = form[:, 0] if form.shape[1] else form.new_zeros(len(query))
+    sure = confidence(statistics, first, gate)
+    return Retrieval(rows, values, shares, sure, anchors, value, walked)
 
 
 def candidates_of(

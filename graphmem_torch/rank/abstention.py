@@ -12,40 +12,68 @@ from graphmem_torch.config import GateConfig
 from graphmem_torch.errors import ConfigError, InputError, unknown
 from graphmem_torch.linalg.logistic import minimise_log_loss
 from graphmem_torch.rank.candidates import Candidates
+from graphmem_torch.rank.registry import FORMS, Weight, signal_names, weight_table
 
 __all__ = [
     "ABSTENTION_STATISTICS",
+    "DEPTH",
     "abstention_statistics",
     "confidence",
     "conformal_threshold",
     "fit_abstention",
+    "of_forms",
 ]
-Statistic = Callable[[Candidates, Tensor], Tensor]  # (candidates, top place [B, k]) -> [B]
+Statistic = Callable[[Candidates, Tensor, Tensor], Tensor]
+"""(candidates, places of the best [B, K], their scores [B, K], best first) -> [B]."""
+
+DEPTH = 10
+"""How many of the best candidates the statistics look at."""
 
 
-def _activation(candidates: Candidates, top: Tensor) -> Tensor:
+def _activation(candidates: Candidates, best: Tensor, scores: Tensor) -> Tensor:
     """The largest activation; at a cold start that of an anchor before it spreads, its cosine."""
     activation = candidates.reached.activation
     if activation is None:
-        return _of_best("semantic")(candidates, top).clamp(min=0.0)
+        return _of_best("semantic")(candidates, best, scores).clamp(min=0.0)
     return activation.topk(1)[0].squeeze(1)
 
 
-def _of_top(name: str) -> Statistic:
-    def first(candidates: Candidates, top: Tensor) -> Tensor:
-        return candidates.signal(name).expand(candidates.shape).gather(1, top[:, :1]).squeeze(1)
+def _of_top(name: str, count: int = 1) -> Statistic:
+    def first(candidates: Candidates, best: Tensor, scores: Tensor) -> Tensor:
+        values = candidates.signal(name).expand(candidates.shape)
+        return values.gather(1, best[:, :count]).mean(1)
 
     return first
 
 
 def _of_best(name: str) -> Statistic:
-    def best(candidates: Candidates, top: Tensor) -> Tensor:
+    def best_of_all(candidates: Candidates, best: Tensor, scores: Tensor) -> Tensor:
         there = candidates.signal(name).masked_fill(~candidates.valid, -torch.inf)
         return there.amax(1).clamp(min=-1.0)
 
-    return best
+    return best_of_all
 
 
+def _score(candidates: Candidates, best: Tensor, scores: Tensor) -> Tensor:
+    return scores[:, 0].clamp(min=_NO_HIT)
+
+
+def _lead(place: int) -> Statistic:
+    """By how much the first hit is ahead of a later one, or of the last there is."""
+
+    def lead(candidates: Candidates, best: Tensor, scores: Tensor) -> Tensor:
+        hits = (scores[:, :place] > -torch.inf).sum(1, keepdim=True)
+        last = scores.gather(1, (hits - 1).clamp(min=0)).squeeze(1)
+        return scores[:, 0].clamp(min=_NO_HIT) - last.clamp(min=_NO_HIT)
+
+    return lead
+
+
+def _one(candidates: Candidates, best: Tensor, scores: Tensor) -> Tensor:
+    return torch.ones_like(scores[:, 0])
+
+
+_NO_HIT = -100.0  # the score of the first hit where there is none
 ABSTENTION_STATISTICS: dict[str, Statistic] = {
     "activation": _activation,
     "top_interaction": _of_top("interaction_focus"),
@@ -58,13 +86,24 @@ ABSTENTION_STATISTICS: dict[str, Statistic] = {
     "best_sharp": _of_best("interaction_sharp"),
     "best_semantic": _of_best("semantic"),
     "best_lexical": _of_best("lexical"),
+    "best_speaker": _of_best("speaker"),
+    "mean_speaker": _of_top("speaker", 5),
+    "score": _score,
+    "lead_2": _lead(2),
+    "lead_5": _lead(5),
+    "lead_10": _lead(10),
+    "one": _one,
 }
-"""What abstention can look at: the best value of any atom, or the value of the first hit."""
+"""What abstention can look at: the best value of any atom, the value of the first hit, the mean of
+five, how far the first is ahead; and 1, for a bias of one form of memories (`one@peer`)."""
 
 
 def abstention_statistics(
-    candidates: Candidates, top: Tensor, names: Sequence[str]
-) -> Tensor:  # [B, G]
+    candidates: Candidates,
+    best: Tensor,  # [B, K] places of the K <= `DEPTH` best candidates, best first
+    scores: Tensor,  # [B, K]
+    names: Sequence[str],
+) -> Tensor:  # [B, S]
     """The named statistics.
 
     Raises:
@@ -78,14 +117,34 @@ def abstention_statistics(
         return candidates.query.embedding.new_zeros(
             len(candidates.query), len(names), dtype=torch.float32
         )
-    return torch.stack([ABSTENTION_STATISTICS[name](candidates, top) for name in names], dim=1)
+    return torch.stack(
+        [ABSTENTION_STATISTICS[name](candidates, best, scores) for name in names], dim=1
+    )
 
 
-def confidence(statistics: Tensor, config: GateConfig) -> Tensor:  # [B, G] -> [B] in [0, 1]
+def confidence(
+    statistics: Tensor,  # [B, S], of `signal_names(config.weights)`
+    form: Tensor,  # [B] int64, of the first hit
+    config: GateConfig,
+) -> Tensor:  # [B] in [0, 1]
     """The weighted sum of the statistics, through the link of the preset."""
-    weights = statistics.new_tensor(list(config.weights.values()))
-    total = statistics @ weights + config.bias
+    weights = weight_table(config.weights).to(statistics)
+    total = (statistics * weights[form]).sum(1) + config.bias
     return torch.sigmoid(total) if config.link == "sigmoid" else total.clamp(0.0, 1.0)
+
+
+def of_forms(
+    statistics: Tensor,  # [n, S], of `signal_names(keys)`
+    form: Tensor,  # [n] int64
+    keys: Sequence[str],
+) -> Tensor:  # [n, len(keys)]
+    """What each key of `gate.weights` weighs: `score@peer` is 0 but where the form is `peer`."""
+    names, columns = signal_names(keys), []
+    for weight in map(Weight.named, keys):
+        column = statistics[:, names.index(weight.signal)]
+        other = False if weight.form is None else form != FORMS.index(weight.form)
+        columns.append(column.masked_fill(torch.as_tensor(other), 0.0))
+    return torch.stack(columns, dim=1)
 
 
 def conformal_threshold(confidences: Tensor, rate: float) -> float:
@@ -111,11 +170,12 @@ def fit_abstention(
     statistics: Tensor,  # [n, G]
     answerable: Tensor,  # [n] bool
     *,
+    weight: Tensor | None = None,  # [n]
     penalty: float = 1e-2,
 ) -> tuple[Tensor, float]:  # [G] weights, bias
     """Logistic regression of answerable against unanswerable questions.
 
-    Both classes weigh the same.
+    Both classes weigh the same; `weight` says what questions count within their class.
 
     Raises:
         InputError: One of the classes is empty.
@@ -127,7 +187,8 @@ def fit_abstention(
         )
     mean, scale = statistics.mean(0), statistics.std(0).clamp(min=1e-6)
     x, y = (statistics - mean) / scale, answerable.float()
-    balance = torch.where(answerable, 0.5 / y.sum(), 0.5 / (1 - y).sum())
+    own = torch.ones_like(y) if weight is None else weight.float()
+    balance = own * torch.where(answerable, 0.5 / (own * y).sum(), 0.5 / (own * (1 - y)).sum())
     fitted = minimise_log_loss(x, y, balance, penalty=penalty, steps=60)
     slope = fitted[:-1] / scale
     return slope, float(fitted[-1] - slope @ mean)

@@ -24,7 +24,7 @@ from graphmem_torch.config import (
 )
 from graphmem_torch.errors import ConfigError
 from graphmem_torch.rank.abstention import ABSTENTION_STATISTICS
-from graphmem_torch.rank.registry import check_signal_names
+from graphmem_torch.rank.registry import check_signal_names, signal_names
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def test_presets_say_what_their_files_say(shipped: list[Path]) -> None:
             if isinstance(values, dict):
                 assert {key: whole[section][key] for key in values} == values
         check_signal_names(config.rank.weights)
-        assert set(config.gate.weights) <= set(ABSTENTION_STATISTICS)
+        assert set(signal_names(config.gate.weights)) <= set(ABSTENTION_STATISTICS)
         assert {*config.spread.edges, *config.spread.reverse} <= {t.name.lower() for t in EdgeType}
 
 

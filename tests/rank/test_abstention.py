@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
 import pytest
 import torch
 
-from graphmem_torch.config import GateConfig
+from graphmem_torch.config import GateConfig, config_from_dict
 from graphmem_torch.errors import ConfigError, InputError
+from graphmem_torch.index.data import IndexInput
+from graphmem_torch.index.module import MemoryIndex
 from graphmem_torch.rank.abstention import (
+    DEPTH,
     abstention_statistics,
     confidence,
     conformal_threshold,
     fit_abstention,
+    of_forms,
 )
+from graphmem_torch.rank.query import QueryBatch
+from graphmem_torch.rank.registry import FORMS
 
 
 @pytest.mark.parametrize("n", [1, 9, 10, 19, 99])
@@ -49,32 +57,70 @@ def test_conformal_threshold_bad_rate(rate: float, n: int) -> None:
 
 
 def test_confidence_is_the_weighted_sum_through_the_link(generator: torch.Generator) -> None:
-    x = torch.randn(7, 2, generator=generator) * 3
-    weights = {"activation": 0.7, "best_semantic": -1.3}
-    raw = [0.7 * float(a) - 1.3 * float(b) + 0.2 for a, b in x]
-    got = confidence(x, GateConfig(weights, bias=0.2, link="sigmoid"))
+    x, form = torch.randn(7, 2, generator=generator) * 3, torch.arange(7) % len(FORMS)
+    weights = {"activation": 0.7, "best_semantic": -1.3, "activation@peer": 2.0}
+    peer = FORMS.index("peer")
+    raw = [
+        (2.7 if own == peer else 0.7) * float(a) - 1.3 * float(b) + 0.2
+        for (a, b), own in zip(x, form.tolist(), strict=True)
+    ]
+    got = confidence(x, form, GateConfig(weights, bias=0.2, link="sigmoid"))
     assert got.tolist() == pytest.approx([1 / (1 + math.exp(-v)) for v in raw], rel=1e-5)
-    got = confidence(x, GateConfig(weights, bias=0.2))
+    got = confidence(x, form, GateConfig(weights, bias=0.2))
     assert got.tolist() == pytest.approx([min(max(v, 0.0), 1.0) for v in raw], abs=1e-5)
+    # What is learned from are the terms of this sum.
+    weighed = of_forms(x, form, list(weights))
+    assert (weighed @ torch.tensor([*weights.values()]) + 0.2).tolist() == pytest.approx(
+        raw, rel=1e-5
+    )
 
 
 def test_abstention_statistics_unknown_name() -> None:
     found: Any = None
     with pytest.raises(ConfigError, match="got 'activatoin'; did you mean 'activation'"):
-        abstention_statistics(found, torch.zeros(1, 1), ["activation", "activatoin"])
+        abstention_statistics(found, *torch.zeros(2, 1, 1), ["activation", "activatoin"])
 
 
-def test_fit_abstention_against_scikit_learn(generator: torch.Generator) -> None:
+def test_abstention_statistics_against_a_loop(
+    random_columns: Callable[..., IndexInput], random_questions: Callable[..., QueryBatch]
+) -> None:
+    """Of the best hits that may be hits, however few there are."""
+    data, query = random_columns(14), random_questions(4)
+    listed = torch.ones(4, 14, dtype=torch.bool)
+    listed[1, 3:], listed[2, 1:], listed[3] = False, False, False
+    index = MemoryIndex.build(data, config_from_dict({"rank": {"weights": {"semantic": 2.0}}}))
+    found = index.candidates(replace(query, listed=listed))
+    score = (2.0 * found.signal("semantic")).masked_fill(~listed, -torch.inf)
+    best = score.topk(DEPTH)
+    names = ["top_speaker", "mean_speaker", "best_speaker", "score"]
+    names += ["lead_2", "lead_5", "lead_10", "one"]
+    got = abstention_statistics(found, best.indices, best.values, names)
+    for b in range(3):
+        rows = sorted(range(14), key=lambda a: -float(score[b, a]))
+        said = [float(found.signal("speaker").expand(4, 14)[b, a]) for a in rows]
+        ahead = [float(score[b, a]) for a in rows if listed[b, a]]
+        leads = [ahead[0] - ahead[min(place, len(ahead)) - 1] for place in (2, 5, 10)]
+        expected = [said[0], None if len(ahead) < 5 else sum(said[:5]) / 5, max(said), ahead[0]]
+        for value, wanted in zip(got[b].tolist(), [*expected, *leads, 1.0], strict=True):
+            assert wanted is None or value == pytest.approx(wanted, abs=1e-5)
+    assert got[3, 3] < -50 and got[3, 4:7].tolist() == [0.0, 0.0, 0.0], "no hit is no sign of one"
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_fit_abstention_against_scikit_learn(weighted: bool, generator: torch.Generator) -> None:
     from sklearn.linear_model import LogisticRegression
 
     answerable = torch.rand(200, generator=generator) < 0.2
     x = torch.randn(200, 3, generator=generator) * torch.tensor([1.0, 20.0, 0.05])
     x[:, 0] += answerable
-    penalty = 0.01
-    weights, bias = fit_abstention(x, answerable, penalty=penalty)
-    scaled = (x - x.mean(0)) / x.std(0)
+    penalty, scaled = 0.01, (x - x.mean(0)) / x.std(0)
+    counts = torch.rand(200, generator=generator) if weighted else torch.ones(200)
+    weights, bias = fit_abstention(
+        x, answerable, weight=counts if weighted else None, penalty=penalty
+    )
     # C * sum(loss) + |w|^2 / 2 with class weights that sum to one.
-    weight = torch.where(answerable, 0.5 / answerable.sum(), 0.5 / (~answerable).sum())
+    sides = 0.5 / counts[answerable].sum(), 0.5 / counts[~answerable].sum()
+    weight = counts * torch.where(answerable, *sides)
     model = LogisticRegression(C=1 / (2 * penalty), tol=1e-8, max_iter=1000)
     model.fit(scaled.numpy(), answerable.numpy(), sample_weight=weight.numpy())
     expected = model.decision_function(scaled.numpy())

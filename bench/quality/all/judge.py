@@ -30,7 +30,16 @@ from ..context.facts import LITERAL, PARAPHRASED
 from ..context.needles import Essay, place_needles, read_essays
 from ..request import Judged, Request
 
-__all__ = ["claim_set", "fit_sets", "format_all", "judge", "needle_set", "read_sets", "sets_of"]
+__all__ = [
+    "claim_set",
+    "fit_sets",
+    "format_all",
+    "judge",
+    "needle_set",
+    "read_sets",
+    "sets_of",
+    "shares_of",
+]
 _CONVERSATIONS, _SETS = "other conversations", "other sets"
 _LITERAL, _PARAPHRASED = 20, 21  # numbers of kinds of questions
 _SUPPORTED, _REFUTED = 30, 31
@@ -284,16 +293,21 @@ def fit_sets(sets: Sequence[BuiltSet], place: int = 0, *, gate: bool = True) -> 
         place: Of the preset.
         gate: Whether the gate is fitted, too.
     """
-    alike = [sum(o.questions.sources == other.questions.sources for o in sets) for other in sets]
-    shares = [
-        1.0 / (times * max(_ENOUGH, len(other.categories)))
-        for other, times in zip(sets, alike, strict=True)
-        for _ in other.own
-    ]
+    shares = shares_of(sets)
     own = [task for other in sets for task in other.presets[place].tasks]
     shared = all(other.presets[place] is other.ground for other in sets)
     ground = own if shared else [task for other in sets for task in other.ground.tasks]
     return fit_all(own, ground, sets[0].presets[place].config, shares, gate=gate)
+
+
+def shares_of(sets: Sequence[BuiltSet]) -> list[float]:
+    """What a question of each memory counts, that each source of 100 or more counts alike."""
+    alike = [sum(o.questions.sources == other.questions.sources for o in sets) for other in sets]
+    return [
+        1.0 / (times * max(_ENOUGH, len(other.categories)))
+        for other, times in zip(sets, alike, strict=True)
+        for _ in other.own
+    ]
 
 
 def _compared(

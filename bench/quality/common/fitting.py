@@ -15,11 +15,10 @@ from graphmem_torch.memory.learning import (
     reweighted,
     with_weights,
 )
-from graphmem_torch.rank.abstention import abstention_statistics, fit_abstention
 from graphmem_torch.rank.candidates import Candidates
 from graphmem_torch.rank.registry import Weight, signal_names, weight_table
 
-from .scores import ADVERSARIAL
+from .abstention import fit_gate
 from .task import RetrievalTask, baseline_config
 
 __all__ = [
@@ -140,8 +139,7 @@ def fit_preset(
 
     The anchors of the first pass come from the linear formula, fitted to the same questions
     (`linear`, where that is known), so that nothing of the given weights is left in the result. A
-    gate with a logistic link is fitted, too, if it is wanted: it learns from the memories that are
-    asked both what they can answer and what they cannot.
+    gate with a logistic link is fitted, too, if it is wanted; see `fit_gate`.
     """
     if linear is None:
         linear = fit_linear(tasks, linear_names(config), shares)
@@ -150,13 +148,7 @@ def fit_preset(
     fitted = with_weights(config, none | _fitted(tasks, lambda _: start, shares))
     if not gate or config.gate.link != "sigmoid":
         return fitted
-    names = tuple(config.gate.weights)
-    tasks = [one for one in tasks if bool((one.categories == ADVERSARIAL).any())] or tasks
-    statistics = torch.cat([_statistics(task, fitted, names) for task in tasks])
-    answerable = torch.cat([task.categories for task in tasks]) != ADVERSARIAL
-    slopes, bias = fit_abstention(statistics, answerable)
-    own = replace(config.gate, weights=dict(zip(names, slopes.tolist(), strict=True)), bias=bias)
-    return replace(fitted, gate=own)
+    return fit_gate(tasks, fitted, shares)
 
 
 def _fitted(
@@ -176,12 +168,3 @@ def _labelled(
     rows = [memory.rows_of(list(dict.fromkeys(ids))) for ids in task.evidence]
     index = reweighted(memory.index, settings(memory.config))
     return LabelledQuestions(index, task.encode(questions), rows, questions, share)
-
-
-def _statistics(task: RetrievalTask, config: Config, names: tuple[str, ...]) -> Tensor:  # [B, G]
-    index = reweighted(task.memory.index, config)
-    with torch.inference_mode():
-        found = index.candidates(task.encode(task.questions))
-        score = found.scores(found.signals(index.signal_names), index.weights.float())
-        top = score.masked_fill(~found.valid, -torch.inf).argmax(1, keepdim=True)
-        return abstention_statistics(found, top, names).clone()

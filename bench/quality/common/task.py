@@ -113,8 +113,8 @@ class RetrievalTask:
         return id in self._place
 
     def encode(self, questions: Sequence[str]) -> QueryBatch:
-        """Some of the questions as tensors, each asked at its time."""
-        return self.memory.encode_questions(questions, asked=[self._time[q] for q in questions])
+        """Questions as tensors, those of the conversation asked at their times."""
+        return self.memory.encode_questions(questions, asked=[self._time.get(q) for q in questions])
 
     def retrieve(self, questions: Sequence[str], k: int) -> list[Result]:
         """What the memory finds for some of the questions, each asked at its time."""

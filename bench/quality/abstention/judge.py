@@ -1,0 +1,172 @@
+"""The judge of abstention: does a memory know what it cannot answer?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from graphmem_torch.config import Config
+from graphmem_torch.errors import InputError
+from graphmem_torch.rank.registry import Weight
+
+from ..all.judge import sets_of, shares_of
+from ..common.abstention import ANSWERABLE, KINDS, Seen, learn_gate, see
+from ..common.compare import BuiltSet, build
+from ..common.encoder import caching, load_encoders
+from ..common.measure import framed
+from ..common.scores import auroc, percent
+from ..common.tables import Head, Table
+from ..request import Judged, Request
+
+__all__ = ["calibration_error", "format_abstention", "judge"]
+_BINS = 10
+_EVERY = (ANSWERABLE, *KINDS)
+
+
+def judge(request: Request, *, resamples: int = 500) -> Judged:
+    """Ask the memories of every set what they can answer and what they cannot.
+
+    Three kinds of questions have no answer: those that the set marks so, those that are asked of
+    other memories, and the memory's own while the atoms that answer them are left out.
+
+    With `cv` two more gates stand beside the one of the preset: learned from the sets of all other
+    sources, and the same without what the speaker of a memory tells.
+
+    Args:
+        request: What is evaluated.
+        resamples: Of the intervals.
+
+    Returns:
+        The report (see `bench/quality/README.md`) and its table.
+
+    Raises:
+        InputError: No set there, one that cannot be used, a preset whose confidence is not
+            learned, or `cv` with sets of one source.
+        ConfigError: There is no such preset.
+    """
+    config = request.settings
+    if request.cv and config.gate.link != "sigmoid":
+        raise InputError(
+            f"cv: expected a preset whose gate is learned, got {config.name!r}; leave out --cv"
+        )
+    encoders = load_encoders(request)
+    built = [
+        build(one, [config], encoders, request.device, request.progress)
+        for one in sets_of(request, encoders)
+        if len(one.sources) == 1  # merged sets ask nothing that their parts do not ask
+    ]
+    tasks = [task for one in built for task in one.own]
+    with caching(encoders):
+        seen = dict(zip(tasks, see(tasks, config), strict=True))
+    sets = {}
+    for one in built:
+        own = [seen[task] for task in one.own]
+        gates = {config.name: config}
+        if request.cv:
+            gates |= _learned_elsewhere(one, built, seen, config)
+        counts = {kind: sum(int(s.of(kind).sum()) for s in own) for kind in _EVERY}
+        figures = {name: _figures(own, g, request.seed, resamples) for name, g in gates.items()}
+        sets[one.questions.name] = {"n": counts, "gates": figures}
+    for one in built:
+        one.close()
+    n = {name: found["n"][ANSWERABLE] for name, found in sets.items()}
+    report = framed("abstention", config, request.seed, n=n, sets=sets)
+    report["config"]["eval"] = {"cv": request.cv}
+    return Judged(report, [format_abstention(report)])
+
+
+def _learned_elsewhere(
+    one: BuiltSet, built: Sequence[BuiltSet], seen: Mapping[Any, Seen], config: Config
+) -> Iterator[tuple[str, Config]]:
+    """Gates from the sets of all other sources, with and without the signal of speakers."""
+    others = [other for other in built if other.questions.sources.isdisjoint(one.questions.sources)]
+    if not others:
+        raise InputError(
+            f"cv: expected sets of at least 2 sources to leave one out, got "
+            f"{sorted(one.questions.sources)}; leave out --cv"
+        )
+    shares, known = shares_of(others), [seen[task] for other in others for task in other.own]
+    silent = {
+        key: value
+        for key, value in config.gate.weights.items()
+        if not Weight.named(key).signal.endswith("_speaker")
+    }
+    gates = {"": config.gate.weights, ", no speaker": silent}
+    for label, weights in gates.items():
+        start = replace(config, gate=replace(config.gate, weights=weights))
+        yield f"{config.name}, other sets{label}", learn_gate(known, shares, start)
+
+
+def _figures(own: Sequence[Seen], config: Config, seed: int, resamples: int) -> dict[str, Any]:
+    """What a gate makes of the questions to the memories of a set."""
+    sure = torch.cat([one.confidence(config) for one in own])
+    masks = {kind: torch.cat([one.of(kind) for one in own]) for kind in _EVERY}
+    answerable = sure[masks[ANSWERABLE]]
+    closed = (sure < config.gate.threshold).double()
+    weight = torch.cat([one.weight() for one in own])
+    return {
+        "auroc": {k: _interval(answerable, sure[masks[k]], seed, resamples) for k in KINDS},
+        "refused": {k: float(closed[m].mean()) if m.any() else None for k, m in masks.items()},
+        "calibration_error": calibration_error(sure, masks[ANSWERABLE], weight),
+    }
+
+
+def calibration_error(
+    confidence: Tensor,  # [n] in [0, 1]
+    truth: Tensor,  # [n] bool
+    weight: Tensor,  # [n]
+) -> float:
+    """Expected calibration error: mean distance of confidence and truth over ten bins.
+
+    Guo et al. 2017, equation 3, with questions that count differently.
+    """
+    place = (confidence.double() * _BINS).long().clamp(max=_BINS - 1)
+    off = torch.zeros(_BINS, dtype=torch.float64)
+    off.index_add_(0, place, weight.double() * (confidence.double() - truth.double()))
+    return float(off.abs().sum() / weight.double().sum())
+
+
+def _interval(
+    positive: Tensor, negative: Tensor, seed: int, resamples: int
+) -> tuple[float, float, float] | None:
+    """AUROC, and the ends of its 95 % bootstrap interval over questions of both sides."""
+    area = auroc(positive, negative)
+    if area is None:
+        return None
+    generator = torch.Generator().manual_seed(seed)
+
+    def drawn(count: int) -> Tensor:  # [resamples, count], how often each is there
+        places = torch.randint(count, (resamples, count), generator=generator)
+        return torch.zeros(resamples, count).scatter_add_(1, places, torch.ones(places.shape))
+
+    # Who wins each pair, ties half: a resample weighs the pairs.
+    wins = (positive[:, None] > negative).float() + 0.5 * (positive[:, None] == negative).float()
+    times = drawn(len(positive)), drawn(len(negative))
+    areas = ((times[0] @ wins) * times[1]).sum(1) / wins.numel()
+    low, high = np.quantile(areas.numpy(), [0.025, 0.975]).tolist()
+    return area, low, high
+
+
+def format_abstention(report: Mapping[str, Any]) -> Table:
+    """A row for each set and gate: AUROC by kind, what is refused, and the calibration error."""
+    heads = [Head("set"), Head("gate"), *(Head(f"AUROC {kind}", _area) for kind in KINDS)]
+    heads += [Head(f"refused {kind}", percent) for kind in _EVERY]
+    heads.append(Head("calibration error", "{:.2f}".format))
+    rows = []
+    for name, found in report["sets"].items():
+        title = f"{name} ({found['n'][ANSWERABLE]})"
+        for gate, own in found["gates"].items():
+            shown = [title, gate, *(own["auroc"][kind] for kind in KINDS)]
+            shown += [own["refused"][kind] for kind in _EVERY]
+            rows.append([*shown, own["calibration_error"]])
+    told = "adversarial: marked so by the set; foreign: asked of other memories; "
+    return Table(heads, rows, [f"{told}removed: the memories that answer it are left out"])
+
+
+def _area(value: Sequence[float] | None) -> str:
+    return "-" if value is None else f"{value[0]:.3f} [{value[1]:.2f}, {value[2]:.2f}]"
