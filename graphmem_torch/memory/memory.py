@@ -1612,9 +1612,9 @@ class Memory:
             self._use(config)
 
     def _use(self, config: Config) -> None:
-        """Goes on with other weights and another threshold."""
-        same, self.config = config.rank == self.config.rank, config
-        if self._snapshot is not None and not same:
+        """Goes on with other weights and another gate."""
+        self.config = config
+        if self._snapshot is not None and self._snapshot.index.config != config:
             index = learning.reweighted(self._snapshot.index, config)
             self._snapshot = replace(self._snapshot, index=index)
 
