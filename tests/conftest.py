@@ -184,6 +184,7 @@ def _random_questions(count: int = 5, *, seed: int = 1) -> Any:
         span=torch.stack([first, first + torch.arange(count) % 3 * 15], 1),
         asks_when=integers(0, 2, count).bool(),
         recalls=torch.arange(count) % 3 == 0,
+        unread=torch.arange(count) % 3 / 2,
     )
 
 

@@ -198,12 +198,16 @@ def fit_weights(sources: Sequence[LabelledQuestions], *, penalty: float = 1e-2) 
     The memories are of one preset, `penalty` is of the squared weights of signals of unit variance,
     and the indices keep their own weights. What is added for one form of memories (`length@chat`)
     has to pay three times, so that it is used for what the forms do not share. A signal that a
-    memory does not have, such as those of documents, is 0 there.
+    memory does not have, such as those of documents, is 0 there. What is not learned
+    (`Signal.learned`) keeps the weight that the preset gives it.
 
     Raises:
         InputError: No evidence at all.
     """
-    keys = list(dict.fromkeys(key for source in sources for key in source.index.weight_keys))
+    given = {k: v for source in sources for k, v in source.index.config.rank.weights.items()}
+    every = dict.fromkeys(key for source in sources for key in source.index.weight_keys)
+    keys = [key for key in every if SIGNALS[Weight.named(key).signal].learned]
+    kept = {key: given[key] for key in every if key not in keys}
     weighed = [Weight.named(key) for key in keys]
     penalties = [penalty * (1.0 if one.form is None else _OF_ONE_FORM) for one in weighed]
     weights: dict[str, float] = {}
@@ -211,7 +215,7 @@ def fit_weights(sources: Sequence[LabelledQuestions], *, penalty: float = 1e-2) 
         parts = [(part, s.weight) for s in sources for part in _batches(s, weighed)]
         batches, counts = [part for part, _ in parts], [count for _, count in parts]
         fitted = fit_listwise(batches, counts, penalty=penalties)
-        weights = dict(zip(keys, fitted.tolist(), strict=True))
+        weights = kept | dict(zip(keys, fitted.tolist(), strict=True))
         if not any(SIGNALS[one.signal].graph for one in weighed):
             break
         sources = [source.weighted(weights) for source in sources]

@@ -66,6 +66,7 @@ def encode_questions(
         encoded = encode_checked(embedder, list(questions), query=True)
     tokens, pieces = _padded_tokens(encoded)
     months, days = named_dates(questions)
+    unread = getattr(embedder, "unread", lambda _: None)(questions)
     batch = QueryBatch(
         embedding=encoded.pooled,
         terms=snapshot.vocabulary.encode_padded(list(questions)),
@@ -77,6 +78,7 @@ def encode_questions(
         span=torch.tensor(list(map(told_days, questions, asked)), dtype=torch.int64).view(-1, 2),
         asks_when=asks_when(questions),
         recalls=recalls(questions),
+        unread=unread if unread is not None and bool(unread.any()) else None,
     )
     return batch.to(snapshot.index.embeddings.device)
 

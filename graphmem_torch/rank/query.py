@@ -30,6 +30,7 @@ class QueryBatch:
             "last week", and the first behind them; 0 and 0 where it does not.
         asks_when: [B] bool.
         recalls: [B] bool, whether a question is about what an assistant said.
+        unread: [B] float32 in [0, 1], how much of a question the encoder cannot read.
         allowed: [B or 1, A] bool, the atoms there are for the question: the others are neither hits
             nor anchors.
         listed: [B or 1, A] bool, the atoms that may be hits; the others still lead to them.
@@ -47,6 +48,7 @@ class QueryBatch:
     span: Tensor | None = None
     asks_when: Tensor | None = None
     recalls: Tensor | None = None
+    unread: Tensor | None = None
     allowed: Tensor | None = None
     listed: Tensor | None = None
     retention: Tensor | None = None
@@ -83,6 +85,7 @@ class QueryBatch:
             "span": (2,),
             "asks_when": (),
             "recalls": (),
+            "unread": (),
             "allowed": (atoms,),
             "listed": (atoms,),
             "retention": (atoms,),

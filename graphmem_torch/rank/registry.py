@@ -39,6 +39,7 @@ class Signal:
             or `hops` of `Reached`, `documents` or `retention`.
         indicator: Whether its values mean the same in every memory (0 or 1, a share), so that they
             are taken as they are where other signals are scaled by the memory's background.
+        learned: Whether its weight is learned from evidence; else it stays as it is given.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Signal:
     conversational: bool = False
     reads: tuple[str, ...] = ()
     indicator: bool = False
+    learned: bool = True
 
 
 SIGNALS: dict[str, Signal] = {}
@@ -59,6 +61,7 @@ def signal(
     conversational: bool = False,
     reads: tuple[str, ...] = (),
     indicator: bool = False,
+    learned: bool = True,
 ) -> Callable[[Compute], Compute]:
     """Registers a function as a signal; see `Signal`.
 
@@ -73,7 +76,7 @@ def signal(
                 f"signal: expected a new name, got {name!r}, which {_origin(known.compute)} has; "
                 "choose another"
             )
-        SIGNALS[name] = Signal(name, compute, graph, conversational, reads, indicator)
+        SIGNALS[name] = Signal(name, compute, graph, conversational, reads, indicator, learned)
         return compute
 
     return decorate

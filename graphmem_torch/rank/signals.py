@@ -56,6 +56,16 @@ def _lexical(c: Candidates) -> Tensor:
     return c.pick_each(c.memory.bm25.score(c.query.terms))
 
 
+@signal("lexical_unread", indicator=True, learned=False)
+def _lexical_unread(c: Candidates) -> Tensor:
+    """BM25, relative to the best, by how much of the question the encoder cannot read."""
+    if c.query.unread is None or c.query.terms is None or not c.memory.num_atoms:
+        return c.zeros()
+    scores = c.memory.bm25.score(c.query.terms)
+    best = scores.amax(dim=1, keepdim=True).clamp(min=1e-9)
+    return c.pick_each(c.query.unread[:, None] * scores / best)
+
+
 @signal("lexical_session")
 def _session(c: Candidates) -> Tensor:
     """BM25 of the session as one document (`docs/mathematics.md` 8.2)."""

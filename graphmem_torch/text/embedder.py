@@ -55,7 +55,8 @@ class Embedder(Protocol):
 
     Questions and memories go through the same `encode`, unless there is also an `encode_query` of
     the same form: of encoders that read questions in another way (`encode_checked`). These have an
-    attribute `asymmetric` that is true.
+    attribute `asymmetric` that is true. A method `unread` may say of texts which share of each
+    ([n] float32) is in scripts that the encoder never learned.
 
     Attributes:
         name: For people.

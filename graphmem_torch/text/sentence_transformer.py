@@ -37,6 +37,7 @@ from graphmem_torch.text.models import (
 )
 from graphmem_torch.text.terms import FRAGMENTS, STOP_WORDS
 from graphmem_torch.text.tokens import FastTokenizer, Tokenizer
+from graphmem_torch.text.words import scripts_of, unread_share
 
 __all__ = ["AUTO", "Pieces", "SentenceTransformerEmbedder", "has_token_vectors", "load_embedder"]
 AUTO = "auto"
@@ -102,6 +103,9 @@ class Pieces:
         bare_words = [(word or "").strip(_MARKS).casefold() for word in words]
         stop = STOP_WORDS | FRAGMENTS
         self._is_stop = np.array([word in stop for word in bare_words])
+        # Bytes stand for any script.
+        byte_level = any(word and word[0] == _MARKS[2] for word in words)
+        self.scripts = None if byte_level else scripts_of(bare_words)
         self._is_mark = np.array([not any(c.isalnum() for c in word) for word in bare_words])
 
     def prompted(self, prompt: str) -> Pieces:
@@ -313,6 +317,16 @@ class SentenceTransformerEmbedder:
                 for start in range(0, max(len(texts), 1), self._block)
             ]
         return parts[0] if len(parts) == 1 else _joined(parts)
+
+    def unread(self, texts: Sequence[str]) -> Tensor:  # [n] float32
+        """The share of each text that is in scripts of which the vocabulary has next to no words.
+
+        Vectors say little of it; words have to be found by their letters.
+        """
+        scripts = self._bare.scripts
+        if scripts is None:
+            return torch.zeros(len(texts))
+        return torch.tensor([unread_share(text, scripts) for text in texts], dtype=torch.float32)
 
     def token_vectors(self, texts: Sequence[str]) -> Iterator[Tensor]:
         """Token vectors before the projection, content pieces only.

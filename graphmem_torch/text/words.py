@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 import regex
@@ -25,6 +25,8 @@ __all__ = [
     "lowered",
     "pairs",
     "script_language",
+    "scripts_of",
+    "unread_share",
     "word_ends",
     "words",
 ]
@@ -73,6 +75,15 @@ _BY_SCRIPT = {
     "Greek": "greek",
     "Tamil": "tamil",
 }
+# The scripts that encoders are asked about, and how many word pieces of two letters and more, or
+# single characters, one has that reads a script: encoders of English have 0 to 8, and up to 526.
+_ASKED = (
+    *("Latin", "Cyrillic", "Greek", "Armenian", "Georgian", "Hebrew", "Arabic", "Ethiopic"),
+    *("Devanagari", "Bengali", "Gurmukhi", "Gujarati", "Tamil", "Telugu", "Kannada", "Malayalam"),
+    *("Sinhala", *_PAIRED),
+)
+_PIECES, _CHARACTERS = 50, 2_000
+_ANY_SCRIPT = regex.compile("|".join(rf"(?P<{name}>\p{{{name}}})" for name in _ASKED))
 _SCRIPT = regex.compile("|".join(rf"(?P<{name}>\p{{{name}}})" for name in _BY_SCRIPT))
 
 # Function words after the stop lists of Snowball, without those that are English words as well.
@@ -198,6 +209,32 @@ def script_language(word: str) -> str:
     """The language whose stemmer serves the script of a word: `english` for Latin and others."""
     found = None if word.isascii() else _SCRIPT.match(word)
     return "english" if found is None else _BY_SCRIPT[str(found.lastgroup)]
+
+
+def scripts_of(vocabulary: Iterable[str]) -> frozenset[str]:
+    """The scripts that an encoder with this vocabulary of word pieces has learned to read.
+
+    Single letters of many scripts are in nearly every vocabulary; what is read has pieces of
+    several letters, or thousands of characters (Chinese). Latin is always among them.
+    """
+    single, several = Counter[str](), Counter[str]()
+    for word in vocabulary:
+        found = None if word.isascii() else _ANY_SCRIPT.match(word)
+        if found is not None:
+            single[str(found.lastgroup)] += 1
+            several[str(found.lastgroup)] += len(word) > 1
+    many = (name for name in single if several[name] >= _PIECES or single[name] >= _CHARACTERS)
+    return frozenset(["Latin", *many])
+
+
+def unread_share(text: str, scripts: frozenset[str]) -> float:
+    """The share of a text's letters that are in none of these scripts."""
+    if text.isascii():
+        return 0.0
+    letters = sum(map(str.isalpha, text))
+    names = "".join(rf"\p{{{name}}}" for name in sorted(scripts))
+    unread = regex.findall(rf"[\p{{L}}--[{names}\p{{Common}}]]", text, regex.V1)
+    return len(unread) / max(letters, 1)
 
 
 def language_of(found: Sequence[str], english: frozenset[str]) -> str:

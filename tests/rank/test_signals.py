@@ -178,6 +178,11 @@ def expected(o: Oracle, name: str, b: int, a: int) -> float:
         "semantic_previous": lambda: o.before(a, lambda x: o.cosine(b, x)),
         "lexical": lambda: lexical(a),
         "lexical_session": by_session,
+        "lexical_unread": lambda: (
+            float(o.q.unread[b])  # type: ignore[index]
+            * lexical(a)
+            / max(*(lexical(x) for x in range(ATOMS)), 1e-9)
+        ),
         "interaction": lambda: o.interaction(b, [a], strict=False),
         "interaction_focus": lambda: focus(a),
         "interaction_sharp": lambda: sharp(a),

@@ -11,6 +11,8 @@ from graphmem_torch.text.words import (
     language_of,
     lowered,
     pairs,
+    scripts_of,
+    unread_share,
     word_ends,
     words,
 )
@@ -97,3 +99,20 @@ def test_word_ends() -> None:
     assert word_ends("a red canoe!") == [1, 5, 12]
     assert word_ends("我 ok吧。") == [1, 4, 5, 6]
     assert word_ends("नमस्ते दुनिया") == [6, 13]
+
+
+def test_scripts_of_a_vocabulary_are_those_it_has_words_of() -> None:
+    letters = [chr(c) for c in range(ord("а"), ord("я") + 1)]
+    russian = [one + other for one in letters[:8] for other in letters[:8]]
+    han = [chr(c) for c in range(0x4E00, 0x4E00 + 2_500)]
+    assert scripts_of(["the", *letters, *han[:500]]) == {"Latin"}
+    assert scripts_of(["the", *letters, *russian, *han]) == {"Latin", "Cyrillic", "Han"}
+
+
+def test_unread_share_of_a_text() -> None:
+    latin = frozenset({"Latin"})
+    assert unread_share("plain café, Žižek 42 ー", latin) < 0.1
+    assert unread_share("", latin) == unread_share("!?", latin) == 0.0
+    assert unread_share("แมวอยู่ไหน", latin) == 1.0
+    assert unread_share("ab 北京", latin) == 0.5
+    assert unread_share("ab 北京", frozenset({"Latin", "Han"})) == 0.0

@@ -61,6 +61,7 @@ class CachingEmbedder:
         self.fingerprint = inner.fingerprint
         self.tokenizer = inner.tokenizer
         self.window = inner.window
+        self.unread = getattr(inner, "unread", lambda _: None)
         self._questions: CachingEmbedder | None = None
         if getattr(inner, "asymmetric", False):
             asked = _Questions(inner)
