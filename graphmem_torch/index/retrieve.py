@@ -28,7 +28,7 @@ from graphmem_torch.rank.candidates import Candidates, MemoryTensors, Reached, m
 from graphmem_torch.rank.hops import entity_hop, title_hop
 from graphmem_torch.rank.paths import discounted, hop_discount, strongest_paths, unweighted
 from graphmem_torch.rank.query import QueryBatch
-from graphmem_torch.rank.registry import SIGNALS, reading, signal_names
+from graphmem_torch.rank.registry import SIGNALS, reading, signal_names, weight_table
 
 __all__ = ["CandidateRule", "Plan", "Retrieval", "candidates_of", "retrieve"]
 
@@ -93,6 +93,8 @@ class Plan:
         walks: Whether one of these reads where a walk from the anchors is.
         spreads: Whether activation is of use; beside a walk only where a signal or the
             abstention reads it.
+        statistics: S of them, that abstention reads.
+        gate: [4, S], their weights by form.
     """
 
     config: Config
@@ -103,6 +105,8 @@ class Plan:
     activates: bool
     walks: bool
     spreads: bool
+    statistics: tuple[str, ...]
+    gate: Tensor
 
     @classmethod
     def of(cls, config: Config, names: Sequence[str], rule: CandidateRule, *, graph: bool) -> Plan:
@@ -110,9 +114,8 @@ class Plan:
         own = reading(names, "traversal", "hops")  # these go their own ways
         activates = graph and any(SIGNALS[name].graph for name in names if name not in own)
         walks = activates and bool(reading(names, "walk"))
-        read = bool(reading(names, "activation")) or "activation" in signal_names(
-            config.gate.weights
-        )
+        statistics = tuple(signal_names(config.gate.weights))
+        read = bool(reading(names, "activation")) or "activation" in statistics
         return cls(
             config,
             tuple(names),
@@ -122,6 +125,8 @@ class Plan:
             activates=activates,
             walks=walks,
             spreads=activates and (read or not walks),
+            statistics=statistics,
+            gate=weight_table(config.gate.weights),
         )
 
 
@@ -150,7 +155,7 @@ def retrieve(
     shares = signals.gather(1, chosen[:, :, None].expand(-1, -1, signals.shape[2])) * own
     gate = plan.config.gate
     near = best.indices[:, :DEPTH], best.values[:, :DEPTH]
-    statistics = abstention_statistics(found, *near, signal_names(gate.weights))
+    statistics = abstention_statistics(found, *near, plan.statistics)
     anchors, value = found.reached.anchors, found.reached.value
     if anchors is None or value is None:
         anchors = rows.new_zeros(len(query), 0)
@@ -160,7 +165,7 @@ def retrieve(
         start = SparseRows.of(memory.nodes(anchors), value, memory.graph.num_nodes)
         walked = _paths(memory, plan, query, start, memory.nodes(rows))
     first = form[:, 0] if form.shape[1] else form.new_zeros(len(query))
-    sure = confidence(statistics, first, gate)
+    sure = confidence(statistics, first, plan.gate.to(statistics), gate)
     return Retrieval(rows, values, shares, sure, anchors, value, walked)
 
 

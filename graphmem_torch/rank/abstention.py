@@ -12,7 +12,7 @@ from graphmem_torch.config import GateConfig
 from graphmem_torch.errors import ConfigError, InputError, unknown
 from graphmem_torch.linalg.logistic import minimise_log_loss
 from graphmem_torch.rank.candidates import Candidates
-from graphmem_torch.rank.registry import FORMS, Weight, signal_names, weight_table
+from graphmem_torch.rank.registry import FORMS, Weight, signal_names
 
 __all__ = [
     "ABSTENTION_STATISTICS",
@@ -125,10 +125,10 @@ def abstention_statistics(
 def confidence(
     statistics: Tensor,  # [B, S], of `signal_names(config.weights)`
     form: Tensor,  # [B] int64, of the first hit
+    weights: Tensor,  # [4, S], `weight_table(config.weights)`
     config: GateConfig,
 ) -> Tensor:  # [B] in [0, 1]
     """The weighted sum of the statistics, through the link of the preset."""
-    weights = weight_table(config.weights).to(statistics)
     total = (statistics * weights[form]).sum(1) + config.bias
     return torch.sigmoid(total) if config.link == "sigmoid" else total.clamp(0.0, 1.0)
 

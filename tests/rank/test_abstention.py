@@ -24,7 +24,7 @@ from graphmem_torch.rank.abstention import (
     of_forms,
 )
 from graphmem_torch.rank.query import QueryBatch
-from graphmem_torch.rank.registry import FORMS
+from graphmem_torch.rank.registry import FORMS, weight_table
 
 
 @pytest.mark.parametrize("n", [1, 9, 10, 19, 99])
@@ -64,9 +64,9 @@ def test_confidence_is_the_weighted_sum_through_the_link(generator: torch.Genera
         (2.7 if own == peer else 0.7) * float(a) - 1.3 * float(b) + 0.2
         for (a, b), own in zip(x, form.tolist(), strict=True)
     ]
-    got = confidence(x, form, GateConfig(weights, bias=0.2, link="sigmoid"))
+    got = confidence(x, form, weight_table(weights), GateConfig(weights, bias=0.2, link="sigmoid"))
     assert got.tolist() == pytest.approx([1 / (1 + math.exp(-v)) for v in raw], rel=1e-5)
-    got = confidence(x, form, GateConfig(weights, bias=0.2))
+    got = confidence(x, form, weight_table(weights), GateConfig(weights, bias=0.2))
     assert got.tolist() == pytest.approx([min(max(v, 0.0), 1.0) for v in raw], abs=1e-5)
     # What is learned from are the terms of this sum.
     weighed = of_forms(x, form, list(weights))

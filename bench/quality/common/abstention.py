@@ -18,7 +18,7 @@ from graphmem_torch.rank.abstention import (
     fit_abstention,
     of_forms,
 )
-from graphmem_torch.rank.registry import signal_names
+from graphmem_torch.rank.registry import signal_names, weight_table
 
 from .scores import ADVERSARIAL
 from .task import RetrievalTask
@@ -52,7 +52,8 @@ class Seen:
 
     def confidence(self, config: Config) -> Tensor:  # [n]
         """What the gate of some settings, which reads no other statistics, makes of it."""
-        return confidence(self._read_by(config), self.form, config.gate)
+        weights = weight_table(config.gate.weights)
+        return confidence(self._read_by(config), self.form, weights, config.gate)
 
     def weighed(self, config: Config) -> Tensor:  # [n, G]
         """What each weight of such a gate is multiplied with."""
