@@ -23,6 +23,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
+from itertools import islice
 
 import torch
 from torch import Tensor
@@ -30,11 +31,12 @@ from torch import Tensor
 from graphmem_torch.atoms import CONCEPT
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.store import MemoryStore
-from graphmem_torch.text.concepts import ConceptExtractor, names_within, spelled
+from graphmem_torch.text.concepts import ConceptExtractor, Letters, names_within, spelled
 
 __all__ = ["Names", "Renaming", "Vectors", "among"]
 
 _READ = 64  # texts that are read at once
+_PLAIN = 16  # texts whose letters are looked at before what found the concepts is asked
 _TIE = 1e-6  # cosines that differ by less are the same
 _BEFORE_ALL = (-1, 0)  # when a name is first said of which it cannot be told
 
@@ -187,23 +189,26 @@ class Names:
         self, mentioned: Mapping[int, Sequence[int]], lost: Collection[int]
     ) -> tuple[set[str], set[str]]:
         """Names that nothing says any more, and those that are first said later, of what stays."""
-        heard = self._within("".join(self._bodies.values()), self._aliases)
-        self.learn({self.node[name] for name in heard} - {*lost})
-        saying: dict[str, list[int]] = {}
+        saying, letters = dict[str, list[int]](), Letters(self._bodies, self._forms)
+        for name in self._aliases:
+            if (having := letters.saying(name)) and self.node[name] not in lost:
+                saying[name] = [*having]
         for node in sorted(self._gone):
-            concepts = [c for c in mentioned[node] if c in self._other and c not in lost]
-            names = [name for concept in concepts for name in self.names_of(concept)]
-            names += [name for name in heard if self.node[name] not in lost]
-            for name in self._within(self._bodies[node], dict.fromkeys(names)):
-                saying.setdefault(name, []).append(node)
+            for concept in mentioned[node]:
+                if concept not in self._other or concept in lost:
+                    continue
+                nodes = saying.setdefault(self.own[concept], [])
+                if node not in nodes and node in letters.saying(self.own[concept]):
+                    nodes.append(node)
+        saying = {name: sorted(nodes) for name, nodes in saying.items() if name and nodes}
         unsaid, later = set[str](), set[str]()
         self._load({self.node[name] for name in saying})
         for name, nodes in saying.items():
-            if self._is_plainly_said(name, nodes[0]):
-                continue
-            # Its letters are there; whether it was said is asked only now.
+            # Its letters are there, which says little: most are those of several names.
             own = next((n for n in nodes if name in self.told(n, self._gone[n])), None)
-            if own is None or (self.first(name) or (own, 0))[0] < own:
+            if own is None or self._is_plainly_said(name, own):
+                continue
+            if (self.first(name) or (own, 0))[0] < own:
                 continue
             (later if self.first(name) is not None else unsaid).add(name)
         return unsaid, later
@@ -223,8 +228,11 @@ class Names:
         return self._first[name]
 
     def _is_plainly_said(self, name: str, stop: int) -> bool:
-        """Whether letters tell that an atom below a node number that stays says a name."""
-        texts = self._texts(self.node[name], [name], stop)
+        """Whether letters tell that an atom below a node number that stays says a name.
+
+        Only of the first texts: those of a name that others of its concept are part of never do.
+        """
+        texts = islice(self._texts(self.node[name], [name], stop), _PLAIN)
         return any(within == [name] for *_, within in texts)
 
     def _before(self, place: _Place, concept: int) -> list[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Protocol, runtime_checkable
 
@@ -20,6 +20,7 @@ from graphmem_torch.text.words import foreign
 
 __all__ = [
     "ConceptExtractor",
+    "Letters",
     "PatternConcepts",
     "SpacyConcepts",
     "load_concepts",
@@ -202,7 +203,41 @@ def names_within(
         names: Of concepts.
         forms: Of a word, `ConceptExtractor.forms`, each `spelled`.
     """
-    return [name for name in names if all(any(f in body for f in forms(w)) for w in name.split())]
+    words = {f" {word} " for word in body.split()}
+
+    def has(word: str) -> bool:
+        own = forms(word)
+        # Most forms are one run of letters, and looked up; few of any text are in it.
+        return not words.isdisjoint(own) or any(f.count(" ") != 2 and f in body for f in own)
+
+    return [name for name in names if all(map(has, name.split()))]
+
+
+class Letters:
+    """The words of some texts, to find those that may mention a name: as `names_within` of each."""
+
+    def __init__(self, bodies: Mapping[int, str], forms: Callable[[str], Collection[str]]) -> None:
+        """Texts by number, `spelled`; `forms` as for `names_within`."""
+        self._bodies, self._forms = bodies, forms
+        self._having = defaultdict[str, set[int]](set)
+        for number, body in bodies.items():
+            for word in {*body.split()}:
+                self._having[f" {word} "].add(number)
+
+    def saying(self, name: str) -> set[int]:
+        """The numbers of those texts whose letters have all words of a name."""
+        found: set[int] | None = None
+        for word in name.split():
+            own = set[int]()
+            for form in self._forms(word):
+                if form in self._having:
+                    own |= self._having[form]
+                elif form.count(" ") != 2:
+                    own |= {number for number, body in self._bodies.items() if form in body}
+            found = own if found is None else found & own
+            if not found:
+                break
+        return {*self._bodies} if found is None else found
 
 
 def spelled(text: str) -> str:

@@ -7,6 +7,7 @@ import pytest
 from graphmem_torch.errors import InputError
 from graphmem_torch.text.concepts import (
     ConceptExtractor,
+    Letters,
     PatternConcepts,
     SpacyConcepts,
     load_concepts,
@@ -65,11 +66,16 @@ def test_concepts_of_every_extractor(
     assert "castle rock" in found[-1]
     # By its letters a text may say all that it says, and little else.
     every = {name for names in found for name in names}
-    for text, names in zip([*TEXTS, long], found, strict=True):
-        within = names_within(
-            spelled(text), sorted(every), lambda word: {*map(spelled, extractor.forms(word))}
-        )
+    bodies = dict(enumerate(map(spelled, [*TEXTS, long])))
+
+    def forms(word: str) -> set[str]:
+        return {*map(spelled, extractor.forms(word))}
+
+    letters = Letters(bodies, forms)
+    for i, names in enumerate(found):
+        within = names_within(bodies[i], sorted(every), forms)
         assert set(names) <= set(within) < every
+        assert within == [name for name in sorted(every) if i in letters.saying(name)]
     assert extractor.extract([*TEXTS, long]) == found
     assert extractor.extract([]) == []
 
