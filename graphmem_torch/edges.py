@@ -69,7 +69,9 @@ class EdgeBlock:
 
     def take(self, at: Tensor) -> EdgeBlock:  # [n] int64 or [E] bool
         """Some of the edges."""
-        return EdgeBlock(*(column[at] for column in self.columns))
+        if at.dtype == torch.bool:
+            at = at.nonzero().squeeze(1)
+        return EdgeBlock(*(column.index_select(0, at) for column in self.columns))
 
     def __len__(self) -> int:
         """Number of edges E."""

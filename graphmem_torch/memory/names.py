@@ -144,9 +144,15 @@ class Names:
 
     def told(self, node: int, text: str) -> list[str]:
         """The names that an atom says."""
-        if node not in self._told:
-            self._told[node] = self._extractor.extract([text])[0]
+        self._tell({node: text})
         return self._told[node]
+
+    def _tell(self, texts: Mapping[int, str]) -> None:
+        """Has what atoms say at hand; together they take less time."""
+        fresh = [node for node in texts if node not in self._told]
+        if fresh:
+            told = self._extractor.extract([texts[node] for node in fresh])
+            self._told |= dict(zip(fresh, told, strict=True))
 
     def without(
         self,
@@ -203,6 +209,7 @@ class Names:
         saying = {name: sorted(nodes) for name, nodes in saying.items() if name and nodes}
         unsaid, later = set[str](), set[str]()
         self._load({self.node[name] for name in saying})
+        self._tell({n: self._gone[n] for nodes in saying.values() for n in nodes})
         for name, nodes in saying.items():
             # Its letters are there, which says little: most are those of several names.
             own = next((n for n in nodes if name in self.told(n, self._gone[n])), None)

@@ -480,10 +480,13 @@ def _cut_edges(database: Database, stop: int, batch: Batch) -> CutEdges:
     begins, ends = (gone.new_zeros(stop).index_fill(0, own, True) for own in pairs)
 
     def keep(edges: EdgeBlock) -> Tensor:
-        mask = ~(gone[edges.source] | gone[edges.target])
-        at = (mask & begins[edges.source] & ends[edges.target]).nonzero().flatten()
-        if not len(at) or not left.total():
+        source, target = edges.source, edges.target
+        mask = gone.index_select(0, source).logical_or_(gone.index_select(0, target))
+        mask = mask.logical_not_()
+        if not len(pairs[0]) or not left.total():
             return mask
+        at = begins.index_select(0, source).logical_and_(ends.index_select(0, target))
+        at = at.logical_and_(mask).nonzero().flatten()
         at = at[isin_pairs(torch.stack([edges.source[at], edges.target[at]]), pairs)]
         for i, edge in zip(at.tolist(), _edge_keys(edges.take(at)), strict=True):
             key = next((key for key in (edge, (*edge[:3], None)) if left[key] > 0), None)
@@ -627,7 +630,10 @@ def thin_edges(
                 sql = "SELECT coalesce(sum(count), 0) FROM edge_block WHERE block < ?"
                 before = int(database.query(sql, (block,))[0][0])
             if left < count:
-                removed.append(CutEdges(edges.take(~kept), before + kept.cumsum(0)[~kept]))
+                lost = (~kept).nonzero().squeeze(1)
+                # In front of the i-th that goes, i others have gone.
+                place = before + lost - torch.arange(len(lost))
+                removed.append(CutEdges(edges.take(lost), place))
             before += left
             if left == 0:
                 gone.append((block,))

@@ -232,8 +232,10 @@ class Letters:
             for form in self._forms(word):
                 if form in self._having:
                     own |= self._having[form]
-                elif form.count(" ") != 2:
-                    own |= {number for number, body in self._bodies.items() if form in body}
+                elif form.count(" ") != 2:  # several runs of letters, or none
+                    runs = [self._having.get(f" {run} ", set()) for run in form.split()]
+                    near = set.intersection(*runs) if runs else self._bodies
+                    own |= {number for number in near if form in self._bodies[number]}
             found = own if found is None else found & own
             if not found:
                 break
