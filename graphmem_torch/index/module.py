@@ -243,9 +243,11 @@ class MemoryIndex(nn.Module):
         width = max(1, query.tokens.shape[1]) if every and query.tokens is not None else 1
         size = max(1, self.num_atoms * width)
         step = max(1, tile_elements(self.embeddings.device, tile) // size)
+        if step >= len(query):
+            return retrieve(memory, self.plan, weights, query, count, paths=paths)
         parts = [
             retrieve(memory, self.plan, weights, query.rows(slice(i, i + step)), count, paths=paths)
-            for i in range(0, max(1, len(query)), step)
+            for i in range(0, len(query), step)
         ]
         return Retrieval(*(torch.cat(column) for column in zip(*parts, strict=True)))
 

@@ -174,7 +174,8 @@ def fan_scale(
     if node is None:
         degree = graph.out_indptr.diff()
     else:
-        degree = graph.out_indptr[node + 1] - graph.out_indptr[node]
+        first = graph.out_indptr.index_select(0, node)
+        degree = graph.out_indptr.index_select(0, node + 1) - first
     degree = degree.clamp_(min=1).to(dtype)
     if fan == "degree":
         return degree.reciprocal_() * spread

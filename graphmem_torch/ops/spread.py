@@ -237,18 +237,23 @@ def spread_frontier(
         if mask is not None:
             allowed = mask[state.row[sender], goal % nodes]
             goal, sent = goal[allowed], sent[allowed]
-        state = _received(state, goal, sent, retention, maximum)
-        fired = rule.fired(_inhibited(rule, state))
-        state = SparseRows(state.key, fired, state.shape)
+        state, own = _received(state, goal, sent, retention, maximum)
+        if rule.sigmoid or rule.inhibits:
+            state = state.select((state.value != 0).index_fill_(0, own, True))
+            fired = rule.fired(_inhibited(rule, state))
+            state = SparseRows(state.key, fired, state.shape)
         if not rule.sigmoid:
-            state = state.select(fired != 0)
+            state = state.select(state.value != 0)
     return SparseRows(state.key, state.value.to(activation.value.dtype), state.shape)
 
 
 def _received(
     state: SparseRows, goal: Tensor, sent: Tensor, retention: float, maximum: bool
-) -> SparseRows:
-    """What the active nodes keep, and what arrives, by the node where it arrives."""
+) -> tuple[SparseRows, Tensor]:
+    """What the active nodes keep, and what arrives, by the node where it arrives.
+
+    Zeros where what arrives cancels out; and which entries are those of the active nodes.
+    """
     kept = len(state.key)
     goal = torch.cat([state.key, goal])
     if state.shape[0] * state.shape[1] <= torch.iinfo(torch.int32).max:
@@ -258,13 +263,13 @@ def _received(
     torch.ne(ordered[1:], ordered[:-1], out=fresh[1:])
     slot = torch.empty_like(order).index_copy_(0, order, fresh.cumsum(0) - 1)
     key = ordered.index_select(0, fresh.nonzero().squeeze(1)).to(torch.int64)
-    u = sent.new_zeros(key.shape).index_copy_(0, slot[:kept], retention * state.value)
+    own, there = slot.split([kept, len(sent)])
+    u = sent.new_zeros(key.shape).index_copy_(0, own, retention * state.value)
     if maximum:
-        u.scatter_reduce_(0, slot[kept:], sent, "amax")
+        u.scatter_reduce_(0, there, sent, "amax")
     else:
-        u.index_add_(0, slot[kept:], sent)
-    touched = (u != 0).index_fill_(0, slot[:kept], True)
-    return SparseRows(key, u, state.shape).select(touched)
+        u.index_add_(0, there, sent)
+    return SparseRows(key, u, state.shape), own
 
 
 def _inhibited(rule: Rule, state: SparseRows) -> Tensor:  # [n]

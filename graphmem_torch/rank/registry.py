@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import torch
@@ -109,6 +110,7 @@ class Weight:
     form: str | None = None
 
     @classmethod
+    @cache  # an index is made of few keys, again and again
     def named(cls, key: str) -> Weight:
         """What a key of `rank.weights` means: `length`, or `length@chat`."""
         signal, at, form = key.partition("@")
