@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
 
-from graphmem_torch.config import EmbedderConfig
+from graphmem_torch.config import EmbedderConfig, LinkConfig
 from graphmem_torch.errors import ConfigError, EmbedderError, InputError, first_line
 from graphmem_torch.store import MemoryStore
 from graphmem_torch.store.database import DATABASE_NAME
 from graphmem_torch.store.reader import LINKED_BY
 from graphmem_torch.store.sqlite import has_namespaces
 from graphmem_torch.text.concepts import ConceptExtractor, load_concepts
-from graphmem_torch.text.embedder import Embedder, HashingEmbedder
+from graphmem_torch.text.embedder import Embedder, HashingEmbedder, rescaled
 from graphmem_torch.text.sentence_transformer import AUTO, load_embedder
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "copy_binding",
     "embedder_meta",
     "expect_bound",
+    "link_settings",
     "load_as",
     "open_bound",
     "usable_device",
@@ -185,6 +187,15 @@ def bound_concepts(store: MemoryStore) -> str | None:
     None where nothing was added yet, or only by a version that did not keep it.
     """
     return store.meta_get(LINKED_BY)
+
+
+def link_settings(link: LinkConfig, embedder: Embedder) -> LinkConfig:
+    """How the graph grows, with thresholds for the cosines of an encoder (`rescaled`)."""
+    return replace(
+        link,
+        similarity_min=rescaled(link.similarity_min, embedder),
+        concept_dedup=rescaled(link.concept_dedup, embedder),
+    )
 
 
 def usable_device(device: str) -> str:

@@ -413,6 +413,11 @@ class KnownVectors:
         self.num_pieces, self.window = embedder.num_pieces, embedder.window
         self.tokenizer = embedder.tokenizer
 
+    @property
+    def background(self) -> float:
+        """As in `Embedder`."""
+        return getattr(self._embedder, "background", 0.0)
+
     def learn(self, entries: Sequence[Exported]) -> None:
         """Knows the vectors of these, and no others any more."""
         self._known = {

@@ -35,6 +35,7 @@ from graphmem_torch.memory.bindings import (
     bound_embedder,
     embedder_meta,
     expect_bound,
+    link_settings,
     load_as,
     open_bound,
     usable_device,
@@ -100,7 +101,7 @@ from graphmem_torch.store.database import store_error
 from graphmem_torch.store.erasure import receipt_problems
 from graphmem_torch.store.reader import StoreReader
 from graphmem_torch.text.concepts import ConceptExtractor
-from graphmem_torch.text.embedder import Embedder, Encoded, encode_checked
+from graphmem_torch.text.embedder import Embedder, Encoded, encode_checked, rescaled
 from graphmem_torch.text.entailment import LexicalJudge
 from graphmem_torch.text.times import TimeLike, parse_time
 from graphmem_torch.text.tokens import TokenCounter, Tokenizer, get_tokenizer
@@ -276,6 +277,7 @@ class Memory:
         settings = load_config(preset) if config is None else config
         loaded = load_as(embedder, settings.embedder, usable_device(device))
         meta = {**embedder_meta(embedder, settings.embedder), REGIME_KEY: None}
+        link = link_settings(settings.link, loaded)
         with ExitStack() as stack:
             stack.enter_context(MemoryStore.open(path, mode="r"))  # there is one
             folders = [Path(path), *namespace_folders(Path(path))]
@@ -284,7 +286,7 @@ class Memory:
             bar = stack.enter_context(_progress(progress, "reembed", "texts", total))
             # All of them are encoded before the first is changed.
             return sum(
-                reembed_store(store, loaded, meta, settings.link, bar.update, switch=switch)
+                reembed_store(store, loaded, meta, link, bar.update, switch=switch)
                 for switch in (False, True)
                 for store in stores
             )
@@ -837,7 +839,10 @@ class Memory:
         if k is not None:
             check_count("k", k)
         settings = contexts.context_settings(
-            self.config.context,
+            replace(
+                self.config.context,
+                redundancy=rescaled(self.config.context.redundancy, self.embedder),
+            ),
             tokenizer=tokenizer,
             order=order,
             format=format,
@@ -2034,7 +2039,8 @@ class Memory:
             return self._writer
 
     def _writer_with(self, embedder: Embedder) -> Writer:
-        return Writer(self.store, embedder, self.config.link, self._concepts, self._observe)
+        link = link_settings(self.config.link, embedder)
+        return Writer(self.store, embedder, link, self._concepts, self._observe)
 
     def _observe(
         self,

@@ -7,7 +7,6 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
-import regex
 import torch
 from torch import Tensor
 
@@ -23,11 +22,10 @@ from graphmem_torch.spectral.component import undirected
 from graphmem_torch.spectral.structure import Structure
 from graphmem_torch.store import Columns
 from graphmem_torch.text.terms import GENERIC
-from graphmem_torch.text.words import lowered, pairs
+from graphmem_torch.text.words import letter_runs, lowered, pairs
 
 __all__ = ["Facts", "ReportInput", "characteristic_words", "gather"]
 
-_WORD = regex.compile(r"[\p{L}\p{M}]{2,}")
 _READ = 600  # characters of a text that are looked at
 _COMMON = 20_000  # words that are counted
 
@@ -89,7 +87,7 @@ def characteristic_words(
 
 def _words(text: str) -> list[str]:
     """Lower-cased words that may carry a topic."""
-    found = _WORD.findall(lowered(text))
+    found = letter_runs(lowered(text))
     return [
         word for run in found for word in pairs(run) or [run][: len(run) > 2] if word not in GENERIC
     ]

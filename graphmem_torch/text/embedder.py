@@ -7,7 +7,7 @@ import hashlib
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from graphmem_torch.errors import EmbedderError
+from graphmem_torch.text.models import reference_texts
 from graphmem_torch.text.terms import first_terms, terms
 from graphmem_torch.text.tokens import Tokenizer, WordTokenizer
 
@@ -23,8 +24,10 @@ __all__ = [
     "Encoded",
     "HashingEmbedder",
     "PooledEmbedder",
+    "background_cosine",
     "encode_checked",
     "require_finite",
+    "rescaled",
     "to_int8",
 ]
 _PIECES = 1 << 16  # numbers of word pieces of the hashing embedder
@@ -55,8 +58,9 @@ class Embedder(Protocol):
 
     Questions and memories go through the same `encode`, unless there is also an `encode_query` of
     the same form: of encoders that read questions in another way (`encode_checked`). These have an
-    attribute `asymmetric` that is true. A method `unread` may say of texts which share of each
-    ([n] float32) is in scripts that the encoder never learned.
+    attribute `asymmetric` that is true. An attribute `background` may say what cosine unrelated
+    texts have (`rescaled`), a method `unread` of texts which share of each ([n] float32) is in
+    scripts that the encoder never learned.
 
     Attributes:
         name: For people.
@@ -137,6 +141,29 @@ def encode_checked(
     return encoded
 
 
+_ORTHOGONAL = 0.1  # up to this background thresholds are as they are: all-MiniLM-L6-v2 has 0.05
+
+
+def background_cosine(pooled: Tensor) -> float:  # [n, d] unit rows
+    """The mean cosine of texts that have nothing to do with each other."""
+    n = len(pooled)
+    total = pooled.double().sum(0).square().sum() - pooled.double().square().sum()
+    return float(total) / max(n * (n - 1), 1)
+
+
+def rescaled(cosine: float, embedder: Embedder) -> float:
+    """A threshold for cosines, for an encoder whose unrelated texts may be far from orthogonal.
+
+    Linear between the background, which takes the place of 0.1, and 1: of an encoder that gives
+    unrelated texts 0.78, 0.3 becomes 0.83 and 0.92 becomes 0.98. The attribute `background` says
+    which one it is; without it, and from thresholds of 1 on, nothing changes.
+    """
+    background = getattr(embedder, "background", 0.0)
+    if background <= _ORTHOGONAL or cosine >= 1:
+        return cosine
+    return 1 - (1 - cosine) * (1 - background) / (1 - _ORTHOGONAL)
+
+
 class PooledEmbedder:
     """Pooled vectors by functions from texts; see `Embedder` for the attributes.
 
@@ -163,7 +190,7 @@ class PooledEmbedder:
             name: As in `Embedder`.
             fingerprint: As in `Embedder`.
             dim: Width of the vectors.
-            documents: Texts to vectors [n, dim], of any type that numpy reads.
+            documents: Texts to vectors [n, dim], numpy or torch, or lists.
             queries: The same of questions; by default they are read as other texts.
             tokenizer: What counts the pieces of a chunk; by default words.
             window: As in `Embedder`.
@@ -173,6 +200,11 @@ class PooledEmbedder:
         self.tokenizer: Tokenizer = tokenizer or WordTokenizer()
         self._documents, self._queries, self._batch = documents, queries or documents, batch
         self.asymmetric = queries is not None
+
+    @cached_property
+    def background(self) -> float:
+        """See `background_cosine`."""
+        return background_cosine(self.encode(reference_texts()[::6]).pooled)
 
     def encode(self, texts: Sequence[str], *, progress: bool = False) -> Encoded:
         """See `Embedder.encode`."""
@@ -189,7 +221,7 @@ class PooledEmbedder:
         with tqdm(total=len(texts), desc="encoding", unit="text", disable=not show) as bar:
             for start in range(0, len(texts), self._batch):
                 part = list(texts[start : start + self._batch])
-                rows = torch.from_numpy(np.array(give(part), dtype=np.float32))
+                rows = torch.as_tensor(give(part), dtype=torch.float32).cpu()
                 pooled[start : start + len(part)] = torch.nn.functional.normalize(rows, dim=1)
                 bar.update(len(part))
         require_finite(pooled, texts, self.name)

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from graphmem_torch.oracle.protocol import Verdict, check_pairs
-from graphmem_torch.text.embedder import Embedder, encode_checked
+from graphmem_torch.text.embedder import Embedder, encode_checked, rescaled
 from graphmem_torch.text.sentences import split_at_marks
 from graphmem_torch.text.terms import STOP_WORDS, terms
 from graphmem_torch.text.times import MONTHS
@@ -162,7 +162,7 @@ def _sentence(text: str) -> _Sentence:
     )
 
 
-_RELATED = 0.5  # cosine below which two texts are not about the same
+_RELATED = 0.5  # cosine below which two texts are not about the same, by `rescaled`
 _COVERED = 0.7  # share of the hypothesis's words that the premise must hold to entail it
 _SHARED = 0.5  # the same for a conflict, which is about the rest
 _DOUBT = 0.5  # what a conflict takes from the support of a hypothesis
@@ -189,11 +189,12 @@ class LexicalJudge:
         """
         cosine, shared, conflict = self._evidence(premises, hypotheses)
         columns = (cosine.tolist(), shared.tolist(), conflict.tolist())
+        related = rescaled(_RELATED, self._embedder)
         sides = zip(premises, hypotheses, strict=True)
         return [
             Verdict("neutral", 0.0)
             if any(foreign(text, STOP_WORDS) for text in texts)
-            else _verdict(*row)
+            else _verdict(*row, related)
             for texts, row in zip(sides, zip(*columns, strict=True), strict=True)
         ]
 
@@ -226,9 +227,9 @@ class LexicalJudge:
         return (one * other).sum(1), shared, conflict
 
 
-def _verdict(cosine: float, shared: float, conflict: bool) -> Verdict:
-    if cosine >= _RELATED and conflict and shared >= _SHARED:
+def _verdict(cosine: float, shared: float, conflict: bool, related: float) -> Verdict:
+    if cosine >= related and conflict and shared >= _SHARED:
         return Verdict("contradict", shared)
-    if cosine >= _RELATED and not conflict and shared >= _COVERED:
+    if cosine >= related and not conflict and shared >= _COVERED:
         return Verdict("entail", shared)
     return Verdict("neutral", 1.0 - shared)

@@ -6,6 +6,7 @@ import copy
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from importlib.metadata import distribution
 from importlib.util import find_spec
 from typing import Any
@@ -22,6 +23,7 @@ from graphmem_torch.text.embedder import (
     Encoded,
     HashingEmbedder,
     PooledEmbedder,
+    background_cosine,
     require_finite,
     to_int8,
 )
@@ -280,7 +282,7 @@ class SentenceTransformerEmbedder:
         self.dim = int(probe["sentence_embedding"].shape[1])
         self.token_dim = min(token_dim, int(probe["token_embeddings"].shape[2]))
         self.num_pieces = self._pieces.size if self.token_dim else 0
-        weights = weights_hash(self._model)
+        weights = self._weights = weights_hash(self._model)
         self.fingerprint = f"st:{weights[:32]}:{self.window}:{self.dim}:{self.token_dim}"
         if question or document:
             said = f"{len(question)}:{question}{document}"
@@ -291,6 +293,13 @@ class SentenceTransformerEmbedder:
             if matrix is None:
                 matrix = projection_from(self.token_vectors(reference_texts()), self.token_dim)
             self.projection = matrix.to(self.device)
+
+    @cached_property
+    def background(self) -> float:
+        """What cosine unrelated texts have; 0 of the encoder that thresholds were chosen for."""
+        if shipped_projection(self._weights, 1) is not None:
+            return 0.0
+        return background_cosine(self.encode(reference_texts()[::6]).pooled)
 
     def encode(self, texts: Sequence[str], *, progress: bool = False) -> Encoded:
         """See `Embedder.encode`.

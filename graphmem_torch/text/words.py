@@ -12,9 +12,9 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import cache
 from itertools import pairwise
-
-import regex
+from typing import Any
 
 __all__ = [
     "PLAIN_WORD",
@@ -22,6 +22,7 @@ __all__ = [
     "count_words",
     "foreign",
     "language_of",
+    "letter_runs",
     "lowered",
     "pairs",
     "script_language",
@@ -38,33 +39,31 @@ _SIGN = rf"[[\p{{L}}\p{{N}}]--[{_IN_PAIRED}]]\p{{M}}*+"
 PLAIN_WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
 """A word of Latin letters without marks of their own, and digits."""
 
-_RUN = regex.compile(
+_RUN = (
     "|".join(
         rf"[\p{{scx={script}}}&&[\p{{L}}\p{{N}}]][\p{{scx={script}}}\p{{M}}&&[\p{{L}}\p{{N}}\p{{M}}]]*+"
         for script in _PAIRED
     )
-    + rf"|(?:{_SIGN})++(?:'(?:{_SIGN})++)*+",
-    regex.V1,
+    + rf"|(?:{_SIGN})++(?:'(?:{_SIGN})++)*+"
 )
-_FIRST_PAIRED = regex.compile(rf"[{_IN_PAIRED}]", regex.V1)
-_SPACELESS = regex.compile(rf"[[{_IN_PAIRED}]--\p{{Hangul}}]\p{{M}}*+", regex.V1)
-_UNIT = regex.compile(rf"[[{_IN_PAIRED}]--\p{{Hangul}}]\p{{M}}*+|[^\s{_IN_PAIRED}]++|\S", regex.V1)
-_HAN = regex.compile(r"\p{scx=Han}")
-_CHARACTER = regex.compile(r"\X")
+_FIRST_PAIRED = rf"[{_IN_PAIRED}]"
+_SPACELESS = rf"[[{_IN_PAIRED}]--\p{{Hangul}}]\p{{M}}*+"
+_UNIT = rf"[[{_IN_PAIRED}]--\p{{Hangul}}]\p{{M}}*+|[^\s{_IN_PAIRED}]++|\S"
+_HAN = r"\p{scx=Han}"
+_CHARACTER = r"\X"
 
-_BEYOND = regex.compile(r"[[\p{L}\p{M}]--\p{Latin}]|[\p{Nd}--[0-9]]", regex.V1)
+_BEYOND = r"[[\p{L}\p{M}]--\p{Latin}]|[\p{Nd}--[0-9]]"
 """What only other writing than the plain Latin one has."""
 
 # Accents that no single character has, vowel points, what stretches a word, how a sign is drawn;
 # and joiners where they do not divide words.
-_UNREAD = regex.compile(
+_UNREAD = (
     r"[\u0300-\u036f\u0640\ufe00-\ufe0f\U000e0100-\U000e01ef]"
     r"|[\p{Mn}&&[\p{scx=Arabic}\p{scx=Hebrew}]]"
-    r"|(?<![\p{Arabic}\p{Latin}])[\u200c\u200d]",
-    regex.V1,
+    r"|(?<![\p{Arabic}\p{Latin}])[\u200c\u200d]"
 )
-_OTHER_LETTER = regex.compile(r"[\p{L}--\p{Latin}]", regex.V1)
-_DIGIT = regex.compile(r"[\p{Nd}--[0-9]]", regex.V1)
+_OTHER_LETTER = r"[\p{L}--\p{Latin}]"
+_DIGIT = r"[\p{Nd}--[0-9]]"
 
 # The language whose Snowball stemmer serves a script: its likeliest one, and harmless to others.
 _BY_SCRIPT = {
@@ -83,8 +82,8 @@ _ASKED = (
     *("Sinhala", *_PAIRED),
 )
 _PIECES, _CHARACTERS = 50, 2_000
-_ANY_SCRIPT = regex.compile("|".join(rf"(?P<{name}>\p{{{name}}})" for name in _ASKED))
-_SCRIPT = regex.compile("|".join(rf"(?P<{name}>\p{{{name}}})" for name in _BY_SCRIPT))
+_ANY_SCRIPT = "|".join(rf"(?P<{name}>\p{{{name}}})" for name in _ASKED)
+_SCRIPT = "|".join(rf"(?P<{name}>\p{{{name}}})" for name in _BY_SCRIPT)
 
 # Function words after the stop lists of Snowball, without those that are English words as well.
 _FUNCTION_WORDS = {
@@ -169,6 +168,14 @@ _VOTERS = frozenset(_VOTES)
 _DENSE = 0.3  # share of function words that English texts do not have by chance
 
 
+@cache
+def _compiled(pattern: str) -> Any:
+    """An expression of the package `regex`, which English never needs."""
+    import regex
+
+    return regex.compile(pattern, regex.V1)
+
+
 def lowered(text: str) -> str:
     """A text in lower case as its words are compared: NFKC, straight apostrophes, ASCII digits.
 
@@ -178,9 +185,11 @@ def lowered(text: str) -> str:
     if text.isascii():
         return text.lower()
     text = unicodedata.normalize("NFKC", text).replace("\u2019", "'").lower()
-    if _BEYOND.search(text) is None:
+    if _compiled(_BEYOND).search(text) is None:
         return text
-    return _DIGIT.sub(lambda match: str(unicodedata.decimal(match[0])), _UNREAD.sub("", text))
+    return _compiled(_DIGIT).sub(
+        lambda match: str(unicodedata.decimal(match[0])), _compiled(_UNREAD).sub("", text)
+    )
 
 
 def words(text: str) -> list[str]:
@@ -188,9 +197,9 @@ def words(text: str) -> list[str]:
 
     Runs of a script without spaces are one word each.
     """
-    if text.isascii() or _BEYOND.search(text) is None:
+    if text.isascii() or _compiled(_BEYOND).search(text) is None:
         return PLAIN_WORD.findall(text)
-    return _RUN.findall(text)
+    return _compiled(_RUN).findall(text)
 
 
 def pairs(word: str) -> list[str]:
@@ -198,16 +207,16 @@ def pairs(word: str) -> list[str]:
 
     Of Chinese characters also each by itself: many are words. Empty for a word that is one.
     """
-    if word.isascii() or not _FIRST_PAIRED.match(word):
+    if word.isascii() or not _compiled(_FIRST_PAIRED).match(word):
         return []
-    signs = _CHARACTER.findall(word)
+    signs = _compiled(_CHARACTER).findall(word)
     joined = [one + other for one, other in pairwise(signs)]
-    return [*signs, *joined] if not joined or _HAN.match(word) else joined
+    return [*signs, *joined] if not joined or _compiled(_HAN).match(word) else joined
 
 
 def script_language(word: str) -> str:
     """The language whose stemmer serves the script of a word: `english` for Latin and others."""
-    found = None if word.isascii() else _SCRIPT.match(word)
+    found = None if word.isascii() else _compiled(_SCRIPT).match(word)
     return "english" if found is None else _BY_SCRIPT[str(found.lastgroup)]
 
 
@@ -219,7 +228,7 @@ def scripts_of(vocabulary: Iterable[str]) -> frozenset[str]:
     """
     single, several = Counter[str](), Counter[str]()
     for word in vocabulary:
-        found = None if word.isascii() else _ANY_SCRIPT.match(word)
+        found = None if word.isascii() else _compiled(_ANY_SCRIPT).match(word)
         if found is not None:
             single[str(found.lastgroup)] += 1
             several[str(found.lastgroup)] += len(word) > 1
@@ -233,7 +242,7 @@ def unread_share(text: str, scripts: frozenset[str]) -> float:
         return 0.0
     letters = sum(map(str.isalpha, text))
     names = "".join(rf"\p{{{name}}}" for name in sorted(scripts))
-    unread = regex.findall(rf"[\p{{L}}--[{names}\p{{Common}}]]", text, regex.V1)
+    unread = _compiled(rf"[\p{{L}}--[{names}\p{{Common}}]]").findall(text)
     return len(unread) / max(letters, 1)
 
 
@@ -267,7 +276,7 @@ def foreign(text: str, english: frozenset[str]) -> bool:
     text = lowered(text)
     if not text.isascii():
         letters = sum(map(str.isalpha, text))
-        if 2 * len(_OTHER_LETTER.findall(text)) > letters:
+        if 2 * len(_compiled(_OTHER_LETTER).findall(text)) > letters:
             return True
     return language_of(words(text), english) != "english"
 
@@ -278,9 +287,14 @@ def count_words(text: str) -> int:
     Where a script has no spaces, two characters count as a word.
     """
     count = len(text.split())
-    return count if text.isascii() else count + len(_SPACELESS.findall(text)) // 2
+    return count if text.isascii() else count + len(_compiled(_SPACELESS).findall(text)) // 2
 
 
 def word_ends(text: str) -> list[int]:
     """Where words of a text end, and characters of scripts without spaces: it may be cut there."""
-    return [match.end() for match in _UNIT.finditer(text)]
+    return [match.end() for match in _compiled(_UNIT).finditer(text)]
+
+
+def letter_runs(text: str) -> list[str]:
+    """Runs of two letters and more, with their marks."""
+    return list(_compiled(r"[\p{L}\p{M}]{2,}").findall(text))

@@ -8,7 +8,16 @@ import pytest
 import torch
 
 from graphmem_torch.errors import EmbedderError
-from graphmem_torch.text.embedder import Embedder, Encoded, HashingEmbedder, encode_checked, to_int8
+from graphmem_torch.text.embedder import (
+    Embedder,
+    Encoded,
+    HashingEmbedder,
+    PooledEmbedder,
+    background_cosine,
+    encode_checked,
+    rescaled,
+    to_int8,
+)
 from graphmem_torch.text.sentence_transformer import load_embedder
 
 TEXTS = ["first text", "second text", "third text"]
@@ -196,3 +205,26 @@ def test_hashing_keeps_the_vectors_of_its_first_version() -> None:
     thai = ["ฉันชอบแมว", "แมวของฉัน"]
     new, old = (each.encode(thai).pooled for each in (now, first))
     assert float(new[0] @ new[1]) > float(old[0] @ old[1]) + 0.2
+
+
+def test_thresholds_of_cosines_follow_the_background_of_the_encoder() -> None:
+    generator = torch.Generator().manual_seed(0)
+
+    def narrow(texts: list[str]) -> torch.Tensor:  # a cone around one axis
+        rows = torch.randn(len(texts), 24, generator=generator)
+        rows[:, 0] += 10.0
+        return rows
+
+    cone = PooledEmbedder("cone", "cone", 24, narrow)
+    rows = torch.nn.functional.normalize(narrow(["text"] * 40), dim=1)
+    cosines = (rows @ rows.T)[~torch.eye(40, dtype=torch.bool)]
+    assert background_cosine(rows) == pytest.approx(float(cosines.mean()), abs=1e-6)
+    assert 0.7 < cone.background < 0.9
+    found = [rescaled(t, cone) for t in (0.1, 0.3, 0.92, 1.0, 1.5)]
+    assert found[0] == pytest.approx(cone.background)
+    assert found[0] < found[1] < found[2] < found[3] == 1.0
+    assert found[4] == 1.5
+    passed = [float((cosines >= t).float().mean()) for t in (0.3, found[1])]
+    assert passed[0] == 1.0 and passed[1] < 0.5
+    for plain in (HashingEmbedder(), Changed(lambda encoded: encoded)):
+        assert rescaled(0.3, plain) == 0.3

@@ -14,7 +14,7 @@ import torch
 
 from graphmem_torch.errors import EmbedderError
 from graphmem_torch.text import models as text_models
-from graphmem_torch.text.embedder import Embedder, encode_checked
+from graphmem_torch.text.embedder import Embedder, encode_checked, rescaled
 from graphmem_torch.text.models import (
     check_weights,
     projection_from,
@@ -242,6 +242,11 @@ def test_models_that_cannot_be_loaded(tmp_path: Path) -> None:
         load_embedder(str(tmp_path))
     with pytest.raises(EmbedderError, match="token_dim"):
         load_embedder("all-MiniLM-L6-v2", token_dim=-1)
+
+
+def test_thresholds_are_those_of_the_default_encoder(minilm: Embedder) -> None:
+    assert rescaled(0.3, minilm) == 0.3
+    assert getattr(minilm, "background") == 0.0  # noqa: B009
 
 
 def test_projection_keeps_what_svd_keeps() -> None:

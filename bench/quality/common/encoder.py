@@ -68,6 +68,11 @@ class CachingEmbedder:
             folder = None if kept is None else Encodings(kept.folder, asked)
             self._questions = CachingEmbedder(asked, folder)
 
+    @property
+    def background(self) -> float:
+        """As in `Embedder`."""
+        return getattr(self._inner, "background", 0.0)
+
     @contextmanager
     def caching(self) -> Iterator[None]:
         """Within the block texts are looked up, also those of earlier blocks."""
