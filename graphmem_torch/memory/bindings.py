@@ -59,10 +59,14 @@ def open_bound(
             remembered = _remembered(kept) if bound else None
     spec, how = remembered or (embedder or own.name, own)
     loaded = load_as(spec, how, device)
-    if isinstance(loaded, HashingEmbedder) and _exists(path):
-        with MemoryStore.open(path, mode="r") as kept:
+    try:
+        store = MemoryStore.open(path, mode=mode, fingerprint=loaded.fingerprint, dim=loaded.dim)
+    except EmbedderError:
+        if not isinstance(loaded, HashingEmbedder) or not _exists(path):
+            raise
+        with MemoryStore.open(path, mode="r") as kept:  # of an earlier release, perhaps
             loaded = loaded.like(kept.fingerprint)
-    store = MemoryStore.open(path, mode=mode, fingerprint=loaded.fingerprint, dim=loaded.dim)
+        store = MemoryStore.open(path, mode=mode, fingerprint=loaded.fingerprint, dim=loaded.dim)
     for key, value in embedder_meta(spec, how).items():
         if mode == "w" and value is not None and store.meta_get(key) != value:
             store.meta_set(key, value)
