@@ -25,6 +25,7 @@ from graphmem_torch.ops.ragged import array_ranges, array_row_entries, lower_bou
 __all__ = ["ConductingGraph", "conducting_graph"]
 
 _BLOCK_BITS = 8
+_MANY = 1 << 16  # numbers
 _BLOCK = 1 << _BLOCK_BITS  # edges whose numbers are looked up together
 
 
@@ -73,7 +74,7 @@ class _Arcs(NamedTuple):
         if not len(self.source):
             return self
         key = self.key(len(order))
-        place = key.argsort(kind="stable")
+        place = _stable_order(key)
         # Parallel arcs are one, of their largest weight, the first of equal ones.
         fresh = np.diff(key[place], prepend=-1) != 0
         if not fresh.all():
@@ -84,9 +85,9 @@ class _Arcs(NamedTuple):
             place = place[np.minimum.reduceat(at, begin)]
         arcs = self.take(place)
         # The bits of a nonnegative float32 order like it; equal ones keep the order of targets.
-        place = order[arcs.target].argsort(kind="stable")
+        place = _stable_order(order[arcs.target])
         bits = arcs.weight[place].view(np.int32).astype(np.int64)
-        ranked = ((arcs.source[place] << 32) + (0x7FFFFFFF - bits)).argsort(kind="stable")
+        ranked = _stable_order((arcs.source[place] << 32) + (0x7FFFFFFF - bits))
         place = place[ranked]
         own = arcs.source[place]
         rank = np.arange(len(place)) - own.searchsorted(own)
@@ -158,10 +159,10 @@ class ConductingGraph:
         nodes = len(time)
         self._arcs.resize(nodes)
         if len(fresh.source):
-            own = fresh.take(fresh.source.argsort(kind="stable"))
+            own = fresh.take(_stable_order(fresh.source))
             columns = {"target": own.target, "type": own.type, "weight": own.weight}
             self._arcs.append(own.source, columns)
-        touched = np.unique(np.concatenate([fresh.source, gone.source]))
+        touched = _distinct(np.concatenate([fresh.source, gone.source]))
         if len(gone.source):
             self._take_out(gone)
         if moved is not None and len(moved):
@@ -326,6 +327,19 @@ class _Compressed(NamedTuple):
     def left_at(self, edge: np.ndarray) -> np.ndarray:  # [n] -> [n] int64
         """Where edges stand in `out_edge`, in which those of a node ascend."""
         return lower_bounds(self.out_indptr, self.out_edge, self.source[edge], edge)
+
+
+def _stable_order(keys: np.ndarray) -> np.ndarray:  # [n] int64 -> [n]
+    """The order of numbers, equal ones as they stand; many are sorted faster by torch."""
+    if len(keys) < _MANY:
+        return keys.argsort(kind="stable")
+    order: np.ndarray = torch.sort(torch.from_numpy(keys), stable=True).indices.numpy()
+    return order
+
+
+def _distinct(nodes: np.ndarray) -> np.ndarray:  # [n] int64 -> [m], ascending
+    """Each node once; many are marked, few sorted."""
+    return np.unique(nodes) if len(nodes) < _MANY else np.flatnonzero(np.bincount(nodes))
 
 
 def _offsets(rows: np.ndarray, change: np.ndarray, nodes: int) -> np.ndarray:  # [N + 1] int32

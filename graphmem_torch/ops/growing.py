@@ -106,7 +106,8 @@ class GrowingLists:
 
     def append(self, lists: np.ndarray, columns: Mapping[str, np.ndarray]) -> None:
         """Adds entries, [n] a column, at the end of their `lists` [n], ascending, in the order."""
-        touched, count = np.unique(lists, return_counts=True)
+        begin = np.flatnonzero(np.diff(lists, prepend=-1))
+        touched, count = lists[begin], np.diff(begin, append=len(lists))
         bounds = self._bounds.view.numpy()
         _, held, room = bounds[touched].T
         short = held + count > room
