@@ -2015,10 +2015,12 @@ class Memory:
                 f"asked: expected a time for each of {len(questions)} questions, got {len(each)}; "
                 "give None where nobody knows"
             )
-        present = self._clock() if now is None else now
-        times = [present if one is None else parse_time(one, "asked") for one in each]
+        names, times = snapshot.index.signal_names, None
+        if reading(names, "span"):
+            present = self._clock() if now is None else now
+            times = [present if one is None else parse_time(one, "asked") for one in each]
         query = encode_questions(questions, self.embedder, snapshot, encoded, asked=times)
-        if reading(snapshot.index.signal_names, "retention"):
+        if reading(names, "retention"):
             retention = self._decay.retention(snapshot.node, now)
             masks["retention"] = retention[None].to(query.embedding.device)
         return replace(query, **masks)

@@ -51,7 +51,7 @@ def encode_questions(
     snapshot: Snapshot,
     encoded: Encoded | None = None,
     *,
-    asked: Sequence[float | None],
+    asked: Sequence[float] | None,
 ) -> QueryBatch:
     """Questions as the tensors that the index reads, on its device.
 
@@ -60,7 +60,7 @@ def encode_questions(
         embedder: The one of the memory.
         snapshot: Of the memory.
         encoded: Their vectors, where they are known.
-        asked: When each is asked, seconds since the epoch, UTC; None where nobody knows.
+        asked: When each is asked, seconds since the epoch, UTC; None where no signal reads it.
     """
     if encoded is None:
         encoded = encode_checked(embedder, list(questions), query=True)
@@ -75,12 +75,17 @@ def encode_questions(
         speakers=named_speakers(questions, snapshot.speaker_words, len(snapshot.speakers)),
         months=months,
         days=days,
-        span=torch.tensor(list(map(told_days, questions, asked)), dtype=torch.int64).view(-1, 2),
+        span=None if asked is None else _spans(questions, asked),
         asks_when=asks_when(questions),
         recalls=recalls(questions),
         unread=unread if unread is not None and bool(unread.any()) else None,
     )
     return batch.to(snapshot.index.embeddings.device)
+
+
+def _spans(questions: Sequence[str], asked: Sequence[float]) -> Tensor:  # [B, 2] int64
+    told = list(map(told_days, questions, asked))
+    return torch.tensor(told, dtype=torch.int64).view(-1, 2)
 
 
 def pick_encoded(encoded: Encoded, places: Sequence[int]) -> Encoded:

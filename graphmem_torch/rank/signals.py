@@ -192,7 +192,7 @@ def _role(c: Candidates) -> Tensor:
     return role if recalls is None else torch.where(recalls[:, None], -role, role)
 
 
-@signal("date", conversational=True, indicator=True)
+@signal("date", conversational=True, reads=("span",), indicator=True)
 def _date(c: Candidates) -> Tensor:
     """1 where the atom's month is named in the question, 2 where a day next to it is named too.
 
@@ -215,7 +215,7 @@ def _date(c: Candidates) -> Tensor:
     return torch.maximum(in_month.float() + on_day.float(), within)
 
 
-@signal("event", conversational=True, indicator=True)
+@signal("event", conversational=True, reads=("span",), indicator=True)
 def _event(c: Candidates) -> Tensor:
     """1 where the atom tells of a time ("yesterday") within the days that the question names."""
     if c.query.span is None:

@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -442,7 +443,9 @@ def test_ages_are_read_only_where_a_signal_asks_for_them(tmp_path: Path) -> None
         raise AssertionError("the time was asked for")
 
     hashing = HashingEmbedder(32)
-    with Memory.open(tmp_path, embedder=hashing, mode="r", clock=stopped) as reader:
+    config = load_config("default")
+    plain = replace(config, rank=replace(config.rank, weights={"semantic": 1.0, "lexical": 0.1}))
+    with Memory.open(tmp_path, config=plain, embedder=hashing, mode="r", clock=stopped) as reader:
         assert reader.retrieve("Vienna").hits
     with (
         living(tmp_path, mode="r", clock=stopped) as reader,
