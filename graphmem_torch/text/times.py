@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime, timedelta
 from numbers import Real
 
@@ -174,9 +174,17 @@ _SPOKEN_OF = re.compile(
     rf"|(?P<which>last|past|previous|this|next) (?P<unit3>week|weekend|month|{_S}|{_W}|{_M}))\b",
     re.IGNORECASE,
 )
-# A text without one of these has no match: looking for them is ten times as quick.
-_HINTS = ("19", "20", *(name[:3].capitalize() for name in MONTHS))
-_SPOKEN_HINTS = ("ago", "ast ", "his ", "ext ", "previous ", "day", "night", "omorrow")
+# Where a match may begin, but for a number before: looking for these is ten times as quick.
+_CALENDAR_WORDS = (*(name[:3].capitalize() for name in MONTHS), "19", "20")
+_SPOKEN_WORDS = (
+    *("today", "tonight", "yesterday", "tomorrow", "this ", "next ", "previous "),
+    *("last ", "past ", " ago"),
+)
+_BEFORE_MONTH = re.compile(r"\b\d{1,2}(?:st|nd|rd|th)?(?: of)? $", re.IGNORECASE)
+_BEFORE_YEAR = re.compile(rf"\b(?:{_S})(?: of)? $", re.IGNORECASE)
+_BEFORE_AGO = re.compile(rf"\b{_N} (?:day|week|weekend|month)s?$")
+_BEFORE_LAST = re.compile(r"\bthe $")
+_BEFORE = 30  # characters that any of these may take
 _Span = tuple[date, date]  # the first day, and the one behind the last
 
 
@@ -208,21 +216,47 @@ def _date_of(seconds: float) -> date:
 
 
 def _spans(text: str, today: date | None) -> Iterator[_Span]:
-    dated = any(hint in text for hint in _HINTS)
-    for match in _CALENDAR.finditer(text) if dated else ():
+    for place in _begins(text, _CALENDAR_WORDS):
+        match = _CALENDAR.match(text, place)
         try:
-            named = _named(match, text, today)
+            named = None if match is None else _named(match, text, today)
             if named is not None:
-                moved = _MOVED.search(text[: match.start()].removesuffix("the ").rstrip() + " ")
+                moved = _MOVED.search(text[:place].removesuffix("the ").rstrip() + " ")
                 yield named if moved is None else _moved(named, moved)
         except (ValueError, OverflowError):  # no such day
             continue
-    if today is not None and any(hint in text.lower() for hint in _SPOKEN_HINTS):
-        for match in _SPOKEN_OF.finditer(text):
-            try:
+    if today is None:
+        return
+    text = text.lower()
+    for place in _begins(text, _SPOKEN_WORDS):
+        match = _SPOKEN_OF.match(text, place)
+        try:
+            if match is not None:
                 yield _spoken_of(match, today)
-            except (ValueError, OverflowError):
-                continue
+        except (ValueError, OverflowError):
+            continue
+
+
+def _begins(text: str, words: Sequence[str]) -> list[int]:
+    """Where matches that hold one of these words may begin, ascending."""
+    found = set[int]()
+    for word in words:
+        place = text.find(word)
+        while place >= 0:
+            found.add(place)
+            before = text[max(0, place - _BEFORE) : place]
+            if word in ("last ", "past "):
+                number = _BEFORE_LAST.search(before)
+            elif word == " ago":
+                number = _BEFORE_AGO.search(before)
+            elif word in _SPOKEN_WORDS:
+                number = None
+            else:
+                number = (_BEFORE_YEAR if word.isdigit() else _BEFORE_MONTH).search(before)
+            if number is not None:
+                found.add(place - len(before) + number.start())
+            place = text.find(word, place + 1)
+    return sorted(found)
 
 
 def _named(match: re.Match[str], text: str, today: date | None) -> _Span | None:
