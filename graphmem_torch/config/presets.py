@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import dataclasses
 import math
 import os
 import types
@@ -197,14 +196,17 @@ def config_from_dict(data: Mapping[str, Any]) -> Config:
 
 def config_to_dict(config: Config) -> dict[str, Any]:
     """The configuration as nested plain values; `config_from_dict` reads it back."""
-    return {name: _plain(value) for name, value in dataclasses.asdict(config).items()}
+    plain: dict[str, Any] = _plain(config)
+    return plain
 
 
 def _plain(value: Any) -> Any:
-    """The value with lists for tuples, as JSON and YAML give them back."""
-    if isinstance(value, dict):
+    """The value with mappings for dataclasses, and lists for tuples, as JSON and YAML have them."""
+    if is_dataclass(value):
+        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, Mapping):
         return {key: _plain(inner) for key, inner in value.items()}
-    return [_plain(inner) for inner in value] if isinstance(value, tuple) else value
+    return [_plain(inner) for inner in value] if isinstance(value, (tuple, list)) else value
 
 
 def _assign(data: dict[str, Any], path: list[str], value: Any) -> None:

@@ -7,6 +7,7 @@ go, only the nodes at their ends are looked at again. The rest of the graph is c
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -113,7 +114,7 @@ class ConductingGraph:
         self._arcs = GrowingLists(
             {"target": torch.int32, "type": torch.uint8, "weight": torch.float32}
         )
-        self.graph = Graph.from_edges(torch.empty(2, 0, dtype=torch.int64), num_nodes=0)
+        self.graph = _empty_graph()
         self.rank = RunningPageRank() if rank else None
 
     def to_tensors(self) -> dict[str, Tensor]:
@@ -327,6 +328,13 @@ class _Compressed(NamedTuple):
     def left_at(self, edge: np.ndarray) -> np.ndarray:  # [n] -> [n] int64
         """Where edges stand in `out_edge`, in which those of a node ascend."""
         return lower_bounds(self.out_indptr, self.out_edge, self.source[edge], edge)
+
+
+@cache
+def _empty_graph() -> Graph:
+    """A graph without nodes, for all memories that have none yet."""
+    with torch.inference_mode(False):
+        return Graph.from_edges(torch.empty(2, 0, dtype=torch.int64), num_nodes=0)
 
 
 def _stable_order(keys: np.ndarray) -> np.ndarray:  # [n] int64 -> [n]

@@ -545,6 +545,9 @@ class Writer:
 
     def _order(self) -> None:
         """Mends the temporal edges of a store from before turns were ordered by time."""
+        if not self._store.num_nodes:
+            self._store.meta_set(ORDERED_BY, "time")
+            return
         wrong, missing = self._store.misplaced_edges(by_time=True)
         if wrong.shape[1]:
             weight = DEFAULT_EDGE_WEIGHT[EdgeType.TEMPORAL]
