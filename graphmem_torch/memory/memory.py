@@ -2015,10 +2015,11 @@ class Memory:
                 f"asked: expected a time for each of {len(questions)} questions, got {len(each)}; "
                 "give None where nobody knows"
             )
+        given = [None if one is None else parse_time(one, "asked") for one in each]
         names, times = snapshot.index.signal_names, None
         if reading(names, "span"):
             present = self._clock() if now is None else now
-            times = [present if one is None else parse_time(one, "asked") for one in each]
+            times = [present if one is None else one for one in given]
         query = encode_questions(questions, self.embedder, snapshot, encoded, asked=times)
         if reading(names, "retention"):
             retention = self._decay.retention(snapshot.node, now)

@@ -430,3 +430,16 @@ def test_memory_serves_many_threads() -> None:
     with opened() as alone:  # batches come in another order, each of them whole
         alone.add(atoms)
         assert len(alone) == 60 and len(found) == len(plain(alone.retrieve(QUESTIONS)))
+
+
+@pytest.mark.parametrize("preset", ["default", "synapse"])
+def test_questions_are_asked_at_a_time(preset: str) -> None:
+    """Whether a signal reads it or not."""
+    with Memory.open(None, preset=preset, embedder="hashing", concepts="pattern") as memory:
+        memory.add("Nora repaired the oven.")
+        assert memory.retrieve("Who repaired it yesterday?", asked="2023-05-08").hits
+        for asked in ("never", 1e300):
+            with pytest.raises(InputError, match="asked"):
+                memory.retrieve("Who repaired it yesterday?", asked=asked)
+        with pytest.raises(InputError, match="a time for each of 2 questions, got 1"):
+            memory.encode_questions(["Who?", "When?"], asked=[None])
