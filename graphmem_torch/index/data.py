@@ -42,6 +42,7 @@ __all__ = [
     "IndexInput",
     "Renamed",
     "graph_of",
+    "graph_tensors",
     "index_tensors",
     "memory_tensors",
     "modes_by",
@@ -295,7 +296,7 @@ class GrowingIndex:
             "derived_source": self._derived[0].to(torch.int32),
             "derived_target": self._derived[1].to(torch.int32),
             **self._lexical,
-            **{f"graph_{name}": getattr(graph, name) for name in _GRAPH_PARTS},
+            **graph_tensors(graph),
         }
         if "tokens" in rows:
             tensors["piece_df"] = self._piece_df
@@ -613,6 +614,11 @@ def memory_tensors(parts: Mapping[str, Tensor]) -> MemoryTensors:
         modes=modes_in(parts),
         hops=hops,
     )
+
+
+def graph_tensors(graph: Graph) -> dict[str, Tensor]:
+    """The buffers of an index that hold a conducting graph, by name."""
+    return {f"graph_{name}": getattr(graph, name).detach() for name in _GRAPH_PARTS}
 
 
 def graph_of(parts: Mapping[str, Tensor]) -> Graph:

@@ -13,8 +13,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from graphmem_torch.checks import check_count
-from graphmem_torch.config import Config
+from graphmem_torch.atoms import EdgeType
+from graphmem_torch.checks import check_count, check_matrix, check_unit_rows
+from graphmem_torch.config import Config, load_config
+from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.errors import ConfigError, InputError
 from graphmem_torch.graph import Graph
 from graphmem_torch.index.data import (
@@ -22,6 +24,7 @@ from graphmem_torch.index.data import (
     REQUIRED_PARTS,
     IndexInput,
     graph_of,
+    graph_tensors,
     index_tensors,
     memory_tensors,
     modes_in,
@@ -51,7 +54,8 @@ _TILE = 1 << 23  # floats of the largest temporary of a tile of questions on a C
 class MemoryIndex(nn.Module):
     """A memory as buffers (embeddings, graph, lexical matrix, attributes) and its weights.
 
-    Build one with `build`, or from the `state_dict` of another with `from_state_dict`.
+    Build one with `build`, from vectors and a graph alone with `from_tensors`, or from the
+    `state_dict` of another with `from_state_dict`.
     `.to(device)` moves it, `.half()` halves its floating-point buffers (arithmetic stays float32).
 
     Attributes:
@@ -126,6 +130,73 @@ class MemoryIndex(nn.Module):
             ConfigError: For a weight of a signal that there is not.
         """
         return cls(index_tensors(data, config), config)
+
+    @classmethod
+    def from_tensors(
+        cls,
+        embeddings: Tensor,  # [A, d], unit rows
+        graph: Graph | None = None,  # N >= A nodes
+        config: Config | None = None,
+        *,
+        time: Tensor | None = None,  # [A]
+    ) -> MemoryIndex:
+        """The index of vectors and a graph alone; `QueryBatch(embedding)` is all that it is asked.
+
+        Without texts, speakers and sessions the signals that read them are 0.
+
+        Args:
+            embeddings: One row for each atom.
+            graph: Its first A nodes are the atoms; those behind them, such as concepts, only
+                conduct. Its edges conduct as they are: the gains, the way back and the cap in
+                `spread` are for edges of a store. None: no edges.
+            config: Settings; those of the preset `default` by default.
+            time: Seconds since the epoch UTC, NaN where unknown.
+
+        Returns:
+            The index, on the device of the embeddings.
+
+        Raises:
+            InputError: Rows that are not of length 1, a graph of fewer nodes or of types that are
+                no `EdgeType`, or times that do not fit.
+        """
+        check_matrix("embeddings", embeddings, "[A, d]")
+        check_unit_rows("embeddings", embeddings)
+        config = load_config("default") if config is None else config
+        device, atoms = embeddings.device, len(embeddings)
+        own = Graph.from_edges(torch.zeros(2, 0, dtype=torch.int64), num_nodes=atoms)
+        if graph is not None:
+            own = graph.to("cpu")
+        if own.num_nodes < atoms:
+            raise InputError(
+                f"graph: expected at least {atoms} nodes, one for each row of embeddings, got "
+                f"{own.num_nodes}; give num_nodes where the last have no edges"
+            )
+        if own.num_edges and int(own.type.max()) > max(EdgeType):
+            raise InputError(
+                f"graph: expected types up to {max(EdgeType)}, got {int(own.type.max())}; use "
+                "those of `EdgeType`"
+            )
+        when = torch.full((atoms,), torch.nan, dtype=torch.float64) if time is None else time.cpu()
+        none = torch.zeros(atoms, dtype=torch.int64)
+        data = IndexInput(
+            embeddings=embeddings.detach().cpu(),
+            terms=none[:0],
+            term_offsets=torch.zeros(atoms + 1, dtype=torch.int64),
+            vocab_size=0,
+            kind=none,
+            speaker=none - 1,
+            num_speakers=0,
+            session=none - 1,
+            time=when,
+            log_words=torch.zeros(atoms),
+            is_question=none.bool(),
+            tells_time=none.bool(),
+            edges=EdgeBlock.empty(),
+            num_nodes=own.num_nodes,
+        )
+        tensors = index_tensors(data, config) | graph_tensors(own)
+        tensors.pop("pagerank", None)  # of no edges; that of the graph is derived
+        return cls(tensors, config).to(device)
 
     @classmethod
     def from_state_dict(cls, state: Mapping[str, Tensor], config: Config) -> MemoryIndex:
