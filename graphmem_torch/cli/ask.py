@@ -36,6 +36,8 @@ class AskingCommand(MemoryCommand):
         as_of: Only what had been said by this time; forms as above.
         where: Only memories that fit, such as '{"speaker": "Nora", "meta.page": {"$gte": 3}}', with
             $eq $ne $gt $gte $lt $lte $in $nin $not $and $or.
+        exclude: Id of a memory that may not be listed; it still leads to others. Repeatable.
+        seed_entity: Name of a concept from which the questions set out too. Repeatable.
     """
 
     k: Annotated[int | None, arg(metavar="N")] = None
@@ -43,6 +45,8 @@ class AskingCommand(MemoryCommand):
     between: Annotated[tuple[str, str] | None, arg(metavar="START END")] = None
     as_of: Annotated[str | None, arg(metavar="TIME")] = None
     where: Annotated[str | None, arg(metavar="JSON")] = None
+    exclude: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="ID")] = ()
+    seed_entity: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="NAME")] = ()
 
     def filters(self) -> dict[str, Any]:
         """The arguments of `Memory.retrieve` and its like."""
@@ -54,6 +58,8 @@ class AskingCommand(MemoryCommand):
             "between": None if self.between is None else tuple(map(_time, self.between)),
             "as_of": None if self.as_of is None else _time(self.as_of),
             "where": None if self.where is None else parse_json(self.where, "--where"),
+            "exclude": self.exclude,
+            "seed_entities": self.seed_entity,
         }
 
 

@@ -162,7 +162,7 @@ def retrieve(
         value = anchors.float()
     walked = rows.new_zeros(*rows.shape, 0)
     if paths and anchors.shape[1]:
-        start = SparseRows.of(memory.nodes(anchors), value, memory.graph.num_nodes)
+        start = _start(memory, query, anchors, value)
         walked = _paths(memory, plan, query, start, memory.nodes(rows))
     first = form[:, 0] if form.shape[1] else form.new_zeros(len(query))
     sure = confidence(statistics, first, plan.gate.to(statistics), gate)
@@ -192,14 +192,17 @@ def candidates_of(
     relevance = anchor_relevance(found, score, value, config.anchors)
     brought: dict[str, SparseRows] = {}
     if plan.hops and memory.hops is not None:
-        for name, hop in (("title_hop", title_hop), ("entity_hop", entity_hop)):
-            brought[name] = _allowed(hop(memory.hops, anchors, value, found.named_keys), query)
+        hops, named = memory.hops, found.named_keys
+        seeds = None if query.seed_keys is None else (query.seed_keys, _of_seeds(value))
+        brought["title_hop"] = title_hop(hops, anchors, value, named)
+        brought["entity_hop"] = entity_hop(hops, anchors, value, named, seeds)
+        brought = {name: _allowed(one, query) for name, one in brought.items()}
     if plan.walks:
-        start = memory.nodes(anchors)
-        walk = walk_from(memory.graph, start, relevance, config.walk, conducting)
-        brought["walk"] = memory.of_atoms(walk)
+        start = _start(memory, query, anchors, relevance)
+        brought["walk"] = memory.of_atoms(walk_from(memory.graph, start, config.walk, conducting))
     if plan.spreads:
-        brought["activation"] = _spread(memory, config, anchors, value, conducting)
+        start = _start(memory, query, anchors, value)
+        brought["activation"] = _spread(memory, config, start, conducting)
     traversal = found.reached.traversal
     found = found.reaching(Reached(anchors, value, relevance, traversal=traversal, **brought))
     if found.rows is None or not brought:
@@ -332,18 +335,37 @@ def _traversed(everyone: Candidates, mask: Tensor | None) -> Reached:
     memory, own = everyone.memory, everyone.config.segment
     seeds, cosine = traversal_seeds(everyone, own.seeds)
     start, hops, discount = memory.nodes(seeds), own.hops, own.discount
+    if everyone.query.seeds is not None:
+        start = torch.cat([start, everyone.query.seeds], dim=1)
     reach = hop_discount(memory.graph, start, hops=hops, discount=discount, mask=mask)
     return Reached(anchors=seeds, value=cosine, traversal=memory.of_atoms(reach))
 
 
+def _start(
+    memory: MemoryTensors, query: QueryBatch, anchors: Tensor, value: Tensor
+) -> SparseRows:  # [B, N]
+    """What the anchors [B, K] are worth, and the seeds of each question."""
+    node = memory.nodes(anchors)
+    if query.seeds is not None:
+        node = torch.cat([node, query.seeds], dim=1)
+        value = torch.cat([value, _of_seeds(value).expand(query.seeds.shape)], dim=1)
+    return SparseRows.of(node, value, memory.graph.num_nodes)
+
+
+def _of_seeds(value: Tensor) -> Tensor:  # [B, K] -> [B, 1]
+    """What a seed is worth: as much as the best anchor; 1 where there is none."""
+    best = torch.nn.functional.pad(value, (0, 1)).amax(1, keepdim=True)
+    return torch.where(best > 0, best, 1.0)
+
+
 def _spread(
-    memory: MemoryTensors, config: Config, anchors: Tensor, value: Tensor, mask: Tensor | None
+    memory: MemoryTensors, config: Config, start: SparseRows, mask: Tensor | None
 ) -> SparseRows:  # [B, A]
     """Spreading activation with the constants of the preset (`docs/mathematics.md` 4)."""
     s = config.spread
     found = spread_activation(
         memory.graph,
-        SparseRows.of(memory.nodes(anchors), value, memory.graph.num_nodes),
+        start,
         rounds=s.rounds,
         retention=s.retention,
         spread=s.spread,

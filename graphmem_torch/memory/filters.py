@@ -1,4 +1,7 @@
-"""Filters: what a caller says about the memories that may be hits, as masks over the atoms."""
+"""Filters: what a caller says about the memories that may be hits, as masks over the atoms.
+
+And where a question sets out beside what it finds by itself.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,12 @@ import math
 import threading
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cached_property
+from itertools import chain
 from numbers import Real
-from typing import Any, TypedDict, cast
+from typing import Any, Literal, TypedDict, cast
 
 import torch
 from torch import Tensor
@@ -18,10 +22,11 @@ from torch import Tensor
 from graphmem_torch.atoms import CONCEPT
 from graphmem_torch.errors import InputError, unknown
 from graphmem_torch.memory.assemble import Snapshot
+from graphmem_torch.rank.hops import name_key
 from graphmem_torch.store.reader import FieldName, StoreReader
 from graphmem_torch.text.times import TimeLike, parse_span, parse_time
 
-__all__ = ["AtomFields", "Filters", "atom_masks"]
+__all__ = ["AtomFields", "Filters", "Scope", "atom_masks", "entity_seeds"]
 
 _META: FieldName = "meta"
 _FIELDS: tuple[FieldName, ...] = ("kind", "speaker", "session", "time", "type", "id")
@@ -29,6 +34,7 @@ _JOINTS = ("$and", "$or", "$not")
 _ORDER = ("$gt", "$gte", "$lt", "$lte")
 _OPERATORS = ("$eq", "$ne", *_ORDER, "$in", "$nin", "$not")
 _SHOWN = 16  # names of fields in a message
+_NEAREST = 3  # names of concepts in a message
 
 _TYPES = ("nothing", "null", "truth values", "numbers", "strings", "lists", "objects")
 _MISSING, _NULL, _TRUTH, _NUMBER, _STRING, _LIST, _OBJECT = range(len(_TYPES))
@@ -43,6 +49,10 @@ _TYPE_OF = {
 }
 
 
+Names = str | Sequence[str] | Sequence[Sequence[str]]
+"""Texts for all questions, or a list of them for each."""
+
+
 class Filters(TypedDict, total=False):
     """What a question may see, and how many hits it has; see `Memory.retrieve`."""
 
@@ -52,28 +62,85 @@ class Filters(TypedDict, total=False):
     as_of: TimeLike | None
     asked: TimeLike | None
     where: Mapping[str, Any] | None
+    exclude: Names
+    seed_entities: Names
     namespaces: Sequence[str] | None
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What questions may see and where they set out, as `Memory.retrieve` takes it."""
+
+    kinds: Sequence[str] | None = None
+    between: tuple[TimeLike | None, TimeLike | None] | None = None
+    as_of: TimeLike | None = None
+    where: Mapping[str, Any] | None = None
+    asked: TimeLike | None = None
+    exclude: Names = ()
+    seed_entities: Names = ()
+
+    def take(self, places: Sequence[int], count: int) -> Scope:
+        """The same for the questions at some places among `count`."""
+        parts: dict[str, Any] = {}
+        for name in ("exclude", "seed_entities"):
+            if len(listed := self.names(name, count)) > 1:
+                parts[name] = [listed[place] for place in places]
+        return replace(self, **parts)
+
+    def names(self, name: Literal["exclude", "seed_entities"], count: int) -> list[list[str]]:
+        """One list of ids or names for each of `count` questions, or one for all of them.
+
+        Raises:
+            InputError: Neither.
+        """
+        given: Any = getattr(self, name)
+        listed = _listed([given] if isinstance(given, str) else given)
+        if all(isinstance(each, str) for each in listed):
+            return [listed]
+        parts = [_listed(None if isinstance(each, str) else each) for each in listed]
+        if all(isinstance(own, str) for part in parts for own in part):
+            if len(parts) == count:
+                return parts
+            got = f"{len(parts)} lists for {count} questions"
+            raise InputError(f"{name}: expected one list for each, got {got}; give () for none")
+        raise InputError(
+            f"{name}: expected a list of texts, or a list of them for each question, got "
+            f"{given!r:.80}; give one of these"
+        )
+
+
+def _listed(given: Any) -> list[Any]:
+    """What is given as a list; one of None for what is no list."""
+    return list(given) if isinstance(given, Iterable) else [None]
 
 
 def atom_masks(
     snapshot: Snapshot,
     fields: AtomFields,
-    kinds: Sequence[str] | None = None,
-    between: tuple[TimeLike | None, TimeLike | None] | None = None,
-    as_of: float | None = None,
-    where: Mapping[str, Any] | None = None,
+    scope: Scope,
+    as_of: float | None,
+    excluded: Sequence[Sequence[int]] = (),
 ) -> dict[str, Tensor]:
-    """The filters of a retrieval as the masks `allowed` and `listed` [1, A] of a `QueryBatch`.
+    """The filters of a retrieval as the masks `allowed` and `listed` [1 or B, A] of a `QueryBatch`.
 
-    `between` and `as_of` say which atoms there are for the question; `kinds` and `where` only which
-    of them are listed: a fact still leads to the turns it was derived from, and an answer is found
-    by the question before it, whoever asked it.
+    `between` and `as_of` say which atoms there are for the question; `kinds`, `where` and
+    `exclude` only which of them are listed: a fact still leads to the turns it was derived from, an
+    answer is found by the question before it, whoever asked it, and what an agent has read leads on
+    to what it has not.
+
+    Args:
+        snapshot: A atoms.
+        fields: Of its store.
+        scope: Kinds, span and conditions.
+        as_of: Its moment, seconds since the epoch UTC.
+        excluded: Nodes of the atoms that may not be hits, for each question or for all.
 
     Raises:
         InputError: An unknown kind, a time that is none, a span that ends before it begins, a
             condition that cannot be decided.
     """
     index, masks = snapshot.index, {}
+    kinds, between, where = scope.kinds, scope.between, scope.where
     if kinds is not None:
         kinds = [kinds] if isinstance(kinds, str) else kinds
         foreign = sorted(set(kinds) - set(snapshot.kinds))
@@ -85,12 +152,69 @@ def atom_masks(
     if where is not None:
         listed = fields.where(snapshot, where)[None]
         masks["listed"] = listed & masks["listed"] if kinds is not None else listed
+    if any(excluded):
+        rows = [snapshot.rows_of(nodes) for nodes in excluded]
+        question = torch.arange(len(rows)).repeat_interleave(torch.tensor(list(map(len, rows))))
+        listed = torch.ones(len(rows), index.num_atoms, dtype=torch.bool)
+        listed[question, torch.cat(rows)] = False
+        listed = listed.to(index.kind.device)
+        masks["listed"] = listed & masks["listed"] if "listed" in masks else listed
     if between is not None or as_of is not None:
         start, end = (-torch.inf, torch.inf) if between is None else parse_span(between)
         last = end if as_of is None else min(end, as_of)
         # An unknown time is NaN, which is in no span.
         masks["allowed"] = ((index.time >= start) & (index.time <= last))[None]
     return masks
+
+
+def entity_seeds(
+    snapshot: Snapshot, store: StoreReader, named: Sequence[Sequence[str]], count: int
+) -> dict[str, Tensor]:
+    """Concepts as the columns `seeds` and `seed_keys` [B, S] of a `QueryBatch`.
+
+    Args:
+        snapshot: Of the store.
+        store: Where the concepts are.
+        named: Their names, for each of the questions or for all.
+        count: B.
+
+    Raises:
+        InputError: A name that no concept has, with the nearest that one has.
+    """
+    if not any(named):
+        return {}
+    plain = [[" ".join(name.lower().split()) for name in names] for names in named]
+    every = list(dict.fromkeys(name for names in plain for name in names))
+    found = store.concepts(every)
+    for given, name in zip(chain(*named), chain(*plain), strict=True):
+        if name not in found:
+            raise InputError(_unknown_concept(given, name, store))
+    there = {name: node for name, node in found.items() if node < snapshot.index.num_nodes}
+    concepts = store.atoms(list(there.values()))  # their own names, where others are theirs, too
+    terms, ends = snapshot.vocabulary.encode([concept.text for concept in concepts], grow=False)
+    keys = dict(zip(there, map(name_key, terms.tensor_split(ends[1:-1])), strict=True))
+    width = max(map(len, plain))
+    nodes = [[there.get(name, -1) for name in names] for names in plain]
+    columns = {"seeds": (nodes, -1)}
+    columns["seed_keys"] = ([[keys.get(name, 0) for name in names] for names in plain], 0)
+    device = snapshot.index.kind.device
+    return {
+        name: torch.tensor([row + [pad] * (width - len(row)) for row in rows], device=device)
+        .expand(count, -1)
+        .contiguous()
+        for name, (rows, pad) in columns.items()
+    }
+
+
+def _unknown_concept(given: str, name: str, store: StoreReader) -> str:
+    known = [*store.texts(kind=CONCEPT), *(other for _, other, _ in store.aliases())]
+    nearest = get_close_matches(name, known, n=_NEAREST, cutoff=0.5)
+    if not nearest:
+        return (
+            f"seed_entities: expected names of concepts, got {given!r:.80}, and none of "
+            f"{len(known):,} is like it; leave it out"
+        )
+    return unknown("seed_entities", given, nearest, what="a name of a concept, such as")
 
 
 @dataclass(frozen=True, eq=False)

@@ -55,7 +55,14 @@ from graphmem_torch.memory.exchange import (
     unlinked_edges,
     versions_apart,
 )
-from graphmem_torch.memory.filters import AtomFields, Filters, atom_masks
+from graphmem_torch.memory.filters import (
+    AtomFields,
+    Filters,
+    Names,
+    Scope,
+    atom_masks,
+    entity_seeds,
+)
 from graphmem_torch.memory.link import concept_id
 from graphmem_torch.memory.modes import (
     REGIME_KEY,
@@ -117,6 +124,7 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 _EDGES = 1 << 17  # that are imported in one transaction
+_EVERYTHING = Scope()
 
 
 @dataclass(frozen=True, eq=False)
@@ -688,6 +696,8 @@ class Memory:
         as_of: TimeLike | None = None,
         asked: TimeLike | None = None,
         where: Mapping[str, Any] | None = None,
+        exclude: Names = (),
+        seed_entities: Names = (),
         namespaces: Sequence[str] | None = None,
     ) -> Result | list[Result]:
         """Ranked memories with reasons and a confidence: a result, or a list for several questions.
@@ -713,24 +723,31 @@ class Memory:
                 `$lt`, `$lte`, and `$in`, `$nin`, `$not`; `$and` and `$or` join lists of
                 conditions. What an atom does not have is null and in no order; numbers compare as
                 float64, strings by code points, and neither is ever the other.
+            exclude: Ids of atoms that may not be hits, such as those that an agent has read; or a
+                list of them for each question. They still lead to others, as with `kinds`.
+            seed_entities: Names of concepts from which the question sets out too, each as strong
+                as its best anchor; or a list of them for each question. Where the preset spreads,
+                walks or hops; at a cold start, and for signals that read no graph, they change
+                nothing.
             namespaces: For each question the name of the namespace that is asked in place of this
                 memory; all are encoded in one go.
 
         Raises:
             InputError: An empty question, a namespace that does not exist, an unknown kind, k below
                 1, a time that is none, a span that ends before it begins; an unknown operator, a
-                field that no atom has, a value that none of a field's compares with.
+                field that no atom has, a value that none of a field's compares with; an id that is
+                not stored, a name that no concept has, with the nearest.
         """
         listed = checked_questions(questions)
         if k is not None:
             check_count("k", k)
-        filters = kinds, between, as_of, where, asked
+        scope = Scope(kinds, between, as_of, where, asked, exclude, seed_entities)
         if namespaces is None:
-            results = self._retrieve(listed, k, filters)
+            results = self._retrieve(listed, k, scope)
         else:
             results = self._spread(
-                *(listed, namespaces),
-                lambda each, part, known: each._retrieve(part, k, filters, known),
+                *(listed, namespaces, scope),
+                lambda each, part, own, known: each._retrieve(part, k, own, known),
             )
         return results[0] if isinstance(questions, str) else results
 
@@ -738,7 +755,7 @@ class Memory:
         self,
         asked: Sequence[str],
         k: int | None,
-        filters: tuple[Any, ...],
+        scope: Scope,
         encoded: Encoded | None = None,
     ) -> list[Result]:
         """The results of questions, whose vectors may be known."""
@@ -747,12 +764,12 @@ class Memory:
             snapshot = view.snapshot
             if not asked or not snapshot.index.num_atoms:
                 return [Result(question, (), 0.0, False) for question in asked]
-            query = self._query(view, asked, *filters, encoded=encoded)
+            query = self._query(view, asked, scope, encoded=encoded)
             with torch.inference_mode():
                 found = snapshot.index(query, k=k, paths=True)
             return to_results(asked, snapshot, found, view.store, self.config.gate.threshold)
 
-        return self._asked(answers, filters[2])
+        return self._asked(answers, scope.as_of)
 
     def encode_questions(
         self, questions: Sequence[str], *, asked: Sequence[TimeLike | None] | None = None
@@ -801,6 +818,8 @@ class Memory:
         as_of: TimeLike | None = None,
         asked: TimeLike | None = None,
         where: Mapping[str, Any] | None = None,
+        exclude: Names = (),
+        seed_entities: Names = (),
         namespaces: Sequence[str] | None = None,
         shorten: Shorten | None = None,
     ) -> Context | list[Context] | list[list[Context]]:
@@ -824,6 +843,8 @@ class Memory:
             as_of: As in `retrieve`.
             asked: As in `retrieve`.
             where: As in `retrieve`; others still come where they are needed or pinned.
+            exclude: As in `retrieve`; they still come where they are needed or pinned.
+            seed_entities: As in `retrieve`.
             namespaces: As in `retrieve`.
             shorten: A function (question, texts) -> texts that says what is written of memories.
 
@@ -849,14 +870,15 @@ class Memory:
             template=template,
             shorten=shorten,
         )
-        filters = kinds, between, as_of, where, asked
+        scope = Scope(kinds, between, as_of, where, asked, exclude, seed_entities)
         if namespaces is None:
-            made = self._compile(listed, budgets, k, settings, filters)
+            made = self._compile(listed, budgets, k, settings, scope)
         else:
             made = self._spread(
-                listed,
-                namespaces,
-                lambda each, part, known: each._compile(part, budgets, k, settings, filters, known),
+                *(listed, namespaces, scope),
+                lambda each, part, own, known: each._compile(
+                    part, budgets, k, settings, own, known
+                ),
             )
         if isinstance(budget, int):
             only = [curve[0] for curve in made]
@@ -869,7 +891,7 @@ class Memory:
         budgets: Sequence[int],
         k: int | None,
         settings: contexts.ContextSettings,
-        filters: tuple[Any, ...],
+        scope: Scope,
         encoded: Encoded | None = None,
     ) -> list[list[Context]]:
         """For each question a context of each budget; the vectors of the questions may be known."""
@@ -878,7 +900,7 @@ class Memory:
 
         def compiled(view: _View) -> tuple[list[list[Context]], Tensor]:
             snapshot = view.snapshot
-            query = self._query(view, asked, *filters, encoded=encoded)
+            query = self._query(view, asked, scope, encoded=encoded)
             count = settings.candidates(budgets, self.config.rank.k) if k is None else k
             with torch.inference_mode():
                 found = snapshot.index(query, k=count)
@@ -887,7 +909,7 @@ class Memory:
                 snapshot, asked, found, query.allowed, budgets, settings, threshold
             )
 
-        made, used = self._asked(compiled, filters[2])
+        made, used = self._asked(compiled, scope.as_of)
         self._note_uses(used.tolist())
         return made
 
@@ -1084,7 +1106,8 @@ class Memory:
         self,
         asked: Sequence[str],
         namespaces: Sequence[str],
-        ask: Callable[[Memory, list[str], Encoded], list[T]],
+        scope: Scope,
+        ask: Callable[[Memory, list[str], Scope, Encoded], list[T]],
     ) -> list[T]:
         """What each question's namespace says, in the order of the questions."""
         spaces = self._spaces_of_own()
@@ -1106,7 +1129,10 @@ class Memory:
         for name, group in places.items():
             assert encoded is not None
             part = ask(
-                self.namespace(name), [asked[i] for i in group], pick_encoded(encoded, group)
+                self.namespace(name),
+                [asked[i] for i in group],
+                scope.take(group, len(asked)),
+                pick_encoded(encoded, group),
             )
             for place, each in zip(group, part, strict=True):
                 found[place] = each
@@ -1994,25 +2020,21 @@ class Memory:
         self,
         view: _View,
         questions: Sequence[str],
-        kinds: Sequence[str] | None = None,
-        between: tuple[TimeLike | None, TimeLike | None] | None = None,
-        as_of: TimeLike | None = None,
-        where: Mapping[str, Any] | None = None,
-        asked: TimeLike | Sequence[TimeLike | None] | None = None,
+        scope: Scope = _EVERYTHING,
         *,
+        asked: Sequence[TimeLike | None] | None = None,
         encoded: Encoded | None = None,
     ) -> QueryBatch:
         """Questions, what they may see, and how strong it is for them, as tensors."""
-        now, snapshot = None if as_of is None else parse_time(as_of, "as_of"), view.snapshot
-        masks = atom_masks(snapshot, view.fields, kinds, between, now, where)
-        each: Sequence[TimeLike | None]
-        if isinstance(asked, Sequence) and not isinstance(asked, str):
-            each = asked
-        else:
-            each = [asked] * len(questions)
-        if len(each) != len(questions):
+        snapshot, count = view.snapshot, len(questions)
+        now = None if scope.as_of is None else parse_time(scope.as_of, "as_of")
+        excluded = [self._named(ids)[1] if ids else [] for ids in scope.names("exclude", count)]
+        masks = atom_masks(snapshot, view.fields, scope, now, excluded)
+        masks |= entity_seeds(snapshot, view.store, scope.names("seed_entities", count), count)
+        each = [scope.asked] * count if asked is None else asked
+        if len(each) != count:
             raise InputError(
-                f"asked: expected a time for each of {len(questions)} questions, got {len(each)}; "
+                f"asked: expected a time for each of {count} questions, got {len(each)}; "
                 "give None where nobody knows"
             )
         given = [None if one is None else parse_time(one, "asked") for one in each]

@@ -90,8 +90,7 @@ _SMALL = 2048  # nodes up to which every node is ranked: the panel costs less th
 
 def walk_from(
     graph: Graph,  # N nodes
-    anchors: Tensor,  # [B, K] int64 nodes, -1 = none
-    share: Tensor,  # [B, K], how much each anchor stands for the question
+    seeds: SparseRows,  # [B, N], how much each anchor stands for the question
     config: WalkConfig,
     mask: Tensor | None = None,  # [B or 1, N] bool, the nodes there are for the question
 ) -> SparseRows:  # [B, N]
@@ -101,7 +100,6 @@ def walk_from(
     are ranked, so that time and memory do not depend on N. A node that is not there for a question
     has no edges: nothing is reached through it.
     """
-    seeds = SparseRows.of(anchors, share, graph.num_nodes)
     if mask is None or len(mask) == 0:
         return _walked(graph, seeds, config)
     # Questions asked of one moment share a graph; there are few moments in a batch.

@@ -20,6 +20,7 @@ __all__ = [
     "entity_hop",
     "hop_parts",
     "is_named",
+    "name_key",
     "named_keys",
     "title_hop",
 ]
@@ -166,6 +167,12 @@ def _most(atoms: int) -> float:
     return min(max(2.0, _SHARE * atoms), _MOST)
 
 
+def name_key(terms: Tensor) -> int:  # [n] int64
+    """What stands for a name of these terms in `HopParts`; 0 for none, or more than a name has."""
+    ends = torch.tensor([0, len(terms)])
+    return int(_start_keys(terms, ends, ends[1:]))
+
+
 def named_keys(query_terms: Tensor | None) -> Tensor | None:  # [B, W], -1 padding -> [m] sorted
     """What the questions name, one key for each question and run of up to 8 of its terms."""
     if query_terms is None:
@@ -208,10 +215,12 @@ def entity_hop(
     anchors: Tensor,  # [B, K] int64 rows, -1 = none
     value: Tensor,  # [B, K], w_p = exp(F_p - max F)
     named: Tensor | None = None,  # of `named_keys`
+    seeds: tuple[Tensor, Tensor] | None = None,  # [B, S] of `name_key`, 0 = none; [B, 1] their w
 ) -> SparseRows:  # [B, A]
     """max_p w_p sqrt(<x_p without the question's entities, x_c>) over the anchors, for documents c.
 
-    x is the unit IDF vector of an atom's entities. An anchor does not lead to itself.
+    x is the unit IDF vector of an atom's entities. An anchor does not lead to itself. A seed is an
+    entity that counts as an anchor about nothing else: it leads to w sqrt(its part of x_c).
     """
     row, atom, weight = _seeds(anchors, value)
     seed, edge = row_entries(parts.entity_indptr, atom)
@@ -226,7 +235,18 @@ def entity_hop(
     start, target = key // max(1, parts.num_atoms), key % max(1, parts.num_atoms)
     there = parts.document[target] & (target != atom[start])
     reached = weight[start] * product.clamp(min=0.0).sqrt() * there
-    return _largest(row[start], target, reached, len(anchors), parts.num_atoms)
+    question = row[start]
+    if seeds is not None:
+        keys, value = seeds
+        asked, _, entity = (
+            (keys[:, :, None] == parts.entity_key) & (keys != 0)[:, :, None]
+        ).nonzero(as_tuple=True)
+        sender, place = row_entries(parts.bearer_indptr, entity)
+        bearer, part = parts.bearer[place].long(), parts.bearer_weight.float()[place]
+        led = value[asked[sender], 0] * part.clamp(min=0.0).sqrt() * parts.document[bearer]
+        question = torch.cat([question, asked[sender]])
+        target, reached = torch.cat([target, bearer]), torch.cat([reached, led])
+    return _largest(question, target, reached, len(anchors), parts.num_atoms)
 
 
 def _seeds(anchors: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:

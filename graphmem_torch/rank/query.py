@@ -34,6 +34,9 @@ class QueryBatch:
         allowed: [B or 1, A] bool, the atoms there are for the question: the others are neither hits
             nor anchors.
         listed: [B or 1, A] bool, the atoms that may be hits; the others still lead to them.
+        seeds: [B, S] int64, nodes of the graph where a question sets out beside its anchors, -1
+            padding; each as strong as the best anchor.
+        seed_keys: [B, S] int64, `rank.hops.name_key` of the concepts among them, 0 padding.
         retention: [B or 1, A] float32 in [0, 1], what is left of the strength that each atom had
             when it was last used; None: all of it.
     """
@@ -51,6 +54,8 @@ class QueryBatch:
     unread: Tensor | None = None
     allowed: Tensor | None = None
     listed: Tensor | None = None
+    seeds: Tensor | None = None
+    seed_keys: Tensor | None = None
     retention: Tensor | None = None
 
     def __len__(self) -> int:
@@ -88,6 +93,8 @@ class QueryBatch:
             "unread": (),
             "allowed": (atoms,),
             "listed": (atoms,),
+            "seeds": ("?",),
+            "seed_keys": ("?",),
             "retention": (atoms,),
         }
         do = "give one row a question, made by the memory's own encoder and vocabulary"

@@ -409,7 +409,9 @@ class StoreReader:
         """Node numbers of the concepts of those names that have one, aliases included."""
         prefix = f"{CONCEPT}:"
         own = self._select_in("SELECT id, node FROM atom WHERE id", [prefix + n for n in names])
-        aliases = self._select_in("SELECT name, node FROM alias WHERE name", names)
+        aliases = []
+        if self._database.has("alias"):
+            aliases = self._select_in("SELECT name, node FROM alias WHERE name", names)
         return dict(aliases) | {id_.removeprefix(prefix): node for id_, node in own}
 
     def outline(self) -> list[tuple[int, str | None, bool]]:

@@ -95,6 +95,15 @@ def test_query_can_be_narrowed(store: Path, reply: Callable[..., Any]) -> None:
     assert context["sources"] == ["D2:2"]
 
 
+def test_query_for_agents_that_hop(store: Path, reply: Callable[..., Any]) -> None:
+    asked = ("query", "Who restores ovens?", "Where is the conference?", "--store", store)
+    plain = reply(*asked)["results"]
+    for result in reply(*asked, "--exclude", "D1:1", "--exclude", "D2:1")["results"]:
+        assert {hit["id"] for hit in result["hits"]} == {"D1:2", "D2:2"}
+    seeded = reply(*asked, "--seed-entity", "Lisbon", "--config.spread.min_nodes", "0")["results"]
+    assert [r["hits"][0]["score"] for r in seeded] != [r["hits"][0]["score"] for r in plain]
+
+
 @pytest.mark.parametrize("end", ["2024-02-28", "20240228", "1709078400", "0001709078400"])
 def test_query_times_are_dates_or_seconds(end: str, store: Path, reply: Callable[..., Any]) -> None:
     for narrowed in (["--as-of", end], ["--between", "0", end]):

@@ -42,6 +42,7 @@ def dense_scores(
     question: Tensor,  # [B, d]
     graph: Graph,
     config: Config,
+    seeds: Tensor | None = None,  # [B, S]
 ) -> Tensor:  # [B, A]
     """What the settings say, as matrices over all pairs of nodes."""
     w, s, nodes = config.rank.weights, config.spread, graph.num_nodes
@@ -52,6 +53,10 @@ def dense_scores(
     if config.anchors.source == "semantic":
         start = cosine.gather(1, best.indices).clamp(min=0)
     a = torch.zeros(len(question), nodes, dtype=cosine.dtype).scatter(1, best.indices, start)
+    for row, own in enumerate([] if seeds is None else seeds.tolist()):
+        for node in own:
+            if node >= 0:
+                a[row, node] = max(float(a[row, node]), float(start[row].max()))
     degree = torch.bincount(graph.source.long(), minlength=nodes).clamp(min=1).to(cosine.dtype)
     fan = {"degree": degree, "sqrt": degree.sqrt(), "none": torch.ones_like(degree)}[s.fan]
     touched = a != 0
@@ -96,6 +101,12 @@ def test_from_tensors_ranks_by_the_dense_formula(
     torch.testing.assert_close(found.scores, expected.sort(1, descending=True).values)
     assert torch.equal(index.graph.edge_index, graph.edge_index)
     assert torch.equal(index.graph.weight, graph.weight)
+    seeds = torch.tensor([[NODES - 1, 3], [int(found.anchors[1, 1]), -1], [-1, -1]])
+    expected = dense_scores(embeddings, question, graph, config, seeds)
+    seeded = index(QueryBatch(question, seeds=seeds), k=ATOMS)
+    torch.testing.assert_close(seeded.scores, expected.gather(1, seeded.rows))
+    assert not torch.equal(seeded.scores[0], found.scores[0])
+    assert torch.equal(seeded.scores[2], found.scores[2])
     again = MemoryIndex.from_state_dict(index.state_dict(), config)
     assert torch.equal(again(QueryBatch(question), k=9).rows, found.rows[:, :9])
 

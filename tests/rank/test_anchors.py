@@ -12,6 +12,7 @@ from torch import Tensor
 
 from graphmem_torch.config import AnchorConfig, WalkConfig, load_config
 from graphmem_torch.graph import Graph
+from graphmem_torch.ops import SparseRows
 from graphmem_torch.rank.anchors import anchor_activation, anchor_relevance, walk_from
 from tests.graphs import walked
 
@@ -130,7 +131,9 @@ def test_walk_from_against_networkx(nodes: int) -> None:
     graph = ring(nodes)
     anchors = torch.tensor([[3, 7, 20], [11, -1, -1]])
     share = torch.tensor([[1.0, 0.5, 0.25], [0.7, 9.0, 9.0]])
-    found = walk_from(graph, anchors, share, WalkConfig()).to_dense()
+    found = walk_from(
+        graph, SparseRows.of(anchors, share, graph.num_nodes), WalkConfig()
+    ).to_dense()
     truth = [walked(graph, {3: 1.0, 7: 0.5, 20: 0.25}), walked(graph, {11: 1.0})]
     torch.testing.assert_close(found, torch.tensor(truth), atol=2e-5, rtol=1e-3)
 
@@ -140,11 +143,15 @@ def test_walk_from_goes_not_through_what_is_not_there() -> None:
     anchors, share = torch.tensor([[5], [5], [30]]), torch.ones(3, 1)
     mask = torch.ones(3, 60, dtype=torch.bool)
     mask[0, 6:12] = mask[2, 6:12] = False
-    found = walk_from(graph, anchors, share, WalkConfig(), mask).to_dense()
+    found = walk_from(
+        graph, SparseRows.of(anchors, share, graph.num_nodes), WalkConfig(), mask
+    ).to_dense()
     gone = set(range(6, 12))
     truth = [walked(graph, {5: 1}, gone), walked(graph, {5: 1}), walked(graph, {30: 1}, gone)]
     torch.testing.assert_close(found, torch.tensor(truth), atol=2e-5, rtol=1e-3)
-    one = walk_from(graph, anchors, share, WalkConfig(), mask[:1]).to_dense()
+    one = walk_from(
+        graph, SparseRows.of(anchors, share, graph.num_nodes), WalkConfig(), mask[:1]
+    ).to_dense()
     torch.testing.assert_close(one[0], found[0])
     torch.testing.assert_close(one[2], found[2])
 
@@ -155,7 +162,12 @@ def test_walk_from_ranks_only_what_is_near_in_a_large_graph(gone: set[int]) -> N
     anchors, share = torch.tensor([[100, 9_000]]), torch.tensor([[1.0, 0.5]])
     mask = torch.ones(1, 11_000, dtype=torch.bool)
     mask[0, list(gone)] = False
-    found = walk_from(graph, anchors, share, WalkConfig(kept=50), mask if gone else None)
+    found = walk_from(
+        graph,
+        SparseRows.of(anchors, share, graph.num_nodes),
+        WalkConfig(kept=50),
+        mask if gone else None,
+    )
     assert len(found.key) == 50
     assert gone.isdisjoint(found.column.tolist())
     # A walk takes 7 steps of 9 nodes at most: what is 1,000 nodes away has no share in the 50 best.
@@ -167,9 +179,8 @@ def test_walk_from_ranks_only_what_is_near_in_a_large_graph(gone: set[int]) -> N
 
 
 def test_walk_from_no_anchors() -> None:
-    none = torch.full((2, 0), -1, dtype=torch.int64)
-    assert len(walk_from(ring(30), none, none.float(), WalkConfig()).key) == 0
-    mask = torch.ones(2, 30, dtype=torch.bool)
-    assert walk_from(ring(30), none[:0], none[:0].float(), WalkConfig(), mask[:0]).shape == (0, 30)
-    missing = torch.full((2, 3), -1, dtype=torch.int64)
-    assert len(walk_from(ring(30), missing, torch.ones(2, 3), WalkConfig()).key) == 0
+    none = SparseRows.from_dense(torch.zeros(2, 30))
+    assert len(walk_from(ring(30), none, WalkConfig()).key) == 0
+    empty, mask = SparseRows.from_dense(torch.zeros(0, 30)), torch.ones(2, 30, dtype=torch.bool)
+    assert walk_from(ring(30), empty, WalkConfig(), mask[:0]).shape == (0, 30)
+    assert len(walk_from(ring(30), none, WalkConfig(), mask).key) == 0

@@ -14,7 +14,7 @@ from graphmem_torch.config import load_config
 from graphmem_torch.index.data import IndexInput
 from graphmem_torch.index.module import MemoryIndex
 from graphmem_torch.memory import Memory
-from graphmem_torch.rank.hops import entity_hop, hop_parts, named_keys, title_hop
+from graphmem_torch.rank.hops import entity_hop, hop_parts, name_key, named_keys, title_hop
 from graphmem_torch.rank.registry import SIGNALS, reading, signal_names
 
 Words = list[tuple[int, ...]]
@@ -44,7 +44,13 @@ class Case:
         self.anchors = torch.randint(-1, atoms, (4, 3), generator=g)
         self.value = torch.rand(4, 3, generator=g)
 
-    def found(self, hop: Callable[..., object], *, named: bool = True) -> Tensor:
+    def found(
+        self,
+        hop: Callable[..., object],
+        *,
+        named: bool = True,
+        seeds: list[list[int]] | None = None,
+    ) -> Tensor:
         terms, offsets = _packed(self.texts)
         twice = sorted(self.about) * 2  # an edge may be there more than once
         pairs = torch.tensor(twice, dtype=torch.int64).reshape(-1, 2)
@@ -61,7 +67,15 @@ class Case:
         for row, words in zip(asked, self.questions, strict=True):
             row[: len(words)] = torch.tensor(words)
         keys = named_keys(asked) if named else None
-        return hop(parts, self.anchors, self.value, keys).to_dense()  # type: ignore[attr-defined]
+        more = []
+        if seeds is not None:
+            known = [
+                [name_key(torch.tensor(self.names[c], dtype=torch.int64)) for c in row]
+                for row in seeds
+            ]
+            more = [(torch.tensor(known), self.value.amax(1, keepdim=True))]
+        found = hop(parts, self.anchors, self.value, keys, *more)
+        return found.to_dense()  # type: ignore[attr-defined]
 
     def by_title(self) -> Tensor:
         atoms = len(self.texts)
@@ -83,7 +97,7 @@ class Case:
                             out[b, q] = max(float(out[b, q]), w / math.sqrt(len(inside)))
         return out
 
-    def by_entity(self) -> Tensor:
+    def by_entity(self, seeds: list[list[int]] | None = None) -> Tensor:
         atoms = len(self.texts)
         df = {c: len({a for a, other in self.about if other == c}) for _, c in self.about}
         x = torch.zeros(atoms, len(self.names), dtype=torch.float64)
@@ -101,6 +115,12 @@ class Case:
                     if p >= 0 and c != p and self.title[c] >= 0:
                         reached = w * math.sqrt(float(rest @ x[c]))
                         out[b, c] = max(float(out[b, c]), reached)
+            for entity in seeds[b] if seeds else ():
+                alike = [c for c, name in enumerate(self.names) if name == self.names[entity]]
+                for c in range(atoms):
+                    if self.title[c] >= 0 and self.names[entity]:
+                        led = float(self.value[b].max()) * max(math.sqrt(x[c, e]) for e in alike)
+                        out[b, c] = max(float(out[b, c]), led)
         return out
 
 
@@ -126,10 +146,22 @@ def test_entity_hop_is_the_loop_over_entities(seed: int) -> None:
     torch.testing.assert_close(case.found(entity_hop), case.by_entity())
 
 
+@pytest.mark.parametrize("seed", range(12))
+def test_entity_hop_from_seeds_is_the_loop_over_them(seed: int) -> None:
+    case = Case(seed)
+    named = sorted({c for _, c in case.about})
+    seeds = [named[:3], named[3:6], [named[0]] * 3, named[-3:]]
+    found = case.found(entity_hop, seeds=seeds)
+    torch.testing.assert_close(found, case.by_entity(seeds))
+    assert (found >= case.found(entity_hop)).all()
+
+
 def test_hops_of_the_loops_have_something_to_find() -> None:
     cases = [Case(seed) for seed in range(12)]
     assert sum(int((c.by_title() > 0).sum()) for c in cases) > 10
     assert sum(int((c.by_entity() > 0).sum()) for c in cases) > 10
+    many = [[[*range(10)]] * 4, None]
+    assert len({sum(float(c.by_entity(seeds).sum()) for c in cases) for seeds in many}) == 2
     # And the questions hide some of it.
     assert any((c.found(title_hop, named=False) > c.by_title() + 1e-6).any() for c in cases)
     assert any((c.found(entity_hop, named=False) > c.by_entity() + 1e-6).any() for c in cases)
