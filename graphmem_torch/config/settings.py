@@ -111,9 +111,12 @@ class SpreadConfig:
         inhibition, top: beta and M of lateral inhibition; 0 switches it off.
         firing, gain, threshold: Sigmoid firing with gamma and theta, or `linear`.
         temporal_decay: rho, per hour, in the weight exp(-rho dt) of a temporal edge.
+        temporal_step: dt between turns of one time, in hours: a session often has a single one.
         edges: Gain of each edge type; a type that is not named does not conduct.
         reverse: Gain of an edge travelled backwards, by type.
-        max_edges: Strongest outgoing edges a node keeps.
+        max_edges: Strongest outgoing edges of the types of `capped` that a node keeps; it keeps
+            all of every other type.
+        capped: By default what linking draws; what is stated is never left out.
         min_nodes: Smaller graphs, and graphs without edges, do not spread (cold start).
     """
 
@@ -128,9 +131,17 @@ class SpreadConfig:
     gain: float = 5.0
     threshold: float = 0.5
     temporal_decay: float = _bounded(0.01, 0)
+    temporal_step: float = _bounded(0.0, 0)
     edges: Mapping[str, float] = field(default_factory=dict)
     reverse: Mapping[str, float] = field(default_factory=dict)
     max_edges: int = _bounded(15, 0)
+    capped: tuple[str, ...] = (
+        "temporal",
+        "similarity",
+        "abstraction",
+        "association",
+        "cooccurrence",
+    )
     min_nodes: int = _bounded(10, 0)
 
 

@@ -38,11 +38,12 @@ def conducting_graph(
 ) -> Graph:
     """Gains by type and direction, the decay of temporal edges, then the strongest of each node.
 
-    w = gain * weight, times exp(-rho |dt|) with dt in hours for temporal edges
-    (`docs/mathematics.md` 4). An edge of negative weight says that its ends conflict and conducts
-    nothing; a contradiction conducts its |weight| where a preset gives the type a gain, for those
-    who ask what speaks against something. Edges of gain 0 are left out. Of equal ones those to
-    atoms are kept before those to concepts, and those to older nodes first.
+    w = gain * weight, times exp(-rho |dt|) with dt in hours for temporal edges, a step where the
+    times are equal or unknown (`docs/mathematics.md` 4). An edge of negative weight says that its
+    ends conflict and conducts nothing; a contradiction conducts its |weight| where a preset gives
+    the type a gain, for those who ask what speaks against something. Edges of gain 0 are left out.
+    Only types that are `capped` are chosen from; of equal ones those to atoms are kept before those
+    to concepts, and those to older nodes first.
     """
     conducting = ConductingGraph(config)
     if concept is None:
@@ -67,10 +68,16 @@ class _Arcs(NamedTuple):
         """What orders arcs by source, then target, then type."""
         return (self.source * nodes + self.target) * 256 + self.type
 
-    def strongest(self, order: np.ndarray, cap: int) -> _Arcs:  # [N] int64
-        """The `cap` strongest arcs of each source, in the order of source, target and type.
+    def strongest(
+        self,
+        order: np.ndarray,  # [N] int64
+        cap: int,
+        capped: np.ndarray,  # [256] bool
+    ) -> _Arcs:
+        """The `cap` strongest arcs of each source of the types that are `capped`, and all others.
 
-        Of equal ones those to targets that come first in `order`.
+        In the order of source, target and type; of equal ones those to targets that come first in
+        `order` are kept.
         """
         if not len(self.source):
             return self
@@ -85,15 +92,15 @@ class _Arcs(NamedTuple):
             at = np.where(largest, np.arange(len(place)), len(place))
             place = place[np.minimum.reduceat(at, begin)]
         arcs = self.take(place)
+        kept = ~capped[arcs.type]
+        (drawn,) = (~kept).nonzero()
         # The bits of a nonnegative float32 order like it; equal ones keep the order of targets.
-        place = _stable_order(order[arcs.target])
+        place = drawn[_stable_order(order[arcs.target[drawn]])]
         bits = arcs.weight[place].view(np.int32).astype(np.int64)
         ranked = _stable_order((arcs.source[place] << 32) + (0x7FFFFFFF - bits))
         place = place[ranked]
         own = arcs.source[place]
-        rank = np.arange(len(place)) - own.searchsorted(own)
-        kept = np.zeros(len(place), dtype=bool)
-        kept[place] = rank < cap
+        kept[place] = np.arange(len(place)) - own.searchsorted(own) < cap
         return arcs.take(kept)
 
 
@@ -111,6 +118,7 @@ class ConductingGraph:
         """Without nodes; `rank` says whether PageRank is carried along."""
         self._config = config
         self._gains, self._reverse = _per_type(config.edges), _per_type(config.reverse)
+        self._capped = _per_type(dict.fromkeys(config.capped, 1.0)).numpy() > 0
         self._arcs = GrowingLists(
             {"target": torch.int32, "type": torch.uint8, "weight": torch.float32}
         )
@@ -178,7 +186,8 @@ class ConductingGraph:
             column["type"][entry],
             column["weight"][entry],
         )
-        self._replace(touched, arcs.strongest(order.numpy(), self._config.max_edges), nodes)
+        kept = arcs.strongest(order.numpy(), self._config.max_edges, self._capped)
+        self._replace(touched, kept, nodes)
 
     def _directed(self, edges: EdgeBlock, time: Tensor) -> _Arcs:
         """Both directions of edges, as far as they conduct."""
@@ -190,6 +199,7 @@ class ConductingGraph:
             when = time.numpy()
             apart = np.abs(when[source] - when[target])
             hours = torch.from_numpy(np.nan_to_num(apart, nan=0.0) / 3600.0)
+            hours = torch.where(hours > 0, hours, self._config.temporal_step)
             decay = torch.exp(-self._config.temporal_decay * hours).to(torch.float32).numpy()
             strength = np.where(turns, strength * decay, strength)
         gains, reverse = self._gains.numpy()[type], self._reverse.numpy()[type]

@@ -22,8 +22,10 @@ REVERSE = {"temporal": 0.25, "abstraction": 1.0, "derived_from": 0.3}
 NODES = 12
 
 
-@pytest.mark.parametrize("cap", [1, 3, 100])
-def test_conducting_graph_gains_reverse_decay_and_cap(cap: int, generator: torch.Generator) -> None:
+@pytest.mark.parametrize(("cap", "step"), [(1, 0.0), (3, 1.5), (100, 0.0)])
+def test_conducting_graph_gains_reverse_decay_and_cap(
+    cap: int, step: float, generator: torch.Generator
+) -> None:
     count = 90
     source, target = torch.randint(0, NODES, (2, count), generator=generator)
     kinds = torch.tensor(list(EdgeType))[
@@ -32,7 +34,15 @@ def test_conducting_graph_gains_reverse_decay_and_cap(cap: int, generator: torch
     weight = torch.randn(count, generator=generator)
     time = 1.7e9 + 3600 * 24 * torch.rand(NODES, generator=generator, dtype=torch.float64) * 5
     time[:3] = torch.nan
-    config = SpreadConfig(edges=EDGES, reverse=REVERSE, temporal_decay=0.02, max_edges=cap)
+    time[3:5] = time[5]
+    config = SpreadConfig(
+        edges=EDGES,
+        reverse=REVERSE,
+        temporal_decay=0.02,
+        temporal_step=step,
+        max_edges=cap,
+        capped=("similarity", "temporal"),
+    )
     graph = conducting_graph(EdgeBlock(source, target, kinds, weight), time, config)
 
     expected: dict[tuple[int, int, int], float] = defaultdict(float)
@@ -42,17 +52,20 @@ def test_conducting_graph_gains_reverse_decay_and_cap(cap: int, generator: torch
         value = max(w, 0.0)
         if kind == EdgeType.TEMPORAL:
             hours = abs(float(time[s]) - float(time[t])) / 3600
-            value *= 1.0 if math.isnan(hours) else math.exp(-0.02 * hours)
+            value *= math.exp(-0.02 * (step if math.isnan(hours) or hours == 0 else hours))
         name = EdgeType(kind).name.lower()
         for a, b, gain in ((s, t, EDGES.get(name, 0.0)), (t, s, REVERSE.get(name, 0.0))):
             if gain > 0 and value > 0:
                 expected[a, b, kind] = max(expected[a, b, kind], gain * value)
     leaving: dict[int, list[tuple[float, tuple[int, int, int]]]] = defaultdict(list)
+    kept = {}
     for key, value in expected.items():
-        leaving[key[0]].append((value, key))
-    kept = {
-        key: value for edges in leaving.values() for value, key in sorted(edges, reverse=True)[:cap]
-    }
+        if key[2] in (EdgeType.SIMILARITY, EdgeType.TEMPORAL):
+            leaving[key[0]].append((value, key))
+        else:
+            kept[key] = value
+    for edges in leaving.values():
+        kept |= {key: value for value, key in sorted(edges, reverse=True)[:cap]}
     columns = (graph.source, graph.target, graph.type, graph.weight)
     got = {(s, t, k): w for s, t, k, w in zip(*(c.tolist() for c in columns), strict=True)}
     assert graph.num_nodes == NODES

@@ -66,16 +66,20 @@ class Synapse:
             if kind == EdgeType.TEMPORAL:
                 one, other = self.atoms[s].time, self.atoms[t].time
                 apart = 0.0 if one is None or other is None else abs(one - other) / HOUR
-                weight *= math.exp(-0.01 * apart)
+                weight *= math.exp(-0.01 * (apart or 1.0))
             else:
                 assert kind in (EdgeType.ABSTRACTION, EdgeType.ASSOCIATION)
                 pairs.append((t, s))
             for a, b in pairs:
                 edges[a, b, kind] = max(weight, edges.get((a, b, kind), 0.0))
-        leaving = defaultdict(list)
+        leaving, self.out = defaultdict(list), defaultdict(list)
         for (a, b, kind), weight in edges.items():
-            leaving[a].append((-weight, b, kind))
-        self.out = {a: [(b, -w) for w, b, _ in sorted(e)[:15]] for a, e in leaving.items()}
+            if kind == EdgeType.ASSOCIATION:
+                leaving[a].append((-weight, b))
+            else:
+                self.out[a].append((b, weight))
+        for a, drawn in leaving.items():
+            self.out[a] += [(b, -w) for w, b in sorted(drawn)[:15]]
 
     def pagerank(self) -> list[float]:
         n = len(self.atoms)

@@ -80,11 +80,12 @@ def test_memory_on_disk_opens_as_it_was(tmp_path: Path, spoil: str) -> None:
 def test_snapshot_of_another_graph_setting_is_not_read(tmp_path: Path) -> None:
     with opened(tmp_path / "m") as memory:
         memory.add(turns())
+        edges = memory.index.graph.num_edges
     config = config_of(**{"spread.max_edges": 1})
     with opened(tmp_path / "m", config=config) as memory:
         fresh = Assembler()(memory.store, config, memory.embedder.num_pieces).index
         assert memory.index.graph.num_edges == fresh.graph.num_edges
-        assert int(memory.index.graph.out_degree.max()) == 1
+        assert memory.index.graph.num_edges < edges
 
 
 def test_a_memory_of_an_older_release_is_indexed_by_the_terms_of_this_one(tmp_path: Path) -> None:
