@@ -148,18 +148,20 @@ def needs_gradient(*values: object) -> bool:
 
 
 def check_scalar(name: str, value: float | Tensor, like: Tensor, low: float = 0.0) -> None:
-    """Raises `InputError` for a number below `low`, or a tensor that is no scalar beside `like`.
+    """Raises `InputError` for a number below `low`, or a tensor that does not fit `like`.
 
-    A tensor's value is not looked at, because that would wait for the device.
+    A tensor fits as a scalar or with one value for each row of `like`. Its values are not looked
+    at, because that would wait for the device.
     """
     if not isinstance(value, Tensor):
         check_range(name, value, low)
     else:
-        do = "give a number, or reshape or move it"
-        check_tensor(name, value, "floating point", (), do, device=like.device)
+        do = "give a number or one for each row, reshape or move it"
+        shape = tuple(like.shape[:1]) if value.dim() == 1 else ()
+        check_tensor(name, value, "floating point", shape, do, device=like.device)
 
 
-def as_scalar(value: float | Tensor, like: Tensor) -> Tensor:  # []
+def as_scalar(value: float | Tensor, like: Tensor) -> Tensor:  # [] or [B]
     """The constant in the type that `like` is computed in, on its device; waits for no device."""
     kind = torch.promote_types(like.dtype, torch.float32)
     if isinstance(value, Tensor):

@@ -52,10 +52,10 @@ def _top_values_kernel(
 
 @triton.jit
 def _inhibit_kernel(
-    u, top_values, out, strength, length, blocks,
+    u, top_values, out, strength, step, length, blocks,
     TOP: tl.constexpr, BLOCK: tl.constexpr, ACC: tl.constexpr,
 ):  # fmt: skip
-    """Writes max(0, u - strength * sum_k max(top_k - u, 0))."""
+    """Writes max(0, u - strength * sum_k max(top_k - u, 0)); strength of a row at row * step."""
     # Only the first axis of a grid holds more than 65,535 programs.
     row = (tl.program_id(0) // blocks).to(tl.int64)
     at = tl.program_id(0) % blocks * BLOCK + tl.arange(0, BLOCK)
@@ -63,13 +63,13 @@ def _inhibit_kernel(
     above = tl.zeros([BLOCK], ACC)
     for k in range(TOP):
         above += tl.maximum(tl.load(top_values + row * TOP + k).to(ACC) - values, 0.0)
-    result = tl.maximum(values - tl.load(strength) * above, 0.0)
+    result = tl.maximum(values - tl.load(strength + row * step) * above, 0.0)
     tl.store(out + row * length + at, result.to(out.dtype.element_ty), mask=at < length)
 
 
 def launch_inhibit(
     u: Tensor,  # [B, N], half precision too
-    strength: Tensor,  # []
+    strength: Tensor,  # [] or [B]
     top: int,
 ) -> Tensor:  # [B, N]
     """`graphmem::inhibit` on CUDA; half precision is computed in float32."""
@@ -83,7 +83,8 @@ def launch_inhibit(
     block = min(1024, triton.next_power_of_2(length))
     blocks = triton.cdiv(length, block)
     _inhibit_kernel[(rows * blocks,)](
-        u, values, out, strength.to(torch.promote_types(u.dtype, torch.float32)), length, blocks,
+        u, values, out, strength.to(torch.promote_types(u.dtype, torch.float32)).contiguous(),
+        strength.dim(), length, blocks,
         TOP=top, BLOCK=block, ACC=_accumulator(u),
     )  # fmt: skip
     return out

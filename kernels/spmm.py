@@ -32,24 +32,35 @@ WARPS = 8
 
 @triton.jit
 def _walk(
-    x, column, weight, scale, first, count, cols, num_cols, stride, best,
-    MAXIMUM: tl.constexpr, SCALED: tl.constexpr, LANES: tl.constexpr,
+    x, column, weight, scale, pattern, edges, first, count, cols, num_cols, stride, best,
+    MAXIMUM: tl.constexpr, SCALED: tl.constexpr, PATTERNS: tl.constexpr, LANES: tl.constexpr,
 ):  # fmt: skip
-    """Reduces `count` edges of every row from `first` on into `best` [rows, LANES, columns]."""
+    """Reduces `count` edges of every row from `first` on into `best` [rows, LANES, columns].
+
+    With PATTERNS the weights of a column are row `pattern[column]` of `weight` [P, edges], and an
+    edge of weight 0 is not there.
+    """
+    if PATTERNS:
+        own = tl.load(pattern + cols, mask=cols < num_cols, other=0).to(tl.int64) * edges
     for k in range(0, tl.max(count), LANES):
         nth = k + tl.arange(0, LANES)[None, :]
         live = nth < count[:, None]
         at = first[:, None] + nth
         sender = tl.load(column + at, mask=live, other=0).to(tl.int64)
-        w = tl.load(weight + at, mask=live, other=0.0).to(best.dtype)
         inside = live[:, :, None] & (cols < num_cols)[None, None, :]
+        if PATTERNS:
+            chosen = own[None, None, :] + at[:, :, None]
+            w = tl.load(weight + chosen, mask=inside, other=0.0).to(best.dtype)
+            inside = inside & (w != 0)
+        else:
+            w = tl.load(weight + at, mask=live, other=0.0).to(best.dtype)[:, :, None]
         place = sender[:, :, None] * stride + cols[None, None, :]
         a = tl.load(x + place, mask=inside, other=0.0).to(best.dtype)
         if SCALED:
             s = tl.load(scale + sender, mask=live, other=0.0).to(best.dtype)
             a = a * s[:, :, None]
         # The gradient of the maximum finds its edges by comparing with this very product.
-        sent = a * w[:, :, None]
+        sent = a * w
         if MAXIMUM:
             best = tl.maximum(best, tl.where(inside, sent, float("-inf")))
         else:
@@ -59,9 +70,10 @@ def _walk(
 
 @triton.jit
 def row_totals(
-    x, indptr, column, weight, scale, extra, partial, row, real, cols, num_cols, stride,
-    MAXIMUM: tl.constexpr, SCALED: tl.constexpr, HUBS: tl.constexpr, PIECE: tl.constexpr,
-    ROWS: tl.constexpr, LANES: tl.constexpr, COLS: tl.constexpr,
+    x, indptr, column, weight, scale, pattern, edges, extra, partial,
+    row, real, cols, num_cols, stride,
+    MAXIMUM: tl.constexpr, SCALED: tl.constexpr, PATTERNS: tl.constexpr, HUBS: tl.constexpr,
+    PIECE: tl.constexpr, ROWS: tl.constexpr, LANES: tl.constexpr, COLS: tl.constexpr,
 ):  # fmt: skip
     """[ROWS, COLS]: the reduction of every row's edges, in the type of `partial`."""
     start: tl.constexpr = float("-inf") if MAXIMUM else 0.0
@@ -70,8 +82,8 @@ def row_totals(
     last = tl.load(indptr + row + 1, mask=real, other=0)
     count = tl.minimum(last - first, PIECE)
     best = _walk(
-        x, column, weight, scale, first, count, cols, num_cols, stride, best,
-        MAXIMUM, SCALED, LANES,
+        x, column, weight, scale, pattern, edges, first, count, cols, num_cols, stride, best,
+        MAXIMUM, SCALED, PATTERNS, LANES,
     )  # fmt: skip
     if HUBS:
         begin = tl.load(extra + row, mask=real, other=0)
@@ -89,9 +101,9 @@ def row_totals(
 
 @triton.jit
 def _hub_kernel(
-    x, indptr, column, weight, scale, extra, owner, partial,
+    x, indptr, column, weight, scale, pattern, edges, extra, owner, partial,
     num_pieces, num_cols, stride, num_rows,
-    MAXIMUM: tl.constexpr, SCALED: tl.constexpr, PIECE: tl.constexpr,
+    MAXIMUM: tl.constexpr, SCALED: tl.constexpr, PATTERNS: tl.constexpr, PIECE: tl.constexpr,
     ROWS: tl.constexpr, LANES: tl.constexpr, COLS: tl.constexpr,
 ):  # fmt: skip
     """Reduces the p-th piece beyond its row's first into partial[p]; unowned ones are skipped."""
@@ -106,8 +118,8 @@ def _hub_kernel(
     start: tl.constexpr = float("-inf") if MAXIMUM else 0.0
     best = tl.full([ROWS, LANES, COLS], start, partial.dtype.element_ty)
     best = _walk(
-        x, column, weight, scale, first, count, cols, num_cols, stride, best,
-        MAXIMUM, SCALED, LANES,
+        x, column, weight, scale, pattern, edges, first, count, cols, num_cols, stride, best,
+        MAXIMUM, SCALED, PATTERNS, LANES,
     )  # fmt: skip
     total = tl.max(best, axis=1) if MAXIMUM else tl.sum(best, axis=1)
     inside = owned[:, None] & (cols < num_cols)[None, :]
@@ -125,8 +137,9 @@ def _spmm_kernel(
     cols = tl.program_id(1) * COLS + tl.arange(0, COLS)
     real = row < num_rows
     total = row_totals(
-        x, indptr, column, weight, weight, extra, partial, row, real, cols, num_cols, stride,
-        MAXIMUM, False, HUBS, PIECE, ROWS, LANES, COLS,
+        x, indptr, column, weight, weight, weight, 0, extra, partial,
+        row, real, cols, num_cols, stride,
+        MAXIMUM, False, False, HUBS, PIECE, ROWS, LANES, COLS,
     )  # fmt: skip
     inside = real[:, None] & (cols < num_cols)[None, :]
     place = row.to(tl.int64)[:, None] * num_cols + cols[None, :]
@@ -161,11 +174,12 @@ def hub_totals(
     x: Tensor,  # [C, B], rows contiguous
     indptr: Tensor,  # [R + 1] int32
     column: Tensor,  # [E] int32
-    weight: Tensor,  # [E]
+    weight: Tensor,  # [E], or [P, E] with patterns
     scale: Tensor | None,  # [C]
     maximum: bool,
     tile: Tile,
     piece: int = PIECE,
+    pattern: Tensor | None = None,  # [B]
 ) -> Hubs:
     """Reduces what rows have beyond their first `piece` edges; waits for no device."""
     rows, columns = indptr.shape[0] - 1, x.shape[1]
@@ -180,9 +194,10 @@ def hub_totals(
     owner = torch.searchsorted(extra[1:], ids, right=True, out_int32=True)
     grid = (triton.cdiv(pieces, tile.rows), triton.cdiv(columns, tile.columns))
     _hub_kernel[grid](
-        x, indptr, column, weight, weight if scale is None else scale, extra, owner, partial,
+        x, indptr, column, weight, weight if scale is None else scale,
+        weight if pattern is None else pattern, column.shape[0], extra, owner, partial,
         pieces, columns, x.stride(0), rows,
-        MAXIMUM=maximum, SCALED=scale is not None, PIECE=piece,
+        MAXIMUM=maximum, SCALED=scale is not None, PATTERNS=pattern is not None, PIECE=piece,
         ROWS=tile.rows, LANES=tile.lanes, COLS=tile.columns, num_warps=WARPS,
     )  # fmt: skip
     return Hubs(extra, partial, True)

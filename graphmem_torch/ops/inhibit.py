@@ -16,7 +16,7 @@ __all__ = ["inhibit", "inhibit_reference"]
 def inhibit(
     u: Tensor,  # [B, N], >= 0
     *,
-    strength: float | Tensor = 0.15,  # or []
+    strength: float | Tensor = 0.15,  # or [], or [B]
     top: int = 7,
 ) -> Tensor:  # [B, N]
     """Subtracts from every node what the strongest nodes of its row have more than it.
@@ -27,7 +27,8 @@ def inhibit(
 
     Raises:
         InputError: If u is not a floating-point matrix, strength is a negative number or a tensor
-            that is no scalar, or top is below 1. The value of a tensor is not looked at.
+            that is neither a scalar nor one value a row, or top is below 1. The values of a tensor
+            are not looked at.
     """
     check_matrix("u", u, "[B, N]")
     check_scalar("strength", strength, u)
@@ -39,7 +40,11 @@ def inhibit_reference(u: Tensor, strength: float | Tensor, top: int) -> Tensor:
     """`inhibit` as it is written in the formula; forms `[B, N, top]`."""
     strongest = u.topk(min(top, u.shape[1]), dim=1).values
     above = (strongest[:, None, :] - u[:, :, None]).clamp(min=0).sum(-1)
-    return (u - strength * above).clamp(min=0)
+    return (u - _column(strength) * above).clamp(min=0)
+
+
+def _column(strength: float | Tensor) -> float | Tensor:  # [] or [B] -> [1, 1] or [B, 1]
+    return strength.view(-1, 1) if isinstance(strength, Tensor) else strength
 
 
 def _cpu(u: Tensor, strength: Tensor, top: int) -> Tensor:
@@ -54,8 +59,9 @@ def _cpu(u: Tensor, strength: Tensor, top: int) -> Tensor:
     if u.numel() == 0:
         return torch.empty_like(u, dtype=kind)
     values, places = u.topk(count, dim=1)
-    out = torch.mul(u, 1 + strength * count)
-    out.sub_(strength * values.sum(1, keepdim=True)).clamp_(min=0)
+    factor = strength.view(-1, 1)
+    out = torch.mul(u, 1 + factor * count)
+    out.sub_(factor * values.sum(1, keepdim=True)).clamp_(min=0)
     return out.scatter_(1, places, inhibit_reference(values, strength, count)).to(kind)
 
 
@@ -84,7 +90,7 @@ def _gradients(
     if u.numel() == 0:
         return torch.zeros_like(u), torch.zeros_like(strength)
     work = torch.promote_types(u.dtype, torch.float32)
-    own, factor = u.to(work).contiguous(), strength.to(work)
+    own, factor = u.to(work).contiguous(), strength.to(work).view(-1, 1)
     values, places = own.topk(count, dim=1)
     above = torch.searchsorted(-values, -own)  # how many of the descending values exceed u_i
     live = torch.where(output > 0, grad.to(work), 0.0)
@@ -93,7 +99,8 @@ def _gradients(
     pushed = by_count.flip(1).cumsum(1).flip(1)[:, 1:]
     grad_u = (live * (1 + factor * above)).scatter_add_(1, places, -factor * pushed)
     total = torch.nn.functional.pad(values.cumsum(1), (1, 0)).gather(1, above)
-    grad_strength = (live * (own * above - total)).sum()
+    by_row = (live * (own * above - total)).sum(1)
+    grad_strength = by_row if strength.dim() else by_row.sum()
     return grad_u.to(u.dtype), grad_strength.to(strength.dtype)
 
 

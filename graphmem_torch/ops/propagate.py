@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Literal
 
 import torch
@@ -24,6 +25,7 @@ from graphmem_torch.ops.spmm import (
 
 __all__ = [
     "Fan",
+    "check_patterns",
     "fan_scale",
     "propagate",
     "propagate_reference",
@@ -32,6 +34,19 @@ _ARGUMENTS = (
     "Tensor indptr, Tensor source, Tensor target, Tensor weight, Tensor out_indptr, "
     "Tensor out_edge, Tensor activation, Tensor scale, Tensor retention"
 )
+
+
+def _groups(pattern: Tensor, patterns: int) -> Iterator[tuple[int, Tensor]]:
+    """The rows [b] of each pattern that has some; waits for the device."""
+    for place in range(patterns):
+        rows = (pattern == place).nonzero().squeeze(1)
+        if len(rows):
+            yield place, rows
+
+
+def _rows_of(value: Tensor, rows: Tensor, dims: int) -> Tensor:
+    """The rows of a tensor that has one for each question, of `dims` dimensions; else all of it."""
+    return value[rows] if value.dim() == dims else value
 
 
 def _gradients(
@@ -46,22 +61,71 @@ def _gradients(
     scale: Tensor,
     retention: Tensor,
     mask: Tensor | None,
+    pattern: Tensor | None,
     output: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Gradients in weight, activation, scale and retention; `output` only of a maximum.
+
+    Of the rows of one pattern after the other, where there are patterns.
+    """
+    edges = indptr, source, target
+    if pattern is None:
+        turned = out_indptr, target[out_edge], weight[out_edge]
+        return _gradients_of(
+            grad, edges, weight, turned, activation, scale, retention, mask, output
+        )
+    learned = weight, activation, scale, retention
+    found = tuple(torch.zeros_like(value) for value in learned)
+    for place, rows in _groups(pattern, weight.shape[0]):
+        there = slice(None) if output is None else weight[place].nonzero().squeeze(1)
+        parts = _gradients_of(
+            grad[rows],
+            (indptr, source[there], target[there]),
+            weight[place, there],
+            (out_indptr, target[out_edge], weight[place, out_edge]),
+            activation[rows],
+            _rows_of(scale, rows, 2),
+            _rows_of(retention, rows, 1),
+            None if mask is None else mask[rows],
+            None if output is None else output[rows],
+        )
+        found[0][place, there] = parts[0]
+        found[1][rows] = parts[1]
+        for total, part, dims in zip(found[2:], parts[2:], (2, 1), strict=True):
+            if total.dim() == dims:
+                total[rows] = part
+            else:
+                total += part
+    return found[0], found[1], found[2], found[3]
+
+
+def _gradients_of(
+    grad: Tensor,  # [B, N]
+    edges: tuple[Tensor, Tensor, Tensor],  # indptr, source, target
+    weight: Tensor,  # [E]
+    turned: tuple[Tensor, Tensor, Tensor],  # the compressed rows of the transpose
+    activation: Tensor,
+    scale: Tensor,
+    retention: Tensor,
+    mask: Tensor | None,
+    output: Tensor | None,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """`_gradients` where all rows have the same edges.
 
     With G the gradient that passes a node's edges and x = s a what they carry, d/dx = W^T G, d/dw =
     sum_b G x, d/ds = sum_b a d/dx, and d/da = retention G' + s d/dx with G' what passes the
     retained part. A sum passes its gradient to every term, a maximum to those that attain it.
     """
     work = torch.promote_types(activation.dtype, torch.float32)
-    g, a, s = (t.to(work).T.contiguous() for t in (grad, activation, scale[None]))  # [N, B]
-    w, keep = weight.to(work), retention.to(work)
+    _, source, target = edges
+    wide = scale.view(-1, scale.shape[-1])
+    g, a, s = (t.to(work).T.contiguous() for t in (grad, activation, wide))  # [N, B] or [N, 1]
+    w, keep = weight.to(work), retention.to(work).view(1, -1)
     x = a * s
     allowed = None if mask is None else mask.T
     if output is None:
         passing = g if allowed is None else torch.where(allowed, g, 0.0)
-        grad_x = spmm(out_indptr, target[out_edge], w[out_edge], passing)
+        grad_x = spmm(turned[0], turned[1], turned[2].to(work), passing)
         grad_weight = edge_products(target, source, passing, x)
         kept = g
     else:
@@ -72,11 +136,13 @@ def _gradients(
             target, source, w, x, reachable, g, stays.to(work)
         )
         kept = torch.where(stays, share, 0.0)
+    grad_scale = (a * grad_x).T.contiguous() if scale.dim() == 2 else torch.linalg.vecdot(a, grad_x)
+    by_row = torch.linalg.vecdot(kept, a, dim=0)
     return (
         grad_weight.to(weight.dtype),
         (keep * kept + s * grad_x).T.contiguous().to(activation.dtype),
-        torch.linalg.vecdot(a, grad_x).to(scale.dtype),
-        (kept * a).sum().to(retention.dtype),
+        grad_scale.to(scale.dtype),
+        (by_row if retention.dim() else by_row.sum()).to(retention.dtype),
     )
 
 
@@ -87,7 +153,7 @@ def _gradients_fake(grad: Tensor, *inputs: Any) -> tuple[Tensor, Tensor, Tensor,
 
 
 _propagate_backward = register(
-    f"propagate_backward(Tensor grad, {_ARGUMENTS}, Tensor? mask, Tensor? output)"
+    f"propagate_backward(Tensor grad, {_ARGUMENTS}, Tensor? mask, Tensor? pattern, Tensor? output)"
     " -> (Tensor, Tensor, Tensor, Tensor)",
     _gradients,
     fake=_gradients_fake,
@@ -106,19 +172,24 @@ def propagate(
     graph: Graph,  # N nodes, E edges
     activation: Tensor,  # [B, N]
     *,
-    retention: float | Tensor = 0.5,  # or []
-    spread: float | Tensor = 0.8,  # or []
+    retention: float | Tensor = 0.5,  # or [], or [B]
+    spread: float | Tensor = 0.8,  # or [], or [B]
     reduce: Reduce = "sum",
-    fan: Fan | Tensor = "degree",  # or [N]
+    fan: Fan | Tensor = "degree",  # or [N], or [B, N]
     mask: Tensor | None = None,  # [B, N] bool
+    weight: Tensor | None = None,  # [P, E]
+    pattern: Tensor | None = None,  # [B] int64
 ) -> Tensor:  # [B, N]
     """One step of spreading activation along incoming edges.
 
     `sum`: u_i = retention a_i + spread * sum_j w_ji a_j / fan(j), `docs/mathematics.md` 4,
     SYNAPSE (arXiv 2601.02744) eq. 2 with retention = 1 - delta. `max`: u_i = max(retention a_i,
     spread * max_j w_ji a_j / fan(j)), 8.4. Differentiable in the activation, in
-    `graph.weight`, `fan`, `retention` and `spread`; where several terms of a maximum are equal they
-    share the gradient evenly.
+    `graph.weight` or `weight`, `fan`, `retention` and `spread`; where several terms of a maximum
+    are equal they share the gradient evenly.
+
+    Constants of one value a row, and patterns, make a row a setting: a grid of settings times
+    questions is one batch.
 
     Args:
         graph: Edges carry activation from `source` to `target`.
@@ -129,6 +200,9 @@ def propagate(
         fan: What the activation of a node is divided by: its out-degree, the square root of it,
             nothing, or the numbers given (> 0).
         mask: True where a node may receive; elsewhere it only keeps its retained part.
+        weight: P patterns of weights, in place of `graph.weight`. An edge of weight 0 is not there
+            in a pattern: the out-degree does not count it.
+        pattern: Which of them each row has, in 0..P-1; given together with `weight`.
 
     Raises:
         InputError: For shapes, dtypes or devices that do not fit, negative numbers, or an unknown
@@ -138,6 +212,7 @@ def propagate(
     check_scalar("retention", retention, activation)
     check_scalar("spread", spread, activation)
     check_choice("reduce", reduce, REDUCE)
+    check_patterns(graph, activation, weight, pattern)
     if mask is not None:
         do = "expand it as the activation, compare or call .bool()"
         check_tensor("mask", mask, "bool", activation.shape, do, device=graph.device)
@@ -145,33 +220,72 @@ def propagate(
         graph.indptr,
         graph.source,
         graph.target,
-        graph.weight,
+        graph.weight if weight is None else weight,
         graph.out_indptr,
         graph.out_edge,
         activation,
-        fan_scale(graph, spread, fan, torch.promote_types(activation.dtype, torch.float32)),
+        fan_scale(
+            graph,
+            spread,
+            fan,
+            torch.promote_types(activation.dtype, torch.float32),
+            rows=activation.shape[0],
+            weight=weight,
+            pattern=pattern,
+        ),
         as_scalar(retention, activation),
         reduce == "max",
         mask,
+        pattern,
     )
+
+
+def check_patterns(
+    graph: Graph, activation: Tensor, weight: Tensor | None, pattern: Tensor | None
+) -> None:
+    """Raises `InputError` unless both are None, or weights of patterns and the one of each row."""
+    if (weight is None) != (pattern is None):
+        lacks, has = ("weight", "pattern") if weight is None else ("pattern", "weight")
+        raise InputError(
+            f"{lacks}: expected a tensor beside {has}, got None; give both, or "
+            "Graph.with_weight for one pattern"
+        )
+    if weight is not None and pattern is not None:
+        do = "give one row of weights for each pattern, in the order of graph.weight"
+        shape = ("P", graph.num_edges)
+        check_tensor("weight", weight, "floating point", shape, do, device=graph.device)
+        do = "give the pattern of each row"
+        rows = activation.shape[:1]
+        check_tensor("pattern", pattern, "int64", rows, do, device=graph.device)
 
 
 def fan_scale(
     graph: Graph,
-    spread: float | Tensor,  # or []
-    fan: Fan | Tensor,  # or [N]
+    spread: float | Tensor,  # or [], or [B]
+    fan: Fan | Tensor,  # or [N], or [B, N]
     dtype: torch.dtype = torch.float32,
     node: Tensor | None = None,  # [n]
-) -> Tensor:  # [N], or [n]
+    *,
+    rows: int = 1,
+    weight: Tensor | None = None,  # [P, E]
+    pattern: Tensor | None = None,  # [B]
+) -> Tensor:  # [N] or [n], or [B, N] where something differs between B rows
     """What a unit of activation at each node sends along each of its edges: spread / fan(j).
 
     Of the nodes given only, in time that does not depend on N, or of all.
     """
+    if isinstance(spread, Tensor) and spread.dim() == 1:
+        spread = spread[:, None]
     if isinstance(fan, Tensor):
-        do = "give one number for each node"
-        check_tensor("fan", fan, "", (graph.num_nodes,), do, device=graph.device)
+        do = "give one number for each node, or for each row and node"
+        shape = (rows, graph.num_nodes)[2 - fan.dim() :] if fan.dim() in (1, 2) else ("N",)
+        check_tensor("fan", fan, "", shape, do, device=graph.device)
         return spread / (fan if node is None else fan[node]).to(dtype)
-    if node is None:
+    if weight is not None and pattern is not None and fan != "none":
+        there = (weight != 0).to(torch.int32)
+        counts = there.new_zeros(weight.shape[0], graph.num_nodes)
+        degree = counts.index_add_(1, graph.source, there)[pattern]
+    elif node is None:
         degree = graph.out_indptr.diff()
     else:
         first = graph.out_indptr.index_select(0, node)
@@ -191,16 +305,20 @@ def fan_scale(
 def propagate_reference(
     source: Tensor,  # [E]
     target: Tensor,  # [E]
-    weight: Tensor,  # [E]
+    weight: Tensor,  # [E] or [P, E]
     activation: Tensor,  # [B, N]
-    scale: Tensor,  # [N]
-    retention: Tensor,
+    scale: Tensor,  # [N] or [B, N]
+    retention: Tensor,  # [] or [B]
     maximum: bool,
     mask: Tensor | None,
+    pattern: Tensor | None = None,  # [B]
 ) -> Tensor:  # [B, N]
-    """`propagate` as it is written in the formula; `scale` is spread / fan."""
+    """`propagate` as it is written in the formula; `scale` is spread / fan; forms `[B, E]`."""
     source, target = source.to(torch.int64), target.to(torch.int64)
-    sent = weight * (activation * scale)[:, source]
+    own = weight if pattern is None else weight[pattern]
+    sent = own * (activation * scale)[:, source]
+    if maximum and pattern is not None:
+        sent = torch.where(own != 0, sent, -torch.inf)
     if maximum:
         place = target.expand_as(sent)
         received = torch.full_like(activation, -torch.inf).scatter_reduce(1, place, sent, "amax")
@@ -208,7 +326,7 @@ def propagate_reference(
         received = torch.zeros_like(activation).index_add(1, target, sent)
     if mask is not None:
         received = torch.where(mask, received, -torch.inf if maximum else 0.0)
-    retained = retention * activation
+    retained = retention.view(-1, 1) * activation
     return torch.maximum(retained, received) if maximum else retained + received
 
 
@@ -224,20 +342,53 @@ def _cpu(
     retention: Tensor,
     maximum: bool,
     mask: Tensor | None,
+    pattern: Tensor | None,
+) -> Tensor:
+    """The rows of one pattern after the other, each with the edges that are there for them."""
+    if pattern is None:
+        return _cpu_panels(indptr, source, weight, activation, scale, retention, maximum, mask)
+    out = torch.empty_like(activation, memory_format=torch.contiguous_format)
+    for place, rows in _groups(pattern, weight.shape[0]):
+        there = weight[place].nonzero().squeeze(1)
+        out[rows] = _cpu_panels(
+            torch.searchsorted(there, indptr, out_int32=True),
+            source[there],
+            weight[place, there],
+            activation[rows],
+            _rows_of(scale, rows, 2),
+            _rows_of(retention, rows, 1),
+            maximum,
+            None if mask is None else mask[rows],
+        )
+    return out
+
+
+def _cpu_panels(
+    indptr: Tensor,
+    source: Tensor,
+    weight: Tensor,  # [E]
+    activation: Tensor,
+    scale: Tensor,
+    retention: Tensor,
+    maximum: bool,
+    mask: Tensor | None,
 ) -> Tensor:
     """Turns [B, N] into panels [N, 16], which wait in the rows of `out` that they will become."""
     product = spmm_max if maximum else spmm_sum
     kind, work = activation.dtype, torch.promote_types(activation.dtype, torch.float32)
     activation, weight, scale = activation.to(work).contiguous(), weight.to(work), scale.to(work)
-    keep = retention.item()
+    scale = scale.expand(activation.shape)
+    keep = retention.item() if retention.dim() == 0 else 1.0
     out = torch.empty_like(activation)
     for begin in range(0, activation.shape[0], _PANEL):
         panel = slice(begin, begin + _PANEL)
-        own, result = activation[panel], out[panel]
+        own, result, factor = activation[panel], out[panel], scale[panel]
         x = result.view(own.shape[1], own.shape[0])
         parts = _parts(*own.shape)
         for part in parts:
-            torch.mul(own[part], scale[part[1]], out=x.t()[part])
+            torch.mul(own[part], factor[part], out=x.t()[part])
+        if retention.dim():
+            own = own * retention[panel, None].to(work)
         arrived = product(indptr, source, weight, x).t()
         for part in parts:
             received = arrived[part]
@@ -263,23 +414,23 @@ def _fake(*inputs: Any) -> Tensor:
 
 
 def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    *tensors, maximum, mask = inputs
+    *tensors, maximum, mask, pattern = inputs
     ctx.maximum = maximum
-    ctx.save_for_backward(*tensors, mask, output if maximum else None)
+    ctx.save_for_backward(*tensors, mask, pattern, output if maximum else None)
 
 
 def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-    *inputs, mask, output = ctx.saved_tensors
+    *inputs, mask, pattern, output = ctx.saved_tensors
     if ctx.maximum and output.dtype != torch.promote_types(output.dtype, torch.float32):
         # Rounded to half precision, a maximum would equal none of its terms.
         exact = [*inputs[:6], inputs[6].float(), *inputs[7:]]
-        output = _propagate(*exact, True, mask)
-    grad_weight, *learned = _propagate_backward(grad, *inputs, mask, output)
-    return None, None, None, grad_weight, None, None, *learned, None, None
+        output = _propagate(*exact, True, mask, pattern)
+    grad_weight, *learned = _propagate_backward(grad, *inputs, mask, pattern, output)
+    return None, None, None, grad_weight, None, None, *learned, None, None, None
 
 
 _propagate = register(
-    f"propagate({_ARGUMENTS}, bool maximum, Tensor? mask) -> Tensor",
+    f"propagate({_ARGUMENTS}, bool maximum, Tensor? mask, Tensor? pattern) -> Tensor",
     _cpu,
     launcher="propagate:launch_propagate",
     fake=_fake,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Literal, TypeVar, get_args
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any, Literal, TypeVar, get_args
 
 import torch
 from torch import Tensor
@@ -19,7 +20,7 @@ from graphmem_torch.checks import (
 from graphmem_torch.errors import InputError
 from graphmem_torch.graph import Graph
 from graphmem_torch.ops.inhibit import inhibit
-from graphmem_torch.ops.propagate import Fan, fan_scale, propagate
+from graphmem_torch.ops.propagate import Fan, check_patterns, fan_scale, propagate
 from graphmem_torch.ops.ragged import ranges
 from graphmem_torch.ops.sparse_rows import SparseRows, check_node_rows
 from graphmem_torch.ops.spmm import REDUCE, Reduce
@@ -38,23 +39,28 @@ _FRONTIER_FROM = 20_000  # nodes from which following only the active ones can p
 # round.
 _FOLLOWED, _NODE, _EDGE = 120.0, 8.0, 0.4
 _DENSE = 1 << 24  # values of the dense matrices that it falls back to on a CPU
+_PANEL = 16  # rows that a product on a CPU takes at once
+_CACHED = 1 << 19  # values of the matrices that rounds of some rows go through on a CPU
 
 
 def spread_activation(
     graph: Graph,  # N nodes
     activation: Rows,  # [B, N], >= 0
     *,
-    rounds: int = 3,
-    retention: float | Tensor = 0.5,  # or []
-    spread: float | Tensor = 0.8,  # or []
+    rounds: int | Tensor = 3,  # or [B] int64
+    retention: float | Tensor = 0.5,  # or [], or [B]
+    spread: float | Tensor = 0.8,  # or [], or [B]
     reduce: Reduce = "sum",
-    fan: Fan | Tensor = "degree",
-    inhibition: float | Tensor = 0.15,  # or []
+    fan: Fan | Tensor = "degree",  # or [N], or [B, N]
+    inhibition: float | Tensor = 0.15,  # or [], or [B]
     top: int = 7,
-    firing: Firing = "sigmoid",
-    gain: float | Tensor = 5.0,  # or []
-    threshold: float | Tensor = 0.5,  # or []
+    spare: int = 0,
+    firing: Firing | Tensor = "sigmoid",  # or [B] bool, true for a sigmoid
+    gain: float | Tensor = 5.0,  # or [], or [B]
+    threshold: float | Tensor = 0.5,  # or [], or [B]
     mask: Tensor | None = None,  # [B, N] bool
+    weight: Tensor | None = None,  # [P, E]
+    pattern: Tensor | None = None,  # [B] int64
     method: Method = "auto",
 ) -> Rows:  # [B, N], as `activation` is
     """Spreads the activation of the anchors over the graph; `docs/mathematics.md` 4.
@@ -62,6 +68,9 @@ def spread_activation(
     Every round is `propagate`, `inhibit`, firing. `sigmoid`: a_i = sigmoid(gain (u_i - threshold))
     on the nodes that activation has reached; the others stay exactly 0, because sigmoid(0) is not 0
     and would switch the whole graph on. `linear`: a_i = u_i.
+
+    Constants may have one value a row. A row is then a setting, and hundreds of settings with all
+    their questions are one batch (`docs/mathematics.md` 4).
 
     Args:
         graph: Edges carry activation from `source` to `target`.
@@ -75,38 +84,55 @@ def spread_activation(
         fan: As for `propagate`.
         inhibition: Strength of `inhibit`; the number 0 leaves it out.
         top: Size of `inhibit`.
+        spare: Inhibition is weakened, question by question, until the `spare`-th strongest node
+            keeps at least half of what it has: where a few hubs hold nearly all activation, what is
+            next to them is not silenced. 0 leaves the strength as it is.
         firing: What a node makes of what it received; see above.
         gain: Of the sigmoid.
         threshold: Of the sigmoid.
         mask: As for `propagate`.
+        weight: As for `propagate`.
+        pattern: As for `propagate`.
         method: `dense` computes all nodes and is differentiable, in the constants too where they
             are tensors; `frontier` follows the edges of
             active nodes only, in time that does not depend on N but for the answer itself; `auto`
-            decides by the number of active nodes and takes `dense` when a gradient is asked for.
-            The results agree to rounding.
+            decides by the number of active nodes and takes `dense` when a gradient is asked for,
+            or something differs between rows. The results agree to rounding.
 
     Raises:
         InputError: For shapes, dtypes or devices that do not fit, constants out of range, unknown
-            names, or a gradient through `frontier`.
+            names, or through `frontier` a gradient or something that differs between rows.
     """
     check_node_rows("activation", activation, graph)
-    check_count("rounds", rounds, 0)
     check_count("top", top)
+    check_count("spare", spare, 0)
     check_choice("reduce", reduce, REDUCE)
-    check_choice("firing", firing, get_args(Firing))
     check_choice("method", method, get_args(Method))
     sparse = isinstance(activation, SparseRows)
     start = activation.value if isinstance(activation, SparseRows) else activation
+    rows_only = start.new_empty(activation.shape[0], 0)
+    for name, kind, choice in (("rounds", "int64", rounds), ("firing", "bool", firing)):
+        if isinstance(choice, Tensor):
+            do = "give one value for all, or a tensor of one for each row"
+            check_tensor(name, choice, kind, rows_only.shape[:1], do, device=graph.device)
+    if not isinstance(rounds, Tensor):
+        check_count("rounds", rounds, 0)
+    if not isinstance(firing, Tensor):
+        check_choice("firing", firing, get_args(Firing))
     for name, value in (("retention", retention), ("spread", spread), ("inhibition", inhibition)):
-        check_scalar(name, value, start)
+        check_scalar(name, value, rows_only)
     for name, value in (("gain", gain), ("threshold", threshold)):
-        check_scalar(name, value, start, low=-torch.inf)
-    constants = (retention, spread, inhibition, gain, threshold)
-    differentiable = needs_gradient(start, graph.weight, fan, *constants)
-    if differentiable and (sparse or method == "frontier"):
+        check_scalar(name, value, rows_only, low=-torch.inf)
+    check_patterns(graph, rows_only, weight, pattern)
+    constants: tuple[float | Tensor, ...] = (retention, spread, inhibition, gain, threshold)
+    differentiable = needs_gradient(start, graph.weight, weight, fan, *constants)
+    by_row = weight is not None or _wide(fan, 2) or any(map(_wide, (rounds, firing, *constants)))
+    if (differentiable or by_row) and (sparse or method == "frontier"):
         raise InputError(
-            "activation: expected a dense one and method 'dense' for a gradient, got "
-            f"{'SparseRows' if sparse else repr(method)}; change it or detach"
+            "activation: expected a dense one and method 'dense' for "
+            f"{'a gradient' if differentiable else 'what differs between rows'}, got "
+            f"{'SparseRows' if sparse else repr(method)}; "
+            f"{'change it or detach' if differentiable else 'change it, or one call a setting'}"
         )
     if mask is not None:
         do = "expand it as the activation, compare or call .bool()"
@@ -115,8 +141,14 @@ def spread_activation(
     if start.is_cuda:  # a few launches a round, where the frontier has many and waits for each
         size = activation.shape[0] * graph.num_nodes
         small = not sparse or size <= tile_elements(start.device, _DENSE)
-    dense = method == "dense" or (method == "auto" and (differentiable or small))
-    rule = Rule(inhibition, top, firing == "sigmoid", gain, threshold)
+    dense = method == "dense" or (method == "auto" and (differentiable or by_row or small))
+    sigmoid = firing if isinstance(firing, Tensor) else firing == "sigmoid"
+    rule = Rule(inhibition, top, sigmoid, gain, threshold, spare)
+    if by_row:
+        assert isinstance(activation, Tensor)
+        rows = _Rows(rounds, retention, spread, fan, rule, mask, pattern)
+        return _by_rows(graph, activation, rows, weight, reduce, differentiable)
+    assert isinstance(rounds, int)
 
     def step(a: Tensor, allowed: Tensor | None) -> Tensor:
         return propagate(
@@ -149,13 +181,15 @@ class Rule:
         inhibition, top: Strength and size of the lateral inhibition; the number 0 leaves it out.
         sigmoid: Fire sigmoid(gain (u - threshold)); otherwise u itself.
         gain, threshold: Of the sigmoid.
+        spare: The place of the node that keeps half of what it has; 0: no such node.
     """
 
-    inhibition: float | Tensor  # or []
+    inhibition: float | Tensor  # or [], or [B]
     top: int
-    sigmoid: bool
-    gain: float | Tensor  # or []
-    threshold: float | Tensor  # or []
+    sigmoid: bool | Tensor  # or [B] bool
+    gain: float | Tensor  # or [], or [B]
+    threshold: float | Tensor  # or [], or [B]
+    spare: int = 0
 
     @property
     def inhibits(self) -> bool:
@@ -164,32 +198,166 @@ class Rule:
 
     def inhibited(self, u: Tensor) -> Tensor:
         """`[B, N]` after lateral inhibition."""
-        return inhibit(u, strength=self.inhibition, top=self.top) if self.inhibits else u
+        if not self.inhibits:
+            return u
+        strength = self.inhibition
+        if self.spare and u.shape[1]:
+            strength = _sparing(u, strength, self.top, self.spare)
+        return inhibit(u, strength=strength, top=self.top)
 
     def fired(self, u: Tensor) -> Tensor:
         """What reached nodes fire, written over u unless a gradient needs u."""
-        if not self.sigmoid:
+        if self.sigmoid is False:
             return u
-        if needs_gradient(u, self.gain, self.threshold):
-            return torch.sigmoid(self.gain * (u - self.threshold))
-        return u.sub_(self.threshold).mul_(self.gain).sigmoid_()
+        gain, threshold = _column(self.gain), _column(self.threshold)
+        if isinstance(self.sigmoid, Tensor):
+            return torch.where(self.sigmoid[:, None], torch.sigmoid(gain * (u - threshold)), u)
+        if needs_gradient(u, gain, threshold):
+            return torch.sigmoid(gain * (u - threshold))
+        return u.sub_(threshold).mul_(gain).sigmoid_()
+
+
+def _sparing(u: Tensor, strength: float | Tensor, top: int, spare: int) -> Tensor:  # [B]
+    """The largest strength up to the one given that leaves the `spare`-th strongest half of it.
+
+    Node m keeps u_m - s sum_k max(u_k - u_m, 0) over the `top` strongest, which is half of u_m at
+    s = u_m / 2 sum_k max(u_k - u_m, 0). Where fewer nodes are active the last of them counts.
+    """
+    length = u.shape[1]
+    strongest = u.topk(min(max(top, spare), length), dim=1).values
+    active = (strongest[:, : min(spare, length)] > 0).sum(1, keepdim=True)
+    last = strongest.gather(1, (active - 1).clamp(min=0))
+    above = (strongest[:, : min(top, length)] - last).clamp(min=0).sum(1)
+    free = torch.where(above > 0, last[:, 0] / (2 * above).clamp(min=1e-30), torch.inf)
+    return torch.minimum(free, torch.as_tensor(strength, dtype=u.dtype, device=u.device))
+
+
+def _wide(value: object, dims: int = 1) -> bool:
+    """Whether it has something for each row."""
+    return isinstance(value, Tensor) and value.dim() == dims
+
+
+_Value = TypeVar("_Value")
+
+
+def _column(value: _Value) -> _Value | Tensor:  # [B] -> [B, 1]
+    return value[:, None] if isinstance(value, Tensor) and value.dim() == 1 else value
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """What may differ between the rows of a batch; see `spread_activation`."""
+
+    rounds: int | Tensor
+    retention: float | Tensor
+    spread: float | Tensor
+    fan: Fan | Tensor
+    rule: Rule
+    mask: Tensor | None
+    pattern: Tensor | None
+
+    def part(self, rows: Tensor) -> _Rows:  # [b] int64
+        """Of some rows."""
+
+        def own(value: _Value, dims: int = 1) -> Any:
+            return value[rows] if isinstance(value, Tensor) and value.dim() == dims else value
+
+        rule = self.rule
+        return _Rows(
+            own(self.rounds),
+            own(self.retention),
+            own(self.spread),
+            own(self.fan, 2),
+            Rule(
+                own(rule.inhibition),
+                rule.top,
+                own(rule.sigmoid),
+                own(rule.gain),
+                own(rule.threshold),
+                rule.spare,
+            ),
+            own(self.mask, 2),
+            own(self.pattern),
+        )
+
+
+def _by_rows(
+    graph: Graph,
+    activation: Tensor,  # [B, N]
+    rows: _Rows,
+    weight: Tensor | None,  # [P, E]
+    reduce: Reduce,
+    differentiable: bool,
+) -> Tensor:  # [B, N]
+    """Dense rounds of rows that differ: on a device all at once, on a CPU as the cache has room.
+
+    On a CPU rows of one pattern go together, over the edges that it has.
+    """
+    if differentiable or activation.is_cuda:
+        return _rounds_of(graph, activation, rows, weight, reduce)
+    questions, nodes = activation.shape
+    order, ends = torch.arange(questions), [questions]
+    if isinstance(rows.rounds, Tensor):  # of alike numbers of rounds together
+        order = order[rows.rounds.argsort(stable=True)]
+    if rows.pattern is not None and weight is not None:
+        order = order[rows.pattern[order].argsort(stable=True)]
+        ends = torch.bincount(rows.pattern, minlength=len(weight)).cumsum(0).tolist()
+    height = max(_PANEL, _CACHED // max(1, nodes) // _PANEL * _PANEL)
+    out = torch.empty_like(activation, memory_format=torch.contiguous_format)
+    for place, (begin, end) in enumerate(pairwise([0, *ends])):
+        if begin == end:
+            continue
+        own = graph
+        if weight is not None:
+            there = weight[place] != 0
+            own = graph.select(there).with_weight(weight[place][there])
+        for some in order[begin:end].split(height):
+            part = replace(rows.part(some), pattern=None)
+            out[some] = _rounds_of(own, activation[some], part, None, reduce)
+    return out
+
+
+def _rounds_of(
+    graph: Graph, activation: Tensor, rows: _Rows, weight: Tensor | None, reduce: Reduce
+) -> Tensor:
+    def step(a: Tensor) -> Tensor:
+        return propagate(
+            graph,
+            a,
+            retention=rows.retention,
+            spread=rows.spread,
+            reduce=reduce,
+            fan=rows.fan,
+            mask=rows.mask,
+            weight=weight,
+            pattern=rows.pattern,
+        )
+
+    return dense_rounds(step, activation, activation != 0, rows.rounds, rows.rule)
 
 
 def dense_rounds(
     step: Callable[[Tensor], Tensor],  # propagate: [B, N] -> [B, N], a fresh tensor
     activation: Tensor,  # [B, N]
     touched: Tensor,  # [B, N] bool: what activation has reached so far
-    rounds: int,
+    rounds: int | Tensor,  # or [B]
     rule: Rule,
 ) -> Tensor:  # [B, N]
-    """`rounds` rounds over all nodes; nodes that were never reached stay exactly 0."""
-    for _ in range(rounds):
+    """`rounds` rounds over all nodes; nodes that were never reached stay exactly 0.
+
+    The numbers of rounds in a tensor are looked at, which waits for the device.
+    """
+    least, most = rounds, rounds
+    if isinstance(rounds, Tensor):
+        least, most = (int(end) for end in rounds.aminmax()) if len(rounds) else (0, 0)
+    for done in range(int(most)):
         u = step(activation)
         touched = touched | (u != 0)
         fired = rule.fired(rule.inhibited(u))
-        activation = (
-            torch.where(touched, fired, 0.0) if fired.requires_grad else fired.mul_(touched)
-        )
+        found = torch.where(touched, fired, 0.0) if fired.requires_grad else fired.mul_(touched)
+        if isinstance(rounds, Tensor) and done >= int(least):
+            found = torch.where((rounds > done)[:, None], found, activation)
+        activation = found
     return activation
 
 

@@ -71,6 +71,19 @@ def test_kernel_matches_the_reference(rows, length, dtype, top, generator, monke
     torch.testing.assert_close(got, exact.to(dtype))
 
 
+def test_every_row_may_have_a_strength_of_its_own(generator):
+    u, strength = torch.rand(4, 30, generator=generator), torch.tensor([0.0, 0.05, 0.15, 1.0])
+    got = inhibit(u, strength=strength, top=5)
+    rows = [
+        inhibit(row[None], strength=own, top=5)
+        for row, own in zip(u, strength.tolist(), strict=True)
+    ]
+    torch.testing.assert_close(got, torch.cat(rows))
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    by_kernel = kernel.launch_inhibit(u.to(device), strength.to(device), 5)
+    torch.testing.assert_close(by_kernel.cpu(), got)
+
+
 def test_kernel_with_ties_and_equal_rows():
     u = torch.tensor([[1.0, 1.0, 1.0, 0.5, 0.5], [0.0] * 5, [2.0] * 5])
     if torch.cuda.is_available():
@@ -84,6 +97,8 @@ def test_gradient(generator, top):
     u = torch.rand(3, 9, generator=generator, dtype=torch.float64).requires_grad_()
     strength = torch.tensor(0.07, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(lambda x, s: inhibit(x, strength=s, top=top), (u, strength))
+    own = torch.tensor([0.02, 0.07, 0.1], dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda x, s: inhibit(x, strength=s, top=top), (u, own))
 
 
 def test_opcheck(generator):
@@ -112,7 +127,8 @@ def test_empty():
         ({"top": 0}, "top: expected an integer of at least 1, got 0"),
         ({"strength": -1.0}, "strength: expected a number in"),
         ({"strength": float("nan")}, "strength: expected a number in"),
-        ({"strength": torch.ones(2)}, r"strength: expected floating point \[\].* give a number"),
+        ({"strength": torch.ones(3)}, r"strength: expected floating point \[2\].* give a number"),
+        ({"strength": torch.ones(2, 1)}, r"strength: expected floating point \[\].* give a number"),
     ],
 )
 def test_bad_input_is_refused_by_name(change, message):

@@ -146,6 +146,100 @@ def test_gradients(random_graph, reduce, masked):
     assert torch.autograd.gradcheck(lambda a, s: named(a, spread=s), (activation, spread))
 
 
+def _patterns(graph: Graph, questions: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Three patterns of weights, each without a third of the edges, and one a row, in no order."""
+    generator = torch.Generator().manual_seed(9)
+    factor = torch.rand(3, graph.num_edges, generator=generator)
+    weight = graph.weight * torch.where(factor < 1 / 3, 0.0, factor)
+    return weight, torch.randint(0, 3, (questions,), generator=generator)
+
+
+@REDUCE
+@pytest.mark.parametrize("fan", ["degree", "sqrt", "none", "given"])
+def test_a_row_may_be_a_setting(random_graph, shape, reduce, fan):
+    """Rows with their own constants and edges are what each of them is by itself."""
+    graph = random_graph(*shape[1:], signed=True)
+    activation, mask = _inputs(shape)
+    weight, pattern = _patterns(graph, shape[0])
+    generator = torch.Generator().manual_seed(2)
+    retention, spread = torch.rand(2, shape[0], generator=generator)
+    given = torch.rand(shape[:2], generator=generator) + 0.5
+    got = propagate(
+        graph,
+        activation,
+        retention=retention,
+        spread=spread,
+        reduce=reduce,
+        fan=given if fan == "given" else fan,
+        mask=mask,
+        weight=weight,
+        pattern=pattern,
+    )
+    for b, p in enumerate(pattern.tolist()):
+        alone = propagate(
+            graph.select(weight[p] != 0).with_weight(weight[p][weight[p] != 0]),
+            activation[b, None],
+            retention=float(retention[b]),
+            spread=float(spread[b]),
+            reduce=reduce,
+            fan=given[b] if fan == "given" else fan,
+            mask=mask[b, None],
+        )
+        torch.testing.assert_close(got[b, None], alone)
+
+
+@REDUCE
+def test_kernel_of_rows_that_are_settings_matches_the_reference(random_graph, shape, reduce):
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    graph = random_graph(*shape[1:], signed=True, hub=True).to(device)
+    activation, mask = (t.to(device) for t in _inputs(shape))
+    weight, pattern = (t.to(device) for t in _patterns(graph.to("cpu"), shape[0]))
+    generator = torch.Generator().manual_seed(2)
+    scale = torch.rand(shape[:2], generator=generator).to(device)
+    retention = torch.rand(shape[0], generator=generator).to(device)
+    tensors = list(_tensors(graph))
+    tensors[3] = weight
+    for divisor, keep in ((scale, retention), (scale[0], retention[0])):
+        rest = (divisor, keep, reduce == "max", mask, pattern)
+        got = kernel.launch_propagate(*tensors, activation, *rest, piece=16)
+        expected = propagate_reference(graph.source, graph.target, weight, activation, *rest)
+        torch.testing.assert_close(got, expected)
+
+
+@REDUCE
+def test_gradients_of_rows_that_are_settings(random_graph, reduce):
+    graph = random_graph(5, 14)
+    generator = torch.Generator().manual_seed(3)
+    activation, fan = torch.rand(2, 4, 5, generator=generator, dtype=torch.float64) + 0.3
+    mask = torch.rand(4, 5, generator=generator) < 0.8
+    weight, pattern = _patterns(graph, 4)
+    constants = torch.rand(2, 4, generator=generator, dtype=torch.float64)
+    there = weight.nonzero(as_tuple=True)  # a maximum jumps where an edge appears
+    values = weight.double()[there]
+
+    def run(a, f, w, c):
+        weights = torch.zeros_like(weight, dtype=torch.float64).index_put(there, w)
+        return propagate(
+            graph, a, fan=f, retention=c[0], spread=c[1], reduce=reduce, mask=mask,
+            weight=weights, pattern=pattern,
+        )  # fmt: skip
+
+    inputs = tuple(t.detach().requires_grad_() for t in (activation, fan, values, constants))
+    assert torch.autograd.gradcheck(run, inputs)
+
+
+def test_edge_that_is_not_there_learns_of_a_sum(random_graph):
+    """A gain that starts at 0 would stay there without."""
+    graph, activation = random_graph(5, 14), _inputs((1, 5, 14))[0]
+    weight = torch.zeros(1, graph.num_edges, requires_grad=True)
+    which = torch.zeros(1, dtype=torch.int64)
+    propagate(
+        graph, activation, fan="none", spread=1.0, weight=weight, pattern=which
+    ).sum().backward()
+    expected = activation[0, graph.source.long()]
+    torch.testing.assert_close(weight.grad[0], expected)
+
+
 @REDUCE
 def test_gradients_in_half_precision_are_those_of_float32(random_graph, reduce):
     """A maximum rounded to half equals none of its terms; its gradient must not vanish."""
@@ -194,7 +288,11 @@ def test_opcheck(random_graph, reduce):
     tensors[3] = tensors[3].clone().requires_grad_()
     scale = fan_scale(graph, 0.8, "degree").requires_grad_()
     retention = torch.tensor(0.5, requires_grad=True)
-    args = (*tensors, activation.requires_grad_(), scale, retention, reduce == "max", mask)
+    args = (*tensors, activation.requires_grad_(), scale, retention, reduce == "max", mask, None)
+    torch.library.opcheck(torch.ops.graphmem.propagate.default, args)
+    weight, pattern = _patterns(graph, 3)
+    rows = torch.rand(3, 7, requires_grad=True), torch.rand(3, requires_grad=True)
+    args = (*tensors[:3], weight, *tensors[4:], activation, *rows, reduce == "max", mask, pattern)
     torch.library.opcheck(torch.ops.graphmem.propagate.default, args)
 
 
@@ -243,11 +341,19 @@ def test_renumbering_the_nodes_renumbers_the_result(nodes, edges, reduce, seed):
         ({"activation": torch.zeros(2, 9, dtype=torch.int64)}, "floating point"),
         ({"retention": -0.1}, r"retention: expected a number in \[0\.0"),
         ({"spread": float("nan")}, "spread: expected a number in"),
-        ({"retention": torch.ones(9)}, r"retention: expected floating point \[\].* give a number"),
+        ({"retention": torch.ones(9)}, r"retention: expected floating point \[2\].* give a number"),
+        ({"spread": torch.ones(2, 1)}, r"spread: expected floating point \[\].* give a number"),
         ({"spread": torch.tensor(1)}, "spread: expected floating point"),
         ({"reduce": "mean"}, "'sum', 'max', got 'mean'"),
         ({"fan": "log"}, "'degree', 'sqrt', 'none'"),
         ({"fan": torch.ones(3)}, r"fan: expected \[9\]"),
+        ({"fan": torch.ones(3, 9)}, r"fan: expected \[2, 9\]"),
+        ({"weight": torch.ones(1, 20)}, "pattern: expected a tensor beside weight, got None"),
+        ({"pattern": torch.zeros(2).long()}, "weight: expected a tensor beside pattern, got None"),
+        (
+            {"weight": torch.ones(1, 3), "pattern": torch.zeros(2).long()},
+            r"weight: expected floating point \[P, \d+\].* got .*\[1, 3\]",
+        ),
         ({"mask": torch.ones(2, 9)}, r"bool \[2, 9\]"),
         ({"mask": torch.ones(1, 9, dtype=torch.bool)}, r"bool \[2, 9\]"),
     ],

@@ -257,6 +257,126 @@ def test_inhibition_of_a_tensor_that_is_zero_is_the_same_everywhere():
     torch.testing.assert_close(*found)
 
 
+_SETTINGS = [
+    {"rounds": 1, "retention": 0.2, "firing": "linear", "inhibition": 0.0},
+    {"rounds": 3, "spread": 0.4, "gain": 3.0, "threshold": 0.1},
+    {"rounds": 2, "inhibition": 0.4, "threshold": 0.3},
+    {"rounds": 3, "firing": "linear", "inhibition": 0.05},
+    {"rounds": 0},
+]
+_PLAIN = {"rounds": 3, "retention": 0.5, "spread": 0.8, "firing": "sigmoid", "inhibition": 0.15}
+_PLAIN |= {"gain": 5.0, "threshold": 0.5}
+
+
+def _grid(questions: int) -> dict[str, torch.Tensor]:
+    """The settings as constants of rows, one setting after the other."""
+    rows = {name: [{**_PLAIN, **one}[name] for one in _SETTINGS] for name in _PLAIN}
+    rows["firing"] = [name == "sigmoid" for name in rows["firing"]]
+    return {n: torch.tensor(v).repeat_interleave(questions) for n, v in rows.items()}
+
+
+@pytest.mark.parametrize("reduce", ["sum", "max"])
+@pytest.mark.parametrize("fan", ["degree", "sqrt"])
+@pytest.mark.parametrize("spare", [0, 4])
+@pytest.mark.parametrize("masked", [False, True])
+def test_grid_of_settings_is_a_batch(random_graph, reduce, fan, spare, masked):
+    """Each setting by itself, over the edges that its pattern has."""
+    graph, anchors = random_graph(23, 90), _anchors(20, 23, 5)
+    generator = torch.Generator().manual_seed(1)
+    weight = graph.weight * (torch.rand(2, graph.num_edges, generator=generator) < 0.7)
+    mask = _anchors(20, 23, 6) == 0 if masked else None
+    settings, count = {"reduce": reduce, "fan": fan, "spare": spare, "top": 3}, len(_SETTINGS)
+    patterns = torch.tensor([1, 0, 1, 0, 0])
+    got = spread_activation(
+        graph,
+        anchors.repeat(count, 1),
+        mask=None if mask is None else mask.repeat(count, 1),
+        weight=weight,
+        pattern=patterns.repeat_interleave(20),
+        **_grid(20),
+        **settings,
+    )
+    for place, (one, p) in enumerate(zip(_SETTINGS, patterns.tolist(), strict=True)):
+        there = weight[p] != 0
+        own = graph.select(there).with_weight(weight[p][there])
+        alone = spread_activation(own, anchors, mask=mask, method="dense", **settings, **one)
+        torch.testing.assert_close(got[20 * place : 20 * place + 20], alone)
+
+
+def test_grid_with_a_gradient_is_the_same(random_graph):
+    """All rows go together then, as on a device."""
+    graph, anchors = random_graph(23, 90), _anchors(4, 23, 5).repeat(len(_SETTINGS), 1)
+    weight = graph.weight * torch.tensor([[1.0], [0.5]])
+    which = torch.arange(len(anchors)) % 2
+    settings = {"weight": weight, "pattern": which, **_grid(4)}
+    expected = spread_activation(graph, anchors, **settings)
+    got = spread_activation(graph, anchors.clone().requires_grad_(), **settings)
+    torch.testing.assert_close(got.detach(), expected)
+
+
+def test_inhibition_spares_what_is_next_to_hubs():
+    """Three hubs silence all else at 0.15; sparing 5 leaves the fifth exactly half of its own."""
+    u = torch.tensor([[9.0, 8.0, 8.0, 1.0, 0.8, 0.6, 0.0]])
+    graph = Graph.from_edges(torch.empty(2, 0, dtype=torch.int64), num_nodes=7)
+    settings = {"rounds": 1, "retention": 1.0, "firing": "linear", "top": 3}
+    silenced = spread_activation(graph, u, **settings)
+    assert silenced[0, 3:].tolist() == [0.0] * 4
+    spared = spread_activation(graph, u, spare=5, **settings)
+    assert spared[0, 4].item() == pytest.approx(0.4)
+    assert spared[0, 5].item() < 0.3
+    for few in (torch.zeros(1, 7), torch.tensor([[1.0, 0, 0, 0, 0, 0, 0]])):
+        torch.testing.assert_close(spread_activation(graph, few, spare=5, **settings), few)
+    even = torch.tensor([[1.0, 0.95, 0.9, 0.9, 0.9, 0.85, 0.85]])
+    torch.testing.assert_close(
+        spread_activation(graph, even, spare=5, **settings),
+        spread_activation(graph, even, **settings),
+    )
+
+
+def test_gains_of_edge_types_are_learned_through_all_rounds(random_graph):
+    """The gains that made an activation are found again from it."""
+    graph, anchors = random_graph(30, 120), _anchors(16, 30, 5)
+    settings = {"firing": "linear", "inhibition": 0.0, "fan": "sqrt", "rounds": 3}
+
+    def spread_with(gains: torch.Tensor) -> torch.Tensor:
+        learned = graph.with_weight(graph.weight * gains[graph.type.long()])
+        return spread_activation(learned, anchors, **settings)
+
+    truth = torch.tensor([1.0, 0.2, 0.6])
+    wanted, gains = spread_with(truth), torch.full((3,), 0.5, requires_grad=True)
+    optimizer = torch.optim.LBFGS([gains], max_iter=50, line_search_fn="strong_wolfe")
+
+    def loss() -> torch.Tensor:
+        optimizer.zero_grad()
+        value = (spread_with(gains) - wanted).square().sum()
+        value.backward()
+        return value
+
+    optimizer.step(loss)
+    torch.testing.assert_close(gains.detach(), truth, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"rounds": torch.ones(3)}, r"rounds: expected int64 \[2\]"),
+        ({"rounds": torch.tensor(2)}, r"rounds: expected int64 \[2\]"),
+        ({"firing": torch.ones(2)}, r"firing: expected bool \[2\]"),
+        ({"spare": -1}, "spare: expected an integer of at least 0"),
+        (
+            {"gain": torch.ones(2), "method": "frontier"},
+            "what differs between rows, got 'frontier'",
+        ),
+    ],
+)
+def test_bad_rows_of_a_grid_are_refused_by_name(random_graph, change, message):
+    with pytest.raises(InputError, match=message):
+        spread_activation(random_graph(9, 20), torch.zeros(2, 9), **change)
+    sparse = SparseRows.from_dense(torch.zeros(2, 9))
+    with pytest.raises(InputError, match="what differs between rows, got SparseRows"):
+        spread_activation(random_graph(9, 20), sparse, fan=torch.ones(2, 9))
+
+
 def test_spread_anchors_are_left_alone(random_graph):
     anchors = _anchors(2, 9, 1)
     before = anchors.clone()
@@ -273,7 +393,7 @@ def test_spread_anchors_are_left_alone(random_graph):
         ({"inhibition": -0.1}, "inhibition: expected a number in"),
         (
             {"inhibition": torch.ones(1)},
-            r"inhibition: expected floating point \[\].* give a number",
+            r"inhibition: expected floating point \[2\].* give a number",
         ),
         ({"gain": float("nan")}, "gain: expected a number in"),
         ({"firing": "step"}, "'sigmoid', 'linear', got 'step'"),
