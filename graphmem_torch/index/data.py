@@ -624,7 +624,7 @@ def graph_tensors(graph: Graph) -> dict[str, Tensor]:
 def graph_of(parts: Mapping[str, Tensor]) -> Graph:
     """The conducting graph among the buffers of an index."""
     part = {name: parts[f"graph_{name}"] for name in _GRAPH_PARTS}
-    part["weight"] = part["weight"].float()
+    part["weight"] = part["weight"].to(torch.promote_types(part["weight"].dtype, torch.float32))
     return Graph(**part, num_nodes=len(part["indptr"]) - 1)
 
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from graphmem_torch.atoms import EdgeType
-from graphmem_torch.checks import check_count, check_matrix, check_unit_rows
+from graphmem_torch.checks import check_count, check_matrix, check_unit_rows, needs_gradient
 from graphmem_torch.config import Config, load_config
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.errors import ConfigError, InputError
@@ -30,7 +30,14 @@ from graphmem_torch.index.data import (
     modes_in,
 )
 from graphmem_torch.index.layout import check_layout
-from graphmem_torch.index.retrieve import CandidateRule, Plan, Retrieval, candidates_of, retrieve
+from graphmem_torch.index.retrieve import (
+    CONSTANTS,
+    CandidateRule,
+    Plan,
+    Retrieval,
+    candidates_of,
+    retrieve,
+)
 from graphmem_torch.modes.find import Modes
 from graphmem_torch.ops.tiles import tile_elements
 from graphmem_torch.rank import signals  # noqa: F401  (so that they are registered)
@@ -46,9 +53,26 @@ from graphmem_torch.rank.registry import (
 )
 from graphmem_torch.rank.routing import ROUTING_PARTS, routing_tensors
 
-__all__ = ["MemoryIndex"]
+__all__ = ["Features", "MemoryIndex"]
 
 _TILE = 1 << 23  # floats of the largest temporary of a tile of questions on a CPU: 32 MB
+
+
+class Features(NamedTuple):
+    """What `MemoryIndex.features` returns of C candidates.
+
+    Attributes:
+        rows: [B, C] int64 atom rows, -1 = padding.
+        values: [B, C, F], the signals in the order of `signal_names`, scaled as the score takes
+            them.
+        form: [B, C] int64, the row of `MemoryIndex.weights` that weighs each.
+        listed: [B, C] bool, which may be hits.
+    """
+
+    rows: Tensor
+    values: Tensor
+    form: Tensor
+    listed: Tensor
 
 
 class MemoryIndex(nn.Module):
@@ -62,8 +86,16 @@ class MemoryIndex(nn.Module):
         config: The settings it was made with.
         weight_keys: Those keys of `rank.weights` that it ranks by.
         signal_names: F signals of the score.
-        weights: [4, F], the weight of each for memories of each form (`rank.registry.FORMS`).
+        weights: Parameter [4, F], the weight of each for memories of each form
+            (`rank.registry.FORMS`).
+        edge_gains: Parameter [14], what the weights of edges are multiplied by, by `EdgeType`; ones
+            where nothing was learned.
+        constants: Parameters [], the constants of the propagation by name: `retention`, `spread`,
+            `inhibition`, `gain` and `threshold`, as far as the settings under `spread` use them.
         plan: What a question takes.
+
+    Parameters ask for no gradient until `requires_grad_()`: `score` is differentiable in all of
+    them, and in the embeddings of questions. What was learned counts from the next call on.
     """
 
     embeddings: Tensor
@@ -87,10 +119,11 @@ class MemoryIndex(nn.Module):
         super().__init__()
         self.config = config
         self._read: tuple[dict[str, Tensor], MemoryTensors] | None = None
+        self._taken_up: tuple[tuple[Any, ...], MemoryTensors, Plan] | None = None
         for name in OPTIONAL_PARTS:
             self.register_buffer(name, None)
         for name, tensor in tensors.items():
-            if name != "weights":
+            if name not in self._learned_names():
                 self.register_buffer(name, tensor)
         named, spreads = config.rank.weights, self.spreads
         if not spreads and config.rank.cold_weights:
@@ -120,6 +153,13 @@ class MemoryIndex(nn.Module):
         self.weights = nn.Parameter(weights.clone(), requires_grad=False)
         rule = CandidateRule.of(config, self.num_atoms, modes="modes_label" in tensors)
         self.plan = Plan.of(config, self.signal_names, rule, graph=spreads)
+        gains = tensors.get("edge_gains", torch.ones(max(EdgeType) + 1))
+        self.edge_gains = nn.Parameter(gains.clone(), requires_grad=False)
+        self.constants = nn.ParameterDict()
+        for name in self.plan.constants:
+            value = torch.tensor(float(getattr(config.spread, name)))
+            value = tensors.get(f"constants.{name}", value)
+            self.constants[name] = nn.Parameter(value.clone(), requires_grad=False)
 
     @classmethod
     def build(cls, data: IndexInput, config: Config) -> MemoryIndex:
@@ -206,7 +246,8 @@ class MemoryIndex(nn.Module):
             InputError: For tensors that are missing, that no index has, or that do not fit.
         """
         lacking = [name for name in REQUIRED_PARTS if name not in state]
-        strange = sorted(state.keys() - {*REQUIRED_PARTS, *OPTIONAL_PARTS, "weights"})
+        known = {*REQUIRED_PARTS, *OPTIONAL_PARTS, *cls._learned_names()}
+        strange = sorted(state.keys() - known)
         if lacking or strange:
             what = f"none of {lacking}" if lacking else f"also {strange}"
             raise InputError(
@@ -304,35 +345,136 @@ class MemoryIndex(nn.Module):
             ConfigError: For settings without weights.
         """
         query, count = self._checked(query, k)
-        if not self.config.rank.weights:
-            raise ConfigError(
-                "rank.weights: expected weights of signals, got none; start from "
-                "`load_config(preset, overrides)`, or `extends: default` in a file"
-            )
-        memory, weights = self.tensors, self.weights.float()
+        memory, plan, weights = self._learned()
         every = self.plan.rule == CandidateRule.EVERY
         width = max(1, query.tokens.shape[1]) if every and query.tokens is not None else 1
         size = max(1, self.num_atoms * width)
         step = max(1, tile_elements(self.embeddings.device, tile) // size)
         if step >= len(query):
-            return retrieve(memory, self.plan, weights, query, count, paths=paths)
+            return retrieve(memory, plan, weights, query, count, paths=paths)
         parts = [
-            retrieve(memory, self.plan, weights, query.rows(slice(i, i + step)), count, paths=paths)
+            retrieve(memory, plan, weights, query.rows(slice(i, i + step)), count, paths=paths)
             for i in range(0, len(query), step)
         ]
         return Retrieval(*(torch.cat(column) for column in zip(*parts, strict=True)))
 
+    def score(self, query: QueryBatch, *, k: int | None = None) -> Tensor:  # [B, A]
+        """The score of every atom for B questions, before the best are taken; differentiable.
+
+        Equal to the scores of `forward`. The gradient flows back to every parameter that asks for
+        one, and to `query.embedding`; where it goes through, activation is computed for all nodes.
+        Which atoms are candidates and anchors is a choice, which has no gradient: the score jumps
+        where another one is chosen. So is what walks and traversals find. Token vectors of a
+        question have none and must not ask for one.
+
+        Args:
+            query: As for `forward`; in one go, so give as many questions as there is room for.
+            k: As for `forward`: in a large memory there are more candidates for more hits.
+
+        Returns:
+            Minus infinity for atoms that are no candidates or may be no hits.
+
+        Raises:
+            InputError: As `forward`; a signal without a gradient that one would have to go through.
+        """
+        found, values = self._signals(query, k)
+        scores = found.scores(values, self._work(self.weights)).masked_fill(
+            ~found.listed, -torch.inf
+        )
+        if found.rows is None:
+            return scores
+        # Padding goes behind the atoms.
+        out = scores.new_full((len(scores), self.num_atoms + 1), -torch.inf)
+        return out.scatter(1, found.rows % out.shape[1], scores)[:, :-1]
+
+    def features(self, query: QueryBatch, *, k: int | None = None) -> Features:
+        """What the score weighs, for the candidates of B questions; differentiable as `score` is.
+
+        Raises:
+            InputError: As `score`.
+        """
+        found, values = self._signals(query, k)
+        rows, shape = found.rows, found.shape
+        if rows is None:
+            rows = torch.arange(shape[1], device=values.device).expand(shape)
+        return Features(rows, values, found.form.expand(shape), found.listed.expand(shape))
+
+    def _signals(self, query: QueryBatch, k: int | None) -> tuple[Candidates, Tensor]:
+        found = self.candidates(query, k=k)
+        return found, found.signals(self.signal_names)
+
     def candidates(self, query: QueryBatch, *, k: int | None = None) -> Candidates:
         """The candidates of B questions for k hits, whose signals `fit` learns from."""
         query, count = self._checked(query, k)
-        return candidates_of(self.tensors, self.plan, self.weights.float(), query, count)
+        memory, plan, weights = self._learned()
+        return candidates_of(memory, plan, weights, query, count)
+
+    @classmethod
+    def _learned_names(cls) -> set[str]:
+        return {"weights", "edge_gains", *(f"constants.{name}" for name in CONSTANTS)}
+
+    def _work(self, values: Tensor) -> Tensor:
+        """In the type of the arithmetic: float32, or float64 where the embeddings are."""
+        return values.to(torch.promote_types(self.embeddings.dtype, torch.float32))
+
+    def _learned(self) -> tuple[MemoryTensors, Plan, Tensor]:
+        """What a question is asked of: with gains, constants and weights as they are now.
+
+        As numbers, which are read once after they have changed, but where a gradient flows back to
+        them.
+
+        Raises:
+            ConfigError: For settings without weights.
+        """
+        if not self.config.rank.weights:
+            raise ConfigError(
+                "rank.weights: expected weights of signals, got none; start from "
+                "`load_config(preset, overrides)`, or `extends: default` in a file"
+            )
+        memory, weights = self.tensors, self._work(self.weights)
+        own = (self.edge_gains, *self.constants.values())
+        if torch.compiler.is_compiling() or needs_gradient(*own):
+            gains = self._work(self.edge_gains)[memory.graph.type.long()]
+            graph = memory.graph.with_weight(memory.graph.weight * gains)
+            constants = {name: self._work(value) for name, value in self.constants.items()}
+            return memory.conducting(graph), replace(self.plan, constants=constants), weights
+        # An inference tensor counts no versions, and no optimizer changes it.
+        state = memory, *((each, 0 if each.is_inference() else each._version) for each in own)
+        if self._taken_up is None or not _same_state(self._taken_up[0], state):
+            self._taken_up = state, *self._numbers(memory)
+        return *self._taken_up[1:], weights
+
+    def _numbers(self, memory: MemoryTensors) -> tuple[MemoryTensors, Plan]:
+        constants: dict[str, float | Tensor] = {}
+        for name, value in self.constants.items():
+            given = getattr(self.config.spread, name)
+            same = torch.tensor(given, dtype=value.dtype).item() == value.item()
+            constants[name] = given if same else value.item()
+        plan = replace(self.plan, constants=constants)
+        if bool((self.edge_gains == 1).all()):
+            return memory, plan
+        graph = memory.graph
+        gains = self._work(self.edge_gains.detach())[graph.type.long()]
+        return memory.conducting(graph.with_weight(graph.weight * gains)), plan
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what is derived from tensors that a copy has others of."""
+        return {**self.__dict__, "_read": None, "_taken_up": None}
 
     def _checked(self, query: QueryBatch, k: int | None) -> tuple[QueryBatch, int]:
         atoms, dim = self.embeddings.shape
         query.check(dim=dim, atoms=atoms, speakers=len(self.named))
         count = self.config.rank.k if k is None else k
         check_count("k", count)
-        return replace(query, embedding=query.embedding.float()), count
+        return replace(query, embedding=self._work(query.embedding)), count
+
+
+def _same_state(state: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
+    """Whether both are of one memory, and of the same parameters in the same versions."""
+    return state[0] is other[0] and all(
+        one is two and before == now
+        for (one, before), (two, now) in zip(state[1:], other[1:], strict=True)
+    )
 
 
 def _same(parts: Mapping[str, Tensor], others: Mapping[str, Tensor]) -> bool:

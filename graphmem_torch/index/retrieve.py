@@ -5,15 +5,16 @@ Functions over values; `MemoryIndex.forward` hands them its tensors.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
 
-from graphmem_torch.config import Config
+from graphmem_torch.checks import needs_gradient
+from graphmem_torch.config import Config, SpreadConfig
 from graphmem_torch.modes.search import search_modes
 from graphmem_torch.ops import SparseRows, spread_activation
 from graphmem_torch.ops.tiles import empty_best, merge_tile
@@ -30,7 +31,12 @@ from graphmem_torch.rank.paths import discounted, hop_discount, strongest_paths,
 from graphmem_torch.rank.query import QueryBatch
 from graphmem_torch.rank.registry import SIGNALS, reading, signal_names, weight_table
 
-__all__ = ["CandidateRule", "Plan", "Retrieval", "candidates_of", "retrieve"]
+__all__ = ["CONSTANTS", "CandidateRule", "Plan", "Retrieval", "candidates_of", "retrieve"]
+
+CONSTANTS = ("retention", "spread", "inhibition", "gain", "threshold")
+"""The constants of `spread` that a gradient flows back to."""
+
+Rows = TypeVar("Rows", Tensor, SparseRows)
 
 _EXTRA = 32  # atoms that only the graph brought, added to the candidates of a large store
 _HALO_SHARE = 6  # one of so many candidates brings its neighbours along
@@ -95,6 +101,8 @@ class Plan:
             abstention reads it.
         statistics: S of them, that abstention reads.
         gate: [4, S], their weights by form.
+        constants: Those of the propagation that the settings use, by the names in `CONSTANTS`:
+            numbers, or tensors [].
     """
 
     config: Config
@@ -107,6 +115,7 @@ class Plan:
     spreads: bool
     statistics: tuple[str, ...]
     gate: Tensor
+    constants: Mapping[str, float | Tensor]
 
     @classmethod
     def of(cls, config: Config, names: Sequence[str], rule: CandidateRule, *, graph: bool) -> Plan:
@@ -127,7 +136,14 @@ class Plan:
             spreads=activates and (read or not walks),
             statistics=statistics,
             gate=weight_table(config.gate.weights),
+            constants=_constants(config.spread),
         )
+
+
+def _constants(settings: SpreadConfig) -> dict[str, float | Tensor]:
+    unused = {"inhibition"} if settings.inhibition == 0 else set()
+    unused |= {"gain", "threshold"} if settings.firing != "sigmoid" else set()
+    return {name: getattr(settings, name) for name in CONSTANTS if name not in unused}
 
 
 def retrieve(
@@ -162,8 +178,9 @@ def retrieve(
         value = anchors.float()
     walked = rows.new_zeros(*rows.shape, 0)
     if paths and anchors.shape[1]:
-        start = _start(memory, query, anchors, value)
-        walked = _paths(memory, plan, query, start, memory.nodes(rows))
+        with torch.no_grad():
+            start = _start(memory, query, anchors, value)
+            walked = _paths(memory, plan, query, start, memory.nodes(rows))
     first = form[:, 0] if form.shape[1] else form.new_zeros(len(query))
     sure = confidence(statistics, first, plan.gate.to(statistics), gate)
     return Retrieval(rows, values, shares, sure, anchors, value, walked)
@@ -190,24 +207,30 @@ def candidates_of(
     score = found.scores(signals, weights[:, base])
     anchors, value = anchor_activation(found, score, config.anchors)
     relevance = anchor_relevance(found, score, value, config.anchors)
-    brought: dict[str, SparseRows] = {}
+    brought: dict[str, SparseRows | Tensor] = {}
     if plan.hops and memory.hops is not None:
         hops, named = memory.hops, found.named_keys
         seeds = None if query.seed_keys is None else (query.seed_keys, _of_seeds(value))
-        brought["title_hop"] = title_hop(hops, anchors, value, named)
-        brought["entity_hop"] = entity_hop(hops, anchors, value, named, seeds)
-        brought = {name: _allowed(one, query) for name, one in brought.items()}
+        hopped = {
+            "title_hop": title_hop(hops, anchors, value, named),
+            "entity_hop": entity_hop(hops, anchors, value, named, seeds),
+        }
+        brought |= {name: _allowed(one, query) for name, one in hopped.items()}
     if plan.walks:
         start = _start(memory, query, anchors, relevance)
         brought["walk"] = memory.of_atoms(walk_from(memory.graph, start, config.walk, conducting))
     if plan.spreads:
-        start = _start(memory, query, anchors, value)
-        brought["activation"] = _spread(memory, config, start, conducting)
+        brought["activation"] = _activation(memory, plan, query, anchors, value, conducting)
     traversal = found.reached.traversal
-    found = found.reaching(Reached(anchors, value, relevance, traversal=traversal, **brought))
+    reached: dict[str, Any] = brought
+    found = found.reaching(Reached(anchors, value, relevance, traversal=traversal, **reached))
     if found.rows is None or not brought:
         return found
-    extra = [_allowed(one, query).topk(_EXTRA)[1] for one in brought.values()]
+    sparse = [
+        SparseRows.from_dense(one.detach()) if isinstance(one, Tensor) else one
+        for one in brought.values()
+    ]
+    extra = [_allowed(one, query).topk(_EXTRA)[1] for one in sparse]
     return found.extended(torch.cat(extra, dim=1))
 
 
@@ -281,6 +304,7 @@ def _masks(everyone: Candidates) -> list[Tensor | None]:
 def _best(values: Tensor, mask: Tensor | None, count: int, above: float) -> Tensor:
     """The rows [B, c] of the largest of `values` [B, A] inside the mask and above a value."""
     # A pass over B x A costs more than anything that comes after it, so none is made in vain.
+    values = values.detach()
     inside = values if mask is None else values.masked_fill(~mask, -torch.inf)
     best, rows = empty_best(len(values), min(count, values.shape[1]), values.device)
     merge_tile(best, rows, inside, 0)
@@ -300,7 +324,7 @@ def _mode_candidates(everyone: Candidates, k: int) -> Tensor:  # [B, C] int64, a
         search_modes(
             modes,
             memory.embeddings,
-            query.embedding,
+            query.embedding.detach(),
             modes_k=look,
             per_mode=min(max(own.per_mode, -(-k // look)), memory.num_atoms),
             half_life=own.half_life,
@@ -318,7 +342,7 @@ def _reached_candidates(everyone: Candidates, m: int) -> Tensor:  # [B, <= m] in
     query, reach = everyone.query, everyone.reached.traversal
     assert reach is not None
     row, column = reach.row, reach.column
-    value = discounted(everyone.signal("semantic")[row, column], reach.value)
+    value = discounted(everyone.signal("semantic").detach()[row, column], reach.value)
     if query.listed is not None:
         inside = everyone.listed.expand(len(query), -1)[row, column]
         value = value.masked_fill(~inside, -torch.inf)
@@ -345,11 +369,18 @@ def _start(
     memory: MemoryTensors, query: QueryBatch, anchors: Tensor, value: Tensor
 ) -> SparseRows:  # [B, N]
     """What the anchors [B, K] are worth, and the seeds of each question."""
-    node = memory.nodes(anchors)
-    if query.seeds is not None:
-        node = torch.cat([node, query.seeds], dim=1)
-        value = torch.cat([value, _of_seeds(value).expand(query.seeds.shape)], dim=1)
+    node, value = _started(memory, query, anchors, value)
     return SparseRows.of(node, value, memory.graph.num_nodes)
+
+
+def _started(
+    memory: MemoryTensors, query: QueryBatch, anchors: Tensor, value: Tensor
+) -> tuple[Tensor, Tensor]:  # [B, K + S] int64 nodes, -1 = none; [B, K + S]
+    node = memory.nodes(anchors)
+    if query.seeds is None:
+        return node, value
+    seeds = _of_seeds(value).expand(query.seeds.shape)
+    return torch.cat([node, query.seeds], dim=1), torch.cat([value, seeds], dim=1)
 
 
 def _of_seeds(value: Tensor) -> Tensor:  # [B, K] -> [B, 1]
@@ -358,27 +389,48 @@ def _of_seeds(value: Tensor) -> Tensor:  # [B, K] -> [B, 1]
     return torch.where(best > 0, best, 1.0)
 
 
-def _spread(
-    memory: MemoryTensors, config: Config, start: SparseRows, mask: Tensor | None
-) -> SparseRows:  # [B, A]
-    """Spreading activation with the constants of the preset (`docs/mathematics.md` 4)."""
-    s = config.spread
-    found = spread_activation(
-        memory.graph,
-        start,
-        rounds=s.rounds,
-        retention=s.retention,
-        spread=s.spread,
-        reduce=s.reduce,
-        fan=s.fan,
-        inhibition=s.inhibition,
-        top=s.top,
-        firing=s.firing,
-        gain=s.gain,
-        threshold=s.threshold,
-        mask=mask,
-    )
-    return memory.of_atoms(found)
+def _activation(
+    memory: MemoryTensors,
+    plan: Plan,
+    query: QueryBatch,
+    anchors: Tensor,  # [B, K] int64 rows, -1 = none
+    value: Tensor,  # [B, K]
+    mask: Tensor | None,  # [B, N] bool
+) -> SparseRows | Tensor:  # [B, A]
+    """Spreading activation with the constants of the plan (`docs/mathematics.md` 4).
+
+    Over all nodes at once, as a matrix, where a gradient is asked for or the shapes must not depend
+    on values; else in proportion to what it reaches.
+    """
+    s, constants = plan.config.spread, plan.constants
+
+    def spread(start: Rows) -> Rows:
+        return spread_activation(
+            memory.graph,
+            start,
+            rounds=s.rounds,
+            reduce=s.reduce,
+            fan=s.fan,
+            top=s.top,
+            firing=s.firing,
+            mask=mask,
+            retention=constants["retention"],
+            spread=constants["spread"],
+            inhibition=constants.get("inhibition", 0.0),
+            gain=constants.get("gain", 1.0),
+            threshold=constants.get("threshold", 0.0),
+        )
+
+    if needs_gradient(value, memory.graph.weight, *constants.values()) or _fixed_shapes():
+        node, value = _started(memory, query, anchors, value)
+        zeros = value.new_zeros(len(value), memory.graph.num_nodes + 1)  # and where none goes
+        start = zeros.scatter_reduce(1, node % zeros.shape[1], value, "amax")
+        return spread(start[:, :-1].contiguous())[:, memory.node.long()]
+    return memory.of_atoms(spread(_start(memory, query, anchors, value)))
+
+
+def _fixed_shapes() -> bool:
+    return torch.compiler.is_compiling()
 
 
 def _conducting(memory: MemoryTensors, query: QueryBatch) -> Tensor | None:  # [B, N] bool

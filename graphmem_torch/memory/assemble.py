@@ -217,7 +217,7 @@ class Assembler:
         if self._config is None or self._columns.state != snapshot.state:
             return
         index = snapshot.index
-        tensors = {k: v.contiguous() for k, v in index.state_dict().items() if k != "weights"}
+        tensors = {name: part.contiguous() for name, part in index.named_buffers()}
         tensors |= self._growing.to_tensors()
         words = snapshot.vocabulary.to_bytes()
         tensors["vocabulary"] = torch.frombuffer(bytearray(words or b"\n"), dtype=torch.uint8)

@@ -229,7 +229,7 @@ def with_weights(config: Config, weights: Mapping[str, float]) -> Config:
 
 def reweighted(index: MemoryIndex, config: Config) -> MemoryIndex:
     """The same index with the weights of other settings; the tensors are shared."""
-    tensors = {name: t for name, t in index.state_dict().items() if name != "weights"}
+    tensors = dict(index.named_buffers())
     return MemoryIndex.from_state_dict(tensors, config).to(index.embeddings.device)
 
 

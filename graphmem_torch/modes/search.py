@@ -66,7 +66,7 @@ def _weigh(
     modes: Modes, cosine: Tensor, half_life: float | None, absolute: bool
 ) -> Tensor:  # [B, M]
     near = cosine.abs() if absolute else cosine.clamp(min=0)
-    return near * (_decay(modes.latest, half_life) / (1 + modes.variance.double())).float()
+    return near * (_decay(modes.latest, half_life) / (1 + modes.variance.double())).to(near.dtype)
 
 
 def _cosine(modes: Modes, queries: Tensor) -> Tensor:  # [B, M] float32

@@ -5,7 +5,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from graphmem_torch.checks import check_count, check_matrix, check_tensor, check_unit_rows
+from graphmem_torch.checks import (
+    check_count,
+    check_matrix,
+    check_tensor,
+    check_unit_rows,
+    needs_gradient,
+)
 from graphmem_torch.ops._library import import_kernels, register
 from graphmem_torch.ops.tiles import empty_best, merge_tile, tile_elements
 
@@ -118,20 +124,23 @@ def best_keys(
 def inner_products(
     queries: Tensor,  # [B, d] float32
     keys: Tensor,  # [N, d]
-) -> Tensor:  # [B, N] float32
-    """All inner products, half-precision keys as well as in float32.
+) -> Tensor:  # [B, N] float32, or the type of the queries where that is wider
+    """All inner products, half-precision keys as well as in float32; differentiable in both.
 
     On a GPU keys of half precision are not widened: the queries are cut into parts of their type,
     whose products are exact in float32.
     """
+    if torch.compiler.is_compiling() or needs_gradient(queries, keys):
+        kind = torch.promote_types(queries.dtype, keys.dtype)
+        return queries.to(kind) @ keys.to(kind).T
     if queries.is_cuda and keys.dtype in HALF_PARTS:
         total = queries.new_zeros(len(queries), len(keys))
         for part in split_into(queries, keys.dtype):
             total += torch.mm(part, keys.T, out_dtype=torch.float32)
         return total
-    if len(queries) <= FEW:
+    if len(queries) <= FEW and queries.dtype == torch.float32:
         return tile_scores(queries, keys, queries.new_empty(len(queries) * len(keys)))
-    return queries @ keys.float().T
+    return queries @ keys.to(queries.dtype).T
 
 
 def split_into(values: Tensor, dtype: torch.dtype) -> list[Tensor]:

@@ -62,7 +62,8 @@ def anchor_relevance(
     spread = (base - mean).where(there, 0.0).square().sum(1, keepdim=True) / count
     # All alike: every anchor stands for the question as much as the best.
     power = torch.where(spread > 1e-12, spread.clamp(min=1e-12).rsqrt(), 0.0) * config.temperature
-    return torch.where(value > 0, value.pow(power), 0.0)
+    known = value > 0  # the others have no power with a gradient
+    return torch.where(known, torch.where(known, value, 1.0).pow(power), 0.0)
 
 
 def traversal_seeds(

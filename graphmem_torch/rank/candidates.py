@@ -26,6 +26,7 @@ T = TypeVar("T")
 
 _HIGHEST = 8.0  # units that a scaled signal has at most, and below its mean
 _LEAST = 1e-6  # a signal that differs by less tells nothing
+_NONE = 1e-30  # a square that is none beside it
 
 
 class _once(Generic[T]):
@@ -130,6 +131,12 @@ class MemoryTensors:
         """`turn_pointers` of `next` and `previous`."""
         return turn_pointers(self.next, self.previous)
 
+    def conducting(self, graph: Graph) -> MemoryTensors:
+        """The same memory whose nodes are joined by another graph; what it keeps is kept."""
+        other = copy.copy(self)
+        object.__setattr__(other, "graph", graph)
+        return other
+
     def of_atoms(self, found: SparseRows) -> SparseRows:  # [B, N] -> [B, A]
         """What nodes have, for those that are atoms."""
         row, atom = found.row, self.atom[found.column].long()
@@ -146,7 +153,7 @@ class Reached:
         anchors: [B, K] int64 rows where it started, -1 = none.
         value: [B, K] activation there.
         relevance: [B, K] in [0, 1], how much each anchor stands for its question.
-        activation: [B, A] activation after the last round.
+        activation: [B, A] activation after the last round, dense where a gradient flows through it.
         walk: [B, A] personalised PageRank from the anchors.
         traversal: [B, A] discount^hops from the seeds of a traversal.
         title_hop, entity_hop: [B, A] what mentions of titles and shared entities lead to.
@@ -155,7 +162,7 @@ class Reached:
     anchors: Tensor | None = None
     value: Tensor | None = None
     relevance: Tensor | None = None
-    activation: SparseRows | None = None
+    activation: SparseRows | Tensor | None = None
     walk: SparseRows | None = None
     traversal: SparseRows | None = None
     title_hop: SparseRows | None = None
@@ -334,7 +341,7 @@ class Candidates:
 
     def zeros(self) -> Tensor:  # [B, C]
         """What a signal gives that knows nothing."""
-        return self.query.embedding.new_zeros(self.shape, dtype=torch.float32)
+        return self.query.embedding.new_zeros(self.shape)
 
     def pick(self, column: Tensor) -> Tensor:  # [A] -> [1 or B, C]
         """An attribute of the atoms, for the candidates."""
@@ -350,10 +357,14 @@ class Candidates:
         assert self.rows is not None
         return self.rows.clamp(min=0)
 
-    def pick_reached(self, values: SparseRows | None) -> Tensor:  # [B, A] -> [B, C]
+    def pick_reached(self, values: SparseRows | Tensor | None) -> Tensor:  # [B, A] -> [B, C]
         """What the graph brought, for the candidates; 0 where nobody asked for it."""
         if values is None:
             return self.zeros()
+        if isinstance(values, Tensor):
+            return (
+                values if self.rows is None else self.pick_each(values).where(self.rows >= 0, 0.0)
+            )
         return values.to_dense() if self.rows is None else values.gather(self.rows)
 
     @_once
@@ -540,7 +551,9 @@ def _moments(values: Tensor, there: Tensor) -> tuple[Tensor, Tensor]:  # [B, C, 
     inside = values.double()
     mean = weight @ inside  # [B, 1, F]
     square = weight @ (inside - mean).square()
-    return mean.squeeze(1).to(values.dtype), square.squeeze(1).sqrt().to(values.dtype)
+    # The root of what does not differ has no gradient.
+    deviation = square.squeeze(1).clamp(min=_NONE).sqrt()
+    return mean.squeeze(1).to(values.dtype, copy=True), deviation.to(values.dtype, copy=True)
 
 
 def _normalised(weights: Tensor) -> Tensor:

@@ -38,7 +38,7 @@ def _semantic(c: Candidates) -> Tensor:
     embeddings, query = c.memory.embeddings, c.query.embedding
     if c.rows is None:
         return inner_products(query, embeddings)
-    rows = embeddings[c.rows.clamp(min=0)].float()
+    rows = embeddings[c.rows.clamp(min=0)].to(query.dtype)
     return torch.bmm(rows, query[:, :, None]).squeeze(2)
 
 

@@ -59,16 +59,15 @@ def dense_scores(
                 a[row, node] = max(float(a[row, node]), float(start[row].max()))
     degree = torch.bincount(graph.source.long(), minlength=nodes).clamp(min=1).to(cosine.dtype)
     fan = {"degree": degree, "sqrt": degree.sqrt(), "none": torch.ones_like(degree)}[s.fan]
+    into = torch.zeros(nodes, nodes, dtype=cosine.dtype)  # [target, source]
+    for source, target, weight in zip(
+        graph.source.tolist(), graph.target.tolist(), graph.weight, strict=True
+    ):
+        known = into[target, source].clone()
+        into[target, source] = torch.maximum(known, weight) if s.reduce == "max" else known + weight
     touched = a != 0
     for _ in range(s.rounds):
-        sent = torch.zeros(len(question), nodes, nodes, dtype=cosine.dtype)  # [B, target, source]
-        pairs = zip(graph.source.tolist(), graph.target.tolist(), graph.weight, strict=True)
-        for source, target, weight in pairs:
-            value = s.spread * weight * a[:, source] / fan[source]
-            old = sent[:, target, source].clone()
-            sent[:, target, source] = (
-                torch.maximum(old, value) if s.reduce == "max" else old + value
-            )
+        sent = s.spread * into * (a / fan)[:, None]  # [B, target, source]
         kept = s.retention * a
         u = torch.maximum(kept, sent.amax(2)) if s.reduce == "max" else kept + sent.sum(2)
         touched = touched | (u != 0)
