@@ -25,6 +25,7 @@ from graphmem_torch.cli.demo import Demo
 from graphmem_torch.cli.options import Command, import_own, print_json, print_text
 from graphmem_torch.cli.stores import (
     Check,
+    Consolidate,
     Import,
     Index,
     ListNamespaces,
@@ -54,6 +55,7 @@ _COMMANDS = {
     "learned": ShowLearned,
     "namespaces": ListNamespaces,
     "reembed": Reembed,
+    "consolidate": Consolidate,
     "stats": Stats,
     "check": Check,
     "report": WriteReport,

@@ -209,6 +209,23 @@ class Reembed(PresetCommand):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Consolidate(MemoryCommand):
+    """Find the concepts of all memories that wait for it (config: link.every)."""
+
+    def run(self) -> int:
+        """Prints how many there were."""
+        with self.open_memory(self.store, "w") as memory:
+            count = memory.consolidate()
+        if self.json:
+            print_json({"store": str(self.store), "consolidated": count})
+        else:
+            print_text(
+                f"{count:,} {'memory' if count == 1 else 'memories'} consolidated in {self.store}"
+            )
+        return 0
+
+
+@dataclass(frozen=True, kw_only=True)
 class Stats(MemoryCommand):
     """Count what a store holds."""
 

@@ -64,6 +64,8 @@ class LinkConfig:
         similarity_min: Cosine below which no similarity edge is made.
         concepts: `spacy`, `pattern`, `none` or `auto`: what the store has, in a new one spaCy where
             installed.
+        every: Atoms after which concepts are looked for, in all of them together: until then what
+            is added waits without. 1: as they come; `Memory.consolidate` looks at once.
         window: Turns, the mention's own included, that a concept is tied to.
         concept_dedup: Cosine from which two concepts are one.
         cooccurrence: Co-occurrence edges of a new atom to earlier ones of its session: those 1, 2,
@@ -74,6 +76,7 @@ class LinkConfig:
     similarity_k: int = _bounded(10, 0)
     similarity_min: float = 0.3
     concepts: Literal["auto", "spacy", "pattern", "none"] = "auto"
+    every: int = _bounded(1, 1)
     window: int = _bounded(5, 1)
     concept_dedup: float = 0.92
     cooccurrence: int = _bounded(0, 0)

@@ -12,7 +12,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations, pairwise
+from itertools import combinations, islice, pairwise
 
 import torch
 from torch import Tensor
@@ -93,6 +93,12 @@ class Session:
             self._order()
             return self.nodes.index(node)
         return self._place(node, given)
+
+    def before(self, node: int, count: int) -> list[int]:
+        """The turns before one that were there when it came, the nearest first, at most `count`."""
+        there = {*self.stored[: self.stored.index(node)]}
+        earlier = reversed(self.nodes[: self.nodes.index(node)])
+        return list(islice((turn for turn in earlier if turn in there), count))
 
     def drop(self, node: int) -> None:
         """Takes a turn out."""
@@ -231,20 +237,36 @@ class Linker:
         """Whether a name has a concept; may be asked by any thread."""
         return name in self._names
 
-    def link(self, atoms: Sequence[Atom], embeddings: Tensor, first: int) -> Linked:
-        """Links new atoms, numbered from `first` on, and their concepts behind them."""
+    def link(
+        self,
+        atoms: Sequence[Atom],
+        embeddings: Tensor,
+        first: int,
+        waiting: Sequence[tuple[int, Atom]] = (),
+        ready: int | None = None,
+    ) -> Linked:
+        """Links new atoms, numbered from `first` on, and their concepts behind them.
+
+        Args:
+            atoms: The new ones.
+            embeddings: [n, d], of them.
+            first: Number of the first.
+            waiting: Atoms that were linked before without their concepts, with their numbers.
+            ready: Of so many of `waiting` and `atoms` the concepts are linked; None: of all.
+        """
         edges: _Edges = []
         start = len(self._rows)
-        windows: list[list[int]] = []
         follows: dict[tuple[int, int], bool] = {}  # pairs of turns: whether they get an edge
         self._find(atoms)
-        self._recall({atom.session for atom in atoms})
+        self._recall({atom.session for atom in (*atoms, *(atom for _, atom in waiting))})
+        windows = [self._window(node, atom) for node, atom in waiting]
         for node, atom in enumerate(atoms, first):
             windows.append([node, *self._remember(atom, node, edges, follows)])
             self._state_edges(atom, node, edges)
         self._rows.append(embeddings)
         blocks = [self._similar(start)]
-        names = self._extract([atom.text for atom in atoms]) if self._extract else []
+        told = [atom.text for atom in (*(atom for _, atom in waiting), *atoms)][:ready]
+        names = self._extract(told) if self._extract else []
         concepts, vectors, aliases, others = self._new_concepts(names, first + len(atoms), edges)
         self._tie_concepts(names, windows, edges)
         if edges:
@@ -385,6 +407,12 @@ class Linker:
         if edges is not None:
             self._tie_session(session.stored, edges)
         return session.nodes[max(0, place - self._config.window + 1) : place].tolist()[::-1]
+
+    def _window(self, node: int, atom: Atom) -> list[int]:
+        """An atom that was put into its session, and the turns before it in its window."""
+        if atom.session is None or not is_turn(atom):
+            return [node]
+        return [node, *self._sessions[atom.session].before(node, self._config.window - 1)]
 
     def _number(self, atom: Atom, node: int) -> None:
         self._nodes.append(node)

@@ -81,7 +81,14 @@ from graphmem_torch.memory.questions import (
 from graphmem_torch.memory.reembed import reembed_store
 from graphmem_torch.memory.sources import Follower, Reading
 from graphmem_torch.memory.structure import MissingLink, StructureCache, missing_links
-from graphmem_torch.memory.writer import Changes, Writer, as_atom, batched, changed_atom
+from graphmem_torch.memory.writer import (
+    Changes,
+    Writer,
+    as_atom,
+    batched,
+    changed_atom,
+    waiting_nodes,
+)
 from graphmem_torch.oracle import Judge, Oracle, method_of
 from graphmem_torch.rank.abstention import conformal_threshold
 from graphmem_torch.rank.query import QueryBatch
@@ -1743,6 +1750,16 @@ class Memory:
                 bar.update(sum(part.types.values()))
         return done
 
+    def consolidate(self) -> int:
+        """Finds the concepts of all memories that wait for it, and links them (`link.every`).
+
+        They are linked as they are when their number is reached; returns how many there were.
+
+        Raises:
+            StoreError: Read-only store or full disk; nothing has changed then.
+        """
+        return self._written_by().consolidate(self._clock())
+
     # The store.
 
     def report(
@@ -1889,13 +1906,15 @@ class Memory:
     def stats(self) -> dict[str, Any]:
         """Counts, sizes and bindings of the store, without what is in its namespaces.
 
-        `concepts` names what finds its concepts. `modes_found` and `modes_updated` say how often
+        `concepts` names what finds its concepts, `waiting` counts the memories whose concepts are
+        still to be found (`link.every`). `modes_found` and `modes_updated` say how often
         this object has found modes in full, and how often it only counted new atoms in; `learned`
         what was learned, a sentence each, and `feedback` how much there is; `namespaces` their
         number and the bytes of their files.
         """
         own = {
             "concepts": bound_concepts(self.store),
+            "waiting": len(waiting_nodes(self.store)),
             "modes_found": self._modes.found,
             "modes_updated": self._modes.updated,
             "learned": {each.kind: str(each) for each in self.learned()},

@@ -92,6 +92,7 @@ def unlink(
     vectors: Callable[[], tuple[Tensor, Tensor, Tensor]],
     names: Vectors,
     heir: Heir | None = None,
+    waiting: Collection[int] = (),
 ) -> Removal:
     """What becomes of the edges of a store that linking filled; in the turn in which it is written.
 
@@ -104,6 +105,7 @@ def unlink(
             vectors [n, d], and which are there [n].
         names: Vectors of the names of concepts.
         heir: What takes the place of the only one that goes.
+        waiting: Atoms whose concepts are not linked yet.
     """
     edges = store.edges()
     before, after = _Order(config), _Order(config)
@@ -125,14 +127,14 @@ def unlink(
     renamed = _Renamed(store, heir)
     if extractor is not None:
         new = None if heir is None else (heir.node, heir.names)
-        texts = {node: atom.text for node, atom in gone.items()}
+        texts = {node: atom.text for node, atom in gone.items() if node not in waiting}
         known = Names(store, whole, extractor, texts, new)
         own = known.mentioned(texts)
         renamed = _Renamed(store, heir, known.without(own, lost, config.concept_dedup, names))
         lost |= renamed.ended.keys()
         said = renamed.said
         _add_windows(store, said.keys() - windows.keys(), config, then, windows)
-        read = [node for node in touched if node not in said]
+        read = [node for node in touched if node not in said and node not in waiting]
         texts = {n: a.text for n, a in zip(read, store.atoms(read), strict=True)}
         for node, concepts in (own | known.mentioned(texts)).items():
             cut.update(_mentions(concepts, [node, *then.get(node, ())]))

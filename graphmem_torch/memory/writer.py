@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import logging
 import threading
 from collections import Counter
@@ -41,7 +42,7 @@ from graphmem_torch.readers.jsonl import atom_from_record, content_id
 from graphmem_torch.results import RegimeSwitch
 from graphmem_torch.store import Batch, MemoryStore, TokenRows
 from graphmem_torch.store.blocks import join_tokens, pick_tokens
-from graphmem_torch.store.reader import ORDERED_BY
+from graphmem_torch.store.reader import ORDERED_BY, StoreReader
 from graphmem_torch.store.records import atom_to_row
 from graphmem_torch.text.concepts import ConceptExtractor
 from graphmem_torch.text.embedder import Embedder, Encoded, encode_checked
@@ -53,6 +54,7 @@ __all__ = [
     "as_atom",
     "batched",
     "changed_atom",
+    "waiting_nodes",
 ]
 
 T = TypeVar("T")
@@ -60,6 +62,7 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 _LONGEST_KIND = 64
+_WAITING = "link.waiting"  # key of the nodes whose concepts are not linked yet
 
 
 @dataclass(eq=False)
@@ -214,8 +217,26 @@ class Writer:
         self, linker: Linker, atoms: dict[int, Atom], heir: Heir | None = None
     ) -> Removal:
         names = Vectors(linker.concepts, self._alias_vectors)
-        config, finder = self._config, self._extractor
-        return unlink(self._store, atoms, config, finder, linker.rows, names, heir)
+        config, finder, waiting = self._config, self._extractor, waiting_nodes(self._store)
+        return unlink(self._store, atoms, config, finder, linker.rows, names, heir, waiting)
+
+    def consolidate(self, when: float) -> int:
+        """Links the concepts of all atoms that wait for it; how many there were.
+
+        Args:
+            when: Now, seconds since the epoch UTC.
+
+        Raises:
+            InputError, ConfigError, EmbedderError, StoreError: As they say; nothing has changed
+                then.
+        """
+        self._store.expect_writable()
+        with self._store.turn():
+            count = len(waiting_nodes(self._store))
+            if count:
+                self._ready()
+                self._link([], Encoded(torch.empty(0, self._embedder.dim)), [], when, count)
+        return count
 
     def _alias_vectors(self) -> tuple[list[str], Tensor]:
         """Names of concepts but their own, with vectors; those an older release stored without too.
@@ -300,7 +321,12 @@ class Writer:
         self._names, self._vectors = own.names, own.vectors
         store, (atom,), linker = self._store, own.atoms, self._following()
         first, new = store.first_versions().get(node, node), store.next_node
-        names = own.names.get(atom.text, ())
+        waiting = waiting_nodes(self._store)
+        if node in waiting:  # the new version waits in its place
+            self._names, self._vectors = {atom.text: []}, {}
+        elif atom.text not in own.names:
+            self._names, self._vectors = self._mentions([atom])
+        names = self._names.get(atom.text, ())
         heir = Heir(node, new, first, atom, names, linker.nodes_named(names))
         plan = self._unlinked(linker, {node: old}, heir)
         self._sound = False
@@ -322,7 +348,8 @@ class Writer:
             aliases=[*plan.aliases, *linked.aliases],
             alias_embeddings=torch.cat([plan.alias_embeddings, linked.alias_embeddings]),
         )
-        store.append(batch, when=own.when, first=new)
+        waits = [new if each == node else each for each in waiting]
+        store.append(batch, when=own.when, first=new, meta=_kept(waits, waiting))
         self._follow()
 
     def _ready(self) -> None:
@@ -365,10 +392,9 @@ class Writer:
     def _store_all(self, group: Sequence[_Addition]) -> None:
         """Links and stores additions in one transaction; each knows then what became of it."""
         self._ready()
-        linker = self._following()
         self._names, self._vectors = {}, {}
         for each in group:
-            if each.finder != self._finder:
+            if each.finder != self._finder and self._config.every == 1:
                 each.names, each.vectors = self._mentions(each.atoms)
             self._names |= each.names
             self._vectors |= each.vectors
@@ -383,36 +409,58 @@ class Writer:
         fresh = [each.atoms[i] for each, places in parts for i in places]
         rows = [each.rows[i] for each, places in parts for i in places]
         if fresh:
-            encoded = self._joined(parts)
-            first = self._store.next_node
-            # After an error the linker is ahead of the store.
-            self._sound = False
-            linked = linker.link(fresh, encoded.pooled, first)
-            rows += [atom_to_row(0, concept) for concept in linked.concepts]
-            tokens = _token_rows(encoded)
-            if tokens is not None:  # concepts have no token vectors
-                none = tokens.offsets[-1:].expand(len(linked.concepts))
-                tokens = tokens._replace(offsets=torch.cat([tokens.offsets, none]))
-            batch = Batch(
-                atoms=[*fresh, *linked.concepts],
-                embeddings=torch.cat([encoded.pooled, linked.embeddings]),
-                tokens=tokens,
-                edges=linked.edges,
-                cut=linked.cut,
-                aliases=linked.aliases,
-                alias_embeddings=linked.alias_embeddings,
-                rows=rows,
-            )
-            self._store.append(batch, when=max(each.when for each in group), first=first)
-            self._next, self._nodes = first + len(rows), self._nodes + len(rows)
-            self._generation = self._store.generation
-            self._sound = True
+            encoded, first = self._joined(parts), self._store.next_node
+            self._link(fresh, encoded, rows, max(each.when for each in group))
         for each, places in parts:
             each.stored, each.done = [each.atoms[i] for i in places], True
         if fresh and self._observe is not None:
             owner = {each.atoms[i].id: each for each, places in parts for i in places}
             for switch in self._observe(fresh, encoded.pooled, first):
                 owner[switch.atom].switches.append(switch)
+
+    def _link(
+        self,
+        atoms: Sequence[Atom],
+        encoded: Encoded,
+        rows: list[tuple[Any, ...]],
+        when: float,
+        ready: int | None = None,
+    ) -> None:
+        """Links and stores new atoms, and the concepts of those that have waited; in the turn.
+
+        Of the first `ready` of all that wait; by default of as many as `link.every` says.
+        """
+        store, linker = self._store, self._following()
+        nodes = waiting_nodes(store)
+        waiting = list(zip(nodes, store.atoms(nodes), strict=True))
+        first, every = store.next_node, self._config.every
+        if ready is None:
+            ready = (len(nodes) + len(atoms)) // every * every
+        if nodes or every > 1:
+            said = [*(atom for _, atom in waiting), *atoms][:ready]
+            self._names, self._vectors = self._mentions(said)
+        # After an error the linker is ahead of the store.
+        self._sound = False
+        linked = linker.link(atoms, encoded.pooled, first, waiting, ready)
+        rows += [atom_to_row(0, concept) for concept in linked.concepts]
+        tokens = _token_rows(encoded)
+        if tokens is not None:  # concepts have no token vectors
+            none = tokens.offsets[-1:].expand(len(linked.concepts))
+            tokens = tokens._replace(offsets=torch.cat([tokens.offsets, none]))
+        batch = Batch(
+            atoms=[*atoms, *linked.concepts],
+            embeddings=torch.cat([encoded.pooled, linked.embeddings]),
+            tokens=tokens,
+            edges=linked.edges,
+            cut=linked.cut,
+            aliases=linked.aliases,
+            alias_embeddings=linked.alias_embeddings,
+            rows=rows,
+        )
+        waits = [*nodes, *range(first, first + len(atoms))][ready:]
+        store.append(batch, when=when, first=first, meta=_kept(waits, nodes))
+        self._next, self._nodes = first + len(rows), self._nodes + len(rows)
+        self._generation, self._sound = store.generation, True
 
     def _fresh(self, own: _Addition, known: dict[str, str]) -> list[int]:
         """Places of the atoms that are not known, which they are from then on.
@@ -484,7 +532,8 @@ class Writer:
                 self._bind()
         finder = self._finder
         encoded = self._encoded(atoms)
-        return _Addition(atoms, rows, origins, encoded, *self._mentions(atoms), finder, when)
+        told = atoms if self._config.every == 1 else []  # else when their turn comes
+        return _Addition(atoms, rows, origins, encoded, *self._mentions(told), finder, when)
 
     def _mentions(self, atoms: Sequence[Atom]) -> tuple[dict[str, list[str]], dict[str, Tensor]]:
         """Concepts by text, and vectors of their names where linking may not know them."""
@@ -596,6 +645,19 @@ def _other_content(atom: Atom, met: str, origins: Mapping[str, str]) -> InputErr
         f"atom {atom.id!r} {met} with other content; give the new one an id of its own",
         where=origins.get(atom.id),
     )
+
+
+def waiting_nodes(store: StoreReader) -> list[int]:
+    """Atoms whose concepts are not linked yet, ascending; see `link.every`."""
+    kept = store.meta_get(_WAITING)
+    nodes = [] if kept is None else json.loads(kept)
+    there = {*store.nodes(min(nodes)).tolist()} if nodes else ()
+    return [node for node in nodes if node in there]
+
+
+def _kept(waiting: Sequence[int], before: Sequence[int]) -> dict[str, str]:
+    """What a transaction notes of the atoms that wait, and of those that waited before."""
+    return {_WAITING: json.dumps(list(waiting))} if waiting or before else {}
 
 
 def _token_rows(encoded: Encoded) -> TokenRows | None:

@@ -187,7 +187,7 @@ class MemoryStore(StoreReader):
         """
         edges = len(batch.edges) + len(batch.connected)
         held = batch.atoms or batch.gone or edges or len(batch.cut)
-        if not held and within is None:
+        if not held and not meta and within is None:
             return
         self.expect_writable()
         batch.validate(dim=self.dim, token_dim=self.token_dim)
