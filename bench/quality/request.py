@@ -23,7 +23,7 @@ JUDGES: Mapping[str, frozenset[str]] = {
     "custom": frozenset({"questions"}),
     "forgetting": frozenset({"sizes"}),
     "growth": frozenset({"sizes"}),
-    "locomo": frozenset({"evidence", "input", "cv"}),
+    "locomo": frozenset({"evidence", "input", "cv", "ablate"}),
     "longdoc": frozenset(),
     "longmemeval": frozenset(),
     "modes": frozenset({"evidence"}),
@@ -41,6 +41,7 @@ _PLAIN: Mapping[str, Any] = {
     "evidence": None,
     "input": "raw",
     "cv": False,
+    "ablate": False,
     "questions": None,
     "queries": None,
     "qrels": None,
@@ -64,8 +65,8 @@ class Request:
         seed: Of everything that is drawn.
         progress: Whether to show bars on stderr.
         cache: Folder of encodings; by default `text.models.cache_folder`.
-        evidence, input, cv, questions, queries, qrels, sizes: Options of single data sets; see
-            `JUDGES`.
+        evidence, input, cv, ablate, questions, queries, qrels, sizes: Options of single data sets;
+            see `JUDGES`.
     """
 
     data: Path
@@ -81,6 +82,7 @@ class Request:
     evidence: Path | None = None
     input: Literal["raw", "observations"] = "raw"
     cv: bool = False
+    ablate: bool = False
     questions: Path | None = None
     queries: Path | None = None
     qrels: Path | None = None

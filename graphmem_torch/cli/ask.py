@@ -229,6 +229,8 @@ class Evaluate(Command):
         input: For locomo: the turns only, or also the facts that ship with the data set.
         cv: For locomo: refit whatever is fitted for each conversation on all the others; for all:
             show such fits, and those on all other sets, beside the weights as shipped.
+        ablate: For locomo: the preset without one of its parts after the other, what its gate
+            refuses, and the experiments of SYNAPSE's paper, in place of the baselines.
         cache: Folder that keeps encodings from run to run; by default the one that the variable
             GRAPHMEM_CACHE names, else one in the user's cache folder.
         sizes: For growth and forgetting: numbers of atoms at which it is measured.
@@ -255,6 +257,7 @@ class Evaluate(Command):
     evidence: Annotated[Path | None, arg(metavar="FILE")] = None
     input: Literal["raw", "observations"] = "raw"
     cv: bool = False
+    ablate: bool = False
     cache: Annotated[Path | None, arg(metavar="DIR")] = None
     sizes: Annotated[tuple[int, ...] | None, arg(metavar="N ...")] = None
     seed: int = 0
@@ -312,6 +315,7 @@ class Evaluate(Command):
                 evidence=self.evidence,
                 input=self.input,
                 cv=self.cv,
+                ablate=self.ablate,
                 cache=self.cache,
                 sizes=self.sizes,
             ),
@@ -330,7 +334,7 @@ class Evaluate(Command):
         if len(self.files) != 2:
             raise InputError(f"compare: expected two files, got {len(self.files)}; name both")
         plain = Evaluate(dataset=_COMPARE)
-        for name in (*_INPUTS, "preset", "rankings", "evidence", "input", "cv", "sizes"):
+        for name in (*_INPUTS, "preset", "rankings", "evidence", "input", "cv", "ablate", "sizes"):
             given = getattr(self, name)
             if given != getattr(plain, name):
                 raise InputError(f"--{name}: expected nothing for {_COMPARE}, got {given}")

@@ -14,6 +14,7 @@ from ..common.measure import framed
 from ..common.sets import locomo_set
 from ..common.tables import Table
 from ..request import Judged, Request
+from .ablation import judge_ablations
 
 __all__ = ["format_table", "judge"]
 
@@ -22,7 +23,8 @@ def judge(request: Request, *, resamples: int = 2000, timed: int = 20) -> Judged
     """Run presets and every baseline on a LoCoMo file, or on the one in a folder.
 
     Without repaired evidence (JSON lines) the file's own is repaired. With `cv` what is fitted (the
-    weights of `default` and of `linear`) is fitted anew for each conversation on the others.
+    weights of `default` and of `linear`) is fitted anew for each conversation on the others. With
+    `ablate` the preset is held against itself without each of its parts; see `judge_ablations`.
 
     Args:
         request: What is evaluated.
@@ -36,6 +38,8 @@ def judge(request: Request, *, resamples: int = 2000, timed: int = 20) -> Judged
         InputError: if the data cannot be used, or `cv` is asked for with a single conversation.
         ConfigError: if there is no such preset.
     """
+    if request.ablate:
+        return judge_ablations(request, resamples=resamples)
     asked = locomo_set(request.data, evidence=request.evidence, input=request.input)
     count = len(asked.conversations)
     if request.cv and count < 2:

@@ -1,0 +1,261 @@
+"""`--ablate`: a preset without one of its parts after the other, and the paper's experiments.
+
+SYNAPSE (arXiv 2601.02744) takes its parts away one by one and counts F1 of answers; here it is
+recall of the turns that hold them, and what the gate refuses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from graphmem_torch.config import Config, LinkConfig
+from graphmem_torch.evaluation.bootstrap import interval_table
+from graphmem_torch.evaluation.metrics import ranking_measures
+from graphmem_torch.rank.registry import SIGNALS, Weight
+
+from ..common.encoder import CachingEmbedder, caching, load_encoder
+from ..common.measure import framed
+from ..common.rankings import gold_positions
+from ..common.scores import ADVERSARIAL, gain, percent
+from ..common.sets import locomo_set
+from ..common.tables import Head, Table
+from ..common.task import RetrievalTask, build_tasks
+from ..request import Judged, Request
+from .experiments import (
+    Found,
+    cold_starts,
+    gate_sweep,
+    low_similarity,
+    paraphrased,
+    retrieved,
+    tunnelling,
+)
+
+__all__ = ["PAPER", "judge_ablations", "variants"]
+
+WHOLE = "as it is"
+PAPER: Mapping[str, str] = {
+    WHOLE: "40.5",
+    "no gate": "adversarial falls",
+    "no inhibition": "-1.1",
+    "no fan": "-4.4",
+    "no node decay": "-9.8",
+    "no edge decay": "-",
+    "no activation": "-10.0",
+    "no graph": "-7.6",
+    "vectors only": "-15.3",
+    "consolidated every 10": "falls",
+    "consolidated every 20": "falls",
+}
+"""What the paper's table has for each: F1 of answers in points, of all categories."""
+
+_CUTOFFS = (5, 10, 25)
+_DEPTH = 50
+_GROUPS: Mapping[str, tuple[int, ...]] = {
+    "1-4": (1, 2, 3, 4),
+    "1": (1,),
+    "2": (2,),
+    "3": (3,),
+    "4": (4,),
+}
+
+
+def variants(config: Config) -> dict[str, Config]:
+    """The preset and what it is without each of its parts; a part that it has not is left out.
+
+    `no gate` answers everything. `no node decay` keeps all activation from round to round, `no edge
+    decay` takes temporal edges alike whatever time they span. `no activation` keeps PageRank; `no
+    graph` scores as the preset does where there is no graph, and `vectors only` by cosine.
+    """
+    spread, weights = config.spread, config.rank.weights
+
+    def ranked(own: Mapping[str, float]) -> Config:
+        return replace(config, rank=replace(config.rank, weights=dict(own), cold_weights={}))
+
+    def reads_graph(key: str) -> bool:
+        return SIGNALS[Weight.named(key).signal].graph
+
+    without = {k: w for k, w in weights.items() if not reads_graph(k)}
+    found = {
+        WHOLE: config,
+        "no gate": replace(config, gate=replace(config.gate, threshold=0.0)),
+        "no inhibition": replace(config, spread=replace(spread, inhibition=0.0)),
+        "no fan": replace(config, spread=replace(spread, fan="none")),
+        "no node decay": replace(config, spread=replace(spread, retention=1.0)),
+        "no edge decay": replace(config, spread=replace(spread, temporal_decay=0.0)),
+        "no activation": ranked({k: w for k, w in weights.items() if k != "activation"}),
+        "no graph": ranked(config.rank.cold_weights or without),
+        "vectors only": ranked({"semantic": 1.0}),
+    }
+    if "every" in {field.name for field in fields(LinkConfig)}:
+        for every in (10, 20):
+            link = replace(config.link, **{"every": every})  # type: ignore[arg-type]
+            found[f"consolidated every {every}"] = replace(config, link=link)
+    return {name: own for name, own in found.items() if name == WHOLE or own != config}
+
+
+@dataclass(frozen=True)
+class _Measured:
+    """One variant: recall at `_CUTOFFS` `[n, 3]`, and what its gate lets through `[n]`."""
+
+    recall: Tensor
+    known: Tensor
+    found: Sequence[Found]
+
+    def score(self, categories: Tensor) -> Tensor:  # [n], NaN without gold
+        """Recall@10 of what is not refused; of an adversarial question 1 where it is refused."""
+        answered = self.recall[:, 1] * self.known
+        return torch.where(categories == ADVERSARIAL, (~self.known).double(), answered)
+
+
+def judge_ablations(request: Request, *, resamples: int = 2000) -> Judged:
+    """The ablations and experiments of SYNAPSE for a preset on a LoCoMo file.
+
+    Args:
+        request: What is evaluated; of several presets the first.
+        resamples: Of the intervals.
+
+    Returns:
+        `ablations` by variant, `gate`, `paraphrases`, `cold_start`, `low_similarity` and
+        `tunnelling` (see `bench/quality/README.md`), and their tables.
+    """
+    asked = locomo_set(request.data, evidence=request.evidence, input=request.input)
+    config, encoder = request.settings, load_encoder(request)
+    every = variants(config)
+    found: dict[str, _Measured] = {}
+    tasks: list[RetrievalTask] = []
+    with caching([encoder]):
+        for name, own in every.items():
+            built = tasks
+            if name == WHOLE or (own.spread, own.link) != (config.spread, config.link):
+                built = _built(asked.conversations, own, encoder, request)
+            if name == WHOLE:
+                tasks = built
+            found[name] = _measured(built, own)
+            if built is not tasks:
+                for task in built:
+                    task.memory.close()
+        categories = torch.cat([task.categories for task in tasks])
+        drawn: dict[str, Any] = {"seed": request.seed, "resamples": resamples}
+        report: dict[str, Any] = {
+            "n": {"1-4": int((categories != ADVERSARIAL).sum()), "5": int((categories == 5).sum())},
+            "ablations": _ablations(found, categories, drawn),
+        }
+        whole = found[WHOLE].found
+        report["gate"] = gate_sweep(whole, tasks)
+        report["paraphrases"] = paraphrased(tasks, config, whole)
+        rankings = {name: one.found for name, one in found.items()}
+        report["low_similarity"] = low_similarity(tasks, rankings, drawn)
+        report["tunnelling"] = tunnelling(tasks, rankings)
+        for task in tasks:
+            task.memory.close()
+        report["cold_start"] = cold_starts(asked.conversations, every, encoder, request.device)
+    report = framed("locomo", request.presets, request.seed, input=request.input, **report)
+    return Judged(report, _tables(report))
+
+
+def _built(
+    conversations: Any, config: Config, encoder: CachingEmbedder, request: Request
+) -> list[RetrievalTask]:
+    return build_tasks(conversations, config, encoder, request.device, request.progress)[0]
+
+
+def _measured(tasks: Sequence[RetrievalTask], config: Config) -> _Measured:
+    found = [retrieved(task, config, task.questions, _DEPTH) for task in tasks]
+    recalls = []
+    for task, one in zip(tasks, found, strict=True):
+        positions = gold_positions(one.ranking, task.gold, len(task.ids))
+        recalls.append(ranking_measures(positions, task.gold, _CUTOFFS)["recall"])
+    return _Measured(torch.cat(recalls), torch.cat([one.known for one in found]), found)
+
+
+def _ablations(
+    found: Mapping[str, _Measured], categories: Tensor, drawn: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Every variant by itself and beside the whole, question by question."""
+    whole, report = found[WHOLE], {}
+    masks = {name: torch.isin(categories, torch.tensor(own)) for name, own in _GROUPS.items()}
+    adversarial = categories == ADVERSARIAL
+    for name, one in found.items():
+        score, base = one.score(categories)[:, None], whole.score(categories)[:, None]
+        report[name] = {
+            "paper": PAPER.get(name),
+            "recall": {
+                group: interval_table(one.recall[mask], _CUTOFFS, **drawn)
+                for group, mask in masks.items()
+            },
+            "difference": {
+                group: interval_table((one.recall - whole.recall)[mask], _CUTOFFS, **drawn)
+                for group, mask in masks.items()
+            },
+            "refused": float((~one.known)[~adversarial].double().mean()),
+            "refused_adversarial": float((~one.known)[adversarial].double().mean()),
+            "score": interval_table(score, ["all"], **drawn)["all"],
+            "score_difference": interval_table(score - base, ["all"], **drawn)["all"],
+        }
+    return report
+
+
+def _first(interval: Sequence[float] | None) -> str:
+    return "-" if interval is None else percent(interval[0])
+
+
+def _tables(report: Mapping[str, Any]) -> list[str | Table]:
+    """What people read: shares in percent, differences in points with their intervals."""
+    rows = [
+        [
+            name,
+            _first(one["recall"]["1-4"]["10"]),
+            "" if name == WHOLE else gain(one["difference"]["1-4"]["10"]),
+            _first(one["recall"]["1"]["10"]),
+            "" if name == WHOLE else gain(one["difference"]["1"]["10"]),
+            _first(one["recall"]["2"]["10"]),
+            percent(one["refused"]),
+            percent(one["refused_adversarial"]),
+            _first(one["score"]),
+            "" if name == WHOLE else gain(one["score_difference"]),
+            one["paper"] or "-",
+        ]
+        for name, one in report["ablations"].items()
+    ]
+    titles = (
+        f"{report['preset']}|1-4 @10|difference|multi-hop @10|difference|temporal @10|refused|"
+        "adversarial refused|score|difference|paper, F1"
+    )
+    said = "score: recall@10 of what is not refused, and the share of adversarial questions refused"
+    tables: list[str | Table] = [Table([Head(t) for t in titles.split("|")], rows, [said])]
+    for key, names in (
+        ("gate", "threshold|refused|adversarial refused|paraphrases refused|score"),
+        ("low_similarity", "system|n|all|below|drop|difference to vectors only"),
+        ("tunnelling", "variant|found by fusion|lost|lost @10"),
+        ("cold_start", "turns|system|n|recall@5|newest five|tokens of five|tokens of all"),
+    ):
+        part = report[key]
+        if key == "gate":
+            for row, share in zip(part, report["paraphrases"]["refused"], strict=True):
+                row["paraphrases"] = share
+            lines = [
+                [f"{r['threshold']:.2f}"]
+                + [percent(r[k]) for k in ("refused", "adversarial", "paraphrases", "score")]
+                for r in part
+            ]
+        else:
+            lines = [[_shown(value) for value in row.values()] for row in part]
+        tables.append(Table([Head(t) for t in names.split("|")], lines))
+    share = report["paraphrases"]
+    tables.append(
+        f"{share['n']} adversarial questions said otherwise, cosine {share['cosine']:.2f} to what "
+        f"they were; the gate decides otherwise on {percent(share['flipped'])} %"
+    )
+    return tables
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, float):
+        return percent(value)
+    return gain(value) if isinstance(value, list) else str("-" if value is None else value)
