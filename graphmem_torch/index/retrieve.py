@@ -31,7 +31,16 @@ from graphmem_torch.rank.paths import discounted, hop_discount, strongest_paths,
 from graphmem_torch.rank.query import QueryBatch
 from graphmem_torch.rank.registry import SIGNALS, reading, signal_names, weight_table
 
-__all__ = ["CONSTANTS", "CandidateRule", "Plan", "Retrieval", "candidates_of", "retrieve"]
+__all__ = [
+    "CONSTANTS",
+    "CandidateRule",
+    "Plan",
+    "Ranked",
+    "Retrieval",
+    "candidates_of",
+    "ranked",
+    "retrieve",
+]
 
 CONSTANTS = ("retention", "spread", "inhibition", "gain", "threshold")
 """The constants of `spread` that a gradient flows back to."""
@@ -146,6 +155,45 @@ def _constants(settings: SpreadConfig) -> dict[str, float | Tensor]:
     return {name: getattr(settings, name) for name in CONSTANTS if name not in unused}
 
 
+class Ranked(NamedTuple):
+    """The best of some candidates, `DEPTH` at least where there are as many, best first.
+
+    Attributes:
+        candidates: C for each of B questions.
+        signals: [B, C, F] of the score.
+        places: [B, K] int64 among the candidates.
+        scores: [B, K] float32, -inf for what may be no hit.
+        form: [B, K] int64, places in `FORMS`.
+    """
+
+    candidates: Candidates
+    signals: Tensor
+    places: Tensor
+    scores: Tensor
+    form: Tensor
+
+    def statistics(self, names: Sequence[str]) -> tuple[Tensor, Tensor]:  # [B, S], [B] int64
+        """What abstention reads: the named statistics, and the form of the first hit."""
+        near = self.places[:, :DEPTH], self.scores[:, :DEPTH]
+        found = abstention_statistics(self.candidates, *near, names)
+        none = self.form.shape[1] == 0
+        return found, self.form.new_zeros(len(self.form)) if none else self.form[:, 0]
+
+
+def ranked(
+    found: Candidates,  # C for each of B questions
+    names: Sequence[str],  # F signals
+    weights: Tensor,  # [4, F], by form
+    k: int,
+) -> Ranked:
+    """The candidates that may be hits by their scores, as many as k hits and abstention take."""
+    signals = found.signals(names)
+    score = found.scores(signals, weights).masked_fill(~found.listed, -torch.inf)
+    best = score.topk(min(max(k, DEPTH), score.shape[1]), dim=1)
+    form = found.form.expand(found.shape).gather(1, best.indices)
+    return Ranked(found, signals, best.indices, best.values, form)
+
+
 def retrieve(
     memory: MemoryTensors,
     plan: Plan,
@@ -160,18 +208,12 @@ def retrieve(
     The edges that led to each hit are looked for only where `paths` are wanted.
     """
     found = candidates_of(memory, plan, weights, query, k)
-    signals = found.signals(plan.names)
-    score = found.scores(signals, weights).masked_fill(~found.listed, -torch.inf)
-    best = score.topk(min(max(k, DEPTH), score.shape[1]), dim=1)
-    chosen, values = best.indices[:, :k], best.values[:, :k]
+    best = ranked(found, plan.names, weights, k)
+    chosen, values, form = (each[:, :k] for each in (best.places, best.scores, best.form))
     rows = chosen if found.rows is None else found.rows.gather(1, chosen)
     rows = torch.where(values > -torch.inf, rows, -1)
-    form = found.form.expand(found.shape).gather(1, best.indices)
-    own = weights[form[:, :k]]
-    shares = signals.gather(1, chosen[:, :, None].expand(-1, -1, signals.shape[2])) * own
-    gate = plan.config.gate
-    near = best.indices[:, :DEPTH], best.values[:, :DEPTH]
-    statistics = abstention_statistics(found, *near, plan.statistics)
+    place = chosen[:, :, None].expand(-1, -1, best.signals.shape[2])
+    shares = best.signals.gather(1, place) * weights[form]
     anchors, value = found.reached.anchors, found.reached.value
     if anchors is None or value is None:
         anchors = rows.new_zeros(len(query), 0)
@@ -181,8 +223,8 @@ def retrieve(
         with torch.no_grad():
             start = _start(memory, query, anchors, value)
             walked = _paths(memory, plan, query, start, memory.nodes(rows))
-    first = form[:, 0] if form.shape[1] else form.new_zeros(len(query))
-    sure = confidence(statistics, first, plan.gate.to(statistics), gate)
+    statistics, first = best.statistics(plan.statistics)
+    sure = confidence(statistics, first, plan.gate.to(statistics), plan.config.gate)
     return Retrieval(rows, values, shares, sure, anchors, value, walked)
 
 

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from graphmem_torch.config import Config
+from graphmem_torch.index.retrieve import ranked
 from graphmem_torch.memory.learning import reweighted
 from graphmem_torch.rank.abstention import (
     DEPTH,
-    abstention_statistics,
     confidence,
     fit_abstention,
     of_forms,
@@ -123,12 +123,8 @@ def seen_by_gate(task: RetrievalTask, config: Config, foreign: Sequence[str]) ->
         with torch.inference_mode():
             query = replace(query, allowed=allowed.to(query.embedding.device))
             found = index.candidates(query)
-            score = found.scores(found.signals(index.signal_names), index.weights.float())
-            score = score.masked_fill(~found.listed, -torch.inf)
-            best = score.topk(min(DEPTH, score.shape[1]), dim=1)
-            statistics = abstention_statistics(found, best.indices, best.values, names)
-            form = found.form.expand(found.shape).gather(1, best.indices[:, :1]).squeeze(1)
-            parts.append((statistics.cpu().clone(), form.cpu().clone()))
+            best = ranked(found, index.signal_names, index.weights.float(), DEPTH)
+            parts.append([each.cpu().clone() for each in best.statistics(names)])
     statistics, form = map(torch.cat, zip(*parts, strict=True))
     return Seen(names, statistics, form, [kind for _, kind, _ in asked])
 
