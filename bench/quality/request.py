@@ -31,6 +31,7 @@ JUDGES: Mapping[str, frozenset[str]] = {
     "proofs": frozenset(),
     "regime": frozenset(),
     "retrieval": frozenset({"queries", "qrels"}),
+    "spreading": frozenset({"evidence", "input"}),
 }
 """The data sets, one module of this package each, and the options that are theirs alone."""
 

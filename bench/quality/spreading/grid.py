@@ -1,0 +1,285 @@
+"""Many settings of spreading activation over one memory, as rows of few batches."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from graphmem_torch.config import AnchorConfig, Config, SpreadConfig
+from graphmem_torch.edges import EdgeBlock
+from graphmem_torch.graph import Graph
+from graphmem_torch.index.conduct import conducting_graph
+from graphmem_torch.memory import Memory
+from graphmem_torch.ops import spread_activation
+from graphmem_torch.rank.anchors import anchor_activation
+from graphmem_torch.rank.routing import relative_pagerank
+
+from ..common.task import RetrievalTask
+
+__all__ = ["Patterns", "Setting", "activations", "anchors_of", "drawn_settings", "one_by_one"]
+
+_EDGES = ("edges", "reverse", "max_edges", "capped", "temporal_decay", "temporal_step")
+_ROWS = 1 << 13  # of a batch
+_FANS = {"degree": -1.0, "sqrt": -0.5, "none": 0.0}
+
+_SOURCES: tuple[Literal["dual", "fused", "semantic"], ...] = ("dual", "fused", "fused", "semantic")
+_BOTH = ("similarity", "abstraction", "association", "derived_from")
+_KINDS: Mapping[str, tuple[Mapping[str, float], Mapping[str, float]]] = {
+    "synapse": (
+        {"temporal": 1.0, "abstraction": 1.0, "association": 1.0, "derived_from": 1.0},
+        {"abstraction": 1.0, "association": 1.0, "derived_from": 1.0},
+    ),
+    "both ways": (
+        {"temporal": 0.5} | dict.fromkeys(_BOTH, 1.0),
+        {"temporal": 0.5} | dict.fromkeys(_BOTH, 1.0),
+    ),
+    "temporal": ({"temporal": 1.0}, {"temporal": 1.0}),
+    "forward in time": ({"temporal": 1.0}, {}),
+    "similarity": ({"similarity": 1.0}, {"similarity": 1.0}),
+    "concepts": (
+        {"abstraction": 1.0, "association": 0.3},
+        {"abstraction": 1.0, "association": 0.3},
+    ),
+    "concepts without association": ({"abstraction": 1.0}, {"abstraction": 1.0}),
+    "concepts and time": (
+        {"abstraction": 1.0, "temporal": 1.0},
+        {"abstraction": 1.0, "temporal": 0.3},
+    ),
+}
+"""Edge kinds of the grid: gains forwards and backwards."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One point of the grid.
+
+    Attributes:
+        name: In tables.
+        spread: The constants of spreading.
+        anchors: Where it starts.
+        spare: As `spread_activation` takes it.
+    """
+
+    name: str
+    spread: SpreadConfig
+    anchors: AnchorConfig
+    spare: int = 0
+
+    @property
+    def edges(self) -> tuple[Any, ...]:
+        """What decides which edges conduct, and how well."""
+        values = (getattr(self.spread, name) for name in _EDGES)
+        return tuple(tuple(sorted(v.items())) if isinstance(v, Mapping) else v for v in values)
+
+    def changes(self) -> dict[str, Any]:
+        """What is not as the settings have it by default, for the report."""
+        plain = SpreadConfig()
+        found = {
+            field.name: getattr(self.spread, field.name)
+            for field in fields(SpreadConfig)
+            if getattr(self.spread, field.name) != getattr(plain, field.name)
+        }
+        anchors: dict[str, Any] = {"source": self.anchors.source, "k": self.anchors.k}
+        if self.anchors.source == "fused":
+            anchors["temperature"] = self.anchors.temperature
+        return found | {"anchors": anchors, "spare": self.spare}
+
+
+def drawn_settings(count: int, named: Sequence[Config], seed: int) -> list[Setting]:
+    """So many settings: those of some presets, the others drawn evenly from every axis."""
+    chance = random.Random(seed)
+    found = [Setting(one.name, one.spread, one.anchors) for one in named]
+    capped = SpreadConfig().capped
+    while len(found) < count:
+        forwards, backwards = _KINDS[kind := chance.choice(sorted(_KINDS))]
+        cap = chance.choice((10, 50, 100_000))
+        inhibition = chance.choice((0.0, 0.0, 0.02, 0.05, 0.15))
+        spread = SpreadConfig(
+            rounds=chance.choice((1, 2, 3)),
+            retention=chance.choice((0.2, 0.5, 0.8)),
+            spread=chance.choice((0.4, 0.8, 1.0)),
+            reduce=chance.choice(("sum", "max")),
+            fan=chance.choice(("degree", "sqrt", "none")),
+            inhibition=inhibition,
+            firing="linear" if chance.random() < 0.5 else "sigmoid",
+            gain=chance.choice((5.0, 10.0)),
+            threshold=chance.choice((0.1, 0.3, 0.5)),
+            temporal_decay=chance.choice((0.0, 0.01, 0.1)),
+            temporal_step=1.0,
+            edges=forwards,
+            reverse=backwards,
+            max_edges=cap,
+            capped=capped,
+        )
+        anchors = AnchorConfig(
+            chance.choice(_SOURCES), chance.choice((3, 10, 30)), chance.choice((1.0, 2.0, 4.0))
+        )
+        spare = chance.choice((0, 30)) if inhibition else 0
+        found.append(Setting(f"{kind} {len(found)}", spread, anchors, spare))
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class Patterns:
+    """The edges of all settings of a memory: one graph of them all, and weights by pattern.
+
+    Attributes:
+        graph: N nodes, E edges: all that conduct in some setting.
+        weight: [P, E], 0 where an edge does not conduct.
+        place: Which pattern each of `Setting.edges` is.
+        pagerank: [P, A] of the atoms, relative to the largest.
+        node: [A] node of each atom.
+    """
+
+    graph: Graph
+    weight: Tensor
+    place: Mapping[tuple[Any, ...], int]
+    pagerank: Tensor
+    node: Tensor
+
+    @classmethod
+    def of(cls, memory: Memory, settings: Sequence[Setting]) -> Patterns:
+        """Of the edges that a memory has stored."""
+        columns = memory.store.columns()
+        names, order = columns.node.sort()
+        edges = memory.store.edges()
+        rows = EdgeBlock(
+            torch.searchsorted(names, edges.source.long()),
+            torch.searchsorted(names, edges.target.long()),
+            edges.type,
+            edges.weight,
+        )
+        time, concept = columns.time[order], columns.is_concept[order]
+        node = memory.index.tensors.node.long()
+        distinct = {setting.edges: setting.spread for setting in settings}
+        graphs = [conducting_graph(rows, time, own, concept) for own in distinct.values()]
+        keys = [_keys(graph) for graph in graphs]
+        every = torch.cat(keys).unique()
+        weight = torch.zeros(len(graphs), len(every))
+        for place, (graph, key) in enumerate(zip(graphs, keys, strict=True)):
+            weight[place, torch.searchsorted(every, key)] = graph.weight
+        pair, kind = every // 256, every % 256
+        count = len(names)
+        index = torch.stack([pair % count, pair // count]) if count else pair.new_empty(2, 0)
+        union = Graph.from_edges(index, type=kind, num_nodes=count)
+        ranks = torch.stack([relative_pagerank(graph, node) for graph in graphs])
+        return cls(union, weight, {own: place for place, own in enumerate(distinct)}, ranks, node)
+
+
+def _keys(graph: Graph) -> Tensor:  # [E] int64, ascending as edges stand
+    pair = graph.target.long() * graph.num_nodes + graph.source.long()
+    return pair * 256 + graph.type.long()
+
+
+def anchors_of(
+    task: RetrievalTask,
+    score: Tensor,  # [B, T], without a graph
+    settings: Sequence[Setting],
+    patterns: Patterns,
+) -> dict[AnchorConfig, Tensor]:  # each [B, N]
+    """The activation at the start, of every way to choose anchors among the settings."""
+    starts, nodes = {}, patterns.graph.num_nodes
+    found = task.candidates(task.questions)
+    base = score.new_full((len(score), task.num_atoms), -torch.inf)
+    base[:, task.turns] = score
+    for own in dict.fromkeys(setting.anchors for setting in settings):
+        rows, value = anchor_activation(found, base, own)
+        start = base.new_zeros(len(base), nodes)
+        at = found.memory.nodes(rows)
+        there = (at >= 0) & (value > 0)
+        question = there.nonzero()[:, 0]
+        # An atom that both triggers of `dual` name starts once.
+        index = question * nodes + at[there]
+        start.view(-1).scatter_reduce_(0, index, value[there], "amax")
+        starts[own] = start
+    return starts
+
+
+def activations(
+    patterns: Patterns,
+    settings: Sequence[Setting],
+    starts: Mapping[AnchorConfig, Tensor],  # each [B, N]
+) -> Iterator[tuple[int, Tensor]]:  # place of a setting, [B, A]
+    """The activation of the atoms by every setting, as many settings at once as a batch holds.
+
+    What a batch has once (`reduce`, `top`, `spare`) is alike in each; all else differs by row.
+    """
+    alike: dict[tuple[str, int, int], list[int]] = {}
+    for place, one in enumerate(settings):
+        alike.setdefault((one.spread.reduce, one.spread.top, one.spare), []).append(place)
+    questions = len(next(iter(starts.values())))
+    at_once = max(1, _ROWS // max(1, questions))
+    for (reduce, top, spare), places in alike.items():
+        places.sort(key=lambda place: patterns.place[settings[place].edges])
+        for begin in range(0, len(places), at_once):
+            some = places[begin : begin + at_once]
+            found = _batch(patterns, [settings[p] for p in some], starts, reduce, top, spare)
+            yield from zip(some, found.split(questions), strict=True)
+
+
+def _batch(
+    patterns: Patterns,
+    settings: Sequence[Setting],
+    starts: Mapping[AnchorConfig, Tensor],
+    reduce: Any,
+    top: int,
+    spare: int,
+) -> Tensor:  # [S * B, A]
+    questions = len(next(iter(starts.values())))
+
+    def rows(values: Sequence[Any]) -> Tensor:
+        return torch.tensor(values).repeat_interleave(questions)
+
+    spreads = [one.spread for one in settings]
+    place = rows([patterns.place[one.edges] for one in settings])
+    there = (patterns.weight != 0).float()
+    degree = there.new_zeros(len(there), patterns.graph.num_nodes)
+    degree.index_add_(1, patterns.graph.source, there).clamp_(min=1)
+    fans = [degree[patterns.place[s.edges]] ** -_FANS[s.spread.fan] for s in settings]
+    found = spread_activation(
+        patterns.graph,
+        torch.cat([starts[one.anchors] for one in settings]),
+        rounds=rows([own.rounds for own in spreads]),
+        retention=rows([own.retention for own in spreads]),
+        spread=rows([own.spread for own in spreads]),
+        reduce=reduce,
+        fan=torch.stack(fans).repeat_interleave(questions, 0),
+        inhibition=rows([own.inhibition for own in spreads]),
+        top=top,
+        spare=spare,
+        firing=rows([own.firing == "sigmoid" for own in spreads]),
+        gain=rows([own.gain for own in spreads]),
+        threshold=rows([own.threshold for own in spreads]),
+        weight=patterns.weight,
+        pattern=place,
+    )
+    return found[:, patterns.node]
+
+
+def one_by_one(
+    memory: Memory, settings: Sequence[Setting], starts: Mapping[AnchorConfig, Tensor]
+) -> Iterator[Tensor]:  # [B, A] each
+    """The same by a loop: of every setting the edges that conduct, then its spread."""
+    for one in settings:
+        patterns = Patterns.of(memory, [one])
+        own = one.spread
+        yield spread_activation(
+            patterns.graph.with_weight(patterns.weight[0]),
+            starts[one.anchors],
+            rounds=own.rounds,
+            retention=own.retention,
+            spread=own.spread,
+            reduce=own.reduce,
+            fan=own.fan,
+            inhibition=own.inhibition,
+            top=own.top,
+            spare=one.spare,
+            firing=own.firing,
+            gain=own.gain,
+            threshold=own.threshold,
+        )[:, patterns.node]

@@ -1,0 +1,281 @@
+"""The judge: a grid of settings of spreading activation, in regimes from weak to strong seeds."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from graphmem_torch.atoms import Atom
+from graphmem_torch.config import Config, load_config
+from graphmem_torch.errors import InputError
+
+from ..common.encoder import CachingEmbedder, caching, load_encoder
+from ..common.fitting import Fit, fit_linear, linear_names
+from ..common.measure import framed
+from ..common.questions import Conversation, find_evidence
+from ..common.scores import gain, percent
+from ..common.sets import QuestionSet, locomo_set, passage_set
+from ..common.tables import Head, Table
+from ..common.task import TURN, RetrievalTask, baseline_config, build_tasks, memory_of
+from ..common.texts import read_passage_sets
+from ..request import Judged, Request
+from .adaptation import learned_gains, spared
+from .grid import Patterns, Setting, activations, anchors_of, drawn_settings, one_by_one
+from .regimes import (
+    BASES,
+    FACTORS,
+    Regime,
+    answered,
+    best_published,
+    confirmed,
+    judgements,
+    several,
+    unlike,
+)
+
+__all__ = ["judge"]
+_SETTINGS = 300
+_LARGE = 60  # settings over all conversations in one store, and over passages
+_LOOPED = 8  # settings that a loop is timed with
+
+
+def _category(number: int) -> Any:
+    return lambda task: answered(task) & (task.categories == number)
+
+
+_REGIMES = (
+    Regime("weak seeds: cosine", "cosine", answered),
+    Regime("weak seeds, multi-hop", "cosine", _category(1)),
+    Regime("cosine and BM25", "fusion", answered),
+    Regime("strong seeds: linear", "linear", answered),
+    Regime("multi-hop", "linear", _category(1)),
+    Regime("temporal", "linear", _category(2)),
+    Regime("open domain", "linear", _category(3)),
+    Regime("single-hop", "linear", _category(4)),
+    Regime("evidence in several sessions", "linear", several),
+    Regime("evidence unlike the question", "linear", unlike),
+)
+_POOLED = (
+    Regime("all conversations in one store", "linear", answered),
+    Regime("the same, weak seeds", "cosine", answered),
+    Regime("the same, multi-hop", "linear", _category(1)),
+)
+
+
+def judge(
+    request: Request,
+    *,
+    resamples: int = 2000,
+    settings: int = _SETTINGS,
+    large: int = _LARGE,
+    steps: int = 40,
+) -> Judged:
+    """What spreading activation adds to rankings without a graph, by the best of many settings.
+
+    Args:
+        request: What is evaluated: a LoCoMo file, or a root with `locomo` and perhaps `multihop`
+            below it. Memories are linked as the preset links.
+        resamples: Of the intervals.
+        settings: Number of settings for single conversations.
+        large: Number of settings for larger stores.
+        steps: Of the gradient that learns the gains of edge types.
+
+    Returns:
+        The report (see `bench/quality/README.md`) and its tables.
+    """
+    config, encoder = request.settings, load_encoder(request)
+    drawn: dict[str, Any] = {"seed": request.seed, "resamples": resamples}
+    named = [load_config("synapse"), load_config("default")]
+    grid = drawn_settings(settings, named, request.seed)
+    root, file = Path(request.data), Path(request.data)
+    if root.is_dir() and (root / "locomo").is_dir():
+        file = root / "locomo"
+    evidence = request.evidence or (find_evidence(file) if file.is_dir() else None)
+    asked = locomo_set(file, evidence=evidence, input=request.input)
+    if len(asked.conversations) < 2:
+        raise InputError(
+            "expected at least 2 conversations, to fit the base of each on the others, got 1; "
+            "give a file with more",
+            where=str(file),
+        )
+    regimes: dict[str, Any] = {}
+    with caching([encoder]):
+        tasks = _built(asked, config, encoder, request)
+        weights = _left_out(tasks, config)
+        found = judgements(tasks, weights, grid, _REGIMES, seed=request.seed)
+        regimes |= {name: confirmed(one, grid, drawn) for name, one in found.items()}
+        published = best_published(found["weak seeds: cosine"], grid, drawn)
+        report: dict[str, Any] = {
+            "settings": len(grid),
+            "factors": list(FACTORS),
+            "speed": _speed(
+                tasks[0], weights[0], grid, config, asked.conversations[0].atoms, encoder
+            ),
+            "published": published,
+            "spared": spared(tasks, named[0], drawn),
+            "learned": learned_gains(tasks, weights, drawn, steps=steps, seed=request.seed),
+        }
+        few = grid[:large]
+        pooled = _pooled(asked, config, encoder, request)
+        own = judgements(pooled, weights, few, _POOLED, seed=request.seed)
+        regimes |= {name: confirmed(one, few, drawn) for name, one in own.items()}
+        _close([*tasks, *pooled])
+        for passages in _passages(root):
+            built = _built(passages, config, encoder, request)
+            shipped = [Fit.shipped(config).linear]
+            regime = Regime(passages.name, "linear", answered)
+            one = judgements(built, shipped, few, [regime], at=5, seed=request.seed)
+            regimes[f"passages: {passages.name} @5"] = confirmed(one[passages.name], few, drawn)
+            _close(built)
+    report = {"n": {"1-4": int(regimes["strong seeds: linear"]["n"])}, "regimes": regimes} | report
+    report = framed("spreading", request.presets, request.seed, input=request.input, **report)
+    return Judged(report, _tables(report))
+
+
+def _built(
+    asked: QuestionSet, config: Config, encoder: CachingEmbedder, request: Request
+) -> list[RetrievalTask]:
+    kinds = {"kind": asked.kind}
+    made, _ = build_tasks(
+        asked.conversations, config, encoder, request.device, request.progress, **kinds
+    )
+    return made
+
+
+def _close(tasks: Sequence[RetrievalTask]) -> None:
+    for task in {id(task.memory): task for task in tasks}.values():
+        task.memory.close()
+
+
+def _left_out(tasks: Sequence[RetrievalTask], config: Config) -> list[Mapping[str, float]]:
+    """The linear formula of each conversation, fitted to the others."""
+    names = linear_names(baseline_config(config))
+    return [fit_linear([t for t in tasks if t is not task], names) for task in tasks]
+
+
+def _pooled(
+    asked: QuestionSet, config: Config, encoder: CachingEmbedder, request: Request
+) -> list[RetrievalTask]:
+    """Each conversation's questions to one store of all; names are those of the whole."""
+    atoms: list[Atom] = []
+    parts: list[Conversation] = []
+    for one in asked.conversations:
+
+        def named(name: str | None, within: str = one.name) -> str:
+            return f"{within}/{name}" if name else ""
+
+        for atom in one.atoms:
+            links = tuple(replace(link, target=named(link.target)) for link in atom.edges)
+            session = named(atom.session) or None
+            atoms.append(replace(atom, id=named(atom.id), session=session, edges=links))
+        questions = (replace(q, gold=tuple(map(named, q.gold))) for q in one.questions)
+        parts.append(Conversation(one.name, (), tuple(questions)))
+    concepts = encoder.extractor(config.link.concepts)
+    memory = memory_of(atoms, config, encoder, request.device, concepts=concepts)
+    return [RetrievalTask(part, memory) for part in parts]
+
+
+def _passages(root: Path) -> Iterator[QuestionSet]:
+    folder = root / "multihop"
+    if folder.is_dir():
+        yield from (passage_set(one) for one in read_passage_sets(folder))
+
+
+def _speed(
+    task: RetrievalTask,
+    weights: Mapping[str, float],
+    grid: Sequence[Setting],
+    config: Config,
+    atoms: Sequence[Atom],
+    encoder: CachingEmbedder,
+) -> dict[str, Any]:
+    """Settings a second of CPU time over the questions of one conversation, and their equality.
+
+    `grid` is all settings as batches, `loop` the same by one call a setting, edges included,
+    `memory` what there is without either: an index by the setting, asked all questions.
+    """
+    score = BASES["linear"](task, weights)
+    start = time.process_time()
+    patterns = Patterns.of(task.memory, grid)
+    starts = anchors_of(task, score, grid, patterns)
+    found = dict(activations(patterns, grid, starts))
+    batch = time.process_time() - start
+    some = grid[:_LOOPED]
+    start = time.process_time()
+    looped = list(one_by_one(task.memory, some, starts))
+    loop = time.process_time() - start
+    apart = max(
+        float((found[place] - one).abs().max() / one.max().clamp(min=1e-30))
+        for place, one in enumerate(looped)
+    )
+    whole = 0.0
+    for one in some[:2]:
+        own = replace(config, spread=one.spread, anchors=one.anchors)
+        with memory_of(atoms, own, encoder, str(task.memory.device)) as memory:
+            start = time.process_time()
+            memory.index  # noqa: B018 - built when it is first asked for
+            memory.retrieve(task.questions, k=10, kinds=[TURN])
+            whole += (time.process_time() - start) / 2
+    return {
+        "questions": len(task.questions),
+        "grid": len(grid) / batch,
+        "loop": len(some) / loop,
+        "memory": 1 / whole,
+        "largest_difference": apart,
+    }
+
+
+def _tables(report: Mapping[str, Any]) -> list[str | Table]:
+    """Recall in percent, gains in points with their intervals."""
+    heads = [
+        Head("regime"),
+        Head("n"),
+        Head("base", percent),
+        Head("best, where chosen", percent),
+        Head("confirmed", gain),
+        Head("synapse", gain),
+        Head("default", gain),
+        Head("chosen"),
+    ]
+    rows = [
+        [
+            name,
+            one["n"],
+            one["base"],
+            one["best"],
+            one["gain"],
+            one["of_presets"].get("synapse"),
+            one["of_presets"].get("default"),
+            ", ".join(f"{c['name']} x {c['factor']}" if c else "none" for c in one["chosen"]),
+        ]
+        for name, one in report["regimes"].items()
+    ]
+    tried = sorted({one["tried"] for one in report["regimes"].values()})
+    said = f"settings times factors tried: {' or '.join(map(str, tried))}; chosen on one half, "
+    tables: list[str | Table] = [Table(heads, rows, [said + "confirmed on the other"])]
+    best = report["published"]
+    tables.append(
+        f"SYNAPSE's own score, {best['tried']} settings: synapse {_whole(best['synapse'])}, the "
+        f"best of the other half {_whole(best['best'])}, more than synapse {gain(best['gain'])}, "
+        f"more than cosine {gain(best['over_base'])}"
+    )
+    spare = [Head("spare"), Head("recall@10", percent), Head("difference", gain)]
+    spare += [Head("silenced", percent), Head("gold of fusion silenced", percent)]
+    tables.append(Table(spare, [list(row.values()) for row in report["spared"]]))
+    learned = report["learned"]
+    gains = ", ".join(f"{name} {value:.2f}" for name, value in learned["gains"].items())
+    tables.append(f"gains learned: {gains}; more than the base {gain(learned['gain'])}")
+    speed = report["speed"]
+    tables.append(
+        f"settings a second over {speed['questions']} questions: {speed['grid']:.1f} as a batch, "
+        f"{speed['loop']:.1f} by a loop, {speed['memory']:.2f} by a memory of each; largest "
+        f"difference {speed['largest_difference']:.1e}"
+    )
+    return tables
+
+
+def _whole(interval: Sequence[float]) -> str:
+    return f"{percent(interval[0])} [{percent(interval[1])}, {percent(interval[2])}]"

@@ -1,0 +1,265 @@
+"""What activation adds to a ranking that knows no graph: settings, regimes, two halves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from graphmem_torch.evaluation.bootstrap import interval_table
+
+from ..common.baselines import BASELINES
+from ..common.fitting import linear_scores
+from ..common.scores import ADVERSARIAL
+from ..common.task import RetrievalTask
+from .grid import Patterns, Setting, activations, anchors_of
+
+__all__ = [
+    "BASES",
+    "FACTORS",
+    "Judgement",
+    "Regime",
+    "answered",
+    "background",
+    "best_published",
+    "confirmed",
+    "judgements",
+    "recall_of",
+    "several",
+    "unlike",
+]
+
+FACTORS: tuple[float, ...] = (0.03, 0.1, 0.3, 1.0)
+"""Weights of activation beside the base, both in deviations."""
+
+_UNLIKE = 0.3  # cosine of a question and its evidence
+_UNITS = 8.0  # deviations that a rare value has at most, as `rank.scale: background` has it
+
+Base = Callable[[RetrievalTask, Mapping[str, float]], Tensor]
+BASES: Mapping[str, Base] = {
+    "cosine": lambda task, _: BASELINES["dense"](task, task.questions),
+    "fusion": lambda task, _: BASELINES["fusion"](task, task.questions),
+    "linear": lambda task, weights: linear_scores(task, task.questions, weights),
+}
+"""Rankings without a graph, [B, T]: weak seeds, better ones, the strongest there is."""
+
+
+@dataclass(frozen=True)
+class Regime:
+    """Some questions of a set and the ranking that the graph is added to.
+
+    Attributes:
+        name: In tables.
+        base: A key of `BASES`.
+        chosen: Which questions of a memory are meant, [B] bool.
+    """
+
+    name: str
+    base: str
+    chosen: Callable[[RetrievalTask], Tensor]
+
+
+def answered(task: RetrievalTask) -> Tensor:  # [B] bool
+    """Questions that have gold and are not adversarial."""
+    return (task.categories != ADVERSARIAL) & (task.gold >= 0).any(1)
+
+
+def several(task: RetrievalTask) -> Tensor:  # [B] bool
+    """Questions whose evidence lies apart, in several sessions."""
+    sessions = task.session[task.gold.clamp(min=0)].masked_fill(task.gold < 0, -1)
+    found = [len({number for number in row if number >= 0}) > 1 for row in sessions.tolist()]
+    return answered(task) & torch.tensor(found, dtype=torch.bool)
+
+
+def unlike(task: RetrievalTask) -> Tensor:  # [B] bool
+    """Questions no evidence of which has a cosine of 0.3."""
+    cosine = BASES["cosine"](task, {})
+    near = cosine.gather(1, task.gold.clamp(min=0)).masked_fill(task.gold < 0, -torch.inf)
+    return answered(task) & (near.amax(1) < _UNLIKE)
+
+
+@dataclass
+class Judgement:
+    """Recall of every setting and factor for the questions of a regime, question by question.
+
+    Attributes:
+        base: [n] recall of the ranking without a graph.
+        recall: [S * F, n] with activation by each setting, with each factor.
+        published: [S, n] of SYNAPSE's score, 0.5 max(cos, 0) + 0.3 activation + 0.2 PageRank.
+        half: [n] bool, the half that a question belongs to.
+    """
+
+    base: Tensor
+    recall: Tensor
+    published: Tensor
+    half: Tensor
+
+
+@dataclass
+class _Parts:
+    base: list[Tensor] = field(default_factory=list)
+    recall: list[Tensor] = field(default_factory=list)
+    published: list[Tensor] = field(default_factory=list)
+    half: list[Tensor] = field(default_factory=list)
+
+
+def judgements(
+    tasks: Sequence[RetrievalTask],
+    weights: Sequence[Mapping[str, float]],
+    settings: Sequence[Setting],
+    regimes: Sequence[Regime],
+    *,
+    at: int = 10,
+    seed: int = 0,
+) -> dict[str, Judgement]:
+    """Every setting over every memory, for some regimes.
+
+    Args:
+        tasks: Memories with their questions.
+        weights: Of the base `linear`, of each memory.
+        settings: The grid, S of them.
+        regimes: What is asked.
+        at: Number of hits that recall is taken at.
+        seed: Of the halves.
+    """
+    parts = {regime.name: _Parts() for regime in regimes}
+    for number, task in enumerate(tasks):
+        patterns = Patterns.of(task.memory, settings)
+        generator = torch.Generator().manual_seed(seed + number)
+        half = torch.rand(len(task.questions), generator=generator) < 0.5
+        for base in dict.fromkeys(regime.base for regime in regimes):
+            own = [regime for regime in regimes if regime.base == base]
+            masks = {regime.name: regime.chosen(task) for regime in own}
+            alone, found, published = _recalls(task, weights[number], base, patterns, settings, at)
+            for name, mask in masks.items():
+                parts[name].base.append(alone[mask])
+                parts[name].recall.append(found[:, mask])
+                parts[name].published.append(published[:, mask])
+                parts[name].half.append(half[mask])
+    return {
+        name: Judgement(
+            torch.cat(one.base),
+            torch.cat(one.recall, 1),
+            torch.cat(one.published, 1),
+            torch.cat(one.half),
+        )
+        for name, one in parts.items()
+    }
+
+
+def _recalls(
+    task: RetrievalTask,
+    weights: Mapping[str, float],
+    base: str,
+    patterns: Patterns,
+    settings: Sequence[Setting],
+    at: int,
+) -> tuple[Tensor, Tensor, Tensor]:  # [B], [S * F, B], [S, B]
+    score = BASES[base](task, weights)
+    starts = anchors_of(task, score, settings, patterns)
+    cosine = BASES["cosine"](task, weights).clamp(min=0)
+    own = (score - score.mean(1, keepdim=True)) / score.std(1, keepdim=True).clamp(min=1e-9)
+    recall = torch.zeros(len(settings), len(FACTORS), len(score), dtype=torch.float64)
+    published = torch.zeros(len(settings), len(score), dtype=torch.float64)
+    for place, activation in activations(patterns, settings, starts):
+        scaled = background(activation)[:, task.turns]
+        for factor, value in enumerate(FACTORS):
+            recall[place, factor] = recall_of(own + value * scaled, task.gold, at)
+        rank = patterns.pagerank[patterns.place[settings[place].edges]][task.turns]
+        hybrid = 0.5 * cosine + 0.3 * activation[:, task.turns] + 0.2 * rank
+        published[place] = recall_of(hybrid, task.gold, at)
+    return recall_of(own, task.gold, at), recall.flatten(0, 1), published
+
+
+def background(activation: Tensor) -> Tensor:  # [B, A]
+    """In deviations of the memory's background, as the score of `default` has its signals (8.8)."""
+    mean = activation.mean(1, keepdim=True)
+    more = activation.amax(1, keepdim=True) - mean
+    unit = torch.maximum(activation.std(1, keepdim=True), more / _UNITS)
+    return (activation - mean) / unit.masked_fill(unit <= 1e-6, torch.inf)
+
+
+def recall_of(score: Tensor, gold: Tensor, at: int) -> Tensor:  # [B, T], [B, G] -> [B]
+    """Share of the gold among the first; NaN without gold."""
+    best = score.topk(min(at, score.shape[1]), dim=1).indices
+    found = (best[:, :, None] == gold[:, None, :]).any(1).sum(1)
+    return found.double() / (gold >= 0).sum(1)
+
+
+def confirmed(
+    found: Judgement, settings: Sequence[Setting], drawn: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The best of all settings, chosen on one half and judged on the other, both ways.
+
+    Nothing is one of the choices: where no setting is better than the base, it stays.
+
+    Returns:
+        `n`, the number `tried`, recall of the `base`; `best`, the gain of the best setting on the
+        questions it was chosen on; `gain` with its interval, on the others; the settings `chosen`.
+    """
+    gains = found.recall - found.base
+    chosen: list[dict[str, Any] | None] = []
+    more, best = torch.zeros_like(found.base), []
+    for half in (found.half, ~found.half):
+        means = gains[:, half].mean(1) if half.any() else gains.new_zeros(len(gains))
+        place = int(means.argmax())
+        best.append(float(means[place].clamp(min=0)))
+        if means[place] <= 0:
+            chosen.append(None)
+            continue
+        one, factor = settings[place // len(FACTORS)], FACTORS[place % len(FACTORS)]
+        chosen.append({"name": one.name, "factor": factor} | one.changes())
+        more = torch.where(half, more, gains[place])
+    fixed = {
+        one.name: _best_factor(gains, place, found.half, drawn)
+        for place, one in enumerate(settings)
+        if one.name in ("synapse", "default")
+    }
+    return {
+        "n": len(more),
+        "tried": len(gains),
+        "base": float(found.base.mean()) if len(more) else None,
+        "best": sum(best) / 2,
+        "gain": interval_table(more[:, None], ["gain"], **drawn)["gain"],
+        "of_presets": fixed,
+        "chosen": chosen,
+    }
+
+
+def _best_factor(
+    gains: Tensor, place: int, half: Tensor, drawn: Mapping[str, Any]
+) -> list[float] | None:
+    """The gain of one setting, its factor chosen on the other half."""
+    own = gains[place * len(FACTORS) : (place + 1) * len(FACTORS)]
+    more = torch.zeros_like(own[0])
+    for part in (half, ~half):
+        if part.any():
+            best = own[:, part].mean(1)
+            if best.max() > 0:
+                more = torch.where(part, more, own[int(best.argmax())])
+    return interval_table(more[:, None], ["gain"], **drawn)["gain"]
+
+
+def best_published(
+    found: Judgement, settings: Sequence[Setting], drawn: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The best setting of SYNAPSE's own score, chosen on one half and judged on the other."""
+    own = next(place for place, one in enumerate(settings) if one.name == "synapse")
+    value, chosen = torch.zeros_like(found.base), []
+    for half in (found.half, ~found.half):
+        place = int(found.published[:, half].mean(1).argmax()) if half.any() else own
+        chosen.append({"name": settings[place].name} | settings[place].changes())
+        value = torch.where(half, value, found.published[place])
+    before = found.published[own]
+    return {
+        "n": len(value),
+        "tried": len(settings),
+        "synapse": interval_table(before[:, None], ["recall"], **drawn)["recall"],
+        "best": interval_table(value[:, None], ["recall"], **drawn)["recall"],
+        "gain": interval_table((value - before)[:, None], ["gain"], **drawn)["gain"],
+        "over_base": interval_table((value - found.base)[:, None], ["gain"], **drawn)["gain"],
+        "chosen": chosen,
+    }
