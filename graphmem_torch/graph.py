@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -29,10 +29,23 @@ if TYPE_CHECKING:
     from networkx import DiGraph
     from torch_geometric.data import Data, HeteroData
 
-__all__ = ["Graph"]
+__all__ = ["GRAPH_PARTS", "Graph", "Stored"]
+
+GRAPH_PARTS = ("indptr", "source", "target", "weight", "type", "out_indptr", "out_edge")
+"""The arrays of a graph, by name."""
+
 
 _FORMAT = "graphmem_torch.Graph 1"  # what `save` writes into its file, to know it again
 _MIX = -7046029254386353131  # 2^64 over the golden ratio, as int64
+
+
+class Stored(NamedTuple):
+    """Edges as columns, [n] each: `source` and `target` int32, `weight` float32, `type` uint8."""
+
+    source: Tensor
+    target: Tensor
+    weight: Tensor
+    type: Tensor
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,9 +129,8 @@ class Graph:
             None if when is None else when[order],
         )
 
-    @classmethod
+    @staticmethod
     def _from_sorted(
-        cls,
         source: Tensor,
         target: Tensor,
         weight: Tensor,
@@ -127,7 +139,7 @@ class Graph:
         time: Tensor | None,
     ) -> Graph:
         out_edge = torch.sort(source, stable=True).indices.to(torch.int32)
-        return cls(
+        return Graph(
             indptr=pointers(target, nodes),
             source=source,
             target=target,
@@ -163,6 +175,30 @@ class Graph:
     def in_degree(self) -> Tensor:
         """`[N]` float32, the number of edges that come into each node."""
         return self.indptr.diff().to(torch.float32)
+
+    @property
+    def stored(self) -> Stored:
+        """What is known of edges, by the numbers that `leaving` gives them."""
+        return Stored(self.source, self.target, self.weight, self.type)
+
+    def fan(self, nodes: Tensor | None = None) -> Tensor:  # [n] integers -> [n], or [N]
+        """How many edges leave some nodes, or each."""
+        return self.spans(nodes)[1]
+
+    def spans(self, nodes: Tensor | None = None) -> tuple[Tensor, Tensor]:  # -> [n], [n] integers
+        """Where the edges that leave some nodes, or each, begin, and how many they are."""
+        if nodes is None:
+            return self.out_indptr[:-1], self.out_indptr.diff()
+        first = self.out_indptr.index_select(0, nodes)
+        return first, self.out_indptr.index_select(0, nodes + 1) - first
+
+    def leaving(self, place: Tensor) -> Tensor:  # [n] int64 -> [n] integers
+        """The edges at places of `spans`, as `stored` numbers them: by target, then type."""
+        return self.out_edge.index_select(0, place)
+
+    def unweighted(self) -> Graph:
+        """The same edges, each of weight 1."""
+        return self.with_weight(torch.ones_like(self.weight))
 
     def by_source(self) -> tuple[Tensor, Tensor]:
         """The transpose: `out_indptr` `[N + 1]` and `out_edge` `[E]`, which indexes `weight`."""

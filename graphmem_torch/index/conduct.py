@@ -1,12 +1,12 @@
 """The edges that conduct, and how they follow the edges of a memory.
 
 Which edges of a node conduct depends on all of its edges, and on no others: where edges come and
-go, only the nodes at their ends are looked at again. The rest of the graph is copied.
+go, only the nodes at their ends are looked at again. The rest of the graph stays where it is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import NamedTuple
 
@@ -16,18 +16,16 @@ from torch import Tensor
 
 from graphmem_torch.atoms import EdgeType
 from graphmem_torch.config import SpreadConfig
-from graphmem_torch.coo import offsets_of, without_once
+from graphmem_torch.coo import offsets_of, pointers, without_once
 from graphmem_torch.edges import EdgeBlock
-from graphmem_torch.graph import Graph
+from graphmem_torch.graph import GRAPH_PARTS, Graph, Stored
 from graphmem_torch.ops.growing import GrowingLists
 from graphmem_torch.ops.pagerank import RunningPageRank
-from graphmem_torch.ops.ragged import array_ranges, array_row_entries, lower_bounds, splice
+from graphmem_torch.ops.ragged import ranges
 
-__all__ = ["ConductingGraph", "conducting_graph"]
+__all__ = ["ConductingGraph", "ListedGraph", "conducting_graph"]
 
-_BLOCK_BITS = 8
 _MANY = 1 << 16  # numbers
-_BLOCK = 1 << _BLOCK_BITS  # edges whose numbers are looked up together
 
 
 def conducting_graph(
@@ -123,6 +121,7 @@ class ConductingGraph:
             {"target": torch.int32, "type": torch.uint8, "weight": torch.float32}
         )
         self.graph = _empty_graph()
+        self._strongest: GrowingLists | None = None  # those of `graph`, once it was followed
         self.rank = RunningPageRank() if rank else None
 
     def to_tensors(self) -> dict[str, Tensor]:
@@ -230,114 +229,129 @@ class ConductingGraph:
             edges = torch.from_numpy(np.stack([arcs.source, arcs.target]))
             columns = torch.from_numpy(arcs.weight), torch.from_numpy(arcs.type)
             self.graph = Graph.from_edges(edges, columns[0], type=columns[1], num_nodes=nodes)
+            self._strongest = None
             if self.rank is not None:
                 self.rank = RunningPageRank.of(self.graph)
             return
-        was = _Compressed.of(old, nodes)
-        there = array_row_entries(was.out_indptr, sources)[1]
-        leaving = was.out_edge[there]
-        before = _Arcs(
-            was.source[leaving].astype(np.int64),
-            was.target[leaving].astype(np.int64),
-            was.type[leaving],
-            was.weight[leaving],
-        )
+        if self._strongest is None:
+            parts = {
+                name: column.index_select(0, old.out_edge)
+                for name, column in old.stored._asdict().items()
+            }
+            self._strongest = GrowingLists.of(old.out_indptr.diff().long(), parts)
+        lists = self._strongest
+        lists.resize(nodes)
+        row, entry = lists.entries(sources)
+        own = sources.searchsorted(arcs.source)
+        counts, before = (np.bincount(each, minlength=len(sources)) for each in (own, row))
         # Both lie in the order of source, target and type.
-        key, known = arcs.key(nodes), before.key(nodes)
-        same, place = np.zeros(len(key), dtype=bool), known.searchsorted(key)
-        if len(known):
-            place = place.clip(max=len(known) - 1)
-            same = (known[place] == key) & (before.weight[place] == arcs.weight)
-        stays = np.zeros(len(known), dtype=bool)
-        stays[place[same]] = True
-        fresh, lost = arcs.take(~same), leaving[~stays]
-        # The rows of the targets anew: what stays of them, and what comes.
-        rows = np.unique(np.concatenate([fresh.target, was.target[lost]]))
-        row, entry = array_row_entries(was.indptr, rows)
-        if len(lost):
-            kept = ~np.isin(entry, lost)
-            row, entry = row[kept], entry[kept]
-        inside = np.concatenate([row, rows.searchsorted(fresh.target)])
-        source = np.concatenate([was.source[entry], fresh.source])
-        type = np.concatenate([was.type[entry], fresh.type])
-        weight = np.concatenate([was.weight[entry], fresh.weight])
-        order = ((inside * nodes + source) * 256 + type).argsort()
-        counts = np.bincount(inside, minlength=len(rows))
-        first, last = was.indptr[rows], was.indptr[rows + 1]
-        new = was.indptr + _offsets(rows, counts - (last - first), nodes)
-        # Where each edge of before is now, and where the new ones are.
-        position = np.empty(len(order), dtype=np.int32)
-        position[order] = array_ranges(new[rows], counts)[1]
-        shifts = np.concatenate([[0], (counts - (last - first)).cumsum()]).astype(np.int32)
-        out_edge = was.shifted(last, shifts)
-        out_edge[was.left_at(entry)] = position[: len(entry)]
-        leaves = np.empty(len(key), dtype=np.int32)
-        leaves[same] = out_edge[there[place[same]]]
-        leaves[~same] = position[len(entry) :]
-        begin, end = was.out_indptr[sources], was.out_indptr[sources + 1]
-        out_counts = np.bincount(sources.searchsorted(arcs.source), minlength=len(sources))
-        span = first, last, counts
-        parts = {
-            "indptr": new,
-            "source": splice(was.source, *span, source[order].astype(np.int32)),
-            "target": splice(was.target, *span, rows[inside[order]].astype(np.int32)),
-            "weight": splice(was.weight, *span, weight[order]),
-            "type": splice(was.type, *span, type[order]),
-            "out_indptr": was.out_indptr + _offsets(sources, out_counts - (end - begin), nodes),
-            "out_edge": splice(out_edge, begin, end, out_counts, leaves),
-        }
-        tensors = {name: torch.from_numpy(column) for name, column in parts.items()}
-        self.graph = Graph(**tensors, num_nodes=nodes)
+        same = counts == before
+        mine, theirs = same[own], same[row]
+        other = np.zeros(int(mine.sum()), dtype=bool)
+        for name, column in lists.columns.items():
+            other |= column[entry[theirs]] != getattr(arcs, name)[mine]
+        same[own[mine][other]] = False
+        fresh = arcs.take(~same[own])
+        lists.replace(
+            sources[~same], counts[~same], {name: getattr(fresh, name) for name in Stored._fields}
+        )
+        self.graph = ListedGraph(lists.first.clone(), lists.count.clone(), Stored(**lists.tensors))
         if self.rank is not None:
-            changed = np.unique(np.concatenate([fresh.source, before.source[~stays]]))
-            self.rank.follow(old, self.graph, torch.from_numpy(changed))
+            self.rank.follow(old, self.graph, torch.from_numpy(sources[~same]))
 
 
-class _Compressed(NamedTuple):
-    """The arrays of a graph, with empty rows behind for the nodes that it has not."""
+class ListedGraph(Graph):
+    """A graph as lists of the edges that leave each node, which lie anywhere in their columns.
 
-    indptr: np.ndarray
-    source: np.ndarray
-    target: np.ndarray
-    weight: np.ndarray
-    type: np.ndarray
-    out_indptr: np.ndarray
-    out_edge: np.ndarray
+    What follows a memory: the next one shares the columns, and has `first` and `count` of its own.
+    The compressed arrays of `Graph` are made when one of them is first asked for.
 
-    @classmethod
-    def of(cls, graph: Graph, nodes: int) -> _Compressed:
-        """Of `nodes` nodes, at least as many as the graph has."""
-        parts = {name: getattr(graph, name).numpy() for name in cls._fields}
-        for name in ("indptr", "out_indptr"):
-            more = np.full(nodes - graph.num_nodes, graph.num_edges, dtype=np.int32)
-            parts[name] = np.concatenate([parts[name], more])
-        return cls(**parts)
+    Attributes:
+        first: [N] int64, where the edges that leave each node begin in `stored`.
+        count: [N] int64, how many they are, in the order of target and type.
+        stored: Edges, and what is none.
+    """
 
-    def shifted(
-        self,
-        bounds: np.ndarray,  # [m] integers, ascending
-        shifts: np.ndarray,  # [m + 1] int32
-    ) -> np.ndarray:  # [E] int32
-        """`out_edge` where each edge has moved by the shift of its place among the bounds.
+    first: Tensor
+    count: Tensor
 
-        A table by blocks of edges stays in the cache, which one of all edges does not; edges of a
-        block with a bound in it are looked at one by one.
-        """
-        edges = len(self.out_edge)
-        begins = np.arange(0, edges + _BLOCK, _BLOCK)
-        table = shifts[bounds.searchsorted(begins, side="right")]
-        moved = table.take(self.out_edge >> _BLOCK_BITS)
-        moved += self.out_edge
-        split = np.unique(bounds >> _BLOCK_BITS) << _BLOCK_BITS
-        edge = (split[:, None] + np.arange(_BLOCK)).ravel()
-        edge = edge[: edge.searchsorted(edges)]
-        shift = shifts[bounds.searchsorted(edge, side="right")]
-        moved[self.left_at(edge)] = edge + shift
-        return moved
+    def __init__(self, first: Tensor, count: Tensor, stored: Stored) -> None:
+        """Takes the lists as they are."""
+        known = {"first": first, "count": count, "_stored": stored, "num_nodes": len(first)}
+        self.__dict__.update(known)
 
-    def left_at(self, edge: np.ndarray) -> np.ndarray:  # [n] -> [n] int64
-        """Where edges stand in `out_edge`, in which those of a node ascend."""
-        return lower_bounds(self.out_indptr, self.out_edge, self.source[edge], edge)
+    def __getattr__(self, name: str) -> Tensor:
+        if name not in GRAPH_PARTS:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        part: Tensor = getattr(self.compact, name)
+        return part
+
+    @property
+    def compact(self) -> Graph:
+        """The same graph in compressed arrays; made once."""
+        known: Graph | None = self.__dict__.get("_compact")
+        if known is None:
+            source, entry = ranges(self.first, self.count)
+            target, weight, type = (column.index_select(0, entry) for column in self.stored[1:])
+            order = torch.sort(target, stable=True).indices
+            known = Graph(
+                indptr=pointers(target.index_select(0, order), self.num_nodes),
+                source=source.index_select(0, order).to(torch.int32),
+                target=target.index_select(0, order),
+                weight=weight.index_select(0, order),
+                type=type.index_select(0, order),
+                out_indptr=offsets_of(self.count).to(torch.int32),
+                out_edge=torch.empty_like(target).index_copy_(
+                    0, order, torch.arange(len(order), dtype=torch.int32, device=order.device)
+                ),
+                num_nodes=self.num_nodes,
+            )
+            self.__dict__["_compact"] = known
+        return known
+
+    @property
+    def num_edges(self) -> int:
+        """E."""
+        known: int | None = self.__dict__.get("_num_edges")
+        if known is None:
+            known = self.__dict__["_num_edges"] = int(self.count.sum())
+        return known
+
+    @property
+    def device(self) -> torch.device:
+        """Where the tensors are."""
+        return self.first.device
+
+    @property
+    def stored(self) -> Stored:
+        """The columns that the lists lie in."""
+        known: Stored = self.__dict__["_stored"]
+        return known
+
+    def spans(self, nodes: Tensor | None = None) -> tuple[Tensor, Tensor]:  # -> [n], [n] int64
+        """Where the edges that leave some nodes, or each, begin, and how many they are."""
+        if nodes is None:
+            return self.first, self.count
+        return self.first.index_select(0, nodes), self.count.index_select(0, nodes)
+
+    def leaving(self, place: Tensor) -> Tensor:  # [n] int64 -> [n] int64
+        """The edges at places of `spans`, which are their numbers."""
+        return place
+
+    def with_weight(self, weight: Tensor) -> Graph:  # [E]
+        """As that of `Graph`, in whose order the weights are."""
+        return self.compact.with_weight(weight)
+
+    def unweighted(self) -> ListedGraph:
+        """The same edges, each of weight 1."""
+        ones = torch.ones_like(self.stored.weight)
+        return ListedGraph(self.first, self.count, self.stored._replace(weight=ones))
+
+    def mapped(self, change: Callable[[Tensor], Tensor]) -> ListedGraph:
+        """The same graph of changed tensors, as `nn.Module.to` changes them."""
+        return ListedGraph(
+            change(self.first), change(self.count), Stored(*map(change, self.stored))
+        )
 
 
 @cache
@@ -358,13 +372,6 @@ def _stable_order(keys: np.ndarray) -> np.ndarray:  # [n] int64 -> [n]
 def _distinct(nodes: np.ndarray) -> np.ndarray:  # [n] int64 -> [m], ascending
     """Each node once; many are marked, few sorted."""
     return np.unique(nodes) if len(nodes) < _MANY else np.flatnonzero(np.bincount(nodes))
-
-
-def _offsets(rows: np.ndarray, change: np.ndarray, nodes: int) -> np.ndarray:  # [N + 1] int32
-    """By how much rows begin later where some of them, ascending, have so many entries more."""
-    more = np.zeros(nodes + 1, dtype=np.int32)
-    more[rows + 1] = change
-    return more.cumsum(dtype=np.int32)
 
 
 def _per_type(gains: object) -> Tensor:

@@ -16,8 +16,8 @@ from graphmem_torch.config import Config, ModesConfig
 from graphmem_torch.coo import offsets_of, without_once
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.errors import InputError
-from graphmem_torch.graph import Graph
-from graphmem_torch.index.conduct import ConductingGraph
+from graphmem_torch.graph import GRAPH_PARTS, Graph
+from graphmem_torch.index.conduct import ConductingGraph, ListedGraph
 from graphmem_torch.index.layout import LAYOUT, WHOLE
 from graphmem_torch.modes.find import (
     MODE_PARTS,
@@ -26,8 +26,9 @@ from graphmem_torch.modes.find import (
     modes_from_tensors,
     modes_to_tensors,
 )
-from graphmem_torch.ops.bm25 import BM25, Postings
+from graphmem_torch.ops.bm25 import BM25
 from graphmem_torch.ops.growing import GrowingRows
+from graphmem_torch.ops.postings import ListedBM25, PostingLists, Postings
 from graphmem_torch.ops.ragged import row_entries
 from graphmem_torch.rank.candidates import MemoryTensors
 from graphmem_torch.rank.hops import HOP_PARTS, HopParts, hop_parts
@@ -50,7 +51,6 @@ __all__ = [
 ]
 
 _BM25_PARTS = ("indptr", "docs", "counts", "norm", "idf")
-_GRAPH_PARTS = ("indptr", "source", "target", "weight", "type", "out_indptr", "out_edge")
 # What is a tensor in `MemoryTensors` is a buffer of the same name.
 _PLAIN = tuple(field.name for field in fields(MemoryTensors) if field.type == "Tensor")
 _OPTIONAL = tuple(field.name for field in fields(MemoryTensors) if field.type == "Tensor | None")
@@ -58,9 +58,39 @@ REQUIRED_PARTS = (
     *("kind", "named", "time_bits"),
     *_PLAIN,
     *(f"{which}_{name}" for which in ("bm25", "session_bm25") for name in _BM25_PARTS),
-    *(f"graph_{name}" for name in _GRAPH_PARTS),
+    *(f"graph_{name}" for name in GRAPH_PARTS),
 )
 OPTIONAL_PARTS = (*_OPTIONAL, *(f"modes_{name}" for name in MODE_PARTS), *HOP_PARTS)
+
+
+class Listed(NamedTuple):
+    """What changed since an index was made at once, and is no buffer of it; None where it is one.
+
+    Attributes:
+        graph: The conducting graph.
+        bm25, session_bm25: The postings of the lexical indexes.
+    """
+
+    graph: ListedGraph | None = None
+    bm25: PostingLists | None = None
+    session_bm25: PostingLists | None = None
+
+    def to_tensors(self) -> dict[str, Tensor]:
+        """The buffers that stand for it."""
+        parts = {} if self.graph is None else graph_tensors(self.graph)
+        for name, lists in (("bm25", self.bm25), ("session_bm25", self.session_bm25)):
+            if lists is not None:
+                columns = zip(_BM25_PARTS, lists.compact(), strict=False)
+                parts |= {f"{name}_{part}": column for part, column in columns}
+        return parts
+
+    def mapped(self, change: Callable[[Tensor], Tensor]) -> Listed:
+        """The same of changed tensors, as `nn.Module.to` changes them."""
+        graph, *postings = self
+        return Listed(
+            graph and graph.mapped(change),
+            *(lists and PostingLists(*map(change, lists)) for lists in postings),
+        )
 
 
 class Renamed(NamedTuple):
@@ -247,11 +277,25 @@ class GrowingIndex:
         own._graph = ConductingGraph.from_tensors(config.spread, graph_of(parts), follow)
         lengths = follow["term_offsets"].diff()
         whole = lengths.new_zeros(own._sessions).index_add_(0, session, lengths)
-        own._postings = _counted(parts, "bm25", lengths)
-        own._session_postings = _counted(parts, "session_bm25", whole)
+        own._postings, own._session_postings = (
+            Postings.of(
+                parts[f"{name}_indptr"], parts[f"{name}_docs"], parts[f"{name}_counts"], size
+            )
+            for name, size in (("bm25", lengths), ("session_bm25", whole))
+        )
         lexical = [name for name in parts if name.startswith(("bm25_", "session_bm25_"))]
         own._lexical = {name: parts[name] for name in lexical}
         return own
+
+    @property
+    def listed(self) -> Listed:
+        """What is not among the buffers: what changed since the first were made."""
+        graph = self._graph.graph
+        return Listed(
+            graph if isinstance(graph, ListedGraph) else None,
+            self._postings.listed,
+            self._session_postings.listed,
+        )
 
     @property
     def rank_error(self) -> float:
@@ -264,7 +308,7 @@ class GrowingIndex:
         cut: EdgeBlock | None = None,
         modes: Callable[[Tensor, Tensor, Tensor], Modes] | None = None,
     ) -> dict[str, Tensor]:
-        """Adds what is new; the buffers of the whole.
+        """Adds what is new; the buffers of the whole, but for what is `listed`.
 
         Args:
             data: The new atoms, concepts and edges.
@@ -296,7 +340,7 @@ class GrowingIndex:
             "derived_source": self._derived[0].to(torch.int32),
             "derived_target": self._derived[1].to(torch.int32),
             **self._lexical,
-            **graph_tensors(graph),
+            **({} if isinstance(graph, ListedGraph) else graph_tensors(graph)),
         }
         if "tokens" in rows:
             tensors["piece_df"] = self._piece_df
@@ -322,6 +366,7 @@ class GrowingIndex:
             kinds: The code of the kind of the concepts, which atoms may have too, if there is one.
         """
         atom, rows = self._atom.view, {name: grown.view for name, grown in self._rows.items()}
+        before = dict(rows)
         gone = torch.zeros(len(atom), dtype=torch.bool).index_fill(0, nodes, True)
         kept = (~gone[rows["node"].long()]).nonzero().squeeze(1)
         new = torch.full((self._count + 1,), -1, dtype=torch.int32)  # and that of no row
@@ -353,7 +398,8 @@ class GrowingIndex:
             rows[name] = _inverse(old)[rows[name].long()].to(rows[name].dtype)
         given = _inverse(sessions, self._sessions)[self._session_of]
         there = (given >= 0).nonzero().squeeze(1)
-        self._session_of, self._sessions = given[there], len(sessions)
+        number, self._sessions = self._sessions, len(sessions)
+        self._session_of = given[there]
         if "duplicate" in rows:
             group = rows["duplicate"].long()
             first = torch.full((len(new),), len(new)).scatter_reduce(
@@ -370,7 +416,7 @@ class GrowingIndex:
         self._derived = derived[:, (derived >= 0).all(0)]
         self._concepts, self._placed = GrowingRows(concept), len(concept)
         self._rows = {name: GrowingRows(own) for name, own in rows.items()}
-        self._postings, self._session_postings, self._lexical = Postings(), Postings(), {}
+        self._remove_terms(before, kept, new, terms, _inverse(sessions, number))
         return Renamed(terms, own_kinds, speakers, there)
 
     def _add_nodes(self, data: IndexInput) -> None:
@@ -470,8 +516,37 @@ class GrowingIndex:
         ):
             added = terms, offsets - offsets[0], documents
             postings.add(*added, vocab_size=data.vocab_size, num_docs=number)
-            tensors |= _prefixed(name, postings.weighed(b=b))
+            tensors |= _lexical_parts(name, postings.weighed(b=b))
         return tensors
+
+    def _remove_terms(
+        self,
+        rows: Mapping[str, Tensor],
+        kept: Tensor,  # [n] int64
+        new: Tensor,  # [A + 1]
+        terms: Tensor,  # [V] int64
+        sessions: Tensor,  # [S + 1] int64
+    ) -> None:
+        """Takes the terms of all but the rows that are kept out of both lexical indexes.
+
+        Args:
+            rows: Columns of before.
+            kept: Rows that stay.
+            new: The row of each row from now on, -1 = gone.
+            terms: Those from now on, by their numbers of before.
+            sessions: As `new`.
+        """
+        size = rows["term_offsets"].diff()
+        gone = torch.ones(size.shape, dtype=torch.bool).index_fill(0, kept, False)
+        gone = gone.nonzero().squeeze(1)
+        _, entry = row_entries(rows["term_offsets"], gone)
+        texts = rows["terms"][entry], offsets_of(size[gone])
+        for postings, documents, number in (
+            (self._postings, gone.to(torch.int32), new[:-1]),
+            (self._session_postings, rows["session"][gone], sessions[:-1]),
+        ):
+            postings.remove(*texts, documents, kept_terms=terms, number=number)
+        self._lexical = {}
 
     def _join(self, edges: EdgeBlock, cut: EdgeBlock) -> Tensor:  # [m] int64
         """Turns before and after, what is derived, and concepts: from the edges that say so.
@@ -601,16 +676,17 @@ def _check(data: IndexInput, before: int) -> None:
             check_tensor(name, column, "", (length, 2) if name == "told" else (length,), do)
 
 
-def memory_tensors(parts: Mapping[str, Tensor]) -> MemoryTensors:
-    """What ranking reads, from the buffers of an index by name."""
+def memory_tensors(parts: Mapping[str, Tensor], listed: Listed | None = None) -> MemoryTensors:
+    """What ranking reads, from the buffers of an index by name and what is not among them."""
+    listed = Listed() if listed is None else listed
     values: dict[str, Any] = {name: parts[name] for name in _PLAIN}
     values |= {name: parts.get(name) for name in _OPTIONAL}
     hops = HopParts(*(parts[name] for name in HOP_PARTS)) if HOP_PARTS[0] in parts else None
     return MemoryTensors(
         **values,
-        bm25=_bm25(parts, "bm25"),
-        session_bm25=_bm25(parts, "session_bm25"),
-        graph=graph_of(parts),
+        bm25=_bm25(parts, "bm25", listed.bm25),
+        session_bm25=_bm25(parts, "session_bm25", listed.session_bm25),
+        graph=graph_of(parts) if listed.graph is None else listed.graph,
         modes=modes_in(parts),
         hops=hops,
     )
@@ -618,12 +694,12 @@ def memory_tensors(parts: Mapping[str, Tensor]) -> MemoryTensors:
 
 def graph_tensors(graph: Graph) -> dict[str, Tensor]:
     """The buffers of an index that hold a conducting graph, by name."""
-    return {f"graph_{name}": getattr(graph, name).detach() for name in _GRAPH_PARTS}
+    return {f"graph_{name}": getattr(graph, name).detach() for name in GRAPH_PARTS}
 
 
 def graph_of(parts: Mapping[str, Tensor]) -> Graph:
     """The conducting graph among the buffers of an index."""
-    part = {name: parts[f"graph_{name}"] for name in _GRAPH_PARTS}
+    part = {name: parts[f"graph_{name}"] for name in GRAPH_PARTS}
     part["weight"] = part["weight"].to(torch.promote_types(part["weight"].dtype, torch.float32))
     return Graph(**part, num_nodes=len(part["indptr"]) - 1)
 
@@ -634,9 +710,12 @@ def modes_in(parts: Mapping[str, Tensor]) -> Modes | None:
     return modes_from_tensors(part) if part else None
 
 
-def _bm25(parts: Mapping[str, Tensor], prefix: str) -> BM25:
-    indptr, docs, counts, norm, idf = (parts[f"{prefix}_{name}"] for name in _BM25_PARTS)
-    return BM25(indptr, docs, counts, norm.float(), idf.float())
+def _bm25(parts: Mapping[str, Tensor], prefix: str, lists: PostingLists | None) -> BM25:
+    norm, idf = (parts[f"{prefix}_{name}"].float() for name in ("norm", "idf"))
+    if lists is not None:
+        return ListedBM25(lists, norm, idf)
+    indptr, docs, counts = (parts[f"{prefix}_{name}"] for name in _BM25_PARTS[:3])
+    return BM25(indptr, docs, counts, norm, idf)
 
 
 def modes_by(
@@ -678,17 +757,11 @@ def _inverse(old: Tensor, size: int | None = None) -> Tensor:  # [m] int64 -> [s
     return place
 
 
-def _counted(parts: Mapping[str, Tensor], prefix: str, lengths: Tensor) -> Postings:
-    postings = Postings()
-    postings.indptr, postings.docs, postings.counts = (
-        parts[f"{prefix}_{name}"] for name in ("indptr", "docs", "counts")
-    )
-    postings.lengths = lengths
-    return postings
-
-
-def _prefixed(prefix: str, bm25: BM25) -> dict[str, Tensor]:
-    return {f"{prefix}_{name}": getattr(bm25, name) for name in _BM25_PARTS}
+def _lexical_parts(prefix: str, bm25: BM25) -> dict[str, Tensor]:
+    """The buffers that `_bm25` reads; without the postings where they are lists."""
+    listed = isinstance(bm25, ListedBM25)
+    names = ("norm", "idf") if listed else _BM25_PARTS
+    return {f"{prefix}_{name}": getattr(bm25, name) for name in names}
 
 
 def _dates(time: Tensor) -> tuple[Tensor, Tensor, Tensor]:

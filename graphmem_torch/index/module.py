@@ -6,7 +6,7 @@ means.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -23,6 +23,7 @@ from graphmem_torch.index.data import (
     OPTIONAL_PARTS,
     REQUIRED_PARTS,
     IndexInput,
+    Listed,
     graph_of,
     graph_tensors,
     index_tensors,
@@ -107,20 +108,21 @@ class MemoryIndex(nn.Module):
     is_question: Tensor
     duplicate: Tensor | None
     atom: Tensor
-    graph_indptr: Tensor
-    graph_out_indptr: Tensor
-    graph_source: Tensor
 
-    def __init__(self, tensors: Mapping[str, Tensor], config: Config) -> None:
+    def __init__(
+        self, tensors: Mapping[str, Tensor], config: Config, listed: Listed | None = None
+    ) -> None:
         """Takes buffers by name as they are; `build` and `from_state_dict` are for callers.
 
-        What routing signals read and is not among them is derived from the graph.
+        What routing signals read and is not among them is derived from the graph. What is
+        `listed` stands for buffers until somebody asks for these.
         """
         super().__init__()
         self.config = config
         self._read: tuple[dict[str, Tensor], MemoryTensors] | None = None
         self._taken_up: tuple[tuple[Any, ...], MemoryTensors, Plan] | None = None
-        for name in OPTIONAL_PARTS:
+        self._listed = listed
+        for name in (*REQUIRED_PARTS, *OPTIONAL_PARTS):
             self.register_buffer(name, None)
         for name, tensor in tensors.items():
             if name not in self._learned_names():
@@ -264,7 +266,7 @@ class MemoryIndex(nn.Module):
         modes = self.modes
         return (
             f"{self.config.name!r}, {atoms} atoms [{dim}], {self.num_nodes - atoms} concepts, "
-            f"{len(self.graph_source)} edges, {0 if modes is None else len(modes)} modes, "
+            f"{self.graph.num_edges} edges, {0 if modes is None else len(modes)} modes, "
             f"{len(self.signal_names)} signals, candidates: {self.plan.rule.value}, "
             f"{size:.1f} MB {str(self.embeddings.dtype).removeprefix('torch.')} on "
             f"{self.embeddings.device}"
@@ -278,7 +280,7 @@ class MemoryIndex(nn.Module):
     @property
     def num_nodes(self) -> int:
         """N, atoms and concepts."""
-        return int(self.graph_indptr.shape[0]) - 1
+        return int(self.atom.shape[0])
 
     @property
     def time(self) -> Tensor:  # [A] float64
@@ -288,19 +290,45 @@ class MemoryIndex(nn.Module):
     @property
     def tensors(self) -> MemoryTensors:
         """What ranking reads; one object while the buffers are the same, as it keeps things."""
+        listed = self._listed  # before the buffers, which another thread may fill from it
         parts = self._parts
         if self._read is None or not _same(self._read[0], parts):
-            self._read = parts, memory_tensors(parts)
+            self._read = parts, memory_tensors(parts, listed)
         return self._read[1]
 
+    def _settle(self) -> None:
+        """Makes buffers of what is listed."""
+        if (listed := self._listed) is not None:
+            for name, part in listed.to_tensors().items():
+                setattr(self, name, part)
+            self._listed = None
+
+    def named_buffers(self, *arguments: Any, **options: Any) -> Iterator[tuple[str, Tensor]]:
+        """As that of `nn.Module`."""
+        self._settle()
+        return super().named_buffers(*arguments, **options)
+
+    def _save_to_state_dict(self, *arguments: Any) -> None:
+        self._settle()
+        super()._save_to_state_dict(*arguments)
+
     def _load_from_state_dict(self, *arguments: Any) -> None:
+        self._settle()
         super()._load_from_state_dict(*arguments)
         self._read = None  # other values in the same buffers
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> MemoryIndex:
+        if fn(torch.empty(0)).dtype != torch.float32:
+            self._settle()  # what is rounded are the buffers
+        elif self._listed is not None:
+            self._listed, self._read = self._listed.mapped(fn), None
+        return super()._apply(fn, recurse)
 
     @property
     def graph(self) -> Graph:
         """The conducting graph of all N nodes."""
-        return graph_of(self._parts)
+        listed = None if self._listed is None else self._listed.graph
+        return graph_of(self._parts) if listed is None else listed
 
     @property
     def modes(self) -> Modes | None:
@@ -314,12 +342,13 @@ class MemoryIndex(nn.Module):
     @property
     def spreads(self) -> bool:
         """Whether there is a graph worth spreading over; else it is a cold start."""
-        if not len(self.graph_source):
+        graph = self.graph
+        if not graph.num_edges:
             return False
         nodes, enough = self.num_atoms, self.config.spread.min_nodes
         if nodes < enough:
             # Nodes that were deleted keep their numbers, but have no edges.
-            tied = (self.graph_indptr.diff() > 0) | (self.graph_out_indptr.diff() > 0)
+            tied = (graph.in_degree > 0) | (graph.out_degree > 0)
             nodes += int((tied & (self.atom < 0)).sum())
         return nodes >= enough
 

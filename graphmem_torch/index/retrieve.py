@@ -63,8 +63,9 @@ class Retrieval(NamedTuple):
         confidence: [B] float32 in [0, 1].
         anchors: [B, K] int64 rows where activation started, -1 = none.
         anchor_activation: [B, K] float32.
-        paths: [B, k, T] int64, the edges of `MemoryIndex.graph` that brought most activation to
-            each row, from the anchor on, -1 = none; T = 0 unless paths were asked for.
+        paths: [B, k, T] int64, the edges that brought most activation to each row, from the anchor
+            on, as `MemoryIndex.graph.stored` numbers them, -1 = none; T = 0 unless paths were asked
+            for.
     """
 
     rows: Tensor
@@ -463,7 +464,7 @@ def _activation(
             threshold=constants.get("threshold", 0.0),
         )
 
-    if needs_gradient(value, memory.graph.weight, *constants.values()) or _fixed_shapes():
+    if needs_gradient(value, memory.graph.stored.weight, *constants.values()) or _fixed_shapes():
         node, value = _started(memory, query, anchors, value)
         zeros = value.new_zeros(len(value), memory.graph.num_nodes + 1)  # and where none goes
         start = zeros.scatter_reduce(1, node % zeros.shape[1], value, "amax")

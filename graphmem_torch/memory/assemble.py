@@ -141,7 +141,8 @@ class Assembler:
         def modes(embeddings: Tensor, time: Tensor, node: Tensor) -> Modes:
             return self._modes.modes(config.modes, embeddings, time, node)
 
-        index = MemoryIndex(self._growing.append(added, cut, modes), config)
+        tensors = self._growing.append(added, cut, modes)
+        index = MemoryIndex(tensors, config, self._growing.listed)
         self._config = config
         return self._snapshot(index, self._columns)
 

@@ -106,12 +106,12 @@ def to_results(
 ) -> list[Result]:
     """What the index found, with the texts of the atoms and the names of edges and signals."""
     names = snapshot.index.signal_names
-    graph = snapshot.index.graph
+    known = snapshot.index.graph.stored
     rows, edges = found.rows.cpu(), found.paths
     travelled = edges[edges >= 0].unique()
     # Only what was travelled leaves the device, and is turned into Python numbers once.
-    ends = [end[travelled].long().cpu() for end in (graph.source, graph.target)]
-    kinds, weights = graph.type[travelled].tolist(), graph.weight[travelled].tolist()
+    ends = [end[travelled].long().cpu() for end in (known.source, known.target)]
+    kinds, weights = known.type[travelled].tolist(), known.weight[travelled].tolist()
     nodes = torch.cat([snapshot.node[rows[rows >= 0]], *ends]).unique().tolist()
     atoms = dict(zip(nodes, store.atoms(nodes), strict=True))
     steps = {

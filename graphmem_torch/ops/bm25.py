@@ -11,11 +11,9 @@ of a block, 4 MB.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -23,10 +21,10 @@ from graphmem_torch.checks import check_count, check_entries, check_range, check
 from graphmem_torch.coo import offsets_of
 from graphmem_torch.errors import InputError
 from graphmem_torch.ops._library import register
-from graphmem_torch.ops.ragged import lower_bounds, ranges, splice
+from graphmem_torch.ops.ragged import blocks, ranges
 from graphmem_torch.ops.tiles import empty_best, merge_tile
 
-__all__ = ["BM25", "Postings", "score_postings", "topk_postings"]
+__all__ = ["BM25", "count_terms", "score_postings", "topk_postings", "weights_of"]
 
 _LONG = 1024  # postings from which a run is worth a call
 _POSTINGS = 1 << 17  # postings that are read together: 0.5 MB in each temporary
@@ -84,10 +82,10 @@ class BM25:
                 terms out of range.
         """
         _check_build(terms, offsets, vocab_size)
-        postings = Postings()
         documents = torch.arange(len(offsets) - 1, dtype=torch.int32, device=terms.device)
-        postings.add(terms, offsets, documents, vocab_size=vocab_size, num_docs=len(documents))
-        return postings.weighed(k1=k1, b=b)
+        term, docs, counts = count_terms(terms, offsets, documents, vocab_size)
+        df = torch.bincount(term, minlength=vocab_size)
+        return cls(offsets_of(df), docs, counts, *weights_of(df, offsets.diff(), k1, b), k1)
 
     @property
     def num_docs(self) -> int:
@@ -139,7 +137,7 @@ class BM25:
         return _topk(*self._asked(query_terms), k, self.num_docs)
 
     def _asked(self, query_terms: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        device = self.docs.device
+        device = self.norm.device
         check_tensor("query_terms", query_terms, "int64", ("B", "Q"), _ENCODE, device=device)
         few = query_terms.shape[0] <= _FEW and device.type == "cpu"
         if few and "_scores" not in self.__dict__ and not torch.compiler.is_compiling():
@@ -151,17 +149,21 @@ class BM25:
         rows = query_terms.tolist()
         listed = sorted({term for row in rows for term in row if term >= 0})
         if listed:
-            _check_terms(listed[-1], self.indptr)
+            _check_terms(listed[-1], len(self.idf))
         place = {term: i for i, term in enumerate(listed)}
         term = torch.tensor(listed, dtype=torch.int64)
-        first = self.indptr[term]
-        df = self.indptr[term + 1] - first
-        _, entry = ranges(first, df)
-        docs, counts = self.docs.index_select(0, entry), self.counts.index_select(0, entry)
+        docs, counts, df = self._postings(term)
         scores = self._weighed(docs, counts, self.idf[term], df)
         own = [[place.get(term, -1) for term in row] for row in rows]
         asked = torch.tensor(own, dtype=torch.int64).view(query_terms.shape)
         return offsets_of(df), docs, scores, asked
+
+    def _postings(self, term: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Documents and counts of the postings of terms [n], and how many each has."""
+        first = self.indptr[term]
+        df = self.indptr[term + 1] - first
+        entry = ranges(first, df)[1]
+        return self.docs.index_select(0, entry), self.counts.index_select(0, entry), df
 
     def to(self, device: torch.device | str) -> BM25:
         """The same index on another device."""
@@ -170,119 +172,53 @@ class BM25:
         return BM25(indptr, docs, counts, norm, idf, self.k1)
 
 
-class Postings:
-    """How often each document has each term: what BM25 weighs, and what documents are added to.
-
-    Attributes:
-        indptr: `[V + 1]` int64; term v has the entries `indptr[v]:indptr[v + 1]`.
-        docs: `[nnz]` int32, ascending inside a term.
-        counts: `[nnz]` int32.
-        lengths: `[N]` int64, terms of each document.
-    """
-
-    def __init__(self) -> None:
-        """Of no terms and no documents."""
-        self.indptr = torch.zeros(1, dtype=torch.int64)
-        self.docs = self.counts = torch.empty(0, dtype=torch.int32)
-        self.lengths = torch.empty(0, dtype=torch.int64)
-
-    def add(
-        self,
-        terms: Tensor,  # [T] int64, the term of every occurrence, text after text
-        offsets: Tensor,  # [n + 1] int64
-        documents: Tensor,  # [n] int32
-        *,
-        vocab_size: int,
-        num_docs: int,
-    ) -> None:
-        """Counts texts in.
-
-        The postings of before are not changed for those who hold them. A few texts cost a copy of
-        all postings and no sorting of them.
-
-        Args:
-            terms: Below `vocab_size`.
-            offsets: Text i has `terms[offsets[i]:offsets[i + 1]]`.
-            documents: The document that each text belongs to, new ones or not.
-            vocab_size: V from now on.
-            num_docs: N from now on.
-        """
-        size = offsets.diff()
-        order = torch.sort(documents, stable=True)
-        if not torch.equal(order.values, documents):
-            begin = offsets[order.indices]
-            terms = terms[ranges(begin, size[order.indices])[1]]
-            documents, size = order.values, size[order.indices]
-        # Documents come in order, so a stable sort by term alone sorts by document too.
-        small = terms.to(torch.int32) if vocab_size < 1 << 31 else terms
-        ordered = torch.sort(small, stable=True)
-        doc = documents.repeat_interleave(size, output_size=terms.shape[0])
-        doc = doc.index_select(0, ordered.indices)  # several times as fast as [] on a CPU
-        begins = torch.ones_like(doc, dtype=torch.bool)
-        begins[1:] = (ordered.values[1:] != ordered.values[:-1]) | (doc[1:] != doc[:-1])
-        first = begins.nonzero().squeeze(1)
-        counts = torch.diff(first, append=first.new_tensor([terms.shape[0]])).to(torch.int32)
-        self._merge(ordered.values[first].long(), doc[first], counts, vocab_size)
-        lengths = self.lengths.to(size.device).new_zeros(num_docs)
-        lengths[: len(self.lengths)] = self.lengths
-        self.lengths = lengths.index_add_(0, documents, size)
-
-    def _merge(self, term: Tensor, doc: Tensor, counts: Tensor, vocab_size: int) -> None:
-        """Adds entries, each (term, document) once, in their order."""
-        if len(self.docs):  # a memory that grows is on the CPU
-            self._insert(term.numpy(), doc.numpy(), counts.numpy(), vocab_size)
-        else:
-            self.indptr = offsets_of(torch.bincount(term, minlength=vocab_size))
-            self.docs, self.counts = doc, counts
-
-    def _insert(
-        self, term: np.ndarray, doc: np.ndarray, counts: np.ndarray, vocab_size: int
-    ) -> None:
-        """Adds entries between those that there are."""
-        begin, docs, own = (part.numpy() for part in (self.indptr, self.docs, self.counts))
-        begin = np.concatenate([begin, np.full(vocab_size + 1 - len(begin), len(docs))])
-        place = lower_bounds(begin, docs, term, doc)
-        there = (place < begin[term + 1]) & (docs.take(place, mode="clip") == doc)
-        if there.any():
-            own = own.copy()
-            own[place[there]] += counts[there]
-            term, doc, counts, place = (part[~there] for part in (term, doc, counts, place))
-        spot, count = np.unique(place, return_counts=True)
-        more = np.bincount(term, minlength=vocab_size)
-        columns = (
-            begin + np.concatenate([[0], more.cumsum()]),
-            splice(docs, spot, spot, count, doc),
-            splice(own, spot, spot, count, counts),
-        )
-        self.indptr, self.docs, self.counts = map(torch.from_numpy, columns)
-
-    def weighed(self, *, k1: float = _K1, b: float = 0.75) -> BM25:
-        """The lexical index of these counts; arguments as for `BM25.build`.
-
-        Takes time in proportion to documents and terms; nothing is weighed yet.
-        """
-        check_range("k1", k1, 0.0, 1e6)
-        check_range("b", b, 0.0, 1.0)
-        df, docs = self.indptr.diff(), len(self.lengths)
-        idf = torch.log1p((docs - df + 0.5) / (df + 0.5))
-        mean = max(1.0, int(self.lengths.sum()) / max(1, docs))
-        norm = k1 * (1 - b + b * self.lengths / mean)
-        return BM25(
-            indptr=self.indptr,
-            docs=self.docs,
-            counts=self.counts,
-            norm=norm.to(torch.float32),
-            idf=idf.to(torch.float32),
-            k1=k1,
-        )
+def count_terms(
+    terms: Tensor,  # [T] int64
+    offsets: Tensor,  # [n + 1] int64
+    documents: Tensor,  # [n] int32
+    vocab_size: int,
+) -> tuple[Tensor, Tensor, Tensor]:  # [m] int64, [m] int32, [m] int32
+    """How often each document has each of its terms, in order; arguments as for `Postings.add`."""
+    size = offsets.diff()
+    order = torch.sort(documents, stable=True)
+    if not torch.equal(order.values, documents):
+        begin = offsets[order.indices]
+        terms = terms[ranges(begin, size[order.indices])[1]]
+        documents, size = order.values, size[order.indices]
+    # Documents come in order, so a stable sort by term alone sorts by document too.
+    small = terms.to(torch.int32) if vocab_size < 1 << 31 else terms
+    ordered = torch.sort(small, stable=True)
+    doc = documents.repeat_interleave(size, output_size=terms.shape[0])
+    doc = doc.index_select(0, ordered.indices)  # several times as fast as [] on a CPU
+    begins = torch.ones_like(doc, dtype=torch.bool)
+    begins[1:] = (ordered.values[1:] != ordered.values[:-1]) | (doc[1:] != doc[:-1])
+    first = begins.nonzero().squeeze(1)
+    counts = torch.diff(first, append=first.new_tensor([terms.shape[0]])).to(torch.int32)
+    return ordered.values[first].long(), doc[first], counts
 
 
-def _check_terms(most: int, indptr: Tensor) -> None:
+def weights_of(
+    df: Tensor,  # [V] int64
+    lengths: Tensor,  # [N] int64
+    k1: float,
+    b: float,
+) -> tuple[Tensor, Tensor]:  # [N], [V] float32
+    """`norm` and `idf` of `BM25`, from what terms and documents have; arguments as for `build`."""
+    check_range("k1", k1, 0.0, 1e6)
+    check_range("b", b, 0.0, 1.0)
+    docs = len(lengths)
+    idf = torch.log1p((docs - df + 0.5) / (df + 0.5))
+    mean = max(1.0, int(lengths.sum()) / max(1, docs))
+    norm = k1 * (1 - b + b * lengths / mean)
+    return norm.to(torch.float32), idf.to(torch.float32)
+
+
+def _check_terms(most: int, size: int) -> None:
     """Raises `InputError` for a term beyond the vocabulary."""
-    if most >= indptr.shape[0] - 1:
+    if most >= size:
         raise InputError(
-            f"query_terms: expected terms below the vocabulary's {indptr.shape[0] - 1}, got "
-            f"{most}; encode questions without growing the vocabulary"
+            f"query_terms: expected terms below the vocabulary's {size}, got {most}; encode "
+            "questions without growing the vocabulary"
         )
 
 
@@ -356,7 +292,7 @@ def _add_postings(
 ) -> None:
     flat = query_terms.flatten()
     if flat.numel():
-        _check_terms(int(flat.max()), indptr)
+        _check_terms(int(flat.max()), indptr.shape[0] - 1)
     place = (flat >= 0).nonzero().squeeze(1)
     term = flat[place]
     start, stop = indptr[term], indptr[term + 1]
@@ -368,25 +304,11 @@ def _add_postings(
         row, start, stop = row[~own], start[~own], stop[~own]
     base = (row * out.shape[1]).to(torch.int32 if out.numel() < 1 << 31 else torch.int64)
     sums, count = out.view(-1), stop - start
-    for runs, total in _blocks(count, together * (_CUDA if docs.is_cuda else 1)):
+    for runs, total in blocks(count, together * (_CUDA if docs.is_cuda else 1)):
         run, entry = ranges(start[runs], count[runs], total=total)
         goal = base[runs].index_select(0, run)
         goal += docs.index_select(0, entry)
         sums.index_add_(0, goal, scores.index_select(0, entry))
-
-
-def _blocks(count: Tensor, budget: int) -> Iterator[tuple[slice, int]]:
-    """Cuts runs into blocks of about `budget` postings, one run at least; no empty block."""
-    if not len(count):
-        return
-    ends = count.cumsum(0)
-    block = torch.div((ends - 1).clamp(min=0), budget, rounding_mode="floor")
-    last = torch.nn.functional.pad(block.diff() > 0, (0, 1), value=True).nonzero().squeeze(1)
-    begin = before = 0
-    for stop, end in zip((last + 1).tolist(), ends[last].tolist(), strict=True):
-        if end > before:
-            yield slice(begin, stop), end - before
-        begin, before = stop, end
 
 
 def _score_fake(*inputs: Any) -> Tensor:

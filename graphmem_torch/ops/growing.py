@@ -16,6 +16,7 @@ __all__ = ["GrowingLists", "GrowingRows"]
 
 _LEAST = 1024  # rows that a buffer has room for once it grows
 _ROOM = 4  # entries that a list has room for at least beyond those it needs
+_LEFT = 8  # an eighth of the entries may be left behind
 
 
 class GrowingRows:
@@ -61,87 +62,111 @@ class GrowingRows:
 class GrowingLists:
     """Lists of entries that are appended to, or replaced, in time proportional to the change.
 
-    A list that has outgrown its room moves behind all others, to half as much again; what it leaves
-    is not used again, and at most twice as much as there is.
+    Entries that are there are not written over, so that whoever has copied `first` and `count` can
+    read on in the columns of that time. A list that has outgrown its room moves behind all others,
+    to half as much again; one that is replaced moves there too. All are written anew, one after
+    another, when an eighth of the entries was left behind by replacements.
     """
 
     def __init__(self, columns: Mapping[str, torch.dtype]) -> None:
         """No lists, of entries with these columns."""
+        none = torch.empty(0, dtype=torch.int64)
         self._rows = {
             name: GrowingRows(torch.empty(0, dtype=dtype)) for name, dtype in columns.items()
         }
-        self._bounds = GrowingRows(torch.empty(0, 3, dtype=torch.int64))  # first, count, room
+        self._first, self._count, self._room = (GrowingRows(none) for _ in range(3))
+        self._left = 0  # entries that were left behind
 
     @classmethod
     def of(cls, counts: Tensor, columns: Mapping[str, Tensor]) -> GrowingLists:
         """Lists of `counts` [L] int64 entries, one after another in columns that are not copied."""
         lists = cls({})
         lists._rows = {name: GrowingRows(column) for name, column in columns.items()}
-        lists._bounds = GrowingRows(torch.stack([offsets_of(counts)[:-1], counts, counts], 1))
+        lists._first = GrowingRows(offsets_of(counts)[:-1])
+        lists._count, lists._room = GrowingRows(counts), GrowingRows(counts.clone())
         return lists
 
     def compact(self) -> tuple[Tensor, dict[str, Tensor]]:
         """Counts [L] and columns, as `of` takes them."""
-        first, count, _ = self._bounds.view.unbind(1)
-        entry = ranges(first, count)[1]
-        return count.clone(), {name: rows.view[entry] for name, rows in self._rows.items()}
+        entry = ranges(self._first.view, self._count.view)[1]
+        columns = {name: rows.view.index_select(0, entry) for name, rows in self._rows.items()}
+        return self._count.view.clone(), columns
 
     def __len__(self) -> int:
         """Number of lists."""
-        return len(self._bounds)
+        return len(self._first)
+
+    @property
+    def first(self) -> Tensor:
+        """[L] int64, where each list begins in the columns; changes with the lists."""
+        return self._first.view
+
+    @property
+    def count(self) -> Tensor:
+        """[L] int64, the entries of each list; changes with the lists."""
+        return self._count.view
+
+    @property
+    def tensors(self) -> dict[str, Tensor]:
+        """The entries of all lists, [E] each; `entries` says where those of a list are."""
+        return {name: rows.view for name, rows in self._rows.items()}
 
     @property
     def columns(self) -> dict[str, np.ndarray]:
-        """The entries of all lists, [E] each; `entries` says where those of a list are."""
+        """`tensors` as arrays."""
         return {name: rows.view.numpy() for name, rows in self._rows.items()}
 
     def resize(self, count: int) -> None:
         """Empty lists behind the others, until there are so many."""
-        self._bounds.append(torch.zeros(count - len(self), 3, dtype=torch.int64))
+        for bound in (self._first, self._count, self._room):
+            bound.append(bound.view.new_zeros(count - len(bound)))
 
     def entries(self, lists: np.ndarray) -> tuple[np.ndarray, np.ndarray]:  # [r] -> [T], [T]
         """The entries of some lists: the place among `lists`, and where it is in the columns."""
-        first, count, _ = self._bounds.view.numpy()[lists].T
-        return array_ranges(first, count)
+        return array_ranges(self.first.numpy()[lists], self.count.numpy()[lists])
 
     def append(self, lists: np.ndarray, columns: Mapping[str, np.ndarray]) -> None:
         """Adds entries, [n] a column, at the end of their `lists` [n], ascending, in the order."""
         begin = np.flatnonzero(np.diff(lists, prepend=-1))
         touched, count = lists[begin], np.diff(begin, append=len(lists))
-        bounds = self._bounds.view.numpy()
-        _, held, room = bounds[touched].T
-        short = held + count > room
-        self._make_room(touched[short], (held + count)[short], keep=True)
-        self._write(array_ranges(bounds[touched, 0] + held, count)[1], columns)
-        bounds[touched, 1] = held + count
+        held = self.count.numpy()[touched]
+        short = held + count > self._room.view.numpy()[touched]
+        self._move(touched[short], (held + count)[short])
+        self._write(array_ranges(self.first.numpy()[touched] + held, count)[1], columns)
+        self.count.numpy()[touched] = held + count
 
     def replace(
         self, lists: np.ndarray, counts: np.ndarray, columns: Mapping[str, np.ndarray]
     ) -> None:
         """Gives lists [r], each once, other entries: `counts` [r] of them, list after list."""
-        bounds = self._bounds.view.numpy()
-        short = counts > bounds[lists, 2]
-        self._make_room(lists[short], counts[short], keep=False)
-        bounds[lists, 1] = counts
-        self._write(array_ranges(bounds[lists, 0], counts)[1], columns)
+        self._left += int(self._room.view.numpy()[lists].sum())
+        end = self._extend(int(counts.sum()))
+        self.first.numpy()[lists] = end + counts.cumsum() - counts
+        self.count.numpy()[lists] = self._room.view.numpy()[lists] = counts
+        self._write(slice(end, None), columns)
+        if _LEFT * self._left > max(end, _LEAST):
+            whole = GrowingLists.of(*self.compact())
+            self._rows, self._left = whole._rows, 0
+            self._first, self._count, self._room = whole._first, whole._count, whole._room
 
-    def _make_room(self, lists: np.ndarray, needed: np.ndarray, *, keep: bool) -> None:
-        """Moves lists behind all others."""
+    def _extend(self, count: int) -> int:
+        """Makes room for entries behind all others; where they begin."""
+        end = len(next(iter(self._rows.values())))
+        for rows in self._rows.values():
+            rows.extend(count)
+        return end
+
+    def _move(self, lists: np.ndarray, needed: np.ndarray) -> None:
+        """Moves lists behind all others, where they have room for so many entries and more."""
         if not len(lists):
             return
-        bounds = self._bounds.view.numpy()
-        first, held, _ = bounds[lists].T
         room = needed + np.maximum(needed // 2, _ROOM)
-        end = len(next(iter(self._rows.values())))
-        begin = end + room.cumsum() - room
+        begin = self._extend(int(room.sum())) + room.cumsum() - room
+        first, held = self.first.numpy()[lists], self.count.numpy()[lists]
         source, target = array_ranges(first, held)[1], array_ranges(begin, held)[1]
-        for rows in self._rows.values():
-            rows.extend(int(room.sum()))
-            if keep:
-                column = rows.view.numpy()
-                column[target] = column[source]
-        bounds[lists] = np.stack([begin, held, room], 1)
+        self._write(target, {name: column[source] for name, column in self.columns.items()})
+        self.first.numpy()[lists], self._room.view.numpy()[lists] = begin, room
 
-    def _write(self, place: np.ndarray, columns: Mapping[str, np.ndarray]) -> None:
+    def _write(self, place: np.ndarray | slice, columns: Mapping[str, np.ndarray]) -> None:
         for name, column in self.columns.items():
             column[place] = columns[name]

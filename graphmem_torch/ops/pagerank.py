@@ -13,7 +13,7 @@ from graphmem_torch.errors import InputError
 from graphmem_torch.graph import Graph
 from graphmem_torch.ops.local_push import DONE, FULL, local_push
 from graphmem_torch.ops.power_iteration import power_iteration
-from graphmem_torch.ops.ragged import row_entries
+from graphmem_torch.ops.ragged import ranges
 from graphmem_torch.ops.solution import Solution
 from graphmem_torch.ops.sparse_rows import SparseRows, check_node_rows
 from graphmem_torch.ops.tiles import tile_elements
@@ -136,13 +136,13 @@ class RunningPageRank:
 
 def _send(out: Tensor, graph: Graph, nodes: Tensor, mass: Tensor) -> None:
     """Adds what leaves nodes along their edges, in proportion to |weight|, at the other ends."""
-    sender, place = row_entries(graph.out_indptr, nodes)
-    edge = graph.out_edge.index_select(0, place)
-    step = graph.weight.index_select(0, edge).abs().double()
+    sender, place = ranges(*graph.spans(nodes))
+    edge, edges = graph.leaving(place), graph.stored
+    step = edges.weight.index_select(0, edge).abs().double()
     strength = step.new_zeros(len(nodes)).index_add_(0, sender, step)
     # Divided first: anything over a subnormal strength is infinite, and its mass would be lost.
     step = (step / strength[sender]).nan_to_num_(nan=0.0) * mass[sender]
-    out.index_add_(0, graph.target.index_select(0, edge).long(), step)
+    out.index_add_(0, edges.target.index_select(0, edge).long(), step)
 
 
 def personalized_pagerank(

@@ -285,12 +285,9 @@ def fan_scale(
         there = (weight != 0).to(torch.int32)
         counts = there.new_zeros(weight.shape[0], graph.num_nodes)
         degree = counts.index_add_(1, graph.source, there)[pattern]
-    elif node is None:
-        degree = graph.out_indptr.diff()
     else:
-        first = graph.out_indptr.index_select(0, node)
-        degree = graph.out_indptr.index_select(0, node + 1) - first
-    degree = degree.clamp_(min=1).to(dtype)
+        degree = graph.fan(node)
+    degree = degree.clamp(min=1).to(dtype)
     if fan == "degree":
         return degree.reciprocal_() * spread
     if fan == "sqrt":

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import torch
 from torch import Tensor
 
 __all__ = [
     "array_ranges",
-    "array_row_entries",
+    "blocks",
     "lower_bounds",
     "ranges",
     "row_entries",
     "segment_topk",
-    "splice",
 ]
 
 
@@ -54,6 +55,20 @@ def row_entries(
     return ranges(first, indptr.index_select(0, rows + 1) - first)
 
 
+def blocks(count: Tensor, budget: int) -> Iterator[tuple[slice, int]]:
+    """Cuts runs into blocks of about `budget` entries, one run at least; no empty block."""
+    if not len(count):
+        return
+    ends = count.cumsum(0)
+    block = torch.div((ends - 1).clamp(min=0), budget, rounding_mode="floor")
+    last = torch.nn.functional.pad(block.diff() > 0, (0, 1), value=True).nonzero().squeeze(1)
+    begin = before = 0
+    for stop, end in zip((last + 1).tolist(), ends[last].tolist(), strict=True):
+        if end > before:
+            yield slice(begin, stop), end - before
+        begin, before = stop, end
+
+
 def segment_topk(
     values: Tensor,  # [n]
     segment: Tensor,  # [n] int64 in 0..S-1
@@ -82,37 +97,6 @@ def array_ranges(
     """
     row = np.repeat(np.arange(len(count)), count)
     return row, np.arange(len(row)) + (first - count.cumsum() + count)[row]
-
-
-def array_row_entries(
-    indptr: np.ndarray,  # [N + 1] integers
-    rows: np.ndarray,  # [R] integers, in 0..N-1
-) -> tuple[np.ndarray, np.ndarray]:  # [T], [T]
-    """`row_entries` of arrays."""
-    first = indptr[rows]
-    return array_ranges(first, indptr[rows + 1] - first)
-
-
-def splice(
-    values: np.ndarray,  # [n, ...]
-    first: np.ndarray,  # [m] integers, ascending
-    last: np.ndarray,  # [m] integers
-    counts: np.ndarray,  # [m] integers
-    inserted: np.ndarray,  # [counts.sum(), ...]
-) -> np.ndarray:
-    """A copy of `values` in which `values[first[i]:last[i]]` became the next `counts[i]` inserted.
-
-    The spans do not overlap; an empty one takes its entries in front of `values[first[i]]`. What
-    lies between is copied in whole pieces: few changes in many values cost little more than a copy.
-    """
-    parts: list[np.ndarray] = []
-    at = begin = 0
-    for start, stop, end in zip(
-        first.tolist(), last.tolist(), counts.cumsum().tolist(), strict=True
-    ):
-        parts += (values[at:start], inserted[begin:end])
-        at, begin = stop, end
-    return np.concatenate([*parts, values[at:]])
 
 
 def lower_bounds(

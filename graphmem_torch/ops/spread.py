@@ -125,7 +125,7 @@ def spread_activation(
         check_scalar(name, value, rows_only, low=-torch.inf)
     check_patterns(graph, rows_only, weight, pattern)
     constants: tuple[float | Tensor, ...] = (retention, spread, inhibition, gain, threshold)
-    differentiable = needs_gradient(start, graph.weight, weight, fan, *constants)
+    differentiable = needs_gradient(start, graph.stored.weight, weight, fan, *constants)
     by_row = weight is not None or _wide(fan, 2) or any(map(_wide, (rounds, firing, *constants)))
     if (differentiable or by_row) and (sparse or method == "frontier"):
         raise InputError(
@@ -385,12 +385,12 @@ def spread_frontier(
     questions, nodes = activation.shape
     dense_cost = questions * (_NODE * nodes + _EDGE * graph.num_edges)
     work = torch.promote_types(activation.value.dtype, torch.float32)
-    weight = graph.weight.to(work)
+    edges = graph.stored
+    weight = edges.weight.to(work)
     state = SparseRows(activation.key, activation.value.to(work), activation.shape)
     for done in range(rounds):
         node = state.column
-        first = graph.out_indptr.index_select(0, node)
-        fan = graph.out_indptr.index_select(0, node + 1) - first
+        first, fan = graph.spans(node)
         followed = int(fan.sum())
         if step is not None and followed * followed_cost > dense_cost:
             if dense_values is None:
@@ -398,8 +398,8 @@ def spread_frontier(
             state = _dense(state, step, rounds - done, rule, mask, dense_values)
             break
         sender, place = ranges(first, fan, total=followed)
-        edge = graph.out_edge.index_select(0, place)
-        goal = (state.key - node).index_select(0, sender).add_(graph.target.index_select(0, edge))
+        edge = graph.leaving(place)
+        goal = (state.key - node).index_select(0, sender).add_(edges.target.index_select(0, edge))
         sent = (state.value * scale(node).to(work)).index_select(0, sender)
         sent *= weight.index_select(0, edge)
         if mask is not None:

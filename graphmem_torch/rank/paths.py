@@ -9,14 +9,16 @@ from graphmem_torch.errors import InputError
 from graphmem_torch.graph import Graph
 from graphmem_torch.ops import SparseRows, spread_activation
 from graphmem_torch.ops.propagate import Fan, fan_scale
-from graphmem_torch.ops.ragged import row_entries
+from graphmem_torch.ops.ragged import blocks, ranges
 
 __all__ = ["discounted", "hop_discount", "strongest_paths", "unweighted"]
+
+_FOLLOWED = 1 << 20  # edges that are looked at together: 40 MB
 
 
 def unweighted(graph: Graph) -> Graph:
     """The same edges, each of weight 1: a step is a step, whatever the cosine that made it."""
-    return graph.with_weight(torch.ones_like(graph.weight))
+    return graph.unweighted()
 
 
 def hop_discount(
@@ -58,12 +60,13 @@ def strongest_paths(
     spread: float = 0.8,
     fan: Fan = "degree",
     mask: Tensor | None = None,  # [B, N] bool, the nodes that may be reached
-) -> Tensor:  # [B, k, rounds] int64 edge positions from the anchor on, -1 = none
+) -> Tensor:  # [B, k, rounds] int64 edges from the anchor on, -1 = none
     """The chain of at most `rounds` edges of largest product, from an anchor to each row.
 
     Strength of a chain: a_0 of its anchor times spread * w / fan of each edge. A row that is an
     anchor of more activation than any chain would bring has no path. Edges stand in the order they
-    are travelled; position 0 is -1 where the chain is shorter.
+    are travelled, as `graph.stored` numbers them; place 0 is -1 where the chain is shorter. Of
+    equally strong ones that from the first node counts.
     """
     best = [anchors]
     for _ in range(rounds):
@@ -78,7 +81,7 @@ def strongest_paths(
             continue
         edge = _best_edge(graph, best[level - 1], question[pick], node[pick], fan)
         path[pick, level - 1] = edge
-        node = node.index_copy(0, pick, graph.source[edge].long())
+        node = node.index_copy(0, pick, graph.stored.source[edge].long())
     return path.view(*rows.shape, rounds)
 
 
@@ -103,12 +106,30 @@ def _propagate_max(
 def _best_edge(
     graph: Graph, activation: SparseRows, question: Tensor, node: Tensor, fan: Fan
 ) -> Tensor:
-    """For each (question, node), the incoming edge that brings most."""
-    owner, edge = row_entries(graph.indptr, node)
-    sender = graph.source[edge].long()
-    sent = activation.lookup(question[owner], sender) * fan_scale(graph, 1.0, fan, node=sender)
-    value = sent * graph.weight[edge]
-    top = value.new_full((len(node),), -torch.inf).scatter_reduce(0, owner, value, "amax")
-    place = torch.where(value >= top[owner], edge, torch.iinfo(torch.int64).max)
-    first = torch.full((len(node),), torch.iinfo(torch.int64).max, device=node.device)
-    return first.scatter_reduce(0, owner, place, "amin")
+    """For each (question, node), the edge from an active node that brings most, or -1.
+
+    Found among the edges that leave active nodes, of which there are a few for each question.
+    """
+    wanted, group = (question * graph.num_nodes + node).unique(return_inverse=True)
+    sender, edges = activation.column, graph.stored
+    sent = activation.value * fan_scale(graph, 1.0, fan, node=sender)
+    first, count = graph.spans(sender)
+    most = sent.new_full(wanted.shape, -torch.inf)
+    found = torch.full(wanted.shape, -1, dtype=torch.int64, device=node.device)
+    for part, total in blocks(count, _FOLLOWED):
+        own, place = ranges(first[part], count[part], total=total)
+        edge = graph.leaving(place).long()
+        goal = (activation.key - sender)[part][own] + edges.target[edge]
+        at = torch.searchsorted(wanted, goal).clamp_(max=max(len(wanted) - 1, 0))
+        there = (wanted[at] == goal).nonzero().squeeze(1)
+        at, edge = at[there], edge[there]
+        value = sent[part][own[there]] * edges.weight[edge]
+        top = most.scatter_reduce(0, at, value, "amax")
+        # Senders come in order, and so the first of equal ones.
+        order = torch.arange(len(at), device=at.device)
+        last = order.new_full(wanted.shape, len(at))
+        chosen = torch.where(value == top[at], order, len(at))
+        place = last.scatter_reduce(0, at, chosen, "amin")
+        better = ((top > most) & (place < len(at))).nonzero().squeeze(1)
+        found[better], most = edge[place[better]], top
+    return found[group]

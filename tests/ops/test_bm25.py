@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphmem_torch.errors import InputError
-from graphmem_torch.ops.bm25 import BM25, Postings, score_postings, topk_postings
+from graphmem_torch.ops.bm25 import BM25, score_postings, topk_postings
 
 DOCUMENTS = st.lists(st.lists(st.integers(0, 6), max_size=12), max_size=12)
 QUERIES = st.lists(st.lists(st.integers(-1, 6), min_size=3, max_size=3), max_size=5)
@@ -58,32 +58,6 @@ def test_build_compresses_by_term(documents):
         assert docs.tolist() == [i for i, d in enumerate(documents) if term in d]
     assert (index.scores >= 0).all()
     assert index.num_docs == len(documents)
-
-
-PARTS = st.lists(st.lists(st.tuples(st.integers(0, 5), st.lists(st.integers(0, 6), max_size=6))))
-
-
-@given(PARTS)
-def test_postings_of_texts_added_by_and_by_are_those_of_whole_documents(parts):
-    """Texts of new and of old documents, in any order; earlier indexes stay as they are."""
-    postings, documents, before = Postings(), [], []
-    for texts in parts:
-        count = max([len(documents), *(document + 1 for document, _ in texts)])
-        documents += [[] for _ in range(count - len(documents))]
-        for document, terms in texts:
-            documents[document] = documents[document] + terms
-        postings.add(
-            torch.tensor([t for _, terms in texts for t in terms], dtype=torch.int64),
-            torch.tensor([0, *np.cumsum([len(terms) for _, terms in texts])], dtype=torch.int64),
-            torch.tensor([document for document, _ in texts], dtype=torch.int32),
-            vocab_size=7,
-            num_docs=count,
-        )
-        index, expected = postings.weighed(k1=0.9, b=0.4), _index(documents, k1=0.9, b=0.4)
-        for name in ("indptr", "docs", "scores", "idf"):
-            assert torch.equal(getattr(index, name), getattr(expected, name)), name
-        before.append((index, index.scores.clone(), index.docs.clone()))
-    assert all(torch.equal(i.scores, s) and torch.equal(i.docs, d) for i, s, d in before)
 
 
 def test_topk_is_ordered_and_no_longer_than_the_store():

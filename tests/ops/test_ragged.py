@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from bisect import bisect_left
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from graphmem_torch.coo import offsets_of, pointers, without_once
-from graphmem_torch.ops.ragged import lower_bounds, ranges, segment_topk, splice
+from graphmem_torch.ops.ragged import lower_bounds, ranges, segment_topk
 
 COUNTS = st.lists(st.integers(0, 5), max_size=12)
 
@@ -58,28 +57,6 @@ def test_without_once_takes_the_first_of_equal_ones(held, gone):
             left.remove(pair)
     columns = (torch.tensor(each, dtype=torch.int64).view(-1, 2).T for each in (held, gone))
     assert without_once(*columns).tolist() == expected
-
-
-SPANS = st.lists(st.tuples(*[st.integers(0, 3)] * 3), max_size=8)  # kept, taken, put
-
-
-@given(SPANS, st.integers(0, 3))
-def test_splice_is_slicing_of_a_list(spans, left):
-    values = list(range(sum(kept + taken for kept, taken, _ in spans) + left))
-    expected, first, last, new, at = [], [], [], [], 0
-    for kept, taken, put in spans:
-        own = list(range(1000 + len(new), 1000 + len(new) + put))
-        expected += values[at : at + kept] + own
-        first.append(at + kept)
-        at += kept + taken
-        last.append(at)
-        new += own
-    bounds = (np.array(each, dtype=np.int64) for each in (first, last))
-    counts = np.array([put for *_, put in spans], dtype=np.int64)
-    whole, inserted = np.array(values, dtype=np.int32), np.array(new, dtype=np.int32)
-    found = splice(whole, *bounds, counts, inserted)
-    assert found.tolist() == expected + values[at:]
-    assert whole.tolist() == values
 
 
 @given(st.lists(st.lists(st.integers(0, 9), max_size=9), min_size=1, max_size=5), st.randoms())

@@ -1,0 +1,206 @@
+"""Postings: how often each document has each term, of a memory that grows."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from graphmem_torch.coo import offsets_of
+from graphmem_torch.ops.bm25 import BM25, count_terms, weights_of
+from graphmem_torch.ops.growing import GrowingLists
+from graphmem_torch.ops.ragged import lower_bounds, ranges
+
+__all__ = ["ListedBM25", "PostingLists", "Postings"]
+
+
+class PostingLists(NamedTuple):
+    """Postings of terms that lie anywhere in their columns.
+
+    Attributes:
+        first: `[V]` int64, where those of each term begin.
+        df: `[V]` int64, how many they are.
+        docs, counts: As for `BM25`, and what is none of them.
+    """
+
+    first: Tensor
+    df: Tensor
+    docs: Tensor
+    counts: Tensor
+
+    def compact(self) -> tuple[Tensor, Tensor, Tensor]:
+        """`indptr`, `docs` and `counts` of `BM25`."""
+        entry = ranges(self.first, self.df)[1]
+        docs, counts = self.docs.index_select(0, entry), self.counts.index_select(0, entry)
+        return offsets_of(self.df), docs, counts
+
+
+class ListedBM25(BM25):
+    """The lexical index of a memory that grows: it reads lists, and is compressed when need be."""
+
+    def __init__(self, lists: PostingLists, norm: Tensor, idf: Tensor, k1: float = BM25.k1) -> None:
+        """Takes the lists as they are."""
+        self.__dict__.update(lists=lists, norm=norm, idf=idf, k1=k1)
+
+    def __getattr__(self, name: str) -> Tensor:
+        if name not in ("indptr", "docs", "counts"):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        lists: PostingLists = self.__dict__["lists"]
+        # All three at once, each under its own name; two threads write the same.
+        self.__dict__.update(zip(("indptr", "docs", "counts"), lists.compact(), strict=True))
+        part: Tensor = self.__dict__[name]
+        return part
+
+    def _postings(self, term: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        lists: PostingLists = self.__dict__["lists"]
+        df = lists.df[term]
+        entry = ranges(lists.first[term], df)[1]
+        return lists.docs.index_select(0, entry), lists.counts.index_select(0, entry), df
+
+
+class Postings:
+    """How often each document has each term: what BM25 weighs, and texts are added to.
+
+    Attributes:
+        lengths: `[N]` int64, terms of each document.
+    """
+
+    def __init__(self) -> None:
+        """Of no terms and no documents."""
+        none = torch.empty(0, dtype=torch.int32)
+        # Compressed at first, as lists from when they are added to.
+        self._whole = torch.zeros(1, dtype=torch.int64), none, none
+        self._lists: GrowingLists | None = None
+        self.lengths = torch.empty(0, dtype=torch.int64)
+
+    @classmethod
+    def of(cls, indptr: Tensor, docs: Tensor, counts: Tensor, lengths: Tensor) -> Postings:
+        """Goes on from those of a `BM25`."""
+        postings = cls()
+        postings._whole, postings.lengths = (indptr, docs, counts), lengths
+        return postings
+
+    @property
+    def listed(self) -> PostingLists | None:
+        """The postings as lists, once some were added to others."""
+        lists = self._lists
+        if lists is None:
+            return None
+        return PostingLists(lists.first.clone(), lists.count.clone(), **lists.tensors)
+
+    def add(
+        self,
+        terms: Tensor,  # [T] int64, the term of every occurrence, text after text
+        offsets: Tensor,  # [n + 1] int64
+        documents: Tensor,  # [n] int32
+        *,
+        vocab_size: int,
+        num_docs: int,
+    ) -> None:
+        """Counts texts in.
+
+        The postings of before are not changed for those who hold them. A few texts cost the
+        postings of their terms at most.
+
+        Args:
+            terms: Below `vocab_size`.
+            offsets: Text i has `terms[offsets[i]:offsets[i + 1]]`.
+            documents: The document that each text belongs to, new ones or not.
+            vocab_size: V from now on.
+            num_docs: N from now on.
+        """
+        term, doc, counts = count_terms(terms, offsets, documents, vocab_size)
+        if self._lists is None and not len(self._whole[1]):
+            self._whole = offsets_of(torch.bincount(term, minlength=vocab_size)), doc, counts
+        else:  # a memory that grows is on the CPU
+            self._insert(term.numpy(), doc.numpy(), counts.numpy(), vocab_size)
+        lengths = self.lengths.to(offsets.device).new_zeros(num_docs)
+        lengths[: len(self.lengths)] = self.lengths
+        self.lengths = lengths.index_add_(0, documents, offsets.diff())
+
+    def _insert(
+        self, term: np.ndarray, doc: np.ndarray, counts: np.ndarray, vocab_size: int
+    ) -> None:
+        """Adds entries, each (term, document) once, in their order."""
+        if self._lists is None:
+            indptr, docs, own = self._whole
+            self._lists = GrowingLists.of(indptr.diff(), {"docs": docs, "counts": own})
+        lists = self._lists
+        lists.resize(vocab_size)
+        begin = np.flatnonzero(np.diff(term, prepend=-1))
+        named, size = term[begin], np.diff(begin, append=len(term))
+        held = lists.count.numpy()[named]
+        last = lists.columns["docs"].take(lists.first.numpy()[named] + held - 1, mode="clip")
+        behind = (held == 0) | (last < doc[begin])
+        row = np.repeat(behind, size)
+        lists.append(term[row], {"docs": doc[row], "counts": counts[row]})
+        if behind.all():
+            return
+        # Those of documents that were there: the list with them, in the order of documents.
+        again = named[~behind]
+        place, entry = lists.entries(again)
+        place = np.concatenate([place, again.searchsorted(term[~row])])
+        doc = np.concatenate([lists.columns["docs"][entry], doc[~row]])
+        counts = np.concatenate([lists.columns["counts"][entry], counts[~row]])
+        order = ((place << 32) + doc).argsort(kind="stable")
+        place, doc = place[order], doc[order]
+        fresh = np.ones(len(order), dtype=bool)
+        fresh[1:] = (place[1:] != place[:-1]) | (doc[1:] != doc[:-1])
+        sums = np.add.reduceat(counts[order], fresh.nonzero()[0], dtype=np.int32)
+        number = np.bincount(place[fresh], minlength=len(again))
+        lists.replace(again, number, {"docs": doc[fresh], "counts": sums})
+
+    def remove(
+        self,
+        terms: Tensor,  # [T] int64
+        offsets: Tensor,  # [n + 1] int64
+        documents: Tensor,  # [n] int32
+        *,
+        kept_terms: Tensor,  # [V] int64
+        number: Tensor,  # [N] integers
+    ) -> None:
+        """Takes texts out, as `add` took them in, and numbers terms and documents anew.
+
+        Args:
+            terms: The terms of the texts.
+            offsets: As for `add`.
+            documents: As for `add`.
+            kept_terms: The terms from now on, by their numbers of before.
+            number: Of each document from now on, ascending or not; -1 for those without texts.
+        """
+        listed = self.listed
+        indptr, docs, counts = self._whole if listed is None else listed.compact()
+        term, doc, taken = count_terms(terms, offsets, documents, max(1, len(indptr) - 1))
+        place = lower_bounds(indptr.numpy(), docs.numpy(), term.numpy(), doc.numpy())
+        counts = counts.index_add(0, torch.from_numpy(place), -taken)
+        first = indptr[kept_terms]
+        row, entry = ranges(first, indptr[kept_terms + 1] - first)
+        counts = counts.index_select(0, entry)
+        there = (counts > 0).nonzero().squeeze(1)
+        row, counts = row.index_select(0, there), counts.index_select(0, there)
+        docs = number.to(torch.int32)[docs.index_select(0, entry.index_select(0, there)).long()]
+        key = (row << 32) + docs
+        if bool((key[1:] < key[:-1]).any()):
+            order = key.argsort()
+            docs, counts = docs[order], counts[order]
+        lengths = self.lengths.index_add(0, documents.long(), -offsets.diff())
+        kept = (number >= 0).nonzero().squeeze(1)
+        self.lengths = torch.empty_like(lengths[kept]).index_copy_(
+            0, number[kept].long(), lengths[kept]
+        )
+        self._whole = offsets_of(torch.bincount(row, minlength=len(kept_terms))), docs, counts
+        self._lists = None
+
+    def weighed(self, *, k1: float = BM25.k1, b: float = 0.75) -> BM25:
+        """The lexical index of these counts; arguments as for `BM25.build`.
+
+        Takes time in proportion to documents and terms; nothing is weighed yet.
+        """
+        listed = self.listed
+        df = self._whole[0].diff() if listed is None else listed.df
+        norm, idf = weights_of(df, self.lengths, k1, b)
+        if listed is None:
+            return BM25(*self._whole, norm=norm, idf=idf, k1=k1)
+        return ListedBM25(listed, norm, idf, k1)
