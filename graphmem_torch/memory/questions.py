@@ -67,20 +67,27 @@ def encode_questions(
     tokens, pieces = _padded_tokens(encoded)
     months, days = named_dates(questions)
     unread = getattr(embedder, "unread", lambda _: None)(questions)
+    speakers = named_speakers(questions, snapshot.speaker_words, len(snapshot.speakers))
+    spans = None if asked is None else _spans(questions, asked)
     batch = QueryBatch(
         embedding=encoded.pooled,
         terms=snapshot.vocabulary.encode_padded(list(questions)),
         tokens=tokens,
         pieces=pieces,
-        speakers=named_speakers(questions, snapshot.speaker_words, len(snapshot.speakers)),
-        months=months,
+        speakers=_if_any(speakers),
+        months=_if_any(months),
         days=days,
-        span=None if asked is None else _spans(questions, asked),
-        asks_when=asks_when(questions),
-        recalls=recalls(questions),
-        unread=unread if unread is not None and bool(unread.any()) else None,
+        span=_if_any(spans),
+        asks_when=_if_any(asks_when(questions)),
+        recalls=_if_any(recalls(questions)),
+        unread=_if_any(unread),
     )
     return batch.to(snapshot.index.embeddings.device)
+
+
+def _if_any(said: Tensor | None) -> Tensor | None:
+    """None where no question says any of it: its signal need not be looked at then."""
+    return said if said is not None and bool(said.any()) else None
 
 
 def _spans(questions: Sequence[str], asked: Sequence[float]) -> Tensor:  # [B, 2] int64

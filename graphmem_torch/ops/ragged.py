@@ -60,6 +60,10 @@ def blocks(count: Tensor, budget: int) -> Iterator[tuple[slice, int]]:
     if not len(count):
         return
     ends = count.cumsum(0)
+    if (total := int(ends[-1])) <= budget:
+        if total:
+            yield slice(0, len(count)), total
+        return
     block = torch.div((ends - 1).clamp(min=0), budget, rounding_mode="floor")
     last = torch.nn.functional.pad(block.diff() > 0, (0, 1), value=True).nonzero().squeeze(1)
     begin = before = 0

@@ -113,23 +113,26 @@ def _best_edge(
     wanted, group = (question * graph.num_nodes + node).unique(return_inverse=True)
     sender, edges = activation.column, graph.stored
     sent = activation.value * fan_scale(graph, 1.0, fan, node=sender)
+    begin = activation.key - sender
     first, count = graph.spans(sender)
-    most = sent.new_full(wanted.shape, -torch.inf)
-    found = torch.full(wanted.shape, -1, dtype=torch.int64, device=node.device)
+    parts = []
     for part, total in blocks(count, _FOLLOWED):
         own, place = ranges(first[part], count[part], total=total)
-        edge = graph.leaving(place).long()
-        goal = (activation.key - sender)[part][own] + edges.target[edge]
+        edge = graph.leaving(place)
+        goal = begin[part].index_select(0, own).add_(edges.target.index_select(0, edge))
         at = torch.searchsorted(wanted, goal).clamp_(max=max(len(wanted) - 1, 0))
-        there = (wanted[at] == goal).nonzero().squeeze(1)
-        at, edge = at[there], edge[there]
-        value = sent[part][own[there]] * edges.weight[edge]
-        top = most.scatter_reduce(0, at, value, "amax")
-        # Senders come in order, and so the first of equal ones.
-        order = torch.arange(len(at), device=at.device)
-        last = order.new_full(wanted.shape, len(at))
-        chosen = torch.where(value == top[at], order, len(at))
-        place = last.scatter_reduce(0, at, chosen, "amin")
-        better = ((top > most) & (place < len(at))).nonzero().squeeze(1)
-        found[better], most = edge[place[better]], top
-    return found[group]
+        there = (wanted.index_select(0, at) == goal).nonzero().squeeze(1)
+        edge = edge.index_select(0, there)
+        value = sent[part].index_select(0, own.index_select(0, there))
+        value = value * edges.weight.index_select(0, edge)
+        parts.append((at.index_select(0, there), edge.long(), value))
+    if not parts:
+        return torch.full_like(node, -1)
+    at, edge, value = (torch.cat(column) for column in zip(*parts, strict=True))
+    most = value.new_full(wanted.shape, -torch.inf).scatter_reduce(0, at, value, "amax")
+    # Senders come in order, and so the first of equal ones.
+    none = len(at)
+    order = torch.arange(none, device=at.device)
+    order = order.masked_fill_(value != most.index_select(0, at), none)
+    place = order.new_full(wanted.shape, none).scatter_reduce(0, at, order, "amin")
+    return torch.nn.functional.pad(edge, (0, 1), value=-1)[place][group]
