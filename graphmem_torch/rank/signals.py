@@ -58,12 +58,15 @@ def _lexical(c: Candidates) -> Tensor:
 
 @signal("lexical_unread", indicator=True, learned=False)
 def _lexical_unread(c: Candidates) -> Tensor:
-    """BM25, relative to the best, by how much of the question the encoder cannot read."""
+    """BM25, relative to the best, by how much of the question the encoder cannot read, squared.
+
+    Of a whole question words decide; a name alone does not outweigh what is read beside it.
+    """
     if c.query.unread is None or c.query.terms is None or not c.memory.num_atoms:
         return c.zeros()
     scores = c.memory.bm25.score(c.query.terms)
     best = scores.amax(dim=1, keepdim=True).clamp(min=1e-9)
-    return c.pick_each(c.query.unread[:, None] * scores / best)
+    return c.pick_each(c.query.unread[:, None].square() * scores / best)
 
 
 @signal("lexical_session")

@@ -179,7 +179,7 @@ def expected(o: Oracle, name: str, b: int, a: int) -> float:
         "lexical": lambda: lexical(a),
         "lexical_session": by_session,
         "lexical_unread": lambda: (
-            float(o.q.unread[b])  # type: ignore[index]
+            float(o.q.unread[b]) ** 2  # type: ignore[index]
             * lexical(a)
             / max(*(lexical(x) for x in range(ATOMS)), 1e-9)
         ),
