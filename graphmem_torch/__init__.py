@@ -33,7 +33,15 @@ if TYPE_CHECKING:
     from graphmem_torch.memory import Memory
     from graphmem_torch.oracle import OpenAIClient, OpenAIOracle, Oracle, Verdict
     from graphmem_torch.readers import read_atoms
-    from graphmem_torch.results import Answer, Context, Hit, PathStep, RegimeSwitch, Result
+    from graphmem_torch.results import (
+        Answer,
+        Context,
+        Explanation,
+        Hit,
+        PathStep,
+        RegimeSwitch,
+        Result,
+    )
 
 __all__ = [
     "Answer",
@@ -43,6 +51,7 @@ __all__ = [
     "Context",
     "EdgeType",
     "EmbedderError",
+    "Explanation",
     "Graph",
     "GraphMemError",
     "Hit",
@@ -86,7 +95,7 @@ _NAMES = {
     "memory": "Memory",
     "oracle": "OpenAIClient OpenAIOracle Oracle Verdict",
     "readers": "read_atoms",
-    "results": "Answer Context Hit PathStep RegimeSwitch Result",
+    "results": "Answer Context Explanation Hit PathStep RegimeSwitch Result",
 }
 _MODULE = {name: module for module, names in _NAMES.items() for name in names.split()}
 """Where each public name lives; the packages are imported by their own names."""

@@ -16,6 +16,8 @@ __all__ = [
     "Added",
     "Answer",
     "Context",
+    "EdgeGradient",
+    "Explanation",
     "Hit",
     "Indexed",
     "Learned",
@@ -27,9 +29,13 @@ __all__ = [
     "Receipt",
     "RegimeSwitch",
     "Result",
+    "Start",
     "Statement",
     "Version",
+    "WeighedPath",
 ]
+
+_SHOWN = 6  # reasons of a kind in an explanation as a text
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,6 +275,106 @@ class Result:
     def as_dict(self) -> dict[str, Any]:
         """As plain JSON values."""
         return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Where activation started: an anchor, or a concept that `seed_entities` named.
+
+    Attributes:
+        id: Of the atom, or of the concept.
+        activation: There.
+        gradient: What the score gains by a unit more of it.
+    """
+
+    id: str
+    activation: float
+    gradient: float
+
+
+@dataclass(frozen=True, slots=True)
+class WeighedPath:
+    """The strongest chain of edges from an anchor; `strength` is what would arrive by it alone."""
+
+    strength: float
+    steps: tuple[PathStep, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeGradient:
+    """An edge (ids of its ends), and what the score gains by a unit more of its weight."""
+
+    source: str
+    target: str
+    type: str
+    weight: float
+    gradient: float
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Why a memory has its score for a question, by `Memory.explain`.
+
+    Attributes:
+        question: As asked.
+        id: Of the atom.
+        text: As it is shown.
+        score: The sum of `signals`.
+        rank: Its place among the hits, from 1, the first of those that score alike; 0 where it can
+            be none.
+        signals: Each signal's share of the score.
+        starts: Where activation started, the strongest first.
+        paths: The strongest chain from each of these to the atom, where there is one, the
+            strongest first; none to an anchor from itself.
+        edges: Those of largest |weight x gradient|: what the score owes to them, to first order.
+        gradients: By id of an atom or a concept, the derivative of the score in how much of its
+            activation it sends on, from none (0) to all (1), at 1; the largest first.
+        influences: By id, the score minus what it were without that memory, the largest first;
+            memories that are not named have none. `index.explain` says what stays.
+    """
+
+    question: str
+    id: str
+    text: str
+    score: float
+    rank: int
+    signals: dict[str, float]
+    starts: tuple[Start, ...]
+    paths: tuple[WeighedPath, ...]
+    edges: tuple[EdgeGradient, ...]
+    gradients: dict[str, float]
+    influences: dict[str, float]
+
+    def __str__(self) -> str:
+        """The reasons that count most, a line each."""
+        place = f"rank {self.rank}" if self.rank else "no hit"
+        lines = [f"{self.id!r} for {self.question!r:.80}: {self.score:.4g}, {place}"]
+        lines += [f"  signal {name} {share:+.4g}" for name, share in _largest(self.signals)]
+        lines += [
+            f"  start {start.id} {start.activation:.3g}, gradient {start.gradient:+.3g}"
+            for start in self.starts[:_SHOWN]
+        ]
+        for path in self.paths[:_SHOWN]:
+            steps = "".join(f" -{step.type} {step.weight:g}-> {step.target}" for step in path.steps)
+            lines.append(f"  path {path.strength:.3g}: {path.steps[0].source}{steps}")
+        lines += [f"  without {id} {-gain:+.4g}" for id, gain in _largest(self.influences)]
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        """The question, the memory, its score, and how many others it depends on."""
+        return (
+            f"Explanation({self.question!r:.80}, {self.id!r}, score {self.score:.4g}, rank "
+            f"{self.rank}, {len(self.paths)} paths, {len(self.influences)} influences)"
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """As plain JSON values."""
+        return asdict(self)
+
+
+def _largest(values: Mapping[str, float]) -> list[tuple[str, float]]:
+    ordered = sorted(values.items(), key=lambda item: -abs(item[1]))[:_SHOWN]
+    return [(name, value) for name, value in ordered if value]
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from graphmem_torch.errors import InputError, OracleError
 from graphmem_torch.quality.request import COMPARING, JUDGES, Judged, Request, judge
 from graphmem_torch.text.times import parse_time
 
-__all__ = ["AnswerQuestion", "CompileContext", "Evaluate", "Query"]
+__all__ = ["AnswerQuestion", "CompileContext", "Evaluate", "Explain", "Query"]
 _COMPARE = "compare"
 _INPUTS = ("data", "atoms", "corpus", "questions", "queries", "qrels")
 
@@ -155,6 +155,35 @@ class CompileContext(AskingCommand):
         else:
             print_text(context.text)
         print_text(f"graphmem: {context_note(context)}", to_reader=True)
+        return 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Explain(AskingCommand):
+    """Say why a memory has its score for a question.
+
+    Signals, the strongest paths, gradients in anchors and edges, and what the score would be
+    without each other memory.
+
+    Attributes:
+        question: The question.
+        id: Of the memory; the best hit by default.
+        most: Edges and gradients that are listed.
+    """
+
+    question: Annotated[Positional[str], arg(metavar="QUESTION")]
+    id: Annotated[str | None, arg(metavar="ATOM")] = None
+    most: Annotated[int, arg(metavar="N")] = 20
+
+    def run(self) -> int:
+        """Prints the explanation."""
+        filters = self.filters()
+        with self.open_memory(self.store, "r") as memory:
+            found = memory.explain(self.question, self.id, most=self.most, **filters)
+        if self.json:
+            print_json(found.as_dict())
+        else:
+            print_text(str(found))
         return 0
 
 

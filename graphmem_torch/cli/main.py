@@ -19,7 +19,7 @@ import tyro
 from tyro.conf import subcommand
 
 from graphmem_torch.cli import interrupt_as_usual, leave_at_once
-from graphmem_torch.cli.ask import AnswerQuestion, CompileContext, Evaluate, Query
+from graphmem_torch.cli.ask import AnswerQuestion, CompileContext, Evaluate, Explain, Query
 from graphmem_torch.cli.atoms import Delete, Export, Forget, Get, GiveFeedback, Update
 from graphmem_torch.cli.demo import Demo
 from graphmem_torch.cli.options import Command, import_own, print_json, print_text
@@ -45,6 +45,7 @@ _COMMANDS = {
     "query": Query,
     "context": CompileContext,
     "answer": AnswerQuestion,
+    "explain": Explain,
     "get": Get,
     "update": Update,
     "delete": Delete,

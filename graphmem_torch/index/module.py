@@ -30,6 +30,7 @@ from graphmem_torch.index.data import (
     memory_tensors,
     modes_in,
 )
+from graphmem_torch.index.explain import Explained, explain
 from graphmem_torch.index.layout import check_layout
 from graphmem_torch.index.retrieve import (
     CONSTANTS,
@@ -437,6 +438,27 @@ class MemoryIndex(nn.Module):
         query, count = self._checked(query, k)
         memory, plan, weights = self._learned()
         return candidates_of(memory, plan, weights, query, count)
+
+    def explain(self, query: QueryBatch, row: int, *, k: int | None = None) -> Explained:
+        """Why an atom has its score for one question; `index.explain` says what is meant.
+
+        Args:
+            query: One question.
+            row: Of the atom.
+            k: As for `score`.
+
+        Raises:
+            InputError: Not one question, or no such atom.
+        """
+        if len(query) != 1 or not 0 <= row < self.num_atoms:
+            raise InputError(
+                f"query, row: expected one question and a row below {self.num_atoms}, got "
+                f"{len(query)} and {row}; give one of each"
+            )
+        query, count = self._checked(query, k)
+        with torch.no_grad():
+            memory, plan, weights = self._learned()
+        return explain(memory, plan, weights, query, row, count)
 
     @classmethod
     def _learned_names(cls) -> set[str]:

@@ -6,7 +6,7 @@ Functions over values; `MemoryIndex.forward` hands them its tensors.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, NamedTuple, TypeVar
 
@@ -15,8 +15,10 @@ from torch import Tensor
 
 from graphmem_torch.checks import needs_gradient
 from graphmem_torch.config import Config, SpreadConfig
+from graphmem_torch.graph import Graph
 from graphmem_torch.modes.search import search_modes
 from graphmem_torch.ops import SparseRows, spread_activation
+from graphmem_torch.ops.propagate import Fan
 from graphmem_torch.ops.tiles import empty_best, merge_tile
 from graphmem_torch.rank.abstention import DEPTH, abstention_statistics, confidence
 from graphmem_torch.rank.anchors import (
@@ -37,9 +39,17 @@ __all__ = [
     "Plan",
     "Ranked",
     "Retrieval",
+    "Steps",
+    "brought_from",
     "candidates_of",
+    "conducting_nodes",
+    "paths_to",
     "ranked",
+    "reached_from",
     "retrieve",
+    "spread_from",
+    "start_of",
+    "traversed",
 ]
 
 CONSTANTS = ("retention", "spread", "inhibition", "gain", "threshold")
@@ -126,6 +136,10 @@ class Plan:
     statistics: tuple[str, ...]
     gate: Tensor
     constants: Mapping[str, float | Tensor]
+
+    def places(self, *, graph: bool) -> list[int]:
+        """Where the signals that need the graph are among the names, or the base signals."""
+        return [i for i, name in enumerate(self.names) if SIGNALS[name].graph is graph]
 
     @classmethod
     def of(cls, config: Config, names: Sequence[str], rule: CandidateRule, *, graph: bool) -> Plan:
@@ -222,8 +236,8 @@ def retrieve(
     walked = rows.new_zeros(*rows.shape, 0)
     if paths and anchors.shape[1]:
         with torch.no_grad():
-            start = _start(memory, query, anchors, value)
-            walked = _paths(memory, plan, query, start, memory.nodes(rows))
+            start = start_of(memory, query, anchors, value)
+            walked = paths_to(memory, plan, query, start, memory.nodes(rows))
     statistics, first = best.statistics(plan.statistics)
     sure = confidence(statistics, first, plan.gate.to(statistics), plan.config.gate)
     return Retrieval(rows, values, shares, sure, anchors, value, walked)
@@ -237,20 +251,57 @@ def candidates_of(
     k: int,
 ) -> Candidates:
     """The candidates of each question, with what the graph brings from their anchors."""
-    config = plan.config
-    everyone = Candidates(memory, query, config)
-    conducting = _conducting(memory, query)
+    everyone = Candidates(memory, query, plan.config)
+    conducting = conducting_nodes(memory, query)
     if plan.traverses:
-        everyone = everyone.reaching(_traversed(everyone, conducting))
+        everyone = everyone.reaching(traversed(everyone, conducting))
     found = _chosen(everyone, plan.rule, k)
     if not (plan.activates or plan.hops) or found.shape[1] == 0:
         return found
-    base = [place for place, name in enumerate(plan.names) if not SIGNALS[name].graph]
+    base = plan.places(graph=False)
     signals = found.signals([plan.names[place] for place in base])
-    score = found.scores(signals, weights[:, base])
+    reached = reached_from(found, plan, found.scores(signals, weights[:, base]), conducting)
+    found = found.reaching(reached)
+    named = ("title_hop", "entity_hop", "walk", "activation")
+    brought = [one for name in named if (one := getattr(reached, name)) is not None]
+    if found.rows is None or not brought:
+        return found
+    sparse = [
+        SparseRows.from_dense(one.detach()) if isinstance(one, Tensor) else one for one in brought
+    ]
+    extra = [_allowed(one, query).topk(_EXTRA)[1] for one in sparse]
+    return found.extended(torch.cat(extra, dim=1))
+
+
+def reached_from(
+    found: Candidates,
+    plan: Plan,
+    score: Tensor,  # [B, C], of the signals that need no graph
+    conducting: Tensor | None,  # [B, N] bool, as `conducting_nodes`
+) -> Reached:
+    """The anchors of B questions, and what the graph brings from them."""
+    config = plan.config
     anchors, value = anchor_activation(found, score, config.anchors)
     relevance = anchor_relevance(found, score, value, config.anchors)
-    brought: dict[str, SparseRows | Tensor] = {}
+    return brought_from(found, plan, Reached(anchors, value, relevance), conducting)
+
+
+def brought_from(
+    found: Candidates,
+    plan: Plan,
+    reached: Reached,
+    conducting: Tensor | None,  # [B, N] bool, as `conducting_nodes`
+    *,
+    dense: bool = False,
+) -> Reached:
+    """What the graph brings from the anchors in `reached`, as far as a signal reads it.
+
+    With `dense`, activation is a matrix, also where it need not be.
+    """
+    memory, query, config = found.memory, found.query, plan.config
+    anchors, value, relevance = reached.anchors, reached.value, reached.relevance
+    assert anchors is not None and value is not None and relevance is not None
+    brought: dict[str, Any] = {}
     if plan.hops and memory.hops is not None:
         hops, named = memory.hops, found.named_keys
         seeds = None if query.seed_keys is None else (query.seed_keys, _of_seeds(value))
@@ -258,23 +309,15 @@ def candidates_of(
             "title_hop": title_hop(hops, anchors, value, named),
             "entity_hop": entity_hop(hops, anchors, value, named, seeds),
         }
-        brought |= {name: _allowed(one, query) for name, one in hopped.items()}
+        brought = {name: _allowed(one, query) for name, one in hopped.items()}
     if plan.walks:
-        start = _start(memory, query, anchors, relevance)
+        start = start_of(memory, query, anchors, relevance)
         brought["walk"] = memory.of_atoms(walk_from(memory.graph, start, config.walk, conducting))
     if plan.spreads:
-        brought["activation"] = _activation(memory, plan, query, anchors, value, conducting)
-    traversal = found.reached.traversal
-    reached: dict[str, Any] = brought
-    found = found.reaching(Reached(anchors, value, relevance, traversal=traversal, **reached))
-    if found.rows is None or not brought:
-        return found
-    sparse = [
-        SparseRows.from_dense(one.detach()) if isinstance(one, Tensor) else one
-        for one in brought.values()
-    ]
-    extra = [_allowed(one, query).topk(_EXTRA)[1] for one in sparse]
-    return found.extended(torch.cat(extra, dim=1))
+        brought["activation"] = _activation(
+            memory, plan, query, anchors, value, conducting, dense=dense
+        )
+    return replace(reached, traversal=found.reached.traversal, **brought)
 
 
 def _chosen(everyone: Candidates, rule: CandidateRule, k: int) -> Candidates:
@@ -397,7 +440,7 @@ def _reached_candidates(everyone: Candidates, m: int) -> Tensor:  # [B, <= m] in
     return torch.where(found, column[place.clamp(min=0)], -1).sort(dim=1).values
 
 
-def _traversed(everyone: Candidates, mask: Tensor | None) -> Reached:
+def traversed(everyone: Candidates, mask: Tensor | None) -> Reached:
     """What is around the seeds of each question."""
     memory, own = everyone.memory, everyone.config.segment
     seeds, cosine = traversal_seeds(everyone, own.seeds)
@@ -408,7 +451,7 @@ def _traversed(everyone: Candidates, mask: Tensor | None) -> Reached:
     return Reached(anchors=seeds, value=cosine, traversal=memory.of_atoms(reach))
 
 
-def _start(
+def start_of(
     memory: MemoryTensors, query: QueryBatch, anchors: Tensor, value: Tensor
 ) -> SparseRows:  # [B, N]
     """What the anchors [B, K] are worth, and the seeds of each question."""
@@ -439,44 +482,50 @@ def _activation(
     anchors: Tensor,  # [B, K] int64 rows, -1 = none
     value: Tensor,  # [B, K]
     mask: Tensor | None,  # [B, N] bool
+    *,
+    dense: bool,
 ) -> SparseRows | Tensor:  # [B, A]
     """Spreading activation with the constants of the plan (`docs/mathematics.md` 4).
 
     Over all nodes at once, as a matrix, where a gradient is asked for or the shapes must not depend
     on values; else in proportion to what it reaches.
     """
-    s, constants = plan.config.spread, plan.constants
-
-    def spread(start: Rows) -> Rows:
-        return spread_activation(
-            memory.graph,
-            start,
-            rounds=s.rounds,
-            reduce=s.reduce,
-            fan=s.fan,
-            top=s.top,
-            firing=s.firing,
-            mask=mask,
-            retention=constants["retention"],
-            spread=constants["spread"],
-            inhibition=constants.get("inhibition", 0.0),
-            gain=constants.get("gain", 1.0),
-            threshold=constants.get("threshold", 0.0),
-        )
-
-    if needs_gradient(value, memory.graph.stored.weight, *constants.values()) or _fixed_shapes():
+    learned = needs_gradient(value, memory.graph.stored.weight, *plan.constants.values())
+    if dense or learned or torch.compiler.is_compiling():
         node, value = _started(memory, query, anchors, value)
         zeros = value.new_zeros(len(value), memory.graph.num_nodes + 1)  # and where none goes
         start = zeros.scatter_reduce(1, node % zeros.shape[1], value, "amax")
-        return spread(start[:, :-1].contiguous())[:, memory.node.long()]
-    return memory.of_atoms(spread(_start(memory, query, anchors, value)))
+        found = spread_from(memory, plan, start[:, :-1].contiguous(), mask)
+        return found[:, memory.node.long()]
+    return memory.of_atoms(spread_from(memory, plan, start_of(memory, query, anchors, value), mask))
 
 
-def _fixed_shapes() -> bool:
-    return torch.compiler.is_compiling()
+def spread_from(
+    memory: MemoryTensors,
+    plan: Plan,
+    start: Rows,  # [B, N]
+    mask: Tensor | None,  # [B, N] bool
+) -> Rows:  # [B, N]
+    """`spread_activation` by the settings, and the constants, of a plan."""
+    s, constants = plan.config.spread, plan.constants
+    return spread_activation(
+        memory.graph,
+        start,
+        rounds=s.rounds,
+        reduce=s.reduce,
+        fan=s.fan,
+        top=s.top,
+        firing=s.firing,
+        mask=mask,
+        retention=constants["retention"],
+        spread=constants["spread"],
+        inhibition=constants.get("inhibition", 0.0),
+        gain=constants.get("gain", 1.0),
+        threshold=constants.get("threshold", 0.0),
+    )
 
 
-def _conducting(memory: MemoryTensors, query: QueryBatch) -> Tensor | None:  # [B, N] bool
+def conducting_nodes(memory: MemoryTensors, query: QueryBatch) -> Tensor | None:  # [B, N] bool
     """The nodes that activation may reach: concepts, and atoms there are for the question."""
     if query.allowed is None:
         return None
@@ -493,12 +542,38 @@ def _allowed(found: SparseRows, query: QueryBatch) -> SparseRows:  # [B, A]
     return found.select(query.allowed.expand(len(query), -1)[found.row, found.column])
 
 
-def _paths(
-    memory: MemoryTensors, plan: Plan, query: QueryBatch, start: SparseRows, rows: Tensor
-) -> Tensor:  # [B, k, T]
-    s, own, graph = plan.config.spread, plan.config.segment, memory.graph
-    rounds, spread, fan = s.rounds, s.spread, s.fan
-    if plan.traverses and not plan.activates:  # the anchors are seeds then
-        graph, rounds, spread, fan = unweighted(graph), own.hops, own.discount, "none"
-    mask = _conducting(memory, query)
-    return strongest_paths(graph, start, rows, rounds=rounds, spread=spread, fan=fan, mask=mask)
+class Steps(NamedTuple):
+    """How activation travels along a path.
+
+    Attributes:
+        graph: What it travels along.
+        rounds: Edges at most.
+        spread: What is left of it after each, but for the weight of the edge and the fan.
+        fan: What it is divided by at each node that it leaves.
+    """
+
+    graph: Graph
+    rounds: int
+    spread: float | Tensor
+    fan: Fan
+
+    @classmethod
+    def of(cls, memory: MemoryTensors, plan: Plan) -> Steps:
+        """Those of spreading, or of a traversal where there is nothing else."""
+        s, own = plan.config.spread, plan.config.segment
+        if plan.traverses and not plan.activates:  # the anchors are seeds then
+            return cls(unweighted(memory.graph), own.hops, own.discount, "none")
+        return cls(memory.graph, s.rounds, plan.constants["spread"], s.fan)
+
+
+def paths_to(
+    memory: MemoryTensors,
+    plan: Plan,
+    query: QueryBatch,
+    start: SparseRows,  # [B, N]
+    nodes: Tensor,  # [B, k] int64, -1 = none
+) -> Tensor:  # [B, k, T] int64 edges, -1 = none
+    """The strongest path to each node, as `rank.paths.strongest_paths` has it."""
+    graph, rounds, spread, fan = Steps.of(memory, plan)
+    mask = conducting_nodes(memory, query)
+    return strongest_paths(graph, start, nodes, rounds=rounds, spread=spread, fan=fan, mask=mask)

@@ -76,6 +76,7 @@ from graphmem_torch.memory.questions import (
     checked_questions,
     encode_questions,
     pick_encoded,
+    to_explanation,
     to_results,
 )
 from graphmem_torch.memory.reembed import reembed_store
@@ -99,6 +100,7 @@ from graphmem_torch.results import (
     Added,
     Answer,
     Context,
+    Explanation,
     Indexed,
     Learned,
     Mode,
@@ -777,6 +779,69 @@ class Memory:
             return to_results(asked, snapshot, found, view.store, self.config.gate.threshold)
 
         return self._asked(answers, scope.as_of)
+
+    def explain(
+        self,
+        question: str,
+        id: str | None = None,
+        *,
+        most: int = 20,
+        k: int | None = None,
+        kinds: Sequence[str] | None = None,
+        between: tuple[TimeLike | None, TimeLike | None] | None = None,
+        as_of: TimeLike | None = None,
+        asked: TimeLike | None = None,
+        where: Mapping[str, Any] | None = None,
+        exclude: Names = (),
+        seed_entities: Names = (),
+    ) -> Explanation:
+        """Why a memory has its score for a question: signals, paths, gradients, influences.
+
+        The influence of a memory is what the score would lose without it: were it no candidate and
+        no anchor, conducted nothing, stood beside no turn, and nothing were derived from it; what
+        is counted over all memories stays (`index.explain`). All of them are found in one batch.
+
+        Args:
+            question: The question.
+            id: Of the memory; by default the best hit. Any may be asked for, also one that is no
+                hit.
+            most: Edges and gradients that are listed.
+            k: As in `retrieve`.
+            kinds: As in `retrieve`.
+            between: As in `retrieve`.
+            as_of: As in `retrieve`.
+            asked: As in `retrieve`.
+            where: As in `retrieve`.
+            exclude: As in `retrieve`.
+            seed_entities: As in `retrieve`.
+
+        Raises:
+            InputError: As `retrieve`; an id that is not stored; no hit to explain.
+        """
+        (text,) = checked_questions([question])
+        if k is not None:
+            check_count("k", k)
+        check_count("most", most)
+        scope = Scope(kinds, between, as_of, where, asked, exclude, seed_entities)
+        nodes = [] if id is None else self._named([id])[1]
+
+        def explained(view: _View) -> Explanation:
+            snapshot = view.snapshot
+            query = self._query(view, [text], scope)
+            rows = snapshot.rows_of(nodes)
+            if id is None:
+                with torch.inference_mode():
+                    best = snapshot.index(query, k=1).rows.flatten().cpu()
+                rows = best[best >= 0]
+            if not len(rows):
+                raise InputError(
+                    "id: expected a memory to explain, got none, and nothing is found; name one"
+                )
+            row = int(rows[0])
+            found = snapshot.index.explain(query, row, k=k)
+            return to_explanation(text, snapshot, row, found, view.store, most)
+
+        return self._asked(explained, as_of)
 
     def encode_questions(
         self, questions: Sequence[str], *, asked: Sequence[TimeLike | None] | None = None

@@ -9,10 +9,19 @@ from torch import Tensor
 
 from graphmem_torch.atoms import EdgeType
 from graphmem_torch.errors import InputError
+from graphmem_torch.index.explain import Explained
 from graphmem_torch.index.retrieve import Retrieval
 from graphmem_torch.memory.assemble import Snapshot
 from graphmem_torch.rank.query import QueryBatch
-from graphmem_torch.results import Hit, PathStep, Result
+from graphmem_torch.results import (
+    EdgeGradient,
+    Explanation,
+    Hit,
+    PathStep,
+    Result,
+    Start,
+    WeighedPath,
+)
 from graphmem_torch.store import TokenRows
 from graphmem_torch.store.blocks import pick_tokens
 from graphmem_torch.store.reader import StoreReader
@@ -24,6 +33,7 @@ __all__ = [
     "checked_questions",
     "encode_questions",
     "pick_encoded",
+    "to_explanation",
     "to_results",
 ]
 
@@ -159,6 +169,61 @@ def to_results(
         hits = tuple(hit(*each) for each in zip(*line, strict=True) if each[0] >= 0)
         results.append(Result(question, hits, sure, bool(hits) and sure >= threshold))
     return results
+
+
+def to_explanation(
+    question: str, snapshot: Snapshot, row: int, found: Explained, store: StoreReader, most: int
+) -> Explanation:
+    """Why an atom has its score, with ids in place of nodes; `most` edges and gradients."""
+    index, graph = snapshot.index, found.graph
+    share = (found.edge_gradient * graph.weight).abs()
+    edges = share.topk(min(most, len(share))).indices
+    edges = edges[share[edges] > 0]
+    gradient = found.node_gradient.abs()
+    sending = gradient.topk(min(most, len(gradient))).indices
+    sending = sending[gradient[sending] > 0]
+    influence = found.influence.cpu()
+    left = influence.nonzero().squeeze(1)
+    left = left[influence[left].abs().argsort(descending=True, stable=True)]
+    walked = found.paths[found.paths >= 0].unique()
+    ends = torch.stack([graph.source, graph.target])[:, torch.cat([edges, walked])].long()
+    own, others = snapshot.node[row : row + 1], snapshot.node[left]
+    parts = (own, others, found.anchors.cpu(), sending.cpu(), ends.flatten().cpu())
+    nodes = torch.cat(parts).unique().tolist()
+    atoms = dict(zip(nodes, store.atoms(nodes), strict=True))
+
+    def edge(place: int) -> tuple[str, str, str, float]:
+        source, target = (atoms[int(end[place])].id for end in (graph.source, graph.target))
+        kind, weight = _EDGE_NAMES[int(graph.type[place])], float(graph.weight[place])
+        return source, target, kind, round(weight, 4)
+
+    started = (found.anchors, found.value, found.anchor_gradient)
+    starts = zip(*(column.tolist() for column in started), strict=True)
+    order = found.strength.argsort(descending=True, stable=True)
+    chains = zip(found.strength[order].tolist(), found.paths[order].tolist(), strict=True)
+    return Explanation(
+        question=question,
+        id=atoms[int(own)].id,
+        text=atoms[int(own)].rendered,
+        score=float(found.score),
+        rank=found.rank,
+        signals=dict(zip(index.signal_names, found.shares.tolist(), strict=True)),
+        starts=tuple(Start(atoms[node].id, value, slope) for node, value, slope in starts),
+        paths=tuple(
+            WeighedPath(strength, tuple(PathStep(*edge(each)) for each in path if each >= 0))
+            for strength, path in chains
+            if strength > 0
+        ),
+        edges=tuple(
+            EdgeGradient(*edge(place), float(found.edge_gradient[place]))
+            for place in edges.tolist()
+        ),
+        gradients={atoms[n].id: float(found.node_gradient[n]) for n in sending.tolist()},
+        influences={
+            atoms[node].id: value
+            for node, value in zip(others.tolist(), influence[left].tolist(), strict=True)
+        },
+    )
 
 
 def _padded_tokens(encoded: Encoded) -> tuple[Tensor | None, Tensor | None]:

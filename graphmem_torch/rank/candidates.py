@@ -236,6 +236,8 @@ class Candidates:
         if self.rows is None:
             return self
         extra = merge_rows(extra)
+        if not self.rows.shape[1]:
+            return self.narrowed(extra)
         place = torch.searchsorted(self.rows, extra).clamp(max=self.rows.shape[1] - 1)
         fresh = extra.masked_fill(self.rows.gather(1, place) == extra, -1)
         both = torch.cat([self.rows, fresh], dim=1).sort(dim=1)
@@ -282,6 +284,15 @@ class Candidates:
             scale = self._scale([names[place] for place in fresh], own)
             self._scales = scale if self._scales is None else torch.cat([self._scales, scale], 2)
             self._scaled += [names[place] for place in fresh]
+        return self.in_units(values, names)
+
+    def in_units(self, values: Tensor, names: Sequence[str]) -> Tensor:  # [..., n, F], as given
+        """Other values of signals in the units of those that `signals` gave, of one question or B.
+
+        A copy, but with `rank.scale: raw`, where they are what they are.
+        """
+        if self.config.rank.scale == "raw":
+            return values
         assert self._scales is not None
         mean, unit = self._scales
         if (places := [self._scaled.index(name) for name in names]) != [*range(mean.shape[1])]:

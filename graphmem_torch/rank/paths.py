@@ -57,7 +57,7 @@ def strongest_paths(
     rows: Tensor,  # [B, k] nodes to explain, -1 = none
     *,
     rounds: int,
-    spread: float = 0.8,
+    spread: float | Tensor = 0.8,  # or []
     fan: Fan = "degree",
     mask: Tensor | None = None,  # [B, N] bool, the nodes that may be reached
 ) -> Tensor:  # [B, k, rounds] int64 edges from the anchor on, -1 = none
@@ -86,7 +86,12 @@ def strongest_paths(
 
 
 def _propagate_max(
-    graph: Graph, start: SparseRows, rounds: int, spread: float, fan: Fan, mask: Tensor | None
+    graph: Graph,
+    start: SparseRows,
+    rounds: int,
+    spread: float | Tensor,
+    fan: Fan,
+    mask: Tensor | None,
 ) -> SparseRows:
     """What the strongest chain of up to so many edges brings to each node."""
     return spread_activation(

@@ -359,6 +359,8 @@ def _from_derived(c: Candidates, *, own: str) -> Tensor:
     source, target = c.memory.derived_source.long(), c.memory.derived_target.long()
     if not len(source):
         return c.zeros()
+    if c.query.allowed is not None:  # what is not there says nothing
+        values = values.where(c.valid, 0.0)
     everyone = values
     if rows is not None:
         everyone = values.new_zeros(len(c.query), c.memory.num_atoms)

@@ -95,6 +95,18 @@ def test_query_can_be_narrowed(store: Path, reply: Callable[..., Any]) -> None:
     assert context["sources"] == ["D2:2"]
 
 
+def test_explain_as_text_and_as_json(
+    store: Path, reply: Callable[..., Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ("explain", "Who restores ovens?", "--store", store)
+    found = reply(*asked, "--id", "D2:1", "--most", "3")
+    assert found["id"] == "D2:1"
+    assert sum(found["signals"].values()) == pytest.approx(found["score"], abs=1e-4)
+    assert reply(*asked)["rank"] == 1
+    assert main([*map(str, asked)]) == 0
+    assert capsys.readouterr().out.startswith("'D1:1' for 'Who restores ovens?'")
+
+
 def test_query_for_agents_that_hop(store: Path, reply: Callable[..., Any]) -> None:
     asked = ("query", "Who restores ovens?", "Where is the conference?", "--store", store)
     plain = reply(*asked)["results"]

@@ -1,0 +1,527 @@
+"""Why an atom has its score: paths, gradients, and its score without each other memory.
+
+Left out means that a memory is not there for the question: it is no candidate and no anchor, it
+conducts nothing, it is beside no turn, and nothing is derived from it. What was counted over all
+memories stays as it is: document frequencies, the background that signals are scaled by, the words
+of its session as one document, PageRank, modes, resistances and bridges, which are properties of
+the memory as a whole; and where a walk goes, which starts at other anchors but passes what is left
+out, as PageRank does. So the score without it is that of the same index with it masked, in the
+units of before.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from graphmem_torch.graph import Graph
+from graphmem_torch.index.retrieve import (
+    Plan,
+    Steps,
+    brought_from,
+    candidates_of,
+    conducting_nodes,
+    paths_to,
+    spread_from,
+    start_of,
+    traversed,
+)
+from graphmem_torch.ops import SparseRows
+from graphmem_torch.ops.propagate import fan_scale
+from graphmem_torch.ops.tiles import tile_elements
+from graphmem_torch.rank.anchors import anchor_activation, anchor_relevance
+from graphmem_torch.rank.candidates import Candidates, MemoryTensors, Reached
+from graphmem_torch.rank.paths import hop_discount
+from graphmem_torch.rank.query import QueryBatch
+
+__all__ = ["Explained", "explain"]
+
+_TILE = 1 << 24  # values of a mask of left-out memories by nodes that are held at once on a CPU
+_REACH = 3  # turns on both sides that a window looks at
+
+# Signals of a text by itself that all others are read beside, or that anchors are chosen by.
+_APART = ("semantic", "lexical", "lexical_unread", "lexical_session")
+_DERIVED = ("interaction_focus", "interaction_sharp", "semantic_positive", "lexical", "semantic")
+
+
+class Explained(NamedTuple):
+    """Why an atom has its score for a question; K anchors and seeds, E edges, N nodes, A atoms.
+
+    Attributes:
+        score: [], as `MemoryIndex.score` has it, of an atom that is made a candidate if need be.
+        shares: [F], each signal's share, in the order of `signal_names`.
+        rank: Its place among the hits, from 1; 0 where it can be none.
+        anchors: [K] int64 nodes where activation started, the strongest first.
+        value: [K], activation there.
+        anchor_gradient: [K], of the score in that activation.
+        paths: [K, T] int64 edges, -1 = none: the strongest chain from each to the atom.
+        strength: [K], what would arrive by that chain alone, 0 where there is none.
+        graph: What activation travels along, in whose arrays the E edges are.
+        edge_gradient: [E], of the score in the weight of each edge.
+        node_gradient: [N], of the score in how much of what a node has it sends on, at all of it.
+        influence: [A], the score minus what it were without each atom; 0 for the atom itself.
+    """
+
+    score: Tensor
+    shares: Tensor
+    rank: int
+    anchors: Tensor
+    value: Tensor
+    anchor_gradient: Tensor
+    paths: Tensor
+    strength: Tensor
+    graph: Graph
+    edge_gradient: Tensor
+    node_gradient: Tensor
+    influence: Tensor
+
+
+def explain(
+    memory: MemoryTensors,
+    plan: Plan,
+    weights: Tensor,  # [4, F], by form
+    query: QueryBatch,  # one question
+    row: int,
+    k: int,
+) -> Explained:
+    """Why the atom of a row has its score for a question.
+
+    Gradients are of what activation and hops bring; the choice of anchors and candidates, walks and
+    traversals have none. With influences, which have no such limits, come the effects of choices.
+    """
+    with torch.no_grad():
+        graph = memory.graph.with_weight(memory.graph.weight)  # as arrays
+        memory = memory.conducting(graph)
+        found = candidates_of(memory, plan, weights, query, k)
+        wanted = torch.tensor([[row]], device=found.query.embedding.device)
+        listed = found.rows is None or bool((found.rows == wanted).any())
+        found = found.extended(wanted)
+        signals = found.signals(plan.names)
+        scores = found.scores(signals, weights)[0]
+        rows = torch.arange(found.shape[1], device=wanted.device)
+        rows = rows if found.rows is None else found.rows[0]
+        place = (rows == row).nonzero()[0, 0]
+        own = weights[found.form.expand(found.shape)[0, place]]
+        hits = found.listed.expand(found.shape)[0]
+        better = (hits & (scores > scores[place])).sum()
+        start = _started(memory, found)
+        node = memory.nodes(wanted[0])
+        paths, strength = _chains(memory, plan, query, start, node)
+        influence = _influence(found, plan, weights, rows, place)
+    edge, initial = _gradients(found, plan, own, place, start)
+    sent = torch.zeros(graph.num_nodes, dtype=edge.dtype, device=edge.device)
+    sent.index_add_(0, graph.source.long(), graph.weight * edge)
+    return Explained(
+        score=scores[place],
+        shares=signals[0, place] * own,
+        rank=int(better) + 1 if listed and bool(hits[place]) else 0,
+        anchors=start.column,
+        value=start.value,
+        anchor_gradient=initial,
+        paths=paths,
+        strength=strength,
+        graph=graph,
+        edge_gradient=edge,
+        node_gradient=sent,
+        influence=influence,
+    )
+
+
+def _started(memory: MemoryTensors, found: Candidates) -> SparseRows:  # [1, N], strongest first
+    anchors, value = found.reached.anchors, found.reached.value
+    if anchors is None or value is None:
+        return SparseRows.from_dense(
+            torch.zeros(1, memory.graph.num_nodes, device=memory.node.device)
+        )
+    start = start_of(memory, found.query, anchors, value)
+    order = start.value.argsort(descending=True, stable=True)
+    return SparseRows(start.key[order], start.value[order], start.shape)
+
+
+def _chains(
+    memory: MemoryTensors, plan: Plan, query: QueryBatch, start: SparseRows, node: Tensor
+) -> tuple[Tensor, Tensor]:  # [K, T], [K]
+    """The strongest path from each anchor, as if there were no other."""
+    count = len(start.key)
+    each = SparseRows(
+        torch.arange(count, device=node.device) * start.shape[1] + start.column,
+        start.value,
+        (count, start.shape[1]),
+    )
+    same = torch.zeros(count, dtype=torch.int64, device=node.device)
+    paths = paths_to(memory, plan, query.rows(same), each, node.expand(count, 1))[:, 0]
+    graph, _, spread, fan = Steps.of(memory, plan)
+    there, edge = paths >= 0, paths.clamp(min=0)
+    if not graph.num_edges:
+        return paths, start.value.new_zeros(count)
+    sender = graph.source[edge].long()
+    step = fan_scale(graph, spread, fan, graph.weight.dtype)[sender] * graph.weight[edge]
+    strength = start.value * step.where(there, 1.0).prod(1)
+    return paths, strength.where(there.any(1), 0.0)
+
+
+def _gradients(
+    found: Candidates, plan: Plan, own: Tensor, place: Tensor, start: SparseRows
+) -> tuple[Tensor, Tensor]:  # [E], [K]
+    """Of the score in the weights of edges and in the activation of anchors and seeds."""
+    memory, graph, reached = found.memory, found.memory.graph, found.reached
+    none = torch.zeros_like(graph.weight), torch.zeros_like(start.value)
+    if reached.anchors is None or reached.value is None or not (plan.activates or plan.hops):
+        return none
+    names = [plan.names[i] for i in plan.places(graph=True)]
+    with torch.enable_grad():
+        weight = graph.weight.detach().clone().requires_grad_()
+        initial = start.to_dense().requires_grad_()
+        value = reached.value.detach().clone().requires_grad_()
+        reading = copy.copy(found)
+        reading.memory = memory.conducting(graph.with_weight(weight))
+        given = replace(reached, value=value)
+        still = replace(plan, walks=False, spreads=False)
+        brought = brought_from(reading, still, given, None)
+        if plan.spreads:
+            mask = conducting_nodes(memory, found.query)
+            spread = spread_from(reading.memory, plan, initial, mask)
+            brought = replace(brought, activation=spread[:, memory.node.long()])
+        signals = reading.reaching(brought).signals(names)[0, place]
+        score = signals @ own[plan.places(graph=True)]
+        if not score.requires_grad:
+            return none
+        leaves = weight, initial, value
+        found_in = torch.autograd.grad(score, leaves, allow_unused=True)
+    edge, at, hop = (
+        torch.zeros_like(leaf) if each is None else each
+        for leaf, each in zip(leaves, found_in, strict=True)
+    )
+    # An anchor counts where activation starts, and where hops lead from.
+    nodes = memory.nodes(reached.anchors)
+    led = torch.zeros(1, graph.num_nodes + 1, dtype=hop.dtype, device=hop.device)
+    led.scatter_add_(1, nodes % led.shape[1], hop)
+    return edge, (at + led[:, :-1])[0, start.column]
+
+
+class _Watched(Candidates):
+    """Candidates that note which signals look at other atoms, and what sessions are compared by."""
+
+    def __init__(self, of: Candidates, rows: Tensor) -> None:  # [1, C]
+        super().__init__(of.memory, of.query, of.config, rows)
+        self.looking: set[str] = set()
+        self.compared: list[Tensor] = []
+        self._asked: list[str] = []
+
+    def signal(self, name: str) -> Tensor:
+        self._asked.append(name)
+        known = name in self.looking
+        value = super().signal(name)
+        self._asked.pop()
+        if known:
+            self._look()
+        return value
+
+    def _look(self) -> None:
+        self.looking.update(self._asked)
+
+    def step(self, values: Tensor, distance: int) -> Tensor:
+        self._look()
+        return super().step(values, distance)
+
+    def widest(self, reach: int) -> Tensor:
+        if reach:
+            self._look()
+        return super().widest(reach)
+
+    def session_max(self, values: Tensor) -> Tensor:
+        self._look()
+        self.compared.append(values)
+        return super().session_max(values)
+
+
+def _influence(
+    found: Candidates,
+    plan: Plan,
+    weights: Tensor,  # [4, F]
+    rows: Tensor,  # [C] int64, the candidates of the question, -1 = padding
+    place: Tensor,  # [] of the atom among them
+) -> Tensor:  # [A]
+    """The score of an atom minus what it were without each other."""
+    there = found.valid.expand(found.shape)[0].clone()
+    there[place] = True  # whether it may be a hit or not
+    without = _Without(found, plan, weights, rows, there.nonzero().squeeze(1), int(rows[place]))
+    influence = weights.new_zeros(found.memory.num_atoms)
+    nodes = max(1, found.memory.graph.num_nodes)
+    height = max(1, tile_elements(weights.device, _TILE) // nodes)
+    left = without.mattering()
+    whole = without.scores(left.new_full((1,), -1))
+    for part in left.split(height):
+        influence[part] = whole - without.scores(part)
+    return influence
+
+
+class _Without:
+    """The score of one atom without others: what stays of the C candidates, and what changes.
+
+    The signals of other candidates change only where they look at the memory that is left out: in
+    the turns around it, and over its session where it was the best of it. From the base scores
+    come the anchors; only where these are others, or activation passes the memory, is anything
+    spread again. All of it with the memories left out as the axis of a batch.
+    """
+
+    def __init__(
+        self,
+        found: Candidates,
+        plan: Plan,
+        weights: Tensor,  # [4, F]
+        rows: Tensor,  # [*] int64, the candidates of `found`
+        kept: Tensor,  # [C], where those are that there are for the question
+        row: int,
+    ) -> None:
+        self.found, self.plan, self.weights = found, plan, weights
+        self.rows, self.row = rows[kept], row
+        self.own = int(torch.searchsorted(self.rows, row))
+        memory = found.memory
+        self.sources = memory.derived_source[memory.derived_target == row].long()
+        self.base = [plan.names[i] for i in plan.places(graph=False)]
+        self.graph = [plan.names[i] for i in plan.places(graph=True)]
+        self.form = found.form.expand(found.shape)[0, kept]
+        self.whole = _Watched(found, self.rows[None])
+        if found.__dict__.get("matches") is not None:
+            self.whole.matches = found.__dict__["matches"][:, :, kept]
+        for name, value in found._signals.items():
+            if name in _APART:
+                self.whole._signals[name] = value.expand(found.shape)[:, kept]
+        values = [self.whole.signal(name).expand(1, len(self.rows)) for name in self.base]
+        self.looking = [name for name in self.base if name in self.whole.looking]
+        self.score = self._weighed(values, self.base, self.form)  # [1, C]
+        self.started = self._start(self._asked(self.rows.new_full((1,), -1)), self.score)
+        self.passed = self._passed()
+
+    def mattering(self) -> Tensor:  # [M] int64 rows
+        """Without which the score may be another: candidates, and what activation passes."""
+        rows = torch.cat([self.rows, self.passed.nonzero().squeeze(1)]).unique()
+        return rows[rows != self.row]
+
+    def scores(self, left: Tensor) -> Tensor:  # [M] int64 rows, -1 = none -> [M]
+        """The score without each memory."""
+        query = self._asked(left)
+        base = self._base(left, query)
+        score = base[:, self.own]
+        if not self.graph:
+            return score
+        moved = self._moved(left, base)
+        places = (moved | (left < 0) | self.passed[left.clamp(min=0)]).nonzero().squeeze(1)
+        none = left.new_full((1,), -1)
+        brought = self._brought(self._asked(none), self.started).expand(len(left)).clone()
+        if not len(places):
+            return score + brought
+        part, moved = query.rows(places), moved[places].nonzero().squeeze(1)
+        fresh = self._start(part.rows(moved), base[places[moved]])
+        columns: dict[str, Any] = {}
+        for name in ("anchors", "value", "relevance"):
+            whole, own = getattr(self.started, name), getattr(fresh, name)
+            columns[name] = None if whole is None else whole.expand(len(places), -1).clone()
+            if whole is not None:
+                columns[name][moved] = own
+        started = replace(Reached(), **columns)
+        if self.started.traversal is not None:
+            started = replace(started, traversal=self._traversed(part))
+        brought[places] = self._brought(part, started)
+        return score + brought
+
+    def _moved(self, left: Tensor, base: Tensor) -> Tensor:  # [M], [M, C] -> [M] bool
+        """Without which the anchors, or how much they stand for the question, may be others."""
+        anchors, source = self.started.anchors, self.found.config.anchors.source
+        if anchors is None:
+            return torch.zeros_like(left, dtype=torch.bool)
+        moved = (left[:, None] == anchors).any(1) & (left >= 0)
+        if source != "fused":
+            return moved
+        if self.plan.walks or "proximity" in self.graph:  # which are relative to all candidates
+            return torch.ones_like(moved)
+        known = anchors[0][anchors[0] >= 0]
+        least = self.score[0, self._place(known)].amin() if len(known) else -torch.inf
+        looked = base != self.score
+        return moved | (looked & (torch.maximum(base, self.score) >= least)).any(1)
+
+    def _weighed(
+        self, values: Sequence[Tensor], names: Sequence[str], form: Tensor
+    ) -> Tensor:  # F times [b, n], [b or 1, n] -> [b, n]
+        """The part of the score that some signals make."""
+        if not names:
+            return self.weights.new_zeros(values[0].shape if values else (1, len(self.rows)))
+        stacked = self.found.in_units(torch.stack(list(values), 2), names)
+        weights = self.weights[:, [self.plan.names.index(name) for name in names]]
+        sums = stacked @ weights.T
+        return sums.gather(2, form.expand(sums.shape[:2])[:, :, None]).squeeze(2)
+
+    def _asked(self, left: Tensor) -> QueryBatch:  # M questions
+        """The question, once without each memory."""
+        query = self.found.query.rows(torch.zeros_like(left))
+        atoms, allowed = self.found.memory.num_atoms, query.allowed
+        if allowed is None:
+            allowed = torch.ones(1, atoms, dtype=torch.bool, device=left.device)
+        there = torch.nn.functional.pad(allowed.expand(len(left), -1), (0, 1))  # a column for -1
+        there[torch.arange(len(left), device=left.device), left] = False
+        return replace(query, allowed=there[:, :-1])
+
+    def _base(self, left: Tensor, query: QueryBatch) -> Tensor:  # [M] -> [M, C]
+        """The base score of every candidate without each memory."""
+        scores = self.score.expand(len(left), -1).clone()
+        if not self.looking or not len(self.rows):
+            return scores
+        place = torch.searchsorted(self.rows, left).clamp(max=len(self.rows) - 1)
+        there = (self.rows[place] == left).nonzero().squeeze(1)
+        best = self._best_of_session()[place[there]]
+        for session, some in ((False, there[~best]), (True, there[best])):
+            if len(some):
+                self._look_again(scores, some, left[some], query.rows(some), session=session)
+        return scores
+
+    def _best_of_session(self) -> Tensor:  # [C] bool
+        """Candidates without which the largest value of their session may be another."""
+        found = torch.zeros(len(self.rows), dtype=torch.bool, device=self.rows.device)
+        for values in self.whole.compared:
+            best = Candidates.session_max(self.whole, values)
+            found |= ((values >= best) | (best < 0)).flatten(0, -2).any(0)
+        return found
+
+    def _look_again(
+        self, scores: Tensor, some: Tensor, left: Tensor, query: QueryBatch, *, session: bool
+    ) -> None:
+        """Writes the scores [M, C] of those who look at the memories of some rows [m] of them."""
+        memory = self.found.memory
+        around = left[:, None]
+        windows = [around]
+        pointers, second = memory.turns
+        row = around[:, None]
+        for _ in range(2 * _REACH):
+            row = pointers.take(row + second)
+            windows.append(row.flatten(1))
+        near = torch.cat(windows[: _REACH + 1], 1)
+        listed = torch.cat(windows, 1)
+        if session:
+            members = self._members(self.whole._session[0, self._place(left)])
+            listed, near = torch.cat([listed, members], 1), torch.cat([near, members], 1)
+        listed = listed.where(self.rows[self._place(listed)] == listed, -1)
+        listed = listed.sort(dim=1).values
+        twice = torch.nn.functional.pad(listed[:, 1:] == listed[:, :-1], (1, 0))
+        listed = listed.masked_fill(twice, -1).sort(dim=1).values
+        place = self._place(listed)
+        other = Candidates(memory, query, self.found.config, listed)
+        for name, value in self.whole._signals.items():
+            if name not in self.whole.looking:
+                other._signals[name] = value.expand(1, -1)[0, place]
+        matches = self.whole.__dict__.get("matches")
+        if matches is not None:
+            other.matches = matches[0][:, place].transpose(0, 1)
+        values = [other.signal(name) for name in self.looking]
+        before = [self.whole.signal(name)[0, place] for name in self.looking]
+        form = self.form[place]
+        change = self._weighed(values, self.looking, form)
+        change = change - self._weighed(before, self.looking, form)
+        looks = (listed[:, :, None] == near[:, None]).any(2) & (listed >= 0)
+        change = change.where(looks & other.valid, 0.0)
+        line = torch.zeros(len(some), scores.shape[1], dtype=scores.dtype, device=scores.device)
+        scores[some] += line.scatter_add_(1, place, change)
+
+    def _members(self, session: Tensor) -> Tensor:  # [m] -> [m, s] rows, -1 = none
+        """The candidates of sessions."""
+        ordered, order = self.whole._session[0].sort()
+        first = torch.searchsorted(ordered, session)
+        count = torch.searchsorted(ordered, session, right=True) - first
+        place = first[:, None] + torch.arange(int(count.max()), device=first.device)
+        inside = place < (first + count)[:, None]
+        return self.rows[order[place.clamp(max=len(order) - 1)]].where(inside, -1)
+
+    def _place(self, rows: Tensor) -> Tensor:
+        """Where rows are among the candidates, or where they would be."""
+        return torch.searchsorted(self.rows, rows).clamp(max=max(0, len(self.rows) - 1))
+
+    def _start(self, query: QueryBatch, base: Tensor) -> Reached:  # M questions, [M, C]
+        """The anchors without each memory."""
+        plan, found = self.plan, self.found
+        traversal = self._traversed(query) if plan.traverses else None
+        if not (plan.activates or plan.hops):
+            return Reached(traversal=traversal)
+        many = Candidates(found.memory, query, found.config, self.rows.expand(len(query), -1))
+        for name in _APART:
+            if name in self.whole._signals:
+                many._signals[name] = self.whole._signals[name].expand(len(query), -1)
+        anchors, value = anchor_activation(many, base, found.config.anchors)
+        relevance = anchor_relevance(many, base, value, found.config.anchors)
+        return Reached(anchors, value, relevance, traversal=traversal)
+
+    def _traversed(self, query: QueryBatch) -> SparseRows | None:
+        everyone = Candidates(self.found.memory, query, self.found.config)
+        whole = self.found._every or self.found
+        everyone._signals["semantic"] = whole.signal("semantic").expand(len(query), -1)
+        return traversed(everyone, conducting_nodes(self.found.memory, query)).traversal
+
+    def _passed(self) -> Tensor:  # [A] bool
+        """Atoms that activation passes from the anchors, and what was derived from the atom."""
+        plan, memory, reached = self.plan, self.found.memory, self.started
+        passed = torch.zeros(memory.num_atoms, dtype=torch.bool, device=self.rows.device)
+        passed[self.sources] = True
+        if plan.traverses:
+            passed.fill_(True)  # any of them may be a seed
+        if not plan.spreads or reached.anchors is None or reached.value is None:
+            return passed
+        query = self.found.query
+        start = start_of(memory, query, reached.anchors, reached.value)
+        mask = conducting_nodes(memory, query)
+        hops = plan.config.spread.rounds
+        near = hop_discount(memory.graph, start.column[None], hops=hops, discount=1.0, mask=mask)
+        if not plan.config.spread.inhibition:  # else what is strong weighs on all that is reached
+            near = near.select(self._leading(hops, mask)[near.column])
+        passed[memory.of_atoms(near).column] = True
+        return passed
+
+    def _leading(self, hops: int, mask: Tensor | None) -> Tensor:  # [N] bool
+        """Nodes from which so many edges lead to the atom."""
+        memory, graph = self.found.memory, self.found.memory.graph
+        back = Graph(
+            graph.out_indptr,
+            graph.target[graph.out_edge.long()],
+            graph.source[graph.out_edge.long()],
+            graph.weight[graph.out_edge.long()],
+            graph.type,
+            graph.indptr,
+            graph.out_edge.argsort().to(torch.int32),
+            graph.num_nodes,
+        )
+        goal = memory.nodes(self.rows.new_tensor([[self.row]]))
+        leading = torch.zeros(graph.num_nodes, dtype=torch.bool, device=goal.device)
+        leading[hop_discount(back, goal, hops=hops, discount=1.0, mask=mask).column] = True
+        return leading
+
+    def _brought(self, query: QueryBatch, started: Reached) -> Tensor:  # M questions -> [M]
+        """What the graph signals bring to the score of the atom without each memory."""
+        found, count = self.found, len(query)
+        own = self.rows.new_tensor([self.row])
+        wanted = torch.cat([self.sources, own]).unique()
+        place = self._place(wanted)
+        here = self.rows[place] == wanted
+        wanted, place = wanted[here], place[here]
+        # Of what is derived, only what is derived from this atom.
+        memory = copy.copy(found.memory)
+        for name, column in (("source", self.sources), ("target", own.expand(len(self.sources)))):
+            object.__setattr__(memory, f"derived_{name}", column)
+        last = Candidates(memory, query, found.config, wanted.expand(count, -1))
+        for name in (*self.base, *_DERIVED):
+            known = self.whole.signal(name).expand(1, -1)[:, place]
+            last._signals[name] = known.expand(count, -1)
+        last.reached = started
+        if started.anchors is not None:
+            mask = conducting_nodes(memory, query)
+            plan = replace(self.plan, walks=False)
+            last.reached = started
+            if self.plan.walks:
+                walk = replace(self.plan, spreads=False, hops=False)
+                started = brought_from(last, walk, started, conducting_nodes(memory, found.query))
+            last.reached = brought_from(last, plan, started, mask, dense=True)
+        at = int((wanted == self.row).nonzero()[0])
+        values = [last.signal(name).expand(count, -1)[:, at : at + 1] for name in self.graph]
+        return self._weighed(values, self.graph, self.form[None, self.own : self.own + 1])[:, 0]

@@ -1,0 +1,118 @@
+"""Memory.explain: the reasons of hits, with ids in place of rows, and as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from graphmem_torch.config import load_config
+from graphmem_torch.errors import InputError
+from graphmem_torch.memory import Memory
+from graphmem_torch.results import Explanation
+from graphmem_torch.text.embedder import HashingEmbedder
+from tests.memories import QUESTIONS, ids, opened, turns
+
+
+@pytest.fixture(scope="module")
+def memory() -> Iterator[Memory]:
+    with opened() as made:
+        made.add(turns(36))
+        yield made
+
+
+@pytest.mark.parametrize("preset", ["default", "synapse", "spectral", "contextos", "sgrm"])
+def test_explains_any_memory_as_its_hit_has_it(preset: str) -> None:
+    config = load_config(preset, {"link.concepts": "pattern"})
+    with Memory.open(config=config, embedder=HashingEmbedder(32)) as memory:
+        memory.add(turns(36))
+        (question, *_), threshold = QUESTIONS, 1e-4
+        result = memory.retrieve(question, k=36)
+        for place in (0, len(result.hits) - 1):
+            hit = result.hits[place]
+            found = memory.explain(question, hit.id, k=36)
+            assert result.hits[found.rank - 1].score == pytest.approx(hit.score, abs=threshold)
+            assert found.text == hit.text
+            assert found.score == pytest.approx(hit.score, rel=1e-3, abs=threshold)
+            assert found.signals == pytest.approx(hit.signals, rel=1e-3, abs=threshold)
+            assert sum(found.signals.values()) == pytest.approx(found.score, abs=1e-3)
+            assert hit.id not in found.influences
+            assert [p.strength for p in found.paths] == sorted(
+                (p.strength for p in found.paths), reverse=True
+            )
+            for path in found.paths:
+                assert path.steps[-1].target == hit.id
+                assert path.steps[0].source in {start.id for start in found.starts}
+            if hit.path:
+                assert hit.path in {path.steps for path in found.paths}
+
+
+def test_without_an_id_it_is_the_best_hit(memory: Memory) -> None:
+    found = memory.explain(QUESTIONS[0])
+    assert found.id == ids(memory.retrieve(QUESTIONS[0]))[0]
+    values = [abs(worth) for worth in found.influences.values()]
+    assert values == sorted(values, reverse=True)
+    assert values
+
+
+def test_explanations_are_readable_and_plain(memory: Memory) -> None:
+    concept = next(iter(memory.store.texts(kind="concept")))
+    found = memory.explain(QUESTIONS[1], seed_entities=concept, exclude=["a2"])
+    assert any(start.id == f"concept:{concept}" for start in found.starts)
+    told = json.loads(json.dumps(found.as_dict()))
+    assert told["id"] == found.id and told["influences"] == found.influences
+    assert repr(found).startswith(f"Explanation({QUESTIONS[1]!r}, {found.id!r}, score")
+    lines = str(found).splitlines()
+    assert lines[0].endswith(f"rank {found.rank}")
+    assert any(line.startswith("  signal ") for line in lines)
+    assert any(line.startswith("  start ") for line in lines)
+    assert memory.explain(QUESTIONS[1], "a2", exclude=["a2"]).rank == 0
+    few = memory.explain(QUESTIONS[1], most=1)
+    assert len(few.edges) <= 1 and len(few.gradients) <= 1
+    assert isinstance(few, Explanation)
+
+
+def test_explain_says_what_is_wrong(memory: Memory) -> None:
+    for arguments, said in (
+        (("Where?", "nobody"), "nobody"),
+        (("Where?", "concept:violin"), "concept"),
+        (("  ", "a1"), "expected a question"),
+    ):
+        with pytest.raises(InputError, match=said):
+            memory.explain(*arguments)
+    with pytest.raises(InputError, match="most: expected an integer"):
+        memory.explain("Where?", most=0)
+    with opened() as empty, pytest.raises(InputError, match="nothing is found; name one"):
+        empty.explain("Where?")
+    everyone = [f"a{i}" for i in range(36)]
+    with pytest.raises(InputError, match="nothing is found; name one"):
+        memory.explain("Where?", exclude=everyone)
+
+
+def test_explain_of_a_memory_that_grows() -> None:
+    """Edges that came one by one are numbered otherwise, and named alike."""
+    with opened() as grown, opened() as whole:
+        grown.add(turns(20))
+        grown.explain(QUESTIONS[0])
+        for atom in turns(24)[20:]:
+            grown.add(atom)
+            grown.retrieve("canoe")
+        whole.add(turns(24))
+        one, two = (each.explain(QUESTIONS[0], "a9", most=500) for each in (grown, whole))
+        assert one.signals == pytest.approx(two.signals, abs=1e-4)
+        assert one.influences == pytest.approx(two.influences, abs=1e-4)
+        assert one.gradients == pytest.approx(two.gradients, abs=1e-4)
+        assert {(e.source, e.target, e.type) for e in one.edges} == {
+            (e.source, e.target, e.type) for e in two.edges
+        }
+
+
+def test_explain_of_an_earlier_version() -> None:
+    with opened() as memory:
+        memory.add(turns(14))
+        memory.update("a3", text="an entirely other canoe")
+        now, then = memory.explain("canoe", "a3"), memory.explain("canoe", "a3", as_of=1.75e9)
+        assert "entirely" in now.text
+        assert "entirely" not in then.text
+        assert now.score != then.score
