@@ -291,24 +291,23 @@ class ListedGraph(Graph):
         """The same graph in compressed arrays; made once."""
         known: Graph | None = self.__dict__.get("_compact")
         if known is None:
-            with torch.inference_mode(False):  # what is made inside of it takes part in no gradient
-                known = self.__dict__["_compact"] = self._compacted()
+            with torch.inference_mode(False):  # whoever asks first: others use it too
+                known = self.__dict__["_compact"] = self._compressed()
         return known
 
-    def _compacted(self) -> Graph:
+    def _compressed(self) -> Graph:
         source, entry = ranges(self.first, self.count)
         target, weight, type = (column.index_select(0, entry) for column in self.stored[1:])
         order = torch.sort(target, stable=True).indices
+        place = torch.arange(len(order), dtype=torch.int32, device=order.device)
         return Graph(
-            indptr=pointers(target.index_select(0, order), self.num_nodes),
+            indptr=pointers(target, self.num_nodes),
             source=source.index_select(0, order).to(torch.int32),
             target=target.index_select(0, order),
             weight=weight.index_select(0, order),
             type=type.index_select(0, order),
             out_indptr=offsets_of(self.count).to(torch.int32),
-            out_edge=torch.empty_like(target).index_copy_(
-                0, order, torch.arange(len(order), dtype=torch.int32, device=order.device)
-            ),
+            out_edge=torch.empty_like(target).index_copy_(0, order, place),
             num_nodes=self.num_nodes,
         )
 

@@ -32,9 +32,10 @@ class PostingLists(NamedTuple):
 
     def compact(self) -> tuple[Tensor, Tensor, Tensor]:
         """`indptr`, `docs` and `counts` of `BM25`."""
-        entry = ranges(self.first, self.df)[1]
-        docs, counts = self.docs.index_select(0, entry), self.counts.index_select(0, entry)
-        return offsets_of(self.df), docs, counts
+        with torch.inference_mode(False):  # whoever asks first: others use it too
+            entry = ranges(self.first, self.df)[1]
+            docs, counts = self.docs.index_select(0, entry), self.counts.index_select(0, entry)
+            return offsets_of(self.df), docs, counts
 
 
 class ListedBM25(BM25):

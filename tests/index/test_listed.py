@@ -149,6 +149,8 @@ def test_an_index_of_lists_answers_as_one_of_buffers(
 ) -> None:
     index, made = pair
     other = change(made())
+    with torch.inference_mode():  # what it compresses then is of use outside of it
+        other(random_questions(12), k=7, paths=True)
     for questions in (random_questions(), random_questions(12)):
         found, expected = (each(questions, k=7, paths=True) for each in (other, index))
         assert torch.equal(found.rows, expected.rows)
