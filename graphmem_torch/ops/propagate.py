@@ -8,7 +8,13 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from graphmem_torch.checks import as_scalar, check_choice, check_scalar, check_tensor
+from graphmem_torch.checks import (
+    as_scalar,
+    check_choice,
+    check_entries,
+    check_scalar,
+    check_tensor,
+)
 from graphmem_torch.errors import InputError
 from graphmem_torch.graph import Graph
 from graphmem_torch.ops._library import register
@@ -206,7 +212,7 @@ def propagate(
 
     Raises:
         InputError: For shapes, dtypes or devices that do not fit, negative numbers, or an unknown
-            name. The values of tensors are not looked at.
+            name. The values of tensors are not looked at, but those of `pattern` on a CPU.
     """
     check_node_rows("activation", activation, graph)
     check_scalar("retention", retention, activation)
@@ -257,6 +263,8 @@ def check_patterns(
         do = "give the pattern of each row"
         rows = activation.shape[:1]
         check_tensor("pattern", pattern, "int64", rows, do, device=graph.device)
+        if pattern.device.type == "cpu" and not torch.compiler.is_compiling():
+            check_entries("pattern", pattern, 0, weight.shape[0] - 1, do)
 
 
 def fan_scale(

@@ -354,6 +354,10 @@ def test_renumbering_the_nodes_renumbers_the_result(nodes, edges, reduce, seed):
             {"weight": torch.ones(1, 3), "pattern": torch.zeros(2).long()},
             r"weight: expected floating point \[P, \d+\].* got .*\[1, 3\]",
         ),
+        (
+            {"weight": torch.ones(3, 20), "pattern": torch.tensor([0, 3]), "fan": "none"},
+            r"pattern: expected numbers in 0\.\.2, got 3; give the pattern of each row",
+        ),
         ({"mask": torch.ones(2, 9)}, r"bool \[2, 9\]"),
         ({"mask": torch.ones(1, 9, dtype=torch.bool)}, r"bool \[2, 9\]"),
     ],

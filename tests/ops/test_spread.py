@@ -303,6 +303,20 @@ def test_grid_of_settings_is_a_batch(random_graph, reduce, fan, spare, masked):
         torch.testing.assert_close(got[20 * place : 20 * place + 20], alone)
 
 
+def test_grid_without_rows_nodes_or_edges(random_graph):
+    for graph, rows in ((random_graph(9, 20), 0), (random_graph(0, 0), 3), (random_graph(4, 0), 3)):
+        found = spread_activation(
+            graph,
+            torch.zeros(rows, graph.num_nodes),
+            rounds=torch.full((rows,), 2),
+            gain=torch.full((rows,), 4.0),
+            weight=torch.ones(2, graph.num_edges),
+            pattern=torch.zeros(rows, dtype=torch.int64),
+            spare=3,
+        )
+        assert found.shape == (rows, graph.num_nodes) and not found.any()
+
+
 def test_grid_with_a_gradient_is_the_same(random_graph):
     """All rows go together then, as on a device."""
     graph, anchors = random_graph(23, 90), _anchors(4, 23, 5).repeat(len(_SETTINGS), 1)
