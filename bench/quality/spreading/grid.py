@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
 import torch
@@ -21,7 +21,15 @@ from graphmem_torch.rank.routing import relative_pagerank
 
 from ..common.task import RetrievalTask
 
-__all__ = ["Patterns", "Setting", "activations", "anchors_of", "drawn_settings", "one_by_one"]
+__all__ = [
+    "Patterns",
+    "Setting",
+    "activations",
+    "anchors_of",
+    "drawn_settings",
+    "one_by_one",
+    "with_controls",
+]
 
 _EDGES = ("edges", "reverse", "max_edges", "capped", "temporal_decay", "temporal_step")
 _ROWS = 1 << 13  # of a batch
@@ -169,6 +177,13 @@ class Patterns:
         union = Graph.from_edges(index, type=kind, num_nodes=count)
         ranks = torch.stack([relative_pagerank(graph, node) for graph in graphs])
         return cls(union, weight, {own: place for place, own in enumerate(distinct)}, ranks, node)
+
+
+def with_controls(settings: Sequence[Setting]) -> list[Setting]:
+    """The settings, and each of their ways to choose anchors once without any round."""
+    every = {one.anchors: one for one in settings}
+    none = (replace(one, spread=replace(one.spread, rounds=0)) for one in every.values())
+    return [*settings, *(replace(one, name=f"anchors of {one.name}") for one in none)]
 
 
 def _keys(graph: Graph) -> Tensor:  # [E] int64, ascending as edges stand

@@ -23,7 +23,15 @@ from ..common.task import TURN, RetrievalTask, baseline_config, build_tasks, mem
 from ..common.texts import read_passage_sets
 from ..request import Judged, Request
 from .adaptation import learned_gains, spared
-from .grid import Patterns, Setting, activations, anchors_of, drawn_settings, one_by_one
+from .grid import (
+    Patterns,
+    Setting,
+    activations,
+    anchors_of,
+    drawn_settings,
+    one_by_one,
+    with_controls,
+)
 from .regimes import (
     BASES,
     FACTORS,
@@ -37,8 +45,8 @@ from .regimes import (
 )
 
 __all__ = ["judge"]
-_SETTINGS = 300
-_LARGE = 60  # settings over all conversations in one store, and over passages
+_SETTINGS = 150
+_LARGE = 24  # settings over all conversations in one store, and over passages
 _LOOPED = 8  # settings that a loop is timed with
 
 
@@ -71,7 +79,7 @@ def judge(
     resamples: int = 2000,
     settings: int = _SETTINGS,
     large: int = _LARGE,
-    steps: int = 40,
+    steps: int = 10,
 ) -> Judged:
     """What spreading activation adds to rankings without a graph, by the best of many settings.
 
@@ -89,7 +97,8 @@ def judge(
     config, encoder = request.settings, load_encoder(request)
     drawn: dict[str, Any] = {"seed": request.seed, "resamples": resamples}
     named = [load_config("synapse"), load_config("default")]
-    grid = drawn_settings(settings, named, request.seed)
+    drawn_ones = drawn_settings(settings, named, request.seed)
+    grid = with_controls(drawn_ones)
     root, file = Path(request.data), Path(request.data)
     if root.is_dir() and (root / "locomo").is_dir():
         file = root / "locomo"
@@ -109,16 +118,16 @@ def judge(
         regimes |= {name: confirmed(one, grid, drawn) for name, one in found.items()}
         published = best_published(found["weak seeds: cosine"], grid, drawn)
         report: dict[str, Any] = {
-            "settings": len(grid),
+            "settings": len(drawn_ones),
             "factors": list(FACTORS),
             "speed": _speed(
-                tasks[0], weights[0], grid, config, asked.conversations[0].atoms, encoder
+                tasks[0], weights[0], drawn_ones, config, asked.conversations[0].atoms, encoder
             ),
             "published": published,
             "spared": spared(tasks, named[0], drawn),
             "learned": learned_gains(tasks, weights, drawn, steps=steps, seed=request.seed),
         }
-        few = grid[:large]
+        few = with_controls(drawn_ones[:large])
         pooled = _pooled(asked, config, encoder, request)
         own = judgements(pooled, weights, few, _POOLED, seed=request.seed)
         regimes |= {name: confirmed(one, few, drawn) for name, one in own.items()}
@@ -236,6 +245,8 @@ def _tables(report: Mapping[str, Any]) -> list[str | Table]:
         Head("base", percent),
         Head("best, where chosen", percent),
         Head("confirmed", gain),
+        Head("anchors alone", gain),
+        Head("of the graph", gain),
         Head("synapse", gain),
         Head("default", gain),
         Head("chosen"),
@@ -247,6 +258,8 @@ def _tables(report: Mapping[str, Any]) -> list[str | Table]:
             one["base"],
             one["best"],
             one["gain"],
+            one["anchors"],
+            one["of_graph"],
             one["of_presets"].get("synapse"),
             one["of_presets"].get("default"),
             ", ".join(f"{c['name']} x {c['factor']}" if c else "none" for c in one["chosen"]),

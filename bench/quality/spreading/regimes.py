@@ -194,53 +194,63 @@ def confirmed(
 ) -> dict[str, Any]:
     """The best of all settings, chosen on one half and judged on the other, both ways.
 
-    Nothing is one of the choices: where no setting is better than the base, it stays.
+    Nothing is one of the choices: where no setting is better than the base, it stays. Settings of
+    no rounds are controls: what the anchors bring that the base has not, without any edge.
 
     Returns:
         `n`, the number `tried`, recall of the `base`; `best`, the gain of the best setting on the
-        questions it was chosen on; `gain` with its interval, on the others; the settings `chosen`.
+        questions it was chosen on; `gain` with its interval, on the others; `anchors`, the same of
+        the best control, and `of_graph`, what the best setting has more than that; `of_presets`;
+        the settings `chosen`.
     """
-    gains = found.recall - found.base
+    spreads = [place for place, one in enumerate(settings) if one.spread.rounds]
+    alone = [place for place, one in enumerate(settings) if not one.spread.rounds]
+    gains = (found.recall - found.base).view(len(settings), len(FACTORS), -1)
+
+    def interval(more: Tensor) -> list[float] | None:
+        return interval_table(more[:, None], ["gain"], **drawn)["gain"]
+
+    more, picked = _crossed(gains[spreads].flatten(0, 1), found.half)
+    control, _ = _crossed(gains[alone].flatten(0, 1), found.half)
     chosen: list[dict[str, Any] | None] = []
-    more, best = torch.zeros_like(found.base), []
-    for half in (found.half, ~found.half):
-        means = gains[:, half].mean(1) if half.any() else gains.new_zeros(len(gains))
-        place = int(means.argmax())
-        best.append(float(means[place].clamp(min=0)))
-        if means[place] <= 0:
+    for place, _ in picked:
+        if place is None:
             chosen.append(None)
             continue
-        one, factor = settings[place // len(FACTORS)], FACTORS[place % len(FACTORS)]
-        chosen.append({"name": one.name, "factor": factor} | one.changes())
-        more = torch.where(half, more, gains[place])
-    fixed = {
-        one.name: _best_factor(gains, place, found.half, drawn)
-        for place, one in enumerate(settings)
-        if one.name in ("synapse", "default")
-    }
+        one = settings[spreads[place // len(FACTORS)]]
+        chosen.append({"name": one.name, "factor": FACTORS[place % len(FACTORS)]} | one.changes())
     return {
         "n": len(more),
-        "tried": len(gains),
+        "tried": len(spreads) * len(FACTORS),
         "base": float(found.base.mean()) if len(more) else None,
-        "best": sum(best) / 2,
-        "gain": interval_table(more[:, None], ["gain"], **drawn)["gain"],
-        "of_presets": fixed,
+        "best": sum(value for _, value in picked) / len(picked),
+        "gain": interval(more),
+        "anchors": interval(control),
+        "of_graph": interval(more - control),
+        "of_presets": {
+            one.name: interval(_crossed(gains[place], found.half)[0])
+            for place, one in enumerate(settings)
+            if one.name in ("synapse", "default")
+        },
         "chosen": chosen,
     }
 
 
-def _best_factor(
-    gains: Tensor, place: int, half: Tensor, drawn: Mapping[str, Any]
-) -> list[float] | None:
-    """The gain of one setting, its factor chosen on the other half."""
-    own = gains[place * len(FACTORS) : (place + 1) * len(FACTORS)]
-    more = torch.zeros_like(own[0])
-    for part in (half, ~half):
-        if part.any():
-            best = own[:, part].mean(1)
-            if best.max() > 0:
-                more = torch.where(part, more, own[int(best.argmax())])
-    return interval_table(more[:, None], ["gain"], **drawn)["gain"]
+def _crossed(
+    gains: Tensor,  # [S, n]
+    half: Tensor,  # [n] bool
+) -> tuple[Tensor, list[tuple[int | None, float]]]:  # [n]
+    """The gain of the best of each half on the other, and which it was, with its gain there."""
+    more, picked = torch.zeros(len(half), dtype=torch.float64), list[tuple[int | None, float]]()
+    for own in (half, ~half):
+        place, value = None, 0.0
+        if len(gains) and own.any():
+            means = gains[:, own].mean(1)
+            if means.max() > 0:
+                place, value = int(means.argmax()), float(means.max())
+                more = torch.where(own, more, gains[place])
+        picked.append((place, value))
+    return more, picked
 
 
 def best_published(

@@ -21,6 +21,7 @@ from graphmem_torch.quality.spreading.grid import (
     anchors_of,
     drawn_settings,
     one_by_one,
+    with_controls,
 )
 from graphmem_torch.quality.spreading.judge import judge
 from graphmem_torch.quality.spreading.regimes import (
@@ -52,11 +53,11 @@ def _starts(
 
 
 def test_grid_is_what_a_loop_over_its_settings_is(task: RetrievalTask) -> None:
-    settings = drawn_settings(24, [load_config("synapse"), PATTERN], 0)
+    settings = with_controls(drawn_settings(12, [load_config("synapse"), PATTERN], 0))
     patterns = Patterns.of(task.memory, settings)
     starts = _starts(task, settings, patterns)
     found = dict(activations(patterns, settings, starts))
-    assert sorted(found) == list(range(24))
+    assert sorted(found) == list(range(len(settings)))
     for place, expected in enumerate(one_by_one(task.memory, settings, starts)):
         torch.testing.assert_close(found[place], expected)
 
@@ -101,8 +102,14 @@ def test_confirmed_counts_only_what_was_not_chosen_on() -> None:
     assert found["chosen"][0]["name"] == "other" and found["chosen"][0]["factor"] == FACTORS[3]
     assert found["chosen"][1] is None
     assert found["of_presets"]["synapse"][0] == 0.0
+    assert found["anchors"] == [0.0] * 3 and found["of_graph"] == found["gain"]
     good = [1.0] * 4
     assert confirmed(_judgement([flat] * 7 + [good], half), settings, DRAWN)["gain"] == [0.5] * 3
+    # What anchors alone bring is not the graph's.
+    controls = [settings[0], Setting("other", SpreadConfig(rounds=0), AnchorConfig())]
+    held = confirmed(_judgement([flat] * 3 + [good] + [flat] * 3 + [good], half), controls, DRAWN)
+    assert held["tried"] == 4 and held["gain"] == held["anchors"] == [0.5] * 3
+    assert held["of_graph"] == [0.0] * 3
     best = best_published(_judgement([flat] * 4 + [good] * 4, half), settings, DRAWN)
     assert best["gain"] == [0.5] * 3 and best["chosen"][0]["name"] == "other"
 
@@ -124,12 +131,12 @@ def test_judge_reports_every_regime(tmp_path: Path) -> None:
     locomo_file(tmp_path / "locomo")
     passage_files(tmp_path / "multihop")
     request = Request(data=tmp_path, config=PATTERN, embedder="hashing:64", device="cpu")
-    judged = judge(request, resamples=20, settings=6, large=4, steps=2)
+    judged = judge(request, resamples=20, settings=4, large=2, steps=1)
     report: dict[str, Any] = judged.report
     names = set(report["regimes"])
     assert {"strong seeds: linear", "all conversations in one store", "multi-hop"} <= names
     assert "passages: small @5" in names
-    assert report["regimes"]["strong seeds: linear"]["tried"] == 6 * len(FACTORS)
+    assert report["regimes"]["strong seeds: linear"]["tried"] == 4 * len(FACTORS)
     assert report["speed"]["largest_difference"] < 1e-4
     assert set(report["learned"]["gains"]) >= {"temporal", "similarity reverse"}
     assert [row["spare"] for row in report["spared"]][-1] == "no inhibition"
