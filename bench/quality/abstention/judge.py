@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -12,6 +13,8 @@ from torch import Tensor
 
 from graphmem_torch.config import Config
 from graphmem_torch.errors import InputError
+from graphmem_torch.evaluation.bootstrap import interval_table
+from graphmem_torch.rank.abstention import conformal_threshold
 from graphmem_torch.rank.registry import Weight
 
 from ..all.judge import sets_of, shares_of
@@ -23,9 +26,11 @@ from ..common.scores import auroc, percent
 from ..common.tables import Head, Table
 from ..request import Judged, Request
 
-__all__ = ["calibration_error", "format_abstention", "judge"]
+__all__ = ["calibration_error", "format_abstention", "format_promises", "judge", "promises"]
 _BINS = 10
 _EVERY = (ANSWERABLE, *KINDS)
+_RATES = (0.025, 0.05, 0.1)  # of false refusals that a threshold promises
+_FITTED = ("half", "elsewhere")  # what the thresholds are fitted to
 
 
 def judge(request: Request, *, resamples: int = 500) -> Judged:
@@ -36,6 +41,8 @@ def judge(request: Request, *, resamples: int = 500) -> Judged:
 
     With `cv` two more gates stand beside the one of the preset: learned from the sets of all other
     sources, and the same without what the speaker of a memory tells.
+
+    Each gate is also held to what conformal thresholds promise (`promises`).
 
     Args:
         request: What is evaluated.
@@ -71,20 +78,33 @@ def judge(request: Request, *, resamples: int = 500) -> Judged:
             gates |= _learned_elsewhere(one, built, seen, config)
         counts = {kind: sum(int(s.of(kind).sum()) for s in own) for kind in _EVERY}
         figures = {name: _figures(own, g, request.seed, resamples) for name, g in gates.items()}
+        foreign = [seen[task] for other in _elsewhere(one, built) for task in other.own]
+        for name, gate in gates.items():
+            figures[name]["promised"] = promises(
+                [_answerable(each, gate) for each in own],
+                [_answerable(each, gate) for each in foreign],
+                seed=request.seed,
+                resamples=resamples,
+            )
         sets[one.questions.name] = {"n": counts, "gates": figures}
     for one in built:
         one.close()
     n = {name: found["n"][ANSWERABLE] for name, found in sets.items()}
     report = framed("abstention", config, request.seed, n=n, sets=sets)
     report["config"]["eval"] = {"cv": request.cv}
-    return Judged(report, [format_abstention(report)])
+    return Judged(report, [format_abstention(report), format_promises(report)])
+
+
+def _elsewhere(one: BuiltSet, built: Sequence[BuiltSet]) -> list[BuiltSet]:
+    """The sets of all other sources."""
+    return [other for other in built if other.questions.sources.isdisjoint(one.questions.sources)]
 
 
 def _learned_elsewhere(
     one: BuiltSet, built: Sequence[BuiltSet], seen: Mapping[Any, Seen], config: Config
 ) -> Iterator[tuple[str, Config]]:
     """Gates from the sets of all other sources, with and without the signal of speakers."""
-    others = [other for other in built if other.questions.sources.isdisjoint(one.questions.sources)]
+    others = _elsewhere(one, built)
     if not others:
         raise InputError(
             f"cv: expected sets of at least 2 sources to leave one out, got "
@@ -109,11 +129,64 @@ def _figures(own: Sequence[Seen], config: Config, seed: int, resamples: int) -> 
     answerable = sure[masks[ANSWERABLE]]
     closed = (sure < config.gate.threshold).double()
     weight = torch.cat([one.weight() for one in own])
+    unmarked = sure[masks[KINDS[1]] | masks[KINDS[2]]]
     return {
         "auroc": {k: _interval(answerable, sure[masks[k]], seed, resamples) for k in KINDS},
+        "auroc_unmarked": _interval(answerable, unmarked, seed, resamples),
         "refused": {k: float(closed[m].mean()) if m.any() else None for k, m in masks.items()},
         "calibration_error": calibration_error(sure, masks[ANSWERABLE], weight),
     }
+
+
+def _answerable(seen: Seen, config: Config) -> Tensor:  # [n]
+    """The confidences of a memory's answerable questions."""
+    return seen.confidence(config)[seen.of(ANSWERABLE)]
+
+
+def promises(
+    own: Sequence[Tensor],  # of each memory the confidences [n] of its answerable questions
+    others: Sequence[Tensor],  # likewise, of the sets of other sources
+    *,
+    seed: int,
+    resamples: int,
+) -> dict[str, dict[str, Any]]:
+    """Answerable questions that conformal thresholds refuse, on data they were not fitted to.
+
+    `half`: each half of the memories by the threshold of the other half; halves of the questions
+    where there is one memory. `elsewhere`: all by the threshold of the sets of other sources.
+    `docs/mathematics.md` 7.
+
+    Returns:
+        For both, None where there is nothing to fit to: `n`, the questions judged; and for each
+        rate promised the share refused, with its 95 % interval, [mean, low, high].
+    """
+    every = [part for part in own if len(part)]
+    if len(every) == 1:
+        order = list(range(len(every[0])))
+        random.Random(seed).shuffle(order)
+        every = [every[0][order[i::2]] for i in (0, 1)]
+    firsts, seconds = every[::2], every[1::2]
+    pairs = {"half": [(firsts, seconds), (seconds, firsts)], "elsewhere": [(others, every)]}
+    found: dict[str, dict[str, Any]] = {}
+    for name, folds in pairs.items():
+        parts = [
+            torch.stack([(sure < _threshold(known, rate)).double() for rate in _RATES], dim=1)
+            for known, sure in ((_joined(fit), _joined(on)) for fit, on in folds)
+            if len(known) and len(sure)
+        ]
+        if parts:
+            refused = torch.cat(parts)
+            table = interval_table(refused, _RATES, seed=seed, resamples=resamples)
+            found[name] = {"n": len(refused), **table}
+    return {name: found.get(name) for name in _FITTED}
+
+
+def _joined(parts: Sequence[Tensor]) -> Tensor:
+    return torch.cat(list(parts)) if parts else torch.empty(0)
+
+
+def _threshold(confidences: Tensor, rate: float) -> float:
+    return max(conformal_threshold(confidences, rate), 0.0)
 
 
 def calibration_error(
@@ -166,6 +239,29 @@ def format_abstention(report: Mapping[str, Any]) -> Table:
             rows.append([*shown, own["calibration_error"]])
     told = "adversarial: marked so by the set; foreign: asked of other memories; "
     return Table(heads, rows, [f"{told}removed: the memories that answer it are left out"])
+
+
+def format_promises(report: Mapping[str, Any]) -> Table:
+    """A row for each set and gate: what is refused of the answerable where a rate was promised."""
+    heads = [Head("set"), Head("gate"), Head("AUROC without marked", _area)]
+    heads += [Head(f"{100 * rate:g} % by {name}", _share) for name in _FITTED for rate in _RATES]
+    rows = []
+    for name, found in report["sets"].items():
+        for gate, own in found["gates"].items():
+            parts = [own["promised"][fitted] or {} for fitted in _FITTED]
+            shown = [part.get(str(rate)) for part in parts for rate in _RATES]
+            rows.append([f"{name} ({found['n'][ANSWERABLE]})", gate, own["auroc_unmarked"], *shown])
+    told = (
+        "answerable questions refused, %, by conformal thresholds of so much; half: fitted to the "
+        "other half of the memories;"
+    )
+    return Table(heads, rows, [told, "elsewhere: to the sets of all other sources"])
+
+
+def _share(value: Sequence[float] | None) -> str:
+    return (
+        "-" if value is None else f"{percent(value[0])} [{percent(value[1])}, {percent(value[2])}]"
+    )
 
 
 def _area(value: Sequence[float] | None) -> str:

@@ -10,7 +10,7 @@ import torch
 
 from graphmem_torch.cli.main import main
 from graphmem_torch.errors import InputError
-from graphmem_torch.quality.abstention.judge import calibration_error, judge
+from graphmem_torch.quality.abstention.judge import calibration_error, judge, promises
 from graphmem_torch.quality.request import Request
 from tests.bench.quality.made import PATTERN, locomo_file, passage_files
 
@@ -43,7 +43,9 @@ def test_abstention_asks_what_there_is_and_what_there_is_not(
             assert 0.0 <= low <= area <= high <= 1.0
             assert 0.0 <= own["calibration_error"] <= 1.0
             assert all(value is None or 0.0 <= value <= 1.0 for value in own["refused"].values())
-    assert "AUROC foreign" in capsys.readouterr().out
+            assert own["promised"]["elsewhere"]["n"] == counts["answerable"]
+    shown = capsys.readouterr().out
+    assert "AUROC foreign" in shown and "5 % by elsewhere" in shown
 
 
 def test_abstention_of_one_source_has_no_other_to_learn_from(tmp_path: Path) -> None:
@@ -68,3 +70,30 @@ def test_calibration_error_against_a_loop(generator: torch.Generator) -> None:
     expected /= float(weight.double().sum())
     assert calibration_error(sure, truth, weight) == pytest.approx(expected, abs=1e-6)
     assert calibration_error(truth.float(), truth, weight) == 0.0
+
+
+def test_promises_against_a_loop(generator: torch.Generator) -> None:
+    own = [torch.rand(size, generator=generator) for size in (61, 45, 80)]
+    others = [torch.rand(300, generator=generator) ** 2]
+    found = promises(own, others, seed=0, resamples=2)
+    first, second = [*own[0].tolist(), *own[2].tolist()], own[1].tolist()
+    folds = {"half": [(first, second), (second, first)], "elsewhere": [(others[0].tolist(), None)]}
+    for name, pairs in folds.items():
+        for rate in (0.025, 0.05, 0.1):
+            refused = []
+            for known, sure in pairs:
+                rank = int(rate * (len(known) + 1))
+                least = sorted(known)[rank - 1] if rank else 0.0
+                refused += [value < least for value in sure or first + second]
+            assert found[name][str(rate)][0] == pytest.approx(sum(refused) / len(refused))
+        assert found[name]["n"] == 186
+
+
+def test_promises_where_there_is_little() -> None:
+    # Questions of one memory are halved; with two a threshold of 10 % cannot close.
+    found = promises([torch.tensor([0.1, 0.2, 0.3, 0.4])], [], seed=0, resamples=2)
+    assert found == {"half": {"n": 4, **dict.fromkeys(["0.025", "0.05", "0.1"], [0.0] * 3)}} | {
+        "elsewhere": None
+    }
+    nothing = promises([torch.empty(0)], [torch.rand(5)], seed=0, resamples=2)
+    assert nothing == {"half": None, "elsewhere": None}
