@@ -41,13 +41,12 @@ def conducting_graph(
     ends conflict and conducts nothing; a contradiction conducts its |weight| where a preset gives
     the type a gain, for those who ask what speaks against something. Edges of gain 0 are left out.
     Only types that are `capped` are chosen from; of equal ones those to atoms are kept before those
-    to concepts, and those to older nodes first.
+    to concepts, and those to nodes of lower numbers first.
     """
     conducting = ConductingGraph(config)
     if concept is None:
         concept = torch.zeros(time.shape, dtype=torch.bool)
-    order = torch.where(concept, torch.arange(len(time)), -1)
-    conducting.follow(edges, EdgeBlock.empty(), time, order)
+    conducting.follow(edges, EdgeBlock.empty(), time, concept.long())
     return conducting.graph
 
 
@@ -68,18 +67,18 @@ class _Arcs(NamedTuple):
 
     def strongest(
         self,
-        order: np.ndarray,  # [N] int64
+        lot: np.ndarray,  # [N] int64
         cap: int,
         capped: np.ndarray,  # [256] bool
     ) -> _Arcs:
         """The `cap` strongest arcs of each source of the types that are `capped`, and all others.
 
-        In the order of source, target and type; of equal ones those to targets that come first in
-        `order` are kept.
+        In the order of source, target and type; of equal ones those to targets of a lower `lot` are
+        kept.
         """
         if not len(self.source):
             return self
-        key = self.key(len(order))
+        key = self.key(len(lot))
         place = _stable_order(key)
         # Parallel arcs are one, of their largest weight, the first of equal ones.
         fresh = np.diff(key[place], prepend=-1) != 0
@@ -93,7 +92,7 @@ class _Arcs(NamedTuple):
         kept = ~capped[arcs.type]
         (drawn,) = (~kept).nonzero()
         # The bits of a nonnegative float32 order like it; equal ones keep the order of targets.
-        place = drawn[_stable_order(order[arcs.target[drawn]])]
+        place = drawn[_stable_order(lot[arcs.target[drawn]])]
         bits = arcs.weight[place].view(np.int32).astype(np.int64)
         ranked = _stable_order((arcs.source[place] << 32) + (0x7FFFFFFF - bits))
         place = place[ranked]
@@ -151,8 +150,7 @@ class ConductingGraph:
         added: EdgeBlock,
         cut: EdgeBlock,
         time: Tensor,  # [N] float64 seconds, NaN where unknown
-        order: Tensor,  # [N] int64
-        moved: Tensor | None = None,  # [m] int64
+        lot: Tensor,  # [N] int64
     ) -> None:
         """Takes in edges, and takes out others, which are among those that were taken in.
 
@@ -160,8 +158,7 @@ class ConductingGraph:
             added: Those that come.
             cut: Those that go.
             time: Of the nodes.
-            order: In which nodes are kept where their edges are of one strength; -1 for atoms.
-            moved: Nodes that were there and have another place in it than before.
+            lot: Of edges of one strength those to nodes of lower ones are kept.
         """
         fresh, gone = self._directed(added, time), self._directed(cut, time)
         nodes = len(time)
@@ -173,10 +170,6 @@ class ConductingGraph:
         touched = _distinct(np.concatenate([fresh.source, gone.source]))
         if len(gone.source):
             self._take_out(gone)
-        if moved is not None and len(moved):
-            row, entry = self._arcs.entries(np.arange(nodes))
-            near = row[np.isin(self._arcs.columns["target"][entry], moved.numpy())]
-            touched = np.unique(np.concatenate([touched, near]))
         row, entry = self._arcs.entries(touched)
         column = self._arcs.columns
         arcs = _Arcs(
@@ -185,7 +178,7 @@ class ConductingGraph:
             column["type"][entry],
             column["weight"][entry],
         )
-        kept = arcs.strongest(order.numpy(), self._config.max_edges, self._capped)
+        kept = arcs.strongest(lot.numpy(), self._config.max_edges, self._capped)
         self._replace(touched, kept, nodes)
 
     def _directed(self, edges: EdgeBlock, time: Tensor) -> _Arcs:

@@ -140,6 +140,9 @@ class IndexInput:
         title: [A] int64, how many of its first terms are an atom's title, -1 = none; None where no
             atom has one.
         name_terms, name_offsets: int64 and [K + 1] int64, the terms of the names of the concepts.
+        lot: [A + K] int64 below 2^32, of atoms and concepts: of edges as strong as each other those
+            to lower ones are kept (`spread.max_edges`). It says nothing about age or number; None:
+            those to older ones are kept.
     """
 
     embeddings: Tensor
@@ -169,6 +172,7 @@ class IndexInput:
     title: Tensor | None = None
     name_terms: Tensor | None = None
     name_offsets: Tensor | None = None
+    lot: Tensor | None = None
 
 
 def index_tensors(data: IndexInput, config: Config) -> dict[str, Tensor]:
@@ -189,8 +193,7 @@ _GROWN = (
 FOLLOWED = tuple(name for name in LAYOUT if name.startswith("follow_"))
 """What is kept beside the buffers of an index to follow with, by name."""
 
-_SHIFT = 32  # bits of a place among the joints
-_NEVER = 1 << 62  # place of a concept that no atom mentions
+_CONCEPT = 1 << 32  # added to the lot of a concept: edges to atoms come first
 _JOINTS = (EdgeType.TEMPORAL, EdgeType.DERIVED_FROM, EdgeType.ABSTRACTION)
 
 
@@ -214,8 +217,7 @@ class GrowingIndex:
         self._node_time = GrowingRows(torch.empty(0, dtype=torch.float64))
         self._atom = GrowingRows(torch.empty(0, dtype=torch.int32))  # of each node
         self._concepts = GrowingRows(torch.empty(0, dtype=torch.int64))
-        self._order = GrowingRows(torch.empty(0, dtype=torch.int64))  # of each node, see `_place`
-        self._placed = 0  # concepts that have a place in it
+        self._lot = GrowingRows(torch.empty(0, dtype=torch.int64))  # of each node
         self._joints = GrowingRows(torch.empty(0, 3, dtype=torch.int64))  # source, target, type
         self._derived = torch.empty(2, 0, dtype=torch.int64)
         self._previous = self._next = torch.empty(0, dtype=torch.int32)
@@ -230,6 +232,7 @@ class GrowingIndex:
             "follow_term_offsets": rows["term_offsets"].view,
             "follow_title": rows["title"].view.to(torch.int32),
             "follow_concept": self._concepts.view.to(torch.int32),
+            "follow_lot": self._lot.view,
             "follow_session_code": self._session_of.to(torch.int32),
             "follow_joint_ends": joints[:, :2].to(torch.int32),
             "follow_joint_type": joints[:, 2].to(torch.uint8),
@@ -267,8 +270,7 @@ class GrowingIndex:
         own._concepts = GrowingRows(follow["concept"].long())
         ends, type = follow["joint_ends"].long(), follow["joint_type"].long()
         own._joints = GrowingRows(torch.cat([ends, type[:, None]], 1))
-        own._order = GrowingRows(torch.full((len(own._atom),), -1, dtype=torch.int64))
-        own._place(own._joints.view[:0], len(own._joints), anew=True)
+        own._lot = GrowingRows(follow["lot"])
         own._derived = torch.stack([parts["derived_source"], parts["derived_target"]]).long()
         own._previous, own._next = parts["previous"], parts["next"]
         own._piece_df = parts.get("piece_df", own._piece_df)
@@ -324,8 +326,8 @@ class GrowingIndex:
         self._add_nodes(data)
         self._add_columns(data)
         atom = self._atom.view
-        moved = self._join(data.edges, cut)
-        self._graph.follow(data.edges, cut, self._node_time.view, self._order.view, moved)
+        self._join(data.edges, cut)
+        self._graph.follow(data.edges, cut, self._node_time.view, self._lot.view)
         if len(data.embeddings) or not self._lexical:
             self._lexical = self._index_terms(data)
         rows = {name: grown.view for name, grown in self._rows.items()}
@@ -414,7 +416,7 @@ class GrowingIndex:
         self._previous, self._next = (new[own[kept].long()] for own in (self._previous, self._next))
         derived = new[self._derived].long()
         self._derived = derived[:, (derived >= 0).all(0)]
-        self._concepts, self._placed = GrowingRows(concept), len(concept)
+        self._concepts = GrowingRows(concept)
         self._rows = {name: GrowingRows(own) for name, own in rows.items()}
         self._remove_terms(before, kept, new, terms, _inverse(sessions, number))
         return Renamed(terms, own_kinds, speakers, there)
@@ -430,7 +432,10 @@ class GrowingIndex:
         self._node_time.extend(nodes - old)[old:] = torch.nan
         self._node_time.view[node] = data.time
         self._concepts.append(concept)
-        self._order.extend(nodes - old)[old:] = -1
+        lot = torch.zeros(len(node) + len(concept)) if data.lot is None else data.lot
+        self._lot.extend(nodes - old)[old:] = 0
+        self._lot.view[node] = lot[: len(node)].long()
+        self._lot.view[concept] = lot[len(node) :].long() + _CONCEPT
         self._grow("node", node.to(torch.int32))
 
     @property
@@ -548,12 +553,8 @@ class GrowingIndex:
             postings.remove(*texts, documents, kept_terms=terms, number=number)
         self._lexical = {}
 
-    def _join(self, edges: EdgeBlock, cut: EdgeBlock) -> Tensor:  # [m] int64
-        """Turns before and after, what is derived, and concepts: from the edges that say so.
-
-        Returns:
-            As `_place`.
-        """
+    def _join(self, edges: EdgeBlock, cut: EdgeBlock) -> None:
+        """Turns before and after, what is derived, and concepts: from the edges that say so."""
         added, gone = _joints_of(edges), _joints_of(cut)
         joints = self._joints.append(added)
         none = torch.full((self._count - len(self._previous),), -1, dtype=torch.int32)
@@ -577,37 +578,6 @@ class GrowingIndex:
             self._derived = self._derived[:, :0]
         derived = self._between_atoms(joints if len(gone) else added, EdgeType.DERIVED_FROM)
         self._derived = torch.cat([self._derived, derived], 1)
-        return self._place(added, len(self._joints) - len(added), anew=bool(len(gone)))
-
-    def _place(self, added: Tensor, start: int, *, anew: bool) -> Tensor:  # [n, 3] -> [m] int64
-        """The order of concepts: by the first atom that mentions each, as its text has them.
-
-        It is that of their numbers, until something is taken away.
-
-        Args:
-            added: Joints that came last.
-            start: Place of the first of them among all.
-            anew: Whether others went.
-
-        Returns:
-            Concepts that were there and come elsewhere in it.
-        """
-        order, concept = self._order.view, self._concepts.view
-        mentioned = added[added[:, 2] >= WHOLE, 1].unique()
-        joints, first = (self._joints.view, 0) if anew else (added, start)
-        fresh = concept[self._placed :]
-        looked_at = concept if anew else mentioned
-        before = order[looked_at]
-        again = concept if anew else fresh
-        order[again] = _NEVER
-        self._placed = len(concept)
-        at = (joints[:, 2] >= WHOLE).nonzero().squeeze(1)
-        at = at[order[joints[at, 1]] >= 0]
-        order.scatter_reduce_(0, joints[at, 1], (joints[at, 0] << _SHIFT) + at + first, "amin")
-        moved = (order[looked_at] >> _SHIFT) != (before >> _SHIFT)
-        if anew:
-            moved |= torch.isin(looked_at, mentioned)
-        return looked_at[moved & (before >= 0)]
 
     def _between_atoms(self, joints: Tensor, type: EdgeType = EdgeType.TEMPORAL) -> Tensor:
         """[2, n], the atoms at the ends of the edges of a type, where both are atoms."""

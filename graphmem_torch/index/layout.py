@@ -101,6 +101,7 @@ LAYOUT = {
     "follow_term_offsets": "int64 A+1 to O",
     "follow_title": "int32 A",
     "follow_concept": "int32 B 0 N",
+    "follow_lot": "int64 N",
     "follow_session_code": "int32 G -1 sessions",
     "follow_joint_ends": "int32 J,2 0 N",
     "follow_joint_type": f"uint8 J 0 {WHOLE + max(EdgeType) + 1}",

@@ -7,6 +7,7 @@ atoms and edges: only these are read and looked at.
 from __future__ import annotations
 
 import math
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -169,10 +170,18 @@ class StoreColumns:
             title=title,
             name_terms=names[0],
             name_offsets=names[1],
+            lot=torch.tensor(
+                [_lot(texts[i]) for i in (*own.tolist(), *concepts.tolist())], dtype=torch.int64
+            ),
         )
         self.stop, self.edges = stop, edges
         self.state = store.state
         return added
+
+
+def _lot(text: str) -> int:
+    """A number below 2^32 that is told by the text alone, whatever else is stored."""
+    return zlib.crc32(text.encode("utf-8", "surrogatepass"))
 
 
 def _roles(speaker: Coded) -> Tensor:  # [n] int8

@@ -191,3 +191,22 @@ def test_columns_of_a_store_that_lost_atoms_start_anew() -> None:
             found = assemble(memory.store, memory.config, memory.embedder.num_pieces)
             assert torch.equal(found.node, memory._current().node)
             assert found.index.num_atoms == count
+
+
+def test_old_and_new_mentions_have_the_same_chance_to_conduct() -> None:
+    """Of edges as strong as each other no age is preferred, whatever else was stored before."""
+    atoms = [Atom(f"a{i}", f"Story {i} tells of Vienna.", time=1e9 + i) for i in range(120)]
+    config = config_of(**{"spread.max_edges": 40, "link.batch": 200, "link.similarity_k": 0})
+    kept: list[set[str]] = []
+    for some in (atoms, atoms[40:]):
+        with opened(config=config) as memory:
+            memory.add(some)
+            graph, node = memory.index.graph, memory.index.node.long()
+            vienna = memory.store.concepts(["vienna"])["vienna"]
+            led = graph.target[graph.source == vienna].long()
+            row = torch.searchsorted(node, led).tolist()
+            kept.append({some[i].id for i in row if i < len(some)})
+    newer = sum(int(name[1:]) >= 60 for name in kept[0])
+    assert len(kept[0]) == 40
+    assert 8 <= newer <= 32  # near four deviations of a fair draw
+    assert {name for name in kept[0] if int(name[1:]) >= 40} <= kept[1]
