@@ -229,7 +229,9 @@ def opening_axis(
     return axis, -(1 - 2 * share) / 2 * (axis @ apart)
 
 
-_FIRST = 32  # rows after which modes are computed for the first time
+# Rows after which modes are computed for the first time. Rows are about 384 wide: modes of 32 fit
+# their own rows so closely that nearly every row after them looks like a switch.
+_FIRST = 64
 _GROWTH = 1.25  # and again whenever there are so many times as many
 _FORGET = 0.9  # what rows are taken for changes with the modes: older guesses count less
 _CERTAIN = -1e-9  # the largest log-probability: log-odds stay finite

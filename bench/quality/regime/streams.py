@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ import torch
 from torch import Tensor
 
 from graphmem_torch.errors import InputError
+from graphmem_torch.readers.locomo import is_locomo, read_locomo
 from graphmem_torch.text.embedder import Embedder, encode_checked
 
 __all__ = ["DIALOGUES", "Stream", "read_streams"]
@@ -42,10 +44,12 @@ def read_streams(
     dialogue, as annotated, and the joins, where one dialogue ends and another one begins. (The
     dialogues of DialSeg are themselves joined from dialogues about different tasks, so that both
     kinds are the same there.) The dialogues are shuffled and strung together, `dialogues` a stream.
+    A LoCoMo conversation is a stream of its own, as a memory reads it; a switch is the first turn
+    of a session.
 
     Args:
-        data: A JSON file, or a folder with such files: lists of {"utterances", "segments"}, the
-            segments as lengths.
+        data: A JSON file, or a folder with such files, also in `topics` and `locomo` below it:
+            lists of {"utterances", "segments"}, the segments as lengths; or LoCoMo.
         embedder: Of the utterances, each encoded without its neighbours.
         seed: Of the order.
         dialogues: How many are strung together to one stream.
@@ -53,13 +57,33 @@ def read_streams(
     Raises:
         InputError: If there is no such file, or one has another format or fewer than two dialogues.
     """
-    files = sorted(data.glob("*.json")) if data.is_dir() else [data]
+    folders = (data, data / "topics", data / "locomo")
+    files = (
+        [f for each in folders for f in sorted(each.glob("*.json"))] if data.is_dir() else [data]
+    )
     if not files or not all(file.is_file() for file in files):
         raise InputError(
             f"data: expected a topics file, or a folder with some (*.json), got {data}; give the "
             "folder of dialseg.json"
         )
-    return {file.stem: _streams(_dialogues(file), embedder, seed, dialogues) for file in files}
+    return {file.stem: _read(file, embedder, seed, dialogues) for file in files}
+
+
+def _read(file: Path, embedder: Embedder, seed: int, size: int) -> list[Stream]:
+    try:
+        data = json.loads(file.read_text(encoding="utf-8"))
+    except (UnicodeDecodeError, ValueError):
+        data = None  # which is not LoCoMo; what else it is not is told below
+    if not is_locomo(data):
+        return _streams(_dialogues(file), embedder, seed, size)
+    streams = []
+    for sample in read_locomo(file):
+        texts = [atom.rendered for atom in sample.atoms]
+        pairs = itertools.pairwise(sample.atoms)
+        switch = torch.tensor([False, *(a.session != b.session for a, b in pairs)])
+        rows = encode_checked(embedder, texts, progress=False).pooled
+        streams.append(Stream(rows, switch[: len(rows)]))
+    return streams
 
 
 def _dialogues(file: Path) -> list[tuple[list[str], list[int]]]:

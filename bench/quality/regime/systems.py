@@ -141,7 +141,7 @@ def systems_of(config: Config) -> dict[str, System]:
     """The baselines, then the preset's detector, in other circumstances first.
 
     `cold`: without reading other streams first; `foreign`: with thresholds chosen on the other data
-    sets; `shipped`: with the threshold of the preset.
+    sets; `shipped`: with the threshold of the preset; `cold_shipped`: both, as in a new memory.
     """
     regime = config.regime
 
@@ -154,6 +154,7 @@ def systems_of(config: Config) -> dict[str, System]:
         return systems | {config.name: System(make, fixed=fixed)}
     return systems | {
         "cold": System(make),
+        "cold_shipped": System(make, fixed=regime.threshold),
         "foreign": System(make, learns=True, abroad=True),
         "shipped": System(make, learns=True, fixed=regime.threshold),
         config.name: System(make, learns=True),

@@ -19,6 +19,7 @@ from graphmem_torch.quality.regime.streams import read_streams
 from graphmem_torch.quality.regime.systems import CosineDrift, mean_cusum
 from graphmem_torch.quality.request import Request
 from graphmem_torch.text.embedder import HashingEmbedder
+from tests.bench.quality.made import locomo_file
 
 TOPICS = {
     "boats": "canoe harbour sail rudder anchor mast keel tide",
@@ -248,3 +249,18 @@ def test_read_streams_tells_unusable_files(tmp_path: Path, text: str) -> None:
         read_streams(tmp_path, HashingEmbedder(16), seed=0)
     with pytest.raises(InputError, match="expected"):
         read_streams(tmp_path / "none.json", HashingEmbedder(16), seed=0)
+
+
+def test_sessions_of_locomo_are_switches(tmp_path: Path, topics: Path) -> None:
+    (tmp_path / "locomo").mkdir()
+    file = locomo_file(tmp_path / "locomo")
+    (tmp_path / "topics").symlink_to(topics)
+    found = read_streams(tmp_path, HashingEmbedder(16), seed=0, dialogues=2)
+    assert list(found) == ["one", "two", file.stem]
+    samples = json.loads(file.read_text(encoding="utf-8"))
+    assert len(found[file.stem]) == len(samples)
+    for stream, sample in zip(found[file.stem], samples, strict=True):
+        talk = sample["conversation"]
+        sizes = [len(talk[f"session_{i}"]) for i in range(1, 9) if talk.get(f"session_{i}")]
+        assert stream.switch.nonzero().flatten().tolist() == list(itertools.accumulate(sizes[:-1]))
+        assert len(stream.rows) == len(stream.switch) == sum(sizes)
