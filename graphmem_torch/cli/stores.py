@@ -227,14 +227,24 @@ class Consolidate(MemoryCommand):
 
 @dataclass(frozen=True, kw_only=True)
 class Stats(MemoryCommand):
-    """Count what a store holds."""
+    """Count what a store holds.
+
+    Attributes:
+        switches: List the regime switches, too: the memories that told of them, and how surely
+            (the statistic of `regime.detector`).
+    """
+
+    switches: bool = False
 
     def run(self) -> int:
         """Prints the counts."""
         with self.open_memory(self.store, "r") as memory:
             stats = memory.stats()
+            found = memory.switches() if self.switches else []
+        if self.switches:
+            stats["switches"] = {each.atom: f"{each.statistic:.1f}" for each in found}
         if self.json:
-            print_json(stats)
+            print_json(stats | ({"switches": [asdict(s) for s in found]} if self.switches else {}))
         else:
             print_text("\n".join(_rows(stats)))
         return 0

@@ -624,7 +624,7 @@ class Memory:
             with self._lock:
                 self._let_go()
                 if self._regimes is not None:
-                    self._regimes = RegimeMonitor(self.store, self.config.regime, self.embedder.dim)
+                    self._regimes = self._monitor()
         return receipt
 
     def check_receipt(self, receipt: Receipt | str | os.PathLike[str]) -> list[str]:
@@ -1389,7 +1389,7 @@ class Memory:
 
         `add` calls it once the atoms are stored for good; where it raises, that is logged and the
         adding goes on. What the detector has learned stays in the store; the first call after
-        opening catches up with at most the last 4,096 atoms.
+        opening catches up with the atoms that came since.
 
         Raises:
             InputError: A memory that is only read, or a preset whose `regime.detector` is `none`.
@@ -1408,9 +1408,30 @@ class Memory:
             self.store.turn()
         ):  # no atom is stored unseen between the catching up and the first call
             if self._regimes is None:
-                self._regimes = RegimeMonitor(self.store, self.config.regime, self.embedder.dim)
+                self._regimes = self._monitor()
             self._listeners.append(function)
         return function
+
+    def switches(self) -> list[RegimeSwitch]:
+        """The regime switches among all atoms that are there, in the order of adding.
+
+        Needs no callback: the detector reads what was added since it was last asked, and nothing
+        that comes later than a switch is looked at to tell it. What it has seen stays in the store,
+        where that can be written; after `forget` it reads what is left from the beginning.
+
+        Raises:
+            InputError: A preset whose `regime.detector` is `none`.
+        """
+        if self.store.readonly:
+            return self._monitor().switches()
+        with self.store.turn():
+            monitor = self._regimes or self._monitor()
+            monitor.catch_up()
+            monitor.save()
+            return monitor.switches()
+
+    def _monitor(self) -> RegimeMonitor:
+        return RegimeMonitor(self.store, self.config.regime, self.embedder.dim)
 
     # Learning.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
 import torch
@@ -43,7 +43,7 @@ _QUESTIONS = ("question", "task")
 _STATED = 4.0  # more than two cosines can differ by: what is said to be one comes first
 _SPARE = 3  # candidates a part, in case the first says the same as another part
 REGIME_KEY = "regime"  # under which the store keeps the detector's state
-_REPLAYED = 4096  # atoms at most that are read again to catch up
+_TILE = 4096  # nodes that are read at once to catch up
 _SAVED = 1024  # atoms after which the state is kept anew
 _WORDS = 4  # of a sentence that says something by itself
 
@@ -214,12 +214,12 @@ def align_parts(
 class RegimeMonitor:
     """Runs a detector over the atoms of a store, in the order of adding.
 
-    The detector starts with what is stored: from its own state, which the store keeps, and the
-    atoms that came since; at most the last 4,096 atoms are read for it.
+    The detector starts with what is stored: from its own state, which the store keeps with the
+    switches seen, and the atoms that came since.
     """
 
     def __init__(self, store: MemoryStore, config: RegimeConfig, dim: int) -> None:
-        """Catches up with the store, which is open for writing.
+        """Catches up with the store; a writer's is in its turn.
 
         Raises:
             InputError: The settings want no detector.
@@ -232,9 +232,10 @@ class RegimeMonitor:
             )
         self._store, self._settings = store, asdict(config) | {"dim": dim}
         self._detector = detector
-        self._next = max(self._restored(), store.next_node - _REPLAYED)
-        self._catch_up()
-        self._kept = detector.count
+        self._seen: list[tuple[int, float, int]] = []  # node, statistic, position
+        self._next = self._restored()
+        self._kept = self._detector.count
+        self.catch_up()
 
     def observe(
         self,
@@ -243,39 +244,65 @@ class RegimeMonitor:
         first: int,
     ) -> list[RegimeSwitch]:
         """The switches in a batch of atoms that was just stored from node `first` on."""
-        self._catch_up(first)  # with what other processes stored before it
+        self.catch_up(first)  # with what other processes stored before it
         self._next = self._store.next_node
-        steps = self._detector.update(embeddings)
-        if self._detector.count - self._kept >= _SAVED:
-            self.save()
+        nodes = torch.arange(first, first + len(atoms))
+        return self._switches(self._read(nodes, embeddings), dict(enumerate(atoms, first)))
+
+    def switches(self) -> list[RegimeSwitch]:
+        """Every switch seen at an atom that is still there, in the order of adding."""
+        nodes = self._store.columns().node
+        there = set(nodes[torch.isin(nodes, torch.tensor([n for n, _, _ in self._seen]))].tolist())
+        seen = [each for each in self._seen if each[0] in there]
+        atoms = self._store.atoms([node for node, _, _ in seen])
+        return self._switches(seen, {s[0]: atom for s, atom in zip(seen, atoms, strict=True)})
+
+    def _switches(
+        self, seen: Sequence[tuple[int, float, int]], atoms: Mapping[int, Atom]
+    ) -> list[RegimeSwitch]:
         return [
             RegimeSwitch(
-                atom=atoms[i].id,
-                session=atoms[i].session,
-                time=atoms[i].time,
-                statistic=float(steps.statistic[i]),
+                atom=atoms[node].id,
+                session=atoms[node].session,
+                time=atoms[node].time,
+                statistic=statistic,
                 threshold=float(self._detector.threshold),
-                position=int(steps.position[i]),
+                position=position,
             )
-            for i in steps.alarm.nonzero().flatten().tolist()
+            for node, statistic, position in seen
         ]
 
-    def _catch_up(self, stop: int | None = None) -> None:
+    def _read(self, nodes: Tensor, rows: Tensor) -> list[tuple[int, float, int]]:
+        """Has the detector read atoms [n] with vectors [n, d]; the switches in them."""
+        steps = self._detector.update(rows)
+        at = steps.alarm
+        columns = nodes[at].tolist(), steps.statistic[at].tolist(), steps.position[at].tolist()
+        seen = list(zip(*columns, strict=True))
+        self._seen += seen
+        if self._detector.count - self._kept >= _SAVED:
+            self.save()
+        return seen
+
+    def catch_up(self, stop: int | None = None) -> None:
         """Has the detector look at what was stored since it last did, up to node `stop`."""
         if stop is not None and stop <= self._next:
             return
         with self._store.reading():
             columns, rows = self._store.columns(self._next), self._store.embeddings(self._next)
-            self._next = self._store.next_node
+            end = self._store.next_node
         wanted = ~columns.is_concept
         if stop is not None:
             wanted &= columns.node < stop
-        if bool(wanted.any()):
-            self._detector.update(rows[wanted])
+        nodes, rows = columns.node[wanted], rows[wanted]
+        for some, part in zip(nodes.split(_TILE), rows.split(_TILE), strict=True):
+            if len(some):
+                self._next = int(some[-1]) + 1  # what is kept on the way goes on behind it
+                self._read(some, part)
+        self._next = end
 
     def save(self) -> None:
         """Keeps the state of the detector in the store."""
-        if self._store.readonly or self._store.path is None:
+        if self._store.readonly or self._store.path is None or self._detector.count == self._kept:
             return
         from safetensors.torch import save
 
@@ -283,6 +310,7 @@ class RegimeMonitor:
         value = {
             "settings": self._settings,
             "next": self._next,
+            "switches": self._seen,
             "state": base64.b85encode(save(state)).decode("ascii"),
         }
         self._store.meta_set(REGIME_KEY, json.dumps(value))
@@ -296,10 +324,11 @@ class RegimeMonitor:
         from safetensors.torch import load
 
         value = json.loads(kept)
-        if value["settings"] != self._settings:
+        if value["settings"] != self._settings or "switches" not in value:
             return 0
         try:
             self._detector.load_state_dict(load(base64.b85decode(value["state"])))
         except InputError:  # of another version of the detector: it learns from the atoms again
             return 0
+        self._seen = [(int(n), float(s), int(p)) for n, s, p in value["switches"]]
         return int(value["next"])

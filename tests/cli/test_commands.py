@@ -341,3 +341,12 @@ def test_signals_of_ones_own_are_imported_by_every_command(
     assert [hit["signals"]["own_words"] for hit in hits] == pytest.approx(
         sorted((100 * math.log1p(count) for count in words), reverse=True), rel=1e-3
     )
+
+
+def test_stats_list_switches(
+    store: Path, reply: Callable[..., Any], fast: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert reply("stats", "--store", store, "--switches")["switches"] == []
+    assert "switches" not in reply("stats", "--store", store)
+    assert main(["stats", "--store", str(store), "--switches", *fast]) == 0
+    assert "switches" in capsys.readouterr().out

@@ -178,3 +178,52 @@ def test_switches_in_short_streams_are_none() -> None:
         memory.add([])
         memory.add(talk(1, length=3))
         assert told == []
+
+
+def test_switches_are_listed_without_a_callback(tmp_path: Path) -> None:
+    told: list[RegimeSwitch] = []
+    with opened(tmp_path / "told") as memory:
+        memory.on_regime_switch(told.append)
+        memory.add(talk(30))
+        assert told and memory.switches() == told
+    with opened(tmp_path / "told", mode="r") as memory:
+        assert memory.switches() == told
+    with opened(tmp_path / "quiet") as memory:
+        assert memory.switches() == []
+        memory.add(talk(17))
+        early = memory.switches()
+    with opened(tmp_path / "quiet") as memory:  # goes on from what it kept
+        memory.add(talk(13, start=102))
+        listed = memory.switches()
+    assert listed[: len(early)] == early
+    assert [(s.atom, s.position) for s in listed] == [(s.atom, s.position) for s in told]
+    assert [s.statistic for s in listed] == pytest.approx([s.statistic for s in told], abs=1e-3)
+
+
+def test_switches_of_what_is_gone_are_not_listed(tmp_path: Path) -> None:
+    with opened(tmp_path) as memory:
+        memory.add(talk(30))
+        listed = memory.switches()
+        memory.delete(listed[0].atom)
+        assert memory.switches() == listed[1:]
+        memory.forget(ids=[listed[1].atom])
+        again = [switch.atom for switch in memory.switches()]
+        assert again and listed[0].atom not in again and listed[1].atom not in again
+
+
+def test_switches_of_an_older_store_are_found(tmp_path: Path) -> None:
+    with opened(tmp_path) as memory:
+        memory.add(talk(30))
+        listed = memory.switches()
+        kept = json.loads(memory.store.meta_get("regime") or "")
+        del kept["switches"]  # as before they were kept
+        memory.store.meta_set("regime", json.dumps(kept))
+        assert memory.switches() == listed
+
+
+def test_switches_need_a_detector() -> None:
+    with (
+        opened(config=config_of(**{"regime.detector": "none"})) as memory,
+        pytest.raises(InputError, match=r"regime\.detector"),
+    ):
+        memory.switches()

@@ -240,3 +240,16 @@ def test_a_state_that_lacks_a_part_is_refused(make) -> None:
 
 def test_detectors_are_detectors() -> None:
     assert all(isinstance(make(), Detector) for make in MAKERS)
+
+
+def test_a_stream_without_switches_raises_no_burst_when_modes_are_first_found() -> None:
+    # Modes of few wide rows fit these rows alone: what comes next would look like something new.
+    for seed in range(3):
+        assert (
+            int(
+                RegimeDetector(384)
+                .update(stream(1, 160, dim=384, noise=2.0, seed=seed))
+                .alarm.sum()
+            )
+            == 0
+        )
