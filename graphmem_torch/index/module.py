@@ -163,6 +163,9 @@ class MemoryIndex(nn.Module):
             value = torch.tensor(float(getattr(config.spread, name)))
             value = tensors.get(f"constants.{name}", value)
             self.constants[name] = nn.Parameter(value.clone(), requires_grad=False)
+        # `torch.export` counts the buffers that are None as it names the others.
+        for name in [name for name, part in self._buffers.items() if part is None]:
+            self._buffers[name] = self._buffers.pop(name)
 
     @classmethod
     def build(cls, data: IndexInput, config: Config) -> MemoryIndex:
@@ -293,6 +296,8 @@ class MemoryIndex(nn.Module):
         """What ranking reads; one object while the buffers are the same, as it keeps things."""
         listed = self._listed  # before the buffers, which another thread may fill from it
         parts = self._parts
+        if torch.compiler.is_exporting():  # what stands for the buffers then must not be kept
+            return memory_tensors(parts, listed)
         if self._read is None or not _same(self._read[0], parts):
             self._read = parts, memory_tensors(parts, listed)
         return self._read[1]
@@ -467,6 +472,34 @@ class MemoryIndex(nn.Module):
     def _work(self, values: Tensor) -> Tensor:
         """In the type of the arithmetic: float32, or float64 where the embeddings are."""
         return values.to(torch.promote_types(self.embeddings.dtype, torch.float32))
+
+    @property
+    def settings(self) -> Config:
+        """The settings with the weights, gains and constants as they are now.
+
+        A gain counts for both ways of its type. An index that is made by them may keep other edges
+        of a node where `spread.max_edges` cuts: these are the strongest with the gains.
+        """
+        config, weights = self.config, self.weights.detach().cpu()
+        learned: dict[str, float] = {}
+        for name, column in zip(self.signal_names, weights.T, strict=True):
+            plain = learned[name] = float(column[0])
+            forms = zip(FORMS[1:], column[1:].tolist(), strict=True)
+            learned |= {f"{name}@{form}": value - plain for form, value in forms if value != plain}
+        gains = self.edge_gains.detach().tolist()
+        edges, reverse = (
+            {kind: gain * gains[EdgeType[kind.upper()]] for kind, gain in named.items()}
+            for named in (config.spread.edges, config.spread.reverse)
+        )
+        constants: dict[str, Any] = {name: value.item() for name, value in self.constants.items()}
+        cold = bool(config.rank.cold_weights) and not self.spreads
+        rank = replace(config.rank, cold_weights=learned) if cold else None
+        rank = rank or replace(config.rank, weights=learned)
+        return replace(
+            config,
+            rank=rank,
+            spread=replace(config.spread, edges=edges, reverse=reverse, **constants),
+        )
 
     def _learned(self) -> tuple[MemoryTensors, Plan, Tensor]:
         """What a question is asked of: with gains, constants and weights as they are now.

@@ -262,12 +262,13 @@ def candidates_of(
     signals = found.signals([plan.names[place] for place in base])
     reached = reached_from(found, plan, found.scores(signals, weights[:, base]), conducting)
     found = found.reaching(reached)
-    named = ("title_hop", "entity_hop", "walk", "activation")
-    brought = [one for name in named if (one := getattr(reached, name)) is not None]
-    if found.rows is None or not brought:
+    brought = (reached.title_hop, reached.entity_hop, reached.walk, reached.activation)
+    if found.rows is None or not any(one is not None for one in brought):
         return found
     sparse = [
-        SparseRows.from_dense(one.detach()) if isinstance(one, Tensor) else one for one in brought
+        SparseRows.from_dense(one.detach()) if isinstance(one, Tensor) else one
+        for one in brought
+        if one is not None
     ]
     extra = [_allowed(one, query).topk(_EXTRA)[1] for one in sparse]
     return found.extended(torch.cat(extra, dim=1))

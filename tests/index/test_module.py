@@ -345,13 +345,13 @@ def test_plan_of_each_regime(random_columns: Columns) -> None:
 
 
 def test_forward_compiled(random_columns: Columns, random_questions: Questions) -> None:
-    """What the dispatcher makes of each operation is asked where the operations are tested."""
-    config = load_config("default", {"anchors": {"source": "semantic", "k": 3}})
-    weights = {"semantic": 0.5, "lexical": 0.3}
+    """In one graph; what the dispatcher makes of each operation is asked where these are tested."""
+    config = load_config("default", {"anchors.k": 3})
+    weights = {"semantic": 0.5, "lexical": 0.3, "activation": 0.2}
     config = replace(config, rank=replace(config.rank, weights=weights))
     index, asked = MemoryIndex.build(random_columns(ATOMS), config), random_questions()
     plain = QueryBatch(asked.embedding, asked.terms)
-    compiled = torch.compile(index, backend="eager")
+    compiled = torch.compile(index, fullgraph=True, backend="eager")
     with torch.no_grad():
         for found, whole in zip(compiled(plain, k=9), index(plain, k=9), strict=True):
             torch.testing.assert_close(found, whole)
