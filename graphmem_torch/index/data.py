@@ -200,9 +200,10 @@ _JOINTS = (EdgeType.TEMPORAL, EdgeType.DERIVED_FROM, EdgeType.ABSTRACTION)
 class GrowingIndex:
     """The buffers of an index to which atoms and edges are added; one writer at a time.
 
-    Buffers that were given out stay as they are: what only grows is appended to behind them, all
-    else is copied. A few atoms cost a copy of the postings and of the conducting graph, a weighing
-    of the postings, and what is found out about the new; nothing is sorted or counted anew.
+    Buffers that were given out stay as they are: what only grows is appended to behind them, edges
+    and postings that change are lists behind all others, all else is copied. A few atoms cost their
+    own edges and postings, and a copy of a few numbers an atom, a node and a term; nothing is
+    sorted or counted anew.
     """
 
     def __init__(self, config: Config) -> None:
