@@ -82,7 +82,8 @@ def spread_activation(
         spread: As for `propagate`.
         reduce: As for `propagate`.
         fan: As for `propagate`.
-        inhibition: Strength of `inhibit`; the number 0 leaves it out.
+        inhibition: Strength of `inhibit`; the number 0 leaves it out, and so does a 0 among one
+            value a row.
         top: Size of `inhibit`.
         spare: Inhibition is weakened, question by question, until the `spare`-th strongest node
             keeps at least half of what it has: where a few hubs hold nearly all activation, what is
@@ -196,6 +197,15 @@ class Rule:
         """Whether there is inhibition; a tensor is taken to be not 0, without looking at it."""
         return isinstance(self.inhibition, Tensor) or self.inhibition != 0
 
+    def plain(self) -> Rule:
+        """The same rule; what all rows do, or none does, is not asked of each. Looks at values."""
+        inhibition, sigmoid = self.inhibition, self.sigmoid
+        if isinstance(inhibition, Tensor) and inhibition.dim() and not inhibition.any():
+            inhibition = 0.0
+        if isinstance(sigmoid, Tensor) and (sigmoid.all() or not sigmoid.any()):
+            sigmoid = bool(sigmoid.any())
+        return replace(self, inhibition=inhibition, sigmoid=sigmoid)
+
     def inhibited(self, u: Tensor) -> Tensor:
         """`[B, N]` after lateral inhibition."""
         if not self.inhibits:
@@ -203,7 +213,10 @@ class Rule:
         strength = self.inhibition
         if self.spare and u.shape[1]:
             strength = _sparing(u, strength, self.top, self.spare)
-        return inhibit(u, strength=strength, top=self.top)
+        found = inhibit(u, strength=strength, top=self.top)
+        if isinstance(self.inhibition, Tensor) and self.inhibition.dim():
+            return torch.where(self.inhibition[:, None] != 0, found, u)
+        return found
 
     def fired(self, u: Tensor) -> Tensor:
         """What reached nodes fire, written over u unless a gradient needs u."""
@@ -297,8 +310,10 @@ def _by_rows(
         return _rounds_of(graph, activation, rows, weight, reduce)
     questions, nodes = activation.shape
     order, ends = torch.arange(questions), [questions]
-    if isinstance(rows.rounds, Tensor):  # of alike numbers of rounds together
-        order = order[rows.rounds.argsort(stable=True)]
+    inhibited = _wide(rows.rule.inhibition) and rows.rule.inhibition != 0
+    for kind in (inhibited, rows.rule.sigmoid, rows.rounds):  # alike ones together
+        if isinstance(kind, Tensor):
+            order = order[kind[order].argsort(stable=True)]
     if rows.pattern is not None and weight is not None:
         order = order[rows.pattern[order].argsort(stable=True)]
         ends = torch.bincount(rows.pattern, minlength=len(weight)).cumsum(0).tolist()
@@ -312,7 +327,8 @@ def _by_rows(
             there = weight[place] != 0
             own = graph.select(there).with_weight(weight[place][there])
         for some in order[begin:end].split(height):
-            part = replace(rows.part(some), pattern=None)
+            part = rows.part(some)
+            part = replace(part, rule=part.rule.plain(), pattern=None)
             out[some] = _rounds_of(own, activation[some], part, None, reduce)
     return out
 

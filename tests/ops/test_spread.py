@@ -107,8 +107,9 @@ def test_spread_reached_node_that_falls_to_zero_still_fires(method):
     st.integers(0, 10**6),
     st.sampled_from(["sum", "max"]),
     st.sampled_from(["sigmoid", "linear"]),
+    st.sampled_from([0, 3]),
 )
-def test_frontier_equals_dense(nodes, edges, questions, seed, reduce, firing):
+def test_frontier_equals_dense(nodes, edges, questions, seed, reduce, firing, spare):
     generator = torch.Generator().manual_seed(seed)
     graph = Graph.from_edges(
         torch.randint(0, nodes, (2, edges), generator=generator),
@@ -116,7 +117,7 @@ def test_frontier_equals_dense(nodes, edges, questions, seed, reduce, firing):
         num_nodes=nodes,
     )
     anchors = _anchors(questions, nodes, seed)
-    settings = {"reduce": reduce, "firing": firing}
+    settings = {"reduce": reduce, "firing": firing, "spare": spare}
     dense = spread_activation(graph, anchors, method="dense", **settings)
     frontier = spread_activation(graph, anchors, method="frontier", **settings)
     torch.testing.assert_close(frontier, dense)
@@ -281,7 +282,7 @@ def _grid(questions: int) -> dict[str, torch.Tensor]:
 @pytest.mark.parametrize("masked", [False, True])
 def test_grid_of_settings_is_a_batch(random_graph, reduce, fan, spare, masked):
     """Each setting by itself, over the edges that its pattern has."""
-    graph, anchors = random_graph(23, 90), _anchors(20, 23, 5)
+    graph, anchors = random_graph(23, 90, signed=True), _anchors(20, 23, 5)
     generator = torch.Generator().manual_seed(1)
     weight = graph.weight * (torch.rand(2, graph.num_edges, generator=generator) < 0.7)
     mask = _anchors(20, 23, 6) == 0 if masked else None
@@ -319,7 +320,8 @@ def test_grid_without_rows_nodes_or_edges(random_graph):
 
 def test_grid_with_a_gradient_is_the_same(random_graph):
     """All rows go together then, as on a device."""
-    graph, anchors = random_graph(23, 90), _anchors(4, 23, 5).repeat(len(_SETTINGS), 1)
+    graph = random_graph(23, 90, signed=True)
+    anchors = _anchors(4, 23, 5).repeat(len(_SETTINGS), 1)
     weight = graph.weight * torch.tensor([[1.0], [0.5]])
     which = torch.arange(len(anchors)) % 2
     settings = {"weight": weight, "pattern": which, **_grid(4)}
