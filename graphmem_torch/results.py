@@ -31,6 +31,7 @@ __all__ = [
     "Result",
     "Start",
     "Statement",
+    "Trace",
     "Version",
     "WeighedPath",
 ]
@@ -251,6 +252,31 @@ class Hit:
 
 
 @dataclass(frozen=True, slots=True)
+class Trace:
+    """What answering a question took, by `Memory.retrieve(..., trace=True)`.
+
+    Attributes:
+        seconds: Wall clock of each stage, in their order, for the whole batch: `encode` (with the
+            filters), `candidates`, `base signals`, `anchors and graph`, `score`, `paths and gate`,
+            `read`; stages that a preset does not have are left out.
+        questions: How many the batch had.
+        atoms: In the memory.
+        rule: What the candidates are.
+        candidates: How many.
+        activated: How many memories activation reached; None where none spread.
+        anchors: Ids and activation where it started, as the settings choose them.
+    """
+
+    seconds: dict[str, float]
+    questions: int
+    atoms: int
+    rule: str
+    candidates: int
+    activated: int | None
+    anchors: tuple[tuple[str, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Result:
     """The ranked memories of one question.
 
@@ -260,12 +286,14 @@ class Result:
         confidence: In [0, 1]: how sure the gate is that the memory holds an answer.
         known: False where the gate closes: the memory has no record of it. Hits are listed all the
             same.
+        trace: What answering took, where it was asked for and anything is stored.
     """
 
     question: str
     hits: tuple[Hit, ...]
     confidence: float
     known: bool
+    trace: Trace | None = None
 
     def __repr__(self) -> str:
         """The question, how many hits, the best of them, and how sure the gate is."""
@@ -273,8 +301,11 @@ class Result:
         return f"Result({self.question!r:.80}, {len(self.hits)} hits{best}, {_sure(self)})"
 
     def as_dict(self) -> dict[str, Any]:
-        """As plain JSON values."""
-        return asdict(self)
+        """As plain JSON values; without a trace where there is none."""
+        values = asdict(self)
+        if self.trace is None:
+            del values["trace"]
+        return values
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,16 +70,18 @@ class Query(AskingCommand):
     Attributes:
         questions: The questions; `-` reads them from standard input, one a line.
         questions_file: A file with one question a line.
+        trace: Whether to say how long each stage took, and what it looked at.
     """
 
     questions: Annotated[Positional[tuple[str, ...]], arg(metavar="QUESTION ...")] = ()
     questions_file: Annotated[str | None, arg(name="questions", metavar="FILE")] = None
+    trace: bool = False
 
     def run(self) -> int:
         """Answers all the questions in one batch."""
         questions, filters = self._questions(), self.filters()
         with self.open_memory(self.store, "r") as memory:
-            results = memory.retrieve(questions, **filters)
+            results = memory.retrieve(questions, trace=self.trace, **filters)
         if self.json:
             print_json({"results": [result.as_dict() for result in results]})
         else:

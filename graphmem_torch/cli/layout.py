@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from itertools import zip_longest
 
 from graphmem_torch.atoms import Atom
-from graphmem_torch.results import Context, Hit, Result
+from graphmem_torch.results import Context, Hit, Result, Trace
 
 __all__ = [
     "atom_lines",
@@ -18,6 +18,7 @@ __all__ = [
     "hit_lines",
     "result_lines",
     "side_by_side",
+    "trace_lines",
     "when",
     "width",
 ]
@@ -95,7 +96,20 @@ def result_lines(result: Result) -> list[str]:
         lines += ["", *hit_lines(rank, hit)]
     if not result.hits:
         lines += ["", "no memory fits"]
+    if result.trace is not None:
+        lines += ["", *trace_lines(result.trace)]
     return lines
+
+
+def trace_lines(trace: Trace) -> list[str]:
+    """What answering a question took."""
+    took = " · ".join(f"{name} {1e3 * took:.1f} ms" for name, took in trace.seconds.items())
+    lines = _wrap(f"took {took}, for {trace.questions:,} questions")
+    reached = "" if trace.activated is None else f", {trace.activated:,} reached by activation"
+    looked = f"{trace.candidates:,} of {trace.atoms:,} memories{reached}: {trace.rule}"
+    lines += _wrap(f"seen {looked}")
+    started = " · ".join(f"{id} {value:.2f}" for id, value in trace.anchors)
+    return lines + (_wrap(f"started {started}") if started else [])
 
 
 def context_note(context: Context) -> str:

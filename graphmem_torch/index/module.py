@@ -37,6 +37,7 @@ from graphmem_torch.index.retrieve import (
     CandidateRule,
     Plan,
     Retrieval,
+    Stages,
     candidates_of,
     retrieve,
 )
@@ -365,6 +366,7 @@ class MemoryIndex(nn.Module):
         k: int | None = None,
         paths: bool = False,
         tile: int = _TILE,
+        stages: Stages | None = None,
     ) -> Retrieval:
         """Ranks the memories for B questions.
 
@@ -374,6 +376,7 @@ class MemoryIndex(nn.Module):
             k: Hits a question; by default `rank.k` of the settings.
             paths: Whether the edges that led to each hit are wanted.
             tile: Floats of the largest temporary on a CPU; questions are ranked in tiles of it.
+            stages: What is told how long each stage took, and how much it looked at.
 
         Raises:
             InputError: For shapes that do not fit the index.
@@ -386,9 +389,13 @@ class MemoryIndex(nn.Module):
         size = max(1, self.num_atoms * width)
         step = max(1, tile_elements(self.embeddings.device, tile) // size)
         if step >= len(query):
-            return retrieve(memory, plan, weights, query, count, paths=paths)
+            return retrieve(memory, plan, weights, query, count, paths=paths, stages=stages)
         parts = [
-            retrieve(memory, plan, weights, query.rows(slice(i, i + step)), count, paths=paths)
+            retrieve(
+                *(memory, plan, weights, query.rows(slice(i, i + step)), count),
+                paths=paths,
+                stages=stages,
+            )
             for i in range(0, len(query), step)
         ]
         return Retrieval(*(torch.cat(column) for column in zip(*parts, strict=True)))

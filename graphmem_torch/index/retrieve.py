@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from time import perf_counter
 from typing import Any, NamedTuple, TypeVar
 
 import torch
@@ -39,6 +40,7 @@ __all__ = [
     "Plan",
     "Ranked",
     "Retrieval",
+    "Stages",
     "Steps",
     "brought_from",
     "candidates_of",
@@ -85,6 +87,44 @@ class Retrieval(NamedTuple):
     anchors: Tensor
     anchor_activation: Tensor
     paths: Tensor
+
+
+class Stages:
+    """How long the stages of a batch of questions took, and how much they looked at.
+
+    Attributes:
+        seconds: By stage, in their order; wall clock, once the device is done.
+        candidates: Of each question, those that there are for it.
+        activated: Atoms that activation reached, of each question; None where none spread.
+    """
+
+    def __init__(self) -> None:
+        """Begins the clock of the first stage."""
+        self.seconds: dict[str, float] = {}
+        self.candidates: list[int] = []
+        self.activated: list[int | None] = []
+        self._last = perf_counter()
+
+    def done(self, stage: str) -> None:
+        """Ends a stage; one that comes again, as for the next tile of questions, adds up."""
+        if torch.cuda.is_available() and torch.cuda.is_initialized():
+            torch.cuda.synchronize()
+        now = perf_counter()
+        self.seconds[stage] = self.seconds.get(stage, 0.0) + now - self._last
+        self._last = now
+
+    def looked_at(self, found: Candidates) -> None:
+        """Counts what a tile of questions looked at."""
+        count = len(found.query)
+        self.candidates += found.valid.sum(1).expand(count).tolist()
+        activation = found.reached.activation
+        if activation is None:
+            self.activated += [None] * count
+            return
+        rows = (
+            activation if isinstance(activation, SparseRows) else SparseRows.from_dense(activation)
+        )
+        self.activated += torch.bincount(rows.row, minlength=count).tolist()
 
 
 class CandidateRule(Enum):
@@ -217,18 +257,23 @@ def retrieve(
     k: int,
     *,
     paths: bool = False,
+    stages: Stages | None = None,
 ) -> Retrieval:
     """The k best memories of each of B questions that fit the memory, and why.
 
-    The edges that led to each hit are looked for only where `paths` are wanted.
+    The edges that led to each hit are looked for only where `paths` are wanted; what was done is
+    told to `stages`.
     """
-    found = candidates_of(memory, plan, weights, query, k)
+    found = candidates_of(memory, plan, weights, query, k, stages=stages)
     best = ranked(found, plan.names, weights, k)
     chosen, values, form = (each[:, :k] for each in (best.places, best.scores, best.form))
     rows = chosen if found.rows is None else found.rows.gather(1, chosen)
     rows = torch.where(values > -torch.inf, rows, -1)
     place = chosen[:, :, None].expand(-1, -1, best.signals.shape[2])
     shares = best.signals.gather(1, place) * weights[form]
+    if stages is not None:
+        stages.done("score")
+        stages.looked_at(found)
     anchors, value = found.reached.anchors, found.reached.value
     if anchors is None or value is None:
         anchors = rows.new_zeros(len(query), 0)
@@ -240,6 +285,8 @@ def retrieve(
             walked = paths_to(memory, plan, query, start, memory.nodes(rows))
     statistics, first = best.statistics(plan.statistics)
     sure = confidence(statistics, first, plan.gate.to(statistics), plan.config.gate)
+    if stages is not None:
+        stages.done("paths and gate")
     return Retrieval(rows, values, shares, sure, anchors, value, walked)
 
 
@@ -249,6 +296,8 @@ def candidates_of(
     weights: Tensor,  # [4, F], by form
     query: QueryBatch,
     k: int,
+    *,
+    stages: Stages | None = None,
 ) -> Candidates:
     """The candidates of each question, with what the graph brings from their anchors."""
     everyone = Candidates(memory, query, plan.config)
@@ -256,12 +305,19 @@ def candidates_of(
     if plan.traverses:
         everyone = everyone.reaching(traversed(everyone, conducting))
     found = _chosen(everyone, plan.rule, k)
+    if stages is not None:
+        stages.done("candidates")
     if not (plan.activates or plan.hops) or found.shape[1] == 0:
         return found
     base = plan.places(graph=False)
     signals = found.signals([plan.names[place] for place in base])
-    reached = reached_from(found, plan, found.scores(signals, weights[:, base]), conducting)
+    score = found.scores(signals, weights[:, base])
+    if stages is not None:
+        stages.done("base signals")
+    reached = reached_from(found, plan, score, conducting)
     found = found.reaching(reached)
+    if stages is not None:
+        stages.done("anchors and graph")
     brought = (reached.title_hop, reached.entity_hop, reached.walk, reached.activation)
     if found.rows is None or not any(one is not None for one in brought):
         return found

@@ -28,6 +28,7 @@ from graphmem_torch.checks import check_count
 from graphmem_torch.config import Config, load_config, save_preset
 from graphmem_torch.errors import InputError, MissingNodeError, StoreError, unknown
 from graphmem_torch.index.module import MemoryIndex
+from graphmem_torch.index.retrieve import Stages
 from graphmem_torch.memory import contexts, edges, learning
 from graphmem_torch.memory.assemble import Assembler, ModeCache, Snapshot
 from graphmem_torch.memory.bindings import (
@@ -78,6 +79,7 @@ from graphmem_torch.memory.questions import (
     pick_encoded,
     to_explanation,
     to_results,
+    with_traces,
 )
 from graphmem_torch.memory.reembed import reembed_store
 from graphmem_torch.memory.sources import Follower, Reading
@@ -690,10 +692,14 @@ class Memory:
     # Questions.
 
     @overload
-    def retrieve(self, questions: str, **options: Unpack[Filters]) -> Result: ...
+    def retrieve(
+        self, questions: str, *, trace: bool = False, **options: Unpack[Filters]
+    ) -> Result: ...
 
     @overload
-    def retrieve(self, questions: Sequence[str], **options: Unpack[Filters]) -> list[Result]: ...
+    def retrieve(
+        self, questions: Sequence[str], *, trace: bool = False, **options: Unpack[Filters]
+    ) -> list[Result]: ...
 
     def retrieve(
         self,
@@ -708,6 +714,7 @@ class Memory:
         exclude: Names = (),
         seed_entities: Names = (),
         namespaces: Sequence[str] | None = None,
+        trace: bool = False,
     ) -> Result | list[Result]:
         """Ranked memories with reasons and a confidence: a result, or a list for several questions.
 
@@ -740,6 +747,7 @@ class Memory:
                 nothing.
             namespaces: For each question the name of the namespace that is asked in place of this
                 memory; all are encoded in one go.
+            trace: Whether each result says what answering took (`Result.trace`).
 
         Raises:
             InputError: An empty question, a namespace that does not exist, an unknown kind, k below
@@ -752,11 +760,11 @@ class Memory:
             check_count("k", k)
         scope = Scope(kinds, between, as_of, where, asked, exclude, seed_entities)
         if namespaces is None:
-            results = self._retrieve(listed, k, scope)
+            results = self._retrieve(listed, k, scope, trace=trace)
         else:
             results = self._spread(
                 *(listed, namespaces, scope),
-                lambda each, part, own, known: each._retrieve(part, k, own, known),
+                lambda each, part, own, known: each._retrieve(part, k, own, known, trace=trace),
             )
         return results[0] if isinstance(questions, str) else results
 
@@ -766,6 +774,8 @@ class Memory:
         k: int | None,
         scope: Scope,
         encoded: Encoded | None = None,
+        *,
+        trace: bool = False,
     ) -> list[Result]:
         """The results of questions, whose vectors may be known."""
 
@@ -773,10 +783,16 @@ class Memory:
             snapshot = view.snapshot
             if not asked or not snapshot.index.num_atoms:
                 return [Result(question, (), 0.0, False) for question in asked]
+            stages = Stages() if trace else None
             query = self._query(view, asked, scope, encoded=encoded)
+            if stages is not None:
+                stages.done("encode")
             with torch.inference_mode():
-                found = snapshot.index(query, k=k, paths=True)
-            return to_results(asked, snapshot, found, view.store, self.config.gate.threshold)
+                found = snapshot.index(query, k=k, paths=True, stages=stages)
+            results = to_results(asked, snapshot, found, view.store, self.config.gate.threshold)
+            if stages is None:
+                return results
+            return with_traces(results, snapshot, found, view.store, stages)
 
         return self._asked(answers, scope.as_of)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -10,7 +11,7 @@ from torch import Tensor
 from graphmem_torch.atoms import EdgeType
 from graphmem_torch.errors import InputError
 from graphmem_torch.index.explain import Explained
-from graphmem_torch.index.retrieve import Retrieval
+from graphmem_torch.index.retrieve import Retrieval, Stages
 from graphmem_torch.memory.assemble import Snapshot
 from graphmem_torch.rank.query import QueryBatch
 from graphmem_torch.results import (
@@ -20,6 +21,7 @@ from graphmem_torch.results import (
     PathStep,
     Result,
     Start,
+    Trace,
     WeighedPath,
 )
 from graphmem_torch.store import TokenRows
@@ -35,6 +37,7 @@ __all__ = [
     "pick_encoded",
     "to_explanation",
     "to_results",
+    "with_traces",
 ]
 
 _EDGE_NAMES = {int(kind): kind.name.lower() for kind in EdgeType}
@@ -169,6 +172,36 @@ def to_results(
         hits = tuple(hit(*each) for each in zip(*line, strict=True) if each[0] >= 0)
         results.append(Result(question, hits, sure, bool(hits) and sure >= threshold))
     return results
+
+
+def with_traces(
+    results: Sequence[Result],
+    snapshot: Snapshot,
+    found: Retrieval,
+    store: StoreReader,
+    stages: Stages,
+) -> list[Result]:
+    """The same results with what answering them took."""
+    anchors, value = found.anchors.cpu(), found.anchor_activation.tolist()
+    nodes = snapshot.node[anchors.clamp(min=0)] if anchors.numel() else anchors
+    known = nodes[anchors >= 0].unique().tolist()
+    named = dict(zip(known, (atom.id for atom in store.atoms(known)), strict=True))
+    stages.done("read")
+    index, traced = snapshot.index, []
+    columns = (results, stages.candidates, stages.activated, nodes.tolist(), value)
+    for result, candidates, activated, started, strength in zip(*columns, strict=True):
+        pairs = zip(started, strength, strict=True)
+        trace = Trace(
+            seconds=dict(stages.seconds),
+            questions=len(results),
+            atoms=index.num_atoms,
+            rule=index.plan.rule.value,
+            candidates=candidates,
+            activated=activated,
+            anchors=tuple(dict.fromkeys((named[node], own) for node, own in pairs if own > 0)),
+        )
+        traced.append(replace(result, trace=trace))
+    return traced
 
 
 def to_explanation(

@@ -107,6 +107,18 @@ def test_explain_as_text_and_as_json(
     assert capsys.readouterr().out.startswith("'D1:1' for 'Who restores ovens?'")
 
 
+def test_query_with_a_trace(
+    store: Path, reply: Callable[..., Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ("query", "Who restores ovens?", "--store", store, "--trace")
+    (result,) = reply(*asked)["results"]
+    assert result["trace"]["candidates"] == 4
+    assert main([*map(str, asked)]) == 0
+    out = capsys.readouterr().out
+    assert "took encode" in out
+    assert "4 of 4 memories" in out
+
+
 def test_query_for_agents_that_hop(store: Path, reply: Callable[..., Any]) -> None:
     asked = ("query", "Who restores ovens?", "Where is the conference?", "--store", store)
     plain = reply(*asked)["results"]

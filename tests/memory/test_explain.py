@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
+import torch
 
 from graphmem_torch.config import load_config
 from graphmem_torch.errors import InputError
@@ -116,3 +118,36 @@ def test_explain_of_an_earlier_version() -> None:
         assert "entirely" in now.text
         assert "entirely" not in then.text
         assert now.score != then.score
+
+
+@pytest.mark.parametrize("preset", ["default", "synapse", "spectral", "contextos", "sgrm"])
+def test_a_trace_says_what_was_looked_at(preset: str) -> None:
+    config = load_config(preset, {"link.concepts": "pattern", "anchors.k": 3})
+    with Memory.open(config=config, embedder=HashingEmbedder(32)) as memory:
+        assert memory.retrieve("nothing is stored", trace=True).trace is None
+        memory.add(turns(36))
+        index = memory.index
+        plain = memory.retrieve(QUESTIONS, between=(1.7e9, 1.7015e9))
+        traced = memory.retrieve(QUESTIONS, between=(1.7e9, 1.7015e9), trace=True)
+        with torch.inference_mode():
+            query = memory.encode_questions(QUESTIONS)
+            there = (index.time >= 1.7e9) & (index.time <= 1.7015e9)
+            found = index.candidates(replace(query, allowed=there[None]))
+        for place, (one, two) in enumerate(zip(plain, traced, strict=True)):
+            assert one.trace is None
+            assert "trace" not in one.as_dict()
+            assert (two.hits, two.confidence) == (one.hits, one.confidence)
+            trace = two.trace
+            assert trace is not None
+            assert trace.seconds.keys() >= {"encode", "candidates", "score", "read"}
+            assert all(value >= 0 for value in trace.seconds.values())
+            assert (trace.questions, trace.atoms) == (3, 36)
+            valid = found.valid.expand(found.shape)
+            assert trace.candidates == int(valid[place].sum())
+            reached = found.reached.activation
+            if reached is None:
+                assert trace.activated is None
+            else:
+                assert trace.activated == int((reached.row == place).sum())
+            assert {id for id, _ in trace.anchors} <= {f"a{i}" for i in range(36)}
+            assert json.dumps(two.as_dict()["trace"])
