@@ -203,6 +203,8 @@ class AnswerQuestion(AskingCommand):
             OPENAI_BASE_URL, else OpenAI, with the key in OPENAI_API_KEY.
         budget: Tokens the prompt may have.
         longest: Tokens the answer may have.
+        verify: Ask the model first whether the context mentions an answer, and refuse where it does
+            not, or where the gate is closed.
     """
 
     question: Annotated[Positional[str], arg(metavar="QUESTION")]
@@ -210,17 +212,21 @@ class AnswerQuestion(AskingCommand):
     base_url: Annotated[str | None, arg(metavar="URL")] = None
     budget: Annotated[int, arg(metavar="TOKENS")] = 2048
     longest: Annotated[int, arg(metavar="TOKENS")] = 512
+    verify: bool = False
 
     def run(self) -> int:
         """Prints the answer."""
-        from graphmem_torch.oracle import OpenAIClient
+        from graphmem_torch.oracle import OpenAIClient, OpenAIOracle
 
         filters = self.filters()
         with (
             OpenAIClient(self.model, base_url=self.base_url, max_tokens=self.longest) as client,
             self.open_memory(self.store, "r") as memory,
         ):
-            answer = memory.answer(self.question, llm=client, budget=self.budget, **filters)
+            oracle = OpenAIOracle(client) if self.verify else None
+            answer = memory.answer(
+                self.question, llm=client, budget=self.budget, oracle=oracle, **filters
+            )
         if answer.text is None:
             raise OracleError(f"no answer: {answer.error}")
         if self.json:

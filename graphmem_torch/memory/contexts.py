@@ -24,6 +24,7 @@ from graphmem_torch.errors import InputError
 from graphmem_torch.index.retrieve import Retrieval
 from graphmem_torch.memory.assemble import Snapshot, to_rows
 from graphmem_torch.memory.filters import Filters
+from graphmem_torch.oracle import Verifier, ask_verifier
 from graphmem_torch.results import Answer, Context
 from graphmem_torch.store.reader import StoreReader
 from graphmem_torch.text.tokens import TokenCounter, get_counter
@@ -35,9 +36,11 @@ __all__ = [
     "FormatName",
     "OrderName",
     "answer_settings",
+    "ask_known",
     "ask_model",
     "checked_budgets",
     "context_settings",
+    "verified",
 ]
 
 FormatName = Literal["text", "markdown", "openai", "anthropic", "json"]
@@ -48,6 +51,7 @@ _log = logging.getLogger(__name__)
 _GRAIN = 8  # tokens of a short entry: no more memories than budget / 8 are looked at
 _KEPT = 8192  # memories that are kept as read
 _CHATS = ("openai", "anthropic")
+_REFUSED = "the memory has no record of it"
 _PROMPT = (
     "Answer the question from the numbered memories.\n\n{context}\n\nQuestion: {question}\nAnswer:"
 )
@@ -322,6 +326,28 @@ def answer_settings(
             f"{template!r:.80}; add it"
         )
     return format, template
+
+
+def verified(verify: Verifier, contexts: Sequence[Context]) -> list[Context]:
+    """The contexts, those not `known` in which an oracle finds no mention of an answer.
+
+    The second check of SYNAPSE's gate. Where the oracle fails, the gate alone decides; what the
+    gate has refused is not asked.
+    """
+    open_ = [place for place, context in enumerate(contexts) if context.known]
+    asked = [contexts[place] for place in open_]
+    said = ask_verifier(verify, [c.question for c in asked], [c.text for c in asked])
+    refused = {place for place, answer in zip(open_, said, strict=True) if answer is False}
+    return [replace(c, known=False) if i in refused else c for i, c in enumerate(contexts)]
+
+
+def ask_known(llm: Any, contexts: Sequence[Context]) -> list[Answer]:
+    """What `ask_model` gives to contexts that are `known`; to the others a refusal, unasked."""
+    answers = iter(ask_model(llm, [context for context in contexts if context.known]))
+    return [
+        next(answers) if context.known else Answer(context.question, None, context, _REFUSED)
+        for context in contexts
+    ]
 
 
 def ask_model(llm: Any, contexts: Sequence[Context]) -> list[Answer]:

@@ -1003,12 +1003,24 @@ class Memory:
 
     @overload
     def answer(
-        self, question: str, *, llm: Any, budget: int = 2048, **options: Unpack[Options]
+        self,
+        question: str,
+        *,
+        llm: Any,
+        budget: int = 2048,
+        oracle: Any = None,
+        **options: Unpack[Options],
     ) -> Answer: ...
 
     @overload
     def answer(
-        self, question: Sequence[str], *, llm: Any, budget: int = 2048, **options: Unpack[Options]
+        self,
+        question: Sequence[str],
+        *,
+        llm: Any,
+        budget: int = 2048,
+        oracle: Any = None,
+        **options: Unpack[Options],
     ) -> list[Answer]: ...
 
     def answer(
@@ -1017,6 +1029,7 @@ class Memory:
         *,
         llm: Any,
         budget: int = 2048,
+        oracle: Any = None,
         format: contexts.FormatName | None = None,
         template: str | Mapping[str, str] | None = None,
         namespaces: Sequence[str] | None = None,
@@ -1032,6 +1045,11 @@ class Memory:
             llm: A function from a prompt to a text, or a client with `complete` or `complete_all`,
                 such as `oracle.OpenAIClient`. In the formats of chats it gets messages.
             budget: Tokens of the whole prompt; the answer comes on top.
+            oracle: A second check of the gate: an object with `verify(questions, texts)`, such as
+                `oracle.OpenAIOracle`, or such a function, which says whether a context explicitly
+                mentions an answer. Then what the gate or the oracle refuses is not asked:
+                `Answer.context.known` is False, and `Answer.error` says so. An oracle that fails
+                leaves it to the gate. By default the model is asked every question.
             format: As in `compile`; by default `openai` for a client, else that of the settings.
             template: As in `compile`; it must ask the `{question}`.
             namespaces: As in `retrieve`.
@@ -1045,10 +1063,15 @@ class Memory:
             raise InputError(
                 f"budget: expected one whole number of tokens, got {budget!r:.60}; ask for one"
             )
+        verify = None if oracle is None else method_of(oracle, "verify")
         asked = [question] if isinstance(question, str) else list(question)
         options |= {"format": format, "template": template, "namespaces": namespaces}
         prompts = self.compile(asked, budget=budget, **options)
-        answers = contexts.ask_model(llm, prompts)
+        answers = (
+            contexts.ask_model(llm, prompts)
+            if verify is None
+            else contexts.ask_known(llm, contexts.verified(verify, prompts))
+        )
         cited: dict[str, list[Answer]] = {}
         for name, answer in zip(namespaces or [""] * len(asked), answers, strict=True):
             if answer.cited:
@@ -1112,12 +1135,24 @@ class Memory:
 
     @overload
     async def aanswer(
-        self, question: str, *, llm: Any, budget: int = 2048, **options: Unpack[Options]
+        self,
+        question: str,
+        *,
+        llm: Any,
+        budget: int = 2048,
+        oracle: Any = None,
+        **options: Unpack[Options],
     ) -> Answer: ...
 
     @overload
     async def aanswer(
-        self, question: Sequence[str], *, llm: Any, budget: int = 2048, **options: Unpack[Options]
+        self,
+        question: Sequence[str],
+        *,
+        llm: Any,
+        budget: int = 2048,
+        oracle: Any = None,
+        **options: Unpack[Options],
     ) -> list[Answer]: ...
 
     async def aanswer(

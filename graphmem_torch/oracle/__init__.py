@@ -12,8 +12,10 @@ from graphmem_torch.oracle.protocol import (
     Judge,
     Oracle,
     Verdict,
+    Verifier,
     ask_classifier,
     ask_judge,
+    ask_verifier,
     memory_node,
     method_of,
 )
@@ -26,8 +28,10 @@ __all__ = [
     "Oracle",
     "Usage",
     "Verdict",
+    "Verifier",
     "ask_classifier",
     "ask_judge",
+    "ask_verifier",
     "memory_node",
     "method_of",
 ]

@@ -25,6 +25,7 @@ from graphmem_torch.oracle.prompts import (
     judge_question,
     messages_of,
     summarise_question,
+    verify_question,
 )
 from graphmem_torch.oracle.protocol import Verdict, check_pairs
 
@@ -292,6 +293,22 @@ class OpenAIOracle:
         return self.client.ask_all(
             [classify_question(text) for text in as_list("texts", texts, str)]
         )
+
+    def verify(self, questions: Sequence[str], texts: Sequence[str]) -> list[bool | None]:
+        """Whether each text explicitly mentions what answers the question of its place.
+
+        Raises:
+            InputError: Something else than two lists of as many texts.
+        """
+        questions = as_list("questions", questions, str)
+        texts = as_list("texts", texts, str)
+        if len(questions) != len(texts):
+            raise InputError(
+                f"texts: expected one for each of {len(questions)} questions, got {len(texts)}; "
+                "give a text for each place"
+            )
+        pairs = zip(questions, texts, strict=True)
+        return self.client.ask_all([verify_question(*pair) for pair in pairs])
 
     def summarise(
         self, texts: Sequence[str], question: str | None = None, max_tokens: int = 128

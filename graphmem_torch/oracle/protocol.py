@@ -1,8 +1,9 @@
 """What an oracle is, how it is asked, and what of its answers can be used.
 
 The engine never needs a language model. Where a method asks one, it asks whatever has the method:
-`judge` (does a text follow from another), `classify` (what kind of memory is this) or `summarise`.
-A plain function will do for each; a local rule stands in where there is neither.
+`judge` (does a text follow from another), `classify` (what kind of memory is this), `summarise` or
+`verify` (is the answer to a question in a text). A plain function will do for each; a local rule
+stands in where there is neither, but for `verify`.
 """
 
 from __future__ import annotations
@@ -24,9 +25,11 @@ __all__ = [
     "Label",
     "Oracle",
     "Verdict",
+    "Verifier",
     "ask_checked",
     "ask_classifier",
     "ask_judge",
+    "ask_verifier",
     "check_pairs",
     "memory_node",
     "method_of",
@@ -69,10 +72,14 @@ Judge = Callable[[Sequence[str], Sequence[str]], Any]
 Classifier = Callable[[Sequence[str]], Any]
 """The function behind `classify`: texts -> objects {content, type, decay_factor}."""
 
+Verifier = Callable[[Sequence[str], Sequence[str]], Any]
+"""The function behind `verify`: questions, texts -> whether each is answered there."""
+
 _ARGUMENTS = {
     "judge": "premises, hypotheses",
     "classify": "texts",
     "summarise": "texts, question, max_tokens",
+    "verify": "questions, texts",
 }
 
 
@@ -109,6 +116,23 @@ def ask_classifier(classify: Classifier, texts: Sequence[str]) -> list[dict[str,
         what=("memory nodes", "texts"),
         wanted=f"no {{content, type: {' | '.join(MEMORY_TYPES)}, decay_factor in (0, 1]}}",
         lost="the local rules classify them",
+    )
+
+
+def ask_verifier(
+    verify: Verifier, questions: Sequence[str], texts: Sequence[str]
+) -> list[bool | None]:
+    """Asks once whether each text explicitly mentions what answers the question of its place.
+
+    An answer that is not true or false is None, with a warning, and never an exception.
+    """
+    return ask_checked(
+        lambda: verify(questions, texts),
+        len(questions),
+        lambda answer: answer if isinstance(answer, bool) else None,
+        what=("checks", "questions"),
+        wanted="neither true nor false",
+        lost="the gate alone decides",
     )
 
 
@@ -191,7 +215,9 @@ def _fraction(number: object) -> float | None:
     return float(value) if 0.0 <= value <= 1.0 else None
 
 
-def method_of(oracle: Any, name: Literal["judge", "classify", "summarise"]) -> Callable[..., Any]:
+def method_of(
+    oracle: Any, name: Literal["judge", "classify", "summarise", "verify"]
+) -> Callable[..., Any]:
     """A method of an oracle by its name, or the callable itself.
 
     Raises:

@@ -13,7 +13,7 @@ from graphmem_torch.context.summarise import Summaries
 from graphmem_torch.errors import InputError
 from graphmem_torch.memory import Memory
 from graphmem_torch.text.embedder import HashingEmbedder
-from tests.memories import opened, turns
+from tests.memories import config_of, opened, turns
 
 pytest.importorskip("bpe_openai")
 
@@ -241,3 +241,58 @@ def test_chunks_are_counted_by_a_named_tokenizer() -> None:
         pytest.raises(InputError, match="expected a tokenizer"),
     ):
         memory.add_document("text", name="book")
+
+
+class Checker:
+    """A second check that says what it was made with, and remembers what it was asked."""
+
+    def __init__(self, said: Any) -> None:
+        self.said, self.asked = said, []  # type: ignore[var-annotated]
+
+    def verify(self, questions: Any, texts: Any) -> Any:
+        self.asked += list(zip(questions, texts, strict=True))
+        if isinstance(self.said, Exception):
+            raise self.said
+        return self.said
+
+
+def gated(threshold: float) -> Memory:
+    made = opened(config=config_of(**{"gate.threshold": threshold}))
+    made.add(turns())
+    return made
+
+
+def test_answer_behind_a_second_check() -> None:
+    asked = [QUESTION, "Who sang?"]
+    with gated(0.0) as memory:
+        model, checker = Model(), Checker([True, False])
+        first, second = memory.answer(asked, llm=model, oracle=checker)
+        assert first.text == model.answer and first.context.known
+        assert second.text is None and not second.context.known
+        assert "no record" in (second.error or "") and second.cited == ()
+        assert model.prompts == [first.context.text]
+        assert checker.asked == [
+            (q, a.context.text) for q, a in zip(asked, (first, second), strict=True)
+        ]
+        # A plain function does, too.
+        assert memory.answer(QUESTION, llm=model, oracle=lambda q, t: [False]).text is None
+
+
+@pytest.mark.parametrize("said", [RuntimeError("down"), [True], None, ["yes", 1], [True] * 9])
+def test_answer_behind_a_second_check_that_fails(
+    said: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    with gated(0.0) as memory, caplog.at_level(logging.WARNING):
+        found = memory.answer([QUESTION, "Who sang?"], llm=Model(), oracle=Checker(said))
+    assert all(answer.text is not None and answer.context.known for answer in found)
+    assert "the gate alone decides" in caplog.text
+
+
+def test_answer_of_what_the_gate_refuses_is_not_checked() -> None:
+    with gated(1.0) as memory:
+        model, checker = Model(), Checker([])
+        found = memory.answer(QUESTION, llm=model, oracle=checker)
+        assert found.text is None and model.prompts == checker.asked == []
+        assert memory.answer(QUESTION, llm=model).text is not None  # without an oracle, as before
+        with pytest.raises(InputError, match="verify"):
+            memory.answer(QUESTION, llm=model, oracle=7)

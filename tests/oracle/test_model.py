@@ -122,6 +122,18 @@ def test_oracle_classifies(serve: Serve) -> None:
     assert OpenAIOracle(client).classify(["a"]) == [None]
 
 
+def test_oracle_verifies(serve: Serve) -> None:
+    _, client = serve(
+        lambda e: e.say(json.dumps({"mentioned": "Text:\nNora baked." in e.prompt})), retries=0
+    )
+    oracle = OpenAIOracle(client)
+    assert oracle.verify(["Who baked?"] * 2, ["Nora baked.", "It rained."]) == [True, False]
+    with pytest.raises(InputError, match="one for each of 1"):
+        oracle.verify(["Who baked?"], [])
+    _, client = serve(lambda e: e.say('{"mentioned": "maybe"}'), retries=0)
+    assert OpenAIOracle(client).verify(["Who?"], ["Nora."]) == [None]
+
+
 def test_oracle_summarises(serve: Serve) -> None:
     server, client = serve(lambda e: e.say(" short "))
     oracle = OpenAIOracle(client)
