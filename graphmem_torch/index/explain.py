@@ -297,6 +297,9 @@ class _Without:
         self.looking = [name for name in self.base if name in self.whole.looking]
         self.score = self._weighed(values, self.base, self.form)  # [1, C]
         self.started = self._start(self._asked(self.rows.new_full((1,), -1)), self.score)
+        anchors = self.started.anchors
+        known = self.rows[:0] if anchors is None else anchors[0][anchors[0] >= 0]
+        self.least = self.score[0, self._place(known)].amin() if len(known) else -torch.inf
         self.passed = self._passed()
 
     def mattering(self) -> Tensor:  # [M] int64 rows
@@ -307,11 +310,11 @@ class _Without:
     def scores(self, left: Tensor) -> Tensor:  # [M] int64 rows, -1 = none -> [M]
         """The score without each memory."""
         query = self._asked(left)
-        base = self._base(left, query)
+        base, moved = self._base(left, query)
         score = base[:, self.own]
         if not self.graph:
             return score
-        moved = self._moved(left, base)
+        moved = self._moved(left, moved)
         places = (moved | (left < 0) | self.passed[left.clamp(min=0)]).nonzero().squeeze(1)
         none = left.new_full((1,), -1)
         brought = self._brought(self._asked(none), self.started).expand(len(left)).clone()
@@ -331,8 +334,11 @@ class _Without:
         brought[places] = self._brought(part, started)
         return score + brought
 
-    def _moved(self, left: Tensor, base: Tensor) -> Tensor:  # [M], [M, C] -> [M] bool
-        """Without which the anchors, or how much they stand for the question, may be others."""
+    def _moved(self, left: Tensor, looked: Tensor) -> Tensor:  # [M], [M] bool -> [M] bool
+        """Without which the anchors, or how much they stand for the question, may be others.
+
+        `looked` says where the base score of one as high as an anchor is another.
+        """
         anchors, source = self.started.anchors, self.found.config.anchors.source
         if anchors is None:
             return torch.zeros_like(left, dtype=torch.bool)
@@ -341,10 +347,7 @@ class _Without:
             return moved
         if self.plan.walks or "proximity" in self.graph:  # which are relative to all candidates
             return torch.ones_like(moved)
-        known = anchors[0][anchors[0] >= 0]
-        least = self.score[0, self._place(known)].amin() if len(known) else -torch.inf
-        looked = base != self.score
-        return moved | (looked & (torch.maximum(base, self.score) >= least)).any(1)
+        return moved | looked
 
     def _weighed(
         self, values: Sequence[Tensor], names: Sequence[str], form: Tensor
@@ -367,18 +370,22 @@ class _Without:
         there[torch.arange(len(left), device=left.device), left] = False
         return replace(query, allowed=there[:, :-1])
 
-    def _base(self, left: Tensor, query: QueryBatch) -> Tensor:  # [M] -> [M, C]
-        """The base score of every candidate without each memory."""
+    def _base(
+        self, left: Tensor, query: QueryBatch
+    ) -> tuple[Tensor, Tensor]:  # [M] -> [M, C], [M] bool
+        """The base score of every candidate without each memory; where anchors may be others."""
         scores = self.score.expand(len(left), -1).clone()
+        moved = torch.zeros_like(left, dtype=torch.bool)
         if not self.looking or not len(self.rows):
-            return scores
+            return scores, moved
         place = torch.searchsorted(self.rows, left).clamp(max=len(self.rows) - 1)
         there = (self.rows[place] == left).nonzero().squeeze(1)
         best = self._best_of_session()[place[there]]
         for session, some in ((False, there[~best]), (True, there[best])):
             if len(some):
-                self._look_again(scores, some, left[some], query.rows(some), session=session)
-        return scores
+                part = query.rows(some)
+                moved[some] = self._look_again(scores, some, left[some], part, session=session)
+        return scores, moved
 
     def _best_of_session(self) -> Tensor:  # [C] bool
         """Candidates without which the largest value of their session may be another."""
@@ -390,8 +397,12 @@ class _Without:
 
     def _look_again(
         self, scores: Tensor, some: Tensor, left: Tensor, query: QueryBatch, *, session: bool
-    ) -> None:
-        """Writes the scores [M, C] of those who look at the memories of some rows [m] of them."""
+    ) -> Tensor:  # [m] bool
+        """Writes the scores [M, C] of those who look at the memories of some rows [m] of them.
+
+        Returns:
+            Whether one of them is, or was, as high as an anchor.
+        """
         memory = self.found.memory
         around = left[:, None]
         windows = [around]
@@ -418,14 +429,16 @@ class _Without:
         if matches is not None:
             other.matches = matches[0][:, place].transpose(0, 1)
         values = [other.signal(name) for name in self.looking]
-        before = [self.whole.signal(name)[0, place] for name in self.looking]
+        known = [self.whole.signal(name)[0, place] for name in self.looking]
         form = self.form[place]
         change = self._weighed(values, self.looking, form)
-        change = change - self._weighed(before, self.looking, form)
+        change = change - self._weighed(known, self.looking, form)
         looks = (listed[:, :, None] == near[:, None]).any(2) & (listed >= 0)
         change = change.where(looks & other.valid, 0.0)
-        line = torch.zeros(len(some), scores.shape[1], dtype=scores.dtype, device=scores.device)
-        scores[some] += line.scatter_add_(1, place, change)
+        scores.index_put_((some[:, None], place), change, accumulate=True)
+        before = self.score[0, place]
+        highest = torch.maximum(before, before + change)
+        return ((change != 0) & (highest >= self.least)).any(1)
 
     def _members(self, session: Tensor) -> Tensor:  # [m] -> [m, s] rows, -1 = none
         """The candidates of sessions."""
