@@ -10,20 +10,29 @@ import math
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from graphmem_torch.atoms import MEMORY_TYPES, Atom
+from graphmem_torch.atoms import MEMORY_TYPES, Atom, EdgeType, Link
 from graphmem_torch.config import DecayConfig
 from graphmem_torch.errors import StoreError
 from graphmem_torch.oracle import Classifier, ask_classifier
 from graphmem_torch.store import Columns, MemoryStore
 from graphmem_torch.text.memory_type import RULES, memory_types
 
-__all__ = ["ORACLE", "Classified", "DecayState", "classify_nodes", "open_nodes"]
+__all__ = [
+    "ORACLE",
+    "Classified",
+    "DecayState",
+    "classify_nodes",
+    "extracted_atom",
+    "open_nodes",
+    "stated_edges",
+]
 
 _log = logging.getLogger(__name__)
 
@@ -31,6 +40,7 @@ ORACLE = "oracle"
 """Names an oracle where its answers are kept."""
 
 _NONE = -1
+_CONTENT = "#content"  # ends the id of what was extracted from an atom
 _ASKED = 64  # atoms a call: what a failing oracle can lose, and a transaction
 _CODE = {name: code for code, name in enumerate(MEMORY_TYPES)}
 
@@ -196,15 +206,63 @@ class Classified:
         types: How many atoms were found to be of each type.
         failed: How many of them the oracle gave no usable answer for: the local rules found their
             type, and the next call asks again. What an oracle has said of them before stays.
+        contents: Memories that were added for what the oracle extracted.
+        relations: Edges that it stated, and that were not there yet.
     """
 
     types: Mapping[str, int] = field(default_factory=dict)
     failed: int = 0
+    contents: int = 0
+    relations: int = 0
 
     def __add__(self, other: Classified) -> Classified:
         """Both together."""
         types = Counter(self.types) + Counter(other.types)
-        return Classified(dict(sorted(types.items())), self.failed + other.failed)
+        return Classified(
+            dict(sorted(types.items())),
+            self.failed + other.failed,
+            self.contents + other.contents,
+            self.relations + other.relations,
+        )
+
+
+def extracted_atom(atom: Atom, node: Mapping[str, Any]) -> Atom | None:
+    """What an oracle extracted from an atom as one derived from it; None where it is its text.
+
+    A memory of its own, not a note beside the text: it is found by its own words, its source
+    through it, and it is erased with its source. Its type is the oracle's word, not its own, which
+    would pin what is procedural.
+    """
+    content = " ".join(str(node["content"]).split())
+    own = {" ".join(text.split()) for text in (atom.text, atom.rendered)}
+    if content in own or atom.id.endswith(_CONTENT):
+        return None
+    return Atom(
+        atom.id + _CONTENT,
+        content,
+        kind="observation",
+        speaker=atom.speaker,
+        session=atom.session,
+        time=atom.time,
+        edges=(Link(atom.id, EdgeType.DERIVED_FROM),),
+    )
+
+
+def stated_edges(
+    found: Sequence[tuple[Atom, Mapping[str, Any]]], known: Container[str]
+) -> list[tuple[str, str, EdgeType]]:
+    """Relations that an oracle stated between stored atoms.
+
+    A type that the graph does not have, such as "resulted_in", is `RELATED_TO`: that there is a
+    relation is kept, its name is not.
+    """
+    pairs = [(atom.id, *each) for atom, node in found for each in node.get("relations", ())]
+    named = {each.name: each for each in EdgeType}
+    return [
+        (source, target, named.get(type.strip().upper(), EdgeType.RELATED_TO))
+        for source, target, type in pairs
+        if source in known and target in known and target != source
+    ]
 
 
 def open_nodes(store: MemoryStore) -> list[int]:
@@ -216,12 +274,15 @@ def open_nodes(store: MemoryStore) -> list[int]:
 
 
 def classify_nodes(
-    store: MemoryStore, classify: Classifier | None, nodes: Sequence[int]
+    store: MemoryStore,
+    classify: Classifier | None,
+    nodes: Sequence[int],
+    extract: Callable[[Sequence[tuple[Atom, Mapping[str, Any]]]], Classified] | None = None,
 ) -> Iterator[Classified]:
     """Finds the types of nodes; yields what each call gave once it is stored.
 
     The oracle's answers are nodes of the published contract (`oracle.memory_node`): type and decay
-    factor per hour are kept, the content stays as it was stored.
+    factor per hour are kept; `extract` is given atoms with their answers, to keep the rest.
 
     Raises:
         StoreError: Read-only store or full disk; what earlier calls gave is kept.
@@ -240,10 +301,14 @@ def classify_nodes(
             for node, answer in zip(part, answers, strict=True)
             if answer is not None
         }
+        pairs = [(a, node) for a, node in zip(atoms, answers, strict=True) if node is not None]
+        # First: what is known to be of a type is not asked about again.
+        kept = extract(pairs) if extract is not None and pairs else Classified()
         left = [i for i, node in enumerate(part) if node not in answered]
         names = memory_types([atoms[i] for i in left])
         guessed = {part[i]: (name, None) for i, name in zip(left, names, strict=True)}
         store.life.set_found_types(answered, ORACLE)
         store.life.set_found_types(guessed, RULES, keep=ORACLE if classify else None)
         counts = Counter(name for name, _ in (*answered.values(), *guessed.values()))
-        yield Classified(dict(sorted(counts.items())), len(left) if classify else 0)
+        done = Classified(dict(sorted(counts.items())), len(left) if classify else 0)
+        yield done + kept

@@ -42,7 +42,15 @@ from graphmem_torch.memory.bindings import (
     usable_device,
 )
 from graphmem_torch.memory.contexts import CompileOptions as Options
-from graphmem_torch.memory.decay import Classified, DecayState, classify_nodes, open_nodes
+from graphmem_torch.memory.decay import (
+    ORACLE,
+    Classified,
+    DecayState,
+    classify_nodes,
+    extracted_atom,
+    open_nodes,
+    stated_edges,
+)
 from graphmem_torch.memory.exchange import (
     Exported,
     ExportedPart,
@@ -1156,7 +1164,13 @@ class Memory:
     ) -> list[Answer]: ...
 
     async def aanswer(
-        self, question: Any, *, llm: Any, budget: int = 2048, **options: Unpack[Options]
+        self,
+        question: Any,
+        *,
+        llm: Any,
+        budget: int = 2048,
+        oracle: Any = None,
+        **options: Unpack[Options],
     ) -> Any:
         """`answer` in a thread; an `llm` that is an async function runs in the event loop."""
         asked = llm
@@ -1167,7 +1181,7 @@ class Memory:
                 return asyncio.run_coroutine_threadsafe(llm(prompt), loop).result()
 
         return await asyncio.to_thread(
-            lambda: self.answer(question, llm=asked, budget=budget, **options)
+            lambda: self.answer(question, llm=asked, budget=budget, oracle=oracle, **options)
         )
 
     # Namespaces: memories of their own in the folder of this one.
@@ -1856,18 +1870,23 @@ class Memory:
         oracle: Any = None,
         ids: str | Sequence[str] | None = None,
         *,
+        extract: bool = False,
         progress: bool = False,
     ) -> Classified:
         """Finds the memory types of atoms that state none.
 
-        An oracle answers in the form of ContextOS, {content, type, decay_factor per hour}; where it
-        does not, the local rules do. What is found changes how an atom decays, never its content.
+        An oracle answers in the form of ContextOS, {content, type, decay_factor per hour,
+        relations}; where it does not, the local rules do. What is found changes how an atom decays,
+        never its text.
 
         Args:
             oracle: An object with `classify(texts)`, or such a function; by default the rules of
                 `text.memory_type`.
             ids: Atoms to look at; by default all that neither state a type nor have one from an
                 oracle. A type that an atom states is never looked at.
+            extract: Whether to keep what the oracle extracts, too: content that is not the atom's
+                text as an observation derived from it (`<id>#content`), relations with stored atoms
+                as edges. Relations with others are dropped, with a warning.
             progress: Shows a bar on stderr.
 
         Raises:
@@ -1882,10 +1901,34 @@ class Memory:
             nodes = [node for node, atom in zip(wanted, atoms, strict=True) if atom.type is None]
         done = Classified()
         with _progress(progress, "classify", "atoms", len(nodes)) as bar:
-            for part in classify_nodes(self.store, asked, nodes):
+            keep = self._extracted if extract else None
+            for part in classify_nodes(self.store, asked, nodes, keep):
                 done += part
                 bar.update(sum(part.types.values()))
         return done
+
+    def _extracted(self, found: Sequence[tuple[Atom, Mapping[str, Any]]]) -> Classified:
+        """Keeps what an oracle extracted from atoms; what is there already stays as it is."""
+        made = {a.id: (a, node) for atom, node in found if (a := extracted_atom(atom, node))}
+        known = self.store.known([*made])
+        fresh = {name: pair for name, pair in made.items() if name not in known}
+        added = self.add([atom for atom, _ in fresh.values()]).new if fresh else 0
+        types = {
+            number: (str(fresh[name][1]["type"]), float(fresh[name][1]["decay_factor"]))
+            for name, (number, _) in self.store.known([*fresh]).items()
+        }
+        self.store.life.set_found_types(types, ORACLE)
+        targets = {target for _, node in found for target, _ in node.get("relations", ())}
+        there = self.store.known([*targets, *(atom.id for atom, _ in found)])
+        missing = sorted(targets - there.keys())
+        if missing:
+            _log.warning(
+                "The oracle related memories to %d that are not stored, such as %.80r; these "
+                "relations are dropped",
+                *(len(missing), missing[0]),
+            )
+        edges = stated_edges(found, there)
+        return Classified(contents=added, relations=self.connect(edges).new if edges else 0)
 
     def consolidate(self) -> int:
         """Finds the concepts of all memories that wait for it, and links them (`link.every`).

@@ -70,7 +70,7 @@ Judge = Callable[[Sequence[str], Sequence[str]], Any]
 """The function behind `judge`: premises, hypotheses -> verdicts."""
 
 Classifier = Callable[[Sequence[str]], Any]
-"""The function behind `classify`: texts -> objects {content, type, decay_factor}."""
+"""The function behind `classify`: texts -> objects {content, type, decay_factor, relations}."""
 
 Verifier = Callable[[Sequence[str], Sequence[str]], Any]
 """The function behind `verify`: questions, texts -> whether each is answered there."""
@@ -107,7 +107,8 @@ def ask_classifier(classify: Classifier, texts: Sequence[str]) -> list[dict[str,
     """Asks once; a node that breaks the contract is None, with a warning, and never an exception.
 
     Returns:
-        For each text {"content": str, "type": one of `MEMORY_TYPES`, "decay_factor": in (0, 1]}.
+        For each text {"content": str, "type": one of `MEMORY_TYPES`, "decay_factor": in (0, 1]},
+        and "relations": [(target, type), ...] where it states some.
     """
     return ask_checked(
         lambda: classify(texts),
@@ -193,8 +194,9 @@ def memory_node(answer: object) -> dict[str, Any] | None:
     """The answer as a memory node; None where a field is missing or out of range.
 
     The contract is the one that the paper publishes for its ingestor (ContextOS, appendix A.1),
-    with the two types that its section 4.3 and CoALA add. Fields beyond it are dropped; a type may
-    be written in capitals.
+    with the two types that its section 4.3 and CoALA add, and the relations of its section 5.1.2:
+    a list of {"target", "type"}. Fields beyond it, and relations that are none, are dropped; a type
+    may be written in capitals.
     """
     if not isinstance(answer, Mapping):
         return None
@@ -204,7 +206,15 @@ def memory_node(answer: object) -> dict[str, Any] | None:
         return None
     if type.strip().lower() not in MEMORY_TYPES or not decay:
         return None
-    return {"content": content, "type": type.strip().lower(), "decay_factor": decay}
+    node = {"content": content, "type": type.strip().lower(), "decay_factor": decay}
+    stated = answer.get("relations")
+    related = [
+        (each["target"], each["type"])
+        for each in (stated if isinstance(stated, (list, tuple)) else ())
+        if isinstance(each, Mapping)
+        and all(isinstance(each.get(name), str) for name in ("target", "type"))
+    ]
+    return node | {"relations": related} if related else node
 
 
 def _fraction(number: object) -> float | None:

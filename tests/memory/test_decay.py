@@ -19,7 +19,7 @@ from graphmem_torch.atoms import Atom, EdgeType, Link
 from graphmem_torch.config import load_config
 from graphmem_torch.errors import InputError, StoreError
 from graphmem_torch.memory import Memory
-from graphmem_torch.memory.decay import ORACLE, DecayState
+from graphmem_torch.memory.decay import ORACLE, Classified, DecayState
 from graphmem_torch.store import Columns, MemoryStore
 from graphmem_torch.text.embedder import HashingEmbedder
 from tests.graphs import walked
@@ -328,6 +328,60 @@ def test_types_found_by_an_oracle(caplog: pytest.LogCaptureFixture, clock: Clock
         assert len(oracle.asked) == 3, "only what had no usable answer is asked again"
         memory.classify(oracle, ids=["good", "working"])
         assert oracle.asked[3:] == ["good day, Never share keys"]
+
+
+def ingestor(texts: Sequence[str]) -> list[Any]:
+    """The first text again; the others shortened, and related to what is there and what is not."""
+    related = [
+        {"target": "b", "type": "causes"},
+        {"target": "a", "type": "resulted_in"},
+        {"target": "gone", "type": "causes"},
+        {"target": "c"},
+        7,
+    ]
+    return [
+        {
+            "content": text if text.startswith("The oven") else f"In short: {text[:12]}",
+            "type": "procedural",
+            "decay_factor": 0.5,
+            "relations": related if text.startswith("Nora") else "none",
+        }
+        for text in texts
+    ]
+
+
+def test_what_an_oracle_extracts_is_kept(caplog: pytest.LogCaptureFixture, clock: Clock) -> None:
+    with living(clock=clock) as memory:
+        texts = {"a": "The oven is hot.", "b": "Rain fell on the roof.", "c": "Nora went home."}
+        memory.add([Atom(name, text, time=NOW) for name, text in texts.items()])
+        with caplog.at_level(logging.WARNING):
+            done = memory.classify(ingestor, extract=True)
+        assert (done.contents, done.relations, done.failed) == (2, 2, 0)
+        assert "'gone'" in caplog.text and "not stored" in caplog.text
+        assert [atom.text for atom in memory.get(["b#content", "c#content"])] == [
+            "In short: Rain fell on",
+            "In short: Nora went ho",
+        ]
+        assert "a#content" not in memory
+        assert memory.disconnect("c#content", "c", "derived_from") == 1
+        assert memory.disconnect("c", "b", "causes") == memory.disconnect("c", "a") == 1
+        # A guess pins nothing, and fades as the oracle says.
+        assert memory.types("b#content") == {"b#content": "procedural"} and memory.pinned() == []
+        clock.now = NOW + HOUR
+        assert left(memory, ["b#content"]) == [pytest.approx(0.5, abs=1e-6)]
+        assert memory.classify(ingestor, extract=True) == Classified()
+        again = memory.classify(ingestor, ids=["b", "b#content"], extract=True)
+        assert again.contents == 0 and len(memory) == 5
+        memory.forget(ids=["b"])
+        assert "b#content" not in memory
+
+
+def test_what_an_oracle_extracts_is_left_unless_it_is_asked_for() -> None:
+    with living() as memory:
+        memory.add(Atom("c", "Nora went home."))
+        done = memory.classify(ingestor)
+        assert (done.contents, done.relations, len(memory)) == (0, 0, 1)
+        assert memory.get("c").text == "Nora went home."
 
 
 def test_types_survive_an_outage() -> None:

@@ -24,6 +24,17 @@ def test_memory_node(name: str) -> None:
     assert memory_node({**GOOD, "decay_factor": 1}) == {**GOOD, "decay_factor": 1.0}
 
 
+def test_relations_of_a_memory_node() -> None:
+    good = {"target": "log", "type": "resulted_in", "more": 1}
+    bad = [{"target": "log"}, {"target": 1, "type": "x"}, None, "log"]
+    assert memory_node({**GOOD, "relations": [*bad, good]}) == {
+        **GOOD,
+        "relations": [("log", "resulted_in")],
+    }
+    for none in ("log", {}, None, bad, 7):
+        assert memory_node({**GOOD, "relations": none}) == GOOD
+
+
 BAD: list[Any] = [
     None,
     7,
