@@ -12,7 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from graphmem_torch.config import Config
 from graphmem_torch.graph import Graph
+from graphmem_torch.spectral.community import communities
 from graphmem_torch.spectral.component import components
 from graphmem_torch.spectral.link_prediction import (
     LinkModel,
@@ -31,6 +33,7 @@ __all__ = [
     "chain_repair",
     "judge_bridges",
     "measure_pairs",
+    "published_bridges",
     "resistance_fall",
 ]
 _SAMPLE = 500  # statements whose chains are compared
@@ -202,6 +205,33 @@ PAIR_BASELINES: Mapping[str, PairBaseline] = {
 }
 """By name."""
 
+
+def published_bridges(
+    graph: Graph,  # N nodes, every edge of weight 1 both ways
+    label: Tensor,  # [N] communities
+) -> Tensor:  # [N, N]
+    """The fall of the total effective resistance by an edge between two communities, else 0.
+
+    Spectral Memory, section 4.3: n |L⁺ b|² / (1 + R) in a component of n nodes. Where two
+    components are joined the fall is infinite: these pairs come first, by how many pairs of nodes
+    they join.
+    """
+    dense = _mutual(graph).double()
+    part = components(graph).long()
+    size = torch.bincount(part).double()[part]
+    same = part[:, None] == part
+    constant = same / size
+    laplacian = torch.diag(dense.sum(1)) - dense
+    inverse = torch.cholesky_inverse(torch.linalg.cholesky(laplacian + constant)) - constant
+    square = inverse @ inverse
+    far, fall = (
+        m.diagonal()[:, None] + m.diagonal() - 2 * m for m in (inverse, square)
+    )  # R = bᵀ L⁺ b and |L⁺ b|²
+    inside = size * fall / (1 + far)
+    score = torch.where(same, inside, inside.max() + size[:, None] * size)
+    return score.masked_fill(label[:, None] == label, 0.0).float()
+
+
 _SHARE = 0.1  # of the dependencies that are removed in a draw
 _TOP = (10, 100)
 _FALL = 100  # pairs whose effect on the total resistance is computed
@@ -210,9 +240,11 @@ _MEASURES = ("found", "recall@10", "recall@100", "reciprocal_rank")
 
 
 def judge_bridges(
-    proofs: ProofSet, *, subject: str, draws: int, seed: int, resamples: int = 2000
+    proofs: ProofSet, config: Config, *, draws: int, seed: int, resamples: int = 2000
 ) -> dict[str, Any]:
-    """Every system on several draws of removed dependencies.
+    """Every system on several draws of removed dependencies; the subject is the preset's.
+
+    The published bridges lie between the communities that the preset asks for (`structure`).
 
     Returns:
         `systems[name]`: precision at 10 and 100 of the whole ranking; `found`, the share of the
@@ -224,6 +256,7 @@ def judge_bridges(
         without any pair. `ci.difference` is the subject's measure minus each other's, resampled
         over removed dependencies in pairs.
     """
+    subject = config.name
     each: dict[str, list[Tensor]] = {}
     top: dict[str, list[list[float]]] = {}
     repaired: dict[str, Any] = {}
@@ -235,7 +268,7 @@ def judge_bridges(
         gone[torch.randperm(count, generator=chance)[: max(1, int(_SHARE * count))]] = True
         left, removed = proofs.graph.select(~gone), proofs.graph.edge_index[:, gone]
         suggested: dict[str, Tensor] = {}
-        for name, score in _systems(proofs, left, subject, chance):
+        for name, score in _systems(proofs, left, config, chance):
             found = measure_pairs(score, left, removed, proofs.order)
             each.setdefault(name, []).append(found["each"])
             top.setdefault(name, []).append(found["precision"])
@@ -331,15 +364,18 @@ def measure_pairs(
 
 
 def _systems(
-    proofs: ProofSet, left: Graph, subject: str, chance: torch.Generator
+    proofs: ProofSet, left: Graph, config: Config, chance: torch.Generator
 ) -> Iterator[tuple[str, Tensor]]:
     """Names and scores `[N, N]`, one at a time: each is as large as the whole."""
     for name, baseline in PAIR_BASELINES.items():
         yield name, baseline(left, proofs.views[0], chance)
+    own = config.structure
+    label = communities(left, own.communities, resolution=own.resolution)
+    yield "published_bridges", published_bridges(left, label)
     place = torch.arange(left.num_nodes)
     model = fit_links(left, proofs.views, order=proofs.order, place=place, generator=chance)
     yield "autoencoder", sparse_product(model.signals.dense, model.signals.pattern)
-    yield subject, _all_scores(model)
+    yield config.name, _all_scores(model)
 
 
 def _all_scores(model: LinkModel) -> Tensor:  # [N, N]

@@ -13,6 +13,7 @@ from typing import Any
 
 from tqdm import tqdm
 
+from graphmem_torch.config import Config
 from graphmem_torch.evaluation.retrieval import text_table
 
 from ..common.encoder import load_encoder
@@ -114,9 +115,8 @@ def judge(request: Request, *, draws: int | None = None) -> Judged:
     config = request.settings
     device = "cpu" if request.device == "auto" else request.device
     embedder = load_encoder(request, device=device)
-    subject = config.name
     found = {
-        proofs.name: judge_set(proofs, subject=subject, seed=request.seed, draws=draws)
+        proofs.name: judge_set(proofs, config, seed=request.seed, draws=draws)
         for proofs in tqdm(
             read_sets(request.data, embedder), desc="proof sets", disable=not request.progress
         )
@@ -132,15 +132,15 @@ def judge(request: Request, *, draws: int | None = None) -> Judged:
 
 
 def judge_set(
-    proofs: ProofSet, *, subject: str, seed: int, draws: int | None = None
+    proofs: ProofSet, config: Config, *, seed: int, draws: int | None = None
 ) -> Mapping[str, Any]:
     """Both tasks on one proof set, with its size and the seconds they took."""
     start = time.perf_counter()
     if draws is None:
         draws = _SMALL_DRAWS if proofs.graph.num_edges < _SMALL else _DRAWS
-    bridges = judge_bridges(proofs, subject=subject, draws=draws, seed=seed)
+    bridges = judge_bridges(proofs, config, draws=draws, seed=seed)
     middle = time.perf_counter()
-    chains = judge_chains(proofs, subject=subject, tests=_TESTS, seed=seed)
+    chains = judge_chains(proofs, subject=config.name, tests=_TESTS, seed=seed)
     return {
         "size": {
             "statements": proofs.graph.num_nodes,

@@ -18,6 +18,7 @@ from graphmem_torch.quality.proofs.bridges import (
     betweenness,
     chain_repair,
     measure_pairs,
+    published_bridges,
     resistance_fall,
 )
 from graphmem_torch.quality.proofs.chains import (
@@ -112,6 +113,34 @@ def test_chain_repair_by_hand() -> None:
     assert none["completeness"] == pytest.approx((1 / 3 + 0 + 1) / 3) == none["before"]
     assert right["before"] == none["before"]
     assert right["completeness"] == right["precision"] == right["f1"] == 1.0
+
+
+def test_published_bridges_lower_the_total_resistance() -> None:
+    graph = _dag(16, 20, 5)
+    other = _undirected(graph)
+    label = torch.arange(16) % 3
+    parts = list(nx.connected_components(other))
+    assert len(parts) > 1 and max(map(len, parts)) > 5
+
+    def total(g: nx.Graph) -> float:
+        return len(g) * float(np.trace(np.linalg.pinv(nx.laplacian_matrix(g).toarray())))
+
+    score = published_bridges(graph, label)
+    most = float(score.max())
+    for i in range(16):
+        for j in range(i):
+            own = next(part for part in parts if i in part)
+            if label[i] == label[j]:
+                assert score[i, j] == 0
+            elif j in own and not other.has_edge(i, j):
+                after = other.subgraph(own).copy()
+                after.add_edge(i, j)
+                expected = total(other.subgraph(own)) - total(after)
+                assert float(score[i, j]) == pytest.approx(expected, rel=1e-4, abs=1e-4)
+                assert score[i, j] == score[j, i] < most
+            elif j not in own:
+                inside = [score[a, b] for part in parts for a in part for b in part if a != b]
+                assert score[i, j] > max(inside)
 
 
 def test_resistance_fall_is_that_of_the_pseudo_inverse() -> None:
