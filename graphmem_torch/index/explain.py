@@ -91,8 +91,8 @@ def explain(
 ) -> Explained:
     """Why the atom of a row has its score for a question.
 
-    Gradients are of what activation and hops bring; the choice of anchors and candidates, walks and
-    traversals have none. With influences, which have no such limits, come the effects of choices.
+    Gradients are of what activation and hops bring; the choice of anchors, walks and traversals
+    have none. Influences say what another choice of anchors would bring; the candidates stay.
     """
     with torch.no_grad():
         graph = memory.graph.with_weight(memory.graph.weight)  # as arrays

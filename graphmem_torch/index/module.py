@@ -468,9 +468,10 @@ class MemoryIndex(nn.Module):
                 f"{len(query)} and {row}; give one of each"
             )
         query, count = self._checked(query, k)
-        with torch.no_grad():
-            memory, plan, weights = self._learned()
-        return explain(memory, plan, weights, query, row, count)
+        with torch.inference_mode(False):  # in which nothing would have a gradient
+            with torch.no_grad():
+                memory, plan, weights = self._learned()
+            return explain(memory, plan, weights, query, row, count)
 
     @classmethod
     def _learned_names(cls) -> set[str]:

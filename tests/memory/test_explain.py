@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
@@ -90,6 +92,34 @@ def test_explain_says_what_is_wrong(memory: Memory) -> None:
     everyone = [f"a{i}" for i in range(36)]
     with pytest.raises(InputError, match="nothing is found; name one"):
         memory.explain("Where?", exclude=everyone)
+
+
+def test_explain_anywhere_and_side_by_side(memory: Memory) -> None:
+    expected = memory.explain(QUESTIONS[0])
+    with torch.inference_mode():
+        inside = memory.explain(QUESTIONS[0])
+        query = memory.encode_questions(QUESTIONS[:1])
+        row = int(memory.rows_of([expected.id])[0])
+        assert float(memory.index.explain(query, row).score) == pytest.approx(
+            expected.score, abs=1e-4
+        )
+    with torch.no_grad(), ThreadPoolExecutor(4) as pool:
+        several = list(pool.map(memory.explain, [QUESTIONS[0]] * 8))
+    for found in (inside, *several):
+        assert found.signals == pytest.approx(expected.signals, abs=1e-4)
+        assert found.influences == pytest.approx(expected.influences, abs=1e-4)
+        assert found.gradients == pytest.approx(expected.gradients, abs=1e-4)
+
+
+def test_explain_of_memories_that_say_the_same() -> None:
+    with opened() as memory:
+        memory.add([{"id": f"m{i}", "text": "The same note about a canoe"} for i in range(12)])
+        found = memory.explain("canoe", "m5")
+        place = ids(memory.retrieve("canoe", k=12)).index("m5")
+        assert memory.retrieve("canoe", k=12).hits[found.rank - 1].score == pytest.approx(
+            memory.retrieve("canoe", k=12).hits[place].score, abs=1e-4
+        )
+        assert all(math.isfinite(value) for value in (found.score, *found.influences.values()))
 
 
 def test_explain_of_a_memory_that_grows() -> None:
