@@ -44,19 +44,23 @@ edges = dict(
     indptr="*i32", column="*i32", weight="*fp32", extra="*i32", partial="*fp32", num_rows="i32",
     num_cols="i32", stride="i32", PIECE=128, ROWS=4, LANES=4, COLS=16,
 )
-hubs = dict(edges, scale="*fp32", owner="*i32", num_pieces="i32", SCALED=True)
-rounds = dict(edges, scale="*fp32", mask="*u8", retention="*fp32", MASKED=True, HUBS=True)
+settings = dict(edges, scale="*fp32", pattern="*i64", edges="i32", SCALED=True)
+hubs = dict(settings, owner="*i32", num_pieces="i32")
+rounds = dict(
+    settings, own="*fp32", mask="*u8", retention="*fp32", step="i32", MASKED=True, HUBS=True
+)
 assert build(spmm._spmm_kernel, **edges, x="*bf16", out="*bf16", MAXIMUM=True, HUBS=True)
-assert build(spmm._hub_kernel, **hubs, x="*bf16", MAXIMUM=False)
-assert build(propagate._propagate_kernel, **rounds, x="*bf16", out="*bf16", MAXIMUM=False)
-assert build(propagate._propagate_kernel, **rounds, x="*fp32", out="*fp32", MAXIMUM=True)
+assert build(spmm._hub_kernel, **hubs, x="*bf16", MAXIMUM=False, PATTERNS=True)
+for kind, patterns in (("*bf16", True), ("*fp32", False)):
+    rounds |= dict(x=kind, own=kind, out=kind, MAXIMUM=not patterns, PATTERNS=patterns)
+    assert build(propagate._propagate_kernel, **rounds)
 row = dict(length="i32", TOP=7, BLOCK=256, ACC=tl.float32)
 assert build(
     inhibit._top_values_kernel, **row, u="*bf16", out="*bf16", share="i32", stride="i32", PADDED=8
 )
 assert build(
     inhibit._inhibit_kernel, **row, u="*bf16", top_values="*bf16", out="*bf16", strength="*fp32",
-    blocks="i32",
+    step="i32", blocks="i32",
 )
 
 for keys, parts in (("*bf16", 3), ("*fp32", 0)):
