@@ -150,10 +150,6 @@ def unlink(
         made.update(renamed.associations((+joined).elements(), config.similarity_min))
     same = cut & made
     cut, made = cut - same, made - same
-    # All that an atom mentions comes again, for it is told by the order which it mentions first.
-    again = [edge for node, (_, new) in renamed.said.items() for edge in _mentions(new, [node])]
-    cut.update(same & Counter(again))
-    made -= Counter(again)
     if renamed.ended:
         moved.append(renamed.moved(edges, cut, {*gone, *left_alone}))
     if heir is not None:
@@ -167,9 +163,7 @@ def unlink(
         aliases=renamed.aliases,
         alias_embeddings=renamed.alias_embeddings,
         cut=_block(edge for edge in cut.elements() if not lost & set(edge[:2])),
-        edges=EdgeBlock.cat(
-            [_block([*again, *made.elements()]), _next_similar(vectors, edges, gone, config)]
-        ),
+        edges=EdgeBlock.cat([_block(made.elements()), _next_similar(vectors, edges, gone, config)]),
         moved=EdgeBlock.cat(moved),
         window=[] if heir is None else windows.get(heir.node, []),
     )
