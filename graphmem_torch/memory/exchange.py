@@ -42,6 +42,7 @@ __all__ = [
     "exported_edges",
     "restore_learned",
     "restore_life",
+    "stored_entries",
     "unlinked_edges",
     "versions_apart",
 ]
@@ -80,7 +81,7 @@ def _records(
 ) -> Iterator[dict[str, Any]]:
     columns = store.columns()
     nodes = columns.node[~columns.is_concept]
-    earlier = {node: (until, atom) for node, until, atom in store.earlier()}
+    earlier = [node for node, _, _ in store.earlier()]
     yield {
         "graphmem": "export",
         "version": _VERSIONED if earlier else _VERSION,
@@ -89,8 +90,6 @@ def _records(
         "vectors": vectors,
         **header,
     }
-    pins = dict(store.life.pins())
-    found = {node: rest for node, *rest in store.life.found_types()}
     edges = store.edges()
     between = torch.isin(edges.source, nodes) & torch.isin(edges.target, nodes)
     edges = edges.take(between & (edges.type != int(EdgeType.TEMPORAL)))
@@ -98,25 +97,11 @@ def _records(
     ids = dict(zip(columns.node.tolist(), store.ids(), strict=True))
     stated: set[tuple[str, str, int, float]] = set()
     told = torch.cat([nodes, torch.tensor(list(earlier), dtype=torch.int64)]).sort().values
-    for part in told.split(_TILE):
-        numbers = part.tolist()
-        packed = _packed(store, numbers) if vectors else [{}] * len(numbers)
-        current = iter(store.atoms([node for node in numbers if node not in earlier]))
-        for node, own in zip(numbers, packed, strict=True):
-            if node in earlier:
-                until, atom = earlier[node]
-                yield {"atom": atom_to_record(atom), "until": until, **own}
-                continue
-            atom = next(current)
-            record: dict[str, Any] = {"atom": atom_to_record(atom)}
-            if node in pins:
-                record["pinned"] = bool(pins[node])
-            if node in found:
-                record["found_type"] = found[node]
-            for link in atom.edges:
-                weight = float(np.float32(link.strength))  # as edges are stored
-                stated.add((atom.id, link.target, int(link.type), weight))
-            yield record | own
+    for entry in stored_entries(store, told.tolist(), vectors=vectors):
+        yield _record_of(entry)
+        for link in entry.atom.edges if entry.until is None else ():
+            weight = float(np.float32(link.strength))  # as edges are stored
+            stated.add((entry.atom.id, link.target, int(link.type), weight))
     names = [kind.name.lower() for kind in EdgeType]
     columns_of = zip(*(column.tolist() for column in edges.columns), strict=True)
     for source, target, kind, weight in columns_of:
@@ -133,16 +118,50 @@ def _records(
         yield {"feedback": {"question": each.question, "time": each.time, **said}}
 
 
-def _packed(store: MemoryStore, nodes: Sequence[int]) -> list[dict[str, Any]]:
-    """The vectors of atoms as text."""
+def stored_entries(
+    store: MemoryStore, nodes: Sequence[int], *, vectors: bool = True
+) -> Iterator[Exported]:
+    """Atoms and earlier versions as they are stored, by ascending node number."""
+    earlier = {node: (until, atom) for node, until, atom in store.earlier()}
+    pins = dict(store.life.pins())
+    found = {node: _found_type(rest) for node, *rest in store.life.found_types()}
+    for start in range(0, len(nodes), _TILE):
+        part = nodes[start : start + _TILE]
+        rows = _vectors_of(store, part) if vectors else [None] * len(part)
+        current = iter(store.atoms([node for node in part if node not in earlier]))
+        for node, own in zip(part, rows, strict=True):
+            until, atom = earlier[node] if node in earlier else (None, next(current))
+            pin = pins.get(node)
+            pinned = None if pin is None else bool(pin)
+            yield Exported("", atom, pinned, found.get(node), own, until)
+
+
+def _vectors_of(store: MemoryStore, nodes: Sequence[int]) -> list[tuple[Tensor, Tensor, Tensor]]:
+    """Embedding, token vectors and pieces of each node; without token vectors empty ones."""
     embeddings, tokens = store.vectors(nodes)
-    found: list[dict[str, Any]] = [{"vector": _text_of(row)} for row in embeddings]
-    if tokens is not None:
-        counts = tokens.offsets.diff().tolist()
-        parts = zip(found, tokens.tokens.split(counts), tokens.pieces.split(counts), strict=True)
-        for each, rows, pieces in parts:
-            each |= {"tokens": _text_of(rows), "pieces": _text_of(pieces)}
-    return found
+    if tokens is None:
+        none = torch.empty(0, 0, dtype=torch.int8), torch.empty(0, dtype=torch.int32)
+        return [(row, *none) for row in embeddings]
+    counts = tokens.offsets.diff().tolist()
+    parts = embeddings, tokens.tokens.split(counts), tokens.pieces.split(counts)
+    return list(zip(*parts, strict=True))
+
+
+def _record_of(entry: Exported) -> dict[str, Any]:
+    """The line of a memory."""
+    record: dict[str, Any] = {"atom": atom_to_record(entry.atom)}
+    if entry.until is not None:
+        record["until"] = entry.until
+    if entry.until is None and entry.pinned is not None:
+        record["pinned"] = entry.pinned
+    if entry.until is None and entry.found_type is not None:
+        record["found_type"] = entry.found_type
+    if entry.vectors is not None:
+        vector, tokens, pieces = entry.vectors
+        record["vector"] = _text_of(vector)
+        if tokens.shape[1]:
+            record |= {"tokens": _text_of(tokens), "pieces": _text_of(pieces)}
+    return record
 
 
 def _text_of(values: Tensor) -> str:
@@ -268,7 +287,7 @@ def exported_atoms(part: ExportedPart, embedder: Embedder | None) -> Iterator[Ex
                 Atom(**fields, edges=tuple(links)),
                 record.get("pinned"),
                 _found_type(record.get("found_type")),
-                None if embedder is None else _vectors_of(record, embedder),
+                None if embedder is None else _read_vectors(record, embedder),
                 None if record.get("until") is None else float(record["until"]),
             )
         except (KeyError, TypeError, ValueError) as error:
@@ -382,7 +401,7 @@ def _lines(part: ExportedPart, start: bytes) -> Iterator[tuple[str, dict[str, An
             yield f"{path}:{number}", parse_json(text, str(path), line=number)
 
 
-def _vectors_of(record: Mapping[str, Any], embedder: Embedder) -> tuple[Tensor, Tensor, Tensor]:
+def _read_vectors(record: Mapping[str, Any], embedder: Embedder) -> tuple[Tensor, Tensor, Tensor]:
     """The vectors of a line; ValueError where they are not of the embedder's widths."""
     width = embedder.token_dim
     embedding = _values_of(record["vector"], np.float32)

@@ -12,7 +12,7 @@ import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextlib import ExitStack, nullcontext
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -30,6 +30,13 @@ from graphmem_torch.errors import InputError, MissingNodeError, StoreError, unkn
 from graphmem_torch.index.module import MemoryIndex
 from graphmem_torch.index.retrieve import Stages
 from graphmem_torch.memory import contexts, edges, learning
+from graphmem_torch.memory.archive import (
+    apart,
+    derived_of_both,
+    keep_ties,
+    restore_ties,
+    ties_of,
+)
 from graphmem_torch.memory.assemble import Assembler, ModeCache, Snapshot
 from graphmem_torch.memory.bindings import (
     bound_concepts,
@@ -61,6 +68,7 @@ from graphmem_torch.memory.exchange import (
     exported_edges,
     restore_learned,
     restore_life,
+    stored_entries,
     unlinked_edges,
     versions_apart,
 )
@@ -80,7 +88,13 @@ from graphmem_torch.memory.modes import (
     mode_records,
     mode_summaries,
 )
-from graphmem_torch.memory.namespaces import Namespaces, checked_name, namespace_folders
+from graphmem_torch.memory.namespaces import (
+    Namespaces,
+    archive_of,
+    checked_name,
+    is_archive,
+    namespace_folders,
+)
 from graphmem_torch.memory.questions import (
     checked_questions,
     encode_questions,
@@ -592,7 +606,8 @@ class Memory:
         and the snapshot wiped; feedback on them goes with its question; weights and thresholds that
         were learned while they were there are those of the settings again, and a detector of
         regimes starts anew. Answers are those of a memory
-        that never held them. No language model is called. Exports, backups and files that were
+        that never held them. What is archived is erased likewise, unless a `question` is given. No
+        language model is called. Exports, backups and files that were
         indexed are not touched: `graphmem index` reads a file again once it changes, and one of
         which nothing is left, which is followed no longer, as a new one.
 
@@ -623,18 +638,42 @@ class Memory:
                 "say what to erase"
             )
         self.store.expect_writable()
-        with self.store.turn():
-            nodes = self._chosen(ids, session, speaker, before, where, question, k)
-            nodes = edges.with_derived(self.store, nodes)
-            receipt = self._written_by().remove(
-                nodes,
-                lambda batch: self.store.erase(batch, when=self._clock(), forgotten=[REGIME_KEY]),
-            )
-            self._follow()
-            with self._lock:
-                self._let_go()
-                if self._regimes is not None:
-                    self._regimes = self._monitor()
+        archive = self._archive()
+        stores = [self.store] if archive is None else [self.store, archive.store]
+        with ExitStack() as stack:
+            for store in stores:
+                stack.enter_context(store.turn())
+            conditions = session, speaker, before, where
+            if archive is None:
+                nodes = self._chosen(ids, *conditions, question, k)
+                return self._erase(edges.with_derived(self.store, nodes))
+            named = [ids] if isinstance(ids, str) else None if ids is None else list(ids)
+            if question is None:
+                nodes, away = self._chosen_of_both(archive, named, *conditions)
+            else:
+                nodes, away = self._chosen(named, *conditions, question, k), []
+            nodes, away = derived_of_both(self.store, archive.store, nodes, away)
+            gone, archived = self.store.contents(nodes)[0], archive.store.contents(away)
+            receipt = self._erase(nodes, archived=archived)
+            if keep_ties(archive.store, gone=[*gone, *archived[0]]) or away:
+                archive._erase(away)
+        return receipt
+
+    def _erase(
+        self, nodes: Sequence[int], archived: tuple[Sequence[str], set[str]] | None = None
+    ) -> Receipt:
+        """Erases atoms; in the turn. `archived`: ids and texts that go with them elsewhere."""
+        receipt = self._written_by().remove(
+            nodes,
+            lambda batch: self.store.erase(
+                batch, when=self._clock(), forgotten=[REGIME_KEY], archived=archived
+            ),
+        )
+        self._follow()
+        with self._lock:
+            self._let_go()
+            if self._regimes is not None:
+                self._regimes = self._monitor()
         return receipt
 
     def check_receipt(self, receipt: Receipt | str | os.PathLike[str]) -> list[str]:
@@ -648,8 +687,10 @@ class Memory:
         """
         if not isinstance(receipt, Receipt):
             receipt = Receipt.from_json(Path(receipt).read_text(encoding="utf-8"))
+        archive = self._archive()
         with self.store.reading():
-            return receipt_problems(self.store, receipt)
+            others = [] if archive is None else [archive.store]
+            return receipt_problems([self.store, *others], receipt)
 
     def _chosen(
         self,
@@ -658,8 +699,8 @@ class Memory:
         speaker: str | None,
         before: TimeLike | None,
         where: Mapping[str, Any] | None,
-        question: str | None,
-        k: int | None,
+        question: str | None = None,
+        k: int | None = None,
     ) -> list[int]:
         """Node numbers of the atoms for which all conditions hold."""
         named = None if ids is None else self._named(ids)[1]
@@ -692,6 +733,26 @@ class Memory:
                 rows = view.snapshot.index(query, k=k).rows[0].cpu()
             nodes = view.snapshot.node[rows[rows >= 0]]
         return nodes.tolist()
+
+    def _chosen_of_both(
+        self, archive: Memory, ids: Sequence[str] | None, *conditions: Any
+    ) -> tuple[list[int], list[int]]:
+        """Node numbers of what fits here and in the archive; conditions are those of `_chosen`.
+
+        Raises:
+            InputError: A condition that can be decided in neither.
+        """
+        mine, theirs = (None, None) if ids is None else apart(ids, self.store, archive.store)
+        found, errors = list[list[int]](), list[InputError]()
+        for memory, own in ((self, mine), (archive, theirs)):
+            try:
+                found.append(memory._chosen(own, *conditions))
+            except InputError as error:  # a name that only the other knows
+                found.append([])
+                errors.append(error)
+        if len(errors) == len(found):
+            raise errors[0]
+        return found[0], found[1]
 
     def rows_of(self, ids: Sequence[str]) -> Tensor:  # [n] int64
         """Rows of the index that stand for stored atoms."""
@@ -1202,14 +1263,12 @@ class Memory:
             InputError: No such namespace, with the nearest name; no name; a namespace has none.
             EmbedderError, StoreError: As `open`.
         """
-        fingerprint = dim = None
-        if not self.store.readonly:
-            fingerprint, dim = self.embedder.fingerprint, self.embedder.dim
-        return self._spaces_of_own().get(name, fingerprint, dim, create=create)
+        return self._space(self._spaces_of_own(), checked_name(name), create)
 
     def namespaces(self) -> list[str]:
         """Names of the namespaces, sorted."""
-        return [] if self._parent is not None else self._spaces.names()
+        names = [] if self._parent is not None else self._spaces.names()
+        return [name for name in names if not is_archive(name)]
 
     def drop_namespace(self, name: str) -> None:
         """Deletes a namespace and all that is in it, for good.
@@ -1221,7 +1280,17 @@ class Memory:
             StoreError: A memory that is only read, or files that cannot be deleted; a second call
                 goes on.
         """
-        self._spaces_of_own().drop(name)
+        spaces = self._spaces_of_own()
+        archive = archive_of(checked_name(name))
+        if spaces.has(archive):  # first: it is never there without the other
+            spaces.drop(archive)
+        spaces.drop(name)
+
+    def _space(self, spaces: Namespaces[Memory], name: str, create: bool) -> Memory:
+        fingerprint = dim = None
+        if not self.store.readonly:
+            fingerprint, dim = self.embedder.fingerprint, self.embedder.dim
+        return spaces.get(name, fingerprint, dim, create=create)
 
     def _spaces_of_own(self) -> Namespaces[Memory]:
         if self._parent is not None:
@@ -1230,6 +1299,92 @@ class Memory:
                 "has no namespaces; ask the memory that it is in"
             )
         return self._spaces
+
+    def archive(self, ids: str | Iterable[str]) -> int:
+        """Puts atoms aside, all or none, where no question finds them; how many.
+
+        They go into the archive of this memory, with their versions, pins and types and the edges
+        that linking did not make, and are deleted here (`delete`) once they are there for good:
+        who is killed in between has them twice, and calls again. `archived` searches them,
+        `restore` brings them back, `forget` erases them.
+
+        Args:
+            ids: Of stored atoms; may repeat.
+
+        Raises:
+            InputError: An id that is not stored; an archive has no archive.
+            StoreError: Read-only store or full disk; nothing has left the memory then.
+        """
+        self.store.expect_writable()
+        with self.store.turn():
+            nodes = self._named(ids)[1]
+            if nodes:
+                archive = cast(Memory, self._archive(create=True))
+                keep_ties(archive.store, ties_of(self.store, nodes))
+                self._move(nodes, archive)
+        return len(nodes)
+
+    def restore(self, ids: str | Iterable[str]) -> int:
+        """Brings archived atoms back, all or none; how many.
+
+        Linking makes their edges anew; the others come back with them, as soon as both of their
+        ends are here. It counts as a use.
+
+        Args:
+            ids: Of archived atoms; may repeat.
+
+        Raises:
+            InputError: An id that is not in the archive, such as one that was forgotten.
+            StoreError: Read-only store or full disk; nothing has left the archive then.
+        """
+        self.store.expect_writable()
+        archive = self._archive()
+        if archive is None:
+            raise InputError(
+                f"ids: expected ids of archived atoms, got {ids!r:.80}, and nothing is archived; "
+                "what was forgotten cannot come back"
+            )
+        with self.store.turn(), archive.store.turn():
+            listed = [ids] if isinstance(ids, str) else list(ids)
+            missing = next((name for name in listed if name not in archive), None)
+            if missing is not None:
+                raise InputError(
+                    f"ids: expected ids of archived atoms, got {missing!r:.80}, which is not in "
+                    "the archive; what was forgotten cannot come back"
+                )
+            named, nodes = archive._named(listed)
+            archive._move(nodes, self)
+            restore_ties(self.store, archive.store)
+            self._note_uses([node for node, _ in self.store.known(named).values()])
+        return len(nodes)
+
+    def archived(self) -> Memory | None:
+        """What was put aside, as a memory to search; None where nothing ever was.
+
+        It shares what a namespace shares, and ends with this memory.
+        """
+        return self._archive()
+
+    def _archive(self, *, create: bool = False) -> Memory | None:
+        if self.name is not None and is_archive(self.name):
+            if create:
+                raise InputError("archive: expected a memory, got an archive; use the memory")
+            return None
+        root, name = self._parent or self, archive_of(self.name)
+        if not create and not root._spaces.has(name):
+            return None
+        return root._space(root._spaces, name, create)
+
+    def _move(self, nodes: Sequence[int], to: Memory) -> None:
+        """Has atoms with all versions in another memory in place of this one; in the turn."""
+        earlier = self.store.earlier_nodes(nodes)
+        entries = stored_entries(self.store, sorted([*nodes, *earlier]))
+        known = KnownVectors(self.embedder)
+        writer = to._writer_with(known)
+        pinned = {node for node, _ in to.store.life.pins()}
+        for batch in batched(versions_apart(entries), self.config.link.batch):
+            to._import_batch(batch, known, writer, pinned)
+        self._written_by().remove(nodes, self.store.append)
 
     def _namespace(self, store: MemoryStore, name: str) -> Memory:
         return type(self)(
@@ -1977,21 +2132,21 @@ class Memory:
             path: The file, which is replaced.
             vectors: Also embeddings and token vectors, which are larger than the rest; a store of
                 the same encoder need not encode the texts again.
-            namespaces: Also what is in its namespaces.
+            namespaces: Also what is in its namespaces, and in the archives.
 
         Raises:
             StoreError: The file cannot be written; one of before is as it was.
         """
         target = Path(path)
         partial = target.with_name(target.name + ".partial")
-        names = self.namespaces() if namespaces else []
+        names = self._spaces.names() if namespaces and self._parent is None else []
         header = {"namespaces": len(names)} if names else {}
         try:
             with partial.open("w", encoding="utf-8", newline="\n") as file:
                 lines = export_lines(self.store, vectors=vectors, **header)
                 file.writelines(line + "\n" for line in lines)
                 for name in names:
-                    store = self.namespace(name).store
+                    store = self._space(self._spaces, name, False).store
                     lines = export_lines(store, vectors=vectors, namespace=name)
                     file.writelines(line + "\n" for line in lines)
             partial.replace(target)
@@ -2019,11 +2174,10 @@ class Memory:
         """
         self.store.expect_writable()
         parts, done = check_export(Path(path)), Added(0, 0)
-        names = [checked_name(part.namespace) for part in parts[1:]]
-        if names:
-            self._spaces_of_own()
-        for part, name in zip(parts, ["", *names], strict=True):
-            memory = self.namespace(name, create=True) if name else self
+        spaces = self._spaces_of_own() if len(parts) > 1 else self._spaces
+        for part in parts:
+            name = part.namespace
+            memory = self if name is None else self._space(spaces, name, True)
             done += memory._import_part(part, progress)
         return done
 
@@ -2044,10 +2198,7 @@ class Memory:
         done = Added(0, 0)
         with _progress(progress, "import", "atoms", header["atoms"]) as bar:
             for batch in batched(versions_apart(entries), self.config.link.batch):
-                known.learn([entry for entry, _ in batch])
-                for kept, run in groupby(batch, key=lambda pair: pair[1]):
-                    done += self._import_run([entry for entry, _ in run], kept, writer)
-                restore_life(self.store, [e for e, _ in batch if e.until is None], pinned)
+                done += self._import_batch(batch, known, writer, pinned)
                 bar.update(sum(entry.until is None for entry, _ in batch))
         for edges_of in batched(exported_edges(part), _EDGES):
             edges.connect_all(self.store, unlinked_edges(self.store, edges_of))
@@ -2056,6 +2207,21 @@ class Memory:
         if len(self) == header["atoms"] and not self.store.learned.rows():
             restore_learned(self.store, part)
             self._follow()
+        return done
+
+    def _import_batch(
+        self,
+        batch: Sequence[tuple[Exported, Exported | None]],
+        known: KnownVectors,
+        writer: Writer,
+        pinned: Container[int],
+    ) -> Added:
+        """Adds memories of `versions_apart`; the pins of `pinned` nodes stay."""
+        done = Added(0, 0)
+        known.learn([entry for entry, _ in batch])
+        for kept, run in groupby(batch, key=lambda pair: pair[1]):
+            done += self._import_run([entry for entry, _ in run], kept, writer)
+        restore_life(self.store, [e for e, _ in batch if e.until is None], pinned)
         return done
 
     def _import_run(
@@ -2087,10 +2253,10 @@ class Memory:
         """Counts, sizes and bindings of the store, without what is in its namespaces.
 
         `concepts` names what finds its concepts, `waiting` counts the memories whose concepts are
-        still to be found (`link.every`). `modes_found` and `modes_updated` say how often
-        this object has found modes in full, and how often it only counted new atoms in; `learned`
-        what was learned, a sentence each, and `feedback` how much there is; `namespaces` their
-        number and the bytes of their files.
+        still to be found (`link.every`), `archived` those that were put aside. `modes_found` and
+        `modes_updated` say how often this object has found modes in full, and how often it only
+        counted new atoms in; `learned` what was learned, a sentence each, and `feedback` how much
+        there is; `namespaces` their number and the bytes of their files, archives included.
         """
         own = {
             "concepts": bound_concepts(self.store),
@@ -2099,6 +2265,7 @@ class Memory:
             "modes_updated": self._modes.updated,
             "learned": {each.kind: str(each) for each in self.learned()},
             "feedback": self.store.learned.counts(),
+            "archived": 0 if (archive := self._archive()) is None else len(archive),
             "namespaces": {"number": len(self.namespaces()), "bytes": self._spaces.bytes()},
         }
         return self.store.stats() | own

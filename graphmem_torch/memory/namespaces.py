@@ -25,12 +25,20 @@ from graphmem_torch.store.database import DATABASE_NAME, store_error, sync_folde
 from graphmem_torch.store.lock import WriterLock
 from graphmem_torch.store.sqlite import NAMESPACES_NAME
 
-__all__ = ["MOST_OPEN", "Namespaces", "checked_name", "namespace_folders"]
+__all__ = [
+    "MOST_OPEN",
+    "Namespaces",
+    "archive_of",
+    "checked_name",
+    "is_archive",
+    "namespace_folders",
+]
 
 MOST_OPEN = 64
 """Namespaces of a memory whose files are open at once; the others' are opened at their next use."""
 
 _LONGEST = 200  # characters of a name
+_ARCHIVE = "(archive)"  # begins the names of archives, which are namespaces that nobody names
 _COMPARED = 2000  # names among which the nearest is looked for
 _NAME = "name.txt"
 _NEW, _OLD = ".new", ".dropped"  # of folders that are being made and being deleted
@@ -81,7 +89,7 @@ class Namespaces(Generic[M]):
         self._closed = False
 
     def names(self) -> list[str]:
-        """The names, sorted."""
+        """The names, sorted, those of archives included."""
         if self._folder is None:
             return sorted(self._kept)
         named = (_name_in(path) for path in _folders(self._folder))
@@ -94,10 +102,13 @@ class Namespaces(Generic[M]):
             InputError: There is none; names the nearest.
         """
         named = checked_name(name)
-        there = named in self._kept if self._folder is None else self._path(named).is_dir()
-        if not there:
+        if not self.has(named):
             raise self._unknown(named)
         return named
+
+    def has(self, name: str) -> bool:
+        """Whether there is a namespace of a name, or such an archive."""
+        return name in self._kept if self._folder is None else self._path(name).is_dir()
 
     def get(
         self, name: object, fingerprint: str | None, dim: int | None, *, create: bool = False
@@ -114,7 +125,7 @@ class Namespaces(Generic[M]):
             InputError: No name, or no such namespace.
             EmbedderError, StoreError: As `MemoryStore.open`.
         """
-        named = checked_name(name)
+        named = _printable(name)
         with self._lock:
             view = self._views.get(named)
         if view is not None and _is_there(view.store):
@@ -144,7 +155,7 @@ class Namespaces(Generic[M]):
             StoreError: It is only read, or its folder cannot be deleted; it is gone all the same
                 unless it is listed.
         """
-        named = checked_name(name)
+        named = _printable(name)
         self._expect_writable(named)
         if self._folder is None:
             self._close(named)
@@ -340,7 +351,7 @@ class Namespaces(Generic[M]):
             )
 
     def _unknown(self, name: str) -> InputError:
-        names = self.names()
+        names = [each for each in self.names() if not is_archive(each)]
         if len(names) > _COMPARED:  # comparing takes its time
             near = name[:1].casefold()
             names = [each for each in names if each[:1].casefold() == near][:_COMPARED]
@@ -350,13 +361,35 @@ class Namespaces(Generic[M]):
         return InputError(f"namespace: expected one that this memory has, got {name!r:.80}; {do}")
 
 
+def archive_of(name: str | None) -> str:
+    """The namespace that is the archive of a memory, or of a namespace of it."""
+    return _ARCHIVE if name is None else f"{_ARCHIVE} {name}"
+
+
+def is_archive(name: str) -> bool:
+    """Whether a name is that of an archive."""
+    return name.startswith(_ARCHIVE)
+
+
 def checked_name(name: object) -> str:
-    """A name of a namespace.
+    """A name of a namespace that a caller gives.
 
     Raises:
-        InputError: It is no printable text of 1 to 200 characters, or has spaces at its ends.
+        InputError: It is no printable text of 1 to 200 characters, has spaces at its ends, or is
+            that of an archive.
     """
-    fits = isinstance(name, str) and 0 < len(name) <= _LONGEST and name.isprintable()
+    named = _printable(name)
+    if is_archive(named):
+        raise InputError(
+            f"namespace: expected another name than one that begins with {_ARCHIVE!r}, got "
+            f"{named!r:.80}; `archived` gives the archive"
+        )
+    return named
+
+
+def _printable(name: object) -> str:
+    longest = _LONGEST + (len(archive_of("")) if str(name).startswith(_ARCHIVE) else 0)
+    fits = isinstance(name, str) and 0 < len(name) <= longest and name.isprintable()
     if not isinstance(name, str) or not fits or name != name.strip():
         raise InputError(
             f"namespace: expected a name of 1 to {_LONGEST} printable characters without spaces at "

@@ -67,14 +67,14 @@ def erase_rows(database: Database, nodes: Sequence[int]) -> None:
     run("DELETE FROM unwiped", [()])
 
 
-def receipt_problems(store: StoreReader, receipt: Receipt) -> list[str]:
-    """Why a receipt does not prove that a store no longer holds what it names; empty where it does.
+def receipt_problems(stores: Sequence[StoreReader], receipt: Receipt) -> list[str]:
+    """Why a receipt does not prove that what it names is in no store; empty where it does.
 
-    It is unchanged where its digest is that of its content, and of this store where the store noted
-    that digest when it erased. What it names by salted hashes is looked for among all ids, texts
+    It is unchanged where its digest is that of its content, and of the first store where that noted
+    the digest when it erased. What it names by salted hashes is looked for among all ids, texts
     and names of concepts, those of earlier versions included.
     """
-    database = store._database
+    database = stores[0]._database
     if receipt.digest != receipt.content_digest():
         return ["receipt: its digest does not match its content; it was changed"]
     noted = [] if not database.has("receipt") else database.query("SELECT digest FROM receipt")
@@ -86,10 +86,11 @@ def receipt_problems(store: StoreReader, receipt: Receipt) -> list[str]:
     if receipt.previous != (known[before - 1] if before else ""):
         found.append("receipt: the one before it is another; the list of the store was changed")
     erased = set(receipt.erased)
-    there = sum(receipt.hash_of(kind, text) in erased for kind, text in _said(store))
+    said = (each for one in stores for each in _said(one))
+    there = sum(receipt.hash_of(kind, text) in erased for kind, text in said)
     if there:
         found.append(f"receipt: {there} of what it names is in the store (again)")
-    if database.query("SELECT 1 FROM meta WHERE key = 'store.wiping'"):
+    if any(one._database.query("SELECT 1 FROM meta WHERE key = 'store.wiping'") for one in stores):
         found.append("receipt: not wiped from the logs yet; open the store to write, alone")
     return found
 

@@ -286,6 +286,11 @@ class StoreReader:
         found = self._database.query(_STATED, (int(kind),))
         return torch.tensor(found, dtype=torch.int64).reshape(-1, 2).T
 
+    def stating(self, kind: EdgeType, ids: Iterable[str]) -> list[int]:
+        """Nodes of the atoms that state an edge of a type to any of these ids, stored or not."""
+        rows = self._database.query(_STATING, (int(kind), json.dumps(list(ids))))
+        return [row[0] for row in rows]
+
     def embeddings(self, start: int = 0) -> Tensor:  # [N, d] float32
         """Embeddings of the atoms from node `start` on."""
         with self.reading():
@@ -432,6 +437,13 @@ class StoreReader:
     def versions(self, node: int) -> list[tuple[Atom, float]]:
         """Earlier versions of an atom, the first one first, and until when each was current."""
         return [(atom, until) for _, until, atom in self._versions("current = ?", (node,))]
+
+    def earlier_nodes(self, nodes: Sequence[int]) -> list[int]:
+        """Node numbers of the earlier versions of some atoms."""
+        if not self._database.has("version"):
+            return []
+        sql = "SELECT node FROM version WHERE current IN (SELECT value FROM json_each(?))"
+        return [row[0] for row in self._database.query(sql, (json.dumps(list(nodes)),))]
 
     def earlier(self) -> list[tuple[int, float, Atom]]:
         """Node number, end and content of all earlier versions."""
@@ -625,6 +637,10 @@ _STATED = """
 SELECT source.node, target.node FROM atom AS source, json_each(source.links) AS link
 JOIN atom AS target ON target.id = json_extract(link.value, '$[0]')
 WHERE source.links != '[]' AND json_extract(link.value, '$[1]') = ?"""
+_STATING = """
+SELECT DISTINCT node FROM atom, json_each(links) AS link
+WHERE links != '[]' AND json_extract(link.value, '$[1]') = ?
+AND json_extract(link.value, '$[0]') IN (SELECT value FROM json_each(?)) ORDER BY node"""
 
 
 def own_key(key: str) -> str:

@@ -230,13 +230,21 @@ class MemoryStore(StoreReader):
         except sqlite3.IntegrityError as error:
             raise self._duplicate(batch.atoms, error) from error
 
-    def erase(self, batch: Batch, *, when: float, forgotten: Sequence[str] = ()) -> Receipt:
+    def erase(
+        self,
+        batch: Batch,
+        *,
+        when: float,
+        forgotten: Sequence[str] = (),
+        archived: tuple[Sequence[str], set[str]] | None = None,
+    ) -> Receipt:
         """Writes a batch whose `gone` leave no byte in the folder; what says so.
 
         Args:
             batch: As in `append`.
             when: Now, seconds since the epoch UTC.
             forgotten: Names of strings of `meta_set` that go with them.
+            archived: Ids and texts that are erased from the archive with them.
 
         Raises:
             InputError, StoreError: As `append`.
@@ -256,13 +264,15 @@ class MemoryStore(StoreReader):
             # A name that is still said may be that of another concept from now on.
             kept = {atom.id for atom in batch.atoms}
             kept |= {f"{CONCEPT}:{name}" for name, _ in batch.aliases}
-            ids = sorted({*ids, *unnamed} - kept)
+            away, said = archived or ([], set())
+            ids = sorted({*ids, *unnamed, *away} - kept)
+            texts |= said
             texts -= {name.removeprefix(f"{CONCEPT}:") for name in kept}
             atoms = database.query(
                 "SELECT count(*) FROM atom WHERE kind != ? AND node IN "
                 "(SELECT value FROM json_each(?))",
                 (CONCEPT, listed),
-            )[0][0]
+            )[0][0] + len(away)
 
             # With what was deleted before, whose bytes go as well; concepts teach nothing.
             first = database.query(
@@ -293,6 +303,10 @@ class MemoryStore(StoreReader):
             self.append(batch, when=when, within=within)
             self.finish_erasing()
         return receipts[0]
+
+    def contents(self, nodes: Sequence[int]) -> tuple[list[str], set[str]]:
+        """Ids of atoms, and all that they said, earlier versions included."""
+        return contents(self._database, nodes)
 
     def finish_erasing(self) -> None:
         """Wipes what was erased from files and logs, where that is still to be done."""

@@ -1,0 +1,193 @@
+"""What is archived is found by no question, can be searched and restored, and is forgotten too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graphmem_torch.atoms import Atom, EdgeType, Link
+from graphmem_torch.errors import InputError, StoreError
+from graphmem_torch.memory import Memory
+from graphmem_torch.store import MemoryStore
+from graphmem_torch.store.erasure import find_traces
+from tests.memories import opened, stored
+
+PLACES = ("Vienna", "Porto", "Oslo")
+
+
+def stories() -> list[Atom]:
+    """Turns of one session, and a summary that is derived from two of them."""
+    turns = [
+        Atom(
+            f"t{i}",
+            f"Story {i} about {PLACES[i % 3]} and number {i * 7}.",
+            session="s",
+            speaker="Nora" if i % 2 else "Ben",
+            time=1.7e9 + 60.0 * i,
+        )
+        for i in range(12)
+    ]
+    links = tuple(Link(name, EdgeType.DERIVED_FROM) for name in ("t3", "t4"))
+    return [*turns, Atom("sum", "What stories 3 and 4 say.", kind="aggregate", edges=links)]
+
+
+@pytest.fixture(params=["process", "disk"])
+def memory(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Memory]:
+    with opened(tmp_path / "m" if request.param == "disk" else None) as memory:
+        memory.add(stories())
+        yield memory
+
+
+def said(memory: Memory) -> list[tuple[str, str, int]]:
+    """Its edges that linking does not make."""
+    kinds = (EdgeType.SUPPORTS, EdgeType.CAUSES, EdgeType.DERIVED_FROM)
+    return sorted(edge for edge, _ in stored(memory.store) if edge[2] in kinds)
+
+
+def test_archive_is_a_memory_that_never_held_them(memory: Memory) -> None:
+    assert memory.archived() is None
+    assert memory.archive(["t5", "t7", "t5"]) == 2
+    assert "t5" not in memory and len(memory) == 11 and memory.stats()["archived"] == 2
+    with opened() as other:
+        other.add([atom for atom in stories() if atom.id not in ("t5", "t7")])
+        assert {edge for edge, _ in stored(memory.store)} == {e for e, _ in stored(other.store)}
+        found, expected = (m.retrieve("Porto, number 35", k=20).hits for m in (memory, other))
+        assert [hit.id for hit in found] == [hit.id for hit in expected]
+        scores = [hit.score for hit in expected]
+        assert [hit.score for hit in found] == pytest.approx(scores, abs=1e-4)
+    away = memory.archived()
+    assert away is not None and {hit.id for hit in away.retrieve("Story").hits} == {"t5", "t7"}
+    assert memory.namespaces() == [] and memory.check() == []
+
+
+def test_restore_brings_back_everything_that_was_said(memory: Memory) -> None:
+    memory.connect("t1", "t3", "supports", 0.9)
+    memory.connect("t3", "t5", "causes")
+    memory.update("t3", text="Story 3 about Lisbon.", meta={"page": 3})
+    memory.pin("t3")
+    whole, edges = memory.get("t3"), said(memory)
+    versions = [version.atom for version in memory.versions("t3")]
+    memory.archive(["t3", "t5"])
+    assert len(said(memory)) == len(edges) - 3
+    away = memory.archived()
+    assert away is not None
+    assert away.get("t3") == whole and away.pinned() == ["t3"]
+    assert memory.restore("t3") == 1
+    assert len(said(memory)) == len(edges) - 1  # the other end is still away
+    assert memory.restore("t5") == 1
+    assert said(memory) == edges
+    assert memory.get("t3") == whole and memory.pinned() == ["t3"] and len(away) == 0
+    assert [version.atom for version in memory.versions("t3")] == versions
+    assert memory.check() == []
+
+
+def test_forget_erases_what_is_archived(tmp_path: Path) -> None:
+    with opened(tmp_path / "m") as memory:
+        memory.add(stories())
+        memory.connect("t1", "t9", "supports")
+        memory.archive(["t3", "t9", "t10"])
+        receipt = memory.forget("t3")  # and the summary that was made of it
+        assert receipt.atoms == 2 and "sum" not in memory
+        assert memory.check_receipt(receipt) == []
+        with pytest.raises(InputError, match="forgotten cannot come back"):
+            memory.restore("t3")
+        receipt = memory.forget(speaker="Nora", where={"id": {"$in": ["t1", "t9"]}})
+        assert receipt.atoms == 2 and memory.check_receipt(receipt) == []
+        away = memory.archived()
+        assert away is not None and away.store.ids()[0] == "t10"
+        memory.restore("t10")
+        memory.add(Atom("other", "Story 9 about Vienna and number 63."))
+        assert memory.check_receipt(receipt) != []
+        memory.forget("other")
+    assert find_traces(tmp_path / "m", ["number 63", "Story 3 about", "number 21"]) == []
+
+
+def test_forget_of_a_question_leaves_no_edge_of_it_in_the_archive(tmp_path: Path) -> None:
+    with opened(tmp_path / "m") as memory:
+        memory.add([*stories(), Atom("a-telling-id", "The quince harvest was poor.")])
+        memory.connect("a-telling-id", "t9", "supports")
+        memory.archive("t9")
+        assert memory.forget(question="quince harvest", k=1).atoms == 1
+    assert find_traces(tmp_path / "m", ["a-telling-id"]) == []
+
+
+def test_archives_of_namespaces_stay_theirs(memory: Memory, tmp_path: Path) -> None:
+    alice = memory.namespace("alice", create=True)
+    alice.add(Atom("t1", "Alice's own story."))
+    alice.archive("t1")
+    memory.archive("t2")
+    away = memory.archived(), alice.archived()
+    assert away[0] is not None and away[1] is not None
+    assert "t2" in away[0] and "t1" not in away[0] and "t1" in away[1]
+    file = tmp_path / "export.jsonl"
+    assert memory.export(file) == 13 + 1
+    with opened() as other:
+        other.import_(file)
+        again = other.archived(), other.namespace("alice").archived()
+        assert again[0] is not None and again[0].get("t2") == away[0].get("t2")
+        assert again[1] is not None and len(again[1]) == 1
+        other.restore("t2")
+    memory.drop_namespace("alice")
+    memory.namespace("alice", create=True)
+    assert memory.namespace("alice").archived() is None
+
+
+def test_archive_refuses_what_it_cannot_do(memory: Memory, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="nothing is archived"):
+        memory.restore("t1")
+    with pytest.raises(InputError, match="not in the store"):
+        memory.archive(["t1", "nobody"])
+    assert "t1" in memory
+    memory.archive("t1")
+    away = memory.archived()
+    assert away is not None
+    with pytest.raises(InputError, match="got an archive"):
+        away.archive("t1")
+    for name in ("(archive)", "(archive) alice"):
+        with pytest.raises(InputError, match="`archived` gives"):
+            memory.namespace(name, create=True)
+    with pytest.raises(InputError, match="in neither"):
+        memory.forget(["t1", "nobody"])
+    assert len(away) == 1
+
+
+def test_archive_of_a_memory_that_is_only_read(tmp_path: Path) -> None:
+    with opened(tmp_path / "m") as memory:
+        memory.add(stories())
+        memory.archive("t1")
+    with opened(tmp_path / "m", mode="r") as memory:
+        away = memory.archived()
+        assert away is not None and "t1" in away
+        for change in (memory.archive, memory.restore):
+            with pytest.raises(StoreError, match="read"):
+                change("t1")
+
+
+@pytest.mark.parametrize("writes", [0, 1])
+def test_ended_in_between_loses_nothing(
+    tmp_path: Path, writes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, plain, left = tmp_path / "m", MemoryStore.append, [writes]
+
+    def append(*given: Any, **named: Any) -> None:
+        left[0] -= 1
+        if left[0] < 0:
+            raise KeyboardInterrupt
+        plain(*given, **named)
+
+    with opened(path) as memory:
+        memory.add(stories())
+        memory.update("t3", text="Story 3, told again.")
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt), opened(path) as memory:
+        patch.setattr(MemoryStore, "append", append)
+        memory.archive(["t3", "t4"])
+    with opened(path) as memory:
+        assert memory.get("t3").text == "Story 3, told again." and len(memory) == 13
+        assert memory.archive(["t3", "t4"]) == 2
+        away = memory.archived()
+        assert away is not None and len(away) == 2 and len(away.versions("t3")) == 2
+        memory.restore(["t3", "t4"])
+        assert len(memory) == 13 and memory.check() == []
