@@ -120,6 +120,7 @@ class Atom:
         type: Memory type: `semantic`, `episodic`, `procedural` or `working`.
         meta: Anything else that JSON can hold; stored, never interpreted.
         edges: Edges the input states.
+        event_end: When what it tells ended, as `event_time`; None: it goes on, or nobody knows.
     """
 
     id: str
@@ -132,6 +133,7 @@ class Atom:
     type: str | None = None
     meta: Mapping[str, Any] = field(default_factory=dict)
     edges: tuple[Link, ...] = ()
+    event_end: float | None = None
 
     @property
     def rendered(self) -> str:
@@ -151,6 +153,8 @@ class Atom:
             self.type,
             dict(self.meta),
             [[e.target, int(e.type), e.weight] for e in self.edges],
+            # Left out where there is none, as atoms of older stores are known by.
+            *([] if self.event_end is None else [self.event_end]),
         ]
         return text_hash(json.dumps(content, sort_keys=True, ensure_ascii=False))
 

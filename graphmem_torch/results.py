@@ -32,6 +32,7 @@ __all__ = [
     "Start",
     "Statement",
     "Trace",
+    "Validity",
     "Version",
     "WeighedPath",
 ]
@@ -212,6 +213,29 @@ class Version:
     atom: Atom
     since: float | None
     until: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Validity:
+    """From when to when what an atom says was true (`docs/mathematics.md` 5.1).
+
+    Attributes:
+        start: From when on, seconds since the epoch UTC; None: nobody knows, or always.
+        stop: Until when, not included; None: open.
+        by: Id of the atom that superseded it; None: none did, its end was stated by hand, or is
+            the atom's own.
+        known: When this was noted; None: it follows from the atom alone.
+    """
+
+    start: float | None
+    stop: float | None
+    by: str | None = None
+    known: float | None = None
+
+    def at(self, when: float) -> bool:
+        """Whether it was true at a moment, seconds since the epoch UTC."""
+        begun = self.start is None or self.start <= when
+        return begun and (self.stop is None or when < self.stop)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from graphmem_torch.errors import InputError
 
 __all__ = ["Delete", "Export", "Forget", "Get", "GiveFeedback", "Update"]
 
-_FIELDS = ("text", "kind", "speaker", "session", "time", "event_time", "type")
+_FIELDS = ("text", "kind", "speaker", "session", "time", "event_time", "event_end", "type")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,6 +80,7 @@ class Update(MemoryCommand):
         session: Where it belongs.
         time: When it was said, ISO 8601.
         event_time: When what it tells happened, ISO 8601.
+        event_end: When what it tells ended, ISO 8601.
         type: Of memory: semantic, episodic, procedural or working.
         meta: Anything else, as a JSON object, in place of what it has.
     """
@@ -91,6 +92,7 @@ class Update(MemoryCommand):
     session: str | None = None
     time: str | None = None
     event_time: str | None = None
+    event_end: str | None = None
     type: str | None = None
     meta: Annotated[str | None, arg(metavar="JSON")] = None
 

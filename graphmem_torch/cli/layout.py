@@ -70,7 +70,7 @@ def hit_lines(rank: int, hit: Hit) -> list[str]:
 def atom_lines(atom: Atom) -> list[str]:
     """One memory: its text, its origin, and what else is known of it."""
     lines = [*_wrap(atom.rendered), *_origin(atom)]
-    told = {"happened": when(atom.event_time), "type": atom.type}
+    told = {"happened": when(atom.event_time), "ended": when(atom.event_end), "type": atom.type}
     told |= {"meta": json.dumps(dict(atom.meta), ensure_ascii=False) if atom.meta else None}
     told |= {"edges": " · ".join(f"{e.type.name.lower()} {e.target}" for e in atom.edges)}
     for name, value in told.items():

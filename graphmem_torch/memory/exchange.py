@@ -12,6 +12,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import math
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,7 @@ from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.errors import InputError
 from graphmem_torch.memory.decay import ORACLE
 from graphmem_torch.memory.edges import nodes_of
+from graphmem_torch.memory.validity import NamedStatement, named_statements
 from graphmem_torch.readers.jsonl import atom_to_record, parse_edge_type
 from graphmem_torch.readers.source import decode, parse_json, raw_lines
 from graphmem_torch.store import MemoryStore, TokenRows
@@ -40,6 +42,7 @@ __all__ = [
     "export_lines",
     "exported_atoms",
     "exported_edges",
+    "exported_validity",
     "restore_learned",
     "restore_life",
     "stored_entries",
@@ -108,6 +111,9 @@ def _records(
         edge = ids[source], ids[target], kind, weight
         if edge not in stated:
             yield {"edge": [*edge[:2], names[kind], weight]}
+    for one, start, stop, by, known in named_statements(store):
+        ends = [str(each) if each in (-math.inf, math.inf) else each for each in (start, stop)]
+        yield {"validity": [one, *ends, by, known]}
     for kind, (value, _) in store.learned.rows().items():
         if value is not None:
             yield {
@@ -342,6 +348,25 @@ def exported_edges(part: ExportedPart) -> Iterator[tuple[str, str, str, float]]:
         if not isinstance(edge, list) or len(edge) != 4:
             raise InputError(f"expected an edge, got {edge!r:.80}; {_AGAIN}", where=where)
         yield edge[0], edge[1], edge[2], edge[3]
+
+
+def exported_validity(part: ExportedPart) -> Iterator[NamedStatement]:
+    """What an export says of when memories were true.
+
+    Raises:
+        InputError: A line that no export has.
+    """
+    for where, record in _lines(part, b'{"validity"'):
+        try:
+            one, start, stop, by, known = record["validity"]
+            ends = [None if each is None else float(each) for each in (start, stop)]
+            if not isinstance(one, str) or not isinstance(by, str | None):
+                raise ValueError(f"{record['validity']!r:.80}")
+            yield one, ends[0], ends[1], by, float(known)
+        except (TypeError, ValueError) as error:
+            raise InputError(
+                f"expected a validity as it is exported, got {error}; {_AGAIN}", where=where
+            ) from error
 
 
 def restore_learned(store: MemoryStore, part: ExportedPart) -> None:

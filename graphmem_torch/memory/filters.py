@@ -60,6 +60,7 @@ class Filters(TypedDict, total=False):
     kinds: Sequence[str] | None
     between: tuple[TimeLike | None, TimeLike | None] | None
     as_of: TimeLike | None
+    valid_at: TimeLike | None
     asked: TimeLike | None
     where: Mapping[str, Any] | None
     exclude: Names
@@ -78,6 +79,7 @@ class Scope:
     asked: TimeLike | None = None
     exclude: Names = ()
     seed_entities: Names = ()
+    valid_at: TimeLike | None = None
 
     def take(self, places: Sequence[int], count: int) -> Scope:
         """The same for the questions at some places among `count`."""
@@ -120,13 +122,14 @@ def atom_masks(
     scope: Scope,
     as_of: float | None,
     excluded: Sequence[Sequence[int]] = (),
+    valid: Tensor | None = None,
 ) -> dict[str, Tensor]:
     """The filters of a retrieval as the masks `allowed` and `listed` [1 or B, A] of a `QueryBatch`.
 
-    `between` and `as_of` say which atoms there are for the question; `kinds`, `where` and
-    `exclude` only which of them are listed: a fact still leads to the turns it was derived from, an
-    answer is found by the question before it, whoever asked it, and what an agent has read leads on
-    to what it has not.
+    `between`, `as_of` and `valid_at` say which atoms there are for the question; `kinds`, `where`
+    and `exclude` only which of them are listed: a fact still leads to the turns it was derived
+    from, an answer is found by the question before it, whoever asked it, and what an agent has read
+    leads on to what it has not.
 
     Args:
         snapshot: A atoms.
@@ -134,6 +137,7 @@ def atom_masks(
         scope: Kinds, span and conditions.
         as_of: Its moment, seconds since the epoch UTC.
         excluded: Nodes of the atoms that may not be hits, for each question or for all.
+        valid: [1, A] bool, the atoms that were true at the moment of `valid_at`; None: any.
 
     Raises:
         InputError: An unknown kind, a time that is none, a span that ends before it begins, a
@@ -164,6 +168,9 @@ def atom_masks(
         last = end if as_of is None else min(end, as_of)
         # An unknown time is NaN, which is in no span.
         masks["allowed"] = ((index.time >= start) & (index.time <= last))[None]
+    if valid is not None:
+        valid = valid.to(index.kind.device)
+        masks["allowed"] = valid & masks["allowed"] if "allowed" in masks else valid
     return masks
 
 

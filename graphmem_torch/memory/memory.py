@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import groupby
 from pathlib import Path
+from types import EllipsisType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, cast, overload
 
 import torch
@@ -66,6 +67,7 @@ from graphmem_torch.memory.exchange import (
     export_lines,
     exported_atoms,
     exported_edges,
+    exported_validity,
     restore_learned,
     restore_life,
     stored_entries,
@@ -106,6 +108,13 @@ from graphmem_torch.memory.questions import (
 from graphmem_torch.memory.reembed import reembed_store
 from graphmem_torch.memory.sources import Follower, Reading
 from graphmem_torch.memory.structure import MissingLink, StructureCache, missing_links
+from graphmem_torch.memory.validity import (
+    ValiditySpans,
+    restore_statements,
+    set_validity,
+    supersede,
+    validity_of,
+)
 from graphmem_torch.memory.writer import (
     Changes,
     Writer,
@@ -133,6 +142,7 @@ from graphmem_torch.results import (
     Receipt,
     RegimeSwitch,
     Result,
+    Validity,
     Version,
 )
 from graphmem_torch.spectral.structure import Structure
@@ -245,6 +255,7 @@ class Memory:
         self._decay = DecayState(self.store, self._settings.decay, clock=self._clock)
         self._contexts = contexts.ContextCompiler(self.store)
         self._fields = AtomFields(self.store)
+        self._spans = ValiditySpans(self.store)
         self._past: tuple[object, _View] | None = None  # what it shows, and it
 
     @classmethod
@@ -778,6 +789,7 @@ class Memory:
         kinds: Sequence[str] | None = None,
         between: tuple[TimeLike | None, TimeLike | None] | None = None,
         as_of: TimeLike | None = None,
+        valid_at: TimeLike | None = None,
         asked: TimeLike | None = None,
         where: Mapping[str, Any] | None = None,
         exclude: Names = (),
@@ -797,6 +809,8 @@ class Memory:
             as_of: Only atoms whose time is known and not later, in the version of then (`update`)
                 but with the edges of today; decay is reckoned from then. The first question of a
                 moment before an update makes an index of that version, as opening does.
+            valid_at: Only atoms whose content was true at this moment, as `validity` says, as far
+                as that is known (`as_of`).
             asked: When the questions are asked, which "last week" in them is reckoned from; `as_of`
                 by default, else now.
             where: Only hits for which these conditions hold, such as `{"speaker": "Nora",
@@ -827,7 +841,7 @@ class Memory:
         listed = checked_questions(questions)
         if k is not None:
             check_count("k", k)
-        scope = Scope(kinds, between, as_of, where, asked, exclude, seed_entities)
+        scope = Scope(kinds, between, as_of, where, asked, exclude, seed_entities, valid_at)
         if namespaces is None:
             results = self._retrieve(listed, k, scope, trace=trace)
         else:
@@ -875,6 +889,7 @@ class Memory:
         kinds: Sequence[str] | None = None,
         between: tuple[TimeLike | None, TimeLike | None] | None = None,
         as_of: TimeLike | None = None,
+        valid_at: TimeLike | None = None,
         asked: TimeLike | None = None,
         where: Mapping[str, Any] | None = None,
         exclude: Names = (),
@@ -895,6 +910,7 @@ class Memory:
             kinds: As in `retrieve`.
             between: As in `retrieve`.
             as_of: As in `retrieve`.
+            valid_at: As in `retrieve`.
             asked: As in `retrieve`.
             where: As in `retrieve`.
             exclude: As in `retrieve`.
@@ -907,7 +923,7 @@ class Memory:
         if k is not None:
             check_count("k", k)
         check_count("most", most)
-        scope = Scope(kinds, between, as_of, where, asked, exclude, seed_entities)
+        scope = Scope(kinds, between, as_of, where, asked, exclude, seed_entities, valid_at)
         nodes = [] if id is None else self._named([id])[1]
 
         def explained(view: _View) -> Explanation:
@@ -973,6 +989,7 @@ class Memory:
         kinds: Sequence[str] | None = None,
         between: tuple[TimeLike | None, TimeLike | None] | None = None,
         as_of: TimeLike | None = None,
+        valid_at: TimeLike | None = None,
         asked: TimeLike | None = None,
         where: Mapping[str, Any] | None = None,
         exclude: Names = (),
@@ -998,6 +1015,7 @@ class Memory:
             kinds: As in `retrieve`; others still come where they are needed.
             between: As in `retrieve`.
             as_of: As in `retrieve`.
+            valid_at: As in `retrieve`.
             asked: As in `retrieve`.
             where: As in `retrieve`; others still come where they are needed or pinned.
             exclude: As in `retrieve`; they still come where they are needed or pinned.
@@ -1027,7 +1045,7 @@ class Memory:
             template=template,
             shorten=shorten,
         )
-        scope = Scope(kinds, between, as_of, where, asked, exclude, seed_entities)
+        scope = Scope(kinds, between, as_of, where, asked, exclude, seed_entities, valid_at)
         if namespaces is None:
             made = self._compile(listed, budgets, k, settings, scope)
         else:
@@ -1962,6 +1980,86 @@ class Memory:
             index = learning.reweighted(self._snapshot.index, config)
             self._snapshot = replace(self._snapshot, index=index)
 
+    # Validity: from when to when what an atom says was true (`docs/mathematics.md` 5.1).
+
+    def supersede(
+        self,
+        old: str,
+        new: str,
+        *,
+        when: TimeLike | None = None,
+        known: TimeLike | None = None,
+    ) -> Validity:
+        """Says that an atom took the place of another, which was true until then and stays stored.
+
+        The old one is valid until `when`, not included; from then on the signal `ended` speaks
+        against it, and `valid_at` leaves it out. No index is made anew. Saying the same again
+        changes nothing; another atom in its place is a later statement. What is said goes when
+        either atom is deleted or forgotten, so that the old one is valid as before.
+
+        Args:
+            old: Id of the atom whose content is true no longer.
+            new: Id of the one that is true in its place.
+            when: The moment, a time as in `retrieve`, from which the new one is valid then. By
+                default when the new one begins to be true, but not before the old one began: where
+                clocks went backwards, or both began at once, the old one never was true. Nor does
+                it prolong an end that was stated, or is the old atom's own.
+            known: When this came to be known, which `as_of` goes by; now by default, and not before
+                what is known of both already. For a history that is told later.
+
+        Returns:
+            The validity of the old one.
+
+        Raises:
+            InputError: An id that is not stored, an atom that would supersede itself, at once or by
+                way of others, an end before the beginning.
+            StoreError: Read-only store or full disk; nothing has changed then.
+        """
+        (found,) = supersede(self.store, [(old, new, when, known)], self._named, self._clock())
+        return found
+
+    def set_validity(
+        self,
+        ids: str | Sequence[str],
+        *,
+        start: TimeLike | EllipsisType | None = ...,
+        stop: TimeLike | EllipsisType | None = ...,
+        known: TimeLike | None = None,
+    ) -> dict[str, Validity]:
+        """Says from when to when what atoms say was true; what is left out stays as it is.
+
+        Args:
+            ids: Of stored atoms, all or none.
+            start: From when on, a time as in `retrieve`; `-math.inf` always; None as the atom says.
+            stop: Until when, not included; `math.inf` open; None as the atom says, also where
+                another one superseded it.
+            known: As in `supersede`.
+
+        Raises:
+            InputError: An id that is not stored, no end given, an end before the beginning.
+            StoreError: Read-only store or full disk; nothing has changed then.
+        """
+        return set_validity(self.store, ids, start, stop, known, self._named, self._clock())
+
+    def validity(
+        self, ids: str | Sequence[str], *, as_of: TimeLike | None = None
+    ) -> dict[str, Validity]:
+        """From when to when what atoms say was true, as far as it was known at a moment.
+
+        An atom of which nothing was stated is valid from its `event_time`, else its `time`, to its
+        `event_end`; what ended before it was said began nobody knows when.
+
+        Args:
+            ids: Of stored atoms.
+            as_of: The moment, a time as in `retrieve`; now by default. Atoms are as they are today.
+
+        Raises:
+            InputError: An id that is not stored, or that of a concept.
+        """
+        moment = None if as_of is None else parse_time(as_of, "as_of")
+        with self.store.reading():
+            return validity_of(self.store, dict(zip(*self._named(ids), strict=True)), moment)
+
     # Memory types: what is used stays strong, what is not decays (`docs/mathematics.md` 6).
 
     def pin(self, ids: str | Sequence[str]) -> None:
@@ -2124,9 +2222,9 @@ class Memory:
         """Writes what was put into the memory as JSON lines, for `import_`; how many memories.
 
         Every field of every memory and of its earlier versions, pins, types that were found, edges
-        between memories, what was learned and feedback. Not concepts and temporal edges, which
-        linking makes again, nor uses. The file is there whole or not at all; what is added
-        meanwhile waits and is not in it.
+        between memories, what was stated of their validity, what was learned and feedback. Not
+        concepts and temporal edges, which linking makes again, nor uses. The file is there whole or
+        not at all; what is added meanwhile waits and is not in it.
 
         Args:
             path: The file, which is replaced.
@@ -2195,6 +2293,7 @@ class Memory:
         writer = self._writer_with(known)
         entries = exported_atoms(part, known if brought else None)
         pinned = {node for node, _ in self.store.life.pins()}
+        stated = {row.node for row in self.store.validity.stated()}
         done = Added(0, 0)
         with _progress(progress, "import", "atoms", header["atoms"]) as bar:
             for batch in batched(versions_apart(entries), self.config.link.batch):
@@ -2202,6 +2301,7 @@ class Memory:
                 bar.update(sum(entry.until is None for entry, _ in batch))
         for edges_of in batched(exported_edges(part), _EDGES):
             edges.connect_all(self.store, unlinked_edges(self.store, edges_of))
+        restore_statements(self.store, list(exported_validity(part)), stated)
         writer.warn_of_unresolved()
         # Among other memories it may not hold.
         if len(self) == header["atoms"] and not self.store.learned.rows():
@@ -2395,7 +2495,11 @@ class Memory:
         snapshot, count = view.snapshot, len(questions)
         now = None if scope.as_of is None else parse_time(scope.as_of, "as_of")
         excluded = [self._named(ids)[1] if ids else [] for ids in scope.names("exclude", count)]
-        masks = atom_masks(snapshot, view.fields, scope, now, excluded)
+        valid_at = None if scope.valid_at is None else parse_time(scope.valid_at, "valid_at")
+        valid = None
+        if valid_at is not None:
+            valid = self._spans.valid(snapshot, view.store, [valid_at], [now])
+        masks = atom_masks(snapshot, view.fields, scope, now, excluded, valid)
         masks |= entity_seeds(snapshot, view.store, scope.names("seed_entities", count), count)
         each = [scope.asked] * count if asked is None else asked
         if len(each) != count:
@@ -2412,6 +2516,12 @@ class Memory:
         if reading(names, "retention"):
             retention = self._decay.retention(snapshot.node, now)
             masks["retention"] = retention[None].to(query.embedding.device)
+        if reading(names, "ended"):
+            asked_at = None if scope.asked is None else parse_time(scope.asked, "asked")
+            moment = next((t for t in (valid_at, now, asked_at) if t is not None), self._clock())
+            ended = self._spans.ended(snapshot, view.store, [moment], [now])
+            if ended is not None:
+                masks["ended"] = ended.to(query.embedding.device)
         return replace(query, **masks)
 
     def _add(

@@ -26,6 +26,7 @@ from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.errors import EmbedderError, InputError
 from graphmem_torch.memory.edges import connect_all
 from graphmem_torch.memory.exchange import Exported, KnownVectors, restore_life
+from graphmem_torch.memory.validity import named_statements, restore_statements
 from graphmem_torch.memory.writer import batched
 from graphmem_torch.readers.proofs import edges_beside, read_proofs
 from graphmem_torch.readers.read import (
@@ -496,6 +497,7 @@ class Follower:
         places = dict(zip(nodes, ids, strict=True))
         pins = {places[node]: bool(pin) for node, pin in store.life.pins() if node in places}
         types = {places[t[0]]: t[1:] for t in store.life.found_types() if t[0] in places}
+        stated = named_statements(store, set(nodes)) if nodes else []
         edges, concepts = self._connected(nodes), self._mentioned(nodes)
         self._known.learn(
             [
@@ -517,6 +519,7 @@ class Follower:
             if atom.id in pins or atom.id in types
         ]
         restore_life(store, kept, ())
+        restore_statements(store, stated)
         known = store.known([end for edge in edges for end in edge[:2]])
         connect_all(store, [edge for edge in edges if edge[0] in known and edge[1] in known])
         same = sum(atom.id in before and atom.text == before[atom.id].text for atom in atoms)

@@ -700,6 +700,7 @@ class Changes(TypedDict, total=False):
     session: str | None
     time: TimeLike | None
     event_time: TimeLike | None
+    event_end: TimeLike | None
     type: str | None
     meta: Mapping[str, Any]
 
@@ -744,7 +745,7 @@ def _checked(atom: Atom) -> Atom:
     # Numbers stay as they are, and so the digests by which stored atoms are known.
     times: dict[str, Any] = {
         name: parse_time(value, f"atom {atom.id!r}: {name}")
-        for name in ("time", "event_time")
+        for name in ("time", "event_time", "event_end")
         if isinstance(value := getattr(atom, name), (str, date))
     }
     return replace(atom, **times) if times else atom

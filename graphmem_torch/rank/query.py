@@ -12,7 +12,7 @@ from graphmem_torch.errors import InputError
 
 __all__ = ["QueryBatch"]
 
-_SHARED = ("allowed", "listed", "retention")  # one row may stand for all questions
+_SHARED = ("allowed", "listed", "retention", "ended")  # one row may stand for all questions
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +39,7 @@ class QueryBatch:
         seed_keys: [B, S] int64, `rank.hops.name_key` of the concepts among them, 0 padding.
         retention: [B or 1, A] float32 in [0, 1], what is left of the strength that each atom had
             when it was last used; None: all of it.
+        ended: [B or 1, A] bool, the atoms whose validity has ended; None: of none it has.
     """
 
     embedding: Tensor
@@ -57,6 +58,7 @@ class QueryBatch:
     seeds: Tensor | None = None
     seed_keys: Tensor | None = None
     retention: Tensor | None = None
+    ended: Tensor | None = None
 
     def __len__(self) -> int:
         """B."""
@@ -96,6 +98,7 @@ class QueryBatch:
             "seeds": ("?",),
             "seed_keys": ("?",),
             "retention": (atoms,),
+            "ended": (atoms,),
         }
         do = "give one row a question, made by the memory's own encoder and vocabulary"
         for name, wanted in axes.items():

@@ -253,11 +253,20 @@ def _question(c: Candidates) -> Tensor:
 def _decay(c: Candidates) -> Tensor:
     """e^{-lambda t}: 1 for what was just used, does not fade, or has no known age."""
     retention = c.query.retention
-    if retention is None:
-        return c.zeros() + 1.0
-    everyone = c.rows is None or len(retention) == len(c.query)
-    values = c.pick_each(retention) if everyone else c.pick(retention[0])
-    return values.expand(c.shape)
+    return c.zeros() + 1.0 if retention is None else _of_query(c, retention)
+
+
+@signal("ended", reads=("ended",), indicator=True, learned=False)
+def _ended(c: Candidates) -> Tensor:
+    """1 where what the atom says was true until before the question (`docs/mathematics.md` 5.1)."""
+    ended = c.query.ended
+    return c.zeros() if ended is None else _of_query(c, ended.float())
+
+
+def _of_query(c: Candidates, values: Tensor) -> Tensor:  # [B or 1, A] -> [B, C]
+    """What a batch of questions says of all atoms, for their candidates."""
+    everyone = c.rows is None or len(values) == len(c.query)
+    return (c.pick_each(values) if everyone else c.pick(values[0])).expand(c.shape)
 
 
 @signal("activation", graph=True, reads=("activation",))

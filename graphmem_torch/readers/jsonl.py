@@ -17,9 +17,8 @@ __all__ = ["atom_from_record", "atom_to_record", "content_id", "parse_edge_type"
 _WRITE = 'write {"text": "..."}'
 _TEXT_PARTS = ("text", "input_text", "output_text")  # of Anthropic and OpenAI, and of its responses
 _EDGE = '{"target": id, "type": name, "weight": number} or [target, type, weight]'
-_FIELDS = frozenset(
-    {"text", "id", "kind", "speaker", "session", "time", "event_time", "type", "meta", "edges"}
-)
+_TIMES = ("time", "event_time", "event_end")
+_FIELDS = frozenset({"text", "id", "kind", "speaker", "session", *_TIMES, "type", "meta", "edges"})
 
 
 def read_records(
@@ -80,10 +79,10 @@ def atom_from_record(record: object, *, where: str | None = None) -> Atom:
     """One atom from a JSON object.
 
     Fields: `text` and optionally `id`, `kind` ("turn" with a speaker, else "chunk"), `speaker`,
-    `session`, `time`, `event_time` (see `parse_time`), `type` (one of `MEMORY_TYPES`), `meta` (an
-    object), `edges` (a list of `{"target": id, "type": name, "weight": number}` or `[target, type,
-    weight]`; type and weight may be left out). Other fields are kept in `meta`. Null is the same as
-    left out. Without an id the atom's is empty.
+    `session`, `time`, `event_time`, `event_end` (see `parse_time`), `type` (one of `MEMORY_TYPES`),
+    `meta` (an object), `edges` (a list of `{"target": id, "type": name, "weight": number}` or
+    `[target, type, weight]`; type and weight may be left out). Other fields are kept in `meta`.
+    Null is the same as left out. Without an id the atom's is empty.
 
     A message of a chat has `role` and `content` instead of `text`, the content a string or a list
     of parts as OpenAI and Anthropic write it. Its `name`, else its role, is the speaker, its parts
@@ -129,12 +128,7 @@ def atom_from_record(record: object, *, where: str | None = None) -> Atom:
         kind=_string(given, "kind", where) or ("turn" if speaker else "chunk"),
         speaker=speaker or None,
         session=_string(given, "session", where) or None,
-        time=parse_time(given["time"], "time", where=where) if "time" in given else None,
-        event_time=(
-            parse_time(given["event_time"], "event_time", where=where)
-            if "event_time" in given
-            else None
-        ),
+        **{name: parse_time(given[name], name, where=where) for name in _TIMES if name in given},
         type=memory_type,
         meta={**extra, **meta},
         edges=_edges(given.get("edges", []), where),
@@ -143,7 +137,7 @@ def atom_from_record(record: object, *, where: str | None = None) -> Atom:
 
 def atom_to_record(atom: Atom) -> dict[str, Any]:
     """An atom as a JSON object that `atom_from_record` reads; what it does not have is left out."""
-    names = ("id", "text", "kind", "speaker", "session", "time", "event_time", "type")
+    names = ("id", "text", "kind", "speaker", "session", *_TIMES, "type")
     record = {name: value for name in names if (value := getattr(atom, name)) is not None}
     if atom.meta:
         record["meta"] = dict(atom.meta)

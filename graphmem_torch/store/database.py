@@ -114,7 +114,8 @@ CREATE TABLE atom (
     meta       TEXT NOT NULL,
     links      TEXT NOT NULL,
     text_hash  BLOB NOT NULL,
-    digest     BLOB NOT NULL
+    digest     BLOB NOT NULL,
+    event_end
 );
 CREATE INDEX atom_text_hash ON atom (text_hash);
 
@@ -239,7 +240,8 @@ CREATE TABLE version (
     type       TEXT,
     meta       TEXT NOT NULL,
     links      TEXT NOT NULL,
-    digest     BLOB NOT NULL
+    digest     BLOB NOT NULL,
+    event_end
 )""",
     "version_current": "CREATE INDEX version_current ON version (current)",
     "unwiped": "CREATE TABLE unwiped (node INTEGER PRIMARY KEY)",
@@ -275,9 +277,25 @@ CREATE TABLE feedback_atom (
     "feedback_atom_entry": "CREATE INDEX feedback_atom_entry ON feedback_atom (entry)",
     "feedback_atom_node": "CREATE INDEX feedback_atom_node ON feedback_atom (node)",
     "atom_procedural": "CREATE INDEX atom_procedural ON atom (node) WHERE type = 'procedural'",
+    "atom_event": """
+CREATE INDEX atom_event ON atom (node) WHERE event_time IS NOT NULL OR event_end IS NOT NULL""",
+    "validity": """
+CREATE TABLE validity (
+    entry INTEGER PRIMARY KEY,
+    node  INTEGER NOT NULL,
+    start REAL,
+    stop  REAL,
+    by    INTEGER,
+    known REAL NOT NULL
+)""",
+    "validity_node": "CREATE INDEX validity_node ON validity (node)",
+    "validity_by": "CREATE INDEX validity_by ON validity (by) WHERE by IS NOT NULL",
 }
 """What the first stores of this version do without; older code passes it over."""
 
+
+_ADDED = {"atom": "event_end", "version": "event_end"}
+"""The columns that tables of older releases do without."""
 
 _COPYING = threading.Lock()  # not every SQLite lets threads share a connection
 
@@ -311,10 +329,38 @@ def _create_tables(connection: sqlite3.Connection) -> None:
 
 def _add_missing_tables(connection: sqlite3.Connection) -> None:
     """Make the tables and indexes that a store of an older release does not have yet."""
+    if without := _tables_without(connection):
+        connection.execute("BEGIN IMMEDIATE")  # another writer may be as quick
+        try:
+            for table in _tables_without(connection):
+                connection.execute(f"ALTER TABLE {table} ADD COLUMN {without[table]}")
+            connection.execute("COMMIT")
+        finally:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
     present = {row[0] for row in connection.execute("SELECT name FROM sqlite_master")}
     for name in [name for name in _LATER if name not in present]:
         # Another writer of the same process may be as quick.
         connection.execute(_LATER[name].replace(name, f"IF NOT EXISTS {name}", 1))
+
+
+def _tables_without(connection: sqlite3.Connection) -> dict[str, str]:
+    """The tables of an older release that lack a column, and which."""
+    lacking = {}
+    for table, column in _ADDED.items():
+        columns = {row[1] for row in connection.execute(f"PRAGMA main.table_info({table})")}
+        if columns and column not in columns:
+            lacking[table] = column
+    return lacking
+
+
+def _show_missing_columns(connection: sqlite3.Connection) -> None:
+    """Has a store of an older release, which is only read, show them as empty."""
+    for table, column in _tables_without(connection).items():
+        # Once a writer has added the column, the first of the two of that name is read.
+        connection.execute(
+            f"CREATE TEMP VIEW {table} AS SELECT *, NULL AS {column} FROM main.{table}"
+        )
 
 
 def _check_version(connection: sqlite3.Connection, place: str) -> None:
@@ -427,7 +473,9 @@ class Database:
         connection = _connect_to_read(path) if self.readonly else _connect(_uri(path, "rw"))
         try:
             _check_version(connection, self.place)
-            if not self.readonly:
+            if self.readonly:
+                _show_missing_columns(connection)
+            else:
                 _add_missing_tables(connection)
             connection.execute("PRAGMA synchronous = FULL")
             connection.execute("PRAGMA secure_delete = ON")

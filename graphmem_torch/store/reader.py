@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -41,6 +42,7 @@ from graphmem_torch.store.records import (
 )
 from graphmem_torch.store.sources import Sources
 from graphmem_torch.store.uses import Uses
+from graphmem_torch.store.validity import ValidityRows
 
 __all__ = ["LINKED_BY", "RESERVED", "FieldName", "StoreReader", "own_key"]
 
@@ -86,6 +88,7 @@ class StoreReader:
         self.learned = LearnedRows(database)
         self._remembered = Remembered()
         self._sound: set[tuple[int, bytes]] = set()  # atoms whose digest was right
+        self.validity = ValidityRows(database)
         self.uses = Uses(database, deferred=path is not None and not database.readonly)
 
     @property
@@ -233,6 +236,19 @@ class StoreReader:
                 except (TypeError, ValueError) as error:
                     raise damaged(self._database.place, f"meta cannot be read: {error}") from error
             yield from rows
+
+    def events(self, start: int = 0) -> Tensor:  # [n, 3] float64
+        """Node number, `event_time` and `event_end` of the atoms from `start` on that have one.
+
+        Seconds since the epoch UTC, NaN where there is none; in the order of node numbers.
+        """
+        rows = self._database.query(
+            f"SELECT node, event_time, event_end FROM {self._table} WHERE node >= ? "
+            "AND (event_time IS NOT NULL OR event_end IS NOT NULL) ORDER BY node",
+            (start,),
+        )
+        values = [[math.nan if each is None else each for each in row] for row in rows]
+        return torch.tensor(values, dtype=torch.float64).view(-1, 3)
 
     def nodes(self, start: int = 0, *, concepts: bool = True) -> Tensor:  # [n] int64
         """Numbers of the atoms from node `start` on, ascending; without `concepts` of memories."""
@@ -507,7 +523,7 @@ class StoreReader:
         SQLite's own integrity check, checksums and lengths of the blocks, embeddings that are not
         finite, edges to unknown nodes or of unknown types, temporal edges that linking made between
         others than neighbours of a session, aliases of what is no concept, versions of what is no
-        atom, text hashes and digests recomputed, what was learned.
+        atom, text hashes and digests recomputed, validity of what is no atom, what was learned.
         """
         database, found = self._database, list[str]()
         with self.reading():
@@ -523,6 +539,7 @@ class StoreReader:
                 _add(found, "edges", _edge_problems(self))
                 _add(found, "aliases", _alias_problems(self))
                 _add(found, "temporal edges", _temporal_problems(self))
+                _add(found, "validity", self.validity.problems())
                 found += self.learned.problems()
             except StoreDamagedError as error:
                 # Damage that stops the reading: what was found before it is still worth knowing.

@@ -30,7 +30,9 @@ __all__ = [
     "columns_from_rows",
 ]
 
-ATOM_COLUMNS = "node, id, text, kind, speaker, session, time, event_time, type, meta, links"
+ATOM_COLUMNS = (
+    "node, id, text, kind, speaker, session, time, event_time, type, meta, links, event_end"
+)
 """What `atom_from_row` reads; `atom_to_row` appends text_hash and digest."""
 
 
@@ -88,8 +90,14 @@ def atom_to_row(node: int, atom: Atom) -> tuple[Any, ...]:
         _check_text(atom, name, optional=name in ("speaker", "session", "type"))
     if not atom.id:
         raise InputError("id: expected a non-empty string, got ''. Leave it out to have one made")
-    for name in ("time", "event_time"):
+    for name in ("time", "event_time", "event_end"):
         _check_seconds(atom, name)
+    begun = -math.inf if atom.event_time is None else atom.event_time
+    if atom.event_end is not None and atom.event_end < begun:
+        raise InputError(
+            f"atom {atom.id!r}: event_end: expected no time before event_time "
+            f"({atom.event_time!r}), got {atom.event_end!r}; swap the two, or leave one out"
+        )
     links = [[link.target, int(link.type), link.weight] for link in atom.edges]
     return (
         node,
@@ -103,6 +111,7 @@ def atom_to_row(node: int, atom: Atom) -> tuple[Any, ...]:
         atom.type,
         _json(atom, "meta", dict(atom.meta)) if atom.meta else "{}",
         _json(atom, "edges", links) if links else "[]",
+        atom.event_end,
         bytes.fromhex(text_hash(atom.rendered)),
         bytes.fromhex(atom.digest),
     )
@@ -115,7 +124,8 @@ def atom_from_row(row: tuple[Any, ...]) -> Atom:
     stated = () if row[10] == "[]" else json.loads(row[10])
     links = tuple(Link(target, EdgeType(kind), weight) for target, kind, weight in stated)
     id_, text, kind, speaker, session, time, event_time, type_ = row[1:9]
-    return Atom(id_, text, kind, speaker, session, time, event_time, type_, meta, links)
+    end = row[11]
+    return Atom(id_, text, kind, speaker, session, time, event_time, type_, meta, links, end)
 
 
 def columns_from_rows(rows: list[tuple[Any, ...]]) -> Columns:

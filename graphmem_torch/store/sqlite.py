@@ -41,7 +41,7 @@ from graphmem_torch.store.database import (
 from graphmem_torch.store.erasure import contents, erase_rows, new_receipt
 from graphmem_torch.store.lock import WriterLock
 from graphmem_torch.store.reader import RESERVED, StoreReader, own_key
-from graphmem_torch.store.records import atom_to_row
+from graphmem_torch.store.records import ATOM_COLUMNS, atom_to_row
 
 __all__ = ["NAMESPACES_NAME", "REEMBED_NAME", "MemoryStore", "has_namespaces"]
 
@@ -55,7 +55,7 @@ _WIPING_SECONDS = 2.0  # to wait for readers
 NAMESPACES_NAME = "namespaces"
 """Folder inside that of a store; those in it are stores of their own, bound to the same encoder."""
 
-_INSERT = "INSERT INTO atom VALUES (" + ", ".join("?" * 13) + ")"
+_INSERT = f"INSERT INTO atom ({ATOM_COLUMNS}, text_hash, digest) VALUES ({', '.join('?' * 14)})"
 _INSERT_ALIAS = "INSERT OR IGNORE INTO alias (name, node) VALUES (?, ?)"
 
 
@@ -536,9 +536,11 @@ class MemoryStore(StoreReader):
             same = batch.atoms[new - self.next_node].text == self.atoms([old])[0].text
             self.life.keep_version(old, new, now, same=same)
             self.uses.pass_on(old, new)
+            self.validity.pass_on(old, new)
             if same:
                 self.learned.pass_on(old, new)
         self.learned.remove(listed)
+        self.validity.remove(listed)
         for table in ("atom", "pin", "found_type", "use", "alias"):
             one = f"DELETE FROM {table} WHERE node IN (SELECT value FROM json_each(?))"
             run(one, [(listed,)])

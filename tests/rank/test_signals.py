@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -197,6 +198,7 @@ def expected(o: Oracle, name: str, b: int, a: int) -> float:
         "interaction_answer": lambda: o.before(a, lambda x: focus(x) * bool(o.d.is_question[x])),
         "speaker": lambda: o.speaker(b, a),
         "date": lambda: o.date(b, a),
+        "ended": lambda: float(o.q.ended[b, a]),  # type: ignore[index]
         "event": lambda: o.event(b, a),
         "time_expression": lambda: float(o.q.asks_when[b] and o.d.tells_time[a]),  # type: ignore[index]
         "role": lambda: float(o.d.role[a] * (-1 if o.q.recalls[b] else 1)),  # type: ignore[index]
@@ -221,7 +223,8 @@ def asked(
     random_columns: Callable[..., IndexInput], random_questions: Callable[..., QueryBatch]
 ) -> tuple[MemoryIndex, QueryBatch, Oracle]:
     """An index, its questions, and what stands in both."""
-    data, query = random_columns(ATOMS), random_questions(COUNT)
+    ended = (torch.arange(COUNT)[:, None] + torch.arange(ATOMS)) % 3 == 0
+    data, query = random_columns(ATOMS), replace(random_questions(COUNT), ended=ended)
     return MemoryIndex.build(data, config_from_dict({})), query, Oracle(data, query)
 
 

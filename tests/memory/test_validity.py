@@ -1,0 +1,409 @@
+"""Validity: from when to when what atoms say was true, and what of it was known when."""
+
+from __future__ import annotations
+
+import math
+import random
+import re
+import sqlite3
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from graphmem_torch.atoms import Atom
+from graphmem_torch.config import load_config
+from graphmem_torch.errors import InputError, StoreError
+from graphmem_torch.memory import Memory
+from graphmem_torch.results import Validity
+from graphmem_torch.text.embedder import HashingEmbedder
+from tests.memories import ids, opened
+
+CITIES = ["Rome", "Oslo", "Lima", "Bern", "Kyiv"]
+
+
+class Clock:
+    """A clock that is set by hand."""
+
+    def __init__(self, now: float = 1000.0) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def moved(count: int = 3, step: float = 10.0, **fields: Any) -> list[Atom]:
+    """What somebody says of where they live: version i from `step` i on."""
+    return [
+        Atom(f"v{i}", f"Nora lives in {CITIES[i]} now", time=step * i, **fields)
+        for i in range(count)
+    ]
+
+
+def memory_of(atoms: list[Atom], clock: Clock | None = None, path: Path | None = None) -> Memory:
+    memory = opened(path, clock=clock or Clock())
+    if atoms:
+        memory.add(atoms)
+    return memory
+
+
+def seen(memory: Memory, **filters: Any) -> set[str]:
+    """The ids that filters leave."""
+    return set(ids(memory.retrieve("Where does Nora live?", k=50, **filters)))
+
+
+def test_an_atom_is_valid_by_itself() -> None:
+    memory = memory_of(
+        [
+            Atom("plain", "It rains", time=5.0),
+            Atom("told", "It rained on Monday", time=5.0, event_time=2.0, event_end=3.0),
+            Atom("until", "It rained until Sunday", time=5.0, event_end=1.0),
+            Atom("timeless", "Rain is wet"),
+            Atom("planned", "The fair is over then", time=5.0, event_end=8.0),
+        ]
+    )
+    assert memory.validity(["plain", "told", "until", "timeless", "planned"]) == {
+        "plain": Validity(5.0, None),
+        "told": Validity(2.0, 3.0),
+        "until": Validity(None, 1.0),
+        "timeless": Validity(None, None),
+        "planned": Validity(5.0, 8.0),
+    }
+    assert seen(memory, valid_at=0.0) == {"until", "timeless"}
+    assert seen(memory, valid_at=2.0) == {"told", "timeless"}
+    assert seen(memory, valid_at=6.0) == {"plain", "timeless", "planned"}
+    assert seen(memory, valid_at=8.0) == {"plain", "timeless"}
+
+
+def test_what_is_superseded_ends_where_the_new_one_begins() -> None:
+    clock = Clock(100.0)
+    memory = memory_of(moved(3), clock)
+    state = memory.store.state
+    assert memory.supersede("v0", "v1") == Validity(0.0, 10.0, "v1", 100.0)
+    clock.now = 200.0
+    assert memory.supersede("v1", "v2") == Validity(10.0, 20.0, "v2", 200.0)
+    assert memory.store.state == state, "no index is made anew"
+    assert [seen(memory, valid_at=t) for t in (0.0, 9.9, 10.0, 20.0, 1e9)] == [
+        {"v0"},
+        {"v0"},
+        {"v1"},
+        {"v2"},
+        {"v2"},
+    ]
+    # As it was known at 150: nobody had said that v2 took the place of v1.
+    assert memory.validity(["v0", "v1"], as_of=150.0) == {
+        "v0": Validity(0.0, 10.0, "v1", 100.0),
+        "v1": Validity(10.0, None),
+    }
+    assert seen(memory, valid_at=30.0, as_of=150.0) == {"v1", "v2"}
+    assert seen(memory, valid_at=30.0, as_of=50.0) == {"v0", "v1", "v2"}
+    assert memory.store.check() == []
+
+
+def test_saying_it_again_changes_nothing() -> None:
+    clock = Clock(100.0)
+    memory = memory_of(moved(2), clock)
+    first = memory.supersede("v0", "v1")
+    clock.now = 300.0
+    assert memory.supersede("v0", "v1") == first
+    assert memory.supersede("v0", "v1", when=10.0).known in (100.0, 300.0)
+    assert memory.validity("v0")["v0"].stop == 10.0
+    assert len(memory.store.validity.stated()) <= 2
+
+
+def test_clocks_that_go_backwards_and_equal_times() -> None:
+    clock = Clock(100.0)
+    atoms = [
+        Atom("old", "Nora lives in Rome", time=50.0),
+        Atom("new", "Nora lives in Oslo", time=40.0),
+        Atom("same", "Nora lives in Lima", time=50.0),
+    ]
+    memory = memory_of(atoms, clock)
+    assert memory.supersede("old", "new") == Validity(50.0, 50.0, "new", 100.0)
+    assert seen(memory, valid_at=60.0) == {"new", "same"}
+    clock.now = 90.0  # set back: what is known may not become known earlier
+    assert memory.supersede("old", "same") == Validity(50.0, 50.0, "same", 100.0)
+    assert memory.validity("old", as_of=95.0)["old"] == Validity(50.0, None)
+
+
+def test_without_times_the_moment_of_saying_counts() -> None:
+    clock = Clock(100.0)
+    memory = memory_of([Atom("old", "Nora lives in Rome"), Atom("new", "In Oslo she lives")], clock)
+    memory.supersede("old", "new")
+    assert memory.validity(["old", "new"]) == {
+        "old": Validity(None, 100.0, "new", 100.0),
+        "new": Validity(100.0, None, None, 100.0),
+    }
+    memory.supersede("old", "new", when=70.0)
+    assert seen(memory, valid_at=69.0) == {"old"} and seen(memory, valid_at=70.0) == {"new"}
+
+
+def test_an_end_that_was_known_is_not_prolonged() -> None:
+    memory = memory_of([Atom("a", "Nora is away", time=0.0, event_end=5.0), *moved(2)])
+    assert memory.supersede("a", "v1").stop == 5.0
+    memory.set_validity("v0", stop=7.0)
+    assert memory.supersede("v0", "v1") == Validity(0.0, 7.0, "v1", 1000.0)
+
+
+def test_bad_input_is_refused_and_changes_nothing() -> None:
+    memory = memory_of(moved(4))
+    memory.supersede("v0", "v1")
+    memory.supersede("v1", "v2")
+    before = memory.store.validity.stated()
+    bad: list[tuple[Callable[[], Any], str]] = [
+        (
+            lambda: memory.supersede("v0", "v0"),
+            "new: expected another atom than 'v0', got the same",
+        ),
+        (lambda: memory.supersede("v2", "v0"), "('v0' by 'v1' by 'v2'); swap the two"),
+        (lambda: memory.supersede("v1", "v0"), "new: expected an atom that 'v1' did not supersede"),
+        (lambda: memory.supersede("v3", "nobody"), "nobody"),
+        (lambda: memory.supersede("v2", "v3", when=19.0), "when: expected no time before 'v2'"),
+        (lambda: memory.supersede("v2", "v3", when="soon"), "when: expected a time, got 'soon'"),
+        (
+            lambda: memory.supersede("v3", "v1", when=35.0),
+            "when: expected no time after 'v1' ended",
+        ),
+        (lambda: memory.set_validity("v3"), "set_validity: expected start or stop, got neither"),
+        (lambda: memory.set_validity("v3", start=9.0, stop=8.0), "stop: expected no time before"),
+        (lambda: memory.set_validity("v3", stop=29.0), "or its `start` as well"),
+        (lambda: memory.set_validity(["v3", "v9"], stop=40.0), "v9"),
+        (lambda: memory.set_validity("v3", stop=math.nan), "stop: expected a time"),
+        (lambda: memory.validity("v9"), "v9"),
+        (lambda: memory.retrieve("Nora?", valid_at="never"), "valid_at: expected a time"),
+    ]
+    for call, message in bad:
+        with pytest.raises(InputError, match=re.escape(message)):
+            call()
+    assert memory.store.validity.stated() == before
+    with pytest.raises(InputError, match="event_end: expected no time before event_time"):
+        memory.add(Atom("w", "It rained", event_time=3.0, event_end=2.0))
+
+
+def test_ends_are_stated_and_taken_back() -> None:
+    memory = memory_of(moved(2))
+    memory.supersede("v0", "v1")
+    assert memory.set_validity("v0", start=-5.0) == {"v0": Validity(-5.0, 10.0, "v1", 1000.0)}
+    assert memory.set_validity("v0", stop="1970-01-01T00:00:08")["v0"] == Validity(
+        -5.0, 8.0, None, 1000.0
+    )
+    assert memory.set_validity("v0", start=-math.inf, stop=math.inf)["v0"].at(1e9)
+    assert memory.set_validity(["v0", "v1"], start=None, stop=None) == {
+        "v0": Validity(0.0, None, None, 1000.0),
+        "v1": Validity(10.0, None, None, 1000.0),
+    }
+
+
+@settings(max_examples=4, deadline=None)
+@given(st.integers(0, 10_000))
+def test_against_a_list_of_intervals(seed: int) -> None:
+    """Random statements at random moments: every question as a plain list says it."""
+    dice, clock = random.Random(seed), Clock(0.0)
+    atoms = [
+        Atom(
+            f"a{i}",
+            f"Nora number {i}",
+            time=dice.choice([None, float(dice.randrange(20))]),
+            event_time=dice.choice([None, None, float(dice.randrange(10))]),
+            event_end=dice.choice([None, None, float(dice.randrange(10, 30))]),
+        )
+        for i in range(8)
+    ]
+    memory = memory_of(atoms, clock)
+    # (known, id, start, stop): the truth is the last statement that was known.
+    said: list[tuple[float, str, float, float]] = []
+
+    def truth(name: str, known: float) -> tuple[float, float]:
+        atom = next(each for each in atoms if each.id == name)
+        begin = atom.event_time if atom.event_time is not None else atom.time
+        end = math.inf if atom.event_end is None else atom.event_end
+        start = -math.inf if begin is None or end < begin else begin
+        for when, one, *span in said:
+            if one == name and when <= known:
+                start, end = span
+        return start, end
+
+    for step in range(12):
+        clock.now = float(step // 2)
+        name = f"a{dice.randrange(8)}"
+        start = dice.choice([-math.inf, float(dice.randrange(20))])
+        stop = dice.choice([math.inf, float(dice.randrange(20, 40))])
+        memory.set_validity(name, start=start, stop=stop)
+        said.append((clock.now, name, start, stop))
+    for known in (None, -1.0, 0.0, 2.0, 5.0):
+        now = math.inf if known is None else known
+        spans = {atom.id: truth(atom.id, now) for atom in atoms}
+        found = memory.validity(list(spans), as_of=known)
+        assert {
+            name: (
+                -math.inf if each.start is None else each.start,
+                math.inf if each.stop is None else each.stop,
+            )
+            for name, each in found.items()
+        } == spans
+        for at in (-3.0, 0.0, 5.0, 12.0, 19.0, 20.0, 35.0, 50.0):
+            there = {name for name, (start, stop) in spans.items() if start <= at < stop}
+            if known is not None:
+                there &= {a.id for a in atoms if a.time is not None and a.time <= known}
+            assert seen(memory, valid_at=at, as_of=known) == there
+
+
+def weighed(path: Path | None = None, clock: Clock | None = None) -> Memory:
+    config = load_config("default", {"link.concepts": "pattern", "rank.weights.ended": -3.0})
+    return Memory.open(path, config=config, embedder=HashingEmbedder(32), clock=clock or Clock())
+
+
+def test_the_signal_speaks_against_what_has_ended() -> None:
+    clock = Clock(100.0)
+    memory = weighed(clock=clock)
+    memory.add([*moved(3), Atom("over", "Nora lived in Paris", time=1.0, event_end=5.0)])
+
+    def ended(**filters: Any) -> set[str]:
+        result = memory.retrieve("Where does Nora live?", **filters)
+        shares = {hit.id: hit.signals["ended"] for hit in result.hits}
+        assert set(shares.values()) <= {0.0, -3.0}
+        return {name for name, share in shares.items() if share}
+
+    assert ended() == {"over"}
+    memory.supersede("v0", "v1")
+    clock.now = 200.0
+    memory.supersede("v1", "v2")
+    assert ended() == {"over", "v0", "v1"}
+    assert ended(as_of=150.0) == {"over", "v0"}
+    assert ended(as_of=99.0) == {"over"}
+    assert ended(as_of=4.0) == set()
+    assert ended(asked=10.0) == {"over", "v0"}
+    assert ended(valid_at=3.0) == set(), "what was true then is not over then"
+    scores = {hit.id: hit.score for hit in memory.retrieve("Where does Nora live?").hits}
+    bare = memory.retrieve("Where does Nora live?", as_of=99.0)
+    assert scores["v0"] == pytest.approx({h.id: h.score for h in bare.hits}["v0"] - 3.0, abs=1e-4)
+    explained = memory.explain("Where does Nora live?", "v0")
+    assert explained.signals["ended"] == pytest.approx(-3.0)
+    context = memory.compile("Where does Nora live?", budget=400, valid_at=15.0)
+    assert set(context.sources) == {"v1"}
+
+
+def test_statements_follow_versions() -> None:
+    memory = memory_of(moved(3))
+    memory.supersede("v0", "v1")
+    memory.supersede("v1", "v2")
+    memory.update("v0", text="Nora lives in a suburb of Rome now")
+    memory.update("v1", text="Nora lives near Oslo now")
+    assert memory.validity(["v0", "v1"]) == {
+        "v0": Validity(0.0, 10.0, "v1", 1000.0),
+        "v1": Validity(10.0, 20.0, "v2", 1000.0),
+    }
+    assert seen(memory, valid_at=5.0) == {"v0"}
+    assert seen(memory, valid_at=25.0, as_of=999.0) == {"v0", "v1", "v2"}
+    assert memory.store.check() == []
+
+
+@pytest.mark.parametrize("way", ["delete", "forget"])
+def test_what_goes_leaves_no_statement(way: str, tmp_path: Path) -> None:
+    memory = memory_of(moved(4), path=tmp_path / "store")
+    for i in range(3):
+        memory.supersede(f"v{i}", f"v{i + 1}", when=10.0 * (i + 1) + 0.123456789)
+    getattr(memory, way)("v1")
+    # As if v1 never was there: nothing followed v0, and nothing was before v2.
+    assert memory.validity(["v0", "v2"]) == {
+        "v0": Validity(0.0, None),
+        "v2": Validity(20.123456789, 30.123456789, "v3", 1000.0),
+    }
+    assert memory.store.check() == []
+    memory.close()
+    if way == "forget":
+        with sqlite3.connect(tmp_path / "store" / "memory.sqlite") as connection:
+            assert connection.execute("SELECT count(*) FROM validity").fetchone() == (3,)
+        connection.close()
+        held = b"".join(path.read_bytes() for path in (tmp_path / "store").iterdir())
+        assert struct.pack(">d", 30.123456789) in held  # as SQLite writes it
+        assert struct.pack(">d", 10.123456789) not in held
+
+
+def test_it_comes_along_in_an_export(tmp_path: Path) -> None:
+    clock = Clock(100.0)
+    memory = memory_of([*moved(3), Atom("e", "Fair", event_time=1.0, event_end=2.0)], clock)
+    memory.supersede("v0", "v1")
+    clock.now = 200.0
+    memory.supersede("v1", "v2")
+    memory.set_validity("v2", start=-math.inf, stop=math.inf)
+    memory.update("v1", text="Nora lives near Oslo now")
+    memory.export(tmp_path / "all.jsonl")
+    other = opened(clock=Clock(5000.0))
+    for _ in range(2):  # the second changes nothing
+        other.import_(tmp_path / "all.jsonl")
+        for as_of in (None, 99.0, 150.0):
+            asked = ["v0", "v1", "v2", "e"]
+            assert other.validity(asked, as_of=as_of) == memory.validity(asked, as_of=as_of)
+    assert len(other.store.validity.stated()) == len(memory.store.validity.stated())
+    assert other.get("e") == memory.get("e")
+    again = tmp_path / "again.jsonl"
+    other.export(again)
+    assert again.read_text() == (tmp_path / "all.jsonl").read_text()
+
+
+def test_files_that_change_keep_what_was_stated(tmp_path: Path) -> None:
+    file = tmp_path / "a.jsonl"
+    lines = [
+        f'{{"id": "v{i}", "text": "Nora lives in {CITIES[i]}", "time": {i}}}' for i in range(3)
+    ]
+    file.write_text("\n".join(lines[:2]))
+    memory = memory_of([])
+    memory.add_files(file)
+    memory.supersede("v0", "v1")
+    file.write_text("\n".join(lines[::-1]))
+    memory.add_files(file)
+    assert memory.validity("v0")["v0"] == Validity(0.0, 1.0, "v1", 1000.0)
+
+
+def test_a_store_from_before_opens(tmp_path: Path) -> None:
+    with memory_of(moved(2), path=tmp_path) as memory:
+        before = [atom.digest for atom in memory.get(["v0", "v1"])]
+        memory.update("v0", text="Nora lives in Bonn now")
+    with sqlite3.connect(tmp_path / "memory.sqlite") as connection:
+        for statement in (
+            "DROP INDEX atom_event",
+            "DROP TABLE validity",
+            "ALTER TABLE atom DROP COLUMN event_end",
+            "ALTER TABLE version DROP COLUMN event_end",
+        ):
+            connection.execute(statement)
+    connection.close()
+    (tmp_path / "snapshot.safetensors").unlink(missing_ok=True)
+    with opened(tmp_path, mode="r") as reader:
+        assert reader.validity("v1") == {"v1": Validity(10.0, None)}
+        assert seen(reader, valid_at=5.0) == {"v0"}
+        assert seen(reader, as_of=500.0) == {"v0", "v1"}
+        assert reader.get("v1").digest == before[1] and reader.store.check() == []
+        with pytest.raises(StoreError, match="reading only"):
+            reader.supersede("v0", "v1")
+        with opened(tmp_path) as memory:
+            memory.add(Atom("end", "The fair was on", event_time=3.0, event_end=4.0))
+            memory.supersede("v0", "v1")
+            assert memory.get("end").event_end == 4.0
+            assert memory.versions("v0")[0].atom.digest == before[0]
+            assert memory.store.check() == []
+        assert reader.get("end").event_end == 4.0, "what a writer added since is seen"
+
+
+def test_many_threads_state_at_once(tmp_path: Path) -> None:
+    count = 12
+    memory = memory_of([Atom(f"t{i}", f"Nora said {i}", time=float(i)) for i in range(count)])
+
+    def work(i: int) -> None:
+        memory.supersede(f"t{i}", f"t{i + 1}")
+        memory.retrieve("Nora?", valid_at=float(i))
+
+    threads = [Thread(target=work, args=(i,)) for i in range(count - 1)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    found = memory.validity([f"t{i}" for i in range(count)])
+    assert [each.stop for each in found.values()] == [*map(float, range(1, count)), None]
+    assert seen(memory, valid_at=3.5) == {"t3"}
