@@ -26,7 +26,16 @@ from graphmem_torch.rank.hops import name_key
 from graphmem_torch.store.reader import FieldName, StoreReader
 from graphmem_torch.text.times import TimeLike, parse_span, parse_time
 
-__all__ = ["AtomFields", "Filters", "Scope", "atom_masks", "entity_seeds"]
+__all__ = [
+    "AtomFields",
+    "Filters",
+    "Instants",
+    "Scope",
+    "TimelessFilters",
+    "atom_masks",
+    "entity_seeds",
+    "over_moments",
+]
 
 _META: FieldName = "meta"
 _FIELDS: tuple[FieldName, ...] = ("kind", "speaker", "session", "time", "type", "id")
@@ -53,13 +62,16 @@ Names = str | Sequence[str] | Sequence[Sequence[str]]
 """Texts for all questions, or a list of them for each."""
 
 
-class Filters(TypedDict, total=False):
-    """What a question may see, and how many hits it has; see `Memory.retrieve`."""
+Instants = list[Any] | tuple[Any, ...]  # a list of one form of times is one of several, too
+"""Moments of which the same questions are asked."""
+
+
+class TimelessFilters(TypedDict, total=False):
+    """`Filters` but for `as_of`."""
 
     k: int | None
     kinds: Sequence[str] | None
     between: tuple[TimeLike | None, TimeLike | None] | None
-    as_of: TimeLike | None
     valid_at: TimeLike | None
     asked: TimeLike | None
     where: Mapping[str, Any] | None
@@ -68,18 +80,35 @@ class Filters(TypedDict, total=False):
     namespaces: Sequence[str] | None
 
 
+class Filters(TimelessFilters, total=False):
+    """What a question may see, and how many hits it has; see `Memory.retrieve`."""
+
+    as_of: TimeLike | None
+
+
 @dataclass(frozen=True)
 class Scope:
     """What questions may see and where they set out, as `Memory.retrieve` takes it."""
 
     kinds: Sequence[str] | None = None
     between: tuple[TimeLike | None, TimeLike | None] | None = None
-    as_of: TimeLike | None = None
+    as_of: TimeLike | Instants | None = None
     where: Mapping[str, Any] | None = None
     asked: TimeLike | None = None
     exclude: Names = ()
     seed_entities: Names = ()
     valid_at: TimeLike | None = None
+
+    @property
+    def instants(self) -> list[float | None]:
+        """The moments of `as_of`, seconds since the epoch UTC; None: now.
+
+        Raises:
+            InputError: A time that is none.
+        """
+        if isinstance(self.as_of, list | tuple):
+            return [parse_time(each, "as_of") for each in self.as_of]
+        return [None if self.as_of is None else parse_time(self.as_of, "as_of")]
 
     def take(self, places: Sequence[int], count: int) -> Scope:
         """The same for the questions at some places among `count`."""
@@ -120,11 +149,11 @@ def atom_masks(
     snapshot: Snapshot,
     fields: AtomFields,
     scope: Scope,
-    as_of: float | None,
+    instants: Sequence[float | None],
     excluded: Sequence[Sequence[int]] = (),
     valid: Tensor | None = None,
 ) -> dict[str, Tensor]:
-    """The filters of a retrieval as the masks `allowed` and `listed` [1 or B, A] of a `QueryBatch`.
+    """The filters of a retrieval as the masks `allowed` [1 or T, A] and `listed` [1 or B, A].
 
     `between`, `as_of` and `valid_at` say which atoms there are for the question; `kinds`, `where`
     and `exclude` only which of them are listed: a fact still leads to the turns it was derived
@@ -135,9 +164,9 @@ def atom_masks(
         snapshot: A atoms.
         fields: Of its store.
         scope: Kinds, span and conditions.
-        as_of: Its moment, seconds since the epoch UTC.
+        instants: T moments of `as_of`, seconds since the epoch UTC; None: now.
         excluded: Nodes of the atoms that may not be hits, for each question or for all.
-        valid: [1, A] bool, the atoms that were true at the moment of `valid_at`; None: any.
+        valid: [1 or T, A] bool, the atoms that were true at the moment of `valid_at`; None: any.
 
     Raises:
         InputError: An unknown kind, a time that is none, a span that ends before it begins, a
@@ -163,11 +192,15 @@ def atom_masks(
         listed[question, torch.cat(rows)] = False
         listed = listed.to(index.kind.device)
         masks["listed"] = listed & masks["listed"] if "listed" in masks else listed
-    if between is not None or as_of is not None:
+    if between is not None or any(each is not None for each in instants):
         start, end = (-torch.inf, torch.inf) if between is None else parse_span(between)
-        last = end if as_of is None else min(end, as_of)
+        last = torch.tensor(
+            [[end if each is None else min(end, each)] for each in instants],
+            dtype=torch.float64,
+            device=index.time.device,
+        )
         # An unknown time is NaN, which is in no span.
-        masks["allowed"] = ((index.time >= start) & (index.time <= last))[None]
+        masks["allowed"] = (index.time >= start) & (index.time <= last)
     if valid is not None:
         valid = valid.to(index.kind.device)
         masks["allowed"] = valid & masks["allowed"] if "allowed" in masks else valid
@@ -211,6 +244,26 @@ def entity_seeds(
         .contiguous()
         for name, (rows, pad) in columns.items()
     }
+
+
+def over_moments(masks: Mapping[str, Tensor], questions: int, moments: int) -> dict[str, Tensor]:
+    """Columns of a `QueryBatch` in which each of B questions has a row for each of T moments.
+
+    Args:
+        masks: Of the questions (`seeds`, `seed_keys` and `listed`, which may be [1, A] for all), or
+            of the moments (the others, [T, A]).
+        questions: B.
+        moments: T.
+    """
+    if moments == 1:
+        return dict(masks)
+    rows = {}
+    for name, each in masks.items():
+        if name in ("seeds", "seed_keys") or (name == "listed" and len(each) > 1):
+            rows[name] = each.repeat_interleave(moments, 0)
+        else:
+            rows[name] = each if name == "listed" else each.repeat(questions, 1)
+    return rows
 
 
 def _unknown_concept(given: str, name: str, store: StoreReader) -> str:

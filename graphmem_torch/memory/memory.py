@@ -11,6 +11,7 @@ import logging
 import os
 import threading
 import time
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextlib import ExitStack, nullcontext
@@ -77,10 +78,13 @@ from graphmem_torch.memory.exchange import (
 from graphmem_torch.memory.filters import (
     AtomFields,
     Filters,
+    Instants,
     Names,
     Scope,
+    TimelessFilters,
     atom_masks,
     entity_seeds,
+    over_moments,
 )
 from graphmem_torch.memory.link import concept_id
 from graphmem_torch.memory.modes import (
@@ -781,6 +785,26 @@ class Memory:
         self, questions: Sequence[str], *, trace: bool = False, **options: Unpack[Filters]
     ) -> list[Result]: ...
 
+    @overload
+    def retrieve(
+        self,
+        questions: str,
+        *,
+        as_of: Instants,
+        trace: bool = False,
+        **options: Unpack[TimelessFilters],
+    ) -> list[Result]: ...
+
+    @overload
+    def retrieve(
+        self,
+        questions: Sequence[str],
+        *,
+        as_of: Instants,
+        trace: bool = False,
+        **options: Unpack[TimelessFilters],
+    ) -> list[list[Result]]: ...
+
     def retrieve(
         self,
         questions: str | Sequence[str],
@@ -788,7 +812,7 @@ class Memory:
         k: int | None = None,
         kinds: Sequence[str] | None = None,
         between: tuple[TimeLike | None, TimeLike | None] | None = None,
-        as_of: TimeLike | None = None,
+        as_of: TimeLike | Instants | None = None,
         valid_at: TimeLike | None = None,
         asked: TimeLike | None = None,
         where: Mapping[str, Any] | None = None,
@@ -796,7 +820,7 @@ class Memory:
         seed_entities: Names = (),
         namespaces: Sequence[str] | None = None,
         trace: bool = False,
-    ) -> Result | list[Result]:
+    ) -> Result | list[Result] | list[list[Result]]:
         """Ranked memories with reasons and a confidence: a result, or a list for several questions.
 
         Args:
@@ -806,9 +830,14 @@ class Memory:
             between: Only atoms whose time is in this span, both ends included, None for an open
                 one. Times are as `text.times.parse_time` takes them: seconds since the epoch UTC,
                 a `datetime` (UTC where it is naive), ISO 8601.
-            as_of: Only atoms whose time is known and not later, in the version of then (`update`)
-                but with the edges of today; decay is reckoned from then. The first question of a
-                moment before an update makes an index of that version, as opening does.
+            as_of: Only atoms whose time is known and not later, in the version of then (`update`),
+                and what was known then of their validity: nothing that came later is returned.
+                Decay is reckoned from then. Edges, counts of words, PageRank and modes are those of
+                today, and what is deleted is missing in the past as well. The first question of a
+                moment before an update makes an index of that version, as opening does. Of a list
+                of moments the same questions are asked, in one batch for all moments between which
+                no atom was updated: a result for each moment, or for several questions a list of
+                them for each.
             valid_at: Only atoms whose content was true at this moment, as `validity` says, as far
                 as that is known (`as_of`).
             asked: When the questions are asked, which "last week" in them is reckoned from; `as_of`
@@ -849,6 +878,9 @@ class Memory:
                 *(listed, namespaces, scope),
                 lambda each, part, own, known: each._retrieve(part, k, own, known, trace=trace),
             )
+        if not isinstance(as_of, list | tuple):
+            only = [result for (result,) in results]
+            return only[0] if isinstance(questions, str) else only
         return results[0] if isinstance(questions, str) else results
 
     def _retrieve(
@@ -859,25 +891,51 @@ class Memory:
         encoded: Encoded | None = None,
         *,
         trace: bool = False,
+    ) -> list[list[Result]]:
+        """For each question the results of each moment; the vectors of questions may be known."""
+        instants = scope.instants
+        ends = self.store.version_ends() if len(instants) > 1 else []
+        shared: dict[int, list[int]] = {}  # places of moments between which no atom was updated
+        for place, moment in enumerate(instants):
+            shared.setdefault(0 if moment is None else bisect_right(ends, moment), []).append(place)
+        if len(shared) > 1 and encoded is None and asked:
+            encoded = encode_checked(self.embedder, list(asked), query=True)
+        found: dict[int, list[Result]] = {}
+        for places in shared.values():
+            part = [instants[place] for place in places]
+            rows = self._retrieve_at(asked, part, k, scope, encoded, trace=trace)
+            found |= {place: rows[i :: len(part)] for i, place in enumerate(places)}
+        return [[found[place][i] for place in range(len(instants))] for i in range(len(asked))]
+
+    def _retrieve_at(
+        self,
+        asked: Sequence[str],
+        instants: Sequence[float | None],
+        k: int | None,
+        scope: Scope,
+        encoded: Encoded | None,
+        *,
+        trace: bool,
     ) -> list[Result]:
-        """The results of questions, whose vectors may be known."""
+        """The results of each question at each of the moments, in one batch."""
+        rows = [question for question in asked for _ in instants]
 
         def answers(view: _View) -> list[Result]:
             snapshot = view.snapshot
-            if not asked or not snapshot.index.num_atoms:
-                return [Result(question, (), 0.0, False) for question in asked]
+            if not rows or not snapshot.index.num_atoms:
+                return [Result(question, (), 0.0, False) for question in rows]
             stages = Stages() if trace else None
-            query = self._query(view, asked, scope, encoded=encoded)
+            query = self._query(view, asked, scope, encoded=encoded, instants=instants)
             if stages is not None:
                 stages.done("encode")
             with torch.inference_mode():
                 found = snapshot.index(query, k=k, paths=True, stages=stages)
-            results = to_results(asked, snapshot, found, view.store, self.config.gate.threshold)
+            results = to_results(rows, snapshot, found, view.store, self.config.gate.threshold)
             if stages is None:
                 return results
             return with_traces(results, snapshot, found, view.store, stages)
 
-        return self._asked(answers, scope.as_of)
+        return self._asked(answers, instants[0])
 
     def explain(
         self,
@@ -942,7 +1000,7 @@ class Memory:
             found = snapshot.index.explain(query, row, k=k)
             return to_explanation(text, snapshot, row, found, view.store, most)
 
-        return self._asked(explained, as_of)
+        return self._asked(explained, None if as_of is None else parse_time(as_of, "as_of"))
 
     def encode_questions(
         self, questions: Sequence[str], *, asked: Sequence[TimeLike | None] | None = None
@@ -1072,6 +1130,8 @@ class Memory:
         """For each question a context of each budget; the vectors of the questions may be known."""
         if not asked or not budgets:
             return [[] for _ in asked]
+        as_of = cast("TimeLike | None", scope.as_of)  # of a list it says what was expected
+        instant = None if as_of is None else parse_time(as_of, "as_of")
 
         def compiled(view: _View) -> tuple[list[list[Context]], Tensor]:
             snapshot = view.snapshot
@@ -1084,7 +1144,7 @@ class Memory:
                 snapshot, asked, found, query.allowed, budgets, settings, threshold
             )
 
-        made, used = self._asked(compiled, scope.as_of)
+        made, used = self._asked(compiled, instant)
         self._note_uses(used.tolist())
         return made
 
@@ -2441,11 +2501,11 @@ class Memory:
                 self._snapshot = fresh
             return self._snapshot
 
-    def _asked(self, work: Callable[[_View], T], as_of: TimeLike | None = None) -> T:
+    def _asked(self, work: Callable[[_View], T], as_of: float | None = None) -> T:
         """What the present state gives; asked again where atoms in it were deleted meanwhile."""
         while True:
             # One state throughout, whatever a writer adds meanwhile.
-            view = self._view() if as_of is None else self._view_of(parse_time(as_of, "as_of"))
+            view = self._view() if as_of is None else self._view_of(as_of)
             try:
                 return work(view)
             except MissingNodeError:
@@ -2490,16 +2550,22 @@ class Memory:
         *,
         asked: Sequence[TimeLike | None] | None = None,
         encoded: Encoded | None = None,
+        instants: Sequence[float | None] | None = None,
     ) -> QueryBatch:
-        """Questions, what they may see, and how strong it is for them, as tensors."""
+        """Questions, what they may see, and how strong it is for them, as tensors.
+
+        Of several moments (`instants`, by default those of `scope`) each question has a row for
+        each, one behind the other.
+        """
         snapshot, count = view.snapshot, len(questions)
-        now = None if scope.as_of is None else parse_time(scope.as_of, "as_of")
+        moments = scope.instants if instants is None else instants
         excluded = [self._named(ids)[1] if ids else [] for ids in scope.names("exclude", count)]
-        valid_at = None if scope.valid_at is None else parse_time(scope.valid_at, "valid_at")
-        valid = None
-        if valid_at is not None:
-            valid = self._spans.valid(snapshot, view.store, [valid_at], [now])
-        masks = atom_masks(snapshot, view.fields, scope, now, excluded, valid)
+        valid, valid_at = None, None
+        if scope.valid_at is not None:
+            valid_at = parse_time(scope.valid_at, "valid_at")
+            at = [valid_at] * len(moments)
+            valid = self._spans.valid(snapshot, view.store, at, moments)
+        masks = atom_masks(snapshot, view.fields, scope, moments, excluded, valid)
         masks |= entity_seeds(snapshot, view.store, scope.names("seed_entities", count), count)
         each = [scope.asked] * count if asked is None else asked
         if len(each) != count:
@@ -2508,21 +2574,28 @@ class Memory:
                 "give None where nobody knows"
             )
         given = [None if one is None else parse_time(one, "asked") for one in each]
-        names, times = snapshot.index.signal_names, None
+        rows = [question for question in questions for _ in moments]
+        if len(moments) > 1:
+            if encoded is None:
+                encoded = encode_checked(self.embedder, list(questions), query=True)
+            encoded = pick_encoded(encoded, [i for i in range(count) for _ in moments])
+        names, times, present = snapshot.index.signal_names, None, self._clock()
         if reading(names, "span"):
-            present = self._clock() if now is None else now
-            times = [present if one is None else one for one in given]
-        query = encode_questions(questions, self.embedder, snapshot, encoded, asked=times)
+            then = [present if t is None else t for t in moments]
+            times = [t if one is None else one for one in given for t in then]
+        query = encode_questions(rows, self.embedder, snapshot, encoded, asked=times)
+        device = query.embedding.device
         if reading(names, "retention"):
-            retention = self._decay.retention(snapshot.node, now)
-            masks["retention"] = retention[None].to(query.embedding.device)
+            left = [self._decay.retention(snapshot.node, t) for t in moments]
+            masks["retention"] = torch.stack(left).to(device)
         if reading(names, "ended"):
-            asked_at = None if scope.asked is None else parse_time(scope.asked, "asked")
-            moment = next((t for t in (valid_at, now, asked_at) if t is not None), self._clock())
-            ended = self._spans.ended(snapshot, view.store, [moment], [now])
+            asked_at = present if scope.asked is None else parse_time(scope.asked, "asked")
+            at = [asked_at if t is None else t for t in moments]
+            at = at if valid_at is None else [valid_at] * len(moments)
+            ended = self._spans.ended(snapshot, view.store, at, moments)
             if ended is not None:
-                masks["ended"] = ended.to(query.embedding.device)
-        return replace(query, **masks)
+                masks["ended"] = ended.to(device)
+        return replace(query, **over_moments(masks, count, len(moments)))
 
     def _add(
         self, atoms: list[Atom], places: Mapping[str, str], writer: Writer | None = None

@@ -472,6 +472,15 @@ class StoreReader:
         sql = "SELECT current, node FROM version WHERE until > ? ORDER BY until DESC, node DESC"
         return dict(self._database.query(sql, (when,)))
 
+    def version_ends(self) -> list[float]:
+        """When versions were replaced, ascending.
+
+        At two moments, none of these behind the first and up to the second, `replaced` is the same.
+        """
+        if not self._database.has("version"):
+            return []
+        return [row[0] for row in self._database.query("SELECT until FROM version ORDER BY until")]
+
     def with_versions(self, replaced: Mapping[int, int]) -> StoreReader:
         """This store with earlier versions of nodes (`replaced`) in their place."""
         return _Past(self, replaced)

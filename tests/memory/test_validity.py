@@ -407,3 +407,76 @@ def test_many_threads_state_at_once(tmp_path: Path) -> None:
     found = memory.validity([f"t{i}" for i in range(count)])
     assert [each.stop for each in found.values()] == [*map(float, range(1, count)), None]
     assert seen(memory, valid_at=3.5) == {"t3"}
+
+
+def plain_hits(results: list[Any]) -> list[Any]:
+    """By id: nearly equal scores may come in either order."""
+    return [{h.id: (h.text, pytest.approx(h.score, abs=1e-4)) for h in r.hits} for r in results]
+
+
+def test_many_instants_in_one_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one by one, with everything that can differ between moments, in one launch."""
+    clock = Clock(100.0)
+    memory = weighed(clock=clock)
+    others = [
+        Atom(f"o{i}", f"Ada saw story {i} of {CITIES[i % 5]}", time=4.0 * i) for i in range(9)
+    ]
+    memory.add([*moved(4), *others])
+    memory.supersede("v0", "v1", known=12.0)
+    memory.supersede("v1", "v2", known=22.0)
+    memory.touch("o1", when=15.0)
+    questions = ["Where does Nora live?", "What did Ada see last week?", "Lima"]
+    instants: list[Any] = [25.0, 0.0, -5.0, 12.0, 1e9, 25.0]
+    filters: dict[str, Any] = {"k": 5, "exclude": [["o2"], [], ["v1", "o3"]], "valid_at": 3.0}
+    rows: list[int] = []
+    forward = type(memory.index).forward
+
+    def counted(self: Any, query: Any, **options: Any) -> Any:
+        rows.append(len(query))
+        return forward(self, query, **options)
+
+    monkeypatch.setattr(type(memory.index), "forward", counted)
+    for options in ({}, filters, {"k": 3, "where": {"id": {"$in": ["v0", "v1", "o1"]}}}):
+        found = memory.retrieve(questions, as_of=instants, **options)
+        assert rows == [len(questions) * len(instants)]
+        alone = [memory.retrieve(questions, as_of=t, **options) for t in instants]
+        for i in range(len(questions)):
+            assert [plain_hits([r]) for r in found[i]] == [plain_hits([each[i]]) for each in alone]
+        for t, result in zip(instants, found[0], strict=True):
+            assert all((hit.time or 0.0) <= t for hit in result.hits)
+        rows.clear()
+    single: list[dict[str, Any]] = [{"seed_entities": ["nora lives"]}, {"exclude": ["v1"]}]
+    for options in single:
+        found = memory.retrieve(questions[:1], as_of=instants, **options)[0]
+        alone = [memory.retrieve(questions[0], as_of=t, **options) for t in instants]
+        assert plain_hits(found) == plain_hits(alone)
+    one = memory.retrieve(questions[0], as_of=tuple(instants))
+    assert plain_hits(one) == plain_hits(memory.retrieve(questions, as_of=instants)[0])
+    assert memory.retrieve(questions[0], as_of=[]) == []
+    assert memory.retrieve(questions, as_of=[]) == [[], [], []]
+    assert memory.retrieve([], as_of=instants) == []
+    with pytest.raises(InputError, match="as_of: expected a time, got 'then'"):
+        memory.retrieve("Nora", as_of=[1.0, "then"])
+    with pytest.raises(InputError, match=r"as_of: expected a time, got \[1.0\]"):
+        memory.compile("Nora", budget=100, as_of=[1.0])  # type: ignore[call-overload]
+
+
+def test_instants_around_updates_and_namespaces() -> None:
+    clock = Clock(50.0)
+    memory = opened(clock=clock)
+    memory.add(moved(1))
+    clock.now = 60.0
+    memory.update("v0", text="Nora lives in Bonn now")
+    clock.now = 70.0
+    memory.update("v0", text="Nora lives in Ulm now")
+    space = memory.namespace("n", create=True)
+    space.add([Atom("n0", "Nora is a cat", time=55.0)])
+    instants: list[Any] = [65.0, 55.0, 1e6, 59.99, 60.0, 70.0, -1.0]
+    found = memory.retrieve("Where is Nora?", as_of=instants)
+    said = [[hit.text.split()[3] for hit in result.hits] for result in found]
+    assert said == [["Bonn"], ["Rome"], ["Ulm"], ["Rome"], ["Bonn"], ["Ulm"], []]
+    mixed = memory.retrieve(["Who is Nora?"] * 2, as_of=[54.0, 80.0], namespaces=["n", "n"])
+    assert [[ids(result) for result in each] for each in mixed] == [[[], ["n0"]]] * 2
+    assert memory.retrieve("Nora?", as_of=[1.0], trace=True)[0].trace is not None
+    empty = opened()
+    assert [ids(result) for result in empty.retrieve("Nora?", as_of=[1.0, 2.0])] == [[], []]
