@@ -447,9 +447,9 @@ def test_many_instants_in_one_batch(monkeypatch: pytest.MonkeyPatch) -> None:
         rows.clear()
     single: list[dict[str, Any]] = [{"seed_entities": ["nora lives"]}, {"exclude": ["v1"]}]
     for options in single:
-        found = memory.retrieve(questions[:1], as_of=instants, **options)[0]
+        (batch,) = memory.retrieve(questions[:1], as_of=instants, **options)
         alone = [memory.retrieve(questions[0], as_of=t, **options) for t in instants]
-        assert plain_hits(found) == plain_hits(alone)
+        assert plain_hits(batch) == plain_hits(alone)
     one = memory.retrieve(questions[0], as_of=tuple(instants))
     assert plain_hits(one) == plain_hits(memory.retrieve(questions, as_of=instants)[0])
     assert memory.retrieve(questions[0], as_of=[]) == []
