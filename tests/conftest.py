@@ -66,6 +66,11 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def pytest_unconfigure() -> None:
+    """Leaves everything out of the last searches, which the interpreter makes at its end."""
+    gc.freeze()
+
+
 @pytest.fixture(scope="session")
 def root() -> Path:
     """The checkout."""

@@ -22,11 +22,15 @@ Launch = Callable[..., "Command"]
 # Loads what every command waits for, then forks one for each message, and says how it ended. A fork
 # is a process with one thread; it runs `python FILE` or `python -m MODULE` up to the end of the
 # interpreter, with the streams it was sent. What it has not finished within two minutes, an alarm
-# ends.
+# ends. What is loaded by then stays out of the searches for cycles of every fork, of which the last
+# ones, at its end, would take longer than most commands.
 _SERVER = """
-import json, os, runpy, signal, socket, sys
+import gc, json, os, runpy, signal, socket, sys
 import torch
-import graphmem_torch.cli.main, graphmem_torch.index, graphmem_torch.store
+import graphmem_torch.cli.main, graphmem_torch.context, graphmem_torch.index, graphmem_torch.oracle
+import graphmem_torch.readers, graphmem_torch.store, graphmem_torch.text.concepts
+import graphmem_torch.text.sentence_transformer
+gc.freeze()
 wire = socket.socket(fileno=int(sys.argv[1]))
 while True:
     message, streams, _, _ = socket.recv_fds(wire, 2**16, 2)
