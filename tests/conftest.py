@@ -62,7 +62,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_collection_finish() -> None:
     """Leaves what the imports made out of all later searches for cycles."""
-    gc.collect()
     gc.freeze()
 
 

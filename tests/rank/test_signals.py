@@ -52,6 +52,21 @@ class Oracle:
             for strict in (False, True)
         }
 
+        self.lexical = [
+            [self.bm25(b, [[i] for i in range(ATOMS)], a, 0.3) for a in range(ATOMS)]
+            for b in range(COUNT)
+        ]
+        self.sessions = [self.by_session(b) for b in range(COUNT)]
+
+    def by_session(self, b: int) -> list[float]:
+        sessions = list(dict.fromkeys(tuple(self.session(a)) for a in range(ATOMS)))
+        # A number that no session has is an empty document.
+        known = self.d.session[self.d.session >= 0]
+        empty = int(known.max()) + 1 - len(set(known.tolist()))
+        documents = [*map(list, sessions), *[[] for _ in range(empty)]]
+        scores = {s: self.bm25(b, documents, place, 0.75) for place, s in enumerate(sessions)}
+        return [scores[tuple(self.session(a))] for a in range(ATOMS)]
+
     def words(self, atoms: list[int]) -> Counter[int]:
         return Counter(w for a in atoms for w in self.terms[a])
 
@@ -164,21 +179,14 @@ def expected(o: Oracle, name: str, b: int, a: int) -> float:
         return o.interaction(b, [x], sharp=True)
 
     def lexical(x: int) -> float:
-        return o.bm25(b, [[i] for i in range(ATOMS)], x, 0.3)
-
-    def by_session() -> float:
-        sessions = list(dict.fromkeys(tuple(o.session(i)) for i in range(ATOMS)))
-        # A number that no session has is an empty document.
-        empty = int(o.d.session.max()) + 1 - len(set(o.d.session[o.d.session >= 0].tolist()))
-        documents = [*map(list, sessions), *[[] for _ in range(empty)]]
-        return o.bm25(b, documents, sessions.index(tuple(o.session(a))), 0.75)
+        return o.lexical[b][x]
 
     values: dict[str, Callable[[], float]] = {
         "semantic": lambda: o.cosine(b, a),
         "semantic_positive": lambda: max(0.0, o.cosine(b, a)),
         "semantic_previous": lambda: o.before(a, lambda x: o.cosine(b, x)),
         "lexical": lambda: lexical(a),
-        "lexical_session": by_session,
+        "lexical_session": lambda: o.sessions[b][a],
         "lexical_unread": lambda: (
             float(o.q.unread[b]) ** 2  # type: ignore[index]
             * lexical(a)
