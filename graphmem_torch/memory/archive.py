@@ -1,14 +1,15 @@
-"""The archive of a memory: what was put aside, as a namespace of its own, and the edges it had.
+"""The archive of a memory: what was put aside, as a namespace of its own, and what tied it.
 
 What is archived is a memory that can be searched and given back. Linking makes its edges anew
-there, and again where it comes back; edges that were stated, judged or connected are kept by the
-archive until both of their ends are in the memory.
+there, and again where it comes back; edges that were stated, judged or connected, and what was
+stated of its validity, are kept by the archive until both of their ends are in the memory.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, dataclass
 
 import torch
 
@@ -16,11 +17,22 @@ from graphmem_torch.atoms import EdgeType
 from graphmem_torch.errors import InputError
 from graphmem_torch.memory.edges import connect_all, with_derived
 from graphmem_torch.memory.exchange import unlinked_edges
+from graphmem_torch.memory.validity import NamedStatement, named_statements, restore_statements
 from graphmem_torch.store import MemoryStore
 
-__all__ = ["apart", "derived_of_both", "keep_ties", "restore_ties", "ties_of"]
+__all__ = [
+    "Ties",
+    "apart",
+    "derived_of_both",
+    "keep_ties",
+    "restore_ties",
+    "superseded_with",
+    "superseding_with",
+    "ties_of",
+]
 
-_TIES = "archive.ties"  # key of the edges between what an archive holds and others
+_TIES = "archive.ties"  # key of the ties between what an archive holds and others
+
 _LINKED = (
     EdgeType.TEMPORAL,
     EdgeType.SIMILARITY,
@@ -29,12 +41,59 @@ _LINKED = (
     EdgeType.COOCCURRENCE,
 )
 
-Tie = tuple[str, str, str, float]
-"""Ids of source and target, name of the type, weight."""
+
+@dataclass(frozen=True)
+class Ties:
+    """What holds between atoms by their ids.
+
+    Attributes:
+        edges: Source, target, name of the type, weight.
+        validity: Statements on when atoms are valid, as they were known.
+    """
+
+    edges: tuple[tuple[str, str, str, float], ...] = ()
+    validity: tuple[NamedStatement, ...] = ()
+
+    @property
+    def ids(self) -> set[str]:
+        """All that are named."""
+        by = (said[3] for said in self.validity if said[3] is not None)
+        return {
+            *(end for tie in self.edges for end in tie[:2]),
+            *(s[0] for s in self.validity),
+            *by,
+        }
+
+    def among(self, ids: Collection[str]) -> Ties:
+        """Those between these alone."""
+        return Ties(
+            tuple(tie for tie in self.edges if tie[0] in ids and tie[1] in ids),
+            tuple(
+                said for said in self.validity if said[0] in ids and (not said[3] or said[3] in ids)
+            ),
+        )
+
+    def __add__(self, other: Ties) -> Ties:
+        """Both, each once."""
+        return Ties(
+            tuple(dict.fromkeys([*self.edges, *other.edges])),
+            tuple(dict.fromkeys([*self.validity, *other.validity])),
+        )
+
+    def __sub__(self, other: Ties) -> Ties:
+        """Those that the other has not."""
+        edges, validity = {*other.edges}, {*other.validity}
+        return Ties(
+            tuple(tie for tie in self.edges if tie not in edges),
+            tuple(said for said in self.validity if said not in validity),
+        )
 
 
-def ties_of(store: MemoryStore, nodes: Sequence[int]) -> list[Tie]:
-    """The edges of some atoms that linking does not make."""
+_NONE = Ties()
+
+
+def ties_of(store: MemoryStore, nodes: Sequence[int]) -> Ties:
+    """What linking does not make again of some atoms, with each other and with others."""
     edges = store.edges()
     own = torch.zeros(store.next_node, dtype=torch.bool)
     own[torch.tensor(list(nodes), dtype=torch.int64)] = True
@@ -42,34 +101,57 @@ def ties_of(store: MemoryStore, nodes: Sequence[int]) -> list[Tie]:
     edges = edges.take((own[edges.source] | own[edges.target]) & ~made)
     ends = torch.cat([edges.source, edges.target]).unique().tolist()
     name = dict(zip(ends, [atom.id for atom in store.atoms(ends)], strict=True))
-    return [
-        (name[source], name[target], EdgeType(kind).name.lower(), weight)
-        for source, target, kind, weight in zip(*(c.tolist() for c in edges.columns), strict=True)
-    ]
+    ties = zip(*(column.tolist() for column in edges.columns), strict=True)
+    return Ties(
+        tuple(
+            (name[a], name[b], EdgeType(kind).name.lower(), weight) for a, b, kind, weight in ties
+        ),
+        tuple(named_statements(store, {*nodes})),
+    )
 
 
-def keep_ties(archive: MemoryStore, more: Iterable[Tie] = (), gone: Collection[str] = ()) -> bool:
-    """Keeps edges in an archive, each once, but those of ids that are gone; whether it changed."""
+def keep_ties(archive: MemoryStore, more: Ties = _NONE, gone: Collection[str] = ()) -> bool:
+    """Keeps ties in an archive, but those of ids that are gone; whether it changed."""
     kept = _ties(archive)
-    now = [tie for tie in dict.fromkeys([*kept, *more]) if not {*tie[:2]} & {*gone}]
+    now = kept + more
+    now = now.among(now.ids.difference(gone))
     if now == kept:
         return False
-    archive.meta_set(_TIES, json.dumps(now))
+    archive.meta_set(_TIES, json.dumps(asdict(now)))
     return True
 
 
 def restore_ties(store: MemoryStore, archive: MemoryStore) -> None:
-    """Connects what is in the memory again by the edges that the archive kept."""
+    """Ties what is in the memory again by what the archive kept."""
     ties = _ties(archive)
-    there = store.known(list({end for tie in ties for end in tie[:2]}))
-    back = [tie for tie in ties if tie[0] in there and tie[1] in there]
-    connect_all(store, unlinked_edges(store, back) if back else [])
-    if back:
-        archive.meta_set(_TIES, json.dumps([tie for tie in ties if tie not in {*back}]))
+    back = ties.among(store.known(sorted(ties.ids)))
+    if back != _NONE:
+        connect_all(store, unlinked_edges(store, back.edges) if back.edges else [])
+        # What an earlier call that was killed has stated already is not stated twice.
+        stated = {*named_statements(store)}
+        restore_statements(store, [said for said in back.validity if said not in stated])
+        archive.meta_set(_TIES, json.dumps(asdict(ties - back)))
 
 
-def _ties(archive: MemoryStore) -> list[Tie]:
-    return [tuple(tie) for tie in json.loads(archive.meta_get(_TIES) or "[]")]
+def _ties(archive: MemoryStore) -> Ties:
+    kept = json.loads(archive.meta_get(_TIES) or "{}")
+    return Ties(**{name: tuple(map(tuple, rows)) for name, rows in kept.items()})
+
+
+def superseded_with(store: MemoryStore, nodes: Sequence[int]) -> list[int]:
+    """Atoms with all that they superseded, which would be valid again without them."""
+    found = {*nodes}
+    while more := {*store.validity.superseded_by(sorted(found))} - found:
+        found |= more
+    return sorted(found)
+
+
+def superseding_with(archive: MemoryStore, names: Sequence[str]) -> list[str]:
+    """Ids of archived atoms with all in the archive that superseded them."""
+    found, ties = {*names}, _ties(archive)
+    while more := {s[3] for s in ties.validity if s[0] in found and s[3]} - found:
+        found |= more
+    return list(archive.known(sorted(found)))
 
 
 def apart(

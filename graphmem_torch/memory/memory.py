@@ -37,6 +37,8 @@ from graphmem_torch.memory.archive import (
     derived_of_both,
     keep_ties,
     restore_ties,
+    superseded_with,
+    superseding_with,
     ties_of,
 )
 from graphmem_torch.memory.assemble import Assembler, ModeCache, Snapshot
@@ -1381,9 +1383,10 @@ class Memory:
     def archive(self, ids: str | Iterable[str]) -> int:
         """Puts atoms aside, all or none, where no question finds them; how many.
 
-        They go into the archive of this memory, with their versions, pins and types and the edges
-        that linking did not make, and are deleted here (`delete`) once they are there for good:
-        who is killed in between has them twice, and calls again. `archived` searches them,
+        They go into the archive of this memory, with their versions, pins and types, the edges that
+        linking did not make, what is stated of their validity, and what they superseded, which
+        would be valid again without them. They are deleted here (`delete`) once they are there for
+        good: who is killed in between has them twice, and calls again. `archived` searches them,
         `restore` brings them back, `forget` erases them.
 
         Args:
@@ -1395,7 +1398,7 @@ class Memory:
         """
         self.store.expect_writable()
         with self.store.turn():
-            nodes = self._named(ids)[1]
+            nodes = superseded_with(self.store, self._named(ids)[1])
             if nodes:
                 archive = cast(Memory, self._archive(create=True))
                 keep_ties(archive.store, ties_of(self.store, nodes))
@@ -1406,7 +1409,7 @@ class Memory:
         """Brings archived atoms back, all or none; how many.
 
         Linking makes their edges anew; the others come back with them, as soon as both of their
-        ends are here. It counts as a use.
+        ends are here, and so does what superseded them. It counts as a use.
 
         Args:
             ids: Of archived atoms; may repeat.
@@ -1430,7 +1433,7 @@ class Memory:
                     f"ids: expected ids of archived atoms, got {missing!r:.80}, which is not in "
                     "the archive; what was forgotten cannot come back"
                 )
-            named, nodes = archive._named(listed)
+            named, nodes = archive._named(superseding_with(archive.store, listed))
             archive._move(nodes, self)
             restore_ties(self.store, archive.store)
             self._note_uses([node for node, _ in self.store.known(named).values()])

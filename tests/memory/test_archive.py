@@ -84,6 +84,22 @@ def test_restore_brings_back_everything_that_was_said(memory: Memory) -> None:
     assert memory.check() == []
 
 
+def test_what_is_superseded_stays_so(memory: Memory) -> None:
+    memory.supersede("t1", "t3")
+    memory.supersede("t3", "t5")
+    stated = memory.validity(["t1", "t3", "t5"])
+    assert memory.archive("t3") == 2  # t1 would be true again
+    away = memory.archived()
+    assert away is not None and sorted(away.store.known(["t1", "t3"])) == ["t1", "t3"]
+    assert memory.restore("t1") == 2
+    assert memory.validity(["t1", "t3", "t5"]) == stated
+    memory.archive("t3")
+    memory.forget("t5")
+    memory.restore("t1")
+    assert memory.validity("t3")["t3"].stop is None  # nothing of what was forgotten
+    assert memory.validity("t1")["t1"] == stated["t1"] and memory.check() == []
+
+
 def test_forget_erases_what_is_archived(tmp_path: Path) -> None:
     with opened(tmp_path / "m") as memory:
         memory.add(stories())
