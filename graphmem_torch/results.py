@@ -15,6 +15,7 @@ from graphmem_torch.errors import InputError
 __all__ = [
     "Added",
     "Answer",
+    "Consolidated",
     "Context",
     "EdgeGradient",
     "Explanation",
@@ -25,6 +26,7 @@ __all__ = [
     "ModeAlignment",
     "ModePair",
     "ModeSummary",
+    "Particle",
     "PathStep",
     "Receipt",
     "RegimeSwitch",
@@ -55,6 +57,61 @@ class Added:
     def __add__(self, other: Added) -> Added:
         """Both together."""
         return Added(self.new + other.new, self.known + other.known)
+
+
+@dataclass(frozen=True, slots=True)
+class Consolidated:
+    """What a `Memory.consolidate` did.
+
+    Attributes:
+        linked: Memories whose concepts waited to be found.
+        reinforced: Memories whose importance was raised by uses.
+        archived: Memories that were put aside.
+    """
+
+    linked: int = 0
+    reinforced: int = 0
+    archived: int = 0
+
+    def __str__(self) -> str:
+        """What it did, in a line."""
+        said = ", ".join(f"{value:,} {name}" for name, value in asdict(self).items() if value)
+        return said or "nothing to do"
+
+
+@dataclass(frozen=True, slots=True)
+class Particle:
+    """A memory as an insight particle (Cognitive Weave, section 3.2), by `Memory.particles`.
+
+    Attributes:
+        id: Of the atom.
+        content: Its text.
+        keys: Resonance keys: concepts that it mentions, then its own words.
+        signifiers: What it is, of `text.insight.SIGNIFIERS`.
+        imprint: Situational imprint: `source` (speaker, session, kind), and what its `meta` has
+            under `agent_state` and `environment`.
+        created: When it was said, else when it was stored, seconds since the epoch UTC.
+        modified: When its latest version took the place of the one before.
+        accessed: When it was last used.
+        event_start, event_end: From when to when it was true, as far as it is known today.
+        strands: Edges to other memories: type, id of the other, weight; those from it first.
+        importance: Of now, in [0, 1].
+        uses: How often it was used.
+    """
+
+    id: str
+    content: str
+    keys: tuple[str, ...]
+    signifiers: tuple[str, ...]
+    imprint: Mapping[str, Any]
+    created: float | None
+    modified: float | None
+    accessed: float | None
+    event_start: float | None
+    event_end: float | None
+    strands: tuple[tuple[str, str, float], ...]
+    importance: float
+    uses: int
 
 
 @dataclass(frozen=True, slots=True)

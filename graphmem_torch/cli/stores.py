@@ -210,18 +210,19 @@ class Reembed(PresetCommand):
 
 @dataclass(frozen=True, kw_only=True)
 class Consolidate(MemoryCommand):
-    """Find the concepts of all memories that wait for it (config: link.every)."""
+    """Refine a store: link what waits, reinforce what was used, archive what matters least.
+
+    As the settings under link.every and refine say; by default nothing is archived.
+    """
 
     def run(self) -> int:
-        """Prints how many there were."""
+        """Prints what there was to do."""
         with self.open_memory(self.store, "w") as memory:
-            count = memory.consolidate()
+            done = memory.consolidate()
         if self.json:
-            print_json({"store": str(self.store), "consolidated": count})
+            print_json({"store": str(self.store), **asdict(done)})
         else:
-            print_text(
-                f"{count:,} {'memory' if count == 1 else 'memories'} consolidated in {self.store}"
-            )
+            print_text(f"{self.store}: {done}")
         return 0
 
 

@@ -17,6 +17,7 @@ __all__ = [
     "LinkConfig",
     "ModesConfig",
     "RankConfig",
+    "RefineConfig",
     "RegimeConfig",
     "SegmentConfig",
     "SpreadConfig",
@@ -296,6 +297,33 @@ class DecayConfig:
 
 
 @dataclass(frozen=True)
+class RefineConfig:
+    """How important memories are, and what becomes of the least (`docs/mathematics.md` 5.4).
+
+    I(t) = (I_0 - I_base) e^{-lambda t} + I_base between uses; with n new uses, when it is refined,
+    I <- alpha I(t) + beta n / (n + 1), at most 1; gamma times the mean of its aggregates is added
+    where it is asked for.
+
+    Attributes:
+        half_life: Days in which a memory loses half of what it has above `base`; 0: never.
+        base: I_base.
+        retained, access, aggregates: alpha, beta and gamma.
+        ended: What the importance of a memory that is superseded is multiplied by.
+        prune: Importance below which a memory is archived; 0: none is.
+        keep: Memories beyond which the least important are archived; 0: any number stays.
+    """
+
+    half_life: float = _bounded(30.0, 0)
+    base: float = _bounded(0.05, 0, 1)
+    retained: float = _bounded(1.0, 0, 1)
+    access: float = _bounded(0.3, 0, 1)
+    aggregates: float = _bounded(0.1, 0, 1)
+    ended: float = _bounded(0.5, 0, 1)
+    prune: float = _bounded(0.0, 0, 1)
+    keep: int = _bounded(0, 0)
+
+
+@dataclass(frozen=True)
 class ContextConfig:
     """How a context is compiled (`docs/mathematics.md` 6).
 
@@ -393,3 +421,4 @@ class Config:
     context: ContextConfig = ContextConfig()
     walk: WalkConfig = WalkConfig()
     decay: DecayConfig = DecayConfig()
+    refine: RefineConfig = RefineConfig()

@@ -90,7 +90,7 @@ class DecayState:
         """
         with self._lock:
             self._refresh()
-            now = self._now() if when is None else when
+            now = self.now() if when is None else when
             used, born = self._store.uses.last(nodes, now), self._born[nodes]
             rate = torch.where(self._is_pinned()[nodes], 0.0, self._rate[nodes])
         # What has neither a known use nor a known time has no age: it keeps everything.
@@ -99,7 +99,16 @@ class DecayState:
         hours = ((now - since) / 3600.0).clamp_(min=0.0)
         return torch.exp((-rate * hours).float())
 
-    def _now(self) -> float:
+    def born(self, nodes: Tensor) -> Tensor:  # [n] int64 -> [n] float64
+        """When memories came to be: their time, else when they were stored; NaN: unknown."""
+        with self._lock:
+            self._refresh()
+            return self._born[nodes]
+
+    def now(self) -> float:
+        """What is now, as the settings say."""
+        with self._lock:
+            self._refresh()
         latest = self._config.now == "latest" and self._latest > -math.inf
         return self._latest if latest else self._clock()
 

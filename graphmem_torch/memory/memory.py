@@ -88,6 +88,7 @@ from graphmem_torch.memory.filters import (
     entity_seeds,
     over_moments,
 )
+from graphmem_torch.memory.importance import Importance
 from graphmem_torch.memory.link import concept_id
 from graphmem_torch.memory.modes import (
     REGIME_KEY,
@@ -138,6 +139,7 @@ from graphmem_torch.readers.read import document_atoms
 from graphmem_torch.results import (
     Added,
     Answer,
+    Consolidated,
     Context,
     Explanation,
     Indexed,
@@ -173,6 +175,7 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 _EDGES = 1 << 17  # that are imported in one transaction
+_ASIDE = 256  # memories that are archived in one turn
 _EVERYTHING = Scope()
 
 
@@ -259,6 +262,7 @@ class Memory:
         self._modes.expire()
         self._structure = StructureCache(self.store)
         self._decay = DecayState(self.store, self._settings.decay, clock=self._clock)
+        self._importance = Importance(self.store, self._settings.refine, self._decay)
         self._contexts = contexts.ContextCompiler(self.store)
         self._fields = AtomFields(self.store)
         self._spans = ValiditySpans(self.store)
@@ -1398,11 +1402,14 @@ class Memory:
         """
         self.store.expect_writable()
         with self.store.turn():
-            nodes = superseded_with(self.store, self._named(ids)[1])
-            if nodes:
-                archive = cast(Memory, self._archive(create=True))
-                keep_ties(archive.store, ties_of(self.store, nodes))
-                self._move(nodes, archive)
+            return self._archive_nodes(self._named(ids)[1])
+
+    def _archive_nodes(self, chosen: Sequence[int]) -> int:
+        nodes = superseded_with(self.store, chosen)
+        if nodes:
+            archive = cast(Memory, self._archive(create=True))
+            keep_ties(archive.store, ties_of(self.store, nodes))
+            self._move(nodes, archive)
         return len(nodes)
 
     def restore(self, ids: str | Iterable[str]) -> int:
@@ -2246,15 +2253,60 @@ class Memory:
         edges = stated_edges(found, there)
         return Classified(contents=added, relations=self.connect(edges).new if edges else 0)
 
-    def consolidate(self) -> int:
-        """Finds the concepts of all memories that wait for it, and links them (`link.every`).
+    # Refinement: what is important stays at hand, the rest is put aside (`docs/mathematics.md` 5).
 
-        They are linked as they are when their number is reached; returns how many there were.
+    def importance(
+        self, ids: str | Sequence[str], *, as_of: TimeLike | None = None
+    ) -> dict[str, float]:
+        """How important atoms are by themselves, in [0, 1], by the settings under `refine`.
+
+        What is new in them, raised by the uses that `consolidate` has taken in, faded since.
+
+        Args:
+            ids: Of stored atoms.
+            as_of: The moment that counts as now, a time as in `retrieve`.
 
         Raises:
-            StoreError: Read-only store or full disk; nothing has changed then.
+            InputError: An id that is not stored, or that of a concept.
         """
-        return self._written_by().consolidate(self._clock())
+        named = list(dict.fromkeys([ids] if isinstance(ids, str) else ids))
+        if not named:
+            return {}
+        snapshot, rows = self._placed(named)
+        now = self._decay.now() if as_of is None else parse_time(as_of, "as_of")
+        values = self._importance.at(snapshot, now, self._ended(snapshot, now))[rows]
+        return dict(zip(named, values.tolist(), strict=True))
+
+    def consolidate(self) -> Consolidated:
+        """Refines the memory, as the settings say; what there was to do.
+
+        Finds the concepts of all memories that wait for it, and links them (`link.every`): they are
+        linked as they are when their number is reached. Raises the importance of what was used, and
+        archives what is not important enough (`refine`). Each step is there for good before the
+        next, so that one who is killed loses nothing and calls again; who asks meanwhile does not
+        wait, and a second call finds nothing to do.
+
+        Raises:
+            StoreError: Read-only store or full disk; what was done stays.
+        """
+        linked = self._written_by().consolidate(self._clock())
+        snapshot, now = self._current(), self._decay.now()
+        reinforced = self._importance.reinforce(snapshot, now)
+        least = self._importance.least(snapshot, now, self._ended(snapshot, now))
+        return Consolidated(linked, reinforced, self._put_aside(least))
+
+    def _put_aside(self, nodes: Sequence[int]) -> int:
+        """Archives atoms, a batch at a time, lest others wait; how many."""
+        done = 0
+        for start in range(0, len(nodes), _ASIDE):
+            with self.store.turn():
+                done += self._archive_nodes(self.store.present(nodes[start : start + _ASIDE]))
+        return done
+
+    def _ended(self, snapshot: Snapshot, now: float) -> Tensor | None:  # [A] bool
+        """Which atoms are true no longer; None: all are."""
+        found = self._spans.ended(snapshot, self.store, [now], [None])
+        return None if found is None else found[0]
 
     # The store.
 

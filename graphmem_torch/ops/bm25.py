@@ -24,7 +24,7 @@ from graphmem_torch.ops._library import register
 from graphmem_torch.ops.ragged import blocks, ranges
 from graphmem_torch.ops.tiles import empty_best, merge_tile
 
-__all__ = ["BM25", "count_terms", "score_postings", "topk_postings", "weights_of"]
+__all__ = ["BM25", "count_terms", "first_of", "score_postings", "topk_postings", "weights_of"]
 
 _LONG = 1024  # postings from which a run is worth a call
 _POSTINGS = 1 << 17  # postings that are read together: 0.5 MB in each temporary
@@ -158,6 +158,11 @@ class BM25:
         asked = torch.tensor(own, dtype=torch.int64).view(query_terms.shape)
         return offsets_of(df), docs, scores, asked
 
+    def first_documents(self) -> Tensor:  # [V] int32
+        """The first document that has each term; -1 where none has."""
+        held = self.indptr[1:] > self.indptr[:-1]
+        return first_of(self.docs, self.indptr[:-1], held)
+
     def _postings(self, term: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Documents and counts of the postings of terms [n], and how many each has."""
         first = self.indptr[term]
@@ -170,6 +175,13 @@ class BM25:
         parts = (self.indptr, self.docs, self.counts, self.norm, self.idf)
         indptr, docs, counts, norm, idf = (part.to(device) for part in parts)
         return BM25(indptr, docs, counts, norm, idf, self.k1)
+
+
+def first_of(docs: Tensor, start: Tensor, held: Tensor) -> Tensor:  # [V] int32
+    """The first document of each list that holds any, and -1 of the others."""
+    first = docs.new_full(start.shape, -1)
+    first[held] = docs[start[held]]
+    return first
 
 
 def count_terms(

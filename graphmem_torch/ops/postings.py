@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from graphmem_torch.coo import offsets_of
-from graphmem_torch.ops.bm25 import BM25, count_terms, weights_of
+from graphmem_torch.ops.bm25 import BM25, count_terms, first_of, weights_of
 from graphmem_torch.ops.growing import GrowingLists
 from graphmem_torch.ops.ragged import lower_bounds, ranges
 
@@ -53,6 +53,11 @@ class ListedBM25(BM25):
         self.__dict__.update(zip(("indptr", "docs", "counts"), lists.compact(), strict=True))
         part: Tensor = self.__dict__[name]
         return part
+
+    def first_documents(self) -> Tensor:  # [V] int32
+        """As of `BM25`."""
+        lists: PostingLists = self.__dict__["lists"]
+        return first_of(lists.docs, lists.first, lists.df > 0)
 
     def _postings(self, term: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         lists: PostingLists = self.__dict__["lists"]

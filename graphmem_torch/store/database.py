@@ -244,6 +244,14 @@ CREATE TABLE version (
     event_end
 )""",
     "version_current": "CREATE INDEX version_current ON version (current)",
+    "importance": """
+CREATE TABLE importance (
+    node  INTEGER PRIMARY KEY,
+    value REAL NOT NULL,
+    time  REAL NOT NULL,
+    uses  INTEGER NOT NULL
+)""",
+    "insight": "CREATE TABLE insight (node INTEGER PRIMARY KEY, said TEXT NOT NULL)",
     "unwiped": "CREATE TABLE unwiped (node INTEGER PRIMARY KEY)",
     "receipt": """
 CREATE TABLE receipt (

@@ -32,6 +32,7 @@ from graphmem_torch.store.blocks import (
 )
 from graphmem_torch.store.changes import Changes, Remembered, commits_since, read_changes
 from graphmem_torch.store.database import Database, damaged
+from graphmem_torch.store.insights import InsightRows
 from graphmem_torch.store.learned import LearnedRows
 from graphmem_torch.store.records import (
     ATOM_COLUMNS,
@@ -89,6 +90,7 @@ class StoreReader:
         self._remembered = Remembered()
         self._sound: set[tuple[int, bytes]] = set()  # atoms whose digest was right
         self.validity = ValidityRows(database)
+        self.insights = InsightRows(database)
         self.uses = Uses(database, deferred=path is not None and not database.readonly)
 
     @property
@@ -453,6 +455,11 @@ class StoreReader:
     def versions(self, node: int) -> list[tuple[Atom, float]]:
         """Earlier versions of an atom, the first one first, and until when each was current."""
         return [(atom, until) for _, until, atom in self._versions("current = ?", (node,))]
+
+    def present(self, nodes: Sequence[int]) -> list[int]:
+        """Those of some atoms that are stored still, ascending."""
+        sql = "SELECT node FROM atom WHERE node IN (SELECT value FROM json_each(?)) ORDER BY node"
+        return [row[0] for row in self._database.query(sql, (json.dumps(list(nodes)),))]
 
     def earlier_nodes(self, nodes: Sequence[int]) -> list[int]:
         """Node numbers of the earlier versions of some atoms."""

@@ -537,10 +537,12 @@ class MemoryStore(StoreReader):
             self.life.keep_version(old, new, now, same=same)
             self.uses.pass_on(old, new)
             self.validity.pass_on(old, new)
+            self.insights.pass_on(old, new, same=same)
             if same:
                 self.learned.pass_on(old, new)
         self.learned.remove(listed)
         self.validity.remove(listed)
+        self.insights.remove(listed)
         for table in ("atom", "pin", "found_type", "use", "alias"):
             one = f"DELETE FROM {table} WHERE node IN (SELECT value FROM json_each(?))"
             run(one, [(listed,)])

@@ -176,6 +176,14 @@ class Uses:
                 found[known] = rows.masked_fill_(rows > until, -torch.inf).amax(1)
         return found
 
+    def counts(self) -> tuple[Tensor, Tensor]:  # [n] int64, [n] int64
+        """Nodes that were used, and how often; those of an older release once they are folded."""
+        pending = self._pending.copy()
+        counts = Counter(pending)
+        if self._database.has("use"):
+            counts.update(dict(self._database.query("SELECT node, count FROM use")))
+        return torch.tensor(list(counts)), torch.tensor(list(counts.values()))
+
     def total(self) -> int:
         """How many uses there were, of all atoms together."""
         noted = sum(self._pending.copy().values())

@@ -59,8 +59,8 @@ def test_waiting_changes_no_edge(every: int, size: int, expected: list[object]) 
         for start in range(0, len(atoms), size):
             memory.add(atoms[start : start + size])
             assert memory.stats()["waiting"] == min(start + size, 23) % every
-        assert memory.consolidate() == 23 % every
-        assert memory.consolidate() == 0
+        assert memory.consolidate().linked == 23 % every
+        assert memory.consolidate().linked == 0
         assert memory.stats()["waiting"] == 0
         assert stored(memory.store) == expected
 
@@ -140,7 +140,7 @@ def test_update_of_what_waits_and_of_what_does_not(id: str) -> None:
 def test_text_without_concepts_waits_no_longer_either() -> None:
     with opened(**waiting(5)) as memory:
         memory.add([Atom("a", "nothing here")])
-        assert memory.consolidate() == 1
+        assert memory.consolidate().linked == 1
         assert memory.stats()["waiting"] == 0
 
 
@@ -152,4 +152,4 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert memory.stats()["waiting"] == 2
     fast = ["--preset", "synapse", "--embedder", "hashing:32", "--device", "cpu"]
     assert main(["consolidate", "--store", str(path), *fast]) == 0
-    assert "2 memories consolidated" in capsys.readouterr().out
+    assert "2 linked" in capsys.readouterr().out

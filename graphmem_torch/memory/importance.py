@@ -1,0 +1,145 @@
+"""Importance: what a memory is worth by itself, whoever asks (`docs/mathematics.md` 5.4).
+
+It begins with what is new in a memory, is raised by use, and fades in between. All memories are
+weighed at once; what is kept of one is only what its uses have made of it.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from graphmem_torch.config import RefineConfig
+from graphmem_torch.index.module import MemoryIndex
+from graphmem_torch.memory.assemble import Snapshot
+from graphmem_torch.memory.decay import DecayState
+from graphmem_torch.store import MemoryStore
+from graphmem_torch.store.insights import StoredImportance
+
+__all__ = ["AGGREGATE", "Importance", "initial_importance"]
+
+AGGREGATE = "aggregate"
+"""Kind of what is made of other memories."""
+
+# Rounded by hand on LoCoMo and LongMemEval: half of their turns hold 86 and 97 % of the evidence.
+_QUESTION, _ASSISTANT, _TELLS_TIME, _BIAS = -0.5, -4.0, 1.0, -2.0
+
+
+def initial_importance(index: MemoryIndex) -> Tensor:  # [A] float64
+    """I_0 of memories that were never used: sigma(ln(1 + n) + cues - 2).
+
+    n is the number of words that no earlier memory has, the speaker's name among them. A question
+    has half a point less, what an assistant said four, what tells a time one more.
+    """
+    memory = index.tensors
+    first = memory.bm25.first_documents()
+    fresh = torch.bincount(first[first >= 0].long(), minlength=index.num_atoms)
+    score = (
+        torch.log1p(fresh.double())
+        + _QUESTION * (memory.is_question > 0.5)
+        + _ASSISTANT * (memory.role < 0)
+        + _TELLS_TIME * (memory.tells_time > 0.5)
+    )
+    return torch.sigmoid(score + _BIAS).cpu()
+
+
+class Importance:
+    """The importance of the memories of a store; safe between threads."""
+
+    def __init__(self, store: MemoryStore, config: RefineConfig, decay: DecayState) -> None:
+        """Nothing is read before it is asked for."""
+        self._store, self._config, self._decay = store, config, decay
+
+    def at(
+        self,
+        snapshot: Snapshot,
+        now: float,
+        ended: Tensor | None = None,  # [A] bool
+    ) -> Tensor:  # [A] float64
+        """Importance at a moment, seconds since the epoch UTC; what has `ended` counts less."""
+        value = self._faded(snapshot, now)[0]
+        made = _aggregates(snapshot)
+        if made is not None and self._config.aggregates:
+            memory = snapshot.index.tensors
+            source, target = memory.derived_source.cpu().long(), memory.derived_target.cpu().long()
+            own = made[source]
+            share, count = torch.zeros_like(value), torch.zeros_like(value)
+            share.index_add_(0, target[own], value[source[own]])
+            count.index_add_(0, target[own], torch.ones_like(value[source[own]]))
+            value = value + self._config.aggregates * share / count.clamp(min=1.0)
+        if ended is not None:
+            value = torch.where(ended.cpu(), self._config.ended * value, value)
+        return value.clamp(max=1.0)
+
+    def reinforce(self, snapshot: Snapshot, now: float) -> int:
+        """Takes in the uses that came since it last did; of how many memories.
+
+        Raises:
+            StoreError: Read-only store or full disk; nothing has changed then.
+        """
+        value, uses, since = self._faded(snapshot, now)
+        nodes, counts = self._store.uses.counts()
+        known = torch.isin(nodes, snapshot.node)
+        row = torch.searchsorted(snapshot.node, nodes[known])
+        fresh = (counts[known] - uses[row]).clamp(min=0)
+        row, fresh, count = (each[fresh > 0] for each in (row, fresh, counts[known]))
+        raised = self._config.retained * value[row] + self._config.access * fresh / (fresh + 1)
+        columns = (
+            snapshot.node[row].tolist(),
+            raised.clamp(max=1.0).tolist(),
+            since[row].clamp(min=now).tolist(),  # a clock may go backwards
+            count.tolist(),
+        )
+        self._store.insights.set_importance(
+            [StoredImportance(*row) for row in zip(*columns, strict=True)]
+        )
+        return len(row)
+
+    def _faded(self, snapshot: Snapshot, now: float) -> tuple[Tensor, Tensor, Tensor]:
+        """Of each atom what is left at a moment [A], the uses in it [A], and since when [A]."""
+        config, node = self._config, snapshot.node
+        value = initial_importance(snapshot.index)
+        since = self._decay.born(node)
+        since = torch.where(since.isnan(), now, since)
+        uses = torch.zeros(len(node), dtype=torch.int64)
+        if kept := self._store.insights.importance():
+            number, own, time, count = (torch.tensor(column) for column in zip(*kept, strict=True))
+            there = torch.isin(number, node)
+            row = torch.searchsorted(node, number[there])
+            value[row], since[row] = own[there].double(), time[there].double()
+            uses[row] = count[there]
+        rate = math.log(2.0) / (24.0 * config.half_life) if config.half_life else 0.0
+        hours = ((now - since) / 3600.0).clamp(min=0.0)
+        return config.base + (value - config.base) * torch.exp(-rate * hours), uses, since
+
+    def least(
+        self,
+        snapshot: Snapshot,
+        now: float,
+        ended: Tensor | None = None,  # [A] bool
+    ) -> list[int]:
+        """Nodes that the settings want archived, the least important first.
+
+        Pinned memories and aggregates stay. Of equal ones the one that was stored first goes.
+        """
+        config, value = self._config, self.at(snapshot, now, ended)
+        free = ~torch.isin(snapshot.node, torch.tensor(self._store.life.pinned_nodes()))
+        made = _aggregates(snapshot)
+        if made is not None:
+            free &= ~made
+        rows = free.nonzero().flatten()
+        rows = rows[value[rows].argsort(stable=True)]
+        gone = int((value[rows] < config.prune).sum())
+        if config.keep:
+            gone = max(gone, len(value) - config.keep)
+        return snapshot.node[rows[:gone]].tolist()
+
+
+def _aggregates(snapshot: Snapshot) -> Tensor | None:  # [A] bool
+    """Which atoms are made of others; None: none of them."""
+    if AGGREGATE not in snapshot.kinds:
+        return None
+    kind: Tensor = snapshot.index.get_buffer("kind")
+    return (kind == snapshot.kinds.index(AGGREGATE)).cpu()
