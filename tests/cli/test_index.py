@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from graphmem_torch.cli.main import main
+from graphmem_torch.config import load_config
 from graphmem_torch.memory import Memory
 
 Reply = Callable[..., Any]
@@ -66,7 +67,8 @@ def test_a_store_of_an_older_release_is_indexed_again(
     from graphmem_torch.text.tokens import WordTokenizer
 
     monkeypatch.chdir(library)
-    with Memory.open(tmp_path / "store", embedder=HashingEmbedder()) as memory:
+    config = load_config(overrides={"link.concepts": "pattern"})
+    with Memory.open(tmp_path / "store", config=config, embedder=HashingEmbedder()) as memory:
         old = memory.add(read_atoms(["."], tokenizer=WordTokenizer()))
     assert old.new == 5
     assert reply("index", ".", "--store", tmp_path / "store")["new"] == 0
