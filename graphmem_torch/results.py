@@ -15,10 +15,12 @@ from graphmem_torch.errors import InputError
 __all__ = [
     "Added",
     "Answer",
+    "Change",
     "Consolidated",
     "Context",
     "EdgeGradient",
     "Explanation",
+    "History",
     "Hit",
     "Indexed",
     "Learned",
@@ -33,6 +35,7 @@ __all__ = [
     "Result",
     "Start",
     "Statement",
+    "Told",
     "Trace",
     "Validity",
     "Version",
@@ -293,6 +296,75 @@ class Validity:
         """Whether it was true at a moment, seconds since the epoch UTC."""
         begun = self.start is None or self.start <= when
         return begun and (self.stop is None or when < self.stop)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A change of a memory, by `Memory.changes`.
+
+    Attributes:
+        what: `added`, `updated` (a new version), `superseded`, `validity` (an end of it was stated
+            or taken back), `archived`, or `deleted`.
+        when: When it came to be known, seconds since the epoch UTC.
+        id: Of the atom; None for those that were deleted, whose ids are not kept.
+        by: Of a `superseded` atom, the id of the one in its place.
+        count: How many atoms it was; 1 but for `deleted`.
+    """
+
+    what: str
+    when: float
+    id: str | None
+    by: str | None = None
+    count: int = 1
+
+    def as_dict(self) -> dict[str, Any]:
+        """As plain JSON values."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """An atom in a chain of supersession.
+
+    Attributes:
+        id: Of the atom.
+        text: As it is shown (`Atom.rendered`).
+        validity: When it was true.
+    """
+
+    id: str
+    text: str
+    validity: Validity
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """What became of an atom, by `Memory.history`.
+
+    Attributes:
+        id: Of the atom.
+        versions: What it said over time, the first version first.
+        statements: What was stated of its validity, in the order in which it was known.
+        chain: It and the atoms that it superseded, or that superseded it, at once or by way of
+            others; in the order in which they began to be true, what began nobody knows when first.
+    """
+
+    id: str
+    versions: tuple[Version, ...]
+    statements: tuple[Validity, ...]
+    chain: tuple[Told, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """As plain JSON values; of the versions without edges."""
+        return {
+            "id": self.id,
+            "versions": [
+                {"text": each.atom.rendered, "since": each.since, "until": each.until}
+                for each in self.versions
+            ],
+            "statements": [asdict(each) for each in self.statements],
+            "chain": [asdict(each) for each in self.chain],
+        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,14 +11,14 @@ from typing import Annotated, Any, Literal
 
 from tyro.conf import Positional, UseAppendAction, arg
 
-from graphmem_torch.cli.layout import context_note, result_lines
+from graphmem_torch.cli.layout import context_note, result_lines, when
 from graphmem_torch.cli.options import Command, MemoryCommand, print_json, print_text, read_lines
 from graphmem_torch.config import Config, load_config
 from graphmem_torch.errors import InputError, OracleError
 from graphmem_torch.quality.request import COMPARING, JUDGES, Judged, Request, judge
 from graphmem_torch.text.times import parse_time
 
-__all__ = ["AnswerQuestion", "CompileContext", "Evaluate", "Explain", "Query"]
+__all__ = ["AnswerQuestion", "CompileContext", "Evaluate", "Explain", "Query", "time_of"]
 _COMPARE = "compare"
 _INPUTS = ("data", "atoms", "corpus", "questions", "queries", "qrels")
 
@@ -33,7 +33,8 @@ class AskingCommand(MemoryCommand):
         kind: Only memories of this kind (`turn`, `chunk`, `observation`, ...); repeatable.
         between: Only memories of this span of time, ends included. Times are dates (their first
             instant), dates with a time, or seconds since the epoch.
-        as_of: Only what had been said by this time; forms as above.
+        as_of: Only what had been said by this time, and as it was known then; forms as above.
+        valid_at: Only what was true at this time; forms as above.
         where: Only memories that fit, such as '{"speaker": "Nora", "meta.page": {"$gte": 3}}', with
             $eq $ne $gt $gte $lt $lte $in $nin $not $and $or.
         exclude: Id of a memory that may not be listed; it still leads to others. Repeatable.
@@ -44,6 +45,7 @@ class AskingCommand(MemoryCommand):
     kind: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="KIND")] = ()
     between: Annotated[tuple[str, str] | None, arg(metavar="START END")] = None
     as_of: Annotated[str | None, arg(metavar="TIME")] = None
+    valid_at: Annotated[str | None, arg(metavar="TIME")] = None
     where: Annotated[str | None, arg(metavar="JSON")] = None
     exclude: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="ID")] = ()
     seed_entity: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="NAME")] = ()
@@ -55,12 +57,17 @@ class AskingCommand(MemoryCommand):
         return {
             "k": self.k,
             "kinds": self.kind or None,
-            "between": None if self.between is None else tuple(map(_time, self.between)),
-            "as_of": None if self.as_of is None else _time(self.as_of),
+            "between": None if self.between is None else tuple(map(time_of, self.between)),
+            "as_of": self._instants(),
+            "valid_at": None if self.valid_at is None else time_of(self.valid_at),
             "where": None if self.where is None else parse_json(self.where, "--where"),
             "exclude": self.exclude,
             "seed_entities": self.seed_entity,
         }
+
+    def _instants(self) -> float | list[float] | None:
+        """What is given as `--as-of`."""
+        return None if self.as_of is None else time_of(self.as_of)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +75,8 @@ class Query(AskingCommand):
     """Ask a store; each memory comes with the reasons why it was found.
 
     Attributes:
+        as_of: Only what had been said by this time, and as it was known then. Repeatable: the
+            questions are answered for each time, in one batch.
         questions: The questions; `-` reads them from standard input, one a line.
         questions_file: A file with one question a line.
         trace: Whether to say how long each stage took, and what it looked at.
@@ -76,18 +85,36 @@ class Query(AskingCommand):
     questions: Annotated[Positional[tuple[str, ...]], arg(metavar="QUESTION ...")] = ()
     questions_file: Annotated[str | None, arg(name="questions", metavar="FILE")] = None
     trace: bool = False
+    as_of: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="TIME")] = ()  # type: ignore[assignment]
 
     def run(self) -> int:
         """Answers all the questions in one batch."""
         questions, filters = self._questions(), self.filters()
         with self.open_memory(self.store, "r") as memory:
-            results = memory.retrieve(questions, trace=self.trace, **filters)
-        if self.json:
-            print_json({"results": [result.as_dict() for result in results]})
+            found = memory.retrieve(questions, trace=self.trace, **filters)
+        instants = filters["as_of"]
+        if not isinstance(instants, list):
+            rows: list[tuple[Any, dict[str, float]]] = [(result, {}) for result in found]
         else:
-            blocks = ["\n".join(result_lines(result)) for result in results]
+            rows = [
+                (result, {"as_of": moment})
+                for results in found
+                for moment, result in zip(instants, results, strict=True)
+            ]
+        if self.json:
+            print_json({"results": [result.as_dict() | asked for result, asked in rows]})
+        else:
+            blocks = [
+                "\n".join([*(f"as of {when(t)}" for t in asked.values()), *result_lines(result)])
+                for result, asked in rows
+            ]
             print_text("\n\n\n".join(blocks))
         return 0
+
+    def _instants(self) -> float | list[float] | None:
+        """One time, or a list of several."""
+        times = [time_of(each) for each in self.as_of]
+        return times if len(times) > 1 else times[0] if times else None
 
     def _questions(self) -> list[str]:
         questions = []
@@ -105,11 +132,11 @@ class Query(AskingCommand):
         return questions
 
 
-def _time(text: str) -> float:
+def time_of(text: str, name: str = "time") -> float:
     """A time of the command line, where seconds since the epoch are digits; eight are a date."""
     text = text.strip()
     seconds = text.isascii() and text.isdigit() and len(text) != len("20240204")
-    return parse_time(float(text) if seconds else text)
+    return parse_time(float(text) if seconds else text, name)
 
 
 @dataclass(frozen=True, kw_only=True)

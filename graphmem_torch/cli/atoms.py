@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 from tyro.conf import Positional, arg
 
-from graphmem_torch.cli.layout import atom_lines
+from graphmem_torch.cli.ask import time_of
+from graphmem_torch.cli.layout import atom_lines, clip, validity_line, when, width
 from graphmem_torch.cli.options import MemoryCommand, print_json, print_text
 from graphmem_torch.errors import InputError
 
-__all__ = ["Delete", "Export", "Forget", "Get", "GiveFeedback", "Update"]
+__all__ = [
+    "Delete",
+    "Export",
+    "Forget",
+    "Get",
+    "GiveFeedback",
+    "ShowChanges",
+    "ShowHistory",
+    "Supersede",
+    "Update",
+]
 
 _FIELDS = ("text", "kind", "speaker", "session", "time", "event_time", "event_end", "type")
 
@@ -116,6 +127,86 @@ class Update(MemoryCommand):
             print_json({"atom": atom_to_record(atom)})
         else:
             print_text("\n".join(atom_lines(atom)))
+        return 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Supersede(MemoryCommand):
+    """Say that a memory took the place of another, which was true until then and is kept.
+
+    Attributes:
+        old: Id of the one that is true no longer.
+        new: Id of the one in its place.
+        at: When it took its place; by default when the new one begins to be true. A date, a date
+            with a time, or seconds since the epoch.
+    """
+
+    old: Annotated[Positional[str], arg(metavar="OLD")]
+    new: Annotated[Positional[str], arg(metavar="NEW")]
+    at: Annotated[str | None, arg(metavar="TIME")] = None
+
+    def run(self) -> int:
+        """States it and prints the validity of the old one."""
+        moment = None if self.at is None else time_of(self.at)
+        with self.open_memory(self.store, "w") as memory:
+            found = memory.supersede(self.old, self.new, when=moment)
+        if self.json:
+            print_json({"id": self.old, "validity": asdict(found)})
+        else:
+            print_text(f"{self.old}: {validity_line(found)}")
+        return 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShowHistory(MemoryCommand):
+    """Show what became of a memory: its versions, its validity, what it superseded and what did it.
+
+    Attributes:
+        id: Its id.
+    """
+
+    id: Annotated[Positional[str], arg(metavar="ID")]
+
+    def run(self) -> int:
+        """Prints the history."""
+        with self.open_memory(self.store, "r") as memory:
+            found = memory.history(self.id)
+        if self.json:
+            print_json(found.as_dict())
+            return 0
+        lines = [self.id]
+        for version in found.versions:
+            since = "from the start" if version.since is None else f"since {when(version.since)}"
+            lines.append(f"  version  {since}: {clip(version.atom.rendered, width())}")
+        lines += [f"  stated   {validity_line(each)}" for each in found.statements]
+        for each in found.chain if len(found.chain) > 1 else ():
+            shown = f"{each.id}  {validity_line(each.validity)}"
+            lines += [f"  chain    {shown}", f"           {clip(each.text, width())}"]
+        print_text("\n".join(lines))
+        return 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShowChanges(MemoryCommand):
+    """Show what has changed in a store from a moment on.
+
+    Attributes:
+        since: The moment: a date, a date with a time, or seconds since the epoch.
+    """
+
+    since: Annotated[str, arg(metavar="TIME")]
+
+    def run(self) -> int:
+        """Prints the changes in the order in which they were known."""
+        with self.open_memory(self.store, "r") as memory:
+            found = memory.changes(time_of(self.since, "since"))
+        if self.json:
+            print_json({"changes": [change.as_dict() for change in found]})
+            return 0
+        for change in found:
+            what = f"{change.count:,}" if change.id is None else change.id
+            what += "" if change.by is None else f" by {change.by}"
+            print_text(f"{when(change.when)}  {change.what:<10}  {what}")
         return 0
 
 

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from itertools import zip_longest
 
 from graphmem_torch.atoms import Atom
-from graphmem_torch.results import Context, Hit, Result, Trace
+from graphmem_torch.results import Context, Hit, Result, Trace, Validity
 
 __all__ = [
     "atom_lines",
@@ -19,6 +19,7 @@ __all__ = [
     "result_lines",
     "side_by_side",
     "trace_lines",
+    "validity_line",
     "when",
     "width",
 ]
@@ -76,6 +77,15 @@ def atom_lines(atom: Atom) -> list[str]:
     for name, value in told.items():
         lines += _wrap(f"{name}  {value}") if value else []
     return lines
+
+
+def validity_line(validity: Validity) -> str:
+    """From when to when something was true, by what it ended, and when that was noted."""
+    start = "" if validity.start is None else f"from {when(validity.start)}"
+    stop = "" if validity.stop is None else f"until {when(validity.stop)}"
+    line = " ".join(part for part in (start, stop) if part) or "always"
+    line += "" if validity.by is None else f", superseded by {validity.by}"
+    return line if validity.known is None else f"{line} (known {when(validity.known)})"
 
 
 def _origin(hit: Hit | Atom) -> list[str]:

@@ -20,7 +20,17 @@ from tyro.conf import subcommand
 
 from graphmem_torch.cli import interrupt_as_usual, leave_at_once
 from graphmem_torch.cli.ask import AnswerQuestion, CompileContext, Evaluate, Explain, Query
-from graphmem_torch.cli.atoms import Delete, Export, Forget, Get, GiveFeedback, Update
+from graphmem_torch.cli.atoms import (
+    Delete,
+    Export,
+    Forget,
+    Get,
+    GiveFeedback,
+    ShowChanges,
+    ShowHistory,
+    Supersede,
+    Update,
+)
 from graphmem_torch.cli.demo import Demo
 from graphmem_torch.cli.options import Command, import_own, print_json, print_text
 from graphmem_torch.cli.stores import (
@@ -48,6 +58,9 @@ _COMMANDS = {
     "explain": Explain,
     "get": Get,
     "update": Update,
+    "supersede": Supersede,
+    "history": ShowHistory,
+    "changes": ShowChanges,
     "delete": Delete,
     "forget": Forget,
     "export": Export,

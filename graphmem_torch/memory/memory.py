@@ -88,6 +88,7 @@ from graphmem_torch.memory.filters import (
     entity_seeds,
     over_moments,
 )
+from graphmem_torch.memory.history import changes_since, history_of, versions_of
 from graphmem_torch.memory.importance import Importance
 from graphmem_torch.memory.link import concept_id
 from graphmem_torch.memory.modes import (
@@ -139,9 +140,11 @@ from graphmem_torch.readers.read import document_atoms
 from graphmem_torch.results import (
     Added,
     Answer,
+    Change,
     Consolidated,
     Context,
     Explanation,
+    History,
     Indexed,
     Learned,
     Mode,
@@ -522,7 +525,7 @@ class Memory:
             with self.store.turn():
                 nodes = self._named(ids)[1]
                 if writer is not None:
-                    writer.remove(nodes, self.store.append)
+                    writer.remove(nodes, partial(self.store.append, when=self._clock()))
             return len(nodes)
 
         follower = Follower(self.store, reading, known, add, update, delete)
@@ -583,11 +586,7 @@ class Memory:
             InputError: An id that is not stored, or that of a concept.
         """
         with self.store.reading():
-            (node,) = self._named(id)[1]
-            earlier, (atom,) = self.store.versions(node), self.store.atoms([node])
-        ends = [until for _, until in earlier]
-        atoms = [*(version for version, _ in earlier), atom]
-        return [Version(*each) for each in zip(atoms, [None, *ends], [*ends, None], strict=True)]
+            return versions_of(self.store, self._named(id)[1][0])
 
     def delete(self, ids: str | Iterable[str]) -> int:
         """Deletes atoms, all or none; how many. On disk for good when it returns.
@@ -606,7 +605,7 @@ class Memory:
         """
         with self.store.turn():
             nodes = self._named(ids)[1]
-            self._written_by().remove(nodes, self.store.append)
+            self._written_by().remove(nodes, partial(self.store.append, when=self._clock()))
         return len(nodes)
 
     def forget(
@@ -1472,7 +1471,7 @@ class Memory:
         pinned = {node for node, _ in to.store.life.pins()}
         for batch in batched(versions_apart(entries), self.config.link.batch):
             to._import_batch(batch, known, writer, pinned)
-        self._written_by().remove(nodes, self.store.append)
+        self._written_by().remove(nodes, partial(self.store.append, when=self._clock()))
 
     def _namespace(self, store: MemoryStore, name: str) -> Memory:
         return type(self)(
@@ -2129,6 +2128,35 @@ class Memory:
         moment = None if as_of is None else parse_time(as_of, "as_of")
         with self.store.reading():
             return validity_of(self.store, dict(zip(*self._named(ids), strict=True)), moment)
+
+    def changes(self, since: TimeLike) -> list[Change]:
+        """What has changed from a moment on, that included, in the order in which it was known.
+
+        Atoms that were added, updated and superseded, whose validity was stated, and how many were
+        deleted, for nothing else is kept of these. Of an atom that was deleted since there is no
+        other trace, and of what is taken back none. What a release before this one stored or
+        deleted without noting when is missing.
+
+        Args:
+            since: The moment by the clock of the memory, a time as in `retrieve`.
+
+        Raises:
+            InputError: A time that is none.
+        """
+        with self.store.reading():
+            return changes_since(self.store, parse_time(since, "since"))
+
+    def history(self, id: str) -> History:
+        """What became of an atom: its versions, what was stated of its validity, and its chain.
+
+        The chain holds what it superseded and what superseded it, at once or by way of others, each
+        with its times.
+
+        Raises:
+            InputError: An id that is not stored, or that of a concept.
+        """
+        with self.store.reading():
+            return history_of(self.store, self._named(id)[1][0])
 
     # Memory types: what is used stays strong, what is not decays (`docs/mathematics.md` 6).
 

@@ -31,6 +31,7 @@ __all__ = [
     "named_statements",
     "restore_statements",
     "set_validity",
+    "statements_of",
     "supersede",
     "validity_of",
 ]
@@ -54,6 +55,7 @@ class _Span(NamedTuple):
 
     @property
     def by(self) -> int | None:
+        """Node of the atom that superseded it."""
         return None if self.stated is None else self.stated.by
 
 
@@ -113,6 +115,13 @@ def validity_of(
     atoms = dict(zip(nodes.values(), store.atoms(list(nodes.values())), strict=True))
     spans = _in_force(store, atoms, as_of)
     return _results(store, {name: spans[node] for name, node in nodes.items()})
+
+
+def statements_of(store: StoreReader, node: int) -> list[Validity]:
+    """What was in force of an atom after each statement on it, in the order of knowing."""
+    (atom,) = store.atoms([node])
+    stated = [_stated(atom, said) for said in store.validity.stated([node])]
+    return [_results(store, {atom.id: span})[atom.id] for span in stated]
 
 
 def supersede(

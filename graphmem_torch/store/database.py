@@ -296,6 +296,12 @@ CREATE TABLE validity (
     by    INTEGER,
     known REAL NOT NULL
 )""",
+    "removal": """
+CREATE TABLE removal (
+    entry INTEGER PRIMARY KEY,
+    time  REAL NOT NULL,
+    atoms INTEGER NOT NULL
+)""",
     "validity_node": "CREATE INDEX validity_node ON validity (node)",
     "validity_by": "CREATE INDEX validity_by ON validity (by) WHERE by IS NOT NULL",
 }

@@ -60,7 +60,9 @@ def erase_rows(database: Database, nodes: Sequence[int]) -> None:
     # A time of storing goes with the last atom that was stored then.
     for start, count in database.query("SELECT start, count FROM stored_at"):
         left = database.query(
-            "SELECT 1 FROM atom WHERE node >= ? AND node < ? LIMIT 1", (start, start + count)
+            "SELECT 1 FROM (SELECT node FROM atom UNION ALL SELECT node FROM version) "
+            "WHERE node >= ? AND node < ? LIMIT 1",
+            (start, start + count),
         )
         if not left:
             run("DELETE FROM stored_at WHERE start = ?", [(start,)])

@@ -468,6 +468,30 @@ class StoreReader:
         sql = "SELECT node FROM version WHERE current IN (SELECT value FROM json_each(?))"
         return [row[0] for row in self._database.query(sql, (json.dumps(list(nodes)),))]
 
+    def stored_since(self, since: float) -> list[tuple[float, int, str]]:
+        """When atoms came, from a moment on, with node number and id, in the order of storing.
+
+        Of their first versions; without those of which an older release noted no time.
+        """
+        if not self._database.has("stored_at"):
+            return []
+        versions = self._database.has("version")
+        later = "AND node NOT IN (SELECT current FROM version)" if versions else ""
+        sql = _STORED.format(f"SELECT node, id FROM atom WHERE kind != ? {later}")
+        found = self._database.query(sql, (CONCEPT, since))
+        if versions:
+            first = "SELECT min(node) FROM version GROUP BY current"
+            sql = _STORED.format(f"SELECT node, id FROM version WHERE node IN ({first})")
+            found += self._database.query(sql, (since,))
+        return sorted(found, key=lambda row: row[1])
+
+    def replaced_since(self, since: float) -> list[tuple[float, int, str]]:
+        """When versions were replaced, from a moment on, with the number of each and its id."""
+        if not self._database.has("version"):
+            return []
+        sql = "SELECT until, node, id FROM version WHERE until >= ? ORDER BY node"
+        return self._database.query(sql, (since,))
+
     def earlier(self) -> list[tuple[int, float, Atom]]:
         """Node number, end and content of all earlier versions."""
         return self._versions("TRUE", ())
@@ -660,6 +684,9 @@ class _Past(StoreReader):
         return place, [self._replaced[now] for now in there]
 
 
+_STORED = """
+SELECT time, node, id FROM ({0}) JOIN stored_at ON node >= start AND node < start + count
+WHERE time >= ?"""
 _TURNS = """
 SELECT node, kind, speaker, session, type, time FROM atom
 WHERE kind != ? AND session IS NOT NULL AND (links = '[]' OR NOT EXISTS (

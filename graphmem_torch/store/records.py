@@ -275,10 +275,19 @@ class Life:
         rows = self._database.query("SELECT value FROM meta WHERE key = ?", (_REMOVALS,))
         return int(rows[0][0]) if rows else 0
 
-    def note_removal(self) -> None:
-        """Counts one; only inside a write of the database."""
-        row = (_REMOVALS, str(self.removals + 1))
-        self._database.execute_many("INSERT OR REPLACE INTO meta VALUES (?, ?)", [row])
+    def note_removal(self, when: float, atoms: int) -> None:
+        """Counts one, with how many atoms went for good; only inside a write of the database."""
+        row, run = (_REMOVALS, str(self.removals + 1)), self._database.execute_many
+        run("INSERT OR REPLACE INTO meta VALUES (?, ?)", [row])
+        if atoms:
+            run("INSERT INTO removal (time, atoms) VALUES (?, ?)", [(when, atoms)])
+
+    def removed(self, since: float) -> list[tuple[float, int]]:
+        """When atoms went for good, from a moment on, and how many; as an older release did not."""
+        if not self._database.has("removal"):
+            return []
+        sql = "SELECT time, atoms FROM removal WHERE time >= ? ORDER BY entry"
+        return self._database.query(sql, (since,))
 
     def keep_version(self, old: int, new: int, until: float, *, same: bool) -> None:
         """Puts an atom aside as it was up to a moment; only inside a write of the database.

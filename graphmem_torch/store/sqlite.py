@@ -527,6 +527,8 @@ class MemoryStore(StoreReader):
         missing = set(nodes).difference(row[0] for row in self._database.query(there, (listed,)))
         if missing:
             raise self._unknown_node(min(missing))
+        sql = f"{there} AND kind = ?"
+        concepts = len(self._database.query(sql, (listed, CONCEPT)))
         run(
             "DELETE FROM source_atom WHERE id IN (SELECT id FROM atom WHERE node IN "
             "(SELECT value FROM json_each(?))) AND id NOT IN (SELECT value FROM json_each(?))",
@@ -555,7 +557,7 @@ class MemoryStore(StoreReader):
             [(listed, kept)],
         )
         run("DELETE FROM version WHERE current IN (SELECT value FROM json_each(?))", [(listed,)])
-        self.life.note_removal()
+        self.life.note_removal(now, len(nodes) - len(batch.versions) - concepts)
 
     def _advance(self, cut: CutEdges, gone: Sequence[int] = ()) -> None:
         """Gives the content after a change a name, and notes what is gone with it."""

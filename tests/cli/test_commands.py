@@ -202,6 +202,43 @@ def test_update_and_delete(
     assert "--meta" in capsys.readouterr().err
 
 
+def test_validity_history_and_changes(
+    store: Path,
+    reply: Callable[..., Any],
+    fails: Callable[..., str],
+    fast: list[str],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    old, new = reply("get", "D1:1", "D2:1", "--store", store)["atoms"]
+    found = reply("supersede", "D1:1", "D2:1", "--store", store)["validity"]
+    assert (found["start"], found["stop"], found["by"]) == (old["time"], new["time"], "D2:1")
+    ask = ["query", "Who restores deck ovens?", "--store", store]
+    for moment, there in ((old["time"], True), (new["time"], False)):
+        (result,) = reply(*ask, "--valid-at", f"{moment:.0f}")["results"]
+        assert ("D1:1" in {hit["id"] for hit in result["hits"]}) == there
+    times = [old["time"], new["time"] + 60.0]
+    several = [part for moment in times for part in ("--as-of", f"{moment:.0f}")]
+    results = reply(*ask, *several)["results"]
+    assert [each["as_of"] for each in results] == times
+    alone = [reply(*ask, "--as-of", f"{moment:.0f}")["results"][0] for moment in times]
+    scores = [
+        {hit["id"]: pytest.approx(hit["score"], abs=1e-4) for hit in each["hits"]} for each in alone
+    ]
+    assert [{hit["id"]: hit["score"] for hit in each["hits"]} for each in results] == scores
+    assert main([*map(str, (*ask, *several)), *fast]) == 0
+    assert capsys.readouterr().out.count("as of 2024-") == 2
+    chain = reply("history", "D2:1", "--store", store)["chain"]
+    assert [each["id"] for each in chain] == ["D1:1", "D2:1"]
+    changes = reply("changes", "--since", "2020-01-01", "--store", store)["changes"]
+    assert [c["what"] for c in changes] == ["added"] * 4 + ["superseded"]
+    assert main(["history", "D1:1", "--store", str(store), *fast]) == 0
+    assert main(["changes", "--since", "2020-01-01", "--store", str(store), *fast]) == 0
+    out = capsys.readouterr().out
+    assert "superseded by D2:1" in out and "D1:1 by D2:1" in out
+    assert "swap the two" in fails("supersede", "D2:1", "D1:1", "--store", store)
+    assert "since: expected" in fails("changes", "--since", "then", "--store", store)
+
+
 def test_forget_and_its_receipt(
     store: Path,
     tmp_path: Path,

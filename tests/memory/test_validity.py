@@ -199,7 +199,7 @@ def test_ends_are_stated_and_taken_back() -> None:
     }
 
 
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=3, deadline=None)
 @given(st.integers(0, 10_000))
 def test_against_a_list_of_intervals(seed: int) -> None:
     """Random statements at random moments: every question as a plain list says it."""
