@@ -19,6 +19,7 @@ __all__ = ["COMPARING", "JUDGES", "Judged", "Request", "judge"]
 JUDGES: Mapping[str, frozenset[str]] = {
     "abstention": frozenset({"cv"}),
     "all": frozenset({"cv"}),
+    "claims": frozenset(),
     "context": frozenset(),
     "custom": frozenset({"questions"}),
     "forgetting": frozenset({"sizes"}),

@@ -1,13 +1,14 @@
 """LexicalJudge: does a text support another, contradict it, or neither? By rule, without a model.
 
-It reads what lies on the surface and nothing else: paraphrase, arithmetic and knowledge of the
-world are beyond it. Denials, opposites and months are those of English: about texts of other
-languages (`text.words.foreign`) it says nothing. `bench/quality/claims.py` measures how far that
-goes.
+It reads what lies on the surface, and what patterns read of states that change (`text.slots`):
+arithmetic and knowledge of the world are beyond it. Denials, opposites, months and patterns are
+those of English: about texts of other languages (`text.words.foreign`) it says nothing.
+`graphmem eval claims` measures how far that goes.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,14 +20,15 @@ from torch import Tensor
 from graphmem_torch.oracle.protocol import Verdict, check_pairs
 from graphmem_torch.text.embedder import Embedder, encode_checked, rescaled
 from graphmem_torch.text.sentences import split_at_marks
+from graphmem_torch.text.slots import CUES, Reading, at_odds
 from graphmem_torch.text.terms import STOP_WORDS, terms
 from graphmem_torch.text.times import MONTHS
 from graphmem_torch.text.words import foreign
 
-__all__ = ["Claim", "LexicalJudge", "conflicts"]
+__all__ = ["RELATED", "Claim", "Evidence", "LexicalJudge", "conflicts"]
 _NEGATION = re.compile(
     r"\b(?:no|not|never|none|nobody|nothing|nowhere|neither|nor|without|cannot|hardly|"
-    r"fail(?:s|ed)? to|stopped|refus(?:es|ed))\b|n't\b",
+    r"fail(?:s|ed)? to|stopped|quit|g[ai]ven? up|refus(?:es|ed))\b|n't\b",
     re.IGNORECASE,
 )
 _NUMBER = re.compile(r"(?<![\w.])(\d+(?:[.,]\d+)*)\s*(%|[^\W\d_]+)?")
@@ -71,6 +73,7 @@ class _Sentence:
     stems: frozenset[str]  # content words
     words: frozenset[str]  # all of them, stemmed where they are content
     negated: bool
+    denied: frozenset[str]  # content words behind the last denial
     numbers: Mapping[str, frozenset[str]]  # by unit: a word, "year" or "month"
 
 
@@ -109,7 +112,7 @@ def conflicts(premise: Claim, hypothesis: Claim) -> tuple[float, tuple[str, ...]
     found = [
         name
         for name, at_odds in (
-            ("negation", _denied(hypothesis) != said.negated),
+            ("negation", _contradicted(said, hypothesis)),
             ("opposite", _opposed(said, hypothesis)),
             ("number", _miscounted(said, hypothesis)),
         )
@@ -118,9 +121,18 @@ def conflicts(premise: Claim, hypothesis: Claim) -> tuple[float, tuple[str, ...]
     return len(said.stems & wanted) / len(wanted), tuple(found)
 
 
-def _denied(claim: Claim) -> bool:
-    """An even number of denials cancels."""
-    return sum(sentence.negated for sentence in claim.sentences) % 2 == 1
+def _contradicted(said: _Sentence, hypothesis: Claim) -> bool:
+    """One denies, the other does not, and most of what is denied is in the other.
+
+    An even number of denials cancels.
+    """
+    denying = [sentence for sentence in hypothesis.sentences if sentence.negated]
+    if (len(denying) % 2 == 1) == said.negated:
+        return False
+    denied, other = (
+        (said.denied, hypothesis.stems) if said.negated else (denying[-1].denied, said.stems)
+    )
+    return 2 * len(denied & other) > len(denied)
 
 
 def _opposed(said: _Sentence, hypothesis: Claim) -> bool:
@@ -151,30 +163,105 @@ def _sentence(text: str) -> _Sentence:
         elif unit:
             numbers.setdefault(_stem(unit), set()).add(plain)
     words = re.findall(r"[^\W_]+", lowered)
+    denials = list(_NEGATION.finditer(lowered))
     months = set(words).intersection(MONTHS)
     if months:
         numbers.setdefault("month", set()).update(months)
     return _Sentence(
         stems=frozenset(terms(text)),
         words=frozenset(_stem(word) for word in words),
-        negated=len(_NEGATION.findall(lowered)) % 2 == 1,
+        negated=len(denials) % 2 == 1,
+        denied=frozenset(terms(lowered[denials[-1].end() :])) if denials else frozenset(),
         numbers={unit: frozenset(values) for unit, values in numbers.items()},
     )
 
 
-_RELATED = 0.5  # cosine below which two texts are not about the same, by `rescaled`
+RELATED = 0.5
+"""Cosine below which two texts are not about the same, by `text.embedder.rescaled`."""
+
 _COVERED = 0.7  # share of the hypothesis's words that the premise must hold to entail it
-_SHARED = 0.5  # the same for a conflict, which is about the rest
-_DOUBT = 0.5  # what a conflict takes from the support of a hypothesis
+_SHARED = 0.5  # the same for a conflict of words, which is about the rest
+_DOUBT = 0.5  # what a certain conflict takes from the support of a hypothesis
+
+# Log odds of a verdict, for pairs that give reason for one: fitted by `graphmem eval claims` on the
+# first half of its data, whose report prints them (`fitted`).
+_CONTRADICTION: Mapping[str, float] = {
+    "bias": 4.75,
+    "shared": -2.09,
+    "negation": -0.22,
+    "opposite": 0.92,
+    "number": -0.85,
+    "slot": 0.78,
+    "attribute": 0.39,
+    "ended": 0.5,
+    "agreed": 0.35,
+    "strangers": 0.48,
+    "changed": 0.93,
+}
+_ENTAILMENT: Mapping[str, float] = {
+    "bias": -3.42,
+    "shared": 4.03,
+    "slot": -1.62,
+    "attribute": -2.37,
+    "ended": -3.11,
+    "agreed": 3.41,
+    "strangers": -2.05,
+    "changed": 0.02,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What a premise and a hypothesis show.
+
+    Attributes:
+        shared: Share of the hypothesis's content words that are in the premise's sentence which has
+            most of them.
+        cues: 0 or 1 each: conflicts of words (`negation`, `opposite`, `number`) and what slots say
+            (`slots.CUES`).
+    """
+
+    shared: float
+    cues: Mapping[str, float]
+
+    def conflict(self, cosine: float, related: float) -> bool:
+        """Whether there is reason to call it a contradiction."""
+        if self.cues["slot"] or self.cues["attribute"] or self.cues["ended"]:
+            return True
+        known = not self.cues["strangers"]  # what one is not, another may be
+        return self._at_odds and known and cosine >= related and self.shared >= _SHARED
+
+    def agreement(self, cosine: float, related: float) -> bool:
+        """Whether there is reason to call it an entailment."""
+        return not self._at_odds and cosine >= related and self.shared >= _COVERED
+
+    @property
+    def _at_odds(self) -> bool:
+        return any(self.cues[name] for name in _OF_WORDS)
+
+    def probability(self, model: Mapping[str, float]) -> float:
+        """By a logistic model of `shared`, the cues and a bias."""
+        features = {"bias": 1.0, "shared": self.shared, **self.cues}
+        return _logistic(sum(weight * features[name] for name, weight in model.items()))
+
+
+_OF_WORDS = ("negation", "opposite", "number")
+
+
+def _logistic(odds: float) -> float:
+    return 1.0 / (1.0 + math.exp(-odds))
 
 
 class LexicalJudge:
-    """The local default `Oracle`: similarity, shared words, and what speaks against each other.
+    """The local default `Oracle`: shared words, what speaks against each other, and slots.
 
-    Entailed is a hypothesis whose content words are nearly all in one sentence of a premise that is
-    about the same, with no conflict between the two; contradicted, one that shares most of its
-    words with such a sentence and differs in a negation, an antonym, a number with its unit, a year
-    or a month. The confidence is the share of its words. Anything else is neutral.
+    Contradicted is a hypothesis of whose subject the premise tells another value of the same slot
+    or that it has ended, or one that shares most of its words with a sentence of the premise and
+    differs in a negation, an antonym, a number with its unit, a year or a month. Entailed is one
+    whose content words are nearly all in one sentence of a premise that is about the same, with no
+    conflict between the two. Either verdict is given where it is likelier than not, and the
+    confidence is how often such a verdict is right (`docs/mathematics.md` 5.2). Anything else is
+    neutral, with the confidence 0 where nothing speaks for either.
     """
 
     def __init__(self, embedder: Embedder) -> None:
@@ -187,49 +274,78 @@ class LexicalJudge:
         Raises:
             InputError: Lengths that differ.
         """
-        cosine, shared, conflict = self._evidence(premises, hypotheses)
-        columns = (cosine.tolist(), shared.tolist(), conflict.tolist())
-        related = rescaled(_RELATED, self._embedder)
-        sides = zip(premises, hypotheses, strict=True)
+        check_pairs(premises, hypotheses)
+        return self.judge_near(premises, hypotheses, self._cosines(premises, hypotheses))
+
+    def judge_near(
+        self,
+        premises: Sequence[str],
+        hypotheses: Sequence[str],
+        cosine: Tensor,  # [P] of each pair
+    ) -> list[Verdict]:
+        """`judge` of texts whose vectors are known."""
+        related = rescaled(RELATED, self._embedder)
+        found = self.evidence(premises, hypotheses)
+        pairs = zip(found, cosine.tolist(), strict=True)
         return [
-            Verdict("neutral", 0.0)
-            if any(foreign(text, STOP_WORDS) for text in texts)
-            else _verdict(*row, related)
-            for texts, row in zip(sides, zip(*columns, strict=True), strict=True)
+            Verdict("neutral", 0.0) if each is None else _verdict(each, near, related)
+            for each, near in pairs
         ]
 
     def support(self, premises: Sequence[str], hypotheses: Sequence[str]) -> Tensor:  # [P]
         """How much each premise speaks for its hypothesis, in [-1, 1], to rank pairs by.
 
-        The mean of cosine and shared words, less a half where there is a conflict.
+        Three parts cosine and one part shared words, less half the probability of a conflict.
 
         Raises:
             InputError: Lengths that differ.
         """
-        cosine, shared, conflict = self._evidence(premises, hypotheses)
-        return (cosine + shared) / 2 - _DOUBT * conflict
-
-    def _evidence(
-        self, premises: Sequence[str], hypotheses: Sequence[str]
-    ) -> tuple[Tensor, Tensor, Tensor]:  # [P] cosine, [P] share of words, [P] bool
         check_pairs(premises, hypotheses)
+        cosine = self._cosines(premises, hypotheses)
+        related = rescaled(RELATED, self._embedder)
+        shared, doubt = [], []
+        for each, near in zip(self.evidence(premises, hypotheses), cosine.tolist(), strict=True):
+            shared.append(0.0 if each is None else each.shared)
+            against = each is not None and each.conflict(near, related)
+            doubt.append(each.probability(_CONTRADICTION) if each and against else 0.0)
+        return 0.75 * cosine + 0.25 * torch.tensor(shared) - _DOUBT * torch.tensor(doubt)
+
+    def evidence(self, premises: Sequence[str], hypotheses: Sequence[str]) -> list[Evidence | None]:
+        """What each pair shows; None where one is of another language.
+
+        Raises:
+            InputError: Lengths that differ.
+        """
+        check_pairs(premises, hypotheses)
+        texts = dict.fromkeys([*premises, *hypotheses])
+        known = {
+            text: None if foreign(text, STOP_WORDS) else (Claim.read(text), Reading.of(text))
+            for text in texts
+        }
+        found: list[Evidence | None] = []
+        for premise, hypothesis in zip(premises, hypotheses, strict=True):
+            one, other = known[premise], known[hypothesis]
+            if one is None or other is None:
+                found.append(None)
+                continue
+            shared, at = conflicts(one[0], other[0])
+            cues = dict(zip(CUES, at_odds(one[1], other[1]), strict=True))
+            found.append(Evidence(shared, {n: float(n in at) for n in _OF_WORDS} | cues))
+        return found
+
+    def _cosines(self, premises: Sequence[str], hypotheses: Sequence[str]) -> Tensor:  # [P]
         texts = {text: place for place, text in enumerate(dict.fromkeys([*premises, *hypotheses]))}
         vectors = encode_checked(self._embedder, list(texts)).pooled
         ends = [[texts[text] for text in side] for side in (premises, hypotheses)]
         one, other = (vectors[torch.tensor(side, dtype=torch.int64)] for side in ends)
-        claims = {text: Claim.read(text) for text in texts}
-        found = [
-            conflicts(claims[premise], claims[hypothesis])
-            for premise, hypothesis in zip(premises, hypotheses, strict=True)
-        ]
-        shared = torch.tensor([share for share, _ in found], dtype=torch.float32)
-        conflict = torch.tensor([bool(cues) for _, cues in found], dtype=torch.bool)
-        return (one * other).sum(1), shared, conflict
+        return (one * other).sum(1)
 
 
-def _verdict(cosine: float, shared: float, conflict: bool, related: float) -> Verdict:
-    if cosine >= related and conflict and shared >= _SHARED:
-        return Verdict("contradict", shared)
-    if cosine >= related and not conflict and shared >= _COVERED:
-        return Verdict("entail", shared)
-    return Verdict("neutral", 1.0 - shared)
+def _verdict(evidence: Evidence, cosine: float, related: float) -> Verdict:
+    if evidence.conflict(cosine, related):
+        sure = evidence.probability(_CONTRADICTION)
+        return Verdict("contradict", sure) if sure >= 0.5 else Verdict("neutral", 1.0 - sure)
+    if evidence.agreement(cosine, related):
+        sure = evidence.probability(_ENTAILMENT)
+        return Verdict("entail", sure) if sure >= 0.5 else Verdict("neutral", 1.0 - sure)
+    return Verdict("neutral", 0.0)

@@ -15,7 +15,7 @@ from graphmem_torch.errors import InputError
 from graphmem_torch.readers.read import document_atoms
 from graphmem_torch.text.tokens import Tokenizer, get_tokenizer
 
-from ..claims import read_claims
+from ..claims.model import read_claims
 from ..common.chats import find_chats, read_chats
 from ..common.compare import BuiltSet, build, compare
 from ..common.encoder import CachingEmbedder, caching, load_encoders

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from bench.quality.claims import _decided, _drawn, measure, read_claims
+from bench.quality.claims.model import _decided, _drawn, measure, read_claims
 from graphmem_torch.errors import InputError
 from graphmem_torch.oracle import Usage, Verdict
 from graphmem_torch.quality.common.encoder import CachingEmbedder

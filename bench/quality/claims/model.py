@@ -1,6 +1,6 @@
 """How well the local judge tells supported from refuted claims, beside what needs no judge.
 
-`python -m bench.quality.claims --data FILE [--json OUT]`
+`python -m bench.quality.claims.model --data FILE [--json OUT]`
 
 `FILE` holds JSON lines with `claim`, `label` (SUPPORTED or REFUTED) and `evidence`, a list of
 sentences (the format of COVID-Fact), or is a folder of such files.
@@ -8,7 +8,8 @@ sentences (the format of COVID-Fact), or is a folder of such files.
 Three systems decide every claim, each by a threshold that is fitted on the claims of other
 evidence (five folds): `majority` always says the commoner label, `cosine` goes by the similarity of
 claim and evidence, `judge` by `LexicalJudge.support`. The last column is `LexicalJudge.judge` as it
-stands, which may leave a claim open. Intervals are bootstrapped over pieces of evidence.
+stands, which may leave a claim open. `graphmem eval claims` measures the same, and supersessions.
+Intervals are bootstrapped over pieces of evidence.
 
 With `--model NAME --base-url URL` a language model on an OpenAI-compatible server is measured as
 well, by the sign and the confidence of its verdicts, and by these as they stand.
@@ -33,10 +34,10 @@ from graphmem_torch.oracle import OpenAIClient, OpenAIOracle, Verdict
 from graphmem_torch.text.entailment import LexicalJudge
 from graphmem_torch.text.sentence_transformer import load_embedder
 
-from .common.encoder import CachingEmbedder
-from .common.measure import code_version
-from .common.scores import auroc
-from .common.texts import json_rows
+from ..common.encoder import CachingEmbedder
+from ..common.measure import code_version
+from ..common.scores import auroc
+from ..common.texts import json_rows
 
 __all__ = ["main", "measure", "read_claims"]
 
