@@ -19,6 +19,7 @@ __all__ = [
     "KINDS",
     "MAX_EDGE_WEIGHT",
     "MEMORY_TYPES",
+    "SIGNIFIERS",
     "Atom",
     "EdgeType",
     "Link",
@@ -45,6 +46,17 @@ KINDS: Mapping[str, str] = {
 
 MEMORY_TYPES = ("semantic", "episodic", "procedural", "working")
 """Types of memory (`docs/mathematics.md` 6): facts, events, instructions, what is at hand."""
+
+SIGNIFIERS = (
+    "assertion",
+    "question",
+    "hypothesis",
+    "plan",
+    "preference",
+    "event",
+    "instruction",
+)
+"""What a text may be, more than one of them at once (`docs/mathematics.md` 5.3)."""
 
 MAX_EDGE_WEIGHT = 1000.0
 """Largest size of a stated weight; sums over many edges then stay finite in float32."""

@@ -37,6 +37,7 @@ __all__ = [
     "Statement",
     "Told",
     "Trace",
+    "Understood",
     "Validity",
     "Version",
     "WeighedPath",
@@ -90,7 +91,7 @@ class Particle:
         id: Of the atom.
         content: Its text.
         keys: Resonance keys: concepts that it mentions, then its own words.
-        signifiers: What it is, of `text.insight.SIGNIFIERS`.
+        signifiers: What it is, of `atoms.SIGNIFIERS`.
         imprint: Situational imprint: `source` (speaker, session, kind), and what its `meta` has
             under `agent_state` and `environment`.
         created: When it was said, else when it was stored, seconds since the epoch UTC.
@@ -258,6 +259,24 @@ class Learned:
     def as_dict(self) -> dict[str, Any]:
         """As plain JSON values."""
         return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Understood:
+    """What a `Memory.understand` did.
+
+    Attributes:
+        said: Memories of which the oracle said what they are.
+        failed: Those it gave no usable answer for: the local rules read them, and the next call
+            asks again.
+    """
+
+    said: int = 0
+    failed: int = 0
+
+    def __add__(self, other: Understood) -> Understood:
+        """Both together."""
+        return Understood(self.said + other.said, self.failed + other.failed)
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,15 +101,19 @@ class Importance:
         """Of each atom what is left at a moment [A], the uses in it [A], and since when [A]."""
         config, node = self._config, snapshot.node
         value = initial_importance(snapshot.index)
+        if said := self._store.insights.said_importance():
+            number, told = torch.tensor(said, dtype=torch.float64).unbind(1)
+            there = torch.isin(number.long(), node)
+            value[torch.searchsorted(node, number[there].long())] = told[there]
         since = self._decay.born(node)
         since = torch.where(since.isnan(), now, since)
         uses = torch.zeros(len(node), dtype=torch.int64)
         if kept := self._store.insights.importance():
-            number, own, time, count = (torch.tensor(column) for column in zip(*kept, strict=True))
-            there = torch.isin(number, node)
-            row = torch.searchsorted(node, number[there])
-            value[row], since[row] = own[there].double(), time[there].double()
-            uses[row] = count[there]
+            # Numbers of nodes and seconds fit into float64, and not into float32.
+            number, own, time, count = torch.tensor(kept, dtype=torch.float64).unbind(1)
+            there = torch.isin(number.long(), node)
+            row = torch.searchsorted(node, number[there].long())
+            value[row], since[row], uses[row] = own[there], time[there], count[there].long()
         rate = math.log(2.0) / (24.0 * config.half_life) if config.half_life else 0.0
         hours = ((now - since) / 3600.0).clamp(min=0.0)
         return config.base + (value - config.base) * torch.exp(-rate * hours), uses, since

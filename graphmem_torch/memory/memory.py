@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+import math
 import os
 import threading
 import time
@@ -90,6 +91,7 @@ from graphmem_torch.memory.filters import (
 )
 from graphmem_torch.memory.history import changes_since, history_of, versions_of
 from graphmem_torch.memory.importance import Importance
+from graphmem_torch.memory.insight import to_particles, understand_nodes
 from graphmem_torch.memory.link import concept_id
 from graphmem_torch.memory.modes import (
     REGIME_KEY,
@@ -150,9 +152,11 @@ from graphmem_torch.results import (
     Mode,
     ModeAlignment,
     ModeSummary,
+    Particle,
     Receipt,
     RegimeSwitch,
     Result,
+    Understood,
     Validity,
     Version,
 )
@@ -2281,6 +2285,50 @@ class Memory:
         edges = stated_edges(found, there)
         return Classified(contents=added, relations=self.connect(edges).new if edges else 0)
 
+    # Insight: what a memory is, and what it speaks of (`docs/mathematics.md` 5.3).
+
+    def particles(self, ids: str | Sequence[str]) -> list[Particle]:
+        """Atoms as insight particles: signifiers, keys, imprint, times, strands and importance.
+
+        What an oracle said of them by `understand`, else what the local rules read
+        (`memory.insight.read_insight`), which cost nothing and are asked each time.
+
+        Args:
+            ids: Of stored atoms.
+
+        Raises:
+            InputError: An id that is not stored, or that of a concept.
+        """
+        with self.store.reading():
+            named, nodes = self._named(ids)
+            importance = self.importance(named)
+            values = {node: importance[name] for name, node in zip(named, nodes, strict=True)}
+            return to_particles(self.store, nodes, values, self.validity(named)) if nodes else []
+
+    def understand(
+        self, oracle: Any, ids: str | Sequence[str] | None = None, *, progress: bool = False
+    ) -> Understood:
+        """Asks an oracle what atoms are and speak of; it is kept, and `particles` tells it.
+
+        Args:
+            oracle: An object with `extract(texts)`, or such a function, that gives objects
+                {signifiers, keys, importance}.
+            ids: Atoms to ask about; by default all of which none has said anything.
+            progress: Shows a bar on stderr.
+
+        Raises:
+            InputError: No oracle, or an id that is not stored.
+            StoreError: Read-only store or full disk; what earlier calls gave is kept.
+        """
+        extract = method_of(oracle, "extract")
+        nodes = self.store.insights.unsaid() if ids is None else self._named(ids)[1]
+        done = Understood()
+        with _progress(progress, "understand", "atoms", len(nodes)) as bar:
+            for part in understand_nodes(self.store, extract, nodes):
+                done += part
+                bar.update(part.said + part.failed)
+        return done
+
     # Refinement: what is important stays at hand, the rest is put aside (`docs/mathematics.md` 5).
 
     def importance(
@@ -2662,7 +2710,9 @@ class Memory:
             if encoded is None:
                 encoded = encode_checked(self.embedder, list(questions), query=True)
             encoded = pick_encoded(encoded, [i for i in range(count) for _ in moments])
-        names, times, present = snapshot.index.signal_names, None, self._clock()
+        names, times = snapshot.index.signal_names, None
+        timed = reading(names, "span") or reading(names, "ended")
+        present = self._clock() if timed else math.nan
         if reading(names, "span"):
             then = [present if t is None else t for t in moments]
             times = [t if one is None else one for one in given for t in then]

@@ -9,11 +9,13 @@ from graphmem_torch.oracle.chat import Usage
 from graphmem_torch.oracle.client import OpenAIClient, OpenAIOracle
 from graphmem_torch.oracle.protocol import (
     Classifier,
+    Extractor,
     Judge,
     Oracle,
     Verdict,
     Verifier,
     ask_classifier,
+    ask_extractor,
     ask_judge,
     ask_verifier,
     memory_node,
@@ -22,6 +24,7 @@ from graphmem_torch.oracle.protocol import (
 
 __all__ = [
     "Classifier",
+    "Extractor",
     "Judge",
     "OpenAIClient",
     "OpenAIOracle",
@@ -30,6 +33,7 @@ __all__ = [
     "Verdict",
     "Verifier",
     "ask_classifier",
+    "ask_extractor",
     "ask_judge",
     "ask_verifier",
     "memory_node",

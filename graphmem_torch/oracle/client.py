@@ -22,6 +22,7 @@ from graphmem_torch.oracle.prompts import (
     Question,
     as_list,
     classify_question,
+    insight_question,
     judge_question,
     messages_of,
     summarise_question,
@@ -34,6 +35,8 @@ __all__ = ["OpenAIClient", "OpenAIOracle"]
 _log = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
+
+_TOGETHER = 8  # texts that one request asks about
 
 _opening = threading.RLock()  # no two threads open a client, and none closes what another opens
 os.register_at_fork(
@@ -293,6 +296,24 @@ class OpenAIOracle:
         return self.client.ask_all(
             [classify_question(text) for text in as_list("texts", texts, str)]
         )
+
+    def extract(self, texts: Sequence[str]) -> list[dict[str, Any] | None]:
+        """What each text is and speaks of: {"signifiers", "keys", "importance"}.
+
+        Several texts are asked about in one request (Cognitive Weave asks for each by itself).
+
+        Raises:
+            InputError: `texts` is no list of texts.
+        """
+        listed = as_list("texts", texts, str)
+        parts = [listed[i : i + _TOGETHER] for i in range(0, len(listed), _TOGETHER)]
+        answers = self.client.ask_all([insight_question(part) for part in parts])
+        nothing: list[None] = [None]
+        return [
+            each
+            for part, answer in zip(parts, answers, strict=True)
+            for each in (answer or nothing * len(part))
+        ]
 
     def verify(self, questions: Sequence[str], texts: Sequence[str]) -> list[bool | None]:
         """Whether each text explicitly mentions what answers the question of its place.

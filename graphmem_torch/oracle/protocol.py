@@ -1,9 +1,9 @@
 """What an oracle is, how it is asked, and what of its answers can be used.
 
 The engine never needs a language model. Where a method asks one, it asks whatever has the method:
-`judge` (does a text follow from another), `classify` (what kind of memory is this), `summarise` or
-`verify` (is the answer to a question in a text). A plain function will do for each; a local rule
-stands in where there is neither, but for `verify`.
+`judge` (does a text follow from another), `classify` (what kind of memory is this), `extract` (what
+is it, and what does it speak of), `summarise` or `verify` (is the answer to a question in a text).
+A plain function will do for each; a local rule stands in where there is neither, but for `verify`.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ from itertools import islice
 from numbers import Real
 from typing import Any, Literal, Protocol, TypeVar, cast, get_args
 
-from graphmem_torch.atoms import MEMORY_TYPES
+from graphmem_torch.atoms import MEMORY_TYPES, SIGNIFIERS
 from graphmem_torch.errors import InputError
 
 __all__ = [
     "LABELS",
     "Classifier",
+    "Extractor",
     "Judge",
     "Label",
     "Oracle",
@@ -28,9 +29,11 @@ __all__ = [
     "Verifier",
     "ask_checked",
     "ask_classifier",
+    "ask_extractor",
     "ask_judge",
     "ask_verifier",
     "check_pairs",
+    "insight_node",
     "memory_node",
     "method_of",
     "verdict_of",
@@ -72,12 +75,16 @@ Judge = Callable[[Sequence[str], Sequence[str]], Any]
 Classifier = Callable[[Sequence[str]], Any]
 """The function behind `classify`: texts -> objects {content, type, decay_factor, relations}."""
 
+Extractor = Callable[[Sequence[str]], Any]
+"""The function behind `extract`: texts -> objects {signifiers, keys, importance}."""
+
 Verifier = Callable[[Sequence[str], Sequence[str]], Any]
 """The function behind `verify`: questions, texts -> whether each is answered there."""
 
 _ARGUMENTS = {
     "judge": "premises, hypotheses",
     "classify": "texts",
+    "extract": "texts",
     "summarise": "texts, question, max_tokens",
     "verify": "questions, texts",
 }
@@ -117,6 +124,22 @@ def ask_classifier(classify: Classifier, texts: Sequence[str]) -> list[dict[str,
         what=("memory nodes", "texts"),
         wanted=f"no {{content, type: {' | '.join(MEMORY_TYPES)}, decay_factor in (0, 1]}}",
         lost="the local rules classify them",
+    )
+
+
+def ask_extractor(extract: Extractor, texts: Sequence[str]) -> list[dict[str, Any] | None]:
+    """Asks once what texts are; what breaks the contract is None, with a warning, and no exception.
+
+    Returns:
+        For each text {"signifiers": of `SIGNIFIERS`, "keys": texts, "importance": in [0, 1]}.
+    """
+    return ask_checked(
+        lambda: extract(texts),
+        len(texts),
+        insight_node,
+        what=("insights", "texts"),
+        wanted=f"no {{signifiers: of {' | '.join(SIGNIFIERS)}, keys, importance in [0, 1]}}",
+        lost="the local rules read them",
     )
 
 
@@ -217,6 +240,30 @@ def memory_node(answer: object) -> dict[str, Any] | None:
     return node | {"relations": related} if related else node
 
 
+def insight_node(answer: object) -> dict[str, Any] | None:
+    """The answer as what a text is; None where a field is missing or out of range.
+
+    Signifiers may be written in capitals, those that are none are dropped, and one must be left;
+    keys are stripped, each once.
+    """
+    if not isinstance(answer, Mapping):
+        return None
+    importance = _fraction(answer.get("importance"))
+    listed = [answer.get(name) for name in ("signifiers", "keys")]
+    lists = [each for each in listed if isinstance(each, (list, tuple))]
+    if importance is None or len(lists) < len(listed):
+        return None
+    said, keys = ([" ".join(t.split()) for t in each if isinstance(t, str)] for each in lists)
+    known = {text.lower() for text in said}.intersection(SIGNIFIERS)
+    if not known:
+        return None
+    return {
+        "signifiers": [name for name in SIGNIFIERS if name in known],
+        "keys": [key for key in dict.fromkeys(keys) if key],
+        "importance": importance,
+    }
+
+
 def _fraction(number: object) -> float | None:
     """A number in [0, 1]; None for anything else: NaN is in no range, and a bool is no number."""
     if not isinstance(number, Real) or isinstance(number, bool):  # numpy's numbers are Real
@@ -226,7 +273,7 @@ def _fraction(number: object) -> float | None:
 
 
 def method_of(
-    oracle: Any, name: Literal["judge", "classify", "summarise", "verify"]
+    oracle: Any, name: Literal["judge", "classify", "extract", "summarise", "verify"]
 ) -> Callable[..., Any]:
     """A method of an oracle by its name, or the callable itself.
 

@@ -9,6 +9,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from graphmem_torch.atoms import CONCEPT
 from graphmem_torch.store.database import Database
 
 __all__ = ["InsightRows", "StoredImportance"]
@@ -61,16 +62,17 @@ class InsightRows:
         rows = self._database.query(sql, (json.dumps(list(nodes)),))
         return {node: json.loads(said) for node, said in rows}
 
+    def said_importance(self) -> list[tuple[int, float]]:
+        """How important an oracle said that atoms are, by node."""
+        if not self._database.has("insight"):
+            return []
+        return self._database.query("SELECT node, json_extract(said, '$.importance') FROM insight")
+
     def unsaid(self) -> list[int]:
-        """Atoms of which no oracle has said anything, by ascending node."""
-        there = (
-            ""
-            if not self._database.has("insight")
-            else "WHERE node NOT IN (SELECT node FROM insight)"
-        )
-        return [
-            row[0] for row in self._database.query(f"SELECT node FROM atom {there} ORDER BY node")
-        ]
+        """Atoms of which no oracle has said anything, by ascending node; concepts are none."""
+        there = "AND node NOT IN (SELECT node FROM insight)" * self._database.has("insight")
+        sql = f"SELECT node FROM atom WHERE kind != ? {there} ORDER BY node"
+        return [row[0] for row in self._database.query(sql, (CONCEPT,))]
 
     def say(self, said: Mapping[int, Mapping[str, Any]]) -> None:
         """Keeps what an oracle said of atoms that are there still."""

@@ -356,10 +356,11 @@ class Life:
         rows = self._database.query(sql) if self._database.has("stored_at") else []
         if not rows or not len(node):
             return torch.full(node.shape, torch.nan, dtype=torch.float64)
-        start, count, time = (torch.tensor(column) for column in zip(*rows, strict=True))
+        columns = torch.tensor(rows, dtype=torch.float64)  # seconds do not fit into float32
+        start, count, time = columns[:, 0].long(), columns[:, 1].long(), columns[:, 2]
         place = torch.searchsorted(start, node, right=True) - 1
         inside = (place >= 0) & (node < (start + count)[place.clamp(min=0)])
-        return torch.where(inside, time.double()[place.clamp(min=0)], torch.nan)
+        return torch.where(inside, time[place.clamp(min=0)], torch.nan)
 
     def note_stored(self, start: int, count: int, when: float) -> None:
         """Notes when a batch is stored; only inside a write of the database."""

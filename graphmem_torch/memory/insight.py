@@ -1,0 +1,215 @@
+"""Insight particles: a memory as what it is, what it speaks of, and what it is tied to.
+
+A particle is nothing that is stored beside its atom: it is read from the atom, its edges, times and
+uses, and from what an oracle once said of it (`docs/mathematics.md` 5.3). Where none has said
+anything, rules read signifiers and resonance keys of the text, as the paper has a language model do
+(Cognitive Weave, section 3.2). Their cues are English; of other texts (`text.words.foreign`) only
+the marks of questions are read, and what shows nothing has no signifier.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from graphmem_torch.atoms import CONCEPT, DEFAULT_EDGE_WEIGHT, SIGNIFIERS, Atom, EdgeType
+from graphmem_torch.oracle import Extractor, ask_extractor
+from graphmem_torch.results import Particle, Understood, Validity
+from graphmem_torch.store import MemoryStore
+from graphmem_torch.text.question import is_question, tells_time
+from graphmem_torch.text.sentences import split_sentences
+from graphmem_torch.text.terms import STOP_WORDS, terms
+from graphmem_torch.text.words import foreign
+
+__all__ = ["KEYS", "Insight", "read_insight", "to_particles", "understand_nodes"]
+
+_ASKED = 64  # atoms a call: what a failing oracle can lose, and a transaction
+_MENTION = DEFAULT_EDGE_WEIGHT[EdgeType.ABSTRACTION]
+_IMPRINT = ("agent_state", "environment")  # fields of `meta` that are part of it
+
+KEYS = 8
+"""Resonance keys of a text at most."""
+
+_READ = 2000  # characters: a long chunk must not cost more
+_PAST = (
+    r"(?:was|were|had|did|went|got|took|made|said|told|came|saw|bought|met|found|left|gave|began"
+    r"|ran|felt|sent|brought|wrote|won|lost|heard|broke|built|spoke|spent|taught|caught|drove|ate"
+    r"|chose|sold|paid|sang|swam|led|[a-z]{2,}[^e\W]ed)"
+)
+_CUES: Mapping[str, re.Pattern[str]] = {
+    "hypothesis": re.compile(
+        r"\b(?:maybe|perhaps|might|possibly|probably|presumably|i (?:think|guess|suppose|suspect)"
+        r"|could be|not sure|it seems|if (?:only|it|he|she|they|i|we) )\b"
+    ),
+    "plan": re.compile(
+        r"\b(?:going to|gonna|plan(?:s|ning|ned)? (?:to|on)|intend(?:s|ing)? to|hop(?:e|es|ing) to"
+        r"|want(?:s)? to|look(?:s|ing)? forward to|scheduled|next (?:week|month|year|weekend|spring"
+        r"|summer|autumn|fall|winter|\w+day)|tomorrow|(?:i|we|he|she|they)(?:'ll| will))\b"
+    ),
+    "preference": re.compile(
+        r"\b(?:loves?|likes?|prefers?|favou?rites?|enjoys?|hates?|dislikes?|can't stand"
+        r"|(?:big |huge )?fan of|rather have|allergic to)\b"
+    ),
+    "event": re.compile(
+        r"(?:\b(?:i|we|he|she|they|it|who)|^\w+)"
+        rf"(?:'ve| also| just| have| has| had| recently)* {_PAST}\b"
+    ),
+    "instruction": re.compile(
+        r"^(?:please\b|always\b|never\b|do not\b|don't\b|make sure\b|remember to\b|(?:you )?must\b"
+        r"|add|ask|avoid|call|check|choose|click|close|create|delete|ensure|follow|give|keep|list"
+        r"|open|press|put|remove|run|save|select|send|set|start|stop|use|verify|write)\b"
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Insight:
+    """What is said of a text.
+
+    Attributes:
+        signifiers: Of `SIGNIFIERS`, in their order.
+        keys: Resonance keys, those of the most weight first.
+        importance: In [0, 1]; None where nobody said.
+    """
+
+    signifiers: tuple[str, ...]
+    keys: tuple[str, ...] = ()
+    importance: float | None = None
+
+
+def read_insight(text: str, names: Sequence[str] = ()) -> Insight:
+    """What a text is, and what it speaks of.
+
+    Args:
+        text: Any.
+        names: Concepts that it mentions: they are its first keys; behind them come its words that
+            are none of the very common ones, in the order of the text.
+    """
+    text = text[:_READ]
+    found = {"question"} if is_question(text) else set[str]()
+    if not foreign(text, STOP_WORDS):
+        sentences = [each.strip() for each in split_sentences(text.replace("\u2019", "'"))]
+        told = [each.lower() for each in sentences if terms(each) and not is_question(each)]
+        for name, cue in _CUES.items():
+            if any(cue.search(each) for each in told):
+                found.add(name)
+        if "event" not in found and any(tells_time(each) for each in told) and "plan" not in found:
+            found.add("event")
+        # What is asked, asked for or supposed is not claimed.
+        if told and not found & {"hypothesis", "instruction"}:
+            found.add("assertion")
+    own = {word for name in names for word in terms(name)}
+    words = [word for word in dict.fromkeys(terms(text)) if word not in own]
+    keys = tuple(dict.fromkeys([*names, *words]))[:KEYS]
+    return Insight(tuple(name for name in SIGNIFIERS if name in found), keys)
+
+
+def understand_nodes(
+    store: MemoryStore, extract: Extractor, nodes: Sequence[int]
+) -> Iterator[Understood]:
+    """Asks an oracle what atoms are; yields what each call gave once it is stored.
+
+    Raises:
+        StoreError: Read-only store or full disk; what earlier calls gave is kept.
+    """
+    for start in range(0, len(nodes), _ASKED):
+        store.expect_writable()
+        part = store.present(nodes[start : start + _ASKED])
+        answers = ask_extractor(extract, [atom.rendered for atom in store.atoms(part)])
+        said = {n: answer for n, answer in zip(part, answers, strict=True) if answer is not None}
+        store.insights.say(said)
+        yield Understood(len(said), len(part) - len(said))
+
+
+def to_particles(
+    store: MemoryStore,
+    nodes: Sequence[int],
+    importance: Mapping[int, float],
+    validity: Mapping[str, Validity],
+) -> list[Particle]:
+    """Atoms as particles; inside `store.reading()`.
+
+    Args:
+        store: Of the atoms.
+        nodes: Their numbers.
+        importance: By node.
+        validity: By id.
+    """
+    atoms = store.atoms(list(nodes))
+    strands, mentions = _strands(store, nodes)
+    said, stored = store.insights.said(nodes), store.life.stored_at(torch.tensor(nodes)).tolist()
+    used, counts = store.uses.counts()
+    uses = dict(zip(used.tolist(), counts.tolist(), strict=True))
+    last = store.uses.last(torch.tensor(nodes), torch.inf).tolist()
+    found = []
+    for node, atom, when, accessed in zip(nodes, atoms, stored, last, strict=True):
+        insight = _insight(atom, mentions.get(node, ()), said.get(node))
+        earlier, span = store.versions(node), validity[atom.id]
+        found.append(
+            Particle(
+                id=atom.id,
+                content=atom.text,
+                keys=insight.keys,
+                signifiers=insight.signifiers,
+                imprint=_imprint(atom),
+                created=_known(when) if atom.time is None else atom.time,
+                modified=earlier[-1][1] if earlier else None,
+                accessed=_known(accessed),
+                event_start=span.start,
+                event_end=span.stop,
+                strands=tuple(strands.get(node, ())),
+                importance=importance[node],
+                uses=uses.get(node, 0),
+            )
+        )
+    return found
+
+
+def _known(time: float) -> float | None:
+    """A time that is neither NaN nor infinite."""
+    return time if abs(time) < float("inf") else None
+
+
+def _insight(atom: Atom, names: Sequence[str], said: Mapping[str, Any] | None) -> Insight:
+    """What an oracle said of an atom, else what the local rules read."""
+    if said is None:
+        return read_insight(atom.text, names)
+    return Insight(tuple(said["signifiers"]), tuple(said["keys"][:KEYS]))
+
+
+def _imprint(atom: Atom) -> dict[str, Any]:
+    source = {"kind": atom.kind, "speaker": atom.speaker, "session": atom.session}
+    told = {name: atom.meta[name] for name in _IMPRINT if name in atom.meta}
+    return {"source": {name: value for name, value in source.items() if value is not None}, **told}
+
+
+def _strands(
+    store: MemoryStore, nodes: Sequence[int]
+) -> tuple[dict[int, list[tuple[str, str, float]]], dict[int, list[str]]]:
+    """Edges of atoms to other atoms, outgoing ones first, and the concepts that they mention."""
+    edges = store.edges()
+    own = torch.zeros(store.next_node, dtype=torch.bool)
+    own[torch.tensor(list(nodes), dtype=torch.int64)] = True
+    edges = edges.take(own[edges.source] | own[edges.target])
+    ends = torch.cat([edges.source, edges.target]).unique().tolist()
+    atom = dict(zip(ends, store.atoms(ends), strict=True))
+    strands: dict[int, list[tuple[str, str, float]]] = {}
+    incoming: dict[int, list[tuple[str, str, float]]] = {}
+    mentions: dict[int, list[str]] = {}
+    for one, other, kind, weight in zip(*(c.tolist() for c in edges.columns), strict=True):
+        name = EdgeType(kind).name.lower()
+        if atom[other].kind == CONCEPT:
+            # A turn after it is tied to the concept by less.
+            if kind == int(EdgeType.ABSTRACTION) and abs(weight - _MENTION) < 1e-6:
+                mentions.setdefault(one, []).append(atom[other].text)
+        elif atom[one].kind != CONCEPT:
+            for node, to, of in ((one, other, strands), (other, one, incoming)):
+                if own[node]:
+                    of.setdefault(node, []).append((name, atom[to].id, weight))
+    for node, more in incoming.items():
+        strands.setdefault(node, []).extend(more)
+    return strands, mentions
