@@ -33,6 +33,7 @@ JUDGES: Mapping[str, frozenset[str]] = {
     "regime": frozenset(),
     "retrieval": frozenset({"queries", "qrels"}),
     "spreading": frozenset({"evidence", "input"}),
+    "temporal": frozenset({"evidence"}),
 }
 """The data sets, one module of this package each, and the options that are theirs alone."""
 

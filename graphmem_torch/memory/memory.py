@@ -168,6 +168,7 @@ from graphmem_torch.store.reader import StoreReader
 from graphmem_torch.text.concepts import ConceptExtractor
 from graphmem_torch.text.embedder import Embedder, Encoded, encode_checked, rescaled
 from graphmem_torch.text.entailment import LexicalJudge
+from graphmem_torch.text.question import looks_back
 from graphmem_torch.text.times import TimeLike, parse_time
 from graphmem_torch.text.tokens import TokenCounter, Tokenizer, get_tokenizer
 
@@ -2728,7 +2729,10 @@ class Memory:
             ended = self._spans.ended(snapshot, view.store, at, moments)
             if ended is not None:
                 masks["ended"] = ended.to(device)
-        return replace(query, **over_moments(masks, count, len(moments)))
+        masks = over_moments(masks, count, len(moments))
+        if "ended" in masks and bool((back := looks_back(rows)).any()):
+            masks["ended"] = masks["ended"] & ~back[:, None].to(device)
+        return replace(query, **masks)
 
     def _add(
         self, atoms: list[Atom], places: Mapping[str, str], writer: Writer | None = None

@@ -20,6 +20,7 @@ __all__ = [
     "QUESTION_MARKS",
     "asks_when",
     "is_question",
+    "looks_back",
     "name_words",
     "named_dates",
     "named_speakers",
@@ -57,6 +58,16 @@ _RECALLS = re.compile(
     r"|(?:our|my|the|a) (?:last|previous|earlier|past) (?:chat|conversation|discussion|session))\b",
     re.IGNORECASE,
 )
+_BACK = re.compile(
+    r"\b(?:was|were|did|had|used to|before|previous(?:ly)?|former(?:ly)?|earlier|original(?:ly)?"
+    r"|initial(?:ly)?|at first|back then|in the past)\b",
+    re.IGNORECASE,
+)
+_NOW = re.compile(
+    r"\b(?:now|current(?:ly)?|today|these days|at the moment|at present|latest|most recent(?:ly)?"
+    r"|up to date|still)\b",
+    re.IGNORECASE,
+)
 _USERS = frozenset({"user", "human"})
 _ASSISTANTS = frozenset({"assistant", "ai", "bot", "chatbot", "model", "system", "tool"})
 
@@ -70,6 +81,12 @@ def role_of(speaker: str | None) -> int:
 def recalls(questions: Sequence[str]) -> Tensor:
     """[B] bool: whether they ask an assistant for what it said; English is understood alone."""
     return torch.tensor([_RECALLS.search(q) is not None for q in questions], dtype=torch.bool)
+
+
+def looks_back(questions: Sequence[str]) -> Tensor:
+    """[B] bool: whether they ask for what was, and not for what is; English is understood alone."""
+    found = [_BACK.search(q) is not None and _NOW.search(q) is None for q in questions]
+    return torch.tensor(found, dtype=torch.bool)
 
 
 def asks_when(questions: Sequence[str]) -> Tensor:

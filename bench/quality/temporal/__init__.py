@@ -1,0 +1,1 @@
+"""The judge `temporal` of `graphmem eval`; see `bench/quality/README.md`."""

@@ -1,0 +1,355 @@
+"""The judge: facts that change, and the temporal questions of LoCoMo (`docs/evaluation.md` 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from tqdm import tqdm
+
+from graphmem_torch.config import Config
+from graphmem_torch.evaluation.bootstrap import interval_table
+from graphmem_torch.evaluation.metrics import ranking_measures
+from graphmem_torch.memory import Memory
+from graphmem_torch.text.embedder import encode_checked
+
+from ..common.encoder import CachingEmbedder, caching, load_encoder
+from ..common.measure import framed
+from ..common.rankings import gold_positions
+from ..common.scores import gain
+from ..common.sets import locomo_set
+from ..common.tables import Head, Table
+from ..common.task import build_tasks, memory_of
+from ..request import Judged, Request
+from .facts import BEGIN, END, Fact, Question, evolving_facts
+
+__all__ = ["FACTS", "carried", "judge"]
+
+FACTS = (1_000, 5, 2_000)
+"""Facts, values of each, and turns that tell nothing of them."""
+
+WEIGHTS = (0.0, -0.5, -1.0, -2.0, -4.0, -8.0)
+"""Of the signal `ended`, that are tried."""
+
+_INSTANTS = tuple(BEGIN + share * (END - BEGIN) for share in (0.2, 0.4, 0.6, 0.8))
+_PART = 50  # questions of one batch, each at all instants
+_NEWEST = 5  # hits of which the newest is taken
+_DEPTH = 30
+_FIRST = 5  # hits among which the value before another is looked for
+_MEASURES = ("now", "as of", "true at", "before")
+_TEMPORAL, _CUTOFF = 2, 10  # LoCoMo's category, and the hits at which recall is measured
+_TIMES = ("date", "event", "time_expression")
+
+Ranking = list[list[str]]
+"""Ids of hits, best first, for each question."""
+
+
+def judge(
+    request: Request,
+    *,
+    facts: tuple[int, int, int] = FACTS,
+    weights: Sequence[float] = WEIGHTS,
+    resamples: int = 2000,
+) -> Judged:
+    """Asks for values of now, as they were known, as they were true, and before another.
+
+    An answer is right where the first hit about the fact, among 30, carries the value that was
+    true; of a value before another, where it is among the first 5 hits. Beside the preset, with the
+    supersessions told to it, stand the preset without any and search by cosine.
+
+    Args:
+        request: What is evaluated; its data is a LoCoMo file.
+        facts: As `FACTS`.
+        weights: As `WEIGHTS`.
+        resamples: Of the intervals.
+
+    Returns:
+        The report (see `bench/quality/README.md`) and its tables.
+
+    Raises:
+        InputError: Data that cannot be used.
+        ConfigError: There is no such preset.
+    """
+    config, encoder = request.settings, load_encoder(request)
+    drawn: dict[str, Any] = {"seed": request.seed, "resamples": resamples}
+    told = _Told(*evolving_facts(*facts, seed=request.seed))
+    with caching([encoder]):
+        right, swept = _evolving(told, config, encoder, request, weights)
+        locomo = _locomo(config, encoder, request, drawn)
+    report = framed(
+        "temporal",
+        config,
+        request.seed,
+        n={
+            "facts": len(told.facts),
+            "atoms": len(told.atoms),
+            "before": len(told.past),
+            "instants": len(_INSTANTS),
+        },
+        embedder=encoder.name,
+        facts={
+            name: {measure: _mean(values, drawn) for measure, values in found.items()}
+            for name, found in right.items()
+        },
+        weights={
+            str(weight): {measure: _mean(values, drawn) for measure, values in found.items()}
+            for weight, found in swept.items()
+        },
+        locomo=locomo,
+    )
+    return Judged(report, _tables(report))
+
+
+class _Told:
+    """Facts, what is told of them, and what is asked.
+
+    Attributes:
+        facts, atoms, now, past: As `evolving_facts` gives them.
+    """
+
+    def __init__(
+        self, facts: list[Fact], atoms: list[Any], now: list[Question], past: list[Question]
+    ) -> None:
+        self.facts, self.atoms, self.now, self.past = facts, atoms, now, past
+        self.value = {
+            version.id: (number, version.value)
+            for number, fact in enumerate(facts)
+            for version in fact.versions
+        }
+        self.texts = [question.text for question in now]
+
+    def right(self, ranked: Ranking, answers: Sequence[str | None]) -> Tensor:  # [B] float64
+        """Whether each question of `now` got its answer; NaN where there is none."""
+        asked = [question.fact for question in self.now]
+        return torch.tensor(
+            [
+                torch.nan if answer is None else float(carried(hits, fact, self.value) == answer)
+                for hits, fact, answer in zip(ranked, asked, answers, strict=True)
+            ],
+            dtype=torch.float64,
+        )
+
+    def right_before(self, ranked: Ranking) -> Tensor:  # [B] float64
+        """Whether the answer of each question of `past` is among its first hits."""
+        wanted = [(question.fact, question.answer) for question in self.past]
+        return torch.tensor(
+            [
+                float(any(self.value.get(hit) == own for hit in hits[:_FIRST]))
+                for hits, own in zip(ranked, wanted, strict=True)
+            ],
+            dtype=torch.float64,
+        )
+
+
+def carried(hits: Sequence[str], fact: int, value: Mapping[str, tuple[int, str]]) -> str | None:
+    """The value that the first hit about a fact carries; None where no hit is about it.
+
+    Args:
+        hits: Ids of atoms.
+        fact: Its number.
+        value: Of atoms that tell a fact, its number and the value.
+    """
+    of = (value[hit] for hit in hits if hit in value)
+    return next((told for number, told in of if number == fact), None)
+
+
+def _evolving(
+    told: _Told,
+    config: Config,
+    encoder: CachingEmbedder,
+    request: Request,
+    weights: Sequence[float],
+) -> tuple[dict[str, dict[str, Tensor]], dict[float, dict[str, Tensor]]]:
+    """Which questions are answered, by system and by weight of `ended`; a row for each fact."""
+    concepts = encoder.extractor(config.link.concepts)
+    own = request.device
+    with memory_of(told.atoms, config, encoder, own, concepts=concepts) as memory:
+        found = {
+            "cosine": _by_cosine(told, memory, newest=1),
+            f"cosine, newest of {_NEWEST}": _by_cosine(told, memory, newest=_NEWEST),
+            "nothing superseded": _asked(told, memory, request),
+        }
+        for fact in told.facts:
+            for old, new in zip(fact.versions, fact.versions[1:], strict=False):
+                memory.supersede(old.id, new.id, known=new.told)
+        found["superseded as it was"] = _asked(told, memory, request)
+        swept = {}
+        for weight in weights:
+            memory.use_weights({**config.rank.weights, "ended": weight})
+            swept[weight] = _asked(told, memory, request, swept=True)
+    return found, swept
+
+
+def _asked(
+    told: _Told, memory: Memory, request: Request, *, swept: bool = False
+) -> dict[str, Tensor]:
+    """What a memory answers; `swept`: of now and of before alone."""
+    facts = told.facts
+
+    def ranked(questions: Sequence[str], **filters: Any) -> Ranking:
+        found: Ranking = []
+        for part in _parts(questions):
+            results = memory.retrieve(part, k=_DEPTH, **filters)
+            found += [[hit.id for hit in result.hits] for result in results]
+        return found
+
+    past = [question.text for question in told.past]
+    found = {
+        "now": told.right(ranked(told.texts), [fact.true_at(END) for fact in facts]),
+        "before": told.right_before(ranked(past)),
+    }
+    if swept:
+        return found
+    by_instant: list[Ranking] = [[] for _ in _INSTANTS]
+    bar = tqdm(list(_parts(told.texts)), desc="moments", disable=not request.progress)
+    for part in bar:
+        for results in memory.retrieve(part, k=_DEPTH, as_of=list(_INSTANTS)):
+            for own, result in zip(by_instant, results, strict=True):
+                own.append([hit.id for hit in result.hits])
+    found["as of"] = _over_instants(told, by_instant, Fact.known_at)
+    by_instant = [ranked(told.texts, valid_at=moment) for moment in _INSTANTS]
+    found["true at"] = _over_instants(told, by_instant, Fact.true_at)
+    return found
+
+
+def _over_instants(
+    told: _Told, ranked: Sequence[Ranking], truth: Callable[[Fact, float], str | None]
+) -> Tensor:  # [B], the share of instants
+    each = [
+        told.right(own, [truth(fact, moment) for fact in told.facts])
+        for own, moment in zip(ranked, _INSTANTS, strict=True)
+    ]
+    return torch.stack(each).nanmean(0)
+
+
+def _by_cosine(told: _Told, memory: Memory, *, newest: int) -> dict[str, Tensor]:
+    """Search by cosine among what had been told, or had begun; the newest of the best first."""
+    columns = memory.store.columns()
+    own = ~columns.is_concept
+    atoms = memory.store.atoms(columns.node[own].tolist())
+    rows = memory.store.embeddings()[own].float()
+    told_at = torch.tensor([atom.time for atom in atoms], dtype=torch.float64)
+    begun = torch.tensor([a.event_time or a.time for a in atoms], dtype=torch.float64)
+
+    def ranked(questions: Sequence[str], times: Tensor, until: float) -> Ranking:
+        asked = encode_checked(memory.embedder, list(questions), query=True).pooled.float()
+        scores = (asked @ rows.T).masked_fill(times > until, -torch.inf)
+        best = scores.topk(_DEPTH, dim=1).indices
+        late = best[:, :newest].gather(1, times[best[:, :newest]].argsort(1, descending=True))
+        order = torch.cat([late, best[:, newest:]], dim=1)
+        return [[atoms[i].id for i in row] for row in order.tolist()]
+
+    facts = told.facts
+    texts, past = told.texts, [question.text for question in told.past]
+    known = [ranked(texts, told_at, moment) for moment in _INSTANTS]
+    true = [ranked(texts, begun, moment) for moment in _INSTANTS]
+    return {
+        "now": told.right(ranked(texts, told_at, END), [fact.true_at(END) for fact in facts]),
+        "before": told.right_before(ranked(past, told_at, END)),
+        "as of": _over_instants(told, known, Fact.known_at),
+        "true at": _over_instants(told, true, Fact.true_at),
+    }
+
+
+def _parts(questions: Sequence[str]) -> Iterator[list[str]]:
+    for at in range(0, len(questions), _PART):
+        yield list(questions[at : at + _PART])
+
+
+def variants(config: Config) -> dict[str, Config]:
+    """The preset as it is, and without what reads times."""
+
+    def without(*names: str) -> Config:
+        weights = {
+            key: weight
+            for key, weight in config.rank.weights.items()
+            if key.partition("@")[0] not in names
+        }
+        return replace(config, rank=replace(config.rank, weights=weights))
+
+    found = {
+        "as it is": config,
+        "no times": without(*_TIMES),
+        "no ended": without("ended"),
+    }
+    return {name: own for name, own in found.items() if name == "as it is" or own != config}
+
+
+def _locomo(
+    config: Config, encoder: CachingEmbedder, request: Request, drawn: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Recall of LoCoMo's temporal questions, and of all, by what of a preset is there."""
+    asked = locomo_set(request.data, evidence=request.evidence).answerable()
+    tasks, _ = build_tasks(asked.conversations, config, encoder, request.device, request.progress)
+    recall: dict[str, Tensor] = {}
+    for name, own in variants(config).items():
+        parts = []
+        for task in tasks:
+            task.adopt(own)
+            results = task.retrieve(task.questions, _DEPTH)
+            ranked = task.positions([[hit.id for hit in result.hits] for result in results])
+            places = gold_positions(ranked, task.gold, len(task.ids))
+            parts.append(ranking_measures(places, task.gold, (_CUTOFF,))["recall"][:, 0])
+        recall[name] = torch.cat(parts)
+    category = torch.cat([task.categories for task in tasks])
+    for task in tasks:
+        task.memory.close()
+    groups = {"temporal": category == _TEMPORAL, "all": category <= 4}
+    return {
+        name: {
+            group: {
+                "n": int(which.sum()),
+                "recall": _mean(values[which], drawn),
+                "gain": None
+                if name == "as it is"
+                else _mean((recall["as it is"] - values)[which], drawn),
+            }
+            for group, which in groups.items()
+        }
+        for name, values in recall.items()
+    }
+
+
+def _mean(values: Tensor, drawn: Mapping[str, Any]) -> list[float] | None:
+    return interval_table(values[:, None], [""], **drawn)[""]
+
+
+def _share(value: Sequence[float] | None) -> str:
+    """A mean in percent with the ends of its interval."""
+    return "-" if value is None else "{:.1f} [{:.1f}, {:.1f}]".format(*(100 * v for v in value))
+
+
+def _tables(report: Mapping[str, Any]) -> list[Table]:
+    n = report["n"]
+    heads = [Head("system"), *(Head(name, _share) for name in _MEASURES)]
+    rows = [[name, *(found[m] for m in _MEASURES)] for name, found in report["facts"].items()]
+    said = (
+        f"{n['facts']:,} facts in {n['atoms']:,} turns, {n['instants']} moments; {n['before']:,} "
+        "questions for the value before another; right answers in percent"
+    )
+    swept = [
+        [f"{float(weight):g}", found["now"], found["before"]]
+        for weight, found in report["weights"].items()
+    ]
+    locomo = [
+        [name, *(found[g][key] for g in ("temporal", "all") for key in ("recall", "gain"))]
+        for name, found in report["locomo"].items()
+    ]
+    counts = next(iter(report["locomo"].values()))
+    sizes = (
+        f"recall@{_CUTOFF} on LoCoMo, {counts['temporal']['n']} of {counts['all']['n']} temporal"
+    )
+    titles = ("temporal", "adds", "all", "adds")
+    shows = (_share, gain, _share, gain)
+    return [
+        Table(heads, rows, [said]),
+        Table([Head("weight of ended"), Head("now", _share), Head("before", _share)], swept),
+        Table(
+            [Head("preset"), *(Head(t, s) for t, s in zip(titles, shows, strict=True))],
+            locomo,
+            [sizes],
+        ),
+    ]
