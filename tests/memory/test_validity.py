@@ -480,3 +480,13 @@ def test_instants_around_updates_and_namespaces() -> None:
     assert memory.retrieve("Nora?", as_of=[1.0], trace=True)[0].trace is not None
     empty = opened()
     assert [ids(result) for result in empty.retrieve("Nora?", as_of=[1.0, 2.0])] == [[], []]
+
+
+def test_questions_that_look_back_are_not_spoken_against() -> None:
+    memory = weighed()
+    memory.add(moved(2))
+    memory.supersede("v0", "v1")
+    now, then = memory.retrieve(["Where does Nora live?", "Where did Nora live before?"])
+    (both,) = memory.retrieve(["Where did Nora live before?"], as_of=[500.0, 2000.0])
+    shares = [{h.id: h.signals["ended"] for h in r.hits} for r in (now, then, *both)]
+    assert shares == [{"v0": -3.0, "v1": 0.0}, *[{"v0": 0.0, "v1": 0.0}] * 3]

@@ -9,6 +9,7 @@ import pytest
 from graphmem_torch.text.question import (
     asks_when,
     is_question,
+    looks_back,
     name_words,
     named_dates,
     named_speakers,
@@ -22,6 +23,15 @@ def test_asks_when() -> None:
     other = ["Whenever you like", "What did she do?", "How did the day go?", "Who?"]
     assert asks_when(asking + other).tolist() == [True] * len(asking) + [False] * len(other)
     assert asks_when([]).shape == (0,)
+
+
+def test_looks_back() -> None:
+    back = ["Where did Ada live?", "What was her job before?", "Who used to be the boss?"]
+    back += ["Which car had she at first?", "What is her previous address?"]
+    not_back = ["Where does Ada live?", "What was changed most recently?", "Is it still on?"]
+    not_back += ["Who is it NOW, and who was it?", "Wo wohnt sie?", "What is a didgeridoo?"]
+    assert looks_back(back + not_back).tolist() == [True] * len(back) + [False] * len(not_back)
+    assert looks_back([]).shape == (0,)
 
 
 @pytest.mark.parametrize(
