@@ -8,7 +8,7 @@ from graphmem_torch.memory.validity import statements_of, validity_of
 from graphmem_torch.results import Change, History, Told, Validity, Version
 from graphmem_torch.store.reader import StoreReader
 
-__all__ = ["changes_since", "history_of", "versions_of"]
+__all__ = ["changes_since", "history_of", "versions_of", "with_archived"]
 
 
 def versions_of(store: StoreReader, node: int) -> list[Version]:
@@ -85,3 +85,9 @@ def changes_since(store: StoreReader, since: float) -> list[Change]:
         Change("deleted", when, None, count=count) for when, count in store.life.removed(since)
     ]
     return sorted(found, key=lambda change: change.when)
+
+
+def with_archived(changes: list[Change], archive: StoreReader, since: float) -> list[Change]:
+    """The same with what came into an archive since."""
+    away = [Change("archived", when, id_) for when, _, id_ in archive.stored_since(since)]
+    return sorted([*changes, *away], key=lambda change: change.when)

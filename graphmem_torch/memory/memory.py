@@ -89,7 +89,7 @@ from graphmem_torch.memory.filters import (
     entity_seeds,
     over_moments,
 )
-from graphmem_torch.memory.history import changes_since, history_of, versions_of
+from graphmem_torch.memory.history import changes_since, history_of, versions_of, with_archived
 from graphmem_torch.memory.importance import Importance
 from graphmem_torch.memory.insight import to_particles, understand_nodes
 from graphmem_torch.memory.link import concept_id
@@ -1476,7 +1476,9 @@ class Memory:
         pinned = {node for node, _ in to.store.life.pins()}
         for batch in batched(versions_apart(entries), self.config.link.batch):
             to._import_batch(batch, known, writer, pinned)
-        self._written_by().remove(nodes, partial(self.store.append, when=self._clock()))
+        self._written_by().remove(
+            nodes, partial(self.store.append, when=self._clock(), deleted=False)
+        )
 
     def _namespace(self, store: MemoryStore, name: str) -> Memory:
         return type(self)(
@@ -2137,10 +2139,10 @@ class Memory:
     def changes(self, since: TimeLike) -> list[Change]:
         """What has changed from a moment on, that included, in the order in which it was known.
 
-        Atoms that were added, updated and superseded, whose validity was stated, and how many were
-        deleted, for nothing else is kept of these. Of an atom that was deleted since there is no
-        other trace, and of what is taken back none. What a release before this one stored or
-        deleted without noting when is missing.
+        Atoms that were added (or restored), updated, superseded and archived, whose validity was
+        stated, and how many were deleted, for nothing else is kept of these. Of an atom that was
+        deleted since there is no other trace. What a release before this one stored or deleted
+        without noting when is missing.
 
         Args:
             since: The moment by the clock of the memory, a time as in `retrieve`.
@@ -2148,8 +2150,10 @@ class Memory:
         Raises:
             InputError: A time that is none.
         """
+        moment, archive = parse_time(since, "since"), self._archive()
         with self.store.reading():
-            return changes_since(self.store, parse_time(since, "since"))
+            found = changes_since(self.store, moment)
+        return found if archive is None else with_archived(found, archive.store, moment)
 
     def history(self, id: str) -> History:
         """What became of an atom: its versions, what was stated of its validity, and its chain.

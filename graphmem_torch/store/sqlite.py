@@ -166,6 +166,7 @@ class MemoryStore(StoreReader):
         first: int | None = None,
         meta: Mapping[str, str] | None = None,
         within: Callable[[str], None] | None = None,
+        deleted: bool = True,
     ) -> None:
         """Write a batch in one transaction; its atoms get the numbers from `next_node` on.
 
@@ -177,6 +178,7 @@ class MemoryStore(StoreReader):
             first: Number that its first atom must get, for which its edges were made.
             meta: Strings to keep with it, as `meta_set` does.
             within: Called at the end of the transaction with the state before it.
+            deleted: Whether what goes is deleted; False: another store has it from now on.
 
         Raises:
             InputError: An id is already in the store or twice in the batch, no atom has a number
@@ -203,7 +205,7 @@ class MemoryStore(StoreReader):
                 )
             for edges in (batch.connected, batch.edges):
                 edges.validate(start + len(batch.atoms))
-            self._take_away(batch, now)
+            self._take_away(batch, now, deleted=deleted)
             rows = batch.rows or [atom_to_row(0, atom) for atom in batch.atoms]
             self._database.execute_many(
                 _INSERT, [(start + i, *row[1:]) for i, row in enumerate(rows)]
@@ -513,7 +515,7 @@ class MemoryStore(StoreReader):
             changed[RESERVED + name] = value
         return changed
 
-    def _take_away(self, batch: Batch, now: float) -> None:
+    def _take_away(self, batch: Batch, now: float, *, deleted: bool) -> None:
         """Deletes atoms and what is said of them, but for their edges; only inside a write.
 
         Those whose ids come again stay those of their sources.
@@ -557,7 +559,8 @@ class MemoryStore(StoreReader):
             [(listed, kept)],
         )
         run("DELETE FROM version WHERE current IN (SELECT value FROM json_each(?))", [(listed,)])
-        self.life.note_removal(now, len(nodes) - len(batch.versions) - concepts)
+        gone = len(nodes) - len(batch.versions) - concepts
+        self.life.note_removal(now, gone if deleted else 0)
 
     def _advance(self, cut: CutEdges, gone: Sequence[int] = ()) -> None:
         """Gives the content after a change a name, and notes what is gone with it."""

@@ -91,6 +91,22 @@ def test_changes_of_a_store_on_disk(tmp_path: Path) -> None:
             reader.changes("then")
 
 
+def test_what_is_archived_is_not_deleted() -> None:
+    clock = Clock(10.0)
+    memory = memory_of(moved(3), clock)
+    clock.now = 20.0
+    memory.archive(["v0", "v1"])
+    clock.now = 30.0
+    memory.restore("v1")
+    clock.now = 40.0
+    memory.delete("v2")
+    assert [(c.what, c.when, c.id, c.count) for c in memory.changes(15.0)] == [
+        ("archived", 20.0, "v0", 1),
+        ("added", 30.0, "v1", 1),
+        ("deleted", 40.0, None, 1),
+    ]
+
+
 def test_history_tells_versions_and_the_chain() -> None:
     clock = Clock(100.0)
     memory = memory_of([*moved(4), Atom("x", "Nora moves to Oslo", time=5.0)], clock)

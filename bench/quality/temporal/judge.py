@@ -236,8 +236,9 @@ def _by_cosine(told: _Told, memory: Memory, *, newest: int) -> dict[str, Tensor]
 
     def ranked(questions: Sequence[str], times: Tensor, until: float) -> Ranking:
         asked = encode_checked(memory.embedder, list(questions), query=True).pooled.float()
-        scores = (asked @ rows.T).masked_fill(times > until, -torch.inf)
-        best = scores.topk(_DEPTH, dim=1).indices
+        there = (times <= until).nonzero().squeeze(1)
+        best = (asked @ rows[there].T).topk(min(_DEPTH, len(there)), dim=1).indices
+        best = there[best]
         late = best[:, :newest].gather(1, times[best[:, :newest]].argsort(1, descending=True))
         order = torch.cat([late, best[:, newest:]], dim=1)
         return [[atoms[i].id for i in row] for row in order.tolist()]

@@ -5,8 +5,11 @@ from __future__ import annotations
 from itertools import pairwise
 from pathlib import Path
 
+import pytest
+
 from graphmem_torch.config import load_config
 from graphmem_torch.quality.request import Request
+from graphmem_torch.quality.temporal import judge as module
 from graphmem_torch.quality.temporal.facts import BEGIN, DAY, END, evolving_facts
 from graphmem_torch.quality.temporal.judge import carried, judge
 
@@ -45,12 +48,13 @@ def test_the_first_hit_about_a_fact_counts() -> None:
     assert carried(["x", "a"], 1, value) is None
 
 
-def test_the_judge(locomo: Path) -> None:
+def test_the_judge(locomo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_INSTANTS", (BEGIN + 300 * DAY, BEGIN + 600 * DAY))
     config = load_config("default", {"link.concepts": "pattern"})
     request = Request(data=locomo, config=config, embedder="hashing", device="cpu")
-    found = judge(request, facts=(12, 3, 6), weights=(0.0, -50.0), resamples=20)
+    found = judge(request, facts=(8, 3, 4), weights=(0.0, -50.0), resamples=20)
     report = found.report
-    assert report["n"]["facts"] == 12 and report["n"]["atoms"] == 42
+    assert report["n"]["facts"] == 8 and report["n"]["atoms"] == 28
     systems = report["facts"]
     assert set(systems["cosine"]) == {"now", "before", "as of", "true at"}
     assert systems["superseded as it was"]["true at"][0] >= systems["cosine"]["true at"][0]
