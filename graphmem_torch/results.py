@@ -70,11 +70,15 @@ class Consolidated:
     Attributes:
         linked: Memories whose concepts waited to be found.
         reinforced: Memories whose importance was raised by uses.
+        aggregated: Aggregates that were made.
+        dissolved: Aggregates that were taken away, as what they were made of has changed.
         archived: Memories that were put aside.
     """
 
     linked: int = 0
     reinforced: int = 0
+    aggregated: int = 0
+    dissolved: int = 0
     archived: int = 0
 
     def __str__(self) -> str:

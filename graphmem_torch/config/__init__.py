@@ -15,6 +15,7 @@ from graphmem_torch.config.presets import (
     save_preset,
 )
 from graphmem_torch.config.settings import (
+    AggregateConfig,
     AnchorConfig,
     Config,
     ContextConfig,
@@ -33,6 +34,7 @@ from graphmem_torch.config.settings import (
 )
 
 __all__ = [
+    "AggregateConfig",
     "AnchorConfig",
     "Config",
     "ContextConfig",

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 __all__ = [
+    "AggregateConfig",
     "AnchorConfig",
     "Config",
     "ContextConfig",
@@ -324,6 +325,35 @@ class RefineConfig:
 
 
 @dataclass(frozen=True)
+class AggregateConfig:
+    """Insight aggregates, which a consolidation makes (`docs/mathematics.md` 5.6).
+
+    Attributes:
+        build: Whether it does.
+        similarity, relation, time: Weights of the cosine, of shared concepts and of nearness in
+            time of two memories.
+        span: Days in which nearness in time falls to 1 / e.
+        least: Weight from which two memories are joined.
+        neighbours: Most similar memories that each is compared with.
+        smallest, largest: Members of an aggregate.
+        words: Of its text, about.
+        depth: Up to which aggregates are made of aggregates.
+    """
+
+    build: bool = False
+    similarity: float = _bounded(0.7, 0)
+    relation: float = _bounded(0.2, 0)
+    time: float = _bounded(0.1, 0)
+    span: float = _bounded(7.0, 1e-6)
+    least: float = 0.5
+    neighbours: int = _bounded(8, 1)
+    smallest: int = _bounded(3, 2)
+    largest: int = _bounded(12, 2)
+    words: int = _bounded(60, 1)
+    depth: int = _bounded(2, 1)
+
+
+@dataclass(frozen=True)
 class ContextConfig:
     """How a context is compiled (`docs/mathematics.md` 6).
 
@@ -422,3 +452,4 @@ class Config:
     walk: WalkConfig = WalkConfig()
     decay: DecayConfig = DecayConfig()
     refine: RefineConfig = RefineConfig()
+    aggregate: AggregateConfig = AggregateConfig()

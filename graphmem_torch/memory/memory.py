@@ -33,6 +33,14 @@ from graphmem_torch.errors import InputError, MissingNodeError, StoreError, unkn
 from graphmem_torch.index.module import MemoryIndex
 from graphmem_torch.index.retrieve import Stages
 from graphmem_torch.memory import contexts, edges, learning
+from graphmem_torch.memory.aggregates import (
+    aggregate_atoms,
+    atoms_of_depth,
+    built_of_depth,
+    clusters,
+    mentions_of,
+    written,
+)
 from graphmem_torch.memory.archive import (
     apart,
     derived_of_both,
@@ -2358,23 +2366,52 @@ class Memory:
         values = self._importance.at(snapshot, now, self._ended(snapshot, now))[rows]
         return dict(zip(named, values.tolist(), strict=True))
 
-    def consolidate(self) -> Consolidated:
+    def consolidate(self, *, oracle: Any = None) -> Consolidated:
         """Refines the memory, as the settings say; what there was to do.
 
         Finds the concepts of all memories that wait for it, and links them (`link.every`): they are
-        linked as they are when their number is reached. Raises the importance of what was used, and
-        archives what is not important enough (`refine`). Each step is there for good before the
+        linked as they are when their number is reached. Raises the importance of what was used,
+        makes aggregates of what belongs together (`aggregate`), and archives what is not important
+        enough (`refine`). Each step is there for good before the
         next, so that one who is killed loses nothing and calls again; who asks meanwhile does not
         wait, and a second call finds nothing to do.
 
+        Args:
+            oracle: An object with `summarise(texts, question, max_tokens)`, or such a function,
+                that writes aggregates; by default they are sentences of their members.
+
         Raises:
+            InputError: Something that is no oracle.
             StoreError: Read-only store or full disk; what was done stays.
         """
+        summarise = None if oracle is None else method_of(oracle, "summarise")
         linked = self._written_by().consolidate(self._clock())
         snapshot, now = self._current(), self._decay.now()
         reinforced = self._importance.reinforce(snapshot, now)
+        made = self._aggregate(summarise) if self.config.aggregate.build else (0, 0)
+        snapshot = self._current()
         least = self._importance.least(snapshot, now, self._ended(snapshot, now))
-        return Consolidated(linked, reinforced, self._put_aside(least))
+        return Consolidated(linked, reinforced, *made, self._put_aside(least))
+
+    def _aggregate(self, summarise: Callable[..., Any] | None) -> tuple[int, int]:
+        """Makes the aggregates of what is stored now, and takes away those that are of no more."""
+        config, made, gone = self.config.aggregate, 0, 0
+        for depth in range(1, config.depth + 1):
+            snapshot = self._current()
+            atoms = atoms_of_depth(self.store, snapshot, depth)
+            rows = torch.tensor(list(atoms), dtype=torch.int64)
+            found = clusters(snapshot, rows, mentions_of(self.store, snapshot, rows), config)
+            wanted = aggregate_atoms(found, atoms, depth, config)
+            built = built_of_depth(self.store, depth, and_more=depth == config.depth)
+            with self.store.turn():  # with those that are made of them
+                old = self.store.known(sorted(built.difference(atom.id for atom in wanted)))
+                nodes = edges.with_derived(self.store, [node for node, _ in old.values()])
+                gone += self.delete([atom.id for atom in self.store.atoms(nodes)])
+            fresh = [atom for atom in wanted if atom.id not in built]
+            if summarise is not None:
+                fresh = written(fresh, atoms.values(), summarise, config)
+            made += self.add(fresh).new
+        return made, gone
 
     def _put_aside(self, nodes: Sequence[int]) -> int:
         """Archives atoms, a batch at a time, lest others wait; how many."""

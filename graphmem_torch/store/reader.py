@@ -456,6 +456,11 @@ class StoreReader:
         """Earlier versions of an atom, the first one first, and until when each was current."""
         return [(atom, until) for _, until, atom in self._versions("current = ?", (node,))]
 
+    def ids_of_kind(self, kind: str) -> list[str]:
+        """Ids of the atoms of a kind, in the order of storing."""
+        sql = "SELECT id FROM atom WHERE kind = ? ORDER BY node"
+        return [row[0] for row in self._database.query(sql, (kind,))]
+
     def present(self, nodes: Sequence[int]) -> list[int]:
         """Those of some atoms that are stored still, ascending."""
         sql = "SELECT node FROM atom WHERE node IN (SELECT value FROM json_each(?)) ORDER BY node"

@@ -1,0 +1,189 @@
+"""Aggregates are clusters by the definition, said by their members, and follow what they are of."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+import torch
+
+from graphmem_torch.atoms import Atom, EdgeType, Link
+from graphmem_torch.memory import Memory
+from graphmem_torch.memory.aggregates import star_clusters
+from graphmem_torch.memory.importance import AGGREGATE
+from graphmem_torch.text.terms import terms
+from tests.memories import config_of, opened
+
+DAY = 86_400.0
+
+
+def by_hand(
+    weight: dict[tuple[int, int], float], count: int, smallest: int, largest: int
+) -> list[list[int]]:
+    """The definition, node by node."""
+    free, found = {*range(count)}, list[list[int]]()
+    while True:
+        near = {a: [b for b in free if (a, b) in weight] for a in free}
+        degree = {a: sum(weight[a, b] for b in near[a]) for a in free}
+        if not any(near.values()):
+            return found
+        first = {a: (-degree[a], a) for a in free}
+        centres = [a for a in sorted(free) if near[a] and all(first[a] < first[b] for b in near[a])]
+        joined: dict[int, list[int]] = {a: [] for a in centres}
+        for b in sorted(free - {*centres}):
+            if options := [a for a in near[b] if a in joined]:
+                best = max(options, key=lambda a: weight[b, a])
+                joined[best].append(b)
+        for a in centres:
+            own = sorted(joined[a], key=lambda b: (-weight[b, a], b))[: largest - 1]
+            if 1 + len(own) >= smallest:
+                found.append([a, *own])
+                free -= {*own}
+            free.discard(a)
+
+
+@pytest.mark.parametrize(("count", "pairs", "limits"), [(30, 60, (3, 5)), (60, 90, (2, 12))])
+@pytest.mark.parametrize("seed", range(4))
+def test_star_clusters_are_those_of_the_definition(
+    count: int, pairs: int, limits: tuple[int, int], seed: int
+) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    drawn = torch.randint(count, (pairs, 2), generator=generator).tolist()
+    # Sums of powers of two are exact in any order.
+    value = (torch.randperm(4096, generator=generator)[:pairs] / 1024 + 1).tolist()
+    ends = {(min(a, b), max(a, b)): v for (a, b), v in zip(drawn, value, strict=True) if a != b}
+    weight = {**ends, **{(b, a): v for (a, b), v in ends.items()}}
+    keys = list(weight)
+    members, offsets = star_clusters(
+        torch.tensor([a for a, _ in keys]),
+        torch.tensor([b for _, b in keys]),
+        torch.tensor([weight[key] for key in keys], dtype=torch.float64),
+        count,
+        smallest=limits[0],
+        largest=limits[1],
+    )
+    found = [part.tolist() for part in members.tensor_split(offsets[1:-1])]
+    assert found == by_hand(weight, count, *limits)
+
+
+def test_star_clusters_of_nothing() -> None:
+    none = torch.empty(0, dtype=torch.int64)
+    members, offsets = star_clusters(none, none, torch.empty(0), 5, smallest=2, largest=3)
+    assert len(members) == 0 and offsets.tolist() == [0]
+
+
+TOPICS = {
+    "violin": ["Ada", "string", "quartet", "Ravel", "concert"],
+    "canoe": ["Ben", "paddle", "river", "rapids", "portage"],
+    "bakery": ["Cleo", "rye", "oven", "sourdough", "flour"],
+}
+
+
+def told() -> list[Atom]:
+    """Five turns on each topic, by turns."""
+    return [
+        Atom(
+            f"{topic}{i}",
+            f"The {topic} brought {words[i]} to {words[i - 4]}, said {topic} {words[i - 3]}.",
+            speaker=words[0],
+            time=1.7e9 + i * DAY,
+        )
+        for i in range(5)
+        for topic, words in TOPICS.items()
+    ]
+
+
+@pytest.fixture
+def memory() -> Any:
+    settings = {"aggregate.build": True, "aggregate.least": 0.3}
+    with opened(config=config_of(**settings), embedder="hashing:256") as memory:
+        memory.add(told())
+        yield memory
+
+
+def built(memory: Memory, depth: int = 1) -> list[Atom]:
+    atoms = memory.get(memory.store.ids_of_kind(AGGREGATE))
+    return [atom for atom in atoms if atom.meta.get("depth") == depth]
+
+
+def test_what_belongs_together_is_aggregated_once(memory: Memory) -> None:
+    done = memory.consolidate()
+    made = built(memory)
+    assert done.aggregated == len(memory) - 15 >= len(made) >= 3
+    for atom in made:
+        members = memory.get([link.target for link in atom.edges])
+        assert len({each.speaker for each in members}) == 1
+        assert {link.type for link in atom.edges} == {EdgeType.DERIVED_FROM}
+        assert atom.time == max(each.time or 0.0 for each in members)
+        said = " ".join(each.text for each in members) + (members[0].speaker or "")
+        assert {*terms(atom.text)} <= {*terms(said)}, "nothing that no member says"
+        vectors = memory.index.embeddings[memory.rows_of([each.id for each in members])]
+        assert atom.meta["coherence"] == pytest.approx(float(vectors.mean(0).norm()), abs=1e-3)
+    of = [link.target for atom in made for link in atom.edges]
+    assert len(of) == len({*of})
+    assert str(memory.consolidate()) == "nothing to do"
+    assert memory.check() == []
+
+
+def test_they_follow_their_members(memory: Memory) -> None:
+    memory.consolidate()
+    names = {link.target: atom.id for atom in built(memory) for link in atom.edges}
+    (one, first), (other, second) = itertools.islice(
+        {owner: (name, owner) for name, owner in names.items()}.values(), 2
+    )
+    memory.delete(one)
+    memory.update(other, text="Something else altogether: a comet.")
+    done = memory.consolidate()
+    assert done.dissolved >= 2
+    assert first not in memory and second not in memory
+    assert one not in {link.target for atom in built(memory) for link in atom.edges}
+    name = built(memory)[0].edges[0].target
+    receipt = memory.forget(name)
+    assert receipt.atoms >= 2 and memory.check_receipt(receipt) == []
+    memory.consolidate()
+    assert all(name not in {link.target for link in atom.edges} for atom in built(memory))
+    memory.archive(built(memory)[0].edges[0].target)
+    assert str(memory.consolidate()) != "nothing to do" and memory.check() == []
+
+
+def test_those_of_users_stay(memory: Memory) -> None:
+    own = Atom(
+        "mine", "My own words.", kind=AGGREGATE, edges=(Link("canoe1", EdgeType.DERIVED_FROM),)
+    )
+    memory.add(own)
+    memory.consolidate()
+    memory.delete("canoe2")
+    memory.consolidate()
+    assert memory.get("mine").text == "My own words."
+    assert "mine" not in {link.target for atom in built(memory) for link in atom.edges}
+
+
+def test_an_oracle_writes_them_and_claims_nothing_of_its_own(memory: Memory) -> None:
+    asked: list[str] = []
+
+    def summarise(texts: Sequence[str], question: str | None, most: int) -> list[Any]:
+        asked.extend(texts)
+        lies = ["They met 77 times.", "All of it was for Zelda."]
+        return [
+            f"{text.split()[2]} it is." if "canoe" in text else lies[i % 2]
+            for i, text in enumerate(texts)
+        ]
+
+    memory.consolidate(oracle=summarise)
+    texts = {atom.text for atom in built(memory)}
+    assert "canoe it is." in texts
+    assert not any("77" in text or "Zelda" in text for text in texts)
+    count = len(asked)
+    assert str(memory.consolidate(oracle=summarise)) == "nothing to do" and len(asked) == count
+    memory.delete("bakery0")
+    assert memory.consolidate(oracle=lambda *given: 1 / 0).aggregated >= 1
+
+
+@pytest.mark.parametrize("texts", [[], ["one"], ["same"] * 9, ["", "!!!", "?"] * 3])
+def test_memories_that_hardly_are(texts: list[str]) -> None:
+    with opened(config=config_of(**{"aggregate.build": True})) as memory:
+        memory.add([Atom(f"a{i}", text) for i, text in enumerate(texts) if text])
+        memory.consolidate()
+        assert memory.check() == [] and str(memory.consolidate()) == "nothing to do"
