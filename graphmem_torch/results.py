@@ -30,6 +30,8 @@ __all__ = [
     "ModeSummary",
     "Particle",
     "PathStep",
+    "PlanStep",
+    "QueryPlan",
     "Receipt",
     "RegimeSwitch",
     "Result",
@@ -453,6 +455,73 @@ class Trace:
 
 
 @dataclass(frozen=True, slots=True)
+class PlanStep:
+    """What a step of a plan did.
+
+    Attributes:
+        name: `time`, `semantic` or `relational`.
+        does: What it does, by which settings.
+        before, after: How many memories it was given, and how many it left.
+    """
+
+    name: str
+    does: str
+    before: int
+    after: int
+
+
+@dataclass(frozen=True, slots=True)
+class QueryPlan:
+    """How a question is narrowed down before it is ranked: time, then meaning, then relations.
+
+    `Memory.plan` gives one, with what its steps did; one of your own needs the settings alone, and
+    may be given for any question. `docs/mathematics.md` 5.7 has the formulas.
+
+    Attributes:
+        between: The window of time, as `Memory.retrieve` takes it; None: any time. A memory is in
+            it that was said in it, or tells of days that it touches.
+        best: Memories that are taken by cosine, and as many by BM25, of those in the window.
+        hops: Edges that are followed from these at most; 0: none.
+        edges: Names of the types of edges that are followed, in the directions in which the preset
+            lets them conduct; empty: every type.
+        concepts: Names of concepts that edges are followed from as well.
+        kept: Memories that are left in the end at most.
+        discount: What an edge takes off, in (0, 1].
+        order: How the first `among` hits are ordered: `relevance`, or `first` or `latest` by time.
+        among: So many.
+        least: A window that leaves fewer memories gives way, and any time will do. 0: it never
+            does.
+        steps: What they did; empty where nobody asked yet.
+    """
+
+    between: tuple[Any, Any] | None = None
+    best: int = 96
+    hops: int = 1
+    edges: tuple[str, ...] = ()
+    concepts: tuple[str, ...] = ()
+    kept: int = 192
+    discount: float = 0.9
+    order: str = "relevance"
+    among: int = 5
+    least: int = 0
+    steps: tuple[PlanStep, ...] = ()
+
+    def __str__(self) -> str:
+        """A line for each step, with the memories before and after it."""
+        lines = [
+            f"{step.name:<10} {step.before:>9,} -> {step.after:>9,}  {step.does}"
+            for step in self.steps
+        ]
+        if self.order != "relevance":
+            lines.append(f"{'order':<10} the best {self.among} by time, the {self.order} one first")
+        return "\n".join(lines) or "no steps yet"
+
+    def as_dict(self) -> dict[str, Any]:
+        """As plain JSON values."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
 class Result:
     """The ranked memories of one question.
 
@@ -463,6 +532,7 @@ class Result:
         known: False where the gate closes: the memory has no record of it. Hits are listed all the
             same.
         trace: What answering took, where it was asked for and anything is stored.
+        plan: What narrowed the question down, and to how many memories; None: nothing did.
     """
 
     question: str
@@ -470,6 +540,7 @@ class Result:
     confidence: float
     known: bool
     trace: Trace | None = None
+    plan: QueryPlan | None = None
 
     def __repr__(self) -> str:
         """The question, how many hits, the best of them, and how sure the gate is."""
@@ -477,11 +548,9 @@ class Result:
         return f"Result({self.question!r:.80}, {len(self.hits)} hits{best}, {_sure(self)})"
 
     def as_dict(self) -> dict[str, Any]:
-        """As plain JSON values; without a trace where there is none."""
-        values = asdict(self)
-        if self.trace is None:
-            del values["trace"]
-        return values
+        """As plain JSON values; without a trace and a plan where there is none."""
+        left = [name for name in ("trace", "plan") if getattr(self, name) is None]
+        return {name: value for name, value in asdict(self).items() if name not in left}
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,16 +80,20 @@ class Query(AskingCommand):
         questions: The questions; `-` reads them from standard input, one a line.
         questions_file: A file with one question a line.
         trace: Whether to say how long each stage took, and what it looked at.
+        plan: Whether dates and concepts in a question narrow it down, and to say so: a window of
+            time, the best in it, what edges lead to from there, each with its number of memories.
     """
 
     questions: Annotated[Positional[tuple[str, ...]], arg(metavar="QUESTION ...")] = ()
     questions_file: Annotated[str | None, arg(name="questions", metavar="FILE")] = None
     trace: bool = False
     as_of: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="TIME")] = ()  # type: ignore[assignment]
+    plan: bool = False
 
     def run(self) -> int:
         """Answers all the questions in one batch."""
         questions, filters = self._questions(), self.filters()
+        filters["plan"] = True if self.plan else None
         with self.open_memory(self.store, "r") as memory:
             found = memory.retrieve(questions, trace=self.trace, **filters)
         instants = filters["as_of"]

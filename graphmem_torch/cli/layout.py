@@ -106,6 +106,8 @@ def result_lines(result: Result) -> list[str]:
         lines += ["", *hit_lines(rank, hit)]
     if not result.hits:
         lines += ["", "no memory fits"]
+    if result.plan is not None:
+        lines += ["", *(" " * _INDENT + line for line in str(result.plan).splitlines())]
     if result.trace is not None:
         lines += ["", *trace_lines(result.trace)]
     return lines

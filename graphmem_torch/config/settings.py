@@ -17,6 +17,7 @@ __all__ = [
     "GateConfig",
     "LinkConfig",
     "ModesConfig",
+    "PlanConfig",
     "RankConfig",
     "RefineConfig",
     "RegimeConfig",
@@ -434,6 +435,39 @@ class StructureConfig:
 
 
 @dataclass(frozen=True)
+class PlanConfig:
+    """How a question is narrowed down by what it says itself (`docs/mathematics.md` 5.7).
+
+    Attributes:
+        use: Whether questions that name a date or a concept are planned where the caller does not
+            say.
+        dates: Whether a date in a question becomes a window of time.
+        concepts: Whether concepts that a question names are set out from.
+        late: Days behind such a window in which what happened in it is still told.
+        least: Memories that such a window must leave, else it gives way.
+        best: Memories that are taken by cosine, and as many by BM25.
+        hops: Edges that are followed from these where a concept is named; 0: none.
+        edges: Types of edges that are followed; empty: every one that conducts.
+        discount: What an edge takes off; in (0, 1].
+        kept: Memories that are left in the end at most.
+        among: Hits that are ordered by time where a question asks for the first or the latest; 0:
+            none.
+    """
+
+    use: bool = False
+    dates: bool = True
+    concepts: bool = True
+    late: float = _bounded(14.0, 0)
+    least: int = _bounded(10, 0)
+    best: int = _bounded(96, 1)
+    hops: int = _bounded(1, 0)
+    edges: tuple[str, ...] = ()
+    discount: float = _bounded(0.9, 1e-9, 1)
+    kept: int = _bounded(192, 1)
+    among: int = _bounded(0, 0)
+
+
+@dataclass(frozen=True)
 class Config:
     """Everything that can be set; `name` is the preset it came from."""
 
@@ -453,3 +487,4 @@ class Config:
     decay: DecayConfig = DecayConfig()
     refine: RefineConfig = RefineConfig()
     aggregate: AggregateConfig = AggregateConfig()
+    plan: PlanConfig = PlanConfig()

@@ -30,6 +30,7 @@ from graphmem_torch.ops.bm25 import BM25
 from graphmem_torch.ops.growing import GrowingRows
 from graphmem_torch.ops.postings import ListedBM25, PostingLists, Postings
 from graphmem_torch.ops.ragged import row_entries
+from graphmem_torch.ops.sorted_rows import merged_order
 from graphmem_torch.rank.candidates import MemoryTensors
 from graphmem_torch.rank.hops import HOP_PARTS, HopParts, hop_parts
 from graphmem_torch.rank.registry import signal_names
@@ -55,7 +56,7 @@ _BM25_PARTS = ("indptr", "docs", "counts", "norm", "idf")
 _PLAIN = tuple(field.name for field in fields(MemoryTensors) if field.type == "Tensor")
 _OPTIONAL = tuple(field.name for field in fields(MemoryTensors) if field.type == "Tensor | None")
 REQUIRED_PARTS = (
-    *("kind", "named", "time_bits"),
+    *("kind", "named"),
     *_PLAIN,
     *(f"{which}_{name}" for which in ("bm25", "session_bm25") for name in _BM25_PARTS),
     *(f"graph_{name}" for name in GRAPH_PARTS),
@@ -223,6 +224,8 @@ class GrowingIndex:
         self._derived = torch.empty(2, 0, dtype=torch.int64)
         self._previous = self._next = torch.empty(0, dtype=torch.int32)
         self._piece_df = torch.empty(0, dtype=torch.int32)
+        # Rows by their times, and those that tell of days by the first of these.
+        self._time_order = self._told_order = torch.empty(0, dtype=torch.int32)
 
     def to_tensors(self) -> dict[str, Tensor]:
         """What the buffers do not say of it, so that `from_tensors` can go on from both."""
@@ -275,6 +278,7 @@ class GrowingIndex:
         own._derived = torch.stack([parts["derived_source"], parts["derived_target"]]).long()
         own._previous, own._next = parts["previous"], parts["next"]
         own._piece_df = parts.get("piece_df", own._piece_df)
+        own._time_order, own._told_order = parts["time_order"], parts["told_order"]
         own._session_of = follow["session_code"].long()
         own._sessions = int(session.max()) + 1 if len(session) else 0
         own._graph = ConductingGraph.from_tensors(config.spread, graph_of(parts), follow)
@@ -342,6 +346,8 @@ class GrowingIndex:
             "next": self._next,
             "derived_source": self._derived[0].to(torch.int32),
             "derived_target": self._derived[1].to(torch.int32),
+            "time_order": self._time_order,
+            "told_order": self._told_order,
             **self._lexical,
             **({} if isinstance(graph, ListedGraph) else graph_tensors(graph)),
         }
@@ -419,6 +425,8 @@ class GrowingIndex:
         self._derived = derived[:, (derived >= 0).all(0)]
         self._concepts = GrowingRows(concept)
         self._rows = {name: GrowingRows(own) for name, own in rows.items()}
+        orders = (new[rows_of.long()] for rows_of in (self._time_order, self._told_order))
+        self._time_order, self._told_order = (left[left >= 0] for left in orders)
         self._remove_terms(before, kept, new, terms, _inverse(sessions, number))
         return Renamed(terms, own_kinds, speakers, there)
 
@@ -487,6 +495,11 @@ class GrowingIndex:
             self._piece_df = found
         for name, column in columns.items():
             self._grow(name, column)
+        time, told = self._rows["time_bits"].view.view(torch.float64), self._rows["told"].view
+        fresh = torch.arange(old, len(time), dtype=torch.int32)
+        self._time_order = merged_order(self._time_order, time, fresh)
+        tells = columns["told"][:, 1] > columns["told"][:, 0]
+        self._told_order = merged_order(self._told_order, told[:, 0], fresh[tells])
 
     def _grow_offsets(self, name: str, offsets: Tensor, old: int) -> None:
         """Adds the entries of new atoms behind those of `old` ones, which may have had none."""

@@ -42,6 +42,8 @@ LAYOUT = {
     "speaker": "int32 A -1 speakers",
     "session": "int32 A 0 sessions",
     "time_bits": "int64 A",
+    "time_order": "int32 A 0 A",
+    "told_order": "int32 F 0 A",
     "month": "int8 A -1 12",
     "day": "int8 A -1 31",
     "said": "int32 A",

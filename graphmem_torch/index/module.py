@@ -45,6 +45,7 @@ from graphmem_torch.modes.find import Modes
 from graphmem_torch.ops.tiles import tile_elements
 from graphmem_torch.rank import signals  # noqa: F401  (so that they are registered)
 from graphmem_torch.rank.candidates import Candidates, MemoryTensors
+from graphmem_torch.rank.plan import PlanBatch, Pruned, prune
 from graphmem_torch.rank.query import QueryBatch
 from graphmem_torch.rank.registry import (
     FORMS,
@@ -109,6 +110,7 @@ class MemoryIndex(nn.Module):
     pagerank: Tensor | None
     is_question: Tensor
     duplicate: Tensor | None
+    time_order: Tensor | None
     atom: Tensor
 
     def __init__(
@@ -399,6 +401,29 @@ class MemoryIndex(nn.Module):
             for i in range(0, len(query), step)
         ]
         return Retrieval(*(torch.cat(column) for column in zip(*parts, strict=True)))
+
+    def prune(self, query: QueryBatch, plan: PlanBatch, *, tile: int = _TILE) -> Pruned:
+        """What the steps of a plan leave for each of B questions (`rank.plan.prune`).
+
+        Args:
+            query: As for `forward`.
+            plan: Of each question.
+            tile: As for `forward`.
+
+        Raises:
+            InputError: For shapes that do not fit the index or each other.
+        """
+        query = self._checked(query, None)[0]
+        plan.check(len(query))
+        step = max(1, tile_elements(self.embeddings.device, tile) // max(1, self.num_atoms))
+        parts = [
+            prune(Candidates(self.tensors, query.rows(part), self.config), plan.rows(part))
+            for part in (slice(i, i + step) for i in range(0, max(len(query), 1), step))
+        ]
+        width = max(part.rows.shape[1] for part in parts)
+        rows = [nn.functional.pad(p.rows, (0, width - p.rows.shape[1]), value=-1) for p in parts]
+        columns = [rows, *([*column] for column in list(zip(*parts, strict=True))[1:])]
+        return Pruned(*map(torch.cat, columns))
 
     def score(self, query: QueryBatch, *, k: int | None = None) -> Tensor:  # [B, A]
         """The score of every atom for B questions, before the best are taken; differentiable.

@@ -319,7 +319,8 @@ def candidates_of(
     if stages is not None:
         stages.done("anchors and graph")
     brought = (reached.title_hop, reached.entity_hop, reached.walk, reached.activation)
-    if found.rows is None or not any(one is not None for one in brought):
+    planned = query.planned is not None  # what else is reached may be no hit
+    if found.rows is None or planned or not any(one is not None for one in brought):
         return found
     sparse = [
         SparseRows.from_dense(one.detach()) if isinstance(one, Tensor) else one
@@ -413,16 +414,20 @@ def _base_candidates(
 ) -> Tensor:  # [B, C] int64, ascending
     """The `count` best by cosine, the `count` best by BM25, and the turns beside the best of both.
 
-    The neighbours are there for the signals that look at windows: what one turn asks, the next one
-    answers. The background is there to be compared with.
+    Or what a plan has left in place of these. The neighbours are there for the signals that look at
+    windows: what one turn asks, the next one answers. The background is there to be compared with.
     """
-    memory = everyone.memory
+    memory, planned = everyone.memory, everyone.query.planned
     least = {"semantic": -torch.inf, "lexical": 0.0}  # an atom without a question term is no match
-    parts = [
-        _best(everyone.signal(name), mask, count, above)
-        for mask in _masks(everyone)
-        for name, above in least.items()
-    ]
+    parts = (
+        [planned]
+        if planned is not None
+        else [
+            _best(everyone.signal(name), mask, count, above)
+            for mask in _masks(everyone)
+            for name, above in least.items()
+        ]
+    )
     halo = torch.cat([rows[:, : max(1, count // _HALO_SHARE)] for rows in parts], dim=1)
     pointers, second = memory.turns
     row = halo[:, None]

@@ -23,6 +23,7 @@ from graphmem_torch.atoms import CONCEPT
 from graphmem_torch.errors import InputError, unknown
 from graphmem_torch.memory.assemble import Snapshot
 from graphmem_torch.rank.hops import name_key
+from graphmem_torch.results import QueryPlan
 from graphmem_torch.store.reader import FieldName, StoreReader
 from graphmem_torch.text.times import TimeLike, parse_span, parse_time
 
@@ -30,11 +31,14 @@ __all__ = [
     "AtomFields",
     "Filters",
     "Instants",
+    "PlanLike",
     "Scope",
     "TimelessFilters",
     "atom_masks",
+    "concept_nodes",
     "entity_seeds",
     "over_moments",
+    "plain_name",
 ]
 
 _META: FieldName = "meta"
@@ -62,6 +66,10 @@ Names = str | Sequence[str] | Sequence[Sequence[str]]
 """Texts for all questions, or a list of them for each."""
 
 
+PlanLike = QueryPlan | bool | None
+"""A plan, whether to choose one, or None for what the settings say."""
+
+
 Instants = list[Any] | tuple[Any, ...]  # a list of one form of times is one of several, too
 """Moments of which the same questions are asked."""
 
@@ -78,6 +86,7 @@ class TimelessFilters(TypedDict, total=False):
     exclude: Names
     seed_entities: Names
     namespaces: Sequence[str] | None
+    plan: PlanLike | Sequence[PlanLike]
 
 
 class Filters(TimelessFilters, total=False):
@@ -98,6 +107,7 @@ class Scope:
     exclude: Names = ()
     seed_entities: Names = ()
     valid_at: TimeLike | None = None
+    plan: PlanLike | Sequence[PlanLike] = None
 
     @property
     def instants(self) -> list[float | None]:
@@ -116,6 +126,8 @@ class Scope:
         for name in ("exclude", "seed_entities"):
             if len(listed := self.names(name, count)) > 1:
                 parts[name] = [listed[place] for place in places]
+        if isinstance(self.plan, Sequence) and len(self.plan) == count:
+            parts["plan"] = [self.plan[place] for place in places]
         return replace(self, **parts)
 
     def names(self, name: Literal["exclude", "seed_entities"], count: int) -> list[list[str]]:
@@ -223,12 +235,8 @@ def entity_seeds(
     """
     if not any(named):
         return {}
-    plain = [[" ".join(name.lower().split()) for name in names] for names in named]
-    every = list(dict.fromkeys(name for names in plain for name in names))
-    found = store.concepts(every)
-    for given, name in zip(chain(*named), chain(*plain), strict=True):
-        if name not in found:
-            raise InputError(_unknown_concept(given, name, store))
+    plain = [list(map(plain_name, names)) for names in named]
+    found = concept_nodes(store, [*chain(*named)], "seed_entities")
     there = {name: node for name, node in found.items() if node < snapshot.index.num_nodes}
     concepts = store.atoms(list(there.values()))  # their own names, where others are theirs, too
     terms, ends = snapshot.vocabulary.encode([concept.text for concept in concepts], grow=False)
@@ -266,15 +274,33 @@ def over_moments(masks: Mapping[str, Tensor], questions: int, moments: int) -> d
     return rows
 
 
-def _unknown_concept(given: str, name: str, store: StoreReader) -> str:
+def plain_name(name: str) -> str:
+    """The name of a concept as the store has it."""
+    return " ".join(name.lower().split())
+
+
+def concept_nodes(store: StoreReader, named: Sequence[str], argument: str) -> dict[str, int]:
+    """The nodes of concepts by `plain_name`.
+
+    Raises:
+        InputError: A name that no concept has, with the nearest that one has.
+    """
+    found = store.concepts(list(dict.fromkeys(map(plain_name, named))))
+    for given in named:
+        if (name := plain_name(given)) not in found:
+            raise InputError(_unknown_concept(given, name, store, argument))
+    return found
+
+
+def _unknown_concept(given: str, name: str, store: StoreReader, argument: str) -> str:
     known = [*store.texts(kind=CONCEPT), *(other for _, other, _ in store.aliases())]
     nearest = get_close_matches(name, known, n=_NEAREST, cutoff=0.5)
     if not nearest:
         return (
-            f"seed_entities: expected names of concepts, got {given!r:.80}, and none of "
+            f"{argument}: expected names of concepts, got {given!r:.80}, and none of "
             f"{len(known):,} is like it; leave it out"
         )
-    return unknown("seed_entities", given, nearest, what="a name of a concept, such as")
+    return unknown(argument, given, nearest, what="a name of a concept, such as")
 
 
 @dataclass(frozen=True, eq=False)

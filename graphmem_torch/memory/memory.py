@@ -16,7 +16,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextlib import ExitStack, nullcontext
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from itertools import groupby
 from pathlib import Path
@@ -91,6 +91,7 @@ from graphmem_torch.memory.filters import (
     Filters,
     Instants,
     Names,
+    PlanLike,
     Scope,
     TimelessFilters,
     atom_masks,
@@ -115,6 +116,7 @@ from graphmem_torch.memory.namespaces import (
     is_archive,
     namespace_folders,
 )
+from graphmem_torch.memory.plans import answered, carried_out, plans_of
 from graphmem_torch.memory.questions import (
     checked_questions,
     encode_questions,
@@ -161,6 +163,7 @@ from graphmem_torch.results import (
     ModeAlignment,
     ModeSummary,
     Particle,
+    QueryPlan,
     Receipt,
     RegimeSwitch,
     Result,
@@ -837,6 +840,7 @@ class Memory:
         exclude: Names = (),
         seed_entities: Names = (),
         namespaces: Sequence[str] | None = None,
+        plan: PlanLike | Sequence[PlanLike] = None,
         trace: bool = False,
     ) -> Result | list[Result] | list[list[Result]]:
         """Ranked memories with reasons and a confidence: a result, or a list for several questions.
@@ -877,6 +881,10 @@ class Memory:
                 nothing.
             namespaces: For each question the name of the namespace that is asked in place of this
                 memory; all are encoded in one go.
+            plan: How the questions are narrowed down before they are ranked (`QueryPlan`), or such
+                a plan for each: hits are what it leaves, in addition to all of the above. True
+                chooses one from the words of each question, False none; by default `plan` in the
+                settings says. `Result.plan` tells what it came to.
             trace: Whether each result says what answering took (`Result.trace`).
 
         Raises:
@@ -888,7 +896,7 @@ class Memory:
         listed = checked_questions(questions)
         if k is not None:
             check_count("k", k)
-        scope = Scope(kinds, between, as_of, where, asked, exclude, seed_entities, valid_at)
+        scope = Scope(kinds, between, as_of, where, asked, exclude, seed_entities, valid_at, plan)
         if namespaces is None:
             results = self._retrieve(listed, k, scope, trace=trace)
         else:
@@ -946,14 +954,62 @@ class Memory:
             query = self._query(view, asked, scope, encoded=encoded, instants=instants)
             if stages is not None:
                 stages.done("encode")
-            with torch.inference_mode():
-                found = snapshot.index(query, k=k, paths=True, stages=stages)
+            plans = self._plans(view, asked, scope, instants)
+            found, plans = answered(
+                *(snapshot, view.store, query, plans, k), paths=True, stages=stages
+            )
             results = to_results(rows, snapshot, found, view.store, self.config.gate.threshold)
+            pairs = zip(results, plans, strict=True)
+            results = [each if own is None else replace(each, plan=own) for each, own in pairs]
             if stages is None:
                 return results
             return with_traces(results, snapshot, found, view.store, stages)
 
         return self._asked(answers, instants[0])
+
+    @overload
+    def plan(self, questions: str, **options: Unpack[Filters]) -> QueryPlan: ...
+
+    @overload
+    def plan(self, questions: Sequence[str], **options: Unpack[Filters]) -> list[QueryPlan]: ...
+
+    def plan(
+        self, questions: str | Sequence[str], **options: Unpack[Filters]
+    ) -> QueryPlan | list[QueryPlan]:
+        """How questions are narrowed down, and what each step leaves; nothing is ranked.
+
+        Chosen from the words of each question: a window of time where it names a date, the concepts
+        that it names, and the order where it asks for the first or the latest. `print` shows it,
+        `retrieve(..., plan=...)` takes it.
+
+        Args:
+            questions: One question, or several.
+            options: Filters of `retrieve`, where `k` changes nothing; a `plan` is carried out in
+                place of one that is chosen.
+
+        Raises:
+            InputError: As `retrieve`; a namespace, which plans for itself.
+        """
+        listed = checked_questions(questions)
+        if options.get("namespaces") is not None:
+            raise InputError(
+                "namespaces: expected none for a plan, got some; use `memory.namespace(name).plan`"
+            )
+        plan = options.get("plan")
+        options = cast(Filters, {**options, "plan": True if plan is None else plan})
+        names = {field.name for field in fields(Scope)}
+        scope = Scope(**cast(Any, {name: own for name, own in options.items() if name in names}))
+
+        def planned(view: _View) -> list[QueryPlan]:
+            plans = [own or QueryPlan(hops=0) for own in self._plans(view, listed, scope)]
+            if not listed:
+                return []
+            query = self._query(view, listed, scope)
+            return carried_out(view.snapshot, view.store, query, plans)[1]
+
+        moment = None if scope.as_of is None else parse_time(cast(TimeLike, scope.as_of), "as_of")
+        plans = self._asked(planned, moment)
+        return plans[0] if isinstance(questions, str) else plans
 
     def explain(
         self,
@@ -970,6 +1026,7 @@ class Memory:
         where: Mapping[str, Any] | None = None,
         exclude: Names = (),
         seed_entities: Names = (),
+        plan: PlanLike = None,
     ) -> Explanation:
         """Why a memory has its score for a question: signals, paths, gradients, influences.
 
@@ -991,6 +1048,7 @@ class Memory:
             where: As in `retrieve`.
             exclude: As in `retrieve`.
             seed_entities: As in `retrieve`.
+            plan: As in `retrieve`, but for the order of hits by time.
 
         Raises:
             InputError: As `retrieve`; an id that is not stored; no hit to explain.
@@ -999,12 +1057,14 @@ class Memory:
         if k is not None:
             check_count("k", k)
         check_count("most", most)
-        scope = Scope(kinds, between, as_of, where, asked, exclude, seed_entities, valid_at)
+        scope = Scope(kinds, between, as_of, where, asked, exclude, seed_entities, valid_at, plan)
         nodes = [] if id is None else self._named([id])[1]
 
         def explained(view: _View) -> Explanation:
             snapshot = view.snapshot
             query = self._query(view, [text], scope)
+            if (own := self._plans(view, [text], scope)[0]) is not None:
+                query = carried_out(snapshot, view.store, query, [own])[0]
             rows = snapshot.rows_of(nodes)
             if id is None:
                 with torch.inference_mode():
@@ -1071,6 +1131,7 @@ class Memory:
         exclude: Names = (),
         seed_entities: Names = (),
         namespaces: Sequence[str] | None = None,
+        plan: PlanLike | Sequence[PlanLike] = None,
         shorten: Shorten | None = None,
     ) -> Context | list[Context] | list[list[Context]]:
         """The memories that are worth most within a token budget, as a prompt.
@@ -1097,6 +1158,7 @@ class Memory:
             exclude: As in `retrieve`; they still come where they are needed or pinned.
             seed_entities: As in `retrieve`.
             namespaces: As in `retrieve`.
+            plan: As in `retrieve`; others still come where they are needed or pinned.
             shorten: A function (question, texts) -> texts that says what is written of memories.
 
         Returns:
@@ -1121,7 +1183,7 @@ class Memory:
             template=template,
             shorten=shorten,
         )
-        scope = Scope(kinds, between, as_of, where, asked, exclude, seed_entities, valid_at)
+        scope = Scope(kinds, between, as_of, where, asked, exclude, seed_entities, valid_at, plan)
         if namespaces is None:
             made = self._compile(listed, budgets, k, settings, scope)
         else:
@@ -1155,8 +1217,8 @@ class Memory:
             snapshot = view.snapshot
             query = self._query(view, asked, scope, encoded=encoded)
             count = settings.candidates(budgets, self.config.rank.k) if k is None else k
-            with torch.inference_mode():
-                found = snapshot.index(query, k=count)
+            plans = self._plans(view, asked, scope)
+            found, _ = answered(snapshot, view.store, query, plans, count)
             threshold = self.config.gate.threshold
             return view.contexts.compile(
                 snapshot, asked, found, query.allowed, budgets, settings, threshold
@@ -2774,6 +2836,25 @@ class Memory:
         if "ended" in masks and bool((back := looks_back(rows)).any()):
             masks["ended"] = masks["ended"] & ~back[:, None].to(device)
         return replace(query, **masks)
+
+    def _plans(
+        self,
+        view: _View,
+        questions: Sequence[str],
+        scope: Scope,
+        instants: Sequence[float | None] | None = None,
+    ) -> list[QueryPlan | None]:
+        """How each question is narrowed down, or not, at each moment; in the order of `_query`."""
+        moments, own = scope.instants if instants is None else instants, self.config.plan
+        if scope.plan is False or (scope.plan is None and not own.use):
+            return [None] * (len(questions) * len(moments))
+        now = self._clock() if scope.asked is None else parse_time(scope.asked, "asked")
+        asked = [now if moment is None or scope.asked is not None else moment for moment in moments]
+        each = [
+            plans_of(scope.plan, questions, [when] * len(questions), own, view.store)
+            for when in asked
+        ]
+        return [plans[place] for place in range(len(questions)) for plans in each]
 
     def _add(
         self, atoms: list[Atom], places: Mapping[str, str], writer: Writer | None = None

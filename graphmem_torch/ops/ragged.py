@@ -83,11 +83,13 @@ def segment_topk(
 
     Two stable sorts, by value and then by segment.
     """
+    if not len(values):
+        return size.new_full((len(size), k), -1)
     ranked = values.argsort(descending=True, stable=True)
     ranked = ranked[segment[ranked].argsort(stable=True)]
     begin = size.cumsum(0) - size
     lane = torch.arange(k, device=values.device)
-    place = (begin[:, None] + lane).clamp(max=max(len(values) - 1, 0))
+    place = (begin[:, None] + lane).clamp(max=len(values) - 1)
     return ranked[place].masked_fill(lane >= size[:, None], -1)
 
 

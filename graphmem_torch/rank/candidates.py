@@ -15,6 +15,7 @@ from graphmem_torch.graph import Graph
 from graphmem_torch.modes.find import Modes
 from graphmem_torch.ops import SparseRows, token_maxima
 from graphmem_torch.ops.bm25 import BM25
+from graphmem_torch.ops.sorted_rows import SortedRows, sorted_order
 from graphmem_torch.rank.hops import HopParts, named_keys
 from graphmem_torch.rank.query import QueryBatch
 from graphmem_torch.rank.registry import FORMS, SIGNALS
@@ -69,6 +70,7 @@ class MemoryTensors:
         graph: The conducting graph of the N nodes.
         session: [A] integer codes, none below 0.
         previous, next: [A] rows of the turn before and after, -1 = none.
+        time_bits: [A] int64, the bits of the float64 seconds since the epoch UTC, NaN = unknown.
         speaker, month, day: [A] integer codes, -1 = unknown.
         said: [A] int32, the day since the epoch of each atom's time; unknown: before all others.
         told: [A, 2] int32, the days that an atom tells of, and the first behind; 0 and 0 for none.
@@ -80,6 +82,8 @@ class MemoryTensors:
             each word piece occurs.
         direction, component, bridge_bonus, pagerank: [A, c], [A], [A] and [A], of `rank.routing`.
         duplicate: [A], the first atom of equal content.
+        time_order: [A], the rows by their times, as `ops.sorted_rows.sorted_order` gives them.
+        told_order: Likewise, those that tell of days by the first of these.
         modes: The modes of the atoms.
         hops: What hops read, where there are documents.
     """
@@ -93,6 +97,7 @@ class MemoryTensors:
     session: Tensor
     previous: Tensor
     next: Tensor
+    time_bits: Tensor
     speaker: Tensor
     month: Tensor
     day: Tensor
@@ -112,6 +117,8 @@ class MemoryTensors:
     bridge_bonus: Tensor | None = None
     pagerank: Tensor | None = None
     duplicate: Tensor | None = None
+    time_order: Tensor | None = None
+    told_order: Tensor | None = None
     modes: Modes | None = None
     hops: HopParts | None = None
 
@@ -130,6 +137,22 @@ class MemoryTensors:
     def turns(self) -> tuple[Tensor, Tensor]:
         """`turn_pointers` of `next` and `previous`."""
         return turn_pointers(self.next, self.previous)
+
+    @_once
+    def by_time(self) -> SortedRows:
+        """The atoms whose time is known, in its order: seconds since the epoch UTC."""
+        time, order = self.time_bits.view(torch.float64), self.time_order
+        if order is None:
+            order = sorted_order(time, torch.arange(self.num_atoms, device=time.device))
+        return SortedRows.of(order, time)
+
+    @_once
+    def by_told(self) -> SortedRows:
+        """The atoms that tell of days, by the first of these: days since the epoch."""
+        first, order = self.told[:, 0].double(), self.told_order
+        if order is None:
+            order = sorted_order(first, (self.told[:, 1] > self.told[:, 0]).nonzero().squeeze(1))
+        return SortedRows.of(order, first)
 
     def conducting(self, graph: Graph) -> MemoryTensors:
         """The same memory whose nodes are joined by another graph; what it keeps is kept."""

@@ -37,6 +37,8 @@ class QueryBatch:
         seeds: [B, S] int64, nodes of the graph where a question sets out beside its anchors, -1
             padding; each as strong as the best anchor.
         seed_keys: [B, S] int64, `rank.hops.name_key` of the concepts among them, 0 padding.
+        planned: [B, K] int64, the atoms that a plan left to be looked at (`rank.plan.prune`), best
+            first, -1 padding; None: what the settings say.
         retention: [B or 1, A] float32 in [0, 1], what is left of the strength that each atom had
             when it was last used; None: all of it.
         ended: [B or 1, A] bool, the atoms whose validity has ended; None: of none it has.
@@ -57,6 +59,7 @@ class QueryBatch:
     listed: Tensor | None = None
     seeds: Tensor | None = None
     seed_keys: Tensor | None = None
+    planned: Tensor | None = None
     retention: Tensor | None = None
     ended: Tensor | None = None
 
@@ -97,6 +100,7 @@ class QueryBatch:
             "listed": (atoms,),
             "seeds": ("?",),
             "seed_keys": ("?",),
+            "planned": ("?",),
             "retention": (atoms,),
             "ended": (atoms,),
         }

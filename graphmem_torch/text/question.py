@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -18,6 +19,7 @@ from graphmem_torch.text.words import lowered, pairs, script_language, words
 
 __all__ = [
     "QUESTION_MARKS",
+    "asks_order",
     "asks_when",
     "is_question",
     "looks_back",
@@ -51,7 +53,13 @@ _MARCH_OR_MAY = re.compile(
     r"|\b(?:March|May),? \d"
 )
 
-
+_EARLIEST = re.compile(r"\b(?:first|earliest|oldest|initially|originally)\b", re.IGNORECASE)
+_LATEST = re.compile(
+    r"\b(?:latest|newest|most recent(?:ly)?|current(?:ly)?|nowadays|these days"
+    r"|last(?! (?:(?:\w+ )?(?:day|night|week|weekend|month|year|spring|summer|fall|autumn|winter)s?"
+    r"|(?:mon|tues|wednes|thurs|fri|satur|sun)day|" + "|".join(MONTHS) + r")\b))\b",
+    re.IGNORECASE,
+)
 _RECALLS = re.compile(
     r"\b(?:remind me|(?:did|have) you|you (?:\w+ )?(?:said|told|mentioned|suggested|recommended"
     r"|gave|wrote|advised|explained|listed|provided|named|described)"
@@ -92,6 +100,14 @@ def looks_back(questions: Sequence[str]) -> Tensor:
 def asks_when(questions: Sequence[str]) -> Tensor:
     """[B] bool: whether a time is asked for."""
     return torch.tensor([_WHEN.search(q) is not None for q in questions], dtype=torch.bool)
+
+
+def asks_order(question: str) -> Literal["relevance", "first", "latest"]:
+    """Whether what came `first` or `latest` is asked for, by English words; else `relevance`."""
+    early, late = _EARLIEST.search(question), _LATEST.search(question)
+    if (early is None) == (late is None):
+        return "relevance"
+    return "first" if late is None else "latest"
 
 
 def tells_time(text: str) -> bool:

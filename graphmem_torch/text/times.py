@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime, timedelta
+from itertools import pairwise
 from numbers import Real
 
 from graphmem_torch.errors import InputError
@@ -15,6 +16,7 @@ __all__ = [
     "LAST_SECOND",
     "MONTHS",
     "TimeLike",
+    "asked_window",
     "parse_span",
     "parse_time",
     "told_days",
@@ -185,7 +187,14 @@ _BEFORE_YEAR = re.compile(rf"\b(?:{_S})(?: of)? $", re.IGNORECASE)
 _BEFORE_AGO = re.compile(rf"\b{_N} (?:day|week|weekend|month)s?$")
 _BEFORE_LAST = re.compile(r"\bthe $")
 _BEFORE = 30  # characters that any of these may take
+# What a question says of a date: everything up to it, or from it on.
+_WAY = re.compile(r"\b(before|until|till|by|after|since|between|from) (?:the )?$", re.IGNORECASE)
+_JOINED = re.compile(r",? (?:and|to|until|till|through) (?:the )?", re.IGNORECASE)
+_YEAR = re.compile(
+    rf"(?<=\b(?:in|of|by) )(?P<year>{_Y})\b|\b(?:during|since|before|after|until) (?P<year2>{_Y})\b"
+)
 _Span = tuple[date, date]  # the first day, and the one behind the last
+_Place = tuple[int, int, _Span]  # where in a text it begins and ends
 
 
 def told_days(text: str, said: float | None) -> tuple[int, int]:
@@ -204,35 +213,108 @@ def told_days(text: str, said: float | None) -> tuple[int, int]:
     """
     today = None if said is None or math.isnan(said) else _date_of(said)
     best = (0, 0)
-    for first, behind in _spans(text, today):
+    for _, _, (first, behind) in _spans(text, today):
         start, end = first.toordinal() - _EPOCH, behind.toordinal() - _EPOCH
         if 0 < end - start <= _LONGEST and (best == (0, 0) or end - start < best[1] - best[0]):
             best = start, end
     return best
 
 
+def asked_window(text: str, asked: float | None) -> tuple[float, float] | None:
+    """The window of time that an English question is about, both ends included.
+
+    A date or a span as in `told_days`, years too ("in 2022"); what lies before or after one
+    ("before May 2023", "since last Friday"), or between two. The narrowest date counts, of equal
+    ones the first. What is reckoned from today and begins later, as "next week", is no window: who
+    asks so asks for advice.
+
+    Args:
+        text: The question.
+        asked: When, seconds since the epoch, UTC; None or NaN: nobody knows.
+
+    Returns:
+        Seconds since the epoch, UTC, infinite for an open end; None where it names no date.
+    """
+    today = None if asked is None or math.isnan(asked) else _date_of(asked)
+    found = [*_calendar_spans(text, today), *_years(text)]
+    if today is not None:
+        found += _past_spans(text, today)
+    if not found:
+        return None
+    found.sort(key=lambda each: (each[0], -each[1]))
+    whole = [each for i, each in enumerate(found) if all(each[0] >= b[1] for b in found[:i])]
+    for one, two in pairwise(whole):
+        way = _WAY.search(text[: one[0]])
+        joined = _JOINED.fullmatch(text[one[1] : two[0]])
+        if way and way[1].lower() in ("between", "from") and joined:
+            return _seconds(one[2][0], max(one[2][1], two[2][1]))
+    begin, _, (first, behind) = min(whole, key=lambda each: each[2][1] - each[2][0])
+    match = _WAY.search(text[:begin])
+    way_of = "" if match is None else match[1].lower()
+    if way_of == "before":
+        return _seconds(None, first)
+    if way_of in ("until", "till", "by"):
+        return _seconds(None, behind)
+    if way_of in ("since", "from"):
+        return _seconds(first, None)
+    return _seconds(behind, None) if way_of == "after" else _seconds(first, behind)
+
+
+def _seconds(first: date | None, behind: date | None) -> tuple[float, float]:
+    start, stop = (
+        None if day is None else (day.toordinal() - _EPOCH) * 86_400.0 for day in (first, behind)
+    )
+    last = math.inf if stop is None else math.nextafter(stop, -math.inf)
+    return -math.inf if start is None else start, last
+
+
+def _years(text: str) -> Iterator[_Place]:
+    for match in _YEAR.finditer(text):
+        name = "year" if match["year"] else "year2"
+        year = int(match[name])
+        yield match.start(name), match.end(name), (date(year, 1, 1), date(year + 1, 1, 1))
+
+
+def _past_spans(text: str, today: date) -> Iterator[_Place]:
+    """Of what is told from today on the part that has begun."""
+    for begin, end, (first, behind) in _spoken_spans(text, today):
+        tomorrow = today + _DAY
+        if behind <= tomorrow:
+            yield begin, end, (first, behind)
+        elif first < today:
+            yield begin, end, (first, tomorrow)
+
+
 def _date_of(seconds: float) -> date:
     return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds)).date()
 
 
-def _spans(text: str, today: date | None) -> Iterator[_Span]:
+def _spans(text: str, today: date | None) -> Iterator[_Place]:
+    yield from _calendar_spans(text, today)
+    if today is not None:
+        yield from _spoken_spans(text, today)
+
+
+def _calendar_spans(text: str, today: date | None) -> Iterator[_Place]:
     for place in _begins(text, _CALENDAR_WORDS):
         match = _CALENDAR.match(text, place)
         try:
             named = None if match is None else _named(match, text, today)
-            if named is not None:
+            if match is not None and named is not None:
                 moved = _MOVED.search(text[:place].removesuffix("the ").rstrip() + " ")
-                yield named if moved is None else _moved(named, moved)
+                begin = place if moved is None else moved.start()
+                yield begin, match.end(), named if moved is None else _moved(named, moved)
         except (ValueError, OverflowError):  # no such day
             continue
-    if today is None:
-        return
+
+
+def _spoken_spans(text: str, today: date) -> Iterator[_Place]:
     text = text.lower()
     for place in _begins(text, _SPOKEN_WORDS):
         match = _SPOKEN_OF.match(text, place)
         try:
             if match is not None:
-                yield _spoken_of(match, today)
+                yield place, match.end(), _spoken_of(match, today)
         except (ValueError, OverflowError):
             continue
 

@@ -107,6 +107,21 @@ def test_explain_as_text_and_as_json(
     assert capsys.readouterr().out.startswith("'D1:1' for 'Who restores ovens?'")
 
 
+def test_query_with_a_plan(
+    store: Path, reply: Callable[..., Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ("query", "Who restored ovens in February 2024?", "--store", store, "--plan")
+    (result,) = reply(*asked)["results"]
+    steps = result["plan"]["steps"]
+    assert [step["name"] for step in steps][:2] == ["time", "semantic"]
+    assert steps[0]["before"] == 4
+    assert len(result["hits"]) == steps[-1]["after"]
+    assert main([*map(str, asked)]) == 0
+    out = capsys.readouterr().out
+    assert "2024-02-01 00:00 to" in out and "best by cosine" in out
+    assert "plan" not in reply(*asked[:-1])["results"][0]
+
+
 def test_query_with_a_trace(
     store: Path, reply: Callable[..., Any], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,0 +1,349 @@
+"""Query plans: chosen from a question or given, carried out for a batch, and what they came to."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import torch
+from torch import Tensor
+
+from graphmem_torch.atoms import EdgeType
+from graphmem_torch.checks import check_choice, check_count, check_range
+from graphmem_torch.config import PlanConfig
+from graphmem_torch.errors import InputError, unknown
+from graphmem_torch.index.retrieve import Retrieval, Stages
+from graphmem_torch.memory.assemble import Snapshot
+from graphmem_torch.memory.filters import PlanLike, concept_nodes, plain_name
+from graphmem_torch.rank.plan import PlanBatch
+from graphmem_torch.rank.query import QueryBatch
+from graphmem_torch.results import PlanStep, QueryPlan
+from graphmem_torch.store.reader import StoreReader
+from graphmem_torch.text.question import asks_order
+from graphmem_torch.text.terms import terms
+from graphmem_torch.text.times import asked_window, parse_span
+from graphmem_torch.text.words import lowered, words
+
+__all__ = ["answered", "carried_out", "plans_of"]
+
+_DAY = 86_400.0
+_ORDERS = ("relevance", "first", "latest")
+_WORDS = 4  # of the name of a concept that a question is searched for
+
+
+def plans_of(
+    given: PlanLike | Sequence[PlanLike],
+    questions: Sequence[str],
+    asked: Sequence[float],
+    settings: PlanConfig,
+    store: StoreReader,
+) -> list[QueryPlan | None]:
+    """The plan of each question; None where it has none.
+
+    Args:
+        given: What the caller says, of all questions or of each: a plan, True for one that is
+            chosen from the question, False for none, None for what the settings say.
+        questions: B questions.
+        asked: When each is asked, seconds since the epoch UTC.
+        settings: Of what is chosen.
+        store: Of the concepts.
+
+    Raises:
+        InputError: Not one for each question, or a plan that cannot be carried out.
+    """
+    several = isinstance(given, Sequence)
+    each: list[PlanLike] = list(given) if isinstance(given, Sequence) else [given] * len(questions)
+    if len(each) != len(questions):
+        raise InputError(
+            f"plan: expected one for each of {len(questions)} questions, got {len(each)}; give "
+            "None for what the settings say"
+        )
+    for plan in each if several else each[:1]:
+        if not (plan is None or isinstance(plan, (bool, QueryPlan))):
+            raise InputError(f"plan: expected a QueryPlan, True or False, got {plan!r:.80}")
+        if isinstance(plan, QueryPlan):
+            _check(plan, store)
+    wanted = [
+        own is True or (own is None and settings.use and not isinstance(own, QueryPlan))
+        for own in each
+    ]
+    named: dict[str, tuple[str, ...]] = {}
+    if settings.concepts and any(wanted):
+        named = _named_concepts([q for q, own in zip(questions, wanted, strict=True) if own], store)
+    chosen = [
+        _chosen(question, when, named.get(question, ()), settings, always=own is True)
+        if plan
+        else own
+        for question, when, own, plan in zip(questions, asked, each, wanted, strict=True)
+    ]
+    return [plan if isinstance(plan, QueryPlan) else None for plan in chosen]
+
+
+def _check(plan: QueryPlan, store: StoreReader) -> None:
+    if plan.between is not None:
+        parse_span(plan.between, "plan.between")
+    for name in ("best", "kept", "among"):
+        check_count(f"plan.{name}", getattr(plan, name))
+    for name in ("hops", "least"):
+        check_count(f"plan.{name}", getattr(plan, name), 0)
+    check_range("plan.discount", plan.discount, 1e-9, 1.0)
+    check_choice("plan.order", plan.order, _ORDERS)
+    for name in ("edges", "concepts"):
+        listed = getattr(plan, name)
+        if isinstance(listed, str) or not all(isinstance(each, str) for each in listed):
+            raise InputError(f"plan.{name}: expected a list of names, got {listed!r:.80}")
+    concept_nodes(store, plan.concepts, "plan.concepts")
+    known = [kind.name.lower() for kind in EdgeType]
+    foreign = next((name for name in plan.edges if name not in known), None)
+    if foreign is not None:
+        raise InputError(unknown("plan.edges", foreign, known))
+
+
+def _chosen(
+    question: str,
+    asked: float,
+    concepts: tuple[str, ...],
+    settings: PlanConfig,
+    *,
+    always: bool,
+) -> QueryPlan | None:
+    """The plan that a question asks for; None where it asks for none and need not have one."""
+    window = asked_window(question, asked) if settings.dates else None
+    if window is not None and math.isfinite(window[0]) and math.isfinite(window[1]):
+        window = window[0], window[1] + settings.late * _DAY
+    order = asks_order(question) if settings.among else "relevance"
+    if not (always or window or concepts or order != "relevance"):
+        return None
+    return QueryPlan(
+        between=window,
+        best=settings.best,
+        hops=settings.hops if concepts else 0,
+        edges=settings.edges,
+        concepts=concepts if settings.hops else (),
+        kept=settings.kept,
+        discount=settings.discount,
+        order=order,
+        among=max(1, settings.among),
+        least=settings.least,
+    )
+
+
+def _named_concepts(questions: Sequence[str], store: StoreReader) -> dict[str, tuple[str, ...]]:
+    """The concepts that questions name, of several that overlap the longest."""
+    runs: dict[str, dict[tuple[int, int], str]] = {}
+    for question in questions:
+        found = words(lowered(question))
+        runs[question] = {
+            (first, first + size): " ".join(found[first : first + size])
+            for size in range(1, _WORDS + 1)
+            for first in range(len(found) - size + 1)
+        }
+    known = store.concepts(
+        list(dict.fromkeys(name for own in runs.values() for name in own.values()))
+    )
+    named = {}
+    for question, own in runs.items():
+        there = [place for place, name in own.items() if name in known and terms(name)]
+        whole = [
+            (a, b)
+            for a, b in there
+            if not any(c <= a and b <= d and (a, b) != (c, d) for c, d in there)
+        ]
+        named[question] = tuple(dict.fromkeys(own[place] for place in sorted(whole)))
+    return named
+
+
+def _batch(plans: Sequence[QueryPlan], snapshot: Snapshot, store: StoreReader) -> PlanBatch:
+    """Plans as tensors, on the device of the index; a concept that is gone is left out."""
+    spans = [
+        (-math.inf, math.inf) if plan.between is None else parse_span(plan.between, "plan.between")
+        for plan in plans
+    ]
+    named = {name: plain_name(name) for plan in plans for name in plan.concepts}
+    found, count = store.concepts([*named.values()]), snapshot.index.num_nodes
+    known = {name: found[plain] for name, plain in named.items() if found.get(plain, count) < count}
+    nodes = [[known[name] for name in plan.concepts if name in known] for plan in plans]
+    width = max(map(len, nodes), default=0)
+    starts = torch.full((len(plans), width), -1)
+    for row, own in enumerate(nodes):
+        starts[row, : len(own)] = torch.tensor(own, dtype=torch.int64)
+    types = torch.zeros(len(plans), 256, dtype=torch.bool)
+    for row, plan in enumerate(plans):
+        kinds = [int(EdgeType[name.upper()]) for name in plan.edges] or list(map(int, EdgeType))
+        types[row, kinds] = True
+    return PlanBatch(
+        window=torch.tensor(spans, dtype=torch.float64).view(-1, 2),
+        least=torch.tensor([plan.least for plan in plans]),
+        best=torch.tensor([plan.best for plan in plans]),
+        hops=torch.tensor([plan.hops for plan in plans]),
+        types=types,
+        starts=starts,
+        kept=torch.tensor([plan.kept for plan in plans]),
+        discount=torch.tensor([plan.discount for plan in plans]),
+    ).to(snapshot.index.embeddings.device)
+
+
+def carried_out(
+    snapshot: Snapshot, store: StoreReader, query: QueryBatch, plans: Sequence[QueryPlan]
+) -> tuple[QueryBatch, list[QueryPlan]]:
+    """Questions that see what their plans leave, and the plans with what their steps did.
+
+    Args:
+        snapshot: Of the store.
+        store: Of the concepts.
+        query: B questions.
+        plans: One of each.
+    """
+    with torch.inference_mode():
+        pruned = snapshot.index.prune(query, _batch(plans, snapshot, store))
+    atoms = snapshot.index.num_atoms
+    rows = pruned.rows.clone()
+    left = torch.zeros(len(query), atoms + 1, dtype=torch.bool, device=rows.device)
+    left.scatter_(1, rows % (atoms + 1), True)
+    told = zip(plans, *(each.tolist() for each in pruned[1:]), strict=True)
+    done = [replace(plan, steps=_steps(plan, *each)) for plan, *each in told]
+    return replace(query, planned=rows, listed=left[:, :-1]), done
+
+
+def _steps(plan: QueryPlan, counts: list[int], reached: int, open_: bool) -> tuple[PlanStep, ...]:
+    there, inside, best, kept = counts
+    steps = []
+    if plan.between is not None:
+        does = f"{_window(plan)}, said then or telling of then"
+        if open_:
+            does += f"; gives way: fewer than {plan.least} are"
+        steps.append(PlanStep("time", does, there, inside))
+    does = f"the {plan.best} best by cosine and as many by BM25"
+    steps.append(PlanStep("semantic", does, inside, best if plan.hops else kept))
+    if plan.hops:
+        starts = "".join(f", {name!r}" for name in plan.concepts)
+        kinds = ", ".join(plan.edges) or "any type"
+        edges = f"{plan.hops} edge{'s' * (plan.hops > 1)} of {kinds}"
+        does = f"{edges} from these{starts}: {reached:,} reached, the {plan.kept} best kept"
+        steps.append(PlanStep("relational", does, best, kept))
+    return tuple(steps)
+
+
+def _window(plan: QueryPlan) -> str:
+    start, stop = (None if math.isinf(t) else _shown(t) for t in parse_span(plan.between))
+    if start is None or stop is None:
+        return f"until {stop}" if start is None else f"from {start} on"
+    return f"{start} to {stop}"
+
+
+def _shown(seconds: float) -> str:
+    # As seconds may be a hair short of a whole one.
+    moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=round(seconds, 3))
+    return moment.strftime("%Y-%m-%d %H:%M")
+
+
+def answered(
+    snapshot: Snapshot,
+    store: StoreReader,
+    query: QueryBatch,
+    plans: Sequence[QueryPlan | None],
+    k: int | None,
+    *,
+    paths: bool = False,
+    stages: Stages | None = None,
+) -> tuple[Retrieval, list[QueryPlan | None]]:
+    """What the index finds for B questions, some of which have plans, and what these came to.
+
+    Args:
+        snapshot: Of the store.
+        store: Of the concepts.
+        query: B questions.
+        plans: Of each; None for none.
+        k: As for `MemoryIndex.forward`.
+        paths: Likewise.
+        stages: Likewise.
+    """
+    groups = _groups(snapshot, store, query, plans)
+    if stages is not None and any(carried for *_, carried in groups):
+        stages.done("plan")
+    done: list[QueryPlan | None] = [None] * len(plans)
+    parts, places = [], list[int]()
+    for own, part, carried in groups:
+        with torch.inference_mode():
+            found = snapshot.index(part, k=k, paths=paths, stages=stages)
+            parts.append(_in_order(found, snapshot.index.time, carried))
+        if carried:
+            for place, plan in zip(own, carried, strict=True):
+                done[place] = plan
+        places += own
+    if len(parts) == 1:
+        return parts[0], done
+    if stages is not None:
+        for name in ("candidates", "activated"):
+            counted = dict(zip(places, getattr(stages, name), strict=True))
+            setattr(stages, name, [counted[place] for place in range(len(plans))])
+    return _joined(parts, places), done
+
+
+def _groups(
+    snapshot: Snapshot, store: StoreReader, query: QueryBatch, plans: Sequence[QueryPlan | None]
+) -> list[tuple[list[int], QueryBatch, list[QueryPlan]]]:
+    """Those that have plans, and those that have none: their places, themselves, their plans."""
+    planned = [plan for plan in plans if plan is not None]
+    if not planned:
+        return [([*range(len(plans))], query, [])]
+    places = [place for place, plan in enumerate(plans) if plan is not None]
+    others = [place for place, plan in enumerate(plans) if plan is None]
+    part = query if not others else query.rows(torch.tensor(places, device=query.embedding.device))
+    groups = [(places, *carried_out(snapshot, store, part, planned))]
+    if others:
+        rest = query.rows(torch.tensor(others, device=query.embedding.device))
+        groups.append((others, rest, []))
+    return groups
+
+
+def _in_order(found: Retrieval, time: Tensor, plans: Sequence[QueryPlan]) -> Retrieval:
+    """With the first hits by time where a plan says so; of unknown time last, ties as they were."""
+    ways: Mapping[str, float] = {"first": 1.0, "latest": -1.0}
+    sign = [ways.get(plan.order, 0.0) for plan in plans]
+    count = found.rows.shape[1]
+    if not any(sign) or not count:
+        return found
+    device = found.rows.device
+    way = torch.tensor(sign, dtype=torch.float64, device=device)[:, None]
+    among = torch.tensor([plan.among for plan in plans], device=device)[:, None]
+    place = torch.arange(count, device=device)
+    sorted_ = (way != 0) & (place < among) & (found.rows >= 0)
+    key = (time[found.rows.clamp(min=0)] * way).nan_to_num(nan=torch.inf)
+    order = key.masked_fill(~sorted_, torch.inf).argsort(dim=1, stable=True)
+    # What is not sorted stays behind, in its place.
+    order = torch.where(way != 0, order, place)
+
+    def taken(values: Tensor) -> Tensor:
+        extra = values.shape[2:]
+        at = order.view(*order.shape, *(1 for _ in extra)).expand(*order.shape, *extra)
+        return values.gather(1, at)
+
+    columns = ("rows", "scores", "shares", "paths")
+    return found._replace(**{name: taken(getattr(found, name)) for name in columns})
+
+
+def _joined(parts: Sequence[Retrieval], places: Sequence[int]) -> Retrieval:
+    """Retrievals of parts of a batch as one, in the order of the questions."""
+    empty = {"scores": -math.inf, "shares": 0.0, "anchor_activation": 0.0}
+    back = torch.tensor(places).argsort()
+    columns = {}
+    for name in Retrieval._fields:
+        each: list[Tensor] = [getattr(part, name) for part in parts]
+        shape = [max(sizes) for sizes in zip(*(column.shape[1:] for column in each), strict=True)]
+        padded = [
+            torch.nn.functional.pad(
+                column,
+                [
+                    n
+                    for most, own in zip(shape[::-1], column.shape[:0:-1], strict=True)
+                    for n in (0, most - own)
+                ],
+                value=empty.get(name, -1),
+            )
+            for column in each
+        ]
+        columns[name] = torch.cat(padded)[back.to(each[0].device)]
+    return Retrieval(**columns)

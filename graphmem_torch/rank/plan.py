@@ -1,0 +1,244 @@
+"""A query plan over a batch of questions: time, then meaning, then relations.
+
+Each step looks only at what the one before has left (`docs/mathematics.md` 5.7; Cognitive Weave,
+arXiv 2506.08098). Questions of different plans are one pass.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from graphmem_torch.checks import check_tensor
+from graphmem_torch.graph import Graph
+from graphmem_torch.ops.ragged import ranges, segment_topk
+from graphmem_torch.ops.topk_cosine import inner_products
+from graphmem_torch.rank.candidates import Candidates, MemoryTensors
+
+__all__ = ["PlanBatch", "Pruned", "prune"]
+
+_DAY = 86_400.0
+_LONGEST = 100.0  # days that an atom tells of at most (`text.times.told_days`)
+_FEW = 2  # the atoms of all windows together are gathered where they are one in so many
+
+
+@dataclass(frozen=True, eq=False)
+class PlanBatch:
+    """The plans of B questions.
+
+    Attributes:
+        window: [B, 2] float64 seconds since the epoch UTC, both ends included; infinite: open. An
+            atom is inside that was said in it, or tells of days that it touches.
+        least: [B] int64; a window that leaves fewer atoms gives way, and all are looked at.
+        best: [B] int64 >= 1, atoms that are best by cosine, and as many by BM25.
+        hops: [B] int64 >= 0, edges that are followed from these; 0: none.
+        types: [B, 256] bool, the types of edges that are followed.
+        starts: [B, S] int64, nodes that are set out from as well, -1 = none.
+        kept: [B] int64 >= 1, atoms that are left in the end.
+        discount: [B] float32 in (0, 1], what an edge takes off.
+    """
+
+    window: Tensor
+    least: Tensor
+    best: Tensor
+    hops: Tensor
+    types: Tensor
+    starts: Tensor
+    kept: Tensor
+    discount: Tensor
+
+    def __len__(self) -> int:
+        """B."""
+        return self.window.shape[0]
+
+    def to(self, device: torch.device | str) -> PlanBatch:
+        """The same on another device."""
+        return PlanBatch(*(getattr(self, field.name).to(device) for field in fields(self)))
+
+    def rows(self, part: slice) -> PlanBatch:
+        """Some of the plans."""
+        return PlanBatch(*(getattr(self, field.name)[part] for field in fields(self)))
+
+    def check(self, count: int) -> None:
+        """Raises `InputError` unless these are the plans of so many questions."""
+        axes: dict[str, tuple[int | str, ...]] = {"window": (2,), "types": (256,), "starts": ("S",)}
+        for name in (field.name for field in fields(self)):
+            tensor: Tensor = getattr(self, name)
+            do = "give one row for each question"
+            check_tensor(f"plan.{name}", tensor, "", (count, *axes.get(name, ())), do)
+
+
+class Pruned(NamedTuple):
+    """What the steps of B plans left.
+
+    Attributes:
+        rows: [B, K] int64 atoms that are left, best first, -1 = none.
+        counts: [B, 4] int64: the atoms that might be hits, those in the window, the best of these,
+            and those that are left.
+        reached: [B] int64, what relations were followed to, the best included.
+        open: [B] bool, where a window gave way.
+    """
+
+    rows: Tensor
+    counts: Tensor
+    reached: Tensor
+    open: Tensor
+
+
+def prune(everyone: Candidates, plan: PlanBatch) -> Pruned:
+    """The atoms that are left for each question, out of all that may be hits.
+
+    Time: two bisections of the sorted times, and two of the days that are told of. Meaning: the
+    best by cosine and by BM25 inside, each worth v = (max(cos, 0) / max cos + BM25 / max BM25) / 2.
+    Relations: from these, and from the starts with v = 1, an edge brings discount v, from a concept
+    divided by the root of its edges; a node has the most that anything brings. What is left are the
+    atoms inside of largest v, of equal ones the earlier rows; without hops the best by themselves.
+
+    Args:
+        everyone: B questions against every atom.
+        plan: Of the questions.
+    """
+    memory, count = everyone.memory, len(everyone.query)
+    there = everyone.listed.expand(count, -1)
+    if not memory.num_atoms or not count:
+        none = plan.best.new_zeros(count, 4)
+        empty = plan.best.new_empty(count, 0)
+        return Pruned(empty, none, none[:, 0], none[:, 0].bool())
+    inside, open_ = _in_window(memory, plan, there)
+    key, value = _best(everyone, plan, inside)
+    number = [there.sum(1), inside.sum(1), _per_row(key, count, memory.num_atoms)]
+    key, value = _related(memory, plan, inside, key, value)
+    row = key // memory.num_atoms
+    size = torch.bincount(row, minlength=count)
+    place = segment_topk(value, row, size, int(plan.kept.max()))
+    lane = torch.arange(place.shape[1], device=place.device)
+    place = place.masked_fill(lane >= plan.kept[:, None], -1)
+    place = place[:, : int((place >= 0).sum(1).max())]
+    rows = (key[place] % memory.num_atoms).masked_fill(place < 0, -1)
+    number.append((rows >= 0).sum(1))
+    return Pruned(rows, torch.stack(number, dim=1), size, open_)
+
+
+def _per_row(key: Tensor, count: int, width: int) -> Tensor:
+    return torch.bincount(key // width, minlength=count)
+
+
+def _in_window(
+    memory: MemoryTensors,
+    plan: PlanBatch,
+    there: Tensor,  # [B, A] bool
+) -> tuple[Tensor, Tensor]:  # [B, A] bool, [B] bool
+    """The atoms in the window of each question, and where it gave way."""
+    bounded = plan.window.isfinite().any(1)
+    (own,) = bounded.nonzero(as_tuple=True)
+    if not len(own):
+        return there, bounded
+    low, high = plan.window[own].T.contiguous()
+    found = torch.zeros(len(own), memory.num_atoms, dtype=torch.bool, device=there.device)
+    found[memory.by_time.within(low, high)] = True
+    first, last = (low / _DAY).floor(), (high / _DAY).floor()
+    span, row = memory.by_told.within(first - _LONGEST, last)
+    touches = memory.told[row, 1] > first[span]
+    found[span[touches], row[touches]] = True
+    found &= there[own]
+    few = found.sum(1) < plan.least[own]
+    found = torch.where(few[:, None], there[own], found)
+    inside = there.clone()
+    inside[own] = found
+    return inside, bounded.index_put((own,), few)
+
+
+def _best(
+    everyone: Candidates,
+    plan: PlanBatch,
+    inside: Tensor,  # [B, A] bool
+) -> tuple[Tensor, Tensor]:  # [n] int64, question * A + row, ascending; [n]
+    """The best atoms inside by cosine and by BM25, and what they are worth."""
+    memory, query, atoms = everyone.memory, everyone.query, everyone.memory.num_atoms
+    (column,) = inside.any(0).nonzero(as_tuple=True)
+    if _FEW * len(column) > atoms:
+        cosine, lexical = everyone.signal("semantic").detach(), everyone.signal("lexical")
+        column = torch.arange(atoms, device=column.device)
+    else:
+        embeddings = memory.embeddings.index_select(0, column)
+        cosine = inner_products(query.embedding, embeddings).detach()
+        inside = inside.index_select(1, column)
+        lexical = cosine.new_zeros(1, 1).expand_as(cosine)
+        if query.terms is not None:
+            lexical = memory.bm25.score(query.terms).index_select(1, column)
+    most = min(int(plan.best.max()), len(column))
+    lane = torch.arange(most, device=column.device)
+    worth, keys = [], []
+    for values, least in ((cosine, -torch.inf), (lexical.expand_as(cosine), 0.0)):
+        best = values.masked_fill(~inside, -torch.inf).topk(most, dim=1)
+        taken = (best.values > least) & (lane < plan.best[:, None])
+        row, rank = taken.nonzero(as_tuple=True)
+        keys.append(row * len(column) + best.indices[row, rank])
+        worth.append(best.values[:, :1].clamp(min=1e-12) if most else best.values.new_ones(1, 1))
+    key = torch.cat(keys).unique()
+    row, place = key // max(1, len(column)), key % max(1, len(column))
+    parts = [
+        values.expand_as(cosine)[row, place].clamp(min=0) / top.expand(len(cosine), 1)[row, 0]
+        for values, top in zip((cosine, lexical), worth, strict=True)
+    ]
+    return row * atoms + column[place], sum(parts[1:], parts[0]) / 2
+
+
+def _related(
+    memory: MemoryTensors,
+    plan: PlanBatch,
+    inside: Tensor,  # [B, A] bool
+    key: Tensor,  # [n] int64, question * A + row
+    value: Tensor,  # [n]
+) -> tuple[Tensor, Tensor]:  # [m] int64, [m]
+    """What edges lead to from some atoms and from the starts, these included, as far as inside."""
+    rounds = int(plan.hops.max())
+    if not rounds:
+        return key, value
+    graph, atoms, nodes = memory.graph, memory.num_atoms, memory.graph.num_nodes
+    row, start = (plan.starts >= 0).nonzero(as_tuple=True)
+    known = row * nodes + plan.starts[row, start]
+    sent = (key // atoms) * nodes + memory.node[key % atoms].long()
+    sent, known_value = _largest(
+        torch.cat([sent, known]), torch.cat([value, value.new_ones(len(known))])
+    )
+    fresh = torch.ones_like(sent, dtype=torch.bool)
+    for done in range(rounds):
+        (from_,) = (fresh & (plan.hops[sent // nodes] > done)).nonzero(as_tuple=True)
+        goal, brought = _followed(memory, graph, plan, sent[from_], known_value[from_])
+        atom = memory.atom[goal % nodes].long()
+        seen = (atom < 0) | inside[goal // nodes, atom.clamp(min=0)]
+        goal, brought = goal[seen], brought[seen]
+        both, most = _largest(torch.cat([sent, goal]), torch.cat([known_value, brought]))
+        before = most.new_full(both.shape, -1.0)
+        before[torch.searchsorted(both, sent)] = known_value
+        sent, known_value, fresh = both, most, most > before
+    row, atom = sent // nodes, memory.atom[sent % nodes].long()
+    own = atom >= 0
+    return (row * atoms + atom)[own], known_value[own]
+
+
+def _followed(
+    memory: MemoryTensors, graph: Graph, plan: PlanBatch, key: Tensor, value: Tensor
+) -> tuple[Tensor, Tensor]:  # question * N + node: [n] int64, [n] -> [m] int64, [m]
+    """What the edges of the wanted types bring to the nodes at their ends."""
+    nodes = graph.num_nodes
+    node, question = key % nodes, key // nodes
+    first, count = graph.spans(node)
+    own, place = ranges(first, count)
+    edge, edges = graph.leaving(place).long(), graph.stored
+    sent = value * plan.discount[question]
+    sent = torch.where(memory.atom[node] < 0, sent / count.clamp(min=1).sqrt(), sent)
+    there = plan.types[question[own], edges.type[edge].long()]
+    own, edge = own[there], edge[there]
+    return question[own] * nodes + edges.target[edge], sent[own]
+
+
+def _largest(key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+    """Each key once, ascending, with the largest of its values."""
+    known, slot = key.unique(return_inverse=True)
+    most = value.new_full(known.shape, -torch.inf)
+    return known, most.scatter_reduce(0, slot, value, "amax")

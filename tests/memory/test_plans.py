@@ -1,0 +1,350 @@
+"""Query plans of a memory: chosen from words, given by hand, beside every filter, as it grows."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from graphmem_torch.atoms import Atom, EdgeType, Link
+from graphmem_torch.errors import InputError
+from graphmem_torch.memory import Memory
+from graphmem_torch.results import QueryPlan, Result
+from graphmem_torch.text.times import parse_time
+from tests.memories import DAY, config_of, ids, opened, turns
+
+DECEMBER = "What did Ada say about the violin in December 2023?"
+PLACES = ["Lisbon", "Oslo", "Kyoto", "Quito"]
+
+
+def atoms(count: int = 40) -> list[Atom]:
+    """Turns of a day each, some of unknown time; every fifth one is about a place."""
+    return [
+        replace(a, text=f"{a.text} We went to {PLACES[i % 4]}." if i % 5 == 0 else a.text)
+        for i, a in enumerate(turns(count))
+    ]
+
+
+@pytest.fixture(scope="module")
+def memory() -> Iterator[Memory]:
+    with opened() as made:
+        made.add(atoms())
+        yield made
+
+
+def times(memory: Memory, result: Result) -> list[float | None]:
+    return [atom.time for atom in memory.get(ids(result))]
+
+
+def said_in(low: str | None, high: str | None, count: int = 40) -> set[str]:
+    """Of these turns none tells of a day."""
+    start = -math.inf if low is None else parse_time(low)
+    stop = math.inf if high is None else parse_time(high)
+    return {a.id for a in atoms(count) if a.time is not None and start <= a.time <= stop}
+
+
+@pytest.mark.parametrize(
+    ("between", "question"),
+    [
+        (("2023-12-01", "2023-12-15"), DECEMBER.replace("December", "1 December") + " canoe"),
+        (("2023-12-05", None), "What happened to the canoe after 4 December 2023?"),
+        ((None, "2023-12-05"), "What happened to the canoe before 5 December 2023?"),
+    ],
+)
+def test_a_window_is_a_scan_by_time(memory: Memory, between: Any, question: str) -> None:
+    inside = said_in(*between)
+    plan = QueryPlan(between=between, hops=0)
+    found = memory.retrieve(question, plan=plan, k=40)
+    assert {*ids(found)} == inside
+    assert found.plan is not None and found.plan.steps[0].before == 40
+    assert [step.after for step in found.plan.steps] == [len(inside)] * 2
+    ranked = [i for i in ids(memory.retrieve(question, k=40)) if i in inside]
+    assert ids(found) == ranked  # the score is that of the question without a plan
+
+
+def test_a_plan_is_chosen_from_the_question(memory: Memory) -> None:
+    plan = memory.plan(DECEMBER)
+    late = memory.config.plan.late
+    assert plan.between is not None
+    start, stop = plan.between
+    assert start == parse_time("2023-12-01")
+    assert stop == pytest.approx(parse_time("2024-01-01") + late * DAY, abs=1e-3)
+    assert plan.hops == 0 and plan.concepts == () and plan.order == "relevance"
+    assert [step.name for step in plan.steps] == ["time", "semantic"]
+    assert "2023-12-01 00:00 to 2024-01-15 00:00" in str(plan)
+    named = memory.plan("Who has been to lisbon and Quito?")
+    assert named.concepts == ("lisbon", "quito") and named.between is None
+    assert [step.name for step in named.steps] == ["semantic", "relational"]
+    assert memory.plan("How are you?").steps[-1].name == "semantic"
+    assert memory.plan(["How?", DECEMBER])[1] == plan
+    assert memory.plan([]) == []
+
+
+def test_a_plan_may_be_given_again_and_changed(memory: Memory) -> None:
+    plan = memory.plan(DECEMBER)
+    given = memory.retrieve(DECEMBER, plan=plan)
+    assert given == memory.retrieve(DECEMBER, plan=True)
+    assert given.plan == plan
+    narrow = replace(plan, kept=3)
+    assert len(memory.retrieve(DECEMBER, plan=narrow).hits) == 3
+
+
+def test_relations_lead_to_what_neither_words_nor_vectors_find() -> None:
+    with opened() as memory:
+        memory.add(turns(40))
+        memory.add(
+            [
+                Atom("fact", "zzz qqq xxx", time=1.7e9, edges=(Link("a8", EdgeType.SUPPORTS),)),
+                Atom("other", "zzz qqq yyy", time=1.7e9, edges=(Link("a8", EdgeType.ELABORATES),)),
+            ]
+        )
+        question = "The canoe number 8"
+        alone = QueryPlan(best=1, hops=0)
+        assert {*ids(memory.retrieve(question, plan=alone))} == {"a8"}
+        named = replace(alone, hops=1, edges=("supports",))
+        assert {*ids(memory.retrieve(question, plan=named))} == {"a8", "fact"}
+        wide = memory.retrieve(question, plan=replace(alone, hops=1), k=60)
+        assert {"a8", "fact", "other"} <= {*ids(wide)}
+        kept = replace(named, between=("2024-01-01", None))
+        assert "fact" not in ids(memory.retrieve(question, plan=kept))
+
+
+def test_concepts_are_set_out_from(memory: Memory) -> None:
+    about = {a.id for a in atoms() if "Lisbon" in a.text}
+    question = "The comet"
+    plan = QueryPlan(best=1, hops=1, edges=("abstraction",), concepts=(" LISBON ",), kept=40)
+    found = {*ids(memory.retrieve(question, plan=plan, k=40))}
+    assert about <= found
+    with pytest.raises(InputError, match=r"plan.concepts: .*'Lisbone'.*lisbon"):
+        memory.retrieve(question, plan=replace(plan, concepts=("Lisbone",)))
+
+
+def test_a_chosen_window_gives_way_and_a_given_one_does_not(memory: Memory) -> None:
+    question = "What did Ada say about the violin in March 1999?"
+    chosen = memory.retrieve(question, plan=True)
+    assert chosen.plan is not None and "gives way" in chosen.plan.steps[0].does
+    assert ids(chosen) == ids(memory.retrieve(question))
+    given = memory.retrieve(question, plan=QueryPlan(between=("1999-03-01", "1999-04-01")))
+    assert given.hits == () and given.plan is not None and given.plan.steps[-1].after == 0
+
+
+def test_the_first_and_the_latest(memory: Memory) -> None:
+    question = "comet story"
+    plain = memory.retrieve(question, k=12)
+    for order, sign in (("first", 1), ("latest", -1)):
+        plan = QueryPlan(best=96, hops=0, order=order, among=6)
+        found = memory.retrieve(question, plan=plan, k=12)
+        assert {*ids(found)[:6]} == {*ids(plain)[:6]} and ids(found)[6:] == ids(plain)[6:]
+        known = [time for time in times(memory, found)[:6] if time is not None]
+        assert known == sorted(known, key=lambda time: sign * time)
+        assert None not in times(memory, found)[: len(known)]
+        same = {hit.id: hit for hit in plain.hits}
+        assert all(hit == same[hit.id] for hit in found.hits)
+
+
+def test_a_batch_is_its_questions_alone(memory: Memory) -> None:
+    questions = [DECEMBER, "comet", "Who has been to Oslo?", "canoe"]
+    given: list[QueryPlan | bool | None] = [
+        True,
+        False,
+        QueryPlan(between=(None, "2023-12-01"), best=4),
+        None,
+    ]
+    batch = memory.retrieve(questions, plan=given, k=7, trace=True)
+    for question, plan, found in zip(questions, given, batch, strict=True):
+        alone = memory.retrieve(question, plan=plan, k=7)
+        assert ids(found) == ids(alone) and found.plan == alone.plan
+        assert [hit.score for hit in found.hits] == pytest.approx(
+            [hit.score for hit in alone.hits], abs=1e-4
+        )
+        assert [hit.path for hit in found.hits] == [hit.path for hit in alone.hits]
+        assert found.trace is not None and found.trace.candidates == 40
+    assert batch[1].plan is None and batch[3].plan is None
+    assert ids(batch[1]) == ids(memory.retrieve("comet", k=7))
+
+
+@pytest.mark.parametrize("limit", [0, 2048])
+def test_beside_every_filter(limit: int) -> None:
+    with opened(config=config_of(**{"rank.dense_limit": limit})) as memory:
+        memory.add(atoms())
+        plan = QueryPlan(between=("2023-11-20", "2023-12-20"), hops=1)
+        filters: dict[str, Any] = {
+            "where": {"speaker": "Ada"},
+            "kinds": ["turn"],
+            "as_of": "2023-12-10",
+            "exclude": ["a10", "a14"],
+        }
+        found = memory.retrieve("canoe story", plan=plan, k=40, **filters)
+        wanted = {
+            a.id
+            for a in atoms()
+            if a.id in said_in("2023-11-20", "2023-12-10")
+            and (a.speaker, a.kind) == ("Ada", "turn")
+            and a.id not in ("a10", "a14")
+        }
+        assert {*ids(found)} == wanted and wanted
+        assert found.plan is not None and found.plan.steps[-1].after == len(wanted)
+        assert memory.plan("canoe story", plan=plan, **filters) == found.plan
+
+
+def test_valid_at_comes_before_the_plan() -> None:
+    with opened() as memory:
+        memory.add([Atom("old", "Ada lives in Oslo", time=1.7e9)])
+        memory.add([Atom("new", "Ada lives in Lisbon", time=1.71e9)])
+        memory.supersede("old", "new")
+        for when, there in ((1.705e9, {"old"}), (1.72e9, {"new"})):
+            found = memory.retrieve("Where does Ada live?", plan=True, valid_at=when)
+            assert {*ids(found)} == there
+            assert found.plan is not None and found.plan.steps[0].before == 1
+
+
+def test_many_moments_are_planned_each_for_itself(memory: Memory) -> None:
+    """What "last week" means, and what there is, depends on the moment."""
+    question, moments = "What of the canoe last week?", ["2023-12-04", "2023-12-18"]
+    plans: list[QueryPlan | bool] = [True, False]
+    batch = memory.retrieve([question, "canoe"], as_of=moments, plan=plans)
+    for results, plan in zip(batch, plans, strict=True):
+        for moment, found in zip(moments, results, strict=True):
+            alone = memory.retrieve(found.question, as_of=moment, plan=plan)
+            assert ids(found) == ids(alone) and found.plan == alone.plan
+    one, two = (found.plan for found in batch[0])
+    assert one is not None and two is not None and one.between != two.between
+
+
+def test_the_setting_plans_what_says_something_and_nothing_else() -> None:
+    with opened(config=config_of(**{"plan.use": True})) as memory:
+        memory.add(atoms())
+        planned, plain = memory.retrieve([DECEMBER, "How is the comet?"])
+        assert planned.plan is not None and plain.plan is None
+        assert memory.retrieve(DECEMBER, plan=False).plan is None
+        assert ids(memory.retrieve(DECEMBER, plan=True)) == ids(planned)
+    with opened(config=config_of(**{"plan.use": True, "plan.dates": False})) as memory:
+        memory.add(atoms())
+        assert memory.retrieve(DECEMBER).plan is None
+
+
+def test_an_index_that_grows_finds_what_one_made_at_once_finds(tmp_path: Path) -> None:
+    """Added in any order of time, deleted, updated, opened again: the order by time follows."""
+    every = atoms(60)
+    shuffled = [every[i] for i in torch.randperm(60).tolist()]
+    plan = QueryPlan(between=("2023-11-20", "2023-12-20"), kept=60)
+    with opened(tmp_path / "grown") as memory:
+        for place in range(0, 60, 7):
+            memory.add(shuffled[place : place + 7])
+            order = memory.index.time_order
+            assert order is not None
+            known = memory.index.time[order.long()].nan_to_num(nan=math.inf)
+            assert known.tolist() == sorted(known.tolist())
+            assert sorted(order.tolist()) == [*range(min(60, place + 7))]
+        memory.delete(["a3", "a10", "a47"])
+        memory.update("a12", text="The canoe was seen on 24 December, 2023")
+        grown = memory.retrieve("canoe", plan=plan, k=60)
+        with opened() as made:
+            made.add(memory.get([a.id for a in shuffled if a.id in memory]))
+            whole = made.retrieve("canoe", plan=plan, k=60)
+        assert grown.plan is not None and whole.plan is not None
+        assert [s.after for s in grown.plan.steps[:2]] == [s.after for s in whole.plan.steps[:2]]
+        inside = said_in("2023-11-20", "2023-12-20", 60) - {"a3", "a10", "a47"}
+        assert {*ids(grown)} >= inside
+    with opened(tmp_path / "grown", mode="r") as memory:
+        assert ids(memory.retrieve("canoe", plan=plan, k=60)) == ids(grown)
+
+
+def test_what_a_text_tells_of_is_in_the_window() -> None:
+    with opened() as memory:
+        memory.add([Atom("late", "We were in Oslo on 3 May, 2023", time=parse_time("2023-09-01"))])
+        memory.add([Atom("then", "Here we are", time=parse_time("2023-05-03T12:00"))])
+        memory.add([Atom("never", "Nothing to see", time=parse_time("2022-05-03"))])
+        memory.add([Atom("nobody", "Who knows when")])
+        plan = QueryPlan(between=("2023-05-01", "2023-05-31"))
+        assert {*ids(memory.retrieve("Where?", plan=plan))} == {"late", "then"}
+
+
+def test_compile_and_explain_take_a_plan(memory: Memory) -> None:
+    plan = QueryPlan(between=("2023-12-01", "2023-12-10"), hops=0)
+    inside = said_in("2023-12-01", "2023-12-10")
+    context = memory.compile("canoe", budget=300, plan=plan)
+    assert {*context.sources} == inside
+    found = memory.retrieve("canoe", plan=plan)
+    told = memory.explain("canoe", plan=plan)
+    assert told.id == found.hits[0].id and told.rank == 1
+    assert told.score == pytest.approx(found.hits[0].score, abs=1e-4)
+    outside = next(a.id for a in atoms() if a.id not in inside)
+    assert memory.explain("canoe", outside, plan=plan).rank == 0
+
+
+def test_namespaces_plan_for_themselves() -> None:
+    with opened() as memory:
+        for name in ("ada", "ben"):
+            memory.namespace(name, create=True).add(atoms(20 if name == "ada" else 40))
+        plans = [QueryPlan(between=("2023-11-20", None), hops=0), None, True]
+        found = memory.retrieve(
+            ["canoe", "canoe", DECEMBER], namespaces=["ada", "ben", "ben"], plan=plans
+        )
+        assert {*ids(found[0])} == said_in("2023-11-20", None, 20)
+        assert found[1].plan is None and found[2].plan is not None
+        assert found[2].plan.steps[0].before == 40
+        with pytest.raises(InputError, match="namespaces: expected none for a plan"):
+            memory.plan("canoe", namespaces=["ada"])
+
+
+def test_an_empty_memory_has_plans_too() -> None:
+    with opened() as memory:
+        assert memory.retrieve(DECEMBER, plan=True).hits == ()
+        assert [step.after for step in memory.plan(DECEMBER).steps] == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("plan", "message"),
+    [
+        (QueryPlan(between=("2024-01-01", "2023-01-01")), "plan.between: expected a start before"),
+        (QueryPlan(between="yesterday"), "plan.between: expected a start and an end"),  # type: ignore[arg-type]
+        (QueryPlan(best=0), "plan.best: expected"),
+        (QueryPlan(kept=0), "plan.kept: expected"),
+        (QueryPlan(hops=-1), "plan.hops: expected"),
+        (QueryPlan(discount=math.nan), "plan.discount: expected"),
+        (QueryPlan(discount=0.0), "plan.discount: expected"),
+        (QueryPlan(edges=("suports",)), "plan.edges: .*supports"),
+        (QueryPlan(edges="supports"), "plan.edges: expected a list"),  # type: ignore[arg-type]
+        (QueryPlan(concepts=("nowhere at all",)), "plan.concepts: expected"),
+        (QueryPlan(order="newest"), "plan.order: expected"),
+        ("yes", "plan: expected"),
+        ([True, False], "plan: expected one for each of 1"),
+        (["yes"], "plan: expected a QueryPlan"),
+    ],
+)
+def test_plans_that_cannot_be_carried_out(memory: Memory, plan: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        memory.retrieve("canoe", plan=plan)
+
+
+def test_beside_a_writer() -> None:
+    """Whoever asks while others add and delete sees one state, in which the counts fit."""
+    with opened() as memory:
+        memory.add(atoms(30))
+        wrong: list[object] = []
+
+        def ask() -> None:
+            try:
+                for _ in range(5):
+                    found = memory.retrieve("Who was in Oslo in December 2023?", plan=True, k=99)
+                    assert found.plan is not None
+                    assert len(found.hits) == found.plan.steps[-1].after
+            except BaseException as error:
+                wrong.append(error)
+
+        askers = [threading.Thread(target=ask) for _ in range(2)]
+        for asker in askers:
+            asker.start()
+        for i in range(4):
+            memory.add([Atom(f"n{i}", f"Oslo in {i} days", time=1.7e9 + i * DAY)])
+            memory.delete([f"a{i}"])
+        for asker in askers:
+            asker.join()
+        assert wrong == []
