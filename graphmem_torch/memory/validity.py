@@ -249,6 +249,7 @@ class _Statements:
         self._atoms: dict[int, Atom] = {}
         self.spans: dict[int, _Span] = {}
         self.statements: list[StatedValidity] = []
+        self._said: set[StatedValidity] = set()
         self._read(named[1])
 
     def _read(self, nodes: Sequence[int]) -> None:
@@ -256,6 +257,7 @@ class _Statements:
         atoms = dict(zip(fresh, self._store.atoms(fresh), strict=True))
         self._atoms |= atoms
         self.spans |= _in_force(self._store, atoms)
+        self._said |= {*self._store.validity.stated(fresh)}
 
     def _state(
         self,
@@ -267,9 +269,12 @@ class _Statements:
     ) -> None:
         said = StatedValidity(node, start, stop, by, known)
         before = self.spans[node].stated
-        if before is None or before[:4] != said[:4]:
+        if said in self._said or (before is not None and before[:4] == said[:4]):
+            return
+        self._said.add(said)
+        self.statements.append(said)
+        if before is None or before.known <= known:  # else it was in force until then
             self.spans[node] = _stated(self._atoms[node], said)
-            self.statements.append(said)
 
     def _since(self, known: float | None, *nodes: int) -> float:
         """When a statement was known; a clock may go backwards, what is known may not."""

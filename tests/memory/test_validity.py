@@ -116,6 +116,20 @@ def test_saying_it_again_changes_nothing() -> None:
     assert len(memory.store.validity.stated()) <= 2
 
 
+def test_what_is_told_late_was_known_before() -> None:
+    memory = memory_of(moved(3))
+    memory.supersede("v0", "v2", known=50.0)
+    for _ in range(2):  # the second time it is there
+        late = memory.supersede("v0", "v1", known=40.0)
+        assert late == Validity(0.0, 20.0, "v2", 50.0), "which is what is in force"
+    stops = [memory.validity("v0", as_of=t)["v0"].stop for t in (39.0, 40.0, 49.0, 50.0)]
+    assert stops == [None, 10.0, 10.0, 20.0]
+    assert len(memory.store.validity.stated()) == 2
+    other = memory_of([])
+    other.add(memory.get(["v0", "v1", "v2"]))
+    assert other.validity("v0") == {"v0": Validity(0.0, None)}
+
+
 def test_clocks_that_go_backwards_and_equal_times() -> None:
     clock = Clock(100.0)
     atoms = [
