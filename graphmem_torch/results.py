@@ -6,8 +6,8 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import asdict, astuple, dataclass, field
+from typing import Any, Literal
 
 from graphmem_torch.atoms import Atom
 from graphmem_torch.errors import InputError
@@ -16,6 +16,7 @@ __all__ = [
     "Added",
     "Answer",
     "Change",
+    "Conflict",
     "Consolidated",
     "Context",
     "EdgeGradient",
@@ -33,6 +34,7 @@ __all__ = [
     "PlanStep",
     "QueryPlan",
     "Receipt",
+    "Reconciled",
     "RegimeSwitch",
     "Result",
     "Start",
@@ -283,6 +285,61 @@ class Understood:
     def __add__(self, other: Understood) -> Understood:
         """Both together."""
         return Understood(self.said + other.said, self.failed + other.failed)
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """Two memories that contradict each other.
+
+    Attributes:
+        earlier, later: Their ids, in the order in which they began to be true.
+        texts: What they say, with their speakers, in this order.
+        confidence: Of the contradiction, in [0, 1].
+        state: `open` while both are held to be true at once, else `resolved`.
+        how: What resolved it: `superseded` (one took the place of the other), `validity` (they are
+            not true at one time) or `aggregate` (both stay, and a memory states the conflict); None
+            while it is open.
+        by: Id of the memory that is in the place of one of them, or that states the conflict.
+    """
+
+    earlier: str
+    later: str
+    texts: tuple[str, str]
+    confidence: float
+    state: Literal["open", "resolved"] = "open"
+    how: Literal["superseded", "validity", "aggregate"] | None = None
+    by: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reconciled:
+    """What a `Memory.reconcile` did.
+
+    Attributes:
+        compared: Pairs of memories that were judged.
+        conflicts: Contradictions that were found, and not known before.
+        superseded: Memories in whose place another one was put.
+        stated: Aggregates that state a conflict.
+        duplicates: Memories that were found to say again what an earlier one says.
+        failed: Pairs without a usable verdict, or with verdicts that contradict each other.
+    """
+
+    compared: int = 0
+    conflicts: int = 0
+    superseded: int = 0
+    stated: int = 0
+    duplicates: int = 0
+    failed: int = 0
+
+    def __add__(self, other: Reconciled) -> Reconciled:
+        """Both together."""
+        pairs = zip(astuple(self), astuple(other), strict=True)
+        return Reconciled(*(one + more for one, more in pairs))
+
+    def __str__(self) -> str:
+        """What it did, in a line."""
+        said = ", ".join(f"{value:,} {name}" for name, value in asdict(self).items() if value)
+        return said or "nothing to do"
 
 
 @dataclass(frozen=True, slots=True)

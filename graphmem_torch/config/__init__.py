@@ -15,6 +15,7 @@ from graphmem_torch.config.presets import (
     save_preset,
 )
 from graphmem_torch.config.settings import (
+    POLICIES,
     AggregateConfig,
     AnchorConfig,
     Config,
@@ -25,7 +26,9 @@ from graphmem_torch.config.settings import (
     LinkConfig,
     ModesConfig,
     PlanConfig,
+    Policy,
     RankConfig,
+    ReconcileConfig,
     RefineConfig,
     RegimeConfig,
     SegmentConfig,
@@ -35,6 +38,7 @@ from graphmem_torch.config.settings import (
 )
 
 __all__ = [
+    "POLICIES",
     "AggregateConfig",
     "AnchorConfig",
     "Config",
@@ -45,7 +49,9 @@ __all__ = [
     "LinkConfig",
     "ModesConfig",
     "PlanConfig",
+    "Policy",
     "RankConfig",
+    "ReconcileConfig",
     "RefineConfig",
     "RegimeConfig",
     "SegmentConfig",

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 __all__ = [
+    "POLICIES",
     "AggregateConfig",
     "AnchorConfig",
     "Config",
@@ -18,7 +19,9 @@ __all__ = [
     "LinkConfig",
     "ModesConfig",
     "PlanConfig",
+    "Policy",
     "RankConfig",
+    "ReconcileConfig",
     "RefineConfig",
     "RegimeConfig",
     "SegmentConfig",
@@ -434,6 +437,40 @@ class StructureConfig:
     columns: int = _bounded(64, 1)
 
 
+Policy = Literal["recency", "importance", "both"]
+
+POLICIES: tuple[Policy, ...] = get_args(Policy)
+"""What `ReconcileConfig.policy` may be."""
+
+
+@dataclass(frozen=True)
+class ReconcileConfig:
+    """What is done about memories that contradict or repeat each other (`docs/mathematics.md` 5.9).
+
+    Attributes:
+        automatic: Whether `Memory.consolidate` reconciles.
+        policy: What becomes of a contradiction: by `recency` the later one supersedes the earlier,
+            by `importance` the more important one the other; `both` stay, and an aggregate states
+            the conflict.
+        least: Cosine from which memories that linking found similar are compared.
+        shared: Memories that share a key, such as the home of somebody, with which each new one is
+            compared, the latest first; 0: none.
+        rare: Memories that may have a word for it to be rare; two that share two rare words are
+            compared.
+        confidence: That a contradiction needs, lest it is kept open.
+        duplicate: Cosine from which memories that agree in numbers, names and denials are
+            duplicates; above 1: only those of equal text are.
+    """
+
+    automatic: bool = False
+    policy: Policy = "recency"
+    least: float = _bounded(0.5, -1, 1)
+    shared: int = _bounded(16, 0)
+    rare: int = _bounded(32, 0)
+    confidence: float = _bounded(0.8, 0, 1)
+    duplicate: float = _bounded(0.95, 0)
+
+
 @dataclass(frozen=True)
 class PlanConfig:
     """How a question is narrowed down by what it says itself (`docs/mathematics.md` 5.7).
@@ -488,3 +525,4 @@ class Config:
     refine: RefineConfig = RefineConfig()
     aggregate: AggregateConfig = AggregateConfig()
     plan: PlanConfig = PlanConfig()
+    reconcile: ReconcileConfig = ReconcileConfig()

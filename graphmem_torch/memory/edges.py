@@ -26,6 +26,7 @@ __all__ = [
     "JudgedEdges",
     "checked_pairs",
     "connect_all",
+    "contradiction",
     "disconnect",
     "judge_pairs",
     "nodes_of",
@@ -237,9 +238,9 @@ def _verdict_edge(
 ) -> tuple[str, Link] | None:
     """The edge that a verdict makes; None for neutral or no verdict (`docs/mathematics.md` 2.1).
 
-    Entailment gives an implication of weight 0.5 to 1 by its confidence, contradiction an edge of
-    its default weight from the later atom to the earlier: it has no direction of its own, and one
-    way of writing it keeps it from being stored twice.
+    Entailment gives an implication of weight 0.5 to 1 by its confidence, contradiction an edge that
+    weighs minus its confidence, from the later atom to the earlier: it has no direction of its own,
+    and one way of writing it keeps it from being stored twice.
     """
     if verdict is None or verdict.label == "neutral":
         return None
@@ -247,7 +248,12 @@ def _verdict_edge(
         return premise, Link(hypothesis, EdgeType.IMPLICATION, 0.5 + 0.5 * verdict.confidence)
     if node[premise] < node[hypothesis]:
         premise, hypothesis = hypothesis, premise
-    return premise, Link(hypothesis, EdgeType.CONTRADICTS)
+    return contradiction(premise, hypothesis, verdict.confidence)
+
+
+def contradiction(later: str, earlier: str, confidence: float) -> tuple[str, Link]:
+    """The edge that says that two atoms contradict each other; it has a least weight."""
+    return later, Link(earlier, EdgeType.CONTRADICTS, max(confidence, _LEAST))
 
 
 def checked_pairs(pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:

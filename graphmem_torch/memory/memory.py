@@ -28,7 +28,7 @@ from torch import Tensor
 
 from graphmem_torch.atoms import Atom, EdgeType
 from graphmem_torch.checks import check_count
-from graphmem_torch.config import Config, load_config, save_preset
+from graphmem_torch.config import POLICIES, Config, load_config, save_preset
 from graphmem_torch.errors import InputError, MissingNodeError, StoreError, unknown
 from graphmem_torch.index.module import MemoryIndex
 from graphmem_torch.index.retrieve import Stages
@@ -61,6 +61,7 @@ from graphmem_torch.memory.bindings import (
     open_bound,
     usable_device,
 )
+from graphmem_torch.memory.candidates import SharedKeys
 from graphmem_torch.memory.contexts import CompileOptions as Options
 from graphmem_torch.memory.decay import (
     ORACLE,
@@ -125,6 +126,7 @@ from graphmem_torch.memory.questions import (
     to_results,
     with_traces,
 )
+from graphmem_torch.memory.reconcile import Resolver, conflicts_of, find, resolve
 from graphmem_torch.memory.reembed import reembed_store
 from graphmem_torch.memory.sources import Follower, Reading
 from graphmem_torch.memory.structure import MissingLink, StructureCache, missing_links
@@ -153,6 +155,7 @@ from graphmem_torch.results import (
     Added,
     Answer,
     Change,
+    Conflict,
     Consolidated,
     Context,
     Explanation,
@@ -165,6 +168,7 @@ from graphmem_torch.results import (
     Particle,
     QueryPlan,
     Receipt,
+    Reconciled,
     RegimeSwitch,
     Result,
     Understood,
@@ -285,6 +289,7 @@ class Memory:
         self._contexts = contexts.ContextCompiler(self.store)
         self._fields = AtomFields(self.store)
         self._spans = ValiditySpans(self.store)
+        self._keys = SharedKeys()
         self._past: tuple[object, _View] | None = None  # what it shows, and it
 
     @classmethod
@@ -1660,7 +1665,7 @@ class Memory:
     ) -> edges.JudgedEdges:
         """Adds implications and contradictions between atoms, as an oracle judges them.
 
-        An implication weighs 0.5 to 1 by the verdict's confidence, a contradiction -0.5
+        An implication weighs 0.5 to 1 by the verdict's confidence, a contradiction minus it
         (`docs/mathematics.md` 2.1). An oracle that fails costs its pairs their edges, no more.
 
         Args:
@@ -1687,6 +1692,78 @@ class Memory:
             for done in edges.judge_pairs(self.store, judge, asked):
                 bar.update(done.judged - bar.n)
         return done
+
+    def reconcile(
+        self,
+        *,
+        oracle: Oracle | Judge | None = None,
+        policy: Literal["recency", "importance", "both"] | None = None,
+        progress: bool = False,
+    ) -> Reconciled:
+        """Finds what contradicts or repeats each other among memories, and resolves it.
+
+        Each memory that is new since the last time is compared with those that are similar to it
+        and those that share a key with it, as the settings under `reconcile` say
+        (`docs/mathematics.md` 5.9). A contradiction is an edge; where it is sure enough the policy
+        resolves it. A memory that says again what an earlier one says supports it, and counts as a
+        use of it. Nothing is deleted. What was found is stored block by block, so that one who is
+        killed calls again; a second call finds nothing to do. Others may read and write meanwhile.
+
+        Args:
+            oracle: As in `judge_edges`; asked about each pair both ways round. Where it says that
+                one contradicts the other, and the other follows from the one, the pair is neutral,
+                with a warning. By default the local rule, which knows English.
+            policy: Instead of that of the settings. `recency`: the later one supersedes the
+                earlier; `importance`: the more important one (`importance`) the other; `both`: both
+                stay, and an aggregate derived from both states the conflict.
+            progress: Shows a bar on stderr.
+
+        Raises:
+            InputError: No oracle, or an unknown policy.
+            StoreError: Read-only store or full disk; what was done stays.
+        """
+        settings = self.config.reconcile
+        if policy is not None:
+            if policy not in POLICIES:
+                raise InputError(
+                    f"policy: expected one of {', '.join(POLICIES)}, got {policy!r:.60}; leave it "
+                    "out for that of the settings"
+                )
+            settings = replace(settings, policy=policy)
+        self.store.expect_writable()
+        asked = None if oracle is None else method_of(oracle, "judge")
+        now, done = self._clock(), Reconciled()
+        with _progress(progress, "reconcile", "pairs") as bar:
+            for part in find(
+                self.store,
+                settings,
+                self._keys,
+                local=LexicalJudge(self.embedder),
+                judge=asked,
+                cosines=self._cosines,
+                now=now,
+            ):
+                done += part
+                bar.update(part.compared)
+        by = Resolver(self.importance, lambda atoms: self.add(atoms).new, self._named, now)
+        return done + resolve(self.store, settings, by)
+
+    def conflicts(self) -> list[Conflict]:
+        """Memories that contradict each other, as `reconcile` and `judge_edges` found or you said.
+
+        Open are those that are held to be true at one time, and of which no aggregate states it.
+        """
+        return conflicts_of(self.store)
+
+    def _cosines(self, pairs: Tensor) -> Tensor:  # [2, P] -> [P]
+        """Of memories by node; -1 where one of them is gone."""
+        snapshot = self._current()
+        rows = torch.searchsorted(snapshot.node, pairs.contiguous())
+        rows.clamp_(max=len(snapshot.node) - 1)
+        there = (snapshot.node[rows] == pairs).all(0)
+        vectors = snapshot.index.embeddings
+        one, other = vectors[rows.to(vectors.device)].float()
+        return torch.where(there, (one * other).sum(1).cpu(), -1.0)
 
     def structure(self, *, refresh: bool = False) -> Structure:
         """Spectrum, communities, bridges, frontiers and frustration of the graph of memories.

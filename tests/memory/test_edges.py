@@ -238,7 +238,7 @@ def test_judged_edges_and_their_weights() -> None:
         assert (done.new, done.known) == (2, 1), "a contradiction is one edge, however asked"
         assert stated(memory) == {
             ("c0", "c1", "implication", 0.8),
-            ("c2", "c1", "contradicts", -0.5),
+            ("c2", "c1", "contradicts", -1.0),
         }
         assert asked[0] == ("Claim number 0 about boats", "Claim number 1 about boats")
 

@@ -1,0 +1,431 @@
+"""Memories that contradict or repeat each other: found, judged, resolved.
+
+What is found are edges: a contradiction is negative and weighs its confidence, a duplicate supports
+the first that said it. What is resolved is said of the validity of a memory, or by an aggregate;
+nothing is deleted. So all that is known of conflicts is in the graph, goes with the memories, and
+whoever is killed finds it there. `docs/mathematics.md` 5.9.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from graphmem_torch.atoms import Atom, EdgeType, Link, text_hash
+from graphmem_torch.config import ReconcileConfig
+from graphmem_torch.errors import InputError
+from graphmem_torch.memory.candidates import SharedKeys, similar_nodes
+from graphmem_torch.memory.edges import connect_all, contradiction
+from graphmem_torch.memory.importance import AGGREGATE
+from graphmem_torch.memory.validity import Superseding, supersede, validity_of
+from graphmem_torch.oracle import Judge, Verdict, ask_judge
+from graphmem_torch.results import Conflict, Reconciled, Validity
+from graphmem_torch.store import MemoryStore
+from graphmem_torch.store.reader import StoreReader
+from graphmem_torch.text.entailment import Claim, LexicalJudge
+from graphmem_torch.text.slots import Reading
+
+__all__ = ["Resolver", "conflicts_of", "find", "resolve"]
+
+_log = logging.getLogger(__name__)
+
+_JUDGED = "reconcile.judged"  # by judge, the node up to which all pairs were judged
+_LOCAL = "lexical 2"  # the rules, by their version: others judge anew
+_BLOCK = 1024  # memories whose pairs are found, judged and stored together
+_ASKED = 32  # pairs a call of an oracle, each both ways round
+_SAYING = 3  # content words of a text that says something, lest every "thanks" supports another
+_STATES = "conflict:"  # begins the id of an aggregate that states one
+_DIGITS = re.compile(r"\d+(?:[.,]\d+)*")
+_LEAST = 0.5  # confidence below which there is no contradiction
+
+
+@dataclass(frozen=True)
+class _Read:
+    """A memory, and what tells whether another one says the same."""
+
+    atom: Atom
+    claim: Claim
+    reading: Reading
+    numbers: frozenset[str]
+
+    @classmethod
+    def of(cls, atom: Atom) -> _Read:
+        text = atom.rendered
+        numbers = frozenset(each.replace(",", "") for each in _DIGITS.findall(text))
+        return cls(atom, Claim.read(text), Reading.of(text), numbers)
+
+    def repeats(self, other: _Read) -> bool:
+        """Whether both agree in numbers, names and denials."""
+        return (
+            len(self.claim.stems) >= _SAYING
+            and self.numbers == other.numbers
+            and self.reading.names == other.reading.names
+            and self._denials == other._denials
+        )
+
+    @property
+    def _denials(self) -> int:
+        return sum(sentence.negated for sentence in self.claim.sentences)
+
+
+def find(
+    store: MemoryStore,
+    config: ReconcileConfig,
+    keys: SharedKeys,
+    *,
+    local: LexicalJudge,
+    judge: Judge | None,
+    cosines: Callable[[Tensor], Tensor],
+    now: float,
+) -> Iterator[Reconciled]:
+    """Finds contradictions and duplicates of what is new, and stores them; yields what it did.
+
+    What each block gave is stored before the next one: whoever is killed begins there again.
+
+    Args:
+        store: Of the memories.
+        config: What is compared.
+        keys: Of this store.
+        local: What judges where no oracle does.
+        judge: An oracle; None: the local rules.
+        cosines: Function from pairs [2, P] of nodes to their cosines [P].
+        now: Seconds since the epoch UTC, for uses of what is repeated.
+
+    Raises:
+        StoreError: Read-only store or full disk; what was stored stays.
+    """
+    name = _LOCAL if judge is None else _named(judge)
+    start, stop = _judged(store).get(name, 0), store.next_node
+    if start >= stop:
+        return
+    store.expect_writable()
+    with store.reading():
+        links = store.edges()
+        fresh = store.nodes(start, concepts=False).tolist()
+        first = list(zip(fresh, store.first_nodes(start).tolist(), strict=True))
+    near, cosine = similar_nodes(links, start, least=config.least)
+    shared = keys.pairs(store, start, shared=config.shared, rare=config.rare)
+    every = torch.cat([near, shared], 1).unique(dim=1)
+    alike = near[:, cosine >= config.duplicate]
+    for low in range(start, stop, _BLOCK):
+        high = min(low + _BLOCK, stop)
+        block = every[:, (every[0] >= low) & (every[0] < high)]
+        same = alike[:, (alike[0] >= low) & (alike[0] < high)]
+        equal = [(node, of) for node, of in first if low <= node < high and of < node]
+        done = _judge_block(store, block, local, judge, cosines)
+        done += _repeat_block(store, same, equal, now)
+        known = _judged(store)
+        store.meta_set(_JUDGED, json.dumps(known | {name: max(high, known.get(name, 0))}))
+        yield done
+
+
+def _judged(store: StoreReader) -> dict[str, int]:
+    kept = store.meta_get(_JUDGED)
+    return {} if kept is None else json.loads(kept)
+
+
+def _named(judge: Judge) -> str:
+    """What an oracle is known by: its model, else its class or its own name."""
+    owner = getattr(judge, "__self__", judge)
+    model = getattr(getattr(owner, "client", None), "model", None)
+    kind = owner if hasattr(owner, "__qualname__") else type(owner)
+    return f"oracle {kind.__module__}.{kind.__qualname__}" + (f" {model}" if model else "")
+
+
+def _read(store: StoreReader, nodes: Sequence[int]) -> dict[int, Atom]:
+    """Those of some memories that are there still, without aggregates."""
+    with store.reading():
+        there = store.present(nodes)
+        atoms = dict(zip(there, store.atoms(there), strict=True))
+    return {node: atom for node, atom in atoms.items() if atom.kind != AGGREGATE}
+
+
+def _judge_block(
+    store: MemoryStore,
+    pairs: Tensor,  # [2, P]
+    local: LexicalJudge,
+    judge: Judge | None,
+    cosines: Callable[[Tensor], Tensor],
+) -> Reconciled:
+    atoms = _read(store, pairs.unique().tolist())
+    kept = [(a, b) for a, b in pairs.T.tolist() if a in atoms and b in atoms]
+    if not kept:
+        return Reconciled()
+    done = Reconciled()
+    step = len(kept) if judge is None else _ASKED
+    for start in range(0, len(kept), step):
+        part = kept[start : start + step]
+        ends = [[atoms[pair[side]].rendered for pair in part] for side in (0, 1)]
+        both = ends[0] + ends[1], ends[1] + ends[0]
+        if judge is None:
+            near = cosines(torch.tensor(part, dtype=torch.int64).T)
+            said: Sequence[Verdict | None] = local.judge_near(*both, torch.cat([near, near]))
+        else:
+            said = ask_judge(judge, *both)
+        found, failed = [], 0
+        for place, (later, earlier) in enumerate(part):
+            verdicts = said[place], said[place + len(part)]
+            sure = _agreed(verdicts)
+            failed += sure is None
+            if sure is not None and sure >= _LEAST:
+                found.append((atoms[later], atoms[earlier], sure))
+        new = _store_edges(
+            store, [contradiction(a.id, b.id, sure) for a, b, sure in found], _checked(found)
+        )
+        done += Reconciled(compared=len(part), conflicts=new, failed=failed)
+    if done.failed and judge is not None:
+        _log.warning(
+            "reconcile: %d of %d pairs have no verdict, or two that contradict each other; they "
+            "count as neutral",
+            done.failed,
+            done.compared,
+        )
+    return done
+
+
+def _agreed(verdicts: tuple[Verdict | None, Verdict | None]) -> float | None:
+    """How sure both ways round are of a contradiction; None: they contradict each other, or fail.
+
+    Not both can be true is said of a pair, whichever is asked first: of one who says so one way
+    round alone the mean with 0 is left.
+    """
+    one, other = verdicts
+    if one is None or other is None:
+        return None
+    labels = {one.label, other.label}
+    if labels == {"contradict", "entail"}:
+        return None
+    return sum(each.confidence for each in verdicts if each and each.label == "contradict") / 2
+
+
+def _checked(found: Sequence[tuple[Atom, Atom, float]]) -> dict[str, str]:
+    """Digests of memories as they were judged, by id."""
+    return {atom.id: atom.digest for pair in found for atom in pair[:2]}
+
+
+def _store_edges(
+    store: MemoryStore, edges: Sequence[tuple[str, Link]], judged: Mapping[str, str]
+) -> int:
+    """Connects what is there still as it was judged; how many edges are new."""
+    if not edges:
+        return 0
+    with store.turn():
+        now = {name: digest for name, (_, digest) in store.known(list(judged)).items()}
+        kept = [
+            (source, link)
+            for source, link in edges
+            if all(now.get(name) == judged[name] for name in (source, link.target))
+        ]
+        return connect_all(store, kept).new if kept else 0
+
+
+def _repeat_block(
+    store: MemoryStore, alike: Tensor, equal: Sequence[tuple[int, int]], now: float
+) -> Reconciled:
+    """Notes of duplicates that the first one was said again."""
+    nodes = {*alike.flatten().tolist(), *(node for pair in equal for node in pair)}
+    read = {node: _Read.of(atom) for node, atom in _read(store, sorted(nodes)).items()}
+    pairs = {
+        later: earlier
+        for later, earlier in [*alike.T.tolist()[::-1], *equal]
+        if later in read and earlier in read and read[later].repeats(read[earlier])
+    }
+    count = 0
+    for later, earlier in pairs.items():
+        one, other = read[later].atom, read[earlier].atom
+        link = Link(other.id, EdgeType.SUPPORTS)
+        if _store_edges(store, [(one.id, link)], _checked([(one, other, 1.0)])):
+            # Of the two only the edge is looked for again: it is the one that must not be twice.
+            store.uses.note([earlier], now if one.time is None else one.time)
+            count += 1
+    if count:
+        store.uses.flush()
+    return Reconciled(duplicates=count)
+
+
+def conflicts_of(store: StoreReader) -> list[Conflict]:
+    """See `Memory.conflicts`."""
+    with store.reading():
+        edges = store.edges()
+        against = edges.take(edges.type == int(EdgeType.CONTRADICTS))
+        sure: dict[tuple[int, int], float] = {}
+        for a, b, weight in zip(
+            against.source.tolist(), against.target.tolist(), against.weight.tolist(), strict=True
+        ):
+            pair = (max(a, b), min(a, b))
+            sure[pair] = max(sure.get(pair, 0.0), min(abs(weight), 1.0))
+        there = _there(store, sorted({node for pair in sure for node in pair}))
+        spans = validity_of(store, {atom.id: node for node, atom in there.items()})
+        stated = _stated(store)
+    found = []
+    for pair, confidence in sure.items():
+        if pair[0] not in there or pair[1] not in there:
+            continue
+        ends = sorted(pair, key=lambda node: (_start(spans[there[node].id]), node))
+        one, other = (there[node] for node in ends)
+        how, by = _resolution(
+            (one.id, other.id), (spans[one.id], spans[other.id]), stated.get(frozenset(pair))
+        )
+        found.append(
+            Conflict(
+                one.id,
+                other.id,
+                (one.rendered, other.rendered),
+                confidence,
+                "open" if how is None else "resolved",
+                how,
+                by,
+            )
+        )
+    return sorted(found, key=lambda each: (each.earlier, each.later))
+
+
+def _there(store: StoreReader, nodes: Sequence[int]) -> dict[int, Atom]:
+    present = store.present(nodes)
+    return dict(zip(present, store.atoms(present), strict=True))
+
+
+def _stated(store: StoreReader) -> dict[frozenset[int], str]:
+    """Ids of the aggregates that state a conflict, by the nodes of the two that it is between."""
+    found: dict[int, set[int]] = {}
+    source, target = store.stated(EdgeType.DERIVED_FROM)
+    for one, other in zip(source.tolist(), target.tolist(), strict=True):
+        found.setdefault(one, set()).add(other)
+    nodes = [node for node, of in found.items() if len(of) == 2]
+    atoms = _there(store, sorted(nodes))
+    return {
+        frozenset(found[node]): atom.id
+        for node, atom in atoms.items()
+        if atom.kind == AGGREGATE and atom.id.startswith(_STATES)
+    }
+
+
+def _start(span: Validity) -> float:
+    return -math.inf if span.start is None else span.start
+
+
+def _stop(span: Validity) -> float:
+    return math.inf if span.stop is None else span.stop
+
+
+def _resolution(
+    ids: tuple[str, str], spans: tuple[Validity, Validity], aggregate: str | None
+) -> tuple[Any, str | None]:
+    """How a conflict is resolved, and by which memory: what is not true at one time agrees."""
+    one, other = spans
+    apart = _stop(one) <= max(_start(one), _start(other)) or _stop(other) <= max(
+        _start(other), _start(one)
+    )
+    if apart:
+        by = next((span.by for span in (one, other) if span.by in ids), one.by or other.by)
+        return ("validity" if by is None else "superseded"), by
+    return (None, None) if aggregate is None else ("aggregate", aggregate)
+
+
+@dataclass(frozen=True)
+class Resolver:
+    """What a resolution needs of a memory.
+
+    Attributes:
+        importance: Function from ids to the importance of each.
+        add: Function that stores atoms; how many were new.
+        named: Node numbers of ids of stored atoms.
+        now: Seconds since the epoch UTC.
+    """
+
+    importance: Callable[[list[str]], Mapping[str, float]]
+    add: Callable[[list[Atom]], int]
+    named: Callable[..., tuple[list[str], list[int]]]
+    now: float
+
+
+def resolve(store: MemoryStore, config: ReconcileConfig, by: Resolver) -> Reconciled:
+    """Resolves what is open and sure enough, by the policy.
+
+    Raises:
+        StoreError: Read-only store or full disk; what was resolved stays.
+    """
+    least = config.confidence
+    left = [c for c in conflicts_of(store) if c.state == "open" and c.confidence >= least]
+    if not left:
+        return Reconciled()
+    store.expect_writable()
+    if config.policy == "both":
+        return Reconciled(stated=by.add(_aggregates(store, left)))
+    chosen: dict[str, tuple[str, tuple[float, ...]]] = {}
+    with store.reading():
+        node = store.known([name for c in left for name in (c.earlier, c.later)])
+        order = [node[name][0] for name in node]
+        atoms = dict(zip(node, store.atoms(order), strict=True))
+        spans = validity_of(store, {name: number for name, (number, _) in node.items()})
+    left = [each for each in left if each.earlier in node and each.later in node]
+    rank = by.importance(list(node)) if config.policy == "importance" else {}
+    for each in left:
+        old, new = each.earlier, each.later
+        if rank and rank[old] > rank[new]:
+            old, new = new, old
+        # Of all that may be in its place: the strongest, else the one that was true first.
+        key = (-rank[new],) if rank else (_start(spans[new]), float(node[new][0]))
+        if old not in chosen or key < chosen[old][1]:
+            chosen[old] = new, key
+    pairs: list[Superseding] = [
+        (old, new, None, atoms[new].time) for old, (new, _) in chosen.items()
+    ]
+    done = _supersede(store, pairs, by)
+    # What is told late was known before what is in force, and holds from there on as well.
+    with store.reading():
+        there = {name: node[name][0] for name in chosen if store.present([node[name][0]])}
+        after = validity_of(store, there)
+    again: list[Superseding] = [
+        (old, chosen[old][0], None, span.known)
+        for old, span in after.items()
+        if span.by != chosen[old][0] and span.known is not None
+    ]
+    if again:
+        _supersede(store, again, by)
+    return Reconciled(superseded=done)
+
+
+def _supersede(store: MemoryStore, pairs: list[Superseding], by: Resolver) -> int:
+    """Together where that is possible; else each alone, and what cannot be stays open."""
+    try:
+        supersede(store, pairs, by.named, by.now)
+    except InputError as error:
+        if len(pairs) == 1:
+            _log.warning("reconcile: %s stays open (%s)", pairs[0][:2], error)
+            return 0
+        return sum(_supersede(store, [pair], by) for pair in pairs)
+    return len(pairs)
+
+
+def _aggregates(store: StoreReader, left: Sequence[Conflict]) -> list[Atom]:
+    """A memory for each conflict that says what both say, derived from both."""
+    made = []
+    with store.reading():
+        node = store.known([name for c in left for name in (c.earlier, c.later)])
+        order = [node[name][0] for name in node]
+        atoms = dict(zip(node, store.atoms(order), strict=True))
+    for each in left:
+        ends = [atoms[name] for name in (each.earlier, each.later) if name in atoms]
+        if len(ends) < 2:
+            continue
+        times = [atom.time for atom in ends if atom.time is not None]
+        said = " / ".join(atom.rendered for atom in ends)
+        made.append(
+            Atom(
+                _STATES + text_hash("\n".join([each.earlier, each.later, said]))[:32],
+                f"Two memories contradict each other: {said}",
+                kind=AGGREGATE,
+                time=max(times) if times else None,
+                edges=tuple(Link(atom.id, EdgeType.DERIVED_FROM) for atom in ends),
+            )
+        )
+    return made

@@ -1,0 +1,400 @@
+"""Contradictions and duplicates: found, judged, resolved, and found again by nobody."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from graphmem_torch import Memory
+from graphmem_torch.atoms import Atom, EdgeType, Link
+from graphmem_torch.config import Config, LinkConfig, ReconcileConfig, load_config
+from graphmem_torch.edges import EdgeBlock
+from graphmem_torch.errors import InputError, StoreError
+from graphmem_torch.memory import reconcile
+from graphmem_torch.memory.candidates import SharedKeys, similar_nodes
+from graphmem_torch.oracle import Verdict
+from graphmem_torch.results import Reconciled
+
+DAY = 86400.0
+T = 1.7e9
+
+
+def opened(path: Path | None = None, **settings: Any) -> Memory:
+    config = load_config("default")
+    config = replace(config, reconcile=replace(config.reconcile, **settings))
+    return Memory.open(path, config=config, embedder="hashing", clock=lambda: T + 100 * DAY)
+
+
+def moves() -> list[Atom]:
+    return [
+        Atom("lisbon", "Ana lives in Lisbon.", time=T),
+        Atom("rain", "It rained the whole afternoon at the harbour.", time=T + DAY),
+        Atom("porto", "Ana moved to Porto.", time=T + 5 * DAY),
+        Atom("ben", "Ben lives in Lisbon.", time=T + 6 * DAY),
+        Atom("oslo", "Ana has moved from Porto to Oslo.", time=T + 9 * DAY),
+    ]
+
+
+def spans(memory: Memory, *ids: str) -> list[tuple[float | None, str | None]]:
+    found = memory.validity(list(ids))
+    return [(found[name].stop, found[name].by) for name in ids]
+
+
+def test_recency_ends_what_the_next_value_replaces() -> None:
+    with opened() as memory:
+        memory.add(moves())
+        done = memory.reconcile()
+        assert (done.conflicts, done.superseded, done.stated, done.failed) == (3, 2, 0, 0)
+        assert spans(memory, "lisbon", "porto", "oslo", "ben") == [
+            (T + 5 * DAY, "porto"),
+            (T + 9 * DAY, "oslo"),
+            (None, None),
+            (None, None),
+        ]
+        assert len(memory) == 5, "nothing is deleted"
+        known = memory.validity(["lisbon"], as_of=T + 6 * DAY)["lisbon"]
+        assert known.by == "porto", "known from when it was told"
+        assert memory.validity(["lisbon"], as_of=T + 4 * DAY)["lisbon"].by is None
+        found = {(each.earlier, each.later): each for each in memory.conflicts()}
+        assert set(found) == {("lisbon", "porto"), ("lisbon", "oslo"), ("porto", "oslo")}
+        first = found["lisbon", "porto"]
+        assert (first.state, first.how, first.by) == ("resolved", "superseded", "porto")
+        assert first.texts == ("Ana lives in Lisbon.", "Ana moved to Porto.")
+        assert first.confidence > 0.8
+        assert memory.reconcile() == Reconciled() and str(Reconciled()) == "nothing to do"
+
+
+def test_one_by_one_and_in_any_order_is_as_all_at_once() -> None:
+    with opened() as whole:
+        whole.add(moves())
+        whole.reconcile()
+        names = [atom.id for atom in moves()]
+        expected = spans(whole, *names)
+    for order in itertools.islice(itertools.permutations(moves()), 0, 120, 41):
+        with opened() as memory:
+            for atom in order:
+                memory.add(atom)
+                memory.reconcile()
+            assert spans(memory, *names) == expected
+
+
+def test_importance_keeps_the_stronger(monkeypatch: pytest.MonkeyPatch) -> None:
+    with opened(policy="importance") as memory:
+        memory.add(moves()[:3])
+        best = {"lisbon": 1.0, "porto": 0.0}
+        monkeypatch.setattr(memory, "importance", lambda ids: {name: best[name] for name in ids})
+        assert memory.reconcile().superseded == 1
+        assert spans(memory, "lisbon", "porto") == [(None, None), (T + 5 * DAY, "lisbon")]
+        assert memory.conflicts()[0].how == "superseded"
+        best |= {"lisbon": 0.0, "porto": 1.0}
+        assert memory.reconcile() == Reconciled(), "what is resolved stays so"
+
+
+def test_both_stay_and_an_aggregate_states_it() -> None:
+    with opened() as memory:
+        memory.add(moves()[:3])
+        assert memory.reconcile(policy="both").stated == 1
+        (conflict,) = memory.conflicts()
+        assert (conflict.state, conflict.how) == ("resolved", "aggregate")
+        assert conflict.by is not None
+        (aggregate,) = memory.get([conflict.by])
+        assert aggregate.kind == "aggregate" and aggregate.time == T + 5 * DAY
+        assert "Ana lives in Lisbon." in aggregate.text and "Ana moved to Porto." in aggregate.text
+        assert {(link.target, link.type) for link in aggregate.edges} == {
+            ("lisbon", EdgeType.DERIVED_FROM),
+            ("porto", EdgeType.DERIVED_FROM),
+        }
+        assert spans(memory, "lisbon", "porto") == [(None, None), (None, None)]
+        assert memory.reconcile(policy="both") == Reconciled(), "an aggregate is not compared"
+        memory.forget(["porto"])
+        assert memory.conflicts() == [] and conflict.by not in memory
+
+
+def test_what_is_not_sure_stays_open_until_it_is_asked_for() -> None:
+    with opened(confidence=1.0) as memory:
+        memory.add(moves()[:3])
+        assert memory.reconcile() == Reconciled(compared=1, conflicts=1)
+        assert [each.state for each in memory.conflicts()] == ["open"]
+        memory.connect("rain", "lisbon", "contradicts", 1.0)
+        assert memory.reconcile().superseded == 1, "what you said is resolved, too"
+        memory.set_validity("lisbon", stop=T + DAY / 2)
+        assert {each.how for each in memory.conflicts()} == {"validity"}
+
+
+def test_judged_contradictions_are_resolved() -> None:
+    with opened() as memory:
+        memory.add([Atom("a", "Bread is cheap.", time=T), Atom("b", "Bread is dear.", time=T + 1)])
+        memory.judge_edges(lambda p, h: [("contradict", 0.9)] * len(p), [("a", "b")])
+        (conflict,) = memory.conflicts()
+        assert conflict.confidence == pytest.approx(0.9) and conflict.state == "open"
+        assert memory.reconcile().superseded == 1
+        assert spans(memory, "a") == [(T + 1, "b")]
+
+
+def test_an_oracle_is_asked_both_ways_round() -> None:
+    asked: list[tuple[str, str]] = []
+
+    def oracle(premises: Sequence[str], hypotheses: Sequence[str]) -> list[Verdict]:
+        asked.extend(zip(premises, hypotheses, strict=True))
+        return [Verdict("contradict", 0.9)] * len(premises)
+
+    with opened() as memory:
+        memory.add(moves()[:3])
+        done = memory.reconcile(oracle=oracle)
+        assert done.compared and done.conflicts == done.compared
+        assert {pair[::-1] for pair in asked} == set(asked)
+        seen = len(asked)
+        assert memory.reconcile(oracle=oracle).compared == 0 and len(asked) == seen
+        assert memory.reconcile().compared == 1, "the local rules have not judged yet"
+
+
+@pytest.mark.parametrize(
+    "oracle",
+    [
+        lambda p, h: [("contradict" if a < b else "entail") for a, b in zip(p, h, strict=True)],
+        lambda p, h: ["perhaps"] * len(p),
+        lambda p, h: None,
+        lambda p, h: 1 / 0,
+        lambda p, h: itertools.repeat("contradict"),
+        lambda p, h: [("contradict", float("nan"))] * len(p),
+    ],
+)
+def test_nonsense_is_neutral(oracle: Any, caplog: pytest.LogCaptureFixture) -> None:
+    with opened() as memory, caplog.at_level(logging.WARNING):
+        memory.add(moves()[:3])
+        done = memory.reconcile(oracle=oracle)
+        assert done.failed == done.compared > 0 and done.conflicts == 0
+        assert "neutral" in caplog.text and memory.conflicts() == []
+
+
+def test_one_way_round_alone_is_half_as_sure() -> None:
+    def oracle(premises: Sequence[str], hypotheses: Sequence[str]) -> list[Any]:
+        pairs = zip(premises, hypotheses, strict=True)
+        return [("contradict", 1.0) if a < b else ("neutral", 1.0) for a, b in pairs]
+
+    with opened() as memory:
+        memory.add(moves()[:3])
+        memory.reconcile(oracle=oracle)
+        assert {each.confidence for each in memory.conflicts()} == {0.5}
+        assert {each.state for each in memory.conflicts()} == {"open"}
+
+
+def test_duplicates_support_the_first_and_count_as_its_use() -> None:
+    said = "Ana keeps 3 red canoes in the harbour."
+    with opened(duplicate=0.8) as memory:
+        memory.add(
+            [
+                Atom("first", said, time=T),
+                Atom("again", said, time=T + DAY),
+                Atom("near", "Ana keeps 3 red canoes in the old harbour.", time=T + 2 * DAY),
+                Atom("number", "Ana keeps 4 red canoes in the harbour.", time=T + 3 * DAY),
+                Atom("denied", "Ana never keeps 3 red canoes in the harbour.", time=T + 4 * DAY),
+                Atom("other", "Ben keeps 3 red canoes in the harbour.", time=T + 5 * DAY),
+                Atom("thanks", "Thanks!", time=T + 6 * DAY),
+                Atom("welcome", "Thanks!", time=T + 7 * DAY),
+            ]
+        )
+        before = memory.strength(["first"], as_of=T + 50 * DAY)["first"]
+        assert memory.reconcile().duplicates == 2
+        edges = memory.store.edges()
+        known = edges.take(edges.type == int(EdgeType.SUPPORTS))
+        ids = memory.store.ids()
+        node = dict(zip(memory.store.nodes().tolist(), ids, strict=True))
+        ends = torch.stack([known.source, known.target]).T.tolist()
+        pairs = {(node[a], node[b]) for a, b in ends}
+        assert {source for source, _ in pairs} == {"again", "near"}
+        assert ("again", "first") in pairs
+        counts = memory.store.uses
+        assert len(memory) == 8 and counts.last(torch.tensor([0]), T + 50 * DAY)[0] >= T + DAY
+        assert memory.strength(["first"], as_of=T + 50 * DAY)["first"] >= before
+        assert memory.reconcile() == Reconciled()
+
+
+def test_keys_are_those_of_a_brute_force(generator: torch.Generator) -> None:
+    names, cities = ["Ana", "Ben", "Cleo"], ["Lisbon", "Porto", "Oslo", "Turin"]
+    draw = torch.randint(12, (40,), generator=generator).tolist()
+    with opened() as memory:
+        memory.add(
+            [
+                Atom(f"m{i}", f"{names[d % 3]} lives in {cities[d // 3]}.", time=T + i)
+                for i, d in enumerate(draw)
+            ]
+        )
+        node = memory.store.nodes(concepts=False).tolist()
+        row = {number: place for place, number in enumerate(node)}
+        for start in (0, node[20], node[-1] + 1):
+            found = SharedKeys().pairs(memory.store, start, shared=1000, rare=0)
+            got = {(row[a], row[b]) for a, b in found.T.tolist()}
+            assert got == {
+                (i, j)
+                for i in range(40)
+                for j in range(i)
+                if draw[i] % 3 == draw[j] % 3 and node[i] >= start
+            }
+        few = SharedKeys().pairs(memory.store, 0, shared=2, rare=0)
+        assert 0 < few.shape[1] < 40 * 4
+        assert SharedKeys().pairs(memory.store, 0, shared=0, rare=9).shape == (2, 0)
+
+
+def test_rare_words_make_candidates() -> None:
+    with opened() as memory:
+        memory.add([Atom(f"w{i}", f"the usual words number{i}") for i in range(5)])
+        memory.add([Atom("x", "zebra quartz here"), Atom("y", "a quartz by the zebra")])
+        node = dict(zip(memory.store.ids(), memory.store.nodes().tolist(), strict=True))
+        found = SharedKeys().pairs(memory.store, 0, shared=8, rare=3)
+        assert found.T.tolist() == [[node["y"], node["x"]]]
+
+
+def test_similar_nodes_once_and_from_the_start_on() -> None:
+    edges = EdgeBlock.of(
+        [3, 1, 5, 4, 5], [1, 3, 2, 2, 2], [2, 2, 2, 0, 2], [0.9, 0.8, 0.4, 1.0, 0.7]
+    )
+    kind = int(EdgeType.SIMILARITY)
+    edges = replace(edges, type=torch.where(edges.type == 2, kind, 0).to(torch.uint8))
+    pairs, cosine = similar_nodes(edges, 0, least=0.5)
+    assert pairs.T.tolist() == [[3, 1], [5, 2]]
+    assert cosine.tolist() == pytest.approx([0.9, 0.7])
+    assert similar_nodes(edges, 4, least=0.5)[0].T.tolist() == [[5, 2]]
+    assert similar_nodes(edges, 0, least=0.95)[0].shape == (2, 0)
+
+
+def test_equal_times_and_backward_clocks() -> None:
+    with opened() as memory:
+        memory.add(
+            [Atom("a", "Ana lives in Lisbon.", time=T), Atom("b", "Ana lives in Oslo.", time=T)]
+        )
+        memory.reconcile()
+        assert spans(memory, "a", "b") == [(T, "b"), (None, None)]
+    with opened() as memory:
+        memory.add([Atom("a", "Ana lives in Lisbon."), Atom("b", "Ana lives in Oslo.")])
+        memory.reconcile()
+        assert spans(memory, "a")[0][1] == "b"
+
+
+def test_a_cycle_stays_open(caplog: pytest.LogCaptureFixture) -> None:
+    with opened(policy="importance") as memory:
+        memory.add(moves()[:3])
+        memory.supersede("porto", "lisbon")
+        memory.set_validity("porto", start=T, stop=T + 50 * DAY)
+        memory.connect("porto", "lisbon", "contradicts", 1.0)
+        with caplog.at_level(logging.WARNING):
+            memory.reconcile()
+        assert {each.state for each in memory.conflicts()} <= {"open", "resolved"}
+
+
+def test_empty_unknown_and_readonly(tmp_path: Path) -> None:
+    with opened(tmp_path / "m") as memory:
+        assert memory.reconcile() == Reconciled() and memory.conflicts() == []
+        memory.add(moves()[:3])
+        with pytest.raises(InputError, match="policy: expected one of recency"):
+            memory.reconcile(policy="luck")  # type: ignore[arg-type]
+        with pytest.raises(InputError, match="oracle"):
+            memory.reconcile(oracle=3)  # type: ignore[arg-type]
+        memory.reconcile()
+    with Memory.open(tmp_path / "m", mode="r", embedder="hashing") as reader:
+        assert len(reader.conflicts()) == 1
+        with pytest.raises(StoreError):
+            reader.reconcile()
+    with opened(tmp_path / "m") as memory:
+        assert memory.reconcile() == Reconciled(), "what was judged is kept"
+
+
+def test_an_update_is_judged_and_a_forgotten_one_leaves_nothing(tmp_path: Path) -> None:
+    with opened(tmp_path / "m") as memory:
+        memory.add(moves()[:3])
+        memory.reconcile()
+        memory.forget(["porto"])
+        assert memory.conflicts() == [] and spans(memory, "lisbon") == [(None, None)]
+        memory.update("rain", text="Ana moved to Turin.")
+        assert memory.reconcile().superseded == 1
+        assert spans(memory, "lisbon")[0][1] == "rain"
+        memory.check()
+
+
+def test_beside_writers() -> None:
+    with opened() as memory:
+        memory.add(moves())
+        stop = threading.Event()
+        errors: list[BaseException] = []
+
+        def write() -> None:
+            for i in itertools.count():
+                if stop.is_set():
+                    return
+                try:
+                    memory.add(Atom(f"n{i}", f"Ana lives in City{i % 7}.", time=T + i))
+                    if i % 3 == 2:
+                        memory.delete([f"n{i - 1}"])
+                except BaseException as error:
+                    errors.append(error)
+                    return
+
+        thread = threading.Thread(target=write)
+        thread.start()
+        try:
+            for _ in range(4):
+                memory.reconcile()
+        finally:
+            stop.set()
+            thread.join()
+        assert errors == []
+        memory.reconcile()
+        assert {each.state for each in memory.conflicts()} == {"resolved"}
+
+
+class Killed(BaseException):
+    """Nothing that anybody catches."""
+
+
+@pytest.mark.parametrize(
+    ("name", "call"),
+    [("_judge_block", 2), ("_store_edges", 2), ("supersede", 1), ("validity_of", 3)],
+)
+def test_killed_in_the_middle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, call: int
+) -> None:
+    kept, calls = getattr(reconcile, name), itertools.count(1)
+
+    def dying(*arguments: Any, **named: Any) -> Any:
+        found = kept(*arguments, **named)
+        if next(calls) == call:
+            raise Killed
+        return found
+
+    memory = opened(tmp_path / "m")
+    memory.add(moves())
+    monkeypatch.setattr(reconcile, "_BLOCK", 2)
+    monkeypatch.setattr(reconcile, name, dying)
+    with pytest.raises(Killed):
+        memory.reconcile()
+    monkeypatch.setattr(reconcile, name, kept)
+    with opened(tmp_path / "m") as again:
+        again.reconcile()
+        assert spans(again, "lisbon", "porto") == [(T + 5 * DAY, "porto"), (T + 9 * DAY, "oslo")]
+        assert len(again.conflicts()) == 3 and again.reconcile() == Reconciled()
+
+
+def test_blocks_find_what_one_block_finds(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = []
+    for size in (1, 3, 1024):
+        monkeypatch.setattr(reconcile, "_BLOCK", size)
+        with opened() as memory:
+            memory.add(moves())
+            memory.reconcile()
+            found.append([(each.earlier, each.later) for each in memory.conflicts()])
+    assert found[0] == found[1] == found[2] != []
+
+
+def test_without_links_keys_find_it() -> None:
+    config = replace(Config(), link=LinkConfig(similarity_k=0), reconcile=ReconcileConfig())
+    with Memory.open(config=config, embedder="hashing") as memory:
+        memory.add([*moves()[:3], Atom("derived", "Ana", edges=(Link("porto"),))])
+        assert memory.reconcile().superseded == 1
