@@ -80,6 +80,25 @@ def test_an_atom_is_valid_by_itself() -> None:
     assert seen(memory, valid_at=8.0) == {"plain", "timeless"}
 
 
+def test_ends_are_read_updated_and_checked() -> None:
+    memory = memory_of([])
+    memory.add(
+        {"id": "r", "text": "The fair", "event_time": "1970-01-02", "event_end": "1970-01-03"}
+    )
+    assert memory.validity("r")["r"] == Validity(86400.0, 172800.0)
+    digest = memory.get("r").digest
+    assert memory.update("r", event_end=None).event_end is None
+    assert memory.get("r").digest != digest and memory.validity("r")["r"].stop is None
+    assert memory.update("r", event_end="1970-01-03").digest == digest
+    assert memory.validity("r")["r"].stop == 172800.0
+    # As before the update, which was after its time: the version of then has its own end.
+    assert seen(memory, valid_at=100000.0) == {"r"} and seen(memory, valid_at=200000.0) == set()
+    with pytest.raises(InputError, match="event_end: expected a time"):
+        memory.add({"text": "The fair", "event_end": "soon"})
+    with pytest.raises(InputError, match="event_end: expected finite seconds"):
+        memory.add(Atom("n", "The fair", event_end=math.nan))
+
+
 def test_what_is_superseded_ends_where_the_new_one_begins() -> None:
     clock = Clock(100.0)
     memory = memory_of(moved(3), clock)
