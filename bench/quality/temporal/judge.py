@@ -22,7 +22,7 @@ from ..common.rankings import gold_positions
 from ..common.scores import gain
 from ..common.sets import locomo_set
 from ..common.tables import Head, Table
-from ..common.task import build_tasks, memory_of
+from ..common.task import RetrievalTask, build_tasks, memory_of
 from ..request import Judged, Request
 from .facts import BEGIN, END, Fact, Question, evolving_facts
 
@@ -41,6 +41,7 @@ _DEPTH = 30
 _FIRST = 5  # hits among which the value before another is looked for
 _MEASURES = ("now", "as of", "true at", "before")
 _TEMPORAL, _CUTOFF = 2, 10  # LoCoMo's category, and the hits at which recall is measured
+_WHOLE, _RECONCILED = "as it is", "reconciled"
 _TIMES = ("date", "event", "time_expression")
 
 Ranking = list[list[str]]
@@ -57,8 +58,9 @@ def judge(
     """Asks for values of now, as they were known, as they were true, and before another.
 
     An answer is right where the first hit about the fact, among 30, carries the value that was
-    true; of a value before another, where it is among the first 5 hits. Beside the preset, with the
-    supersessions told to it, stand the preset without any and search by cosine.
+    true; of a value before another, where it is among the first 5 hits. The preset is told what was
+    superseded, or finds it by itself (`Memory.reconcile`); beside it stand the preset without any
+    and search by cosine.
 
     Args:
         request: What is evaluated; its data is a LoCoMo file.
@@ -78,6 +80,7 @@ def judge(
     told = _Told(*evolving_facts(*facts, seed=request.seed))
     with caching([encoder]):
         right, swept = _evolving(told, config, encoder, request, weights)
+        right["superseded as found"], found = _reconciled(told, config, encoder, request)
         locomo = _locomo(config, encoder, request, drawn)
     report = framed(
         "temporal",
@@ -94,6 +97,7 @@ def judge(
             name: {measure: _mean(values, drawn) for measure, values in found.items()}
             for name, found in right.items()
         },
+        found=found,
         weights={
             str(weight): {measure: _mean(values, drawn) for measure, values in found.items()}
             for weight, found in swept.items()
@@ -183,6 +187,38 @@ def _evolving(
     return found, swept
 
 
+def _reconciled(
+    told: _Told, config: Config, encoder: CachingEmbedder, request: Request
+) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """What a memory answers that finds by itself what was superseded, and how well it does."""
+    concepts = encoder.extractor(config.link.concepts)
+    with memory_of(told.atoms, config, encoder, request.device, concepts=concepts) as memory:
+        done = memory.reconcile(progress=request.progress)
+        by = {
+            name: span.by
+            for name, span in memory.validity([atom.id for atom in told.atoms]).items()
+            if span.by is not None
+        }
+        right = _asked(told, memory, request)
+    ended = {version.id for fact in told.facts for version in fact.versions[:-1]}
+    last = {fact.versions[-1].id for fact in told.facts}
+    # That a later one of its fact is in its place, not always the next, is right.
+    own = {n for n, other in by.items() if n in told.value and _of(told, n) == _of(told, other)}
+    return right, {
+        "compared": done.compared,
+        "superseded": len(by),
+        "of the same fact": len(own),
+        "ended": len(ended),
+        "ended and found": len(ended & own),
+        "true still": len(last & by.keys()),
+    }
+
+
+def _of(told: _Told, name: str) -> int | None:
+    """The fact that an atom tells."""
+    return told.value[name][0] if name in told.value else None
+
+
 def _asked(
     told: _Told, memory: Memory, request: Request, *, swept: bool = False
 ) -> dict[str, Tensor]:
@@ -261,7 +297,7 @@ def _parts(questions: Sequence[str]) -> Iterator[list[str]]:
 
 
 def variants(config: Config) -> dict[str, Config]:
-    """The preset as it is, and without what reads times."""
+    """The preset as it is, without what reads times, and with a query plan."""
 
     def without(*names: str) -> Config:
         weights = {
@@ -272,11 +308,12 @@ def variants(config: Config) -> dict[str, Config]:
         return replace(config, rank=replace(config.rank, weights=weights))
 
     found = {
-        "as it is": config,
+        _WHOLE: config,
         "no times": without(*_TIMES),
         "no ended": without("ended"),
+        "planned": replace(config, plan=replace(config.plan, use=True)),
     }
-    return {name: own for name, own in found.items() if name == "as it is" or own != config}
+    return {name: own for name, own in found.items() if name == _WHOLE or own != config}
 
 
 def _locomo(
@@ -285,33 +322,41 @@ def _locomo(
     """Recall of LoCoMo's temporal questions, and of all, by what of a preset is there."""
     asked = locomo_set(request.data, evidence=request.evidence).answerable()
     tasks, _ = build_tasks(asked.conversations, config, encoder, request.device, request.progress)
-    recall: dict[str, Tensor] = {}
-    for name, own in variants(config).items():
-        parts = []
-        for task in tasks:
-            task.adopt(own)
-            results = task.retrieve(task.questions, _DEPTH)
-            ranked = task.positions([[hit.id for hit in result.hits] for result in results])
-            places = gold_positions(ranked, task.gold, len(task.ids))
-            parts.append(ranking_measures(places, task.gold, (_CUTOFF,))["recall"][:, 0])
-        recall[name] = torch.cat(parts)
+    recall = {
+        name: torch.cat([_recall(task, own) for task in tasks])
+        for name, own in variants(config).items()
+    }
+    superseded = sum(task.memory.reconcile().superseded for task in tasks)
+    recall[_RECONCILED] = torch.cat([_recall(task, config) for task in tasks])
     category = torch.cat([task.categories for task in tasks])
     for task in tasks:
         task.memory.close()
     groups = {"temporal": category == _TEMPORAL, "all": category <= 4}
     return {
-        name: {
-            group: {
-                "n": int(which.sum()),
-                "recall": _mean(values[which], drawn),
-                "gain": None
-                if name == "as it is"
-                else _mean((recall["as it is"] - values)[which], drawn),
+        "superseded": superseded,
+        "n": {group: int(which.sum()) for group, which in groups.items()},
+        "variants": {
+            name: {
+                group: {
+                    "recall": _mean(values[which], drawn),
+                    "difference": None
+                    if name == _WHOLE
+                    else _mean((values - recall[_WHOLE])[which], drawn),
+                }
+                for group, which in groups.items()
             }
-            for group, which in groups.items()
-        }
-        for name, values in recall.items()
+            for name, values in recall.items()
+        },
     }
+
+
+def _recall(task: RetrievalTask, config: Config) -> Tensor:  # [B]
+    """Recall of the questions of a conversation."""
+    task.adopt(config)
+    results = task.retrieve(task.questions, _DEPTH)
+    ranked = task.positions([[hit.id for hit in result.hits] for result in results])
+    places = gold_positions(ranked, task.gold, len(task.ids))
+    return ranking_measures(places, task.gold, (_CUTOFF,))["recall"][:, 0]
 
 
 def _mean(values: Tensor, drawn: Mapping[str, Any]) -> list[float] | None:
@@ -331,22 +376,29 @@ def _tables(report: Mapping[str, Any]) -> list[Table]:
         f"{n['facts']:,} facts in {n['atoms']:,} turns, {n['instants']} moments; {n['before']:,} "
         "questions for the value before another; right answers in percent"
     )
+    told = report["found"]
+    judged = (
+        f"found: {told['superseded']:,} superseded in {told['compared']:,} pairs, "
+        f"{told['of the same fact']:,} by a value of the same fact, {told['ended and found']:,} of "
+        f"{told['ended']:,} that had ended, {told['true still']:,} that are true still"
+    )
     swept = [
         [f"{float(weight):g}", found["now"], found["before"]]
         for weight, found in report["weights"].items()
     ]
     locomo = [
-        [name, *(found[g][key] for g in ("temporal", "all") for key in ("recall", "gain"))]
-        for name, found in report["locomo"].items()
+        [name, *(found[g][key] for g in ("temporal", "all") for key in ("recall", "difference"))]
+        for name, found in report["locomo"]["variants"].items()
     ]
-    counts = next(iter(report["locomo"].values()))
+    counts = report["locomo"]["n"]
     sizes = (
-        f"recall@{_CUTOFF} on LoCoMo, {counts['temporal']['n']} of {counts['all']['n']} temporal"
+        f"recall@{_CUTOFF} on LoCoMo, {counts['temporal']} of {counts['all']} questions temporal; "
+        f"reconciled: {report['locomo']['superseded']:,} turns superseded"
     )
-    titles = ("temporal", "adds", "all", "adds")
+    titles = ("temporal", "difference", "all", "difference")
     shows = (_share, gain, _share, gain)
     return [
-        Table(heads, rows, [said]),
+        Table(heads, rows, [said, judged]),
         Table([Head("weight of ended"), Head("now", _share), Head("before", _share)], swept),
         Table(
             [Head("preset"), *(Head(t, s) for t, s in zip(titles, shows, strict=True))],
