@@ -7,10 +7,11 @@ and made of its members' own sentences unless an oracle writes it.
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -36,6 +37,7 @@ __all__ = [
     "clusters",
     "mentions_of",
     "star_clusters",
+    "unchanged",
     "written",
 ]
 
@@ -219,14 +221,18 @@ def _shuffled(x: Tensor, members: Tensor, offsets: Tensor) -> Tensor:  # [C]
 def aggregate_atoms(
     found: Clusters,
     atoms: Mapping[int, Atom],
+    built: Collection[str],
     depth: int,
     config: AggregateConfig,
-) -> list[Atom]:
-    """An aggregate of each cluster, whose id tells its members and what they say.
+) -> tuple[set[str], list[Atom]]:
+    """The ids of the aggregates of clusters, and those that are not built yet.
+
+    An id tells the members and what they say.
 
     Args:
         found: The clusters.
         atoms: By row.
+        built: Ids of aggregates that there are.
         depth: Of the aggregates.
         config: The settings.
     """
@@ -236,22 +242,38 @@ def aggregate_atoms(
         if len(part)
     ]
     ids = [_PREFIX + text_hash("\n".join(f"{a.id} {a.digest}" for a in own))[:24] for own in groups]
-    frequency = Counter(word for own in groups for word in {w for a in own for w in terms(a.text)})
-    texts = [digest(own, frequency, len(groups), config.words) for own in groups]
+    fresh = [place for place, name in enumerate(ids) if name not in built]
+    words = ({w for atom in own for w in terms(atom.text)} for own in groups if fresh)
+    frequency = Counter(itertools.chain.from_iterable(words))
     made = []
-    for place, own in enumerate(groups):
+    for place in fresh:
+        own = groups[place]
         times = [atom.time for atom in own if atom.time is not None]
         made.append(
             Atom(
                 id=ids[place],
-                text=texts[place],
+                text=digest(own, frequency, len(groups), config.words),
                 kind=AGGREGATE,
                 time=max(times) if times else None,
                 meta={_DEPTH: depth, "coherence": round(float(found.coherence[place]), 4)},
                 edges=tuple(Link(atom.id, EdgeType.DERIVED_FROM) for atom in own),
             )
         )
-    return made
+    return {*ids}, made
+
+
+def unchanged(store: MemoryStore, made: Sequence[Atom], digests: Mapping[str, str]) -> list[Atom]:
+    """Aggregates whose members are all stored still, as they were; in the turn to add them.
+
+    What a member said before it was changed or forgotten is not told on.
+    """
+    known = store.known([link.target for atom in made for link in atom.edges])
+    now = {name: digest for name, (_, digest) in known.items()}
+    return [
+        atom
+        for atom in made
+        if all(now.get(link.target) == digests[link.target] for link in atom.edges)
+    ]
 
 
 def written(

@@ -34,11 +34,13 @@ from graphmem_torch.index.module import MemoryIndex
 from graphmem_torch.index.retrieve import Stages
 from graphmem_torch.memory import contexts, edges, learning
 from graphmem_torch.memory.aggregates import (
+    Clusters,
     aggregate_atoms,
     atoms_of_depth,
     built_of_depth,
     clusters,
     mentions_of,
+    unchanged,
     written,
 )
 from graphmem_torch.memory.archive import (
@@ -128,6 +130,7 @@ from graphmem_torch.memory.questions import (
 )
 from graphmem_torch.memory.reconcile import Resolver, conflicts_of, find, resolve
 from graphmem_torch.memory.reembed import reembed_store
+from graphmem_torch.memory.refining import Refining
 from graphmem_torch.memory.sources import Follower, Reading
 from graphmem_torch.memory.structure import MissingLink, StructureCache, missing_links
 from graphmem_torch.memory.validity import (
@@ -179,6 +182,7 @@ from graphmem_torch.spectral.structure import Structure
 from graphmem_torch.store import MemoryStore
 from graphmem_torch.store.database import store_error
 from graphmem_torch.store.erasure import receipt_problems
+from graphmem_torch.store.lock import WriterLock
 from graphmem_torch.store.reader import StoreReader
 from graphmem_torch.text.concepts import ConceptExtractor
 from graphmem_torch.text.embedder import Embedder, Encoded, encode_checked, rescaled
@@ -199,6 +203,8 @@ _log = logging.getLogger(__name__)
 
 _EDGES = 1 << 17  # that are imported in one transaction
 _ASIDE = 256  # memories that are archived in one turn
+_TOGETHER = 32  # aggregates that are encoded and stored in one
+_AGGREGATED = "aggregate.done"  # the state that a consolidation found nothing to aggregate in
 _EVERYTHING = Scope()
 
 
@@ -263,6 +269,7 @@ class Memory:
         self._learned: dict[str, learning.Applied] = {}
         self._known = ""  # `LearnedRows.version` of what was learned
         self._own = False  # whether weights were given to this object alone
+        self._refining: Refining | None = None
         self._correcting, self._tried = threading.Lock(), 0  # feedback that was there then
         self._regimes: RegimeMonitor | None = None
         self._listeners: list[Callable[[RegimeSwitch], object]] = []
@@ -2523,39 +2530,97 @@ class Memory:
             InputError: Something that is no oracle.
             StoreError: Read-only store or full disk; what was done stays.
         """
-        summarise = None if oracle is None else method_of(oracle, "summarise")
+        return self._consolidate(None if oracle is None else method_of(oracle, "summarise"))
+
+    def refining(self, *, every: float = 60.0) -> Refining:
+        """Consolidates in the background whenever something has changed, in a thread of its own.
+
+        It ends with the memory, with `stop`, or as a context manager with its block. An error is
+        logged, and tried again. Of several threads and processes one refines at a time.
+
+        Args:
+            every: Seconds from one look for changes to the next.
+
+        Raises:
+            InputError: It is refined so already, or `every` is no such time.
+            StoreError: Read-only store.
+        """
+        self.store.expect_writable()
+        with self._lock:
+            if self._refining is not None and self._refining.running:
+                raise InputError(
+                    "refining: expected a memory that nothing refines in the background, got one "
+                    "that is refined; stop that first"
+                )
+            lock = WriterLock(self.store.path, "refining.lock")
+            refine = partial(self._consolidate, None)
+            self._refining = Refining(refine, self._unrefined, lock, every)
+            return self._refining
+
+    def _unrefined(self) -> object:
+        """Names what a consolidation looks at; None where it has to look at the time as well."""
+        if self.config.refine.prune and self.config.refine.half_life:
+            return None
+        return self.store.state, self.store.uses.total(), self.store.validity.version
+
+    def _consolidate(
+        self, summarise: Callable[..., Any] | None, going: Callable[[], bool] = lambda: True
+    ) -> Consolidated:
+        """See `consolidate`; as long as it is told to go on."""
         linked = self._written_by().consolidate(self._clock())
         snapshot, now = self._current(), self._decay.now()
         reinforced = self._importance.reinforce(snapshot, now)
-        made = self._aggregate(summarise) if self.config.aggregate.build else (0, 0)
+        made, gone = 0, 0
+        if self.config.aggregate.build and going():
+            made, gone = self._aggregate(summarise, going)
         snapshot = self._current()
         least = self._importance.least(snapshot, now, self._ended(snapshot, now))
-        return Consolidated(linked, reinforced, *made, self._put_aside(least))
+        return Consolidated(linked, reinforced, made, gone, self._put_aside(least, going))
 
-    def _aggregate(self, summarise: Callable[..., Any] | None) -> tuple[int, int]:
-        """Makes the aggregates of what is stored now, and takes away those that are of no more."""
-        config, made, gone = self.config.aggregate, 0, 0
+    def _aggregate(
+        self, summarise: Callable[..., Any] | None, going: Callable[[], bool]
+    ) -> tuple[int, int]:
+        """Makes the aggregates of what is stored now, and takes away those that are of no more.
+
+        A memory that did not change since a call that found nothing to do is not looked at.
+        """
+        config, made, gone, begun = self.config.aggregate, 0, 0, self.store.state
+        done = f"{begun} {config}"
+        if self.store.meta_get(_AGGREGATED) == done:
+            return 0, 0
         for depth in range(1, config.depth + 1):
-            snapshot = self._current()
-            atoms = atoms_of_depth(self.store, snapshot, depth)
-            rows = torch.tensor(list(atoms), dtype=torch.int64)
-            found = clusters(snapshot, rows, mentions_of(self.store, snapshot, rows), config)
-            wanted = aggregate_atoms(found, atoms, depth, config)
+
+            def found_in(view: _View, depth: int = depth) -> tuple[Clusters, dict[int, Atom]]:
+                atoms = atoms_of_depth(self.store, view.snapshot, depth)
+                rows = torch.tensor(list(atoms), dtype=torch.int64)
+                mentions = mentions_of(self.store, view.snapshot, rows)
+                return clusters(view.snapshot, rows, mentions, config), atoms
+
+            found, atoms = self._asked(found_in)
             built = built_of_depth(self.store, depth, and_more=depth == config.depth)
+            wanted, fresh = aggregate_atoms(found, atoms, built, depth, config)
             with self.store.turn():  # with those that are made of them
-                old = self.store.known(sorted(built.difference(atom.id for atom in wanted)))
+                old = self.store.known(sorted(built.difference(wanted)))
                 nodes = edges.with_derived(self.store, [node for node, _ in old.values()])
                 gone += self.delete([atom.id for atom in self.store.atoms(nodes)])
-            fresh = [atom for atom in wanted if atom.id not in built]
             if summarise is not None:
                 fresh = written(fresh, atoms.values(), summarise, config)
-            made += self.add(fresh).new
+            digests = {atom.id: atom.digest for atom in atoms.values()}
+            for part in batched(iter(fresh), _TOGETHER):
+                if not going():
+                    return made, gone
+                with self.store.turn():
+                    made += self.add(unchanged(self.store, part, digests)).new
+        if self.store.state == begun:
+            self.store.meta_set(_AGGREGATED, done)
         return made, gone
 
-    def _put_aside(self, nodes: Sequence[int]) -> int:
+    def _put_aside(self, nodes: Sequence[int], going: Callable[[], bool]) -> int:
         """Archives atoms, a batch at a time, lest others wait; how many."""
         done = 0
         for start in range(0, len(nodes), _ASIDE):
+            if not going():
+                break
             with self.store.turn():
                 done += self._archive_nodes(self.store.present(nodes[start : start + _ASIDE]))
         return done
@@ -2751,6 +2816,7 @@ class Memory:
 
         Its namespaces are closed with it. One that is closed itself can be used again.
         """
+        self._end_refining()
         if self._parent is not None:
             if not self.store.closed:
                 self._save()
@@ -2761,6 +2827,10 @@ class Memory:
             self._save()
         finally:
             self.store.close()
+
+    def _end_refining(self) -> None:
+        if self._refining is not None:
+            self._refining.stop()
 
     def _give_back(self) -> None:
         """Has a namespace give its files back, if nobody else is using it."""
@@ -2790,7 +2860,9 @@ class Memory:
         """Closes it; after an error without taking the time for a snapshot."""
         if kind is None:
             self.close()
-        elif self._parent is not None:
+            return
+        self._end_refining()
+        if self._parent is not None:
             self._give_back()
         else:
             self._spaces.close()

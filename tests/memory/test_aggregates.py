@@ -11,8 +11,10 @@ import torch
 
 from graphmem_torch.atoms import Atom, EdgeType, Link
 from graphmem_torch.memory import Memory
+from graphmem_torch.memory import memory as memory_module
 from graphmem_torch.memory.aggregates import star_clusters
 from graphmem_torch.memory.importance import AGGREGATE
+from graphmem_torch.results import Consolidated
 from graphmem_torch.text.terms import terms
 from tests.memories import config_of, opened
 
@@ -146,6 +148,47 @@ def test_they_follow_their_members(memory: Memory) -> None:
     assert all(name not in {link.target for link in atom.edges} for atom in built(memory))
     memory.archive(built(memory)[0].edges[0].target)
     assert str(memory.consolidate()) != "nothing to do" and memory.check() == []
+
+
+def test_what_did_not_change_is_not_looked_at_again(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    while memory.consolidate() != Consolidated():
+        pass
+    looks, real = list[int](), memory_module.clusters
+
+    def looked(*given: Any) -> Any:
+        looks.append(1)
+        return real(*given)
+
+    monkeypatch.setattr(memory_module, "clusters", looked)
+    memory.consolidate()
+    assert looks == []
+    memory.add("Dora plays the harp.")
+    memory.consolidate()
+    assert looks
+    count = len(looks)
+    memory.config = config_of(**{"aggregate.build": True, "aggregate.least": 0.35})
+    memory.consolidate()
+    assert len(looks) > count
+
+
+@pytest.mark.parametrize("what", ["forget", "delete", "archive", "update"])
+def test_what_goes_while_an_aggregate_is_written_is_in_none(memory: Memory, what: str) -> None:
+    gone: list[str] = []
+
+    def summarise(texts: Sequence[str], question: str | None, max_tokens: int) -> list[str]:
+        if not gone:
+            gone.append("violin2")
+            change = {"text": "A harp."} if what == "update" else {}
+            getattr(memory, what)("violin2", **change)
+        return list(texts)
+
+    old = memory.get("violin2").text
+    memory.consolidate(oracle=summarise)
+    assert gone and all(old not in atom.text for atom in built(memory))
+    memory.consolidate()
+    assert any("violin" in atom.text for atom in built(memory)) and memory.check() == []
 
 
 def test_those_of_users_stay(memory: Memory) -> None:
