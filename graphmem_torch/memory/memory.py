@@ -867,11 +867,11 @@ class Memory:
             as_of: Only atoms whose time is known and not later, in the version of then (`update`),
                 and what was known then of their validity: nothing that came later is returned.
                 Decay is reckoned from then. Edges, counts of words, PageRank and modes are those of
-                today, and what is deleted is missing in the past as well. The first question of a
-                moment before an update makes an index of that version, as opening does. Of a list
-                of moments the same questions are asked, in one batch for all moments between which
-                no atom was updated: a result for each moment, or for several questions a list of
-                them for each.
+                today, and what is deleted or archived is missing in the past as well. The first
+                question of a moment before an update makes an index of that version, as opening
+                does. Of a list of moments the same questions are asked, in one batch for all
+                moments between which no atom was updated: a result for each moment, or for several
+                questions a list of them for each.
             valid_at: Only atoms whose content was true at this moment, as `validity` says, as far
                 as that is known (`as_of`).
             asked: When the questions are asked, which "last week" in them is reckoned from; `as_of`
@@ -1344,7 +1344,17 @@ class Memory:
         self, questions: Sequence[str], **options: Unpack[Filters]
     ) -> list[Result]: ...
 
-    async def aretrieve(self, questions: Any, **options: Unpack[Filters]) -> Any:
+    @overload
+    async def aretrieve(
+        self, questions: str, *, as_of: Instants, **options: Unpack[TimelessFilters]
+    ) -> list[Result]: ...
+
+    @overload
+    async def aretrieve(
+        self, questions: Sequence[str], *, as_of: Instants, **options: Unpack[TimelessFilters]
+    ) -> list[list[Result]]: ...
+
+    async def aretrieve(self, questions: Any, **options: Any) -> Any:
         """`retrieve` in a thread, while the event loop goes on; cancelling changes nothing."""
         return await asyncio.to_thread(lambda: self.retrieve(questions, **options))
 

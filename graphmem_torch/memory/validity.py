@@ -315,15 +315,14 @@ class _Statements:
     def _expect_no_cycle(self, old: str, new: str) -> None:
         one = self.node[old]
         node: int | None = self.node[new]
-        way = [new]
-        while node is not None and node != one:
+        way: list[int] = []
+        # What is deleted may bring back a statement that closes a circle elsewhere.
+        while node is not None and node not in way:
+            way.append(node)
             self._read([node])
-            node = self.spans[node].by
-            if node is not None:
-                self._read([node])
-                way.append(self._atoms[node].id)
-        if node == one:
-            shown = " by ".join(repr(name) for name in way)
+            node = None if node == one else self.spans[node].by
+        if way[-1] == one:
+            shown = " by ".join(repr(self._atoms[each].id) for each in way)
             raise InputError(
                 f"new: expected an atom that {old!r} did not supersede, got {new!r} ({shown}); "
                 "swap the two, or add what is true again as an atom of its own"
@@ -424,9 +423,16 @@ class ValiditySpans:
         As `valid`.
         """
         log = self._statements()
-        if log is None and not bool(self._read_events(store)[:, 2].isfinite().any()):
+        if (
+            log is None
+            and store is self._store
+            and not bool(self._read_events(store)[:, 2].isfinite().any())
+        ):
+            return None  # the usual case, which costs nothing
+        own = self._own(snapshot, store)[1]
+        if log is None and not bool(own.isfinite().any()):
             return None
-        stop = self._own(snapshot, store)[1].expand(len(at), -1).clone()
+        stop = own.expand(len(at), -1).clone()
         if log is not None:
             which, rows, place = _in_force_at(log, snapshot, known)
             said = log.stop[rows]

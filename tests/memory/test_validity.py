@@ -218,6 +218,20 @@ def test_bad_input_is_refused_and_changes_nothing() -> None:
         memory.add(Atom("w", "It rained", event_time=3.0, event_end=2.0))
 
 
+def test_a_circle_that_a_deletion_closes_is_no_end_of_all() -> None:
+    memory = memory_of(moved(4))
+    memory.supersede("v0", "v1")
+    memory.supersede("v0", "v2")
+    memory.supersede("v1", "v0")
+    memory.delete("v2")  # so that v1 is again what took the place of v0
+    assert {each.by for each in memory.validity(["v0", "v1"]).values()} == {"v0", "v1"}
+    assert {each.id for each in memory.history("v0").chain} == {"v0", "v1"}
+    memory.supersede("v1", "v3")
+    assert [each.id for each in memory.history("v0").chain] == ["v0", "v1", "v3"]
+    with pytest.raises(InputError, match="did not supersede"):
+        memory.supersede("v3", "v0")
+
+
 def test_ends_are_stated_and_taken_back() -> None:
     memory = memory_of(moved(2))
     memory.supersede("v0", "v1")
