@@ -82,6 +82,7 @@ class Query(AskingCommand):
         trace: Whether to say how long each stage took, and what it looked at.
         plan: Whether dates and concepts in a question narrow it down, and to say so: a window of
             time, the best in it, what edges lead to from there, each with its number of memories.
+        archived: Ask what was archived instead.
     """
 
     questions: Annotated[Positional[tuple[str, ...]], arg(metavar="QUESTION ...")] = ()
@@ -89,13 +90,17 @@ class Query(AskingCommand):
     trace: bool = False
     as_of: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="TIME")] = ()  # type: ignore[assignment]
     plan: bool = False
+    archived: bool = False
 
     def run(self) -> int:
         """Answers all the questions in one batch."""
         questions, filters = self._questions(), self.filters()
         filters["plan"] = True if self.plan else None
         with self.open_memory(self.store, "r") as memory:
-            found = memory.retrieve(questions, trace=self.trace, **filters)
+            asked = memory.archived() if self.archived else memory
+            if asked is None:
+                raise InputError("--archived: expected an archive, got none; leave it out")
+            found = asked.retrieve(questions, trace=self.trace, **filters)
         instants = filters["as_of"]
         if not isinstance(instants, list):
             rows: list[tuple[Any, dict[str, float]]] = [(result, {}) for result in found]

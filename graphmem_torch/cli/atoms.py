@@ -9,16 +9,18 @@ from typing import Annotated, Any
 from tyro.conf import Positional, arg
 
 from graphmem_torch.cli.ask import time_of
-from graphmem_torch.cli.layout import atom_lines, clip, validity_line, when, width
+from graphmem_torch.cli.layout import atom_lines, clip, particle_lines, validity_line, when, width
 from graphmem_torch.cli.options import MemoryCommand, print_json, print_text
 from graphmem_torch.errors import InputError
 
 __all__ = [
+    "Archive",
     "Delete",
     "Export",
     "Forget",
     "Get",
     "GiveFeedback",
+    "Restore",
     "ShowChanges",
     "ShowHistory",
     "Supersede",
@@ -34,9 +36,11 @@ class Get(MemoryCommand):
 
     Attributes:
         ids: The ids.
+        particle: As insight particles: what they are, what they speak of, what they are tied to.
     """
 
     ids: Annotated[Positional[tuple[str, ...]], arg(metavar="ID ...")] = ()
+    particle: bool = False
 
     def run(self) -> int:
         """Prints the memories, in the order asked for."""
@@ -45,12 +49,63 @@ class Get(MemoryCommand):
         from graphmem_torch.readers.jsonl import atom_to_record
 
         with self.open_memory(self.store, "r") as memory:
+            if self.particle:
+                particles = memory.particles(self.ids)
+                if self.json:
+                    print_json({"particles": [asdict(each) for each in particles]})
+                else:
+                    print_text("\n\n".join("\n".join(particle_lines(p)) for p in particles))
+                return 0
             atoms = memory.get(self.ids)
         if self.json:
             print_json({"atoms": [atom_to_record(atom) for atom in atoms]})
         else:
             print_text("\n\n".join("\n".join(atom_lines(atom)) for atom in atoms))
         return 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Archive(MemoryCommand):
+    """Put memories aside: no question finds them, `query --archived` and `restore` do.
+
+    Attributes:
+        ids: Their ids.
+    """
+
+    ids: Annotated[Positional[tuple[str, ...]], arg(metavar="ID ...")] = ()
+
+    def run(self) -> int:
+        """Says how many went, with what they superseded."""
+        return _moved(self, "archived")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Restore(MemoryCommand):
+    """Bring archived memories back.
+
+    Attributes:
+        ids: Their ids.
+    """
+
+    ids: Annotated[Positional[tuple[str, ...]], arg(metavar="ID ...")] = ()
+
+    def run(self) -> int:
+        """Says how many came, with what superseded them."""
+        return _moved(self, "restored")
+
+
+def _moved(command: Archive | Restore, done: str) -> int:
+    """Moves what a command names, and says so."""
+    if not command.ids:
+        raise InputError("expected at least one id, got none; `graphmem query` shows ids")
+    with command.open_memory(command.store, "w") as memory:
+        move = memory.archive if done == "archived" else memory.restore
+        count = move(command.ids)
+    if command.json:
+        print_json({"store": str(command.store), done: count})
+    else:
+        print_text(f"{command.store}: {count:,} {'memory' if count == 1 else 'memories'} {done}")
+    return 0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,13 +9,14 @@ from datetime import UTC, datetime
 from itertools import zip_longest
 
 from graphmem_torch.atoms import Atom
-from graphmem_torch.results import Context, Hit, Result, Trace, Validity
+from graphmem_torch.results import Context, Hit, Particle, Result, Trace, Validity
 
 __all__ = [
     "atom_lines",
     "clip",
     "context_note",
     "hit_lines",
+    "particle_lines",
     "result_lines",
     "side_by_side",
     "trace_lines",
@@ -74,6 +75,25 @@ def atom_lines(atom: Atom) -> list[str]:
     told = {"happened": when(atom.event_time), "ended": when(atom.event_end), "type": atom.type}
     told |= {"meta": json.dumps(dict(atom.meta), ensure_ascii=False) if atom.meta else None}
     told |= {"edges": " · ".join(f"{e.type.name.lower()} {e.target}" for e in atom.edges)}
+    for name, value in told.items():
+        lines += _wrap(f"{name}  {value}") if value else []
+    return lines
+
+
+def particle_lines(particle: Particle) -> list[str]:
+    """One memory as an insight particle."""
+    times = {name: getattr(particle, name) for name in ("created", "modified", "accessed")}
+    times |= {"true from": particle.event_start, "true until": particle.event_end}
+    told = {
+        "from": particle.id,
+        "is": ", ".join(particle.signifiers),
+        "keys": ", ".join(particle.keys),
+        "imprint": json.dumps(dict(particle.imprint), ensure_ascii=False),
+        **{name: when(value) for name, value in times.items()},
+        "importance": f"{particle.importance:.2f}, used {particle.uses:,} times",
+        "strands": " · ".join(f"{kind} {other} {w:.2f}" for kind, other, w in particle.strands),
+    }
+    lines = _wrap(particle.content)
     for name, value in told.items():
         lines += _wrap(f"{name}  {value}") if value else []
     return lines

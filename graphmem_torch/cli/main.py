@@ -21,11 +21,13 @@ from tyro.conf import subcommand
 from graphmem_torch.cli import interrupt_as_usual, leave_at_once
 from graphmem_torch.cli.ask import AnswerQuestion, CompileContext, Evaluate, Explain, Query
 from graphmem_torch.cli.atoms import (
+    Archive,
     Delete,
     Export,
     Forget,
     Get,
     GiveFeedback,
+    Restore,
     ShowChanges,
     ShowHistory,
     Supersede,
@@ -62,6 +64,8 @@ _COMMANDS = {
     "history": ShowHistory,
     "changes": ShowChanges,
     "delete": Delete,
+    "archive": Archive,
+    "restore": Restore,
     "forget": Forget,
     "export": Export,
     "import": Import,

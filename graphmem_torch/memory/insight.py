@@ -93,7 +93,8 @@ def read_insight(text: str, names: Sequence[str] = ()) -> Insight:
     found = {"question"} if is_question(text) else set[str]()
     if not foreign(text, STOP_WORDS):
         sentences = [each.strip() for each in split_sentences(text.replace("\u2019", "'"))]
-        told = [each.lower() for each in sentences if terms(each) and not is_question(each)]
+        # A word alone claims nothing.
+        told = [s.lower() for s in sentences if len(terms(s)) > 1 and not is_question(s)]
         for name, cue in _CUES.items():
             if any(cue.search(each) for each in told):
                 found.add(name)
