@@ -68,30 +68,6 @@ class Added:
 
 
 @dataclass(frozen=True, slots=True)
-class Consolidated:
-    """What a `Memory.consolidate` did.
-
-    Attributes:
-        linked: Memories whose concepts waited to be found.
-        reinforced: Memories whose importance was raised by uses.
-        aggregated: Aggregates that were made.
-        dissolved: Aggregates that were taken away, as what they were made of has changed.
-        archived: Memories that were put aside.
-    """
-
-    linked: int = 0
-    reinforced: int = 0
-    aggregated: int = 0
-    dissolved: int = 0
-    archived: int = 0
-
-    def __str__(self) -> str:
-        """What it did, in a line."""
-        said = ", ".join(f"{value:,} {name}" for name, value in asdict(self).items() if value)
-        return said or "nothing to do"
-
-
-@dataclass(frozen=True, slots=True)
 class Particle:
     """A memory as an insight particle (Cognitive Weave, section 3.2), by `Memory.particles`.
 
@@ -339,6 +315,34 @@ class Reconciled:
     def __str__(self) -> str:
         """What it did, in a line."""
         said = ", ".join(f"{value:,} {name}" for name, value in asdict(self).items() if value)
+        return said or "nothing to do"
+
+
+@dataclass(frozen=True, slots=True)
+class Consolidated:
+    """What a `Memory.consolidate` did.
+
+    Attributes:
+        linked: Memories whose concepts waited to be found.
+        reinforced: Memories whose importance was raised by uses.
+        reconciled: What contradicts or repeats each other.
+        aggregated: Aggregates that were made.
+        dissolved: Aggregates that were taken away, as what they were made of has changed.
+        archived: Memories that were put aside.
+    """
+
+    linked: int = 0
+    reinforced: int = 0
+    reconciled: Reconciled = field(default_factory=Reconciled)
+    aggregated: int = 0
+    dissolved: int = 0
+    archived: int = 0
+
+    def __str__(self) -> str:
+        """What it did, in a line."""
+        counts = asdict(self)
+        counts = counts.pop("reconciled") | counts
+        said = ", ".join(f"{value:,} {name}" for name, value in counts.items() if value)
         return said or "nothing to do"
 
 

@@ -2527,20 +2527,23 @@ class Memory:
 
         Finds the concepts of all memories that wait for it, and links them (`link.every`): they are
         linked as they are when their number is reached. Raises the importance of what was used,
-        makes aggregates of what belongs together (`aggregate`), and archives what is not important
-        enough (`refine`). Each step is there for good before the
-        next, so that one who is killed loses nothing and calls again; who asks meanwhile does not
-        wait, and a second call finds nothing to do.
+        reconciles (`reconcile.automatic`), makes aggregates of what belongs together
+        (`aggregate`), and archives what is not important enough (`refine`). Each step is there for
+        good before the next, so that one who is killed loses nothing and calls again; who asks
+        meanwhile does not wait, and a second call finds nothing to do.
 
         Args:
-            oracle: An object with `summarise(texts, question, max_tokens)`, or such a function,
-                that writes aggregates; by default they are sentences of their members.
+            oracle: An object that judges pairs (`judge`, as in `reconcile`), writes aggregates
+                (`summarise(texts, question, max_tokens)`), or both; by default the local rule
+                judges, and aggregates are sentences of their members.
 
         Raises:
-            InputError: Something that is no oracle.
+            InputError: Something that can do neither.
             StoreError: Read-only store or full disk; what was done stays.
         """
-        return self._consolidate(None if oracle is None else method_of(oracle, "summarise"))
+        judge = oracle if hasattr(oracle, "judge") else None
+        writes = oracle is not None and (judge is None or hasattr(oracle, "summarise"))
+        return self._consolidate(method_of(oracle, "summarise") if writes else None, judge)
 
     def refining(self, *, every: float = 60.0) -> Refining:
         """Consolidates in the background whenever something has changed, in a thread of its own.
@@ -2563,7 +2566,7 @@ class Memory:
                     "that is refined; stop that first"
                 )
             lock = WriterLock(self.store.path, "refining.lock")
-            refine = partial(self._consolidate, None)
+            refine = partial(self._consolidate, None, None)
             self._refining = Refining(refine, self._unrefined, lock, every)
             return self._refining
 
@@ -2574,18 +2577,24 @@ class Memory:
         return self.store.state, self.store.uses.total(), self.store.validity.version
 
     def _consolidate(
-        self, summarise: Callable[..., Any] | None, going: Callable[[], bool] = lambda: True
+        self,
+        summarise: Callable[..., Any] | None,
+        judge: Oracle | None,
+        going: Callable[[], bool] = lambda: True,
     ) -> Consolidated:
         """See `consolidate`; as long as it is told to go on."""
         linked = self._written_by().consolidate(self._clock())
-        snapshot, now = self._current(), self._decay.now()
-        reinforced = self._importance.reinforce(snapshot, now)
-        made, gone = 0, 0
+        now = self._decay.now()
+        reinforced = self._importance.reinforce(self._current(), now)
+        made, gone, reconciled = 0, 0, Reconciled()
+        if self.config.reconcile.automatic and going():
+            reconciled = self.reconcile(oracle=judge)
         if self.config.aggregate.build and going():
             made, gone = self._aggregate(summarise, going)
         snapshot = self._current()
         least = self._importance.least(snapshot, now, self._ended(snapshot, now))
-        return Consolidated(linked, reinforced, made, gone, self._put_aside(least, going))
+        aside = self._put_aside(least, going)
+        return Consolidated(linked, reinforced, reconciled, made, gone, aside)
 
     def _aggregate(
         self, summarise: Callable[..., Any] | None, going: Callable[[], bool]
