@@ -16,180 +16,23 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from typing import NamedTuple
 
+from graphmem_torch.text import _slot_patterns as say
 from graphmem_torch.text.sentences import split_at_marks
 from graphmem_torch.text.terms import STOP_WORDS, terms
-from graphmem_torch.text.times import MONTHS
 
 __all__ = ["CUES", "Reading", "State", "at_odds"]
 
 CUES = ("slot", "attribute", "ended", "agreed", "strangers", "changed")
 """What `at_odds` tells of two readings, in this order."""
 
-WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _LONGEST = 100  # words of a sentence that patterns are looked for in
 _MOST = 64  # states of a text
+_SHORT = 6  # words of what is said in place of what has ended
+_PLAIN = 8  # words of a sentence that says no more than what somebody is
 _HEAD = 80  # characters that the name of a speaker is looked for in
 _LONG = 32  # letters of a word
-
-_CALENDAR = frozenset([*WEEKDAYS, *MONTHS, *(day + "s" for day in WEEKDAYS)])
-
-_KIN_WORDS = """
-aunt boss boyfriend brother child children coach colleague cousin coworker dad daughter father
-friend girlfriend grandfather grandma grandmother grandpa grandparents husband kid kids mom
-mother mum neighbor neighbour nephew niece parent parents partner roommate sister son uncle
-wife
-"""
-_KIN = frozenset(_KIN_WORDS.split())
-"""Whose home, job or car it is when they are named beside somebody: not that somebody's."""
-
-# Where a value ends: what goes on behind it is about something else.
-_BEYOND_WORDS = """
-a again after already although am an and any anymore are as at back be because before behind
-best but by can currently during ever every everything for forever from good had has have he her
-his how i if in instead is it last lately like likes loves more most my next nowadays now of off
-on once or our over right she since so soon still than that the their these they this though to
-today together tomorrow too two until was way we were what when where which while who will with
-yesterday you your
-"""
-_BEYOND = frozenset(_BEYOND_WORDS.split())
-_ARTICLES_WORDS = "a an the my his her their our your its some this that"
-_ARTICLES = frozenset(_ARTICLES_WORDS.split())
-_VERBS = """
-attend be being do doing drink drive driving eat enjoy enjoying go going have having is lead
-leading like liking live living love loving own owning play playing practise practising prefer
-run running see seeing smoke stand take taking use using want work working
-"""
-_FIRST = re.compile(r"\b(?:i|i'm|i've|i'd|i'll|my|mine|me|we|we're|we've|our)\b")
-_SPEAKER = re.compile(r"([^\W\d_][\w.'-]*(?: [^\W\d_][\w.'-]*){0,2}): ")
-_UNREAL = re.compile(
-    r"\b(?:used to|once|may|might|could|would|should|wants?|wanted|wish(?:es|ed)?|hop(?:es?|ing)|"
-    r"plan(?:s|ned|ning)?|dream(?:s|ed|ing)?|think(?:s|ing)? (?:about|of)|consider(?:s|ed|ing)?|"
-    r"if|some day|someday|one day|almost|nearly|also|as well|too|another|second|"
-    r"never|years ago|interned|going to|will|won't)\b"
-)
-_DENIED = re.compile(r"\b(?:not|no longer|never|cannot|\w+n't)\b")
-_CHANGED = re.compile(
-    r"\b(?:now|no longer|any ?more|these days|nowadays|from now on|as of|moved|relocated|switched|"
-    r"changed|swapped|replaced|new|became|become|stopped|quit|resigned|gave up|given up|left|sold|"
-    r"rescheduled|reset|since)\b"
-)
-
-_HOME = r"(?:home|house|apartment|flat|condo|place)"
-_AFTER: tuple[tuple[str, str], ...] = (  # slot, what stands before its value
-    ("home", r"(?:lives?|living|resid(?:es?|ing)|based|settled|settling)(?: \w+)? (?:in|at)"),
-    ("home", r"(?:have|has|'ve) lived (?:in|at)"),
-    ("moved", r"(?:moved|moving|moves|relocated|relocating)(?: (?:back|over|out))? (?:in)?to"),
-    ("moved", r"(?:moved|relocated) from (?:[\w'-]+ ){1,3}?to"),
-    ("home", rf"{_HOME}(?: \w+)? in"),
-    ("home", rf"{_HOME} is (?:now )?in"),
-    ("home", r"resident of"),
-    ("employer", r"(?:works|(?:i|we|to) work|working) (?:at|for)"),
-    ("employer", r"employed (?:by|at)"),
-    ("employer", r"hired by"),
-    ("joined", r"joined"),
-    ("employer", r"(?:job|position|offer|started|living) (?:at|with|from)"),
-    ("employer", r"payroll of"),
-    ("employer", r"employer is"),
-    ("role", r"(?:works?|working|retrained|money|living) as"),
-    ("role", r"promoted to"),
-    ("role", r"job is (?:being|that of)"),
-    ("called", r"(?:became|become|becoming|is|am|i'm|now) (?:now |currently )?(?=an? )"),
-    ("car", r"(?:drives|drive|driving) (?=an? |the )"),
-    ("car", r"car is"),
-    ("car", r"gets? around in"),
-    ("favourite", r"(?:prefers?|picks?|goes for|go for)"),
-    ("favourite", r"switched to"),
-    ("favourite", r"(?:likes?|loves?|enjoys?) (?=[\w' -]*? (?:best|most|more than any))"),
-    ("favourite", r"(?:likes?|loves?|enjoys?) (?:best|most) is"),
-)  # fmt: skip
-# Slots whose value must be a name, lest anything is one.
-_NAMED = {"joined": "employer", "moved": "home"}
-# What is said of somebody by an article is an occupation if its noun looks like one.
-_OCCUPATION = re.compile(
-    r"an? (?:[\w'-]+ )??(?!(?:mother|father|sister|brother|daughter|member|lover|believer|beginner|"
-    r"winner|owner|newcomer|partner|neighbou?r|supporter|fighter|number|matter|reminder|visitor)\b)"
-    r"(?:\w+(?:er|or|ist|ian|ant|eur)|\w*(?:man|woman)|chef|cook|judge|nurse|pilot|guide|clerk|monk|"
-    r"smith|secretary|student|apprentice|florist|actress|waitress|president|agent)\b"
-    r"(?! (?:of|at|than)\b)"
-)
-_STATES = [(slot, re.compile(rf"\b(?:{pattern})(?:\s|(?<=\s))")) for slot, pattern in _AFTER]
-_DAY = rf"(?:{'|'.join([*WEEKDAYS, *MONTHS])})s?"
-_SCHEDULED = re.compile(
-    r"\b(?:(?:meets?|is|takes? place|held|starts?|happens?|runs?) (?:every |on |in )+|"
-    r"(?:moved|rescheduled|postponed|shifted|changed|brought forward) (?:to|until) (?:every )?|"
-    rf"^every )(?P<v>{_DAY})\b"
-)
-_COUNTING = "zero one two three four five six seven eight nine ten eleven twelve"
-_NUMBERS = {word: str(i) for i, word in enumerate(_COUNTING.split())}
-_COUNTED = re.compile(  # so many of somebody or something
-    r"\b(?:have|has|got|reached|hit|at|up to|down to|counts?|leads?|team of|owns?|weighs?|is|now|"
-    r"costs?|(?:sells?|tried|sold) (?:[\w' ]+ )?for|charges?|rose to|fell to|dropped to) "
-    r"(?:now |already |about |only )?(?P<v>\d[\d.,]*) (?P<key>[^\W\d_]\w*)"
-)
-_LED = r"(?:leads|heads|runs|manages|is (?:now )?(?:in charge|head|manager|captain|chair|ceo) of)"
-_LEADS = re.compile(rf"(?P<v>[\w'-]+)(?: now)? {_LED} (?P<of>[\w' -]+)")
-_TAKES = re.compile(
-    r"(?P<v>[\w'-]+) (?:took over (?P<of>[\w' -]+?) from (?P<o>[\w'-]+)|"
-    r"replaced (?P<o2>[\w'-]+) as (?:head|manager|captain|chair|ceo) of (?P<of2>[\w' -]+))"
-)
-_LED_BY = re.compile(
-    r"(?:(?:head|manager|captain|chair|ceo) of (?P<of>[\w' -]+?) is (?:now )?|"
-    r"(?P<of2>[\w' -]+?) is (?:now )?(?:led|run|headed|managed) by )(?P<v>[\w'-]+)"
-)
-_STEPS = re.compile(
-    r"(?P<o>[\w'-]+) (?:stepped down|resigned) as (?:head|manager|captain|chair|ceo)"
-)
-
-# One out, one in: (what ends, what holds).
-_EXCHANGED = re.compile(
-    r"\b(?:switched|changed|moved|went|relocated) from (?P<a>[\w' -]+?) to (?P<b>[\w' -]+)|"
-    r"\b(?:swapped|traded|exchanged|trading) (?P<c>[\w' -]+?)(?: in)? for (?P<d>[\w' -]+)|"
-    r"\breplaced (?P<e>[\w' -]+?) (?:with|by) (?P<f>[\w' -]+)"
-)
-# What is no more; what follows it has ended.
-_ENDED = re.compile(
-    r"\b(?:no longer|(?:have |has |'ve )?(?:stopped|quit|quitted|gave up|given up)|"
-    r"lost (?:my|his|her|their) job (?:at|with)|"
-    r"left(?! (?:for|to|the house|home|early|late))|moved (?:away|out) (?:from|of)|"
-    r"resigned from|let go by|fired by|laid off by|notice at|"
-    r"(?:gone|went) off|got rid of|sold|cancell?ed|former(?:ly)?|"
-    r"(?:\w+n't|not|cannot|can't)(?= .*\bany ?more\b))\s(?P<v>[^,.;!?]+)"
-)
-# What stands before a denial has ended with it: "osprey doesn't work as the gate code anymore".
-_ENDED_BEFORE = re.compile(
-    r"^(?P<v>[\w' -]+?) (?:(?:does|do)n't work|isn't used) (?:as|for) .*\bany ?more\b"
-)
-
-# Nouns of which there is one: whatever it is, there is no second.
-_SINGLE_WORDS = """
-address age birthday budget capital captain ceo chair code colour color combination date
-deadline director email favorite favourite goal head height key leader limit login manager
-name nickname number password pin plan price rank rating rent role salary score size speed
-status target team temperature title topic username version wage weight winner
-"""
-_SINGLE = frozenset(_SINGLE_WORDS.split())
-_COPULA = re.compile(
-    r"(?P<key>(?:[\w'-]+ ){1,6}?)(?:is|was changed to|was set to|has been reset to|was reset to|"
-    r"has been changed to|changed to|was updated to|is called|:)(?: now| no longer)? "
-    r"(?P<v>[\w' -]+)"
-)
-_USED_AS = re.compile(r"(?:use )(?P<v>[\w' -]+?) as (?P<key>[\w' -]+)")
-_NEED = re.compile(r"(?:need|use) (?P<v>[\w'-]+) , that's (?P<key>[\w' -]+)")
-_BY_MOST = re.compile(
-    r"(?P<v>[\w' -]+?) is the (?P<key>\w+) (?:\w+ )?(?:likes?|loves?|enjoys?) (?:most|best)"
-)
-_MOST_IS = re.compile(
-    r"the (?P<key>\w+) (?:\w+ )?(?:likes?|loves?|enjoys?) (?:most|best) is (?P<v>[\w' -]+)"
-)
-_BEST_OF = re.compile(
-    r"(?:likes?|loves?|enjoys?|prefers?) (?P<v>[\w' -]+?) (?:best of all|more than any other|"
-    r"most of all|over any other|to any other) (?P<key>\w+)"
-)
-_WHERE = re.compile(
-    r"(?P<v>[\w' -]+?) (?:is where [\w' -]+ lives?|is (?:my|our|his|her|their) home)"
-)
-_CALLS = re.compile(r"calls? (?P<v>[\w' -]+?) home\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +76,7 @@ class Reading:
     def of(cls, text: str) -> Reading:
         """The reading of a text, with its speaker in front of it or without."""
         text = text.replace("\u2019", "'")
-        head = _SPEAKER.match(text[:_HEAD])
+        head = say.SPEAKER.match(text[:_HEAD])
         speaker = _stems(head[1]) if head else frozenset[str]()
         body = text[head.end() :] if head else text
         states: list[State] = []
@@ -247,8 +90,8 @@ class Reading:
                 sentence = _Sentence(part, speaker)
                 states += sentence.states()
                 names |= sentence.names
-                changed = changed or _CHANGED.search(sentence.lowered) is not None
-                if not any(p.search(sentence.lowered) for p in (_DENIED, _UNREAL, _ENDED)):
+                changed = changed or say.CHANGED.search(sentence.lowered) is not None
+                if not any(p.search(sentence.lowered) for p in (say.DENIED, say.UNREAL, say.ENDED)):
                     stems.append(_stems(part) | sentence.names)
         return cls(
             tuple(states[:_MOST]), frozenset(names), _stems(body) | names, tuple(stems), changed
@@ -273,9 +116,10 @@ def at_odds(one: Reading, other: Reading) -> tuple[float, ...]:
                 continue
             if a.ended or b.ended:
                 out, kept = (a, b) if a.ended else (b, a)
-                ended = ended or _covered(out.value, kept.value | kept.key)
+                if not out.slot or out.slot == kept.slot:
+                    ended = ended or _covered(out.value, kept.value | kept.key)
             elif a.slot == b.slot and _one_key(a, b):
-                if a.value & b.value:
+                if _one_value(a, b):
                     agreed = True
                 elif a.slot == "attribute":
                     attribute = True
@@ -284,6 +128,7 @@ def at_odds(one: Reading, other: Reading) -> tuple[float, ...]:
     for mine, theirs in ((one, other), (other, one)):
         ended = ended or any(
             state.ended
+            and not state.slot
             and any(_covered(state.value, said) for said in theirs.stems if state.subject <= said)
             for state in mine.states
         )
@@ -299,7 +144,7 @@ def at_odds(one: Reading, other: Reading) -> tuple[float, ...]:
 
 def _same(one: frozenset[str], other: frozenset[str]) -> bool:
     """One subject: half of what it is called in common, and the same relatives."""
-    kin = _listed(_KIN_WORDS)
+    kin = _listed(say.KIN_WORDS)
     mine, theirs = one - kin, other - kin
     shared = len(mine & theirs)
     return bool(shared) and 2 * shared >= max(len(mine), len(theirs)) and one & kin == other & kin
@@ -312,9 +157,25 @@ def _one_key(one: State, other: State) -> bool:
     return one.key == other.key
 
 
+def _one_value(one: State, other: State) -> bool:
+    """Whether two values may be one: a word in common, or all those of one of them."""
+    if one.slot in say.DISTINCT:
+        return one.value <= other.value or other.value <= one.value
+    return bool(one.value & other.value)
+
+
 def _covered(value: frozenset[str], said: frozenset[str]) -> bool:
     """Whether most of what has ended is in what is said."""
     return bool(value) and len(value & said) > len(value) / 2
+
+
+class _Found(NamedTuple):
+    """A state without its subject; fields as in `State`."""
+
+    slot: str
+    value: frozenset[str]
+    ended: bool = False
+    key: frozenset[str] = frozenset()
 
 
 class _Sentence:
@@ -323,7 +184,7 @@ class _Sentence:
     def __init__(self, text: str, speaker: frozenset[str]) -> None:
         self.words = [word[:_LONG] for word in re.findall(r"\w+(?:['-]\w+)*|[,:]", text)]
         self.lowered = " ".join(word.lower() for word in self.words)
-        self.first = _FIRST.search(self.lowered) is not None
+        self.first = say.FIRST.search(self.lowered) is not None
         self.speaker = (speaker or frozenset(["i"])) if self.first else frozenset[str]()
         first = next((i for i, word in enumerate(self.words) if word[0].isalpha()), -1)
         named = {
@@ -334,7 +195,7 @@ class _Sentence:
         }
         self.names = frozenset(named) | self.speaker
         self.kin = _stems(
-            " ".join(w for word in self.words if (w := word.lower().removesuffix("'s")) in _KIN)
+            " ".join(w for word in self.words if (w := word.lower().removesuffix("'s")) in say.KIN)
         )
 
     def states(self) -> list[State]:
@@ -342,125 +203,174 @@ class _Sentence:
         if len(self.words) > _LONGEST:
             return []
         found = list(self._found())
-        values = frozenset[str]().union(*(value for _, _, value, _ in found))
-        subject = (self.names - values) | self.kin
-        if not subject - self.kin:  # a thing without a name is what its nouns say
-            keys = frozenset[str]().union(*(key for slot, key, _, _ in found if slot == "count"))
-            subject |= _stems(self.lowered) - values - keys - _listed(_VERBS) - _listed(_SAID)
+        held, ended, keys = (
+            frozenset[str]().union(*parts)
+            for parts in (
+                [each.value for each in found if not each.ended],
+                [each.value for each in found if each.ended],
+                [each.key for each in found if each.slot == "count"],
+            )
+        )
+        managed = any(each.slot == "manager" for each in found)
+        kin = self.kin - _listed("boss") if managed else self.kin
+        subject = ((self.names - held - ended) or (self.names - held)) | kin
+        if not subject - kin:  # a thing without a name is what its nouns say
+            nouns = _stems(self.lowered) - _listed(say.VERBS) - _listed(say.SAID)
+            subject |= nouns - held - ended - keys
         states = []
-        for slot, key, value, ended in found:
-            mine = key if slot in ("attribute", "schedule", "lead") and key else subject
-            if mine and value:
-                states.append(State(slot, key, mine, value, ended))
+        for each in found:
+            own = each.slot in ("attribute", "schedule", "lead") and each.key
+            mine = each.key if own else subject
+            if mine and each.value:
+                states.append(State(each.slot, each.key, mine, each.value, each.ended))
         return states
 
-    def _found(self) -> Iterator[tuple[str, frozenset[str], frozenset[str], bool]]:
+    def _found(self) -> Iterator[_Found]:
         """Slot, key, value, whether it has ended."""
         text = self.lowered
-        none = frozenset[str]()
-        before = _ENDED_BEFORE.match(text)
-        for match in [before] if before else _ENDED.finditer(text):
-            yield "", none, _object(match["v"]), True
-        for match in _EXCHANGED.finditer(text):
+        before = say.ENDED_BEFORE.match(text)
+        for match in [before] if before else say.ENDED.finditer(text):
+            slot = (
+                "employer"
+                if say.LEAVING.search(match[0][: match.start("v") - match.start()])
+                else ""
+            )
+            yield _Found(slot, _object(match["v"]), ended=True)
+            yield from self._instead(match)
+        for match in say.EXCHANGED.finditer(text):
             out, new = (
                 next((match[name] for name in names if match[name]), "") for names in ("ace", "bdf")
             )
-            yield "", none, _value(out), True
-            if "moved" not in match[0] and "relocated" not in match[0]:
-                for slot in ("favourite", "employer", "car"):
-                    yield slot, none, _value(new), False
+            yield _Found("", _value(out), ended=True)
+            verb, value = match[0].split()[0], _value(new)
+            if verb in ("swapped", "traded", "exchanged", "trading", "replaced"):
+                yield _Found("car", value)
+            elif verb not in ("moved", "relocated"):
+                yield _Found("employer" if value & self.names else "favourite", value)
         yield from self._leads(text)
-        if _UNREAL.search(text):
+        for part in self._affirmed():
+            yield from self._clauses(part)
+            yield from self._holding(part)
+
+    def _affirmed(self) -> list[str]:
+        """The sentence, or those of its parts that neither deny nor wish."""
+        parts = [self.lowered]
+        if say.DENIED.search(self.lowered) or say.UNREAL.search(self.lowered):
+            parts = say.INSTEAD.split(self.lowered)
+        no = say.DENIED, say.UNREAL
+        return [part for part in parts if not any(pattern.search(part) for pattern in no)]
+
+    def _instead(self, ended: re.Match[str]) -> Iterator[_Found]:
+        """The value of a slot that is said behind one that has ended: "... , it is Oslo now"."""
+        rest = say.INSTEAD.split(self.lowered[ended.start("v") :], maxsplit=1)
+        if len(rest) < 2 or len(rest[1].split()) > _SHORT:
             return
-        if _DENIED.search(text):
-            return
-        for slot, pattern in _STATES:
+        slots = {slot for slot, pattern in say.STATES if pattern.search(f"to {rest[0]} ")}
+        slots |= {slot for slot, pattern in say.CLAUSES if slot and pattern.search(f"is {rest[0]}")}
+        said = say.SO.match(rest[1])
+        if said and not say.DENIED.search(rest[1]):
+            for slot in slots:
+                yield _Found(say.NAMED.get(slot, slot), _value(said["v"] or said["w"]))
+
+    def _clauses(self, text: str) -> Iterator[_Found]:
+        for slot, pattern in say.CLAUSES:
+            if slot == "phone" and not say.PHONE.search(text):
+                continue
+            for match in pattern.finditer(text):
+                groups, value = match.groupdict(), frozenset[str]()
+                if groups.get("v"):
+                    value = _stems(match["v"]) if slot in say.LITERAL else _value(match["v"])
+                elif groups.get("b"):
+                    value = _value_before(match["b"])
+                if value and (slot != "home" or value & self.names):
+                    yield _Found(slot, value)
+                if groups.get("o"):
+                    yield _Found("", _value_before(match["o"]), ended=True)
+
+    def _holding(self, text: str) -> Iterator[_Found]:
+        for slot, pattern in say.STATES:
             for match in pattern.finditer(text):
                 value, name = _value(text[match.end() :]), slot
-                if slot in _NAMED:  # one may join a gym as well, and be moved to tears
-                    name = _NAMED[slot] if value & self.names else ""
+                if slot in say.NAMED:  # one may join a gym as well, and be moved to tears
+                    name = say.NAMED[slot] if value & self.names else ""
                 elif slot == "called":
-                    name = "role" if _OCCUPATION.match(text, match.end()) else ""
+                    plain = len(text.split()) <= _PLAIN
+                    name = "role" if plain and say.OCCUPATION.match(text, match.end()) else ""
+                elif slot == "preferred":  # in a choice, unless it is said to be new
+                    name = "favourite" if say.CHANGED.search(text) or "when it" in text else ""
                 if name:
-                    yield name, none, value, False
-        for pattern, slot in ((_WHERE, "home"), (_CALLS, "home")):
-            for match in pattern.finditer(text):
-                yield slot, none, _value_before(match["v"]), False
-        for match in _SCHEDULED.finditer(text):
+                    yield _Found(name, value)
+        for match in say.SCHEDULED.finditer(text):
             rest = text[: match.start()] + " " + text[match.end() :]
-            yield (
-                "schedule",
-                _stems(rest) - _listed(_SCHEDULING),
-                frozenset([match["v"].rstrip("s")]),
-                False,
-            )
-        counted = " ".join(_NUMBERS.get(word, word) for word in text.split())
-        for match in _COUNTED.finditer(counted):
-            yield "count", _stems(match["key"]), frozenset([match["v"].replace(",", "")]), False
-        for pattern in (_BY_MOST, _MOST_IS, _BEST_OF):
+            of, day = _stems(rest) - _listed(say.SCHEDULING), match["v"].rstrip("s")
+            yield _Found("schedule", frozenset([day]), key=of)
+        counted = " ".join(say.NUMBERS.get(word, word) for word in text.split())
+        for match in say.COUNTED.finditer(counted):
+            unit = _stems(match["key"])
+            if unit and not unit <= _listed(say.MEASURES):
+                yield _Found("count", frozenset([match["v"].replace(",", "")]), key=unit)
+        for pattern in (say.BY_MOST, say.MOST_IS, say.BEST_OF):
             for match in pattern.finditer(text):
-                yield (
-                    "favourite",
-                    _stems(match["key"].rstrip("s")),
-                    _value_before(match["v"]),
-                    False,
-                )
-        for pattern in (_COPULA, _USED_AS, _NEED):
+                of = _stems(match["key"].rstrip("s"))
+                yield _Found("favourite", _value_before(match["v"]), key=of)
+        for pattern in (say.COPULA, say.USED_AS, say.NEED):
             for match in pattern.finditer(text):
                 yield from self._attribute(match["key"], match["v"])
 
-    def _leads(self, text: str) -> Iterator[tuple[str, frozenset[str], frozenset[str], bool]]:
-        none = frozenset[str]()
-        for match in _TAKES.finditer(text):
-            of = _stems(match["of"] or match["of2"]) - _listed(_LEADING)
-            yield "lead", of, _stems(match["v"]), False
-            yield "lead", of, _stems(match["o"] or match["o2"]), True
-        if _DENIED.search(text) or _UNREAL.search(text):
+    def _leads(self, text: str) -> Iterator[_Found]:
+        for match in say.TAKES.finditer(text):
+            of = _stems(match["of"] or match["of2"]) - _listed(say.LEADING)
+            yield _Found("lead", _stems(match["v"]), key=of)
+            yield _Found("lead", _stems(match["o"] or match["o2"]), ended=True, key=of)
+        if say.DENIED.search(text) or say.UNREAL.search(text):
             return
-        for pattern in (_LEADS, _LED_BY):
+        for pattern in (say.LEADS, say.LED_BY):
             for match in pattern.finditer(text):
                 groups = match.groupdict()
-                of = _stems(groups["of"] or groups.get("of2") or "") - _listed(_LEADING)
+                of = _stems(groups["of"] or groups.get("of2") or "") - _listed(say.LEADING)
                 if of:
-                    yield "lead", of, _stems(match["v"]), False
-        for match in _STEPS.finditer(text):
-            yield "", none, _stems(match["o"]), True
+                    yield _Found("lead", _stems(match["v"]), key=of)
+        for match in say.STEPS.finditer(text):
+            of = _stems(match["of"]) - _listed(say.LEADING)
+            yield _Found("lead", _stems(match["o"]), ended=True, key=of)
 
-    def _attribute(
-        self, key: str, said: str
-    ) -> Iterator[tuple[str, frozenset[str], frozenset[str], bool]]:
+    def _attribute(self, key: str, said: str) -> Iterator[_Found]:
         """An attribute on either side of a copula."""
-        left, right = _stems(key) - _listed(_NEWER), _stems(said) - _listed(_NEWER)
+        left, right = _stems(key) - _listed(say.NEWER), _stems(said) - _listed(say.NEWER)
         nouns = {word.removesuffix("'s") for word in key.split()}
         others = {word.removesuffix("'s") for word in said.split()}
         if "favourite" in nouns | others or "favorite" in nouns | others:
             flip = "favourite" in others or "favorite" in others
             noun, value = (said, _value_before(key)) if flip else (key, _value(said))
             behind = re.split(r"favou?rite", noun, maxsplit=1)[1]
-            yield "favourite", _stems(behind) - self.names, value, False
-        elif nouns & _SINGLE:
-            yield "attribute", left | self.speaker, _value(said) - left, False
-        elif others & _SINGLE:
-            yield "attribute", right | self.speaker, _value_before(key) - right, False
+            yield _Found("favourite", value, key=_stems(behind) - self.names)
+        elif nouns & say.SINGLE:
+            yield _Found("attribute", _value(said) - left, key=left | self.speaker)
+        elif others & say.SINGLE:
+            yield _Found("attribute", _value_before(key) - right, key=right | self.speaker)
 
 
 def _named(word: str, *, first: bool) -> bool:
     """Whether a capitalised word is a name; the first of a sentence may be any other word."""
     plain = word.lower().removesuffix("'s")
-    if plain in STOP_WORDS or plain in _CALENDAR or plain in _BEYOND or "'" in plain:
+    if "'" in plain or plain in STOP_WORDS or plain in say.BEYOND:
         return False
-    return not first or plain not in _OPENERS
+    if plain in say.CALENDAR or plain in say.TITLES:
+        return False
+    return not first or plain not in say.OPENERS
 
 
 def _value(text: str) -> frozenset[str]:
     """Stems of the noun phrase that a text begins with."""
     words = text.split()
     start = 0
-    while start < len(words) and words[start] in _ARTICLES:
+    while start < len(words) and (words[start] in say.ARTICLES or words[start] in say.TITLES):
         start += 1
     stop = start
     while (
-        stop < min(len(words), start + 4) and words[stop] not in _BEYOND and words[stop] not in ",:"
+        stop < min(len(words), start + 4)
+        and words[stop] not in say.BEYOND
+        and words[stop] not in ",:"
     ):
         stop += 1
     return _stems(" ".join(words[start:stop]))
@@ -472,17 +382,19 @@ def _value_before(text: str) -> frozenset[str]:
     start = len(words)
     while (
         start > max(0, len(words) - 3)
-        and words[start - 1] not in _BEYOND
+        and words[start - 1] not in say.BEYOND
         and words[start - 1] != ","
     ):
         start -= 1
-    return _stems(" ".join(words[start:]))
+    return _stems(" ".join(word for word in words[start:] if word not in say.TITLES))
 
 
 def _object(text: str) -> frozenset[str]:
     """Stems of what has ended, without verbs that say no more than that it was so."""
     words = re.split(r" (?:and|but|because) ", text, maxsplit=1)[0].split()
-    return _stems(" ".join(word for word in words if word not in _OBJECTLESS)) - _listed(_VERBS)
+    return _stems(" ".join(word for word in words if word not in say.OBJECTLESS)) - _listed(
+        say.VERBS
+    )
 
 
 def _stems(text: str) -> frozenset[str]:
@@ -492,22 +404,3 @@ def _stems(text: str) -> frozenset[str]:
 @cache  # on first use: the stemmer is not loaded at import
 def _listed(words: str) -> frozenset[str]:
     return frozenset(stem for word in words.split() for stem in terms(word))
-
-
-_OBJECTLESS_WORDS = "anymore any more good days now at for as job head place"
-_OBJECTLESS = frozenset(_OBJECTLESS_WORDS.split())
-_SCHEDULING = (
-    "meets takes place held starts happens moved rescheduled postponed shifted changed brought "
-    "forward new from time week every there now runs"
-)
-_LEADING = "new now head manager captain chair from"
-_NEWER = "new current now use need called again today currently"
-_SAID = (
-    "longer stop quit give gave given sold sell left leave anymore new cost price charge rose "
-    "fell went"
-)
-_OPENERS_WORDS = """
-anyway everybody everyone good great hello hey hi just last maybe news nobody nowadays oh
-recently since so sorry still thanks there today use wow yes yesterday
-"""
-_OPENERS = frozenset(_OPENERS_WORDS.split())

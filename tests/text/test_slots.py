@@ -29,6 +29,16 @@ AT_ODDS = [
     ("Ana lives in Lisbon.", "Ana no longer lives in Lisbon.", "ended"),
     ("Ana works at Acme.", "Ana: I don't work at Acme any more.", "ended"),
     ("Ana lives in Lisbon.", "Ana left Lisbon and settled in Oslo.", "ended"),
+    ("Ana lives in Lisbon.", "Ana no longer lives in Porto, it is Oslo now.", "slot"),
+    ("Ana works for Acme.", "Ana doesn't work at Globex anymore, but at Hooli.", "slot"),
+    ("Ana: My boss is Mr Lund.", "Dr Weiss took over from Mr Lund as Ana's boss.", "slot"),
+    ("Ana reports to Ms Lund.", "Ana: My manager is Ms Okafor now.", "slot"),
+    ("Ana's phone number is 075 562026.", "Ana: Call me on 043 213931 from now on.", "slot"),
+    ("Ana sits in room 117.", "Ana: They put me from room 117 into room 149.", "slot"),
+    ("Ana is divorced.", "Ana: I'm married now.", "slot"),
+    ("Project Birch is in review.", "Update on project Birch: it is on hold.", "slot"),
+    ("The desk costs 80 euros.", "The desk went from 80 euros to 95 euros.", "slot"),
+    ("Ana's favourite drink is mint tea.", "Ana now prefers green tea.", "slot"),
 ]  # fmt: skip
 
 COMPATIBLE = [
@@ -52,6 +62,12 @@ COMPATIBLE = [
     ("Ben leads the sales team.", "Ben leads the design team."),
     ("The lamp costs 20 euros.", "The lamp weighs 30 kilos."),
     ("Ana has 200 followers.", "Ana has 300 photos."),
+    ("Ana has 20 miles to go.", "Ana has 5 miles behind her."),
+    ("Ana: I prefer paved roads.", "Ana: I prefer a structured plan."),
+    ("Ana works for Acme.", "Ana: I won't quit Acme."),
+    ("Ana sits in room 117.", "Ana had a meeting in room 149."),
+    ("Ana: Trust is key.", "Ana: Good support is key."),
+    ("Ana: My boss drives a Tesla.", "Ana drives a Fiat."),
     ("", "Ana lives in Lisbon."),
     ("?!", ":"),
 ]
