@@ -550,8 +550,9 @@ class QueryPlan:
         discount: What an edge takes off, in (0, 1].
         order: How the first `among` hits are ordered: `relevance`, or `first` or `latest` by time.
         among: So many.
-        least: A window that leaves fewer memories gives way, and any time will do. 0: it never
-            does.
+        least: A window that leaves fewer memories gives way, and any time will do.
+        match: So does one in which the best BM25 is a smaller share of the best of any time. A
+            window never gives way where both are 0.
         steps: What they did; empty where nobody asked yet.
     """
 
@@ -565,6 +566,7 @@ class QueryPlan:
     order: str = "relevance"
     among: int = 5
     least: int = 0
+    match: float = 0.0
     steps: tuple[PlanStep, ...] = ()
 
     def __str__(self) -> str:

@@ -482,6 +482,8 @@ class PlanConfig:
         concepts: Whether concepts that a question names are set out from.
         late: Days behind such a window in which what happened in it is still told.
         least: Memories that such a window must leave, else it gives way.
+        match: Share of the best BM25 of any time that the best in the window must have, else it
+            gives way.
         best: Memories that are taken by cosine, and as many by BM25.
         hops: Edges that are followed from these where a concept is named; 0: none.
         edges: Types of edges that are followed; empty: every one that conducts.
@@ -494,8 +496,9 @@ class PlanConfig:
     use: bool = False
     dates: bool = True
     concepts: bool = True
-    late: float = _bounded(14.0, 0)
+    late: float = _bounded(31.0, 0)
     least: int = _bounded(10, 0)
+    match: float = _bounded(0.8, 0, 1)
     best: int = _bounded(96, 1)
     hops: int = _bounded(1, 0)
     edges: tuple[str, ...] = ()

@@ -89,6 +89,7 @@ def _check(plan: QueryPlan, store: StoreReader) -> None:
     for name in ("hops", "least"):
         check_count(f"plan.{name}", getattr(plan, name), 0)
     check_range("plan.discount", plan.discount, 1e-9, 1.0)
+    check_range("plan.match", plan.match, 0.0, 1.0)
     check_choice("plan.order", plan.order, _ORDERS)
     for name in ("edges", "concepts"):
         listed = getattr(plan, name)
@@ -127,6 +128,7 @@ def _chosen(
         order=order,
         among=max(1, settings.among),
         least=settings.least,
+        match=settings.match,
     )
 
 
@@ -176,6 +178,7 @@ def _batch(plans: Sequence[QueryPlan], snapshot: Snapshot, store: StoreReader) -
     return PlanBatch(
         window=torch.tensor(spans, dtype=torch.float64).view(-1, 2),
         least=torch.tensor([plan.least for plan in plans]),
+        match=torch.tensor([float(plan.match) for plan in plans]),
         best=torch.tensor([plan.best for plan in plans]),
         hops=torch.tensor([plan.hops for plan in plans]),
         types=types,
@@ -213,7 +216,7 @@ def _steps(plan: QueryPlan, counts: list[int], reached: int, open_: bool) -> tup
     if plan.between is not None:
         does = f"{_window(plan)}, said then or telling of then"
         if open_:
-            does += f"; gives way: fewer than {plan.least} are"
+            does += "; gives way to any time, where more fits better"
         steps.append(PlanStep("time", does, there, inside))
     does = f"the {plan.best} best by cosine and as many by BM25"
     steps.append(PlanStep("semantic", does, inside, best if plan.hops else kept))

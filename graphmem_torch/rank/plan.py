@@ -33,6 +33,8 @@ class PlanBatch:
         window: [B, 2] float64 seconds since the epoch UTC, both ends included; infinite: open. An
             atom is inside that was said in it, or tells of days that it touches.
         least: [B] int64; a window that leaves fewer atoms gives way, and all are looked at.
+        match: [B] float32 in [0, 1]; likewise one the best BM25 in which is a smaller share of the
+            best of all.
         best: [B] int64 >= 1, atoms that are best by cosine, and as many by BM25.
         hops: [B] int64 >= 0, edges that are followed from these; 0: none.
         types: [B, 256] bool, the types of edges that are followed.
@@ -43,6 +45,7 @@ class PlanBatch:
 
     window: Tensor
     least: Tensor
+    match: Tensor
     best: Tensor
     hops: Tensor
     types: Tensor
@@ -107,7 +110,7 @@ def prune(everyone: Candidates, plan: PlanBatch) -> Pruned:
         none = plan.best.new_zeros(count, 4)
         empty = plan.best.new_empty(count, 0)
         return Pruned(empty, none, none[:, 0], none[:, 0].bool())
-    inside, open_ = _in_window(memory, plan, there)
+    inside, open_ = _in_window(everyone, plan, there)
     key, value = _best(everyone, plan, inside)
     number = [there.sum(1), inside.sum(1), _per_row(key, count, memory.num_atoms)]
     key, value = _related(memory, plan, inside, key, value)
@@ -127,11 +130,12 @@ def _per_row(key: Tensor, count: int, width: int) -> Tensor:
 
 
 def _in_window(
-    memory: MemoryTensors,
+    everyone: Candidates,
     plan: PlanBatch,
     there: Tensor,  # [B, A] bool
 ) -> tuple[Tensor, Tensor]:  # [B, A] bool, [B] bool
     """The atoms in the window of each question, and where it gave way."""
+    memory = everyone.memory
     bounded = plan.window.isfinite().any(1)
     (own,) = bounded.nonzero(as_tuple=True)
     if not len(own):
@@ -145,6 +149,10 @@ def _in_window(
     found[span[touches], row[touches]] = True
     found &= there[own]
     few = found.sum(1) < plan.least[own]
+    if bool((plan.match > 0).any()):
+        lexical = everyone.signal("lexical").expand(len(plan), -1)[own]
+        inner, best = (lexical.masked_fill(~seen, 0.0).amax(1) for seen in (found, there[own]))
+        few |= inner < plan.match[own] * best
     found = torch.where(few[:, None], there[own], found)
     inside = there.clone()
     inside[own] = found
@@ -166,9 +174,7 @@ def _best(
         embeddings = memory.embeddings.index_select(0, column)
         cosine = inner_products(query.embedding, embeddings).detach()
         inside = inside.index_select(1, column)
-        lexical = cosine.new_zeros(1, 1).expand_as(cosine)
-        if query.terms is not None:
-            lexical = memory.bm25.score(query.terms).index_select(1, column)
+        lexical = everyone.signal("lexical").index_select(1, column)
     most = min(int(plan.best.max()), len(column))
     lane = torch.arange(most, device=column.device)
     worth, keys = [], []

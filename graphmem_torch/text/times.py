@@ -190,6 +190,10 @@ _BEFORE = 30  # characters that any of these may take
 # What a question says of a date: everything up to it, or from it on.
 _WAY = re.compile(r"\b(before|until|till|by|after|since|between|from) (?:the )?$", re.IGNORECASE)
 _JOINED = re.compile(r",? (?:and|to|until|till|through) (?:the )?", re.IGNORECASE)
+_OVER = re.compile(
+    r"\b(?:did|was|were|have|has|had|been|(?:last|past) (?:\w+ )?(?:day|week|month)s?)\b",
+    re.IGNORECASE,
+)
 _YEAR = re.compile(
     rf"(?<=\b(?:in|of|by) )(?P<year>{_Y})\b|\b(?:during|since|before|after|until) (?P<year2>{_Y})\b"
 )
@@ -225,8 +229,8 @@ def asked_window(text: str, asked: float | None) -> tuple[float, float] | None:
 
     A date or a span as in `told_days`, years too ("in 2022"); what lies before or after one
     ("before May 2023", "since last Friday"), or between two. The narrowest date counts, of equal
-    ones the first. What is reckoned from today and begins later, as "next week", is no window: who
-    asks so asks for advice.
+    ones the first. What is reckoned from today and is not over, as "next week" or "tonight", is no
+    window unless the question tells of the past: who asks so asks for advice.
 
     Args:
         text: The question.
@@ -276,13 +280,11 @@ def _years(text: str) -> Iterator[_Place]:
 
 
 def _past_spans(text: str, today: date) -> Iterator[_Place]:
-    """Of what is told from today on the part that has begun."""
+    """Of what is told from today on the part that is over, or told of as if it were."""
+    over, tomorrow = _OVER.search(text), today + _DAY
     for begin, end, (first, behind) in _spoken_spans(text, today):
-        tomorrow = today + _DAY
-        if behind <= tomorrow:
-            yield begin, end, (first, behind)
-        elif first < today:
-            yield begin, end, (first, tomorrow)
+        if behind <= today or (over and first <= today):
+            yield begin, end, (first, min(behind, tomorrow))
 
 
 def _date_of(seconds: float) -> date:

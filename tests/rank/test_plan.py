@@ -43,6 +43,7 @@ def plan_of(count: int, **change: Any) -> PlanBatch:
     values = {
         "window": [[-math.inf, math.inf]] * count,
         "least": [0] * count,
+        "match": [0.0] * count,
         "best": [5] * count,
         "hops": [0] * count,
         "starts": [[]] * count,
@@ -82,11 +83,13 @@ def scanned(index: MemoryIndex, query: QueryBatch, plan: PlanBatch, row: int) ->
 
     there = [atom for atom in range(ATOMS) if listed[atom]]
     inside = [atom for atom in there if fits(atom)]
-    gave_way = not (math.isinf(low) and math.isinf(high)) and len(inside) < int(plan.least[row])
-    inside = there if gave_way else inside
     cosine = (memory.embeddings.double().numpy() @ query.embedding[row].double().numpy()).tolist()
     assert query.terms is not None
     words = memory.bm25.score(query.terms[row : row + 1])[0].tolist()
+    tops = [max([0.0, *(words[a] for a in own)]) for own in (inside, there)]
+    few = len(inside) < int(plan.least[row]) or tops[0] < float(plan.match[row]) * tops[1]
+    gave_way = few and not (math.isinf(low) and math.isinf(high))
+    inside = there if gave_way else inside
     best: set[int] = set()
     tops = []
     for values, least in ((cosine, -math.inf), (words, 0.0)):
@@ -132,6 +135,7 @@ def batches(draw: st.DrawFn) -> dict[str, Any]:
     return {
         "window": [sorted(pair) for pair in each(st.tuples(moment, moment))],
         "least": each(st.sampled_from([0, 3, 30])),
+        "match": each(st.sampled_from([0.0, 0.75, 1.0])),
         "best": each(st.integers(1, 70)),
         "hops": each(st.integers(0, 3)),
         "types": each(st.lists(st.sampled_from(TYPES), unique=True)),

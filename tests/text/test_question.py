@@ -7,6 +7,7 @@ import calendar
 import pytest
 
 from graphmem_torch.text.question import (
+    asks_order,
     asks_when,
     is_question,
     looks_back,
@@ -145,3 +146,20 @@ def test_named_speakers_of_any_script(names: list[str], question: str, named: li
 
 def test_names_of_english_are_their_words() -> None:
     assert name_words("Mary_Jane O'Neil's 2nd") == ["mary", "jane", "o", "neil", "s", "2nd"]
+
+
+@pytest.mark.parametrize(
+    ("question", "order"),
+    [
+        ("Where did she work first?", "first"),
+        ("What is the latest project?", "latest"),
+        ("What was her last trip?", "latest"),
+        ("What is my current address?", "latest"),
+        ("What did I do last week?", "relevance"),
+        ("What did I do last Friday, or in the last two months?", "relevance"),
+        ("First or last?", "relevance"),
+        ("Who is it?", "relevance"),
+    ],
+)
+def test_asks_order(question: str, order: str) -> None:
+    assert asks_order(question) == order

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphmem_torch.errors import InputError
-from graphmem_torch.text.times import TimeLike, parse_span, parse_time, told_days
+from graphmem_torch.text.times import TimeLike, asked_window, parse_span, parse_time, told_days
 
 MAY_8 = datetime(2023, 5, 8, 13, 56, tzinfo=UTC).timestamp()
 
@@ -231,3 +231,58 @@ def test_told_days_of_anything(text: str, said: float) -> None:
     for words in (text, f"last {text}", f"{text} yesterday", "999 months ago", "next month"):
         first, behind = told_days(words, said)
         assert (first, behind) == (0, 0) or 0 < behind - first <= 100
+
+
+@pytest.mark.parametrize(
+    ("question", "window"),
+    [
+        ("What did I do in May 2023?", ("2023-05-01", "2023-06-01")),
+        ("Where did I live before May 2023?", (None, "2023-05-01")),
+        ("Where have I lived since 3 May, 2023?", ("2023-05-03", None)),
+        ("What came after the 3 May 2023?", ("2023-05-04", None)),
+        ("What came up until 3 May 2023?", (None, "2023-05-04")),
+        ("What came between 3 May 2023 and June 5, 2023?", ("2023-05-03", "2023-06-06")),
+        ("What came from March to May 2023?", ("2023-03-01", "2023-06-01")),
+        ("What did I buy in 2022?", ("2022-01-01", "2023-01-01")),
+        ("What did I buy after 2022?", ("2023-01-01", None)),
+        ("What of 2022, and of 7 May 2022?", ("2022-05-07", "2022-05-08")),
+        ("What did she do two weeks before 24 July, 2023?", ("2023-07-08", "2023-07-13")),
+        ("What happened since last Friday?", ("2023-06-09", None)),
+        ("What did I do yesterday?", ("2023-06-14", "2023-06-15")),
+        ("What did I do this month?", ("2023-06-01", "2023-06-16")),
+        ("What feed did I purchase in the past two months?", ("2023-04-14", "2023-06-16")),
+        ("What was said today?", ("2023-06-15", "2023-06-16")),
+        ("What should I watch tonight?", None),
+        ("Any plans for this month?", None),
+        ("What is on next week?", None),
+        ("What was on next week?", None),
+        ("Who may come, and when?", None),
+        ("What of 31 February 2023?", ("2023-02-01", "2023-03-01")),
+        ("", None),
+    ],
+)
+def test_asked_window(question: str, window: tuple[str | None, str | None] | None) -> None:
+    found = asked_window(question, parse_time("2023-06-15T12:00"))
+    if window is None:
+        assert found is None
+        return
+    assert found is not None
+    start, stop = window
+    assert found[0] == (-math.inf if start is None else parse_time(start))
+    # The last instant before the end.
+    end = math.inf if stop is None else parse_time(stop)
+    assert found[1] == (end if stop is None else math.nextafter(end, -math.inf))
+
+
+def test_asked_window_of_an_unknown_moment() -> None:
+    assert asked_window("What did I do yesterday?", None) is None
+    assert asked_window("What did I do in May?", math.nan) is None
+    known = asked_window("What did I do in May 2023?", None)
+    assert known == asked_window("What did I do in May 2023?", 0.0)
+
+
+@given(st.text(max_size=40), st.floats(allow_nan=True) | st.none())
+def test_asked_window_of_anything(text: str, asked: float | None) -> None:
+    asked = None if asked is None or not -6e10 < asked < 2.5e11 else asked
+    found = asked_window(text, asked)
+    assert found is None or found[0] <= found[1]

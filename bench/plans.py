@@ -1,0 +1,250 @@
+"""Query plans at scale: what a time + semantic + relational plan takes, and leaves at each step.
+
+`python -m bench.plans --atoms 100000 [--store DIR] [--json OUT]`
+
+Generated diaries of five years: who did what where, said on the day, in sessions of twenty. A
+question names a person, a place and a month; what answers it is known. It is asked with a plan that
+is chosen from its words, and without, one at a time and in batches, by turns. The window is right
+by construction here, which it need not be of people's words (`docs/evaluation.md` 6).
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Annotated, Any
+
+import torch
+from tyro.conf import arg
+
+from bench.command import command
+from graphmem_torch.atoms import Atom
+from graphmem_torch.config import load_config
+from graphmem_torch.memory import Memory
+from graphmem_torch.ops.sorted_rows import merged_order, sorted_order
+from graphmem_torch.quality.common.encoder import TimedEmbedder
+from graphmem_torch.quality.common.measure import Stopwatch, code_version, percentiles
+from graphmem_torch.results import Result
+from graphmem_torch.text.sentence_transformer import load_embedder
+
+__all__ = ["Plans", "main", "run"]
+
+_PEOPLE = re.findall(
+    r"\w+", "Ada Ben Cleo Dora Emil Finn Greta Hugo Iris Jonas Klara Liam Mona Nils Olga"
+)
+_PLACES = re.findall(
+    r"\w+",
+    "Lisbon Oslo Kyoto Quito Porto Graz Malmo Turin Bergen Ghent Basel Krakow Seville Nantes Riga "
+    "Leiden Zagreb Tartu Varna Split Bari Cork Derry Lille Namur Opole Padua Reims Sibiu Trier",
+)
+_DONE = re.findall(
+    r"[^|]+",
+    "repaired an old bicycle|sold a painting|met a cousin|lost a wallet|learned to bake rye bread|"
+    "heard a string quartet|missed the last ferry|bought a violin|planted tomatoes|saw a comet|"
+    "ran a half marathon|adopted a grey cat|visited a printing museum|gave a talk on bees|"
+    "cooked for twelve guests|found a first edition|changed the tyres|borrowed a canoe",
+)
+_SAID = (
+    "{who} {done} in {where} with {whom}, for {price} euros.",
+    "In {where} {who} {done}; {whom} was there, too, on tram {price}.",
+    "It rained in {where}, but {who} and {whom} {done} after {price} steps.",
+    "{whom} says that {who} {done} near the station of {where}, platform {price}.",
+)
+_FIRST, _DAYS = datetime(2019, 1, 1, 9, tzinfo=UTC), 5 * 365
+_SESSION = 20
+
+
+@dataclass(frozen=True)
+class Plans:
+    """Fill a store with diaries, or open one that is filled, and ask it.
+
+    Attributes:
+        atoms: Memories.
+        embedder: As for `graphmem index`.
+        preset: Preset or path of a YAML file.
+        device: `auto`, `cpu`, `cuda`.
+        questions: Asked one at a time, and again in batches.
+        batch: Questions of a batch.
+        store: Folder of the store, kept and used again; a temporary one by default.
+        json: Where to write the figures; standard output by default.
+        seed: Of the diaries and the questions.
+    """
+
+    atoms: int = 100_000
+    embedder: str = "all-MiniLM-L6-v2"
+    preset: str = "default"
+    device: str = "auto"
+    questions: int = 200
+    batch: int = 64
+    store: Annotated[Path | None, arg(metavar="DIR")] = None
+    json: Path | None = None
+    seed: int = 0
+
+
+def run(options: Plans) -> dict[str, Any]:
+    """Does the measurement and returns its figures."""
+    folder = options.store or Path(tempfile.mkdtemp(prefix="graphmem-plans-"))
+    try:
+        return _measure(options, folder)
+    finally:
+        if options.store is None:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _measure(options: Plans, folder: Path) -> dict[str, Any]:
+    clock = Stopwatch()
+    config = load_config(options.preset, {"link.concepts": "pattern"})
+    inner = load_embedder(options.embedder, options.device, token_dim=config.embedder.token_dim)
+    embedder = TimedEmbedder(inner, clock)
+    opening = {"config": config, "device": options.device, "embedder": embedder}
+    told = list(_told(options.atoms, options.seed))
+    with Memory.open(folder, **opening) as memory:
+        memory.add([atom for atom, _ in told], progress=True)
+    asked = _questions(told, options.questions, options.seed)
+    with Memory.open(folder, mode="r", **opening) as memory:
+        index = memory.index
+        results = _asked(memory, asked, options, clock)
+        when, order = index.time, index.time_order
+        assert order is not None
+        follow = _follow(when, order)
+        edges = index.graph.num_edges
+    return {
+        "atoms": options.atoms,
+        "nodes": index.num_nodes,
+        "edges": edges,
+        "embedder": options.embedder,
+        "preset": options.preset,
+        "questions": len(asked),
+        "commit": code_version(),
+        "threads": torch.get_num_threads(),
+        "device": str(index.embeddings.device),
+        **results,
+        "one_more_atom_ms": follow,
+        "seed": options.seed,
+    }
+
+
+def _asked(
+    memory: Memory, asked: Mapping[str, set[str]], options: Plans, clock: Stopwatch
+) -> dict[str, Any]:
+    """Latencies with a plan and without, interleaved; what each step leaves; recall of both."""
+    ways: dict[str, Callable[[Sequence[str]], list[Result]]] = {
+        "plan": lambda part: memory.retrieve(list(part), k=10, plan=True),
+        "no plan": lambda part: memory.retrieve(list(part), k=10, plan=False),
+    }
+    listed = list(asked)
+    for ask in ways.values():
+        ask(listed[: options.batch])
+    spent: dict[str, dict[str, list[float]]] = {name: {} for name in ways}
+    found: dict[str, list[Result]] = {name: [] for name in ways}
+    for size in (1, options.batch):
+        for start in range(0, len(listed) - size + 1, size):
+            part = listed[start : start + size]
+            for name, ask in ways.items():
+                clock.seconds, clock.cpu = {"encoder": 0.0}, {"encoder": 0.0}
+                begin, busy = time.perf_counter(), time.process_time()
+                results = ask(part)
+                wall, cpu = time.perf_counter() - begin, time.process_time() - busy
+                if size == 1:
+                    found[name] += results
+                own = {
+                    "ms": wall,
+                    "ms_without_encoder": wall - clock.seconds["encoder"],
+                    "cpu_ms": cpu,
+                    "cpu_ms_without_encoder": cpu - clock.cpu["encoder"],
+                }
+                for key, seconds in own.items():
+                    spent[name].setdefault(f"{size} {key}", []).append(seconds / size)
+    latency = {
+        name: {key: percentiles(seconds) for key, seconds in own.items()}
+        for name, own in spent.items()
+    }
+    return {
+        "latency": latency,
+        "steps": _steps(found["plan"]),
+        "shown": str(found["plan"][0].plan),
+        "recall@10": {name: _recall(asked, results) for name, results in found.items()},
+    }
+
+
+def _steps(results: Sequence[Result]) -> dict[str, list[float]]:
+    """Median number of memories before and after each step."""
+    counts: dict[str, list[tuple[int, int]]] = {}
+    for result in results:
+        assert result.plan is not None
+        for step in result.plan.steps:
+            counts.setdefault(step.name, []).append((step.before, step.after))
+    return {
+        name: torch.tensor(pairs, dtype=torch.float64).quantile(0.5, dim=0).tolist()
+        for name, pairs in counts.items()
+    }
+
+
+def _recall(asked: Mapping[str, set[str]], results: Sequence[Result]) -> float:
+    shares = [
+        len(gold & {hit.id for hit in result.hits}) / min(10, len(gold))
+        for gold, result in zip(asked.values(), results, strict=True)
+    ]
+    return sum(shares) / len(shares)
+
+
+def _follow(when: torch.Tensor, order: torch.Tensor, rounds: int = 50) -> dict[str, float | None]:
+    """CPU milliseconds to follow one atom in the order by time, and to sort it anew."""
+    rows = torch.arange(len(when), dtype=order.dtype, device=order.device)
+    before = order[order != len(when) - 1]
+    taken: dict[str, list[float]] = {"merged": [], "sorted": []}
+    for _ in range(rounds):
+        for name, work in (
+            ("merged", lambda: merged_order(before, when, rows[-1:])),
+            ("sorted", lambda: sorted_order(when, rows)),
+        ):
+            busy = time.process_time()
+            work()
+            taken[name].append(time.process_time() - busy)
+    return {name: percentiles(seconds)["p50"] for name, seconds in taken.items()}
+
+
+def _told(count: int, seed: int) -> Iterator[tuple[Atom, tuple[str, str, str]]]:
+    """The diaries, and of each entry who, where and the month."""
+    chance = random.Random(seed)
+    for i in range(count):
+        day = _FIRST + timedelta(days=_DAYS * i / count)
+        who, whom = chance.sample(_PEOPLE, 2)
+        where, done = chance.choice(_PLACES), chance.choice(_DONE)
+        text = chance.choice(_SAID).format(
+            who=who, whom=whom, where=where, done=done, price=chance.randrange(2, 9000)
+        )
+        session = f"s{i // _SESSION}"
+        atom = Atom(f"d{i}", text, speaker=whom, session=session, time=day.timestamp())
+        yield atom, (who, where, day.strftime("%B %Y"))
+
+
+def _questions(
+    told: Sequence[tuple[Atom, tuple[str, str, str]]], count: int, seed: int
+) -> dict[str, set[str]]:
+    """Questions, and the ids of what answers them: that person did something there then."""
+    answers: dict[tuple[str, str, str], set[str]] = {}
+    for atom, key in told:
+        answers.setdefault(key, set()).add(atom.id)
+    keys = random.Random(seed + 1).sample(sorted(answers), min(count, len(answers)))
+    return {
+        f"What did {who} do in {where} in {month}?": answers[who, where, month]
+        for who, where, month in keys
+    }
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measures, and writes the report."""
+    command(Plans, run, arguments, __doc__)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
