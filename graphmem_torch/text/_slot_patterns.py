@@ -47,7 +47,7 @@ UNREAL = re.compile(
     r"hop(?:es?|ing)|plan(?:s|ned|ning)? (?:to|on|an?)|dream(?:s|ed|ing)?|"
     r"think(?:s|ing)? (?:about|of)|consider(?:s|ed|ing)?|"
     r"if|some day|someday|one day|almost|nearly|also|as well|too|another|second|"
-    r"never|years ago|interned|going to|will|won't)\b"
+    r"appl(?:y|ies|ied)|interview|never|years ago|interned|going to|will|won't)\b"
 )
 DENIED = re.compile(r"\b(?:not|no longer|never|cannot|\w+n't)\b")
 CHANGED = re.compile(
@@ -231,6 +231,8 @@ CLAUSES = [
         ("", r"\b(?:am|i'm|is) over (?P<o>[\w' -]+)"),
     )
 ]
+PRICE = re.compile(r"\b(?P<v>\d[\d.,]*) (?:euros?|dollars?|pounds?|francs?)\b")
+OF_THINGS = frozenset({"price"})  # whose subject is more than a name: the Sierra rug
 LITERAL = frozenset({"marital", "progress", "price", "phone", "room"})  # the match is the value
 DISTINCT = frozenset({"favourite", "manager", "car"})  # mint tea and green tea are two
 LEAVING = re.compile(r"\b(?:resigned|let go|fired|laid off|notice|job)\b")
@@ -251,16 +253,17 @@ SCHEDULING = (
 )
 MEASURES = (
     "mile kilometre kilometer km metre meter hour day week minute second month year page time "
-    "percent step calorie degree inch foot pound kilo gram"
+    "percent step calorie degree inch foot pound kilo gram euro dollar franc"
 )
 LEADING = "new now head manager captain chair from"
 NEWER = "new current now use need called again today currently"
 SAID = (
     "longer stop quit give gave given sold sell left leave anymore new cost price charge rose "
-    "fell went"
+    "fell went status update sell charge pay euro dollar pound franc"
 )
 OPENERS_WORDS = """
-anyway everybody everyone good great hello hey hi just last maybe news nobody nowadays oh
-recently since so sorry still thanks there today use wow yes yesterday
+always anyway call everybody everyone finally good great guess hello hey hi home just last maybe
+news nobody note nowadays oh please project recently reminder since so sorry status still thanks
+there today update use word wow yes yesterday
 """
 OPENERS = frozenset(OPENERS_WORDS.split())

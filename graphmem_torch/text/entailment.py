@@ -12,7 +12,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 
 import torch
 from torch import Tensor
@@ -160,7 +160,7 @@ def _sentence(text: str) -> _Sentence:
         plain = value.replace(",", "")
         if len(plain) == 4 and plain.isdigit() and int(plain) in _YEARS and unit != "%":
             numbers.setdefault("year", set()).add(plain)
-        elif unit:
+        elif unit and unit not in STOP_WORDS:
             numbers.setdefault(_stem(unit), set()).add(plain)
     words = re.findall(r"[^\W_]+", lowered)
     denials = list(_NEGATION.finditer(lowered))
@@ -317,19 +317,19 @@ class LexicalJudge:
             InputError: Lengths that differ.
         """
         check_pairs(premises, hypotheses)
-        texts = dict.fromkeys([*premises, *hypotheses])
-        known = {
-            text: None if foreign(text, STOP_WORDS) else (Claim.read(text), Reading.of(text))
-            for text in texts
-        }
+        known = {text: _read(text) for text in dict.fromkeys([*premises, *hypotheses])}
         found: list[Evidence | None] = []
+        odds: dict[frozenset[str], tuple[float, ...]] = {}  # whichever comes first
         for premise, hypothesis in zip(premises, hypotheses, strict=True):
             one, other = known[premise], known[hypothesis]
             if one is None or other is None:
                 found.append(None)
                 continue
+            pair = frozenset([premise, hypothesis])
+            if pair not in odds:
+                odds[pair] = at_odds(one[1], other[1])
             shared, at = conflicts(one[0], other[0])
-            cues = dict(zip(CUES, at_odds(one[1], other[1]), strict=True))
+            cues = dict(zip(CUES, odds[pair], strict=True))
             found.append(Evidence(shared, {n: float(n in at) for n in _OF_WORDS} | cues))
         return found
 
@@ -339,6 +339,12 @@ class LexicalJudge:
         ends = [[texts[text] for text in side] for side in (premises, hypotheses)]
         one, other = (vectors[torch.tensor(side, dtype=torch.int64)] for side in ends)
         return (one * other).sum(1)
+
+
+@lru_cache(maxsize=4096)  # what is compared is compared with many
+def _read(text: str) -> tuple[Claim, Reading] | None:
+    """What a text says; None where it is of another language."""
+    return None if foreign(text, STOP_WORDS) else (Claim.read(text), Reading.of(text))
 
 
 def _verdict(evidence: Evidence, cosine: float, related: float) -> Verdict:

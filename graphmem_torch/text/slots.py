@@ -103,7 +103,7 @@ def at_odds(one: Reading, other: Reading) -> tuple[float, ...]:
 
     `slot`: a slot of one subject has two values; `attribute`: an attribute, likewise; `ended`: one
     says that what the other tells has ended; `agreed`: a slot has one value in both; `strangers`:
-    both name somebody, and nobody of whom the other speaks, or their states are of different
+    both name somebody of whom the other does not speak, or their states are of different
     subjects; `changed`: one of them says that something
     is other than it was.
     """
@@ -133,7 +133,7 @@ def at_odds(one: Reading, other: Reading) -> tuple[float, ...]:
             for state in mine.states
         )
     named = bool(one.names) and bool(other.names)
-    strangers = named and not (one.names & other.words or other.names & one.words)
+    strangers = named and not (one.names <= other.words or other.names <= one.words)
     if one.states and other.states:
         strangers = not any(
             _same(mine.subject, theirs.subject) for mine in one.states for theirs in other.states
@@ -143,11 +143,11 @@ def at_odds(one: Reading, other: Reading) -> tuple[float, ...]:
 
 
 def _same(one: frozenset[str], other: frozenset[str]) -> bool:
-    """One subject: half of what it is called in common, and the same relatives."""
+    """One subject: all that one is called is of the other, too, and the same relatives."""
     kin = _listed(say.KIN_WORDS)
     mine, theirs = one - kin, other - kin
-    shared = len(mine & theirs)
-    return bool(shared) and 2 * shared >= max(len(mine), len(theirs)) and one & kin == other & kin
+    alike = mine <= theirs or theirs <= mine
+    return bool(mine and theirs) and alike and one & kin == other & kin
 
 
 def _one_key(one: State, other: State) -> bool:
@@ -214,33 +214,32 @@ class _Sentence:
         managed = any(each.slot == "manager" for each in found)
         kin = self.kin - _listed("boss") if managed else self.kin
         subject = ((self.names - held - ended) or (self.names - held)) | kin
+        nouns = _stems(self.lowered) - _listed(say.VERBS) - _listed(say.SAID)
+        thing = nouns - held - ended - keys
         if not subject - kin:  # a thing without a name is what its nouns say
-            nouns = _stems(self.lowered) - _listed(say.VERBS) - _listed(say.SAID)
-            subject |= nouns - held - ended - keys
+            subject |= thing
         states = []
         for each in found:
             own = each.slot in ("attribute", "schedule", "lead") and each.key
-            mine = each.key if own else subject
+            mine = each.key if own else thing if each.slot in say.OF_THINGS else subject
             if mine and each.value:
                 states.append(State(each.slot, each.key, mine, each.value, each.ended))
         return states
 
     def _found(self) -> Iterator[_Found]:
-        """Slot, key, value, whether it has ended."""
+        """All that is said of slots."""
         text = self.lowered
         before = say.ENDED_BEFORE.match(text)
-        for match in [before] if before else say.ENDED.finditer(text):
-            slot = (
-                "employer"
-                if say.LEAVING.search(match[0][: match.start("v") - match.start()])
-                else ""
-            )
-            yield _Found(slot, _object(match["v"]), ended=True)
-            yield from self._instead(match)
+        if before:
+            yield _Found("", _object(before["v"]), ended=True)
+        for match in () if before else say.ENDED.finditer(text):
+            yield from self._ending(match)
         for match in say.EXCHANGED.finditer(text):
             out, new = (
                 next((match[name] for name in names if match[name]), "") for names in ("ace", "bdf")
             )
+            if out.split()[0][0].isdigit():  # of prices and numbers, which are clauses
+                continue
             yield _Found("", _value(out), ended=True)
             verb, value = match[0].split()[0], _value(new)
             if verb in ("swapped", "traded", "exchanged", "trading", "replaced"):
@@ -252,6 +251,25 @@ class _Sentence:
             yield from self._clauses(part)
             yield from self._holding(part)
 
+    def _ending(self, ended: re.Match[str]) -> Iterator[_Found]:
+        """What is no longer so, and what is in its place: "no longer in Rome, it is Oslo now"."""
+        gone, *rest = say.INSTEAD.split(self.lowered[ended.start("v") :], maxsplit=1)
+        slots = {slot for slot, pattern in say.STATES if pattern.search(f"to {gone} ")}
+        slots |= {slot for slot, pattern in say.CLAUSES if slot and pattern.search(f"is {gone}")}
+        slots = {say.NAMED.get(slot, slot) for slot in slots}
+        if say.LEAVING.search(self.lowered[ended.start() : ended.start("v")]):
+            slots.add("employer")
+        price = say.PRICE.search(gone)
+        if price:
+            yield _Found("price", _stems(price["v"]), ended=True)
+        else:
+            slot = next(iter(slots)) if len(slots) == 1 else ""
+            yield _Found(slot, _object(ended["v"]), ended=True)
+        said = say.SO.match(rest[0]) if rest and len(rest[0].split()) <= _SHORT else None
+        if said and not say.DENIED.search(rest[0]):
+            for slot in slots - {"price"}:
+                yield _Found(slot, _value(said["v"] or said["w"]))
+
     def _affirmed(self) -> list[str]:
         """The sentence, or those of its parts that neither deny nor wish."""
         parts = [self.lowered]
@@ -259,18 +277,6 @@ class _Sentence:
             parts = say.INSTEAD.split(self.lowered)
         no = say.DENIED, say.UNREAL
         return [part for part in parts if not any(pattern.search(part) for pattern in no)]
-
-    def _instead(self, ended: re.Match[str]) -> Iterator[_Found]:
-        """The value of a slot that is said behind one that has ended: "... , it is Oslo now"."""
-        rest = say.INSTEAD.split(self.lowered[ended.start("v") :], maxsplit=1)
-        if len(rest) < 2 or len(rest[1].split()) > _SHORT:
-            return
-        slots = {slot for slot, pattern in say.STATES if pattern.search(f"to {rest[0]} ")}
-        slots |= {slot for slot, pattern in say.CLAUSES if slot and pattern.search(f"is {rest[0]}")}
-        said = say.SO.match(rest[1])
-        if said and not say.DENIED.search(rest[1]):
-            for slot in slots:
-                yield _Found(say.NAMED.get(slot, slot), _value(said["v"] or said["w"]))
 
     def _clauses(self, text: str) -> Iterator[_Found]:
         for slot, pattern in say.CLAUSES:
@@ -285,7 +291,9 @@ class _Sentence:
                 if value and (slot != "home" or value & self.names):
                     yield _Found(slot, value)
                 if groups.get("o"):
-                    yield _Found("", _value_before(match["o"]), ended=True)
+                    yield _Found(
+                        slot if slot in say.LITERAL else "", _value_before(match["o"]), ended=True
+                    )
 
     def _holding(self, text: str) -> Iterator[_Found]:
         for slot, pattern in say.STATES:
