@@ -338,6 +338,11 @@ class Consolidated:
     dissolved: int = 0
     archived: int = 0
 
+    def __add__(self, other: Consolidated) -> Consolidated:
+        """Both together."""
+        names = ("linked", "reinforced", "reconciled", "aggregated", "dissolved", "archived")
+        return Consolidated(*(getattr(self, name) + getattr(other, name) for name in names))
+
     def __str__(self) -> str:
         """What it did, in a line."""
         counts = asdict(self)
