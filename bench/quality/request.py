@@ -30,6 +30,8 @@ JUDGES: Mapping[str, frozenset[str]] = {
     "modes": frozenset({"evidence"}),
     "multihop": frozenset(),
     "proofs": frozenset(),
+    "planning": frozenset(),
+    "refinement": frozenset({"evidence", "sizes"}),
     "regime": frozenset(),
     "retrieval": frozenset({"queries", "qrels"}),
     "spreading": frozenset({"evidence", "input"}),

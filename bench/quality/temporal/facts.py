@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from graphmem_torch.atoms import Atom
 
@@ -39,12 +39,19 @@ class Version:
         begun: From when on it was true, seconds since the epoch UTC.
         told: When that was said.
         id: Of the atom that says it.
+        again: Of those that say it again, later and before the next value begins.
     """
 
     value: str
     begun: float
     told: float
     id: str
+    again: tuple[str, ...] = ()
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """Of all that say it."""
+        return (self.id, *self.again)
 
 
 @dataclass(frozen=True)
@@ -379,20 +386,21 @@ _CODE = _listed(
 
 
 def evolving_facts(
-    count: int, versions: int, distractors: int, *, seed: int
+    count: int, versions: int | Sequence[int], distractors: int, *, seed: int, mentions: int = 1
 ) -> tuple[list[Fact], list[Atom], list[Question], list[Question]]:
     """Facts, all that is told in the order of telling, and a question on each fact.
 
     Args:
         count: Facts.
-        versions: Values of each.
+        versions: Values of each; of several numbers each draws one.
         distractors: Turns that tell nothing of them, in the same words.
         seed: Of all that is drawn.
+        mentions: How often a value is told at most; how often each is, is drawn.
 
     Returns:
-        The facts; atoms, ids `f<fact>v<version>` and `d<number>`; a question on the value of a
-        moment for each fact, and one on the value before another for each where only one value was
-        before it.
+        The facts; atoms, ids `f<fact>v<version>`, of what is told again `f<fact>v<version>m<time>`,
+        and `d<number>`; a question on the value of a moment for each fact, and one on the value
+        before another for each where only one value was before it.
     """
     dice = random.Random(seed)
     told: list[Atom] = []
@@ -401,18 +409,29 @@ def evolving_facts(
     past: list[Question] = []
     for subject, name, slot in _subjects(count, dice):
         number = len(facts)
-        values = _values(slot, name, versions, dice)
-        days = _days(versions, dice)
-        made = []
+        changes = versions if isinstance(versions, int) else dice.choice(versions)
+        values = _values(slot, name, changes, dice)
+        days = _days(changes, dice)
+        made: list[Version] = []
         for i, (value, day) in enumerate(zip(values, days, strict=True)):
             begun = BEGIN + day * DAY + dice.randrange(int(DAY))
             late = dice.randrange(1, _LATEST) * DAY if dice.random() < _LATE else 0.0
             version = Version(value, begun, begun + late, f"f{number}v{i}")
+            before = values[i - 1] if i else None
+            told.append(_told(slot, subject, before, version, (version.id, version.told), dice))
             made.append(version)
-            told.append(_told(slot, subject, values[i - 1] if i else None, version, dice))
+        if mentions > 1:
+            ends = [*(version.begun for version in made[1:]), END]
+            for i, (version, until) in enumerate(zip(made, ends, strict=True)):
+                more = range(1, dice.randrange(1, mentions + 1))
+                made[i] = replace(version, again=tuple(f"{version.id}m{k}" for k in more))
+                before = values[i - 1] if i else None
+                for each in made[i].again:
+                    when = dice.uniform(version.told, until)
+                    told.append(_told(slot, subject, before, version, (each, when), dice))
         facts.append(Fact(subject, name, tuple(made)))
         now.append(Question(number, dice.choice(slot.asked).format(who=subject)))
-        sure = [i for i in range(1, versions) if values.count(values[i]) == 1]
+        sure = [i for i in range(1, changes) if values.count(values[i]) == 1]
         if sure:
             i = dice.choice(sure)
             text = dice.choice(slot.before).format(who=subject, v=values[i])
@@ -465,16 +484,21 @@ def _days(count: int, dice: random.Random) -> list[int]:
 
 
 def _told(
-    slot: _Slot, subject: str, before: str | None, version: Version, dice: random.Random
+    slot: _Slot,
+    subject: str,
+    before: str | None,
+    version: Version,
+    said: tuple[str, float],  # id, time
+    dice: random.Random,
 ) -> Atom:
     forms = [(form, _TELLER) for form in slot.others] + [(form, subject) for form in slot.own]
     form, speaker = dice.choice([each for each in forms if before or "{old}" not in each[0]])
     text = form.format(who=subject, v=version.value, old=before)
     return Atom(
-        version.id,
+        said[0],
         text[0].upper() + text[1:],
         speaker=speaker,
-        time=version.told,
+        time=said[1],
         event_time=version.begun,
     )
 

@@ -1,0 +1,1 @@
+"""The judge `refinement` of `graphmem eval`; see `bench/quality/README.md`."""

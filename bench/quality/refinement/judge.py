@@ -1,0 +1,330 @@
+"""The judge: what refinement costs and saves over a long life (`docs/evaluation.md` 4)."""
+
+from __future__ import annotations
+
+import random
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from tqdm import tqdm
+
+from graphmem_torch.config import Config
+from graphmem_torch.errors import InputError
+from graphmem_torch.evaluation.bootstrap import mean_interval
+from graphmem_torch.memory import Memory
+
+from ..common.encoder import CachingEmbedder, caching, load_encoder
+from ..common.measure import framed, percentiles
+from ..common.scores import gain
+from ..common.tables import Head, Table
+from ..request import Judged, Request
+from .sessions import Asked, Life, lived
+from .sweep import sweep, sweep_table
+
+__all__ = ["SESSIONS", "judge"]
+
+SESSIONS = (1_000, 2_000, 5_000, 10_000)
+"""Sessions after which everything is measured unless others are asked for; the last are all."""
+
+_TOGETHER = 100  # sessions that are told before what was asked in them
+_RUNS = 25  # consolidations of a life
+_CUTOFF = 10
+_TIMED = 50  # questions asked alone
+
+Keep = Callable[[Memory, int], object]
+"""Takes a memory down to so many atoms."""
+
+
+def judge(
+    request: Request,
+    *,
+    shares: Sequence[float] = (0.5, 0.25),
+    resamples: int = 2000,
+) -> Judged:
+    """Lives many sessions with memories that keep all, or half of it, and asks along the way.
+
+    What answers a question is noted as used. Beside refinement stand two other ways to keep as
+    much: the newest, and any. Then LoCoMo: what is left of memory and of recall by decay.
+
+    Args:
+        request: What is evaluated; its data is a LoCoMo file.
+        shares: What is kept of all that is told, in the end.
+        resamples: Of the intervals.
+
+    Returns:
+        The report (see `bench/quality/README.md`) and its tables.
+
+    Raises:
+        InputError: Data that cannot be used, numbers of sessions that do not grow.
+        ConfigError: There is no such preset.
+    """
+    sizes = SESSIONS if request.sizes is None else request.sizes
+    if not sizes or sizes[0] < _RUNS or any(b <= a for a, b in pairwise(sizes)):
+        raise InputError(
+            f"--sizes: expected numbers of sessions from {_RUNS} on that grow, got "
+            f"{' '.join(map(str, sizes)) or 'none'}; give such as 1000 10000"
+        )
+    config, encoder = request.settings, load_encoder(request)
+    life = lived(sizes[-1], seed=request.seed)
+    drawn: dict[str, Any] = {"seed": request.seed, "resamples": resamples}
+    with caching([encoder]):
+        lives = {
+            name: _live(life, sizes, own, keep, (config, encoder), request)
+            for name, own, keep in _systems(len(life.atoms), shares, request.seed)
+        }
+        locomo = sweep(request, config, encoder, drawn)
+    first = next(iter(lives.values()))
+    report = framed(
+        "refinement",
+        config,
+        request.seed,
+        n={
+            "sessions": life.sessions,
+            "turns": len(life.atoms),
+            "facts": len(life.facts),
+            "asked": len(first.found),
+            "at the end": len(first.last),
+            "alone": _TIMED,
+        },
+        embedder=encoder.name,
+        systems={name: one.summary(sizes, first, drawn) for name, one in lives.items()},
+        locomo=locomo,
+    )
+    return Judged(report, [*_tables(report), *sweep_table(locomo)])
+
+
+@dataclass(eq=False)
+class _Lived:
+    """What a memory found along its life.
+
+    Attributes:
+        when: [Q] the session in which each question was asked.
+        found: [Q] whether what was known last was among the first ten.
+        last: [F] the same of every fact, at the end.
+        sizes: At each number of sessions what it held, and how long questions took.
+        refining: CPU seconds of all consolidations, and their number.
+    """
+
+    when: list[int] = field(default_factory=list)
+    found: list[float] = field(default_factory=list)
+    last: list[float] = field(default_factory=list)
+    sizes: list[dict[str, Any]] = field(default_factory=list)
+    refining: list[float] = field(default_factory=list)
+
+    def summary(
+        self, sizes: Sequence[int], full: _Lived, drawn: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Means with their intervals, and differences from the memory that keeps all."""
+        when, found = torch.tensor(self.when), torch.tensor(self.found, dtype=torch.float64)
+        beside = found - torch.tensor(full.found, dtype=torch.float64)
+        last = torch.tensor(self.last, dtype=torch.float64)
+        parts = []
+        for begin, end, size in zip([0, *sizes], sizes, self.sizes, strict=False):
+            own = (when > begin) & (when <= end)
+            parts.append(
+                {
+                    "sessions": end,
+                    "asked": int(own.sum()),
+                    **size,
+                    "recall": mean_interval(found[own], **drawn),
+                    "difference": mean_interval(beside[own], **drawn),
+                }
+            )
+        apart = last - torch.tensor(full.last, dtype=torch.float64)
+        return {
+            "sizes": parts,
+            "recall": mean_interval(last, **drawn),
+            "difference": mean_interval(apart, **drawn),
+            "refining_cpu_s": sum(self.refining),
+            "longest_cpu_s": max(self.refining, default=0.0),
+        }
+
+
+def _systems(
+    turns: int, shares: Sequence[float], seed: int
+) -> list[tuple[str, dict[str, Any], Keep | None]]:
+    """Names, settings that differ, and what is done from time to time."""
+
+    def refined(memory: Memory, count: int) -> object:
+        return memory.consolidate()
+
+    def newest(memory: Memory, count: int) -> object:
+        columns = memory.store.columns()
+        own = ~columns.is_concept
+        order = columns.time[own].argsort(stable=True)
+        return _archive(memory, columns.node[own][order], count)
+
+    dice = torch.Generator().manual_seed(seed)
+
+    def any_of_them(memory: Memory, count: int) -> object:
+        columns = memory.store.columns()
+        nodes = columns.node[~columns.is_concept]
+        return _archive(memory, nodes[torch.randperm(len(nodes), generator=dice)], count)
+
+    found: list[tuple[str, dict[str, Any], Keep | None]] = [("all", {}, None)]
+    for share in shares:
+        own = {"keep": max(1, round(turns * share))}
+        found.append((f"{100 * share:g} %, refined", own, refined))
+    own = {"keep": max(1, round(turns * shares[0]))}
+    name = f"{100 * shares[0]:g} %"
+    return [*found, (f"{name}, the newest", own, newest), (f"{name}, any", own, any_of_them)]
+
+
+def _archive(memory: Memory, nodes: Tensor, count: int) -> int:
+    """Archives the first of some nodes, so that so many are left."""
+    over = len(nodes) - count
+    if over <= 0:
+        return 0
+    return memory.archive([atom.id for atom in memory.store.atoms(nodes[:over].tolist())])
+
+
+def _live(
+    life: Life,
+    sizes: Sequence[int],
+    own: Mapping[str, Any],
+    keep: Keep | None,
+    made: tuple[Config, CachingEmbedder],
+    request: Request,
+) -> _Lived:
+    """A life with a memory that refines itself in some way."""
+    config, encoder = made
+    config = replace(
+        config,
+        refine=replace(config.refine, keep=0, prune=0.0)
+        if keep is None
+        else replace(config.refine, **own),
+    )
+    lived, now = _Lived(), [0.0]
+    every = max(_TOGETHER, life.sessions // _RUNS)
+    with tempfile.TemporaryDirectory(prefix="graphmem-refinement-") as folder:
+        options: dict[str, Any] = {
+            "config": config,
+            "embedder": encoder,
+            "concepts": encoder.extractor(config.link.concepts),
+            "device": request.device,
+            "clock": lambda: now[0],
+        }
+        with Memory.open(Path(folder) / "memory", **options) as memory:
+            blocks = tqdm(
+                list(life.blocks(min(_TOGETHER, sizes[0]))),
+                desc="sessions",
+                disable=not request.progress,
+            )
+            marks = list(sizes)
+            refined = 0
+            for told in blocks:
+                now[0] = told.now
+                memory.add(told.atoms)
+                there = memory.store.known([old for old, _ in told.superseded])
+                for old, new in told.superseded:
+                    if old in there:
+                        memory.supersede(old, new)
+                hits = _hits(memory, told.asked)
+                lived.when += [told.session] * len(hits)
+                lived.found += [float(first is not None) for first in hits]
+                memory.touch([first for first in hits if first is not None])
+                if keep is not None and told.session - refined >= every:
+                    refined, start = told.session, time.process_time()
+                    keep(memory, int(own["keep"]))
+                    lived.refining.append(time.process_time() - start)
+                if marks and told.session >= marks[0]:
+                    marks.pop(0)
+                    lived.sizes.append(_measured(memory, life, request.seed))
+            names = {*memory.store.ids()}
+            archive = memory.archived()
+            names |= {*archive.store.ids()} if archive is not None else set()
+            every_fact = [life.asked(i, now[0], names) for i in range(len(life.facts))]
+            lived.last += [float(first is not None) for first in _hits(memory, every_fact)]
+    return lived
+
+
+def _hits(memory: Memory, asked: Sequence[Asked]) -> list[str | None]:
+    """Of each question the first hit that answers it, among ten."""
+    if not asked:
+        return []
+    results = memory.retrieve([each.text for each in asked], k=_CUTOFF)
+    return [
+        next((hit.id for hit in result.hits if hit.id in each.gold), None)
+        for each, result in zip(asked, results, strict=True)
+    ]
+
+
+def _measured(memory: Memory, life: Life, seed: int) -> dict[str, Any]:
+    """What a memory holds, and CPU milliseconds of questions that are asked alone."""
+    dice, seconds = random.Random(seed), []
+    memory.retrieve(life.questions[0], k=_CUTOFF)
+    for question in dice.choices(life.questions, k=_TIMED):
+        start = time.process_time()
+        memory.retrieve(question, k=_CUTOFF)
+        seconds.append(time.process_time() - start)
+    buffers = memory.index.buffers()
+    archive = memory.archived()
+    return {
+        "atoms": len(memory),
+        "archived": 0 if archive is None else len(archive),
+        "index_mb": sum(each.numel() * each.element_size() for each in buffers) / 1e6,
+        "cpu_ms": percentiles(seconds),
+    }
+
+
+def _interval(value: Sequence[float] | None) -> str:
+    return "-" if value is None else "{:.1f} [{:.1f}, {:.1f}]".format(*(100 * v for v in value))
+
+
+def _tables(report: Mapping[str, Any]) -> list[Table]:
+    n = report["n"]
+    heads = [
+        Head("memory"),
+        Head("sessions", lambda value: f"{value:,}"),
+        Head("atoms", lambda value: f"{value:,}"),
+        Head("index, MB", lambda value: f"{value:.1f}"),
+        Head("p50", lambda value: f"{value:.1f}"),
+        Head("p95", lambda value: f"{value:.1f}"),
+        Head("recall@10 since", _interval),
+        Head("less than all", gain),
+    ]
+    rows = []
+    for name, found in report["systems"].items():
+        for part in found["sizes"]:
+            times = part["cpu_ms"]
+            rows.append(
+                [
+                    *(name, part["sessions"], part["atoms"], part["index_mb"]),
+                    *(times["p50"], times["p95"], part["recall"], part["difference"]),
+                ]
+            )
+    said = (
+        f"{n['turns']:,} turns on {n['facts']:,} facts in {n['sessions']:,} sessions, "
+        f"{n['asked']:,} questions; {n['alone']} asked alone, CPU milliseconds; {report['embedder']}"
+    )
+    last = [
+        [
+            name,
+            found["recall"],
+            found["difference"],
+            found["refining_cpu_s"],
+            found["longest_cpu_s"],
+        ]
+        for name, found in report["systems"].items()
+    ]
+    return [
+        Table(heads, rows, [said]),
+        Table(
+            [
+                Head("memory"),
+                Head("recall@10 of every fact", _interval),
+                Head("less than all", gain),
+                Head("refining, CPU s", lambda value: f"{value:.1f}"),
+                Head("longest", lambda value: f"{value:.1f}"),
+            ],
+            last,
+            [f"at the end, {n['at the end']:,} questions"],
+        ),
+    ]

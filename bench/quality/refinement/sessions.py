@@ -1,0 +1,126 @@
+"""A life of many sessions: what is told in each, what is asked, and what would answer it."""
+
+from __future__ import annotations
+
+import random
+from bisect import bisect_left
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from graphmem_torch.atoms import Atom
+
+from ..temporal.facts import Fact, evolving_facts
+
+__all__ = ["Asked", "Life", "Told", "lived"]
+
+_TURNS = 1.2  # of a session
+_SHARE = 0.5  # of the turns that tell nothing
+_VERSIONS, _MENTIONS = (1, 2, 5), 3
+_TELLING = sum(_VERSIONS) / len(_VERSIONS) * (1 + _MENTIONS) / 2  # turns of a fact
+_ASKS = 0.5  # share of the sessions in which something is asked
+_FAME = 0.8  # exponent of Zipf's law, by which some facts are asked for more often
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A question about a fact.
+
+    Attributes:
+        text: In words.
+        gold: Ids of what was told by then of the value that was known last.
+    """
+
+    text: str
+    gold: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Told:
+    """What came to be in some sessions.
+
+    Attributes:
+        session: Number of the last of them.
+        now: Of the last turn, seconds since the epoch UTC.
+        atoms: Turns, in order.
+        superseded: Pairs of ids: an older turn, and the one whose value took its place.
+        asked: At their end.
+    """
+
+    session: int
+    now: float
+    atoms: tuple[Atom, ...]
+    superseded: tuple[tuple[str, str], ...]
+    asked: tuple[Asked, ...]
+
+
+@dataclass(frozen=True)
+class Life:
+    """Facts, and turns that tell them among others, in sessions.
+
+    Attributes:
+        facts: Facts of which each has a few values, one after another.
+        questions: On each, in words.
+        atoms: Turns, in order.
+        sessions: Into how many of equal size they are cut.
+        seed: Of what is asked when.
+    """
+
+    facts: tuple[Fact, ...]
+    questions: tuple[str, ...]
+    atoms: tuple[Atom, ...]
+    sessions: int
+    seed: int
+
+    def blocks(self, size: int) -> Iterator[Told]:
+        """What came to be in so many sessions at a time.
+
+        Facts are asked for as soon as they were told, by a popularity of their own.
+        """
+        dice = random.Random(self.seed)
+        fame = [1 / rank**_FAME for rank in range(1, len(self.facts) + 1)]
+        dice.shuffle(fame)
+        begins = sorted((fact.versions[0].told, i) for i, fact in enumerate(self.facts))
+        new = {
+            version.id: [(old, version.id) for old in before.ids]
+            for fact in self.facts
+            for before, version in zip(fact.versions, fact.versions[1:], strict=False)
+        }
+        start, there = 0, set[str]()
+        for first in range(0, self.sessions, size):
+            last = min(first + size, self.sessions)
+            stop = last * len(self.atoms) // self.sessions
+            atoms, start = self.atoms[start:stop], stop
+            if not atoms:
+                continue
+            now = atoms[-1].time or 0.0
+            there |= {atom.id for atom in atoms}
+            known = [i for _, i in begins[: bisect_left(begins, (now, len(self.facts)))]]
+            count = sum(dice.random() < _ASKS for _ in range(first, last)) if known else 0
+            drawn = dice.choices(known, [fame[i] for i in known], k=count) if known else []
+            yield Told(
+                last,
+                now,
+                atoms,
+                tuple(pair for atom in atoms for pair in new.get(atom.id, ())),
+                tuple(self.asked(i, now, there) for i in drawn),
+            )
+
+    def asked(self, fact: int, now: float, there: set[str]) -> Asked:
+        """The question about a fact, when some turns were told."""
+        value = self.facts[fact].known_at(now)
+        told = [version for version in self.facts[fact].versions if version.told <= now]
+        gold = {name for v in told if v.value == value for name in v.ids if name in there}
+        return Asked(self.questions[fact], frozenset(gold))
+
+
+def lived(sessions: int, *, seed: int) -> Life:
+    """A life of so many sessions, of which half of the turns are small talk."""
+    turns = round(_TURNS * sessions)
+    count = max(1, round(turns * (1 - _SHARE) / _TELLING))
+    talk = round(turns * _SHARE)
+    facts, atoms, now, _ = evolving_facts(count, _VERSIONS, talk, seed=seed, mentions=_MENTIONS)
+    seated = (
+        replace(atom, session=f"session {i * sessions // len(atoms)}")
+        for i, atom in enumerate(atoms)
+    )
+    return Life(tuple(facts), tuple(q.text for q in now), tuple(seated), sessions, seed)
