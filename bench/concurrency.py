@@ -1,11 +1,12 @@
 """One store and many that write and ask at once: processes, then threads with one memory.
 
-`python -m bench.concurrency --seconds 600 [--json OUT]`
+`python -m bench.concurrency --seconds 600 [--refining 2] [--json OUT]`
 
 Writers add turns to a few sessions, one by one and not always in order, and change or delete some
 of their own. Askers ask for what was said to be stored: it must be found, and every hit must have
 the text of its id. In the end the temporal edges must be those of a loop over the sessions, `check`
-must find nothing, and the index must be that of the store at once.
+must find nothing, and the index must be that of the store at once. With `--refining` every writer
+refines in the background as well: what is the least important is archived, and must be there then.
 """
 
 from __future__ import annotations
@@ -33,8 +34,9 @@ from bench.crash_test import texts
 from bench.histories import differences
 from graphmem_torch.atoms import CONCEPT, Atom, EdgeType
 from graphmem_torch.config import load_config
-from graphmem_torch.errors import StoreLockedError
+from graphmem_torch.errors import InputError, StoreLockedError
 from graphmem_torch.memory import Memory
+from graphmem_torch.memory.importance import AGGREGATE
 from graphmem_torch.quality.common.measure import percentiles
 from graphmem_torch.text.embedder import HashingEmbedder
 
@@ -57,6 +59,8 @@ class Concurrency:
         reading: Processes that only read.
         atoms: That are there from the start.
         pause: Seconds between two turns of a writer, so that the store stays of one size.
+        refining: Seconds from one look for changes to the next, of writers that keep as many atoms
+            as there are from the start, and make aggregates; 0: they do not.
         preset: Preset or path of a YAML file.
         json: Where to write the counts; standard output by default.
     """
@@ -68,6 +72,7 @@ class Concurrency:
     reading: int = 4
     atoms: int = 1000
     pause: float = 0.05
+    refining: float = 0.0
     preset: str = "default"
     json: Path | None = None
 
@@ -76,7 +81,7 @@ class _Counts:
     """What somebody did and saw; `wrong` must stay empty."""
 
     def __init__(self) -> None:
-        self.added = self.changed = self.deleted = self.asked = self.locked = 0
+        self.added = self.changed = self.deleted = self.asked = self.locked = self.away = 0
         self.seconds: list[float] = []  # wall, of questions
         self.cpu: list[float] = []  # of their threads
         self.wrong: list[str] = []
@@ -93,7 +98,10 @@ class _Counts:
 
 
 def _opened(folder: Path, options: Concurrency, mode: Any = "w") -> Memory:
-    config = load_config(options.preset, {"link.concepts": "pattern"})
+    settings: dict[str, Any] = {"link.concepts": "pattern"}
+    if options.refining:
+        settings |= {"refine.keep": options.atoms, "aggregate.build": True}
+    config = load_config(options.preset, settings)
     return Memory.open(folder, config=config, embedder=HashingEmbedder(32), device="cpu", mode=mode)
 
 
@@ -129,16 +137,34 @@ def _write(
             alive.add(turn.id)
         if len(own) > _LEAST and chance.random() < 1 / 8:
             changed = chance.choice(own)
-            with counts.watched():
+            with counts.watched(), _unless_archived(memory, changed, counts):
                 memory.update(changed, text=f"{turn.text} Now it is noted as {changed}.")
                 counts.changed += 1
         if len(own) > _LEAST and chance.random() < 1 / 8:
             gone = own.pop(chance.randrange(len(own)))
             alive.discard(gone)
-            with counts.watched():
+            with counts.watched(), _unless_archived(memory, gone, counts):
                 memory.delete(gone)
                 counts.deleted += 1
+            if _archived(memory, gone):
+                alive.add(gone)
         time.sleep(options.pause)
+
+
+def _archived(memory: Memory, name: str) -> bool:
+    archive = memory.archived()
+    return archive is not None and name in archive
+
+
+@contextmanager
+def _unless_archived(memory: Memory, name: str, counts: _Counts) -> Any:
+    """What was archived meanwhile can be neither changed nor deleted."""
+    try:
+        yield
+    except InputError:
+        if not _archived(memory, name):
+            raise
+        counts.away += 1
 
 
 def _ask(
@@ -161,9 +187,12 @@ def _ask(
             hits = memory.retrieve("What is noted?", k=1, where={"id": wanted}).hits
             counts.asked += 2
             if [hit.id for hit in hits] != [wanted] and wanted in alive():
-                counts.wrong.append(f"{wanted}: not found, found {[hit.id for hit in hits]}")
+                if _archived(memory, wanted):
+                    counts.away += 1
+                else:
+                    counts.wrong.append(f"{wanted}: not found, found {[hit.id for hit in hits]}")
             for hit in (*free.hits, *hits):
-                if not hit.text.endswith(f"noted as {hit.id}."):
+                if hit.kind != AGGREGATE and not hit.text.endswith(f"noted as {hit.id}."):
                     counts.wrong.append(f"{hit.id}: has the text {hit.text!r:.120}")
 
 
@@ -174,6 +203,7 @@ def _threads(folder: Path, options: Concurrency) -> dict[str, Any]:
         first = _turns("start", options.atoms)
         memory.add(first)
         alive |= {turn.id for turn in first}
+        refining = memory.refining(every=options.refining) if options.refining else None
         end = time.monotonic() + options.seconds
 
         def goes_on() -> bool:
@@ -193,6 +223,8 @@ def _threads(folder: Path, options: Concurrency) -> dict[str, Any]:
         for thread in threads:
             thread.join(options.seconds + _WAITING)
         stuck = sum(thread.is_alive() for thread in threads)
+        if refining is not None:
+            refining.stop()
         return _summary(counts, stuck) | _looked_at(memory, alive)
 
 
@@ -215,6 +247,8 @@ def _process(
             return time.monotonic() < end
 
         if mode == "w":
+            if options.refining:
+                memory.refining(every=options.refining)
             _write(memory, name, counts, options, goes_on, alive)
         else:
             known = {turn.id for turn in _turns("start", options.atoms)}
@@ -271,7 +305,7 @@ def _processes(folder: Path, options: Concurrency) -> dict[str, Any]:
 def _summary(counts: Sequence[_Counts], stuck: int) -> dict[str, Any]:
     totals = {
         name: sum(getattr(each, name) for each in counts)
-        for name in ("added", "changed", "deleted", "asked", "locked")
+        for name in ("added", "changed", "deleted", "asked", "locked", "away")
     }
     wrong = [fault for each in counts for fault in each.wrong]
     asked = percentiles([s for each in counts for s in each.seconds])
@@ -283,7 +317,10 @@ def _looked_at(memory: Memory, alive: set[str]) -> dict[str, Any]:
     store = memory.store
     columns, names = store.columns(), store.ids()
     name = dict(zip(columns.node.tolist(), names, strict=True))
-    atoms = memory.get([each for each in names if not each.startswith(CONCEPT)])
+    every = memory.get([each for each in names if not each.startswith(CONCEPT)])
+    atoms = [atom for atom in every if atom.kind != AGGREGATE]
+    archive = memory.archived()
+    away = set() if archive is None else {*archive.store.ids()}
     sessions: dict[str, list[Atom]] = {}
     for atom in atoms:
         sessions.setdefault(str(atom.session), []).append(atom)
@@ -297,7 +334,9 @@ def _looked_at(memory: Memory, alive: set[str]) -> dict[str, Any]:
     ends = zip(edges.source[own].tolist(), edges.target[own].tolist(), strict=True)
     return {
         "atoms": len(atoms),
-        "lost": len(alive - {atom.id for atom in atoms}),
+        "aggregates": len(every) - len(atoms),
+        "archived": len(alive & away),
+        "lost": len(alive - away - {atom.id for atom in atoms}),
         "risen": len({atom.id for atom in atoms} - alive),
         "wrong_edges": len(expected ^ {(name[a], name[b]) for a, b in ends}),
         "problems": memory.check(),

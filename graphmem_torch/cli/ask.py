@@ -287,7 +287,7 @@ class Evaluate(Command):
         files: For compare: two files, each a report or rankings.
         preset: Name of a preset, or the path of a YAML file; several, in a list with commas or one
             by one, are held against the same baselines (judges of retrieval).
-        data: The data set's file, or the folder it is in; not for custom and retrieval.
+        data: The data set's file, or the folder it is in; not for custom, retrieval and planning.
         atoms: For custom: a file or folder that `graphmem index` takes.
         questions: For custom: JSON lines with `question` and `evidence`, a list of ids of atoms.
         corpus: For retrieval: JSON lines with `_id`, `title` and `text`.
@@ -306,7 +306,8 @@ class Evaluate(Command):
             refuses, and the experiments of SYNAPSE's paper, in place of the baselines.
         cache: Folder that keeps encodings from run to run; by default the one that the variable
             GRAPHMEM_CACHE names, else one in the user's cache folder.
-        sizes: For growth and forgetting: numbers of atoms at which it is measured.
+        sizes: For growth and forgetting: numbers of atoms at which it is measured; for refinement:
+            of sessions.
         seed: Of the bootstrap and of whatever else is drawn.
     """
 
@@ -414,17 +415,20 @@ class Evaluate(Command):
         return compare(*self.files, systems=self.systems, seed=self.seed)
 
     def _data(self) -> Path:
-        """What is read: `--atoms` of custom, `--corpus` of retrieval, else `--data`."""
-        own = {"custom": "atoms", "retrieval": "corpus"}.get(self.dataset, "data")
+        """What is read: `--atoms` of custom, `--corpus` of retrieval, else `--data`.
+
+        Of planning, which reads nothing, the present folder.
+        """
+        own = {"custom": "atoms", "retrieval": "corpus", "planning": ""}.get(self.dataset, "data")
         needed = {"custom": ("questions",), "retrieval": ("queries", "qrels")}.get(self.dataset, ())
-        for name in (own, *needed):
+        for name in filter(None, (own, *needed)):
             if getattr(self, name) is None:
                 raise InputError(f"--{name}: expected a path, got none; {self.dataset} needs it")
         for name in _INPUTS[:3]:
             value = getattr(self, name)
             if name != own and value is not None:
                 raise InputError(f"--{name}: expected nothing for {self.dataset}, got {value}")
-        data = getattr(self, own)
+        data = getattr(self, own) if own else Path()
         assert isinstance(data, Path)
         return data
 

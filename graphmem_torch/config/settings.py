@@ -315,7 +315,8 @@ class RefineConfig:
         retained, access, aggregates: alpha, beta and gamma.
         ended: What the importance of a memory that is superseded is multiplied by.
         prune: Importance below which a memory is archived; 0: none is.
-        keep: Memories beyond which the least important are archived; 0: any number stays.
+        keep: Memories beyond which the least important are archived, aggregates not counted; 0: any
+            number stays.
     """
 
     half_life: float = _bounded(30.0, 0)

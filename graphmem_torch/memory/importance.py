@@ -130,14 +130,15 @@ class Importance:
         """
         config, value = self._config, self.at(snapshot, now, ended)
         free = ~torch.isin(snapshot.node, torch.tensor(self._store.life.pinned_nodes()))
-        made = _aggregates(snapshot)
+        made, memories = _aggregates(snapshot), len(value)
         if made is not None:
             free &= ~made
+            memories -= int(made.sum())
         rows = free.nonzero().flatten()
         rows = rows[value[rows].argsort(stable=True)]
         gone = int((value[rows] < config.prune).sum())
         if config.keep:
-            gone = max(gone, len(value) - config.keep)
+            gone = max(gone, memories - config.keep)
         return snapshot.node[rows[:gone]].tolist()
 
 

@@ -2527,10 +2527,10 @@ class Memory:
 
         Finds the concepts of all memories that wait for it, and links them (`link.every`): they are
         linked as they are when their number is reached. Raises the importance of what was used,
-        reconciles (`reconcile.automatic`), makes aggregates of what belongs together
-        (`aggregate`), and archives what is not important enough (`refine`). Each step is there for
-        good before the next, so that one who is killed loses nothing and calls again; who asks
-        meanwhile does not wait, and a second call finds nothing to do.
+        reconciles (`reconcile.automatic`), archives what is not important enough (`refine`), and
+        makes aggregates of what belongs together (`aggregate`). Each step is there for good before
+        the next, so that one who is killed loses nothing and calls again; who asks meanwhile does
+        not wait, and a second call finds nothing to do.
 
         Args:
             oracle: An object that judges pairs (`judge`, as in `reconcile`), writes aggregates
@@ -2589,11 +2589,12 @@ class Memory:
         made, gone, reconciled = 0, 0, Reconciled()
         if self.config.reconcile.automatic and going():
             reconciled = self.reconcile(oracle=judge)
-        if self.config.aggregate.build and going():
-            made, gone = self._aggregate(summarise, going)
         snapshot = self._current()
         least = self._importance.least(snapshot, now, self._ended(snapshot, now))
         aside = self._put_aside(least, going)
+        # Of what is left, lest the next one finds aggregates of what has gone.
+        if self.config.aggregate.build and going():
+            made, gone = self._aggregate(summarise, going)
         return Consolidated(linked, reinforced, reconciled, made, gone, aside)
 
     def _aggregate(

@@ -173,6 +173,17 @@ def test_what_did_not_change_is_not_looked_at_again(
     assert len(looks) > count
 
 
+def test_they_are_of_what_the_archive_leaves() -> None:
+    settings = {"aggregate.build": True, "aggregate.least": 0.3, "refine.keep": 10}
+    with opened(config=config_of(**settings), embedder="hashing:256") as memory:
+        memory.add(told())
+        done = memory.consolidate()
+        assert done.archived == 5 and done.aggregated >= 2
+        assert len(memory) == 10 + done.aggregated
+        assert all(link.target in memory for atom in built(memory) for link in atom.edges)
+        assert str(memory.consolidate()) == "nothing to do"
+
+
 @pytest.mark.parametrize("what", ["forget", "delete", "archive", "update"])
 def test_what_goes_while_an_aggregate_is_written_is_in_none(memory: Memory, what: str) -> None:
     gone: list[str] = []

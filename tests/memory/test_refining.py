@@ -151,8 +151,7 @@ def test_a_memory_is_refined_as_by_hand(tmp_path: Path) -> None:
     )
     with opened(config=config, clock=lambda: 2e9) as memory:
         memory.add(turns())
-        while memory.consolidate() != Consolidated():
-            pass
+        assert memory.consolidate() != memory.consolidate() == Consolidated()
         expected, size = stored(memory.store), len(memory)
         assert memory.archived() is not None
     with opened(tmp_path / "m", config=config, clock=lambda: 2e9) as memory:

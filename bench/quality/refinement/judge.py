@@ -302,7 +302,7 @@ def _tables(report: Mapping[str, Any]) -> list[Table]:
             )
     said = (
         f"{n['turns']:,} turns on {n['facts']:,} facts in {n['sessions']:,} sessions, "
-        f"{n['asked']:,} questions; {n['alone']} asked alone, CPU milliseconds; {report['embedder']}"
+        f"{n['asked']:,} questions; {n['alone']} alone, CPU milliseconds; {report['embedder']}"
     )
     last = [
         [

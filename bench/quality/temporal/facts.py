@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from graphmem_torch.atoms import Atom
 
-__all__ = ["BEGIN", "DAY", "END", "Fact", "Question", "Version", "evolving_facts"]
+__all__ = ["BEGIN", "DAY", "END", "Fact", "Question", "Version", "evolving_facts", "listed"]
 
 DAY = 86400.0
 BEGIN = 1672531200.0
@@ -115,11 +115,12 @@ class _Slot:
     before: tuple[str, ...]
 
 
-def _listed(text: str) -> tuple[str, ...]:
+def listed(text: str) -> tuple[str, ...]:
+    """The parts of a text between bars, or its words where it has none."""
     return tuple(text.split("|" if "|" in text else None))
 
 
-_CITIES = _listed(
+_CITIES = listed(
     "Lisbon Oslo Turin Ghent Leeds Malmo Krakow Nantes Bilbao Zagreb Bergen Graz Porto Utrecht "
     "Dresden Cork Tartu Split Aarhus Lyon"
 )
@@ -200,7 +201,7 @@ _PEOPLE: Mapping[str, _Slot] = {
         ("What was {who}'s phone number before {v}?",),
     ),
     "car": _Slot(
-        _listed(
+        listed(
             "red Volvo|blue Fiat|grey Skoda|white Tesla|green Mini|black Saab|silver Toyota|"
             "yellow Renault|beige Jeep|vintage Citroen|brown Lada|purple Nissan"
         ),
@@ -221,7 +222,7 @@ _PEOPLE: Mapping[str, _Slot] = {
         ("What car did {who} drive before the {v}?",),
     ),
     "drink": _Slot(
-        _listed(
+        listed(
             "green tea|black coffee|oat latte|ginger beer|hot chocolate|mint tea|tonic water|apple "
             "juice|iced coffee|chai|lemonade|espresso"
         ),
@@ -259,7 +260,7 @@ _PEOPLE: Mapping[str, _Slot] = {
         ("What was {who}'s marital status before being {v}?",),
     ),
     "hobby": _Slot(
-        _listed(
+        listed(
             "climbing|fencing|pottery|rowing|archery|chess|salsa|birdwatching|judo|knitting|"
             "surfing|beekeeping|origami|badminton"
         ),
@@ -296,7 +297,7 @@ _PEOPLE: Mapping[str, _Slot] = {
         ("In which room did {who} sit before {v}?",),
     ),
     "manager": _Slot(
-        _listed(
+        listed(
             "Ms Okafor|Mr Lindqvist|Dr Banerjee|Ms Duarte|Mr Holloway|Ms Petrov|Mr Yamada|Dr "
             "Castellan|Ms Whitlock|Mr Adeyemi"
         ),
@@ -367,17 +368,17 @@ _TALK = (
     "{who} asked {manager} for directions to the station.",
     "{who} wants to read more novels this winter.",
 )
-_FIRST = _listed(
+_FIRST = listed(
     "Nora Milo Ada Ivo Lena Omar Tess Hugo Mara Emil Rosa Felix Iris Noah Vera Otto Cleo Sven Dina "
     "Leo Anya Paul Zora Kurt Elsa Bram Gwen Aldo Ruth Timo"
 )
-_LAST = _listed(
+_LAST = listed(
     "Keller Ross Varga Holm Pires Dunne Sato Moreau Blum Kovac Ferrer Lowe Novak Adair Quist Reyes "
     "Tamm Weiss Oduya Marsh"
 )
-_THING = _listed("kettle lamp backpack tent drill blender scooter jacket speaker desk mixer rug")
-_MAKE = _listed("Halden Torvik Lumo Astra Pinewood Kobalt Sierra Vesper Orla Juno Tarn Wren Dovre")
-_CODE = _listed(
+_THING = listed("kettle lamp backpack tent drill blender scooter jacket speaker desk mixer rug")
+_MAKE = listed("Halden Torvik Lumo Astra Pinewood Kobalt Sierra Vesper Orla Juno Tarn Wren Dovre")
+_CODE = listed(
     "Marlin Falcon Juniper Comet Basalt Heron Onyx Tundra Saffron Delta Orchid Lynx Quartz Ember "
     "Willow Kite Nimbus Raven Coral Atlas Birch Cedar Drift Flint Grove Haven Islet Jade Krill "
     "Lotus Maple Nectar Opal Pollen Quill Reef Slate Thistle Umbra Violet Wharf Xenon Yarrow "

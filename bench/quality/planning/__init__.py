@@ -1,0 +1,1 @@
+"""The judge `planning` of `graphmem eval`; see `bench/quality/README.md`."""

@@ -1,0 +1,196 @@
+"""The judge: steps that need each other, with aggregates and plans (`docs/evaluation.md` 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from graphmem_torch.atoms import Atom
+from graphmem_torch.config import Config
+from graphmem_torch.evaluation.bootstrap import mean_interval
+from graphmem_torch.memory import Memory
+from graphmem_torch.memory.importance import AGGREGATE
+from graphmem_torch.text.embedder import encode_checked
+from graphmem_torch.text.words import count_words
+
+from ..common.encoder import caching, load_encoder
+from ..common.measure import framed
+from ..common.scores import gain
+from ..common.tables import Head, Table
+from ..common.task import memory_of
+from ..request import Judged, Request
+from .projects import GROUPS, Asked, projects
+
+__all__ = ["PROJECTS", "judge"]
+
+PROJECTS = (40, 12)
+"""Projects, and steps of each."""
+
+_CUTOFF, _DEPTH = 10, 40  # hits that count, and that are asked for
+_WORDS = 200  # of a context, by which hits of any length are compared
+_PART = 64  # questions of one batch
+
+Hits = list[list[tuple[str, str]]]
+"""Id and text of hits, best first, for each question."""
+
+
+def judge(request: Request, *, size: tuple[int, int] = PROJECTS, resamples: int = 2000) -> Judged:
+    """Asks what a step needs, what waits for it, what leads up to it, and what can be begun.
+
+    What is to be found are the turns that say so; an aggregate says what the turns say whose words
+    it has. Beside the preset, with aggregates and query plans and without, stands search by cosine.
+
+    Args:
+        request: What is evaluated; no data is read.
+        size: As `PROJECTS`.
+        resamples: Of the intervals.
+
+    Returns:
+        The report (see `bench/quality/README.md`) and its tables.
+
+    Raises:
+        ConfigError: There is no such preset.
+    """
+    config, encoder = request.settings, load_encoder(request)
+    config = replace(config, aggregate=replace(config.aggregate, build=False))
+    made, atoms, asked = projects(*size, seed=request.seed)
+    texts = {atom.id: atom.text for atom in atoms}
+    concepts = encoder.extractor(config.link.concepts)
+    found: dict[str, Hits] = {}
+    with caching([encoder]):
+        with memory_of(atoms, config, encoder, request.device, concepts=concepts) as memory:
+            found["cosine"] = _by_cosine(memory, asked)
+            found[config.name] = _asked(memory, asked, plan=False)
+            found["with plans"] = _asked(memory, asked, plan=True)
+        own = _aggregating(config)
+        with memory_of(atoms, own, encoder, request.device, concepts=concepts) as memory:
+            memory.consolidate()
+            built = len(memory.store.ids_of_kind(AGGREGATE))
+            found["with aggregates"] = _asked(memory, asked, plan=False)
+            found["with both"] = _asked(memory, asked, plan=True)
+    drawn: dict[str, Any] = {"seed": request.seed, "resamples": resamples}
+    measures: dict[str, Callable[[Sequence[tuple[str, str]]], Sequence[tuple[str, str]]]] = {
+        "recall": lambda hits: hits[:_CUTOFF],
+        "in words": _within,
+    }
+    values = {
+        name: {
+            measure: _recall([cut(each) for each in hits], asked, texts)
+            for measure, cut in measures.items()
+        }
+        for name, hits in found.items()
+    }
+    report = framed(
+        "planning",
+        config,
+        request.seed,
+        n={
+            "projects": len(made),
+            "turns": len(atoms),
+            "aggregates": built,
+            **{group: sum(each.group == group for each in asked) for group in GROUPS},
+        },
+        embedder=encoder.name,
+        systems={
+            name: _summary(own_values, values[config.name], asked, drawn)
+            for name, own_values in values.items()
+        },
+    )
+    return Judged(report, _tables(report, config.name))
+
+
+def _aggregating(config: Config) -> Config:
+    return replace(config, aggregate=replace(config.aggregate, build=True))
+
+
+def _asked(memory: Memory, asked: Sequence[Asked], *, plan: bool) -> Hits:
+    found: Hits = []
+    for at in range(0, len(asked), _PART):
+        part = [each.text for each in asked[at : at + _PART]]
+        results = memory.retrieve(part, k=_DEPTH, plan=plan)
+        found += [[(hit.id, hit.text) for hit in result.hits] for result in results]
+    return found
+
+
+def _by_cosine(memory: Memory, asked: Sequence[Asked]) -> Hits:
+    columns = memory.store.columns()
+    own = ~columns.is_concept
+    atoms: list[Atom] = memory.store.atoms(columns.node[own].tolist())
+    rows = memory.store.embeddings()[own].float()
+    texts = [each.text for each in asked]
+    query = encode_checked(memory.embedder, texts, query=True).pooled.float()
+    best = (query @ rows.T).topk(min(_DEPTH, len(rows)), dim=1).indices
+    return [[(atoms[i].id, atoms[i].text) for i in row] for row in best.tolist()]
+
+
+def _within(hits: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    """The first hits that fit into a number of words together."""
+    kept, words = [], 0
+    for hit in hits:
+        words += count_words(hit[1])
+        if words > _WORDS:
+            break
+        kept.append(hit)
+    return kept
+
+
+def _recall(
+    found: Sequence[Sequence[tuple[str, str]]], asked: Sequence[Asked], texts: Mapping[str, str]
+) -> Tensor:  # [B] float64
+    """The share of the gold that is among the hits, or in the words of an aggregate among them."""
+    values = []
+    for hits, each in zip(found, asked, strict=True):
+        names = {name for name, _ in hits}
+        made = [text for name, text in hits if name not in texts]
+        said = [name in names or any(texts[name] in text for text in made) for name in each.gold]
+        values.append(sum(said) / len(said))
+    return torch.tensor(values, dtype=torch.float64)
+
+
+def _summary(
+    values: Mapping[str, Tensor],
+    beside: Mapping[str, Tensor],
+    asked: Sequence[Asked],
+    drawn: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Of each measure and group the mean, and what it is more than that of the preset."""
+    groups = {group: torch.tensor([each.group == group for each in asked]) for group in GROUPS}
+    groups["all"] = torch.ones(len(asked), dtype=torch.bool)
+    return {
+        measure: {
+            group: {
+                "mean": mean_interval(own[which], **drawn),
+                "difference": mean_interval((own - beside[measure])[which], **drawn),
+            }
+            for group, which in groups.items()
+        }
+        for measure, own in values.items()
+    }
+
+
+def _share(value: Sequence[float] | None) -> str:
+    return "-" if value is None else f"{100 * value[0]:.1f}"
+
+
+def _tables(report: Mapping[str, Any], preset: str) -> list[Table]:
+    n = report["n"]
+    said = {
+        "recall": f"recall@{_CUTOFF}, percent",
+        "in words": f"recall within {_WORDS} words, percent",
+    }
+    tables = []
+    for measure, note in said.items():
+        heads = [Head("system"), *(Head(f"{g} ({n[g]})", _share) for g in GROUPS)]
+        heads += [Head("all", _share), Head(f"more than {preset}", gain)]
+        rows = []
+        for name, found in report["systems"].items():
+            own = found[measure]
+            means = [own[group]["mean"] for group in (*GROUPS, "all")]
+            rows.append([name, *means, own["all"]["difference"]])
+        tables.append(Table(heads, rows, [note]))
+    told = f"{n['projects']} projects in {n['turns']:,} turns, {n['aggregates']} aggregates"
+    return [*tables[:-1], replace(tables[-1], notes=[*tables[-1].notes, told])]
