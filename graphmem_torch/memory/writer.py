@@ -134,23 +134,28 @@ class Writer:
         self._queue = threading.Lock()  # of what waits
         self._linker: Linker | None = None
         self._sound = False  # whether the linker is at most behind the store
+        self._warned: tuple[int, str | None] = 0, None  # edges that point to what is not stored
         # Of the store, as the linker knows it.
         self._next = self._nodes = self._aliases = self._generation = 0
         self._names: dict[str, list[str]] = {}  # what the additions in hand brought
         self._vectors: dict[str, Tensor] = {}
 
     def warn_of_unresolved(self) -> None:
-        """Warns where stated edges point to atoms that never came; they wait in their atoms."""
+        """Warns where stated edges point to atoms that never came; they wait in their atoms.
+
+        Of the same ones once.
+        """
         if self._linker is None:
             return
-        waiting, first = self._linker.unresolved
-        if waiting:
+        waiting, first = unresolved = self._linker.unresolved
+        if waiting and unresolved != self._warned:
             _log.warning(
                 "%d stated edges point to ids that are not stored, the first of them %r; they are "
                 "made as soon as these atoms are added",
                 waiting,
                 first,
             )
+        self._warned = unresolved
 
     def add(
         self, atoms: Sequence[Atom], origins: Mapping[str, str], when: float
