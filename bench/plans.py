@@ -1,4 +1,9 @@
-"""Query plans at scale: what a time + semantic + relational plan takes, and leaves at each step.
+"""Query plans: what they add on people's questions, and what they take at scale.
+
+`python -m bench.plans --data ROOT [--json OUT]`
+
+LoCoMo and LongMemEval below a data root, by plans of windows, of concepts, of both, and with the
+first or the latest hits in front, each against none; 95 % bootstrap intervals of the difference.
 
 `python -m bench.plans --atoms 100000 [--store DIR] [--json OUT]`
 
@@ -16,25 +21,34 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any
 
 import torch
+from torch import Tensor
 from tyro.conf import arg
 
 from bench.command import command
 from graphmem_torch.atoms import Atom
-from graphmem_torch.config import load_config
+from graphmem_torch.config import Config, PlanConfig, load_config
+from graphmem_torch.evaluation.bootstrap import interval_table
+from graphmem_torch.evaluation.metrics import ranking_measures
 from graphmem_torch.memory import Memory
 from graphmem_torch.ops.sorted_rows import merged_order, sorted_order
-from graphmem_torch.quality.common.encoder import TimedEmbedder
+from graphmem_torch.quality.common.chats import read_chats
+from graphmem_torch.quality.common.encoder import CachingEmbedder, TimedEmbedder, load_encoders
 from graphmem_torch.quality.common.measure import Stopwatch, code_version, percentiles
+from graphmem_torch.quality.common.rankings import gold_positions
+from graphmem_torch.quality.common.scores import group_masks
+from graphmem_torch.quality.common.sets import locomo_set
+from graphmem_torch.quality.common.task import RetrievalTask, build_tasks
+from graphmem_torch.quality.request import Request
 from graphmem_torch.results import Result
 from graphmem_torch.text.sentence_transformer import load_embedder
 
-__all__ = ["Plans", "main", "run"]
+__all__ = ["Plans", "main", "run", "variants"]
 
 _PEOPLE = re.findall(
     r"\w+", "Ada Ben Cleo Dora Emil Finn Greta Hugo Iris Jonas Klara Liam Mona Nils Olga"
@@ -59,13 +73,15 @@ _SAID = (
 )
 _FIRST, _DAYS = datetime(2019, 1, 1, 9, tzinfo=UTC), 5 * 365
 _SESSION = 20
+_CUTOFFS = (5, 10, 25)
 
 
 @dataclass(frozen=True)
 class Plans:
-    """Fill a store with diaries, or open one that is filled, and ask it.
+    """Fill a store with diaries, or open one that is filled, and ask it; or ask data of people.
 
     Attributes:
+        data: Folder of the data; without it diaries are generated.
         atoms: Memories.
         embedder: As for `graphmem index`.
         preset: Preset or path of a YAML file.
@@ -77,6 +93,7 @@ class Plans:
         seed: Of the diaries and the questions.
     """
 
+    data: Annotated[Path | None, arg(metavar="ROOT")] = None
     atoms: int = 100_000
     embedder: str = "all-MiniLM-L6-v2"
     preset: str = "default"
@@ -90,12 +107,82 @@ class Plans:
 
 def run(options: Plans) -> dict[str, Any]:
     """Does the measurement and returns its figures."""
+    if options.data is not None:
+        return _added(options.data, options)
     folder = options.store or Path(tempfile.mkdtemp(prefix="graphmem-plans-"))
     try:
         return _measure(options, folder)
     finally:
         if options.store is None:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def variants(settings: PlanConfig) -> dict[str, PlanConfig]:
+    """What plans are made of, each by itself."""
+    plain = replace(settings, use=True, dates=False, concepts=False, among=0)
+    return {
+        "dates": replace(plain, dates=True),
+        "dates, no giving way": replace(plain, dates=True, least=0, match=0.0),
+        "concepts": replace(plain, concepts=True),
+        "concepts, no edges": replace(plain, concepts=True, hops=0),
+        "dates, concepts": replace(plain, dates=True, concepts=True),
+        "order": replace(plain, among=3),
+    }
+
+
+def _added(data: Path, options: Plans) -> dict[str, Any]:
+    """By set, variant and group: questions, planned ones, recall with a plan minus without."""
+    request = Request(data=data, preset=options.preset, device=options.device)
+    (encoder,) = load_encoders(request)
+    found = {}
+    for name, asked in (
+        ("locomo", locomo_set(data / "locomo").answerable()),
+        ("longmemeval", read_chats(data / "longmemeval")),
+    ):
+        tasks, _ = build_tasks(
+            asked.conversations, request.settings, encoder, options.device, False, kind=asked.kind
+        )
+        groups = dict(asked.groups)
+        found[name] = _compared(tasks, request.settings, encoder, groups, options.seed)
+    return {"preset": options.preset, "commit": code_version(), "sets": found}
+
+
+def _compared(
+    tasks: Sequence[RetrievalTask],
+    settings: Config,
+    encoder: CachingEmbedder,
+    groups: Mapping[str, tuple[int, ...]],
+    seed: int,
+) -> dict[str, Any]:
+    """By variant and group of one set the questions, recall without a plan, and what it adds."""
+
+    def recall(plan: PlanConfig) -> tuple[Tensor, Tensor]:  # [B, cutoffs], [B] bool
+        found, planned = [], []
+        for task in tasks:
+            task.adopt(replace(settings, plan=plan))
+            with encoder.caching():
+                results = task.retrieve(task.questions, max(_CUTOFFS))
+            ranked = task.positions([[hit.id for hit in result.hits] for result in results])
+            places = gold_positions(ranked, task.gold, len(task.ids))
+            found.append(ranking_measures(places, task.gold, _CUTOFFS)["recall"])
+            planned += [result.plan is not None for result in results]
+        return torch.cat(found), torch.tensor(planned)
+
+    names = [str(cutoff) for cutoff in _CUTOFFS]
+    masks = group_masks(torch.cat([task.categories for task in tasks]), groups)
+    before = recall(replace(settings.plan, use=False))[0]
+    told = {}
+    for variant, plan in variants(settings.plan).items():
+        after, planned = recall(plan)
+        told[variant] = {
+            group: {
+                "n": int(mask.sum()),
+                "before": interval_table(before[mask], names, seed=seed),
+                "difference": interval_table((after - before)[mask], names, seed=seed),
+            }
+            for group, mask in {"planned": planned, **masks}.items()
+        }
+    return told
 
 
 def _measure(options: Plans, folder: Path) -> dict[str, Any]:
@@ -195,7 +282,7 @@ def _recall(asked: Mapping[str, set[str]], results: Sequence[Result]) -> float:
     return sum(shares) / len(shares)
 
 
-def _follow(when: torch.Tensor, order: torch.Tensor, rounds: int = 50) -> dict[str, float | None]:
+def _follow(when: Tensor, order: Tensor, rounds: int = 50) -> dict[str, float | None]:
     """CPU milliseconds to follow one atom in the order by time, and to sort it anew."""
     rows = torch.arange(len(when), dtype=order.dtype, device=order.device)
     before = order[order != len(when) - 1]

@@ -499,7 +499,7 @@ class PlanConfig:
     concepts: bool = True
     late: float = _bounded(31.0, 0)
     least: int = _bounded(10, 0)
-    match: float = _bounded(0.8, 0, 1)
+    match: float = _bounded(0.6, 0, 1)
     best: int = _bounded(96, 1)
     hops: int = _bounded(1, 0)
     edges: tuple[str, ...] = ()

@@ -31,7 +31,7 @@ from graphmem_torch.checks import check_count
 from graphmem_torch.config import POLICIES, Config, load_config, save_preset
 from graphmem_torch.errors import InputError, MissingNodeError, StoreError, unknown
 from graphmem_torch.index.module import MemoryIndex
-from graphmem_torch.index.retrieve import Stages
+from graphmem_torch.index.retrieve import CandidateRule, Stages
 from graphmem_torch.memory import contexts, edges, learning
 from graphmem_torch.memory.aggregates import (
     Clusters,
@@ -968,7 +968,7 @@ class Memory:
                 stages.done("encode")
             plans = self._plans(view, asked, scope, instants)
             found, plans = answered(
-                *(snapshot, view.store, query, plans, k), paths=True, stages=stages
+                *(snapshot, view.store, rows, query, plans, k), paths=True, stages=stages
             )
             results = to_results(rows, snapshot, found, view.store, self.config.gate.threshold)
             pairs = zip(results, plans, strict=True)
@@ -1017,7 +1017,7 @@ class Memory:
             if not listed:
                 return []
             query = self._query(view, listed, scope)
-            return carried_out(view.snapshot, view.store, query, plans)[1]
+            return carried_out(view.snapshot, view.store, listed, query, plans)[1]
 
         moment = None if scope.as_of is None else parse_time(cast(TimeLike, scope.as_of), "as_of")
         plans = self._asked(planned, moment)
@@ -1076,7 +1076,7 @@ class Memory:
             snapshot = view.snapshot
             query = self._query(view, [text], scope)
             if (own := self._plans(view, [text], scope)[0]) is not None:
-                query = carried_out(snapshot, view.store, query, [own])[0]
+                query = carried_out(snapshot, view.store, [text], query, [own])[0]
             rows = snapshot.rows_of(nodes)
             if id is None:
                 with torch.inference_mode():
@@ -1230,7 +1230,7 @@ class Memory:
             query = self._query(view, asked, scope, encoded=encoded)
             count = settings.candidates(budgets, self.config.rank.k) if k is None else k
             plans = self._plans(view, asked, scope)
-            found, _ = answered(snapshot, view.store, query, plans, count)
+            found, _ = answered(snapshot, view.store, asked, query, plans, count)
             threshold = self.config.gate.threshold
             return view.contexts.compile(
                 snapshot, asked, found, query.allowed, budgets, settings, threshold
@@ -3019,9 +3019,11 @@ class Memory:
             return [None] * (len(questions) * len(moments))
         now = self._clock() if scope.asked is None else parse_time(scope.asked, "asked")
         asked = [now if moment is None or scope.asked is not None else moment for moment in moments]
+        index, store = view.snapshot.index, view.store
+        scored = index.num_atoms if index.plan.rule == CandidateRule.EVERY else 0
         each = [
-            plans_of(scope.plan, questions, [when] * len(questions), own, view.store)
-            for when in asked
+            plans_of(scope.plan, questions, [at] * len(questions), own, store, scored=scored)
+            for at in asked
         ]
         return [plans[place] for place in range(len(questions)) for plans in each]
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -23,7 +24,7 @@ from graphmem_torch.results import PlanStep, QueryPlan
 from graphmem_torch.store.reader import StoreReader
 from graphmem_torch.text.question import asks_order
 from graphmem_torch.text.terms import terms
-from graphmem_torch.text.times import asked_window, parse_span
+from graphmem_torch.text.times import asked_window, parse_span, undated
 from graphmem_torch.text.words import lowered, words
 
 __all__ = ["answered", "carried_out", "plans_of"]
@@ -39,6 +40,8 @@ def plans_of(
     asked: Sequence[float],
     settings: PlanConfig,
     store: StoreReader,
+    *,
+    scored: int = 0,
 ) -> list[QueryPlan | None]:
     """The plan of each question; None where it has none.
 
@@ -49,34 +52,36 @@ def plans_of(
         asked: When each is asked, seconds since the epoch UTC.
         settings: Of what is chosen.
         store: Of the concepts.
+        scored: Memories that are all scored, whatever a plan leaves of them by meaning: what is
+            chosen leaves as many.
 
     Raises:
         InputError: Not one for each question, or a plan that cannot be carried out.
     """
-    several = isinstance(given, Sequence)
-    each: list[PlanLike] = list(given) if isinstance(given, Sequence) else [given] * len(questions)
+    several = isinstance(given, Sequence) and not isinstance(given, str)
+    each: list[PlanLike] = (
+        list(cast(Any, given)) if several else [cast(Any, given)] * len(questions)
+    )
     if len(each) != len(questions):
         raise InputError(
             f"plan: expected one for each of {len(questions)} questions, got {len(each)}; give "
             "None for what the settings say"
         )
     for plan in each if several else each[:1]:
-        if not (plan is None or isinstance(plan, (bool, QueryPlan))):
-            raise InputError(f"plan: expected a QueryPlan, True or False, got {plan!r:.80}")
         if isinstance(plan, QueryPlan):
             _check(plan, store)
-    wanted = [
-        own is True or (own is None and settings.use and not isinstance(own, QueryPlan))
-        for own in each
-    ]
+        elif not (plan is None or isinstance(plan, bool)):
+            raise InputError(
+                f"plan: expected a QueryPlan, True or False, got {plan!r:.80}; give one of these"
+            )
+    wanted = [said is True or (said is None and settings.use) for said in each]
     named: dict[str, tuple[str, ...]] = {}
-    if settings.concepts and any(wanted):
+    if settings.concepts and settings.hops and any(wanted):
         named = _named_concepts([q for q, own in zip(questions, wanted, strict=True) if own], store)
+    own = replace(settings, best=max(settings.best, scored), kept=max(settings.kept, scored))
     chosen = [
-        _chosen(question, when, named.get(question, ()), settings, always=own is True)
-        if plan
-        else own
-        for question, when, own, plan in zip(questions, asked, each, wanted, strict=True)
+        _chosen(question, when, named.get(question, ()), own, always=said is True) if plan else said
+        for question, when, said, plan in zip(questions, asked, each, wanted, strict=True)
     ]
     return [plan if isinstance(plan, QueryPlan) else None for plan in chosen]
 
@@ -94,7 +99,9 @@ def _check(plan: QueryPlan, store: StoreReader) -> None:
     for name in ("edges", "concepts"):
         listed = getattr(plan, name)
         if isinstance(listed, str) or not all(isinstance(each, str) for each in listed):
-            raise InputError(f"plan.{name}: expected a list of names, got {listed!r:.80}")
+            raise InputError(
+                f"plan.{name}: expected a list of names, got {listed!r:.80}; give () for none"
+            )
     concept_nodes(store, plan.concepts, "plan.concepts")
     known = [kind.name.lower() for kind in EdgeType]
     foreign = next((name for name in plan.edges if name not in known), None)
@@ -118,11 +125,11 @@ def _chosen(
     if not (always or window or concepts or order != "relevance"):
         return None
     return QueryPlan(
-        between=window,
+        between=None if window is None else _open(window),
         best=settings.best,
         hops=settings.hops if concepts else 0,
         edges=settings.edges,
-        concepts=concepts if settings.hops else (),
+        concepts=concepts,
         kept=settings.kept,
         discount=settings.discount,
         order=order,
@@ -130,6 +137,12 @@ def _chosen(
         least=settings.least,
         match=settings.match,
     )
+
+
+def _open(span: tuple[float, float]) -> tuple[float | None, float | None]:
+    """With None for an open end, as plain values have it."""
+    start, stop = (None if math.isinf(end) else end for end in span)
+    return start, stop
 
 
 def _named_concepts(questions: Sequence[str], store: StoreReader) -> dict[str, tuple[str, ...]]:
@@ -157,7 +170,9 @@ def _named_concepts(questions: Sequence[str], store: StoreReader) -> dict[str, t
     return named
 
 
-def _batch(plans: Sequence[QueryPlan], snapshot: Snapshot, store: StoreReader) -> PlanBatch:
+def _batch(
+    plans: Sequence[QueryPlan], questions: Sequence[str], snapshot: Snapshot, store: StoreReader
+) -> PlanBatch:
     """Plans as tensors, on the device of the index; a concept that is gone is left out."""
     spans = [
         (-math.inf, math.inf) if plan.between is None else parse_span(plan.between, "plan.between")
@@ -175,6 +190,11 @@ def _batch(plans: Sequence[QueryPlan], snapshot: Snapshot, store: StoreReader) -
     for row, plan in enumerate(plans):
         kinds = [int(EdgeType[name.upper()]) for name in plan.edges] or list(map(int, EdgeType))
         types[row, kinds] = True
+    # What a window says already must not be looked for in words.
+    texts = [
+        question if plan.between is None else undated(question)
+        for plan, question in zip(plans, questions, strict=True)
+    ]
     return PlanBatch(
         window=torch.tensor(spans, dtype=torch.float64).view(-1, 2),
         least=torch.tensor([plan.least for plan in plans]),
@@ -185,28 +205,41 @@ def _batch(plans: Sequence[QueryPlan], snapshot: Snapshot, store: StoreReader) -
         starts=starts,
         kept=torch.tensor([plan.kept for plan in plans]),
         discount=torch.tensor([plan.discount for plan in plans]),
+        terms=snapshot.vocabulary.encode_padded(texts),
     ).to(snapshot.index.embeddings.device)
 
 
 def carried_out(
-    snapshot: Snapshot, store: StoreReader, query: QueryBatch, plans: Sequence[QueryPlan]
+    snapshot: Snapshot,
+    store: StoreReader,
+    questions: Sequence[str],
+    query: QueryBatch,
+    plans: Sequence[QueryPlan],
 ) -> tuple[QueryBatch, list[QueryPlan]]:
     """Questions that see what their plans leave, and the plans with what their steps did.
 
     Args:
         snapshot: Of the store.
         store: Of the concepts.
-        query: B questions.
+        questions: B questions.
+        query: As tensors.
         plans: One of each.
     """
     with torch.inference_mode():
-        pruned = snapshot.index.prune(query, _batch(plans, snapshot, store))
+        pruned = snapshot.index.prune(query, _batch(plans, questions, snapshot, store))
     atoms = snapshot.index.num_atoms
     rows = pruned.rows.clone()
     left = torch.zeros(len(query), atoms + 1, dtype=torch.bool, device=rows.device)
     left.scatter_(1, rows % (atoms + 1), True)
     told = zip(plans, *(each.tolist() for each in pruned[1:]), strict=True)
-    done = [replace(plan, steps=_steps(plan, *each)) for plan, *each in told]
+    done = [
+        replace(
+            plan,
+            between=None if plan.between is None else _open(parse_span(plan.between)),
+            steps=_steps(plan, *each),
+        )
+        for plan, *each in told
+    ]
     return replace(query, planned=rows, listed=left[:, :-1]), done
 
 
@@ -230,7 +263,7 @@ def _steps(plan: QueryPlan, counts: list[int], reached: int, open_: bool) -> tup
 
 
 def _window(plan: QueryPlan) -> str:
-    start, stop = (None if math.isinf(t) else _shown(t) for t in parse_span(plan.between))
+    start, stop = (None if t is None else _shown(t) for t in _open(parse_span(plan.between)))
     if start is None or stop is None:
         return f"until {stop}" if start is None else f"from {start} on"
     return f"{start} to {stop}"
@@ -245,6 +278,7 @@ def _shown(seconds: float) -> str:
 def answered(
     snapshot: Snapshot,
     store: StoreReader,
+    questions: Sequence[str],
     query: QueryBatch,
     plans: Sequence[QueryPlan | None],
     k: int | None,
@@ -257,13 +291,14 @@ def answered(
     Args:
         snapshot: Of the store.
         store: Of the concepts.
-        query: B questions.
+        questions: B questions.
+        query: As tensors.
         plans: Of each; None for none.
         k: As for `MemoryIndex.forward`.
         paths: Likewise.
         stages: Likewise.
     """
-    groups = _groups(snapshot, store, query, plans)
+    groups = _groups(snapshot, store, questions, query, plans)
     if stages is not None and any(carried for *_, carried in groups):
         stages.done("plan")
     done: list[QueryPlan | None] = [None] * len(plans)
@@ -286,7 +321,11 @@ def answered(
 
 
 def _groups(
-    snapshot: Snapshot, store: StoreReader, query: QueryBatch, plans: Sequence[QueryPlan | None]
+    snapshot: Snapshot,
+    store: StoreReader,
+    questions: Sequence[str],
+    query: QueryBatch,
+    plans: Sequence[QueryPlan | None],
 ) -> list[tuple[list[int], QueryBatch, list[QueryPlan]]]:
     """Those that have plans, and those that have none: their places, themselves, their plans."""
     planned = [plan for plan in plans if plan is not None]
@@ -295,7 +334,8 @@ def _groups(
     places = [place for place, plan in enumerate(plans) if plan is not None]
     others = [place for place, plan in enumerate(plans) if plan is None]
     part = query if not others else query.rows(torch.tensor(places, device=query.embedding.device))
-    groups = [(places, *carried_out(snapshot, store, part, planned))]
+    texts = [questions[place] for place in places]
+    groups = [(places, *carried_out(snapshot, store, texts, part, planned))]
     if others:
         rest = query.rows(torch.tensor(others, device=query.embedding.device))
         groups.append((others, rest, []))

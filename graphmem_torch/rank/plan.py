@@ -6,6 +6,7 @@ arXiv 2506.08098). Questions of different plans are one pass.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import NamedTuple
 
@@ -41,6 +42,7 @@ class PlanBatch:
         starts: [B, S] int64, nodes that are set out from as well, -1 = none.
         kept: [B] int64 >= 1, atoms that are left in the end.
         discount: [B] float32 in (0, 1], what an edge takes off.
+        terms: [B, W] int64 terms that BM25 reads, -1 padding; None: those of the questions.
     """
 
     window: Tensor
@@ -52,6 +54,7 @@ class PlanBatch:
     starts: Tensor
     kept: Tensor
     discount: Tensor
+    terms: Tensor | None = None
 
     def __len__(self) -> int:
         """B."""
@@ -59,17 +62,26 @@ class PlanBatch:
 
     def to(self, device: torch.device | str) -> PlanBatch:
         """The same on another device."""
-        return PlanBatch(*(getattr(self, field.name).to(device) for field in fields(self)))
+        return self._each(lambda tensor: tensor.to(device))
 
     def rows(self, part: slice) -> PlanBatch:
         """Some of the plans."""
-        return PlanBatch(*(getattr(self, field.name)[part] for field in fields(self)))
+        return self._each(lambda tensor: tensor[part])
+
+    def _each(self, change: Callable[[Tensor], Tensor]) -> PlanBatch:
+        columns = {field.name: getattr(self, field.name) for field in fields(self)}
+        return PlanBatch(
+            **{n: change(column) for n, column in columns.items() if column is not None}
+        )
 
     def check(self, count: int) -> None:
         """Raises `InputError` unless these are the plans of so many questions."""
-        axes: dict[str, tuple[int | str, ...]] = {"window": (2,), "types": (256,), "starts": ("S",)}
+        axes: dict[str, tuple[int | str, ...]] = {"window": (2,), "types": (256,)}
+        axes |= {"starts": ("S",), "terms": ("W",)}
         for name in (field.name for field in fields(self)):
-            tensor: Tensor = getattr(self, name)
+            tensor: Tensor | None = getattr(self, name)
+            if tensor is None:
+                continue
             do = "give one row for each question"
             check_tensor(f"plan.{name}", tensor, "", (count, *axes.get(name, ())), do)
 
@@ -110,8 +122,12 @@ def prune(everyone: Candidates, plan: PlanBatch) -> Pruned:
         none = plan.best.new_zeros(count, 4)
         empty = plan.best.new_empty(count, 0)
         return Pruned(empty, none, none[:, 0], none[:, 0].bool())
-    inside, open_ = _in_window(everyone, plan, there)
-    key, value = _best(everyone, plan, inside)
+    if plan.terms is None:
+        lexical = everyone.signal("lexical").expand(count, -1)
+    else:
+        lexical = memory.bm25.score(plan.terms)
+    inside, open_ = _in_window(memory, plan, there, lexical)
+    key, value = _best(everyone, plan, inside, lexical)
     number = [there.sum(1), inside.sum(1), _per_row(key, count, memory.num_atoms)]
     key, value = _related(memory, plan, inside, key, value)
     row = key // memory.num_atoms
@@ -130,12 +146,12 @@ def _per_row(key: Tensor, count: int, width: int) -> Tensor:
 
 
 def _in_window(
-    everyone: Candidates,
+    memory: MemoryTensors,
     plan: PlanBatch,
     there: Tensor,  # [B, A] bool
+    lexical: Tensor,  # [B, A]
 ) -> tuple[Tensor, Tensor]:  # [B, A] bool, [B] bool
     """The atoms in the window of each question, and where it gave way."""
-    memory = everyone.memory
     bounded = plan.window.isfinite().any(1)
     (own,) = bounded.nonzero(as_tuple=True)
     if not len(own):
@@ -150,8 +166,8 @@ def _in_window(
     found &= there[own]
     few = found.sum(1) < plan.least[own]
     if bool((plan.match > 0).any()):
-        lexical = everyone.signal("lexical").expand(len(plan), -1)[own]
-        inner, best = (lexical.masked_fill(~seen, 0.0).amax(1) for seen in (found, there[own]))
+        masks = found, there[own]
+        inner, best = (lexical[own].masked_fill(~seen, 0.0).amax(1) for seen in masks)
         few |= inner < plan.match[own] * best
     found = torch.where(few[:, None], there[own], found)
     inside = there.clone()
@@ -163,22 +179,23 @@ def _best(
     everyone: Candidates,
     plan: PlanBatch,
     inside: Tensor,  # [B, A] bool
+    lexical: Tensor,  # [B, A]
 ) -> tuple[Tensor, Tensor]:  # [n] int64, question * A + row, ascending; [n]
     """The best atoms inside by cosine and by BM25, and what they are worth."""
     memory, query, atoms = everyone.memory, everyone.query, everyone.memory.num_atoms
     (column,) = inside.any(0).nonzero(as_tuple=True)
     if _FEW * len(column) > atoms:
-        cosine, lexical = everyone.signal("semantic").detach(), everyone.signal("lexical")
+        cosine = everyone.signal("semantic").detach()
         column = torch.arange(atoms, device=column.device)
     else:
         embeddings = memory.embeddings.index_select(0, column)
         cosine = inner_products(query.embedding, embeddings).detach()
         inside = inside.index_select(1, column)
-        lexical = everyone.signal("lexical").index_select(1, column)
+        lexical = lexical.index_select(1, column)
     most = min(int(plan.best.max()), len(column))
     lane = torch.arange(most, device=column.device)
     worth, keys = [], []
-    for values, least in ((cosine, -torch.inf), (lexical.expand_as(cosine), 0.0)):
+    for values, least in ((cosine, -torch.inf), (lexical, 0.0)):
         best = values.masked_fill(~inside, -torch.inf).topk(most, dim=1)
         taken = (best.values > least) & (lane < plan.best[:, None])
         row, rank = taken.nonzero(as_tuple=True)
@@ -187,7 +204,7 @@ def _best(
     key = torch.cat(keys).unique()
     row, place = key // max(1, len(column)), key % max(1, len(column))
     parts = [
-        values.expand_as(cosine)[row, place].clamp(min=0) / top.expand(len(cosine), 1)[row, 0]
+        values[row, place].clamp(min=0) / top.expand(len(cosine), 1)[row, 0]
         for values, top in zip((cosine, lexical), worth, strict=True)
     ]
     return row * atoms + column[place], sum(parts[1:], parts[0]) / 2

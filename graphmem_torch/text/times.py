@@ -20,6 +20,7 @@ __all__ = [
     "parse_span",
     "parse_time",
     "told_days",
+    "undated",
 ]
 
 TimeLike = float | str | date
@@ -262,6 +263,15 @@ def asked_window(text: str, asked: float | None) -> tuple[float, float] | None:
     if way_of in ("since", "from"):
         return _seconds(first, None)
     return _seconds(behind, None) if way_of == "after" else _seconds(first, behind)
+
+
+def undated(text: str) -> str:
+    """An English question without the dates in it; its other words stand where they stood."""
+    today = _date_of(0.0)  # any day: only where they stand is asked
+    found = [*_calendar_spans(text, today), *_years(text), *_spoken_spans(text, today)]
+    for begin, end, _ in sorted(found, reverse=True):
+        text = text[:begin] + " " * (end - begin) + text[end:]
+    return text
 
 
 def _seconds(first: date | None, behind: date | None) -> tuple[float, float]:

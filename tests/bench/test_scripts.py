@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bench import histories, scale
+from bench import histories, plans, scale
 from graphmem_torch.index.data import GrowingIndex
 from tests.processes import Launch
 
@@ -32,6 +32,16 @@ def test_scale(tmp_path: Path) -> None:
     assert report["atoms"] == 60
     assert set(report["query"]) == {"1", "64"}
     assert set(report["index"]["stages_s"]) >= {"encoder", "concepts", "similarity", "store"}
+
+
+def test_plans_leave_fewer_at_each_step(tmp_path: Path) -> None:
+    options = ["--atoms", "500", "--questions", "3", "--batch", "2", "--embedder", "hashing:32"]
+    report = _run(plans.main, tmp_path / "out.json", *options, "--device", "cpu")
+    steps = [report["steps"][name] for name in ("time", "semantic", "relational")]
+    assert steps[0][0] == 500 and 0 < steps[0][1] < 50
+    assert [before for before, _ in steps[1:]] == [after for _, after in steps[:2]]
+    assert report["recall@10"]["plan"] == 1.0
+    assert set(report["latency"]["plan"]) == set(report["latency"]["no plan"])
 
 
 def test_crash_test_loses_nothing(tmp_path: Path, launch: Launch) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import math
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +97,17 @@ def test_a_plan_may_be_given_again_and_changed(memory: Memory) -> None:
     assert len(memory.retrieve(DECEMBER, plan=narrow).hits) == 3
 
 
+def test_a_plan_is_plain_values(memory: Memory) -> None:
+    """Open ends, and times in any form, as seconds or null."""
+    for question, plan in (
+        ("What of the canoe before 2023-12-05?", True),
+        ("canoe", QueryPlan(between=(datetime(2023, 12, 1), None))),
+    ):
+        told = memory.retrieve(question, plan=plan, k=2).as_dict()
+        between = json.loads(json.dumps(told, allow_nan=False))["plan"]["between"]
+        assert None in between and any(isinstance(end, float) for end in between)
+
+
 def test_relations_lead_to_what_neither_words_nor_vectors_find() -> None:
     with opened() as memory:
         memory.add(turns(40))
@@ -132,6 +145,23 @@ def test_a_chosen_window_gives_way_and_a_given_one_does_not(memory: Memory) -> N
     assert ids(chosen) == ids(memory.retrieve(question))
     given = memory.retrieve(question, plan=QueryPlan(between=("1999-03-01", "1999-04-01")))
     assert given.hits == () and given.plan is not None and given.plan.steps[-1].after == 0
+
+
+@pytest.mark.parametrize(("limit", "left"), [(2048, 40), (0, 3)])
+def test_meaning_prunes_only_what_is_not_scored_anyway(limit: int, left: int) -> None:
+    change = {"rank.dense_limit": limit, "plan.best": 2, "plan.kept": 3}
+    with opened(config=config_of(**change)) as memory:
+        memory.add(atoms())
+        assert memory.plan("The canoe in Lisbon").steps[-1].after == left
+
+
+def test_the_words_of_a_date_are_not_looked_for() -> None:
+    """Who speaks of a price of 2023 elsewhere has nothing to say of that year."""
+    with opened() as memory:
+        memory.add([Atom(f"n{i}", f"Ada rowed to place {i}", time=1.68e9 + i) for i in range(12)])
+        memory.add([Atom(f"p{i}", f"Ada paid 2023 {i}", time=1.6e9 + i) for i in range(3)])
+        plan = memory.plan("Where did Ada row in 2023?")
+        assert plan.steps[0].after == 12 and "gives way" not in plan.steps[0].does
 
 
 def test_the_first_and_the_latest(memory: Memory) -> None:
@@ -314,7 +344,7 @@ def test_an_empty_memory_has_plans_too() -> None:
         (QueryPlan(edges="supports"), "plan.edges: expected a list"),  # type: ignore[arg-type]
         (QueryPlan(concepts=("nowhere at all",)), "plan.concepts: expected"),
         (QueryPlan(order="newest"), "plan.order: expected"),
-        ("yes", "plan: expected"),
+        ("yes", "plan: expected a QueryPlan, True or False, got 'yes'"),
         ([True, False], "plan: expected one for each of 1"),
         (["yes"], "plan: expected a QueryPlan"),
     ],

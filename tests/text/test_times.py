@@ -10,7 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphmem_torch.errors import InputError
-from graphmem_torch.text.times import TimeLike, asked_window, parse_span, parse_time, told_days
+from graphmem_torch.text.times import (
+    TimeLike,
+    asked_window,
+    parse_span,
+    parse_time,
+    told_days,
+    undated,
+)
 
 MAY_8 = datetime(2023, 5, 8, 13, 56, tzinfo=UTC).timestamp()
 
@@ -286,3 +293,24 @@ def test_asked_window_of_anything(text: str, asked: float | None) -> None:
     asked = None if asked is None or not -6e10 < asked < 2.5e11 else asked
     found = asked_window(text, asked)
     assert found is None or found[0] <= found[1]
+
+
+@pytest.mark.parametrize(
+    ("question", "left"),
+    [
+        ("What did Ada buy in May 2023?", "What did Ada buy in ?"),
+        ("Who came on 8 May, 2023, and in 2021?", "Who came on , and in ?"),
+        ("What did I do two weeks before 24 July, 2023?", "What did I do ?"),
+        ("What did we eat last Friday?", "What did we eat ?"),
+        ("Who is it?", "Who is it?"),
+    ],
+)
+def test_undated(question: str, left: str) -> None:
+    found = undated(question)
+    assert len(found) == len(question)
+    assert " ".join(found.split()).replace(" ,", ",") == left.replace(" ,", ",")
+
+
+@given(st.text(max_size=40))
+def test_undated_of_anything(text: str) -> None:
+    assert len(undated(text)) <= len(text) + 1
