@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from graphmem_torch.cli.main import main
+from graphmem_torch.quality.planning import judge as planning
+from graphmem_torch.quality.request import Judged
 
 FAST = ["--embedder", "hashing", "--config.link.concepts", "pattern"]
 
@@ -44,3 +46,14 @@ def test_eval_of_unusable_data(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert main(["eval", "locomo", "--data", str(data), "--json", str(out), *FAST]) == 2
     assert "data.json" in capsys.readouterr().err
     assert not out.exists()
+
+
+def test_a_judge_that_draws_all_it_needs_takes_no_data(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(planning, "judge", lambda request: Judged({"seed": request.seed}, "drawn"))
+    out = ["--json", str(tmp_path / "out.json")]
+    assert main(["eval", "planning", *out, *FAST]) == 0
+    assert "drawn" in capsys.readouterr().out
+    assert main(["eval", "planning", "--data", str(tmp_path), *out, *FAST]) == 2
+    assert "--data: expected nothing for planning" in capsys.readouterr().err
