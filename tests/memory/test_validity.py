@@ -438,6 +438,21 @@ def test_a_store_from_before_opens(tmp_path: Path) -> None:
         assert reader.get("end").event_end == 4.0, "what a writer added since is seen"
 
 
+def test_check_finds_statements_that_do_not_fit(tmp_path: Path) -> None:
+    with memory_of(moved(2), path=tmp_path) as memory:
+        memory.supersede("v0", "v1")
+    with sqlite3.connect(tmp_path / "memory.sqlite") as connection:
+        put = "INSERT INTO validity (node, start, stop, by, known) VALUES (?, ?, ?, ?, 0.0)"
+        connection.executemany(put, [(0, 9.0, 8.0, None), (1, None, 3.0, 77), (88, 1.0, None, 0)])
+    connection.close()
+    with opened(tmp_path, mode="r") as memory:
+        assert memory.check() == [
+            "validity: node 88 is no atom",
+            "validity: by 77 is no atom",
+            "validity: that of node 0 ends before it begins",
+        ]
+
+
 def test_many_threads_state_at_once(tmp_path: Path) -> None:
     count = 12
     memory = memory_of([Atom(f"t{i}", f"Nora said {i}", time=float(i)) for i in range(count)])
