@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from graphmem_torch.atoms import Atom
 
-from ..temporal.facts import listed
+from ..temporal.wording import listed
 
 __all__ = ["GROUPS", "Asked", "Project", "projects"]
 

@@ -9,12 +9,28 @@ from __future__ import annotations
 
 import random
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from graphmem_torch.atoms import Atom
 
-__all__ = ["BEGIN", "DAY", "END", "Fact", "Question", "Version", "evolving_facts", "listed"]
+from .wording import (
+    CITIES,
+    CODES,
+    FIRMS,
+    FIRST,
+    HELD_OUT,
+    LAST,
+    MAKES,
+    PEOPLE,
+    PRODUCT,
+    PROJECT,
+    TALK,
+    THINGS,
+    Slot,
+)
+
+__all__ = ["BEGIN", "DAY", "END", "Fact", "Question", "Version", "evolving_facts"]
 
 DAY = 86400.0
 BEGIN = 1672531200.0
@@ -96,298 +112,14 @@ class Fact:
         return self.versions[place - 1].value if place else None
 
 
-@dataclass(frozen=True)
-class _Slot:
-    """How a slot is told and asked for.
-
-    Attributes:
-        values: What it may be; of none they are drawn as numbers.
-        others: As somebody else tells it: `{who}`, `{v}` the value and `{old}` the one before.
-        own: As the subject tells it.
-        asked: In the present.
-        before: For the value before `{v}`.
-    """
-
-    values: tuple[str, ...]
-    others: tuple[str, ...]
-    own: tuple[str, ...]
-    asked: tuple[str, ...]
-    before: tuple[str, ...]
-
-
-def listed(text: str) -> tuple[str, ...]:
-    """The parts of a text between bars, or its words where it has none."""
-    return tuple(text.split("|" if "|" in text else None))
-
-
-_CITIES = listed(
-    "Lisbon Oslo Turin Ghent Leeds Malmo Krakow Nantes Bilbao Zagreb Bergen Graz Porto Utrecht "
-    "Dresden Cork Tartu Split Aarhus Lyon"
-)
-_FIRMS = (
-    "Brightwater",
-    "Kestrel Foods",
-    "Nordlys Energy",
-    "Halden Logistics",
-    "Papermill Books",
-    "Orchard Bank",
-    "Tidewell Clinic",
-    "Copperfield Labs",
-    "Mosaic Travel",
-    "Juniper Robotics",
-    "Saltmarsh Radio",
-    "Quarry Software",
-    "Fernhill School",
-    "Anchor Shipping",
-)
-_PEOPLE: Mapping[str, _Slot] = {
-    "city": _Slot(
-        _CITIES,
-        (
-            "{who} lives in {v}.",
-            "{who} has moved to {v}.",
-            "{who} is based in {v} these days.",
-            "{who} left {old} and settled in {v}.",
-            "{who} no longer lives in {old}, it is {v} now.",
-            "Guess what, {who} found a flat in {v} and has gone there for good.",
-            "{who}'s new home is {v}.",
-        ),
-        (
-            "I live in {v} now.",
-            "I've moved to {v}, boxes everywhere.",
-            "We finally settled in {v}, I love it here.",
-            "Home is {v} for me at the moment.",
-            "I left {old} behind, from now on you find me in {v}.",
-        ),
-        ("Where does {who} live?", "Which city is {who}'s home?", "What town is {who} living in?"),
-        ("Where did {who} live before moving to {v}?", "Which city was {who}'s home before {v}?"),
-    ),
-    "employer": _Slot(
-        _FIRMS,
-        (
-            "{who} works for {v}.",
-            "{who} has changed jobs and is at {v} now.",
-            "{who} quit {old} and joined {v}.",
-            "{who} signed a contract with {v} and started there.",
-            "{who} doesn't work at {old} anymore, but at {v}.",
-            "{v} has hired {who}.",
-        ),
-        (
-            "I work at {v} now.",
-            "I started my new job with {v}.",
-            "I handed in my notice at {old}, {v} is where I work now.",
-            "My employer is {v}.",
-            "I got hired by {v}!",
-        ),
-        ("Where does {who} work?", "Who is {who}'s employer?", "Which company employs {who}?"),
-        ("Where did {who} work before {v}?", "Who was {who}'s employer before {v}?"),
-    ),
-    "phone": _Slot(
-        (),
-        (
-            "{who}'s phone number is {v}.",
-            "You can reach {who} under {v}.",
-            "{who} has a new number, {v}.",
-            "Please call {who} on {v} and not on {old} anymore.",
-            "{who} changed the number from {old} to {v}.",
-        ),
-        (
-            "My number is {v}.",
-            "I've got a new phone number: {v}.",
-            "Call me on {v} from now on.",
-            "{old} is dead, use {v} to ring me.",
-        ),
-        ("What is {who}'s phone number?", "Under which number can I call {who}?"),
-        ("What was {who}'s phone number before {v}?",),
-    ),
-    "car": _Slot(
-        listed(
-            "red Volvo|blue Fiat|grey Skoda|white Tesla|green Mini|black Saab|silver Toyota|"
-            "yellow Renault|beige Jeep|vintage Citroen|brown Lada|purple Nissan"
-        ),
-        (
-            "{who} drives a {v}.",
-            "{who} bought a {v} and drives it every day.",
-            "{who} sold the {old} and got a {v} instead.",
-            "{who}'s car is a {v} now.",
-            "There is a {v} in front of the house, that is {who}'s new car.",
-        ),
-        (
-            "I drive a {v} now.",
-            "I traded my {old} for a {v}.",
-            "My new car is a {v}.",
-            "I picked up the {v} from the dealer, it is mine.",
-        ),
-        ("What car does {who} drive?", "Which car does {who} have?"),
-        ("What car did {who} drive before the {v}?",),
-    ),
-    "drink": _Slot(
-        listed(
-            "green tea|black coffee|oat latte|ginger beer|hot chocolate|mint tea|tonic water|apple "
-            "juice|iced coffee|chai|lemonade|espresso"
-        ),
-        (
-            "{who}'s favourite drink is {v}.",
-            "{who} likes {v} best.",
-            "{who} now prefers {v}.",
-            "{who} went off {old} and swears by {v}.",
-            "Always get {who} {v}, nothing else will do.",
-            "{who} has switched from {old} to {v}.",
-        ),
-        (
-            "I like {v} best of all drinks.",
-            "My favourite drink is {v} now.",
-            "I'm over {old}, give me {v} any time.",
-            "These days I only want {v} to drink.",
-        ),
-        ("What is {who}'s favourite drink?", "What does {who} like to drink best?"),
-        ("What was {who}'s favourite drink before {v}?",),
-    ),
-    "status": _Slot(
-        ("single", "engaged", "married", "separated", "divorced", "widowed", "in a relationship"),
-        (
-            "{who} is {v}.",
-            "{who} is {v} now.",
-            "Word is that {who} is {v}, no longer {old}.",
-            "As of lately {who} is {v}.",
-        ),
-        (
-            "I'm {v} now.",
-            "I am {v}, if you must know.",
-            "I'm not {old} any longer, I'm {v}.",
-        ),
-        ("Is {who} married or single?", "What is {who}'s marital status?"),
-        ("What was {who}'s marital status before being {v}?",),
-    ),
-    "hobby": _Slot(
-        listed(
-            "climbing|fencing|pottery|rowing|archery|chess|salsa|birdwatching|judo|knitting|"
-            "surfing|beekeeping|origami|badminton"
-        ),
-        (
-            "{who}'s hobby is {v}.",
-            "{who} has taken up {v}.",
-            "{who} gave up {old} and took up {v}.",
-            "In the evenings {who} does {v} now.",
-            "{who} spends every free hour on {v}.",
-        ),
-        (
-            "I've taken up {v}.",
-            "My hobby is {v} now.",
-            "I gave up {old}, it is all about {v} now.",
-            "In my free time I do {v}.",
-        ),
-        ("What is {who}'s hobby?", "What does {who} do in the evenings as a hobby?"),
-        ("What was {who}'s hobby before {v}?",),
-    ),
-    "room": _Slot(
-        tuple(f"room {number}" for number in range(101, 161, 4)),
-        (
-            "{who}'s office is {v}.",
-            "{who} sits in {v}.",
-            "{who} moved from {old} to {v} of the building.",
-            "You find {who}'s desk in {v} now.",
-        ),
-        (
-            "My desk is in {v} now.",
-            "I sit in {v}.",
-            "They put me from {old} into {v}, nicer office.",
-        ),
-        ("Which room is {who}'s office?", "In which room does {who} sit?"),
-        ("In which room did {who} sit before {v}?",),
-    ),
-    "manager": _Slot(
-        listed(
-            "Ms Okafor|Mr Lindqvist|Dr Banerjee|Ms Duarte|Mr Holloway|Ms Petrov|Mr Yamada|Dr "
-            "Castellan|Ms Whitlock|Mr Adeyemi"
-        ),
-        (
-            "{who} reports to {v}.",
-            "{who}'s manager is {v}.",
-            "{v} took over from {old} as {who}'s boss.",
-            "{who} got a new manager, {v}.",
-        ),
-        (
-            "My manager is {v} now.",
-            "I report to {v}.",
-            "{old} is gone, my new boss is {v}.",
-        ),
-        ("Who is {who}'s manager?", "To whom does {who} report?"),
-        ("Who was {who}'s manager before {v}?",),
-    ),
-}
-_PRODUCT = _Slot(
-    (),
-    (
-        "The {who} costs {v}.",
-        "The price of the {who} is {v} now.",
-        "The {who} went from {old} to {v}.",
-        "They sell the {who} for {v}.",
-        "You no longer get the {who} for {old}, it is {v}.",
-    ),
-    (),
-    ("How much is the {who}?", "What does the {who} cost?", "What is the price of the {who}?"),
-    ("What did the {who} cost before it was {v}?",),
-)
-_PROJECT = _Slot(
-    (
-        "in planning",
-        "waiting for approval",
-        "in progress",
-        "on hold",
-        "in review",
-        "behind schedule",
-        "finished",
-        "cancelled",
-    ),
-    (
-        "Project {who} is {v}.",
-        "The status of project {who} is: {v}.",
-        "Project {who} was {old}, now it is {v}.",
-        "Update on project {who}: it is {v}.",
-        "Project {who} is not {old} any more but {v}.",
-    ),
-    (),
-    ("What is the status of project {who}?", "How is project {who} going?"),
-    ("What was the status of project {who} before it was {v}?",),
-)
-_TALK = (
-    "{who} spent a weekend in {city} and came home with a cold.",
-    "{who}'s cousin lives in {city}.",
-    "{who} is thinking about a trip to {city} next spring.",
-    "{who} met somebody from {firm} at a wedding.",
-    "{who}'s brother applied for a job at {firm}.",
-    "{who} complained about the parking in front of {firm}.",
-    "{who} saw a {car} in the ditch on the way home.",
-    "{who} offered everybody {drink} after the meeting.",
-    "{who} watched a documentary about {hobby}.",
-    "{who} lost the phone charger again.",
-    "{who} had a meeting in {room} that ran late.",
-    "{who} laughed a lot at the story of the dentist.",
-    "{who} could not sleep because of the thunderstorm.",
-    "{who} asked {manager} for directions to the station.",
-    "{who} wants to read more novels this winter.",
-)
-_FIRST = listed(
-    "Nora Milo Ada Ivo Lena Omar Tess Hugo Mara Emil Rosa Felix Iris Noah Vera Otto Cleo Sven Dina "
-    "Leo Anya Paul Zora Kurt Elsa Bram Gwen Aldo Ruth Timo"
-)
-_LAST = listed(
-    "Keller Ross Varga Holm Pires Dunne Sato Moreau Blum Kovac Ferrer Lowe Novak Adair Quist Reyes "
-    "Tamm Weiss Oduya Marsh"
-)
-_THING = listed("kettle lamp backpack tent drill blender scooter jacket speaker desk mixer rug")
-_MAKE = listed("Halden Torvik Lumo Astra Pinewood Kobalt Sierra Vesper Orla Juno Tarn Wren Dovre")
-_CODE = listed(
-    "Marlin Falcon Juniper Comet Basalt Heron Onyx Tundra Saffron Delta Orchid Lynx Quartz Ember "
-    "Willow Kite Nimbus Raven Coral Atlas Birch Cedar Drift Flint Grove Haven Islet Jade Krill "
-    "Lotus Maple Nectar Opal Pollen Quill Reef Slate Thistle Umbra Violet Wharf Xenon Yarrow "
-    "Zephyr Alder Bramble Cobalt Dune Elm Fjord Garnet Hazel Indigo Jasper Kelp Lagoon Mesa"
-)
-
-
 def evolving_facts(
-    count: int, versions: int | Sequence[int], distractors: int, *, seed: int, mentions: int = 1
+    count: int,
+    versions: int | Sequence[int],
+    distractors: int,
+    *,
+    seed: int,
+    mentions: int = 1,
+    held_out: bool = False,
 ) -> tuple[list[Fact], list[Atom], list[Question], list[Question]]:
     """Facts, all that is told in the order of telling, and a question on each fact.
 
@@ -397,6 +129,7 @@ def evolving_facts(
         distractors: Turns that tell nothing of them, in the same words.
         seed: Of all that is drawn.
         mentions: How often a value is told at most; how often each is, is drawn.
+        held_out: Whether they are told in the other words, `wording.HELD_OUT`.
 
     Returns:
         The facts; atoms, ids `f<fact>v<version>`, of what is told again `f<fact>v<version>m<time>`,
@@ -409,6 +142,8 @@ def evolving_facts(
     now: list[Question] = []
     past: list[Question] = []
     for subject, name, slot in _subjects(count, dice):
+        others, own = HELD_OUT[name] if held_out else (slot.others, slot.own)
+        forms = [(form, _TELLER) for form in others] + [(form, subject) for form in own]
         number = len(facts)
         changes = versions if isinstance(versions, int) else dice.choice(versions)
         values = _values(slot, name, changes, dice)
@@ -419,7 +154,7 @@ def evolving_facts(
             late = dice.randrange(1, _LATEST) * DAY if dice.random() < _LATE else 0.0
             version = Version(value, begun, begun + late, f"f{number}v{i}")
             before = values[i - 1] if i else None
-            told.append(_told(slot, subject, before, version, (version.id, version.told), dice))
+            told.append(_told(forms, subject, before, version, (version.id, version.told), dice))
             made.append(version)
         if mentions > 1:
             ends = [*(version.begun for version in made[1:]), END]
@@ -429,7 +164,7 @@ def evolving_facts(
                 before = values[i - 1] if i else None
                 for each in made[i].again:
                     when = dice.uniform(version.told, until)
-                    told.append(_told(slot, subject, before, version, (each, when), dice))
+                    told.append(_told(forms, subject, before, version, (each, when), dice))
         facts.append(Fact(subject, name, tuple(made)))
         now.append(Question(number, dice.choice(slot.asked).format(who=subject)))
         sure = [i for i in range(1, changes) if values.count(values[i]) == 1]
@@ -437,31 +172,31 @@ def evolving_facts(
             i = dice.choice(sure)
             text = dice.choice(slot.before).format(who=subject, v=values[i])
             past.append(Question(number, text, values[i - 1]))
-    people = sorted({fact.subject for fact in facts if fact.slot in _PEOPLE})
+    people = sorted({fact.subject for fact in facts if fact.slot in PEOPLE})
     told += [_talk(f"d{i}", dice.choice(people), dice) for i in range(distractors)]
     told.sort(key=lambda atom: (atom.time, atom.id))
     return facts, [_seated(atom) for atom in told], now, past
 
 
-def _subjects(count: int, dice: random.Random) -> list[tuple[str, str, _Slot]]:
+def _subjects(count: int, dice: random.Random) -> list[tuple[str, str, Slot]]:
     """What the facts are of: subject, name of the slot, and the slot."""
-    products = [f"{make} {thing}" for make in _MAKE for thing in _THING]
-    names = [f"{first} {last}" for first in _FIRST for last in _LAST]
-    codes = list(_CODE)
+    products = [f"{make} {thing}" for make in MAKES for thing in THINGS]
+    names = [f"{first} {last}" for first in FIRST for last in LAST]
+    codes = list(CODES)
     for each in (products, names, codes):
         dice.shuffle(each)
-    found = [(name, "price", _PRODUCT) for name in products[: round(count * _PRODUCTS)]]
-    found += [(name, "progress", _PROJECT) for name in codes[: round(count * _PROJECTS)]]
+    found = [(name, "price", PRODUCT) for name in products[: round(count * _PRODUCTS)]]
+    found += [(name, "progress", PROJECT) for name in codes[: round(count * _PROJECTS)]]
     for name in names:
-        for slot in dice.sample(sorted(_PEOPLE), _SLOTS_OF_ONE):
+        for slot in dice.sample(sorted(PEOPLE), _SLOTS_OF_ONE):
             if len(found) < count:
-                found.append((name, slot, _PEOPLE[slot]))
+                found.append((name, slot, PEOPLE[slot]))
     if len(found) < count:
         raise ValueError(f"count: expected at most {len(found)} facts, got {count}; ask for fewer")
     return found
 
 
-def _values(slot: _Slot, name: str, count: int, dice: random.Random) -> list[str]:
+def _values(slot: Slot, name: str, count: int, dice: random.Random) -> list[str]:
     """Values of which no two beside each other are the same."""
     found: list[str] = []
     while len(found) < count:
@@ -485,14 +220,13 @@ def _days(count: int, dice: random.Random) -> list[int]:
 
 
 def _told(
-    slot: _Slot,
+    forms: Sequence[tuple[str, str]],
     subject: str,
     before: str | None,
     version: Version,
     said: tuple[str, float],  # id, time
     dice: random.Random,
 ) -> Atom:
-    forms = [(form, _TELLER) for form in slot.others] + [(form, subject) for form in slot.own]
     form, speaker = dice.choice([each for each in forms if before or "{old}" not in each[0]])
     text = form.format(who=subject, v=version.value, old=before)
     return Atom(
@@ -505,12 +239,12 @@ def _told(
 
 
 def _talk(name: str, subject: str, dice: random.Random) -> Atom:
-    text = dice.choice(_TALK).format(
+    text = dice.choice(TALK).format(
         who=subject,
-        city=dice.choice(_CITIES),
-        firm=dice.choice(_FIRMS),
-        **{part: dice.choice(_PEOPLE[part].values) for part in ("car", "drink", "hobby", "room")},
-        manager=dice.choice(_PEOPLE["manager"].values),
+        city=dice.choice(CITIES),
+        firm=dice.choice(FIRMS),
+        **{part: dice.choice(PEOPLE[part].values) for part in ("car", "drink", "hobby", "room")},
+        manager=dice.choice(PEOPLE["manager"].values),
     )
     return Atom(name, text, speaker=_TELLER, time=BEGIN + dice.random() * (END - BEGIN))
 

@@ -41,6 +41,7 @@ _DEPTH = 30
 _FIRST = 5  # hits among which the value before another is looked for
 _MEASURES = ("now", "as of", "true at", "before")
 _TEMPORAL, _CUTOFF = 2, 10  # LoCoMo's category, and the hits at which recall is measured
+_FOUND, _OTHER = "superseded as found", "other words"
 _WHOLE, _RECONCILED = "as it is", "reconciled"
 _TIMES = ("date", "event", "time_expression")
 
@@ -80,7 +81,10 @@ def judge(
     told = _Told(*evolving_facts(*facts, seed=request.seed))
     with caching([encoder]):
         right, swept = _evolving(told, config, encoder, request, weights)
-        right["superseded as found"], found = _reconciled(told, config, encoder, request)
+        found = {}
+        held_out = _Told(*evolving_facts(*facts, seed=request.seed, held_out=True))
+        for name, own in ((_FOUND, told), (f"{_FOUND}, {_OTHER}", held_out)):
+            right[name], found[name] = _reconciled(own, config, encoder, request)
         locomo = _locomo(config, encoder, request, drawn)
     report = framed(
         "temporal",
@@ -376,12 +380,12 @@ def _tables(report: Mapping[str, Any]) -> list[Table]:
         f"{n['facts']:,} facts in {n['atoms']:,} turns, {n['instants']} moments; {n['before']:,} "
         "questions for the value before another; right answers in percent"
     )
-    told = report["found"]
-    judged = (
-        f"found: {told['superseded']:,} superseded in {told['compared']:,} pairs, "
+    judged = [
+        f"{name}: {told['superseded']:,} in {told['compared']:,} pairs, "
         f"{told['of the same fact']:,} by a value of the same fact, {told['ended and found']:,} of "
         f"{told['ended']:,} that had ended, {told['true still']:,} that are true still"
-    )
+        for name, told in report["found"].items()
+    ]
     swept = [
         [f"{float(weight):g}", found["now"], found["before"]]
         for weight, found in report["weights"].items()
@@ -398,7 +402,7 @@ def _tables(report: Mapping[str, Any]) -> list[Table]:
     titles = ("temporal", "difference", "all", "difference")
     shows = (_share, gain, _share, gain)
     return [
-        Table(heads, rows, [said, judged]),
+        Table(heads, rows, [said, *judged]),
         Table([Head("weight of ended"), Head("now", _share), Head("before", _share)], swept),
         Table(
             [Head("preset"), *(Head(t, s) for t, s in zip(titles, shows, strict=True))],
