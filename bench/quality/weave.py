@@ -158,9 +158,10 @@ def main(arguments: list[str] | None = None) -> int:
         locomo_set(data, evidence=find_evidence(data)),
         read_chats(asked.data / "longmemeval"),
     ]
-    report = {each.name: measure(each, config, encoder, seed=asked.seed) for each in sets}
-    for name, own in report.items():
-        print("\n".join([*_lines(name, own), ""]))
+    report = {}
+    for each in sets:
+        report[each.name] = measure(each, config, encoder, seed=asked.seed)
+        print("\n".join([*_lines(each.name, report[each.name]), ""]), flush=True)
     if asked.json is not None:
         text = json.dumps({"code": code_version(), "sets": report}, indent=1)
         asked.json.write_text(text, encoding="utf-8")
