@@ -124,7 +124,6 @@ def variants(settings: PlanConfig) -> dict[str, PlanConfig]:
         "dates": replace(plain, dates=True),
         "dates, no giving way": replace(plain, dates=True, least=0, match=0.0),
         "concepts": replace(plain, concepts=True),
-        "concepts, no edges": replace(plain, concepts=True, hops=0),
         "dates, concepts": replace(plain, dates=True, concepts=True),
         "order": replace(plain, among=3),
     }

@@ -16,6 +16,7 @@ from torch import Tensor
 from graphmem_torch.checks import check_tensor
 from graphmem_torch.graph import Graph
 from graphmem_torch.ops.ragged import ranges, segment_topk
+from graphmem_torch.ops.tiles import empty_best, merge_tile
 from graphmem_torch.ops.topk_cosine import inner_products
 from graphmem_torch.rank.candidates import Candidates, MemoryTensors
 
@@ -128,7 +129,7 @@ def prune(everyone: Candidates, plan: PlanBatch) -> Pruned:
         lexical = memory.bm25.score(plan.terms)
     inside, open_ = _in_window(memory, plan, there, lexical)
     key, value = _best(everyone, plan, inside, lexical)
-    number = [there.sum(1), inside.sum(1), _per_row(key, count, memory.num_atoms)]
+    number = [_count(there), _count(inside), _per_row(key, count, memory.num_atoms)]
     key, value = _related(memory, plan, inside, key, value)
     row = key // memory.num_atoms
     size = torch.bincount(row, minlength=count)
@@ -139,6 +140,11 @@ def prune(everyone: Candidates, plan: PlanBatch) -> Pruned:
     rows = (key[place] % memory.num_atoms).masked_fill(place < 0, -1)
     number.append((rows >= 0).sum(1))
     return Pruned(rows, torch.stack(number, dim=1), size, open_)
+
+
+def _count(mask: Tensor) -> Tensor:  # [B, A] bool -> [B] int64
+    # A tenth of the time of a sum that counts in 64 bits.
+    return mask.sum(1, dtype=torch.int32).long()
 
 
 def _per_row(key: Tensor, count: int, width: int) -> Tensor:
@@ -164,7 +170,7 @@ def _in_window(
     touches = memory.told[row, 1] > first[span]
     found[span[touches], row[touches]] = True
     found &= there[own]
-    few = found.sum(1) < plan.least[own]
+    few = _count(found) < plan.least[own]
     if bool((plan.match > 0).any()):
         masks = found, there[own]
         inner, best = (lexical[own].masked_fill(~seen, 0.0).amax(1) for seen in masks)
@@ -196,11 +202,13 @@ def _best(
     lane = torch.arange(most, device=column.device)
     worth, keys = [], []
     for values, least in ((cosine, -torch.inf), (lexical, 0.0)):
-        best = values.masked_fill(~inside, -torch.inf).topk(most, dim=1)
-        taken = (best.values > least) & (lane < plan.best[:, None])
+        top, place = empty_best(len(values), most, column.device)
+        if most:
+            merge_tile(top, place, values.masked_fill(~inside, -torch.inf), 0)
+        taken = (top > least) & (lane < plan.best[:, None])
         row, rank = taken.nonzero(as_tuple=True)
-        keys.append(row * len(column) + best.indices[row, rank])
-        worth.append(best.values[:, :1].clamp(min=1e-12) if most else best.values.new_ones(1, 1))
+        keys.append(row * len(column) + place[row, rank])
+        worth.append(top[:, :1].clamp(min=1e-12) if most else top.new_ones(1, 1))
     key = torch.cat(keys).unique()
     row, place = key // max(1, len(column)), key % max(1, len(column))
     parts = [
