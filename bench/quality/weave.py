@@ -119,7 +119,8 @@ def _recall(
     conversation: Conversation, config: Config, encoder: CachingEmbedder, at: int
 ) -> tuple[Tensor, Consolidated]:  # [B]
     """The share of the gold of each question among its first hits; 0 where there is none."""
-    with memory_of(conversation.atoms, config, encoder, "cpu") as memory:
+    concepts = encoder.extractor(config.link.concepts)
+    with memory_of(conversation.atoms, config, encoder, "cpu", concepts=concepts) as memory:
         done = memory.consolidate()
         results = [
             memory.retrieve(question.text, k=at, kinds=[TURN], asked=question.time)
