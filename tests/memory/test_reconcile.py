@@ -279,15 +279,21 @@ def test_equal_times_and_backward_clocks() -> None:
         assert spans(memory, "a")[0][1] == "b"
 
 
-def test_a_cycle_stays_open(caplog: pytest.LogCaptureFixture) -> None:
+def test_what_was_taken_back_is_superseded_once_more_and_in_no_circle() -> None:
     with opened(policy="importance") as memory:
         memory.add(moves()[:3])
         memory.supersede("porto", "lisbon")
         memory.set_validity("porto", start=T, stop=T + 50 * DAY)
         memory.connect("porto", "lisbon", "contradicts", 1.0)
-        with caplog.at_level(logging.WARNING):
-            memory.reconcile()
-        assert {each.state for each in memory.conflicts()} <= {"open", "resolved"}
+        assert memory.validity("porto")["porto"].by is None
+        importance = memory.importance(["porto", "lisbon"])
+        assert importance["lisbon"] > importance["porto"]
+        assert memory.reconcile().superseded == 1
+        found = memory.validity(["porto", "lisbon"])
+        assert (found["porto"].by, found["lisbon"].by) == ("lisbon", None)
+        assert found["lisbon"].stop is None
+        assert [each.state for each in memory.conflicts()] == ["resolved"]
+        assert memory.reconcile() == Reconciled()
 
 
 def test_empty_unknown_and_readonly(tmp_path: Path) -> None:
