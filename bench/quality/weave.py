@@ -56,7 +56,7 @@ class Weave:
 
 
 def variants(config: Config) -> dict[str, Config]:
-    """The preset, what it is without each of its parts, and without all of them."""
+    """The preset, what it is without each of the parts that it has, and without all of them."""
     none: dict[str, Any] = {
         "plan": replace(config.plan, use=False),
         "reconcile": replace(config.reconcile, automatic=False),
@@ -66,7 +66,8 @@ def variants(config: Config) -> dict[str, Config]:
     names = {"plan": "plan", "reconcile": "reconciling", "aggregate": "aggregates"}
     names |= {"refine": "pruning"}
     without = {f"no {names[name]}": replace(config, **{name: own}) for name, own in none.items()}
-    return {WHOLE: config, **without, "none of them": replace(config, **none)}
+    found = {WHOLE: config, **without, "none of them": replace(config, **none)}
+    return {name: own for name, own in found.items() if name == WHOLE or own != config}
 
 
 def measure(

@@ -33,9 +33,10 @@ def test_what_was_archived_is_not_found() -> None:
 
 
 def test_each_part_is_a_setting() -> None:
-    config = load_config("weave")
+    config = load_config("weave", {"refine.prune": 0.1})
     found = variants(config)
     assert len(found) == 6
+    assert "no pruning" not in variants(load_config("weave"))
     for name, own in found.items():
         off = (not own.plan.use, not own.reconcile.automatic, not own.aggregate.build)
         pruning = own.refine.prune == 0.0 and own.refine.keep == 0
