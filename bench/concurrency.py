@@ -32,11 +32,10 @@ import torch
 from bench.command import command
 from bench.crash_test import texts
 from bench.histories import differences
-from graphmem_torch.atoms import CONCEPT, Atom, EdgeType
+from graphmem_torch.atoms import AGGREGATE, CONCEPT, Atom, EdgeType
 from graphmem_torch.config import load_config
 from graphmem_torch.errors import InputError, StoreLockedError
 from graphmem_torch.memory import Memory
-from graphmem_torch.memory.importance import AGGREGATE
 from graphmem_torch.quality.common.measure import percentiles
 from graphmem_torch.text.embedder import HashingEmbedder
 

@@ -14,6 +14,7 @@ from enum import IntEnum
 from typing import Any
 
 __all__ = [
+    "AGGREGATE",
     "CONCEPT",
     "DEFAULT_EDGE_WEIGHT",
     "KINDS",
@@ -29,6 +30,9 @@ __all__ = [
 CONCEPT = "concept"
 """Kind of the nodes that linking derives from the text; they conduct but are never hits."""
 
+AGGREGATE = "aggregate"
+"""Kind of what is made of other memories; it is derived from each of them."""
+
 KINDS: Mapping[str, str] = {
     "turn": "what one person said in a dialogue",
     "chunk": "a piece of a document",
@@ -40,6 +44,7 @@ KINDS: Mapping[str, str] = {
     "task": "something to be done",
     "output": "what a task gave",
     "question": "what is open",
+    AGGREGATE: "what several others say, or the conflict between two",
     CONCEPT: "a name that linking found in the text",
 }
 """Kinds of nodes and what they mean; any other word is a kind as well."""

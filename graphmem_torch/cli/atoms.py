@@ -44,8 +44,7 @@ class Get(MemoryCommand):
 
     def run(self) -> int:
         """Prints the memories, in the order asked for."""
-        if not self.ids:
-            raise InputError("expected at least one id, got none; `graphmem query` shows ids")
+        _expect_ids(self.ids)
         from graphmem_torch.readers.jsonl import atom_to_record
 
         with self.open_memory(self.store, "r") as memory:
@@ -94,10 +93,14 @@ class Restore(MemoryCommand):
         return _moved(self, "restored")
 
 
+def _expect_ids(ids: tuple[str, ...]) -> None:
+    if not ids:
+        raise InputError("expected at least one id, got none; `graphmem query` shows ids")
+
+
 def _moved(command: Archive | Restore, done: str) -> int:
     """Moves what a command names, and says so."""
-    if not command.ids:
-        raise InputError("expected at least one id, got none; `graphmem query` shows ids")
+    _expect_ids(command.ids)
     with command.open_memory(command.store, "w") as memory:
         move = memory.archive if done == "archived" else memory.restore
         count = move(command.ids)
@@ -277,8 +280,7 @@ class Delete(MemoryCommand):
 
     def run(self) -> int:
         """Deletes the memories and says how many."""
-        if not self.ids:
-            raise InputError("expected at least one id, got none; `graphmem query` shows ids")
+        _expect_ids(self.ids)
         with self.open_memory(self.store, "w") as memory:
             count = memory.delete(self.ids)
         if self.json:

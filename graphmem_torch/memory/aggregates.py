@@ -18,10 +18,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from graphmem_torch.atoms import DEFAULT_EDGE_WEIGHT, Atom, EdgeType, Link, text_hash
+from graphmem_torch.atoms import AGGREGATE, Atom, EdgeType, Link, text_hash
 from graphmem_torch.config import AggregateConfig
 from graphmem_torch.memory.assemble import Snapshot
-from graphmem_torch.memory.importance import AGGREGATE
+from graphmem_torch.memory.link import own_mentions
 from graphmem_torch.ops import knn_graph
 from graphmem_torch.ops.ragged import ranges, segment_topk
 from graphmem_torch.oracle.protocol import ask_checked
@@ -48,7 +48,6 @@ _DEPTH = "depth"  # field of `meta`: 1 of memories, 2 of such aggregates, ...
 _SHUFFLED = 64  # clusters of others that a cluster is held against
 _TOLD = 3  # words of a sentence that says something by itself
 _SURE = 2.0  # standard deviations that it must be above them
-_MENTION = DEFAULT_EDGE_WEIGHT[EdgeType.ABSTRACTION]
 _FACT = re.compile(r"\d+(?:[.,:]\d+)*|(?<=[a-z,;] )[A-Z]\w+")  # numbers, and names inside sentences
 
 
@@ -378,8 +377,7 @@ def mentions_of(
 ) -> tuple[Tensor, Tensor]:  # [m], [m]
     """Which of some atoms mentions which concept: rows and nodes, by ascending row."""
     edges = store.edges()
-    own = (edges.type == int(EdgeType.ABSTRACTION)) & ((edges.weight - _MENTION).abs() < 1e-6)
-    own &= torch.isin(edges.source, snapshot.node[rows])
+    own = own_mentions(edges) & torch.isin(edges.source, snapshot.node[rows])
     row = torch.searchsorted(snapshot.node, edges.source[own])
     order = row.argsort(stable=True)
     return row[order], edges.target[own][order]

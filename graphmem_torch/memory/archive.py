@@ -57,12 +57,8 @@ class Ties:
     @property
     def ids(self) -> set[str]:
         """All that are named."""
-        by = (said[3] for said in self.validity if said[3] is not None)
-        return {
-            *(end for tie in self.edges for end in tie[:2]),
-            *(s[0] for s in self.validity),
-            *by,
-        }
+        pairs = [*(tie[:2] for tie in self.edges), *((said[0], said[3]) for said in self.validity)]
+        return {end for pair in pairs for end in pair if end is not None}
 
     def among(self, ids: Collection[str]) -> Ties:
         """Those between these alone."""

@@ -11,9 +11,8 @@ import threading
 import torch
 from torch import Tensor
 
-from graphmem_torch.atoms import CONCEPT, Atom, EdgeType
+from graphmem_torch.atoms import AGGREGATE, CONCEPT, Atom, EdgeType
 from graphmem_torch.edges import EdgeBlock
-from graphmem_torch.memory.importance import AGGREGATE
 from graphmem_torch.store.reader import StoreReader
 from graphmem_torch.text.slots import Reading
 from graphmem_torch.text.terms import STOP_WORDS, terms

@@ -11,6 +11,7 @@ import math
 import torch
 from torch import Tensor
 
+from graphmem_torch.atoms import AGGREGATE
 from graphmem_torch.config import RefineConfig
 from graphmem_torch.index.module import MemoryIndex
 from graphmem_torch.memory.assemble import Snapshot
@@ -18,10 +19,7 @@ from graphmem_torch.memory.decay import DecayState
 from graphmem_torch.store import MemoryStore
 from graphmem_torch.store.insights import StoredImportance
 
-__all__ = ["AGGREGATE", "Importance", "initial_importance"]
-
-AGGREGATE = "aggregate"
-"""Kind of what is made of other memories."""
+__all__ = ["Importance", "initial_importance"]
 
 # Rounded by hand on LoCoMo and LongMemEval: half of their turns hold 86 and 97 % of the evidence.
 _QUESTION, _ASSISTANT, _TELLS_TIME, _BIAS = -0.5, -4.0, 1.0, -2.0

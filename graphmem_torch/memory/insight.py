@@ -16,7 +16,8 @@ from typing import Any
 
 import torch
 
-from graphmem_torch.atoms import CONCEPT, DEFAULT_EDGE_WEIGHT, SIGNIFIERS, Atom, EdgeType
+from graphmem_torch.atoms import CONCEPT, SIGNIFIERS, Atom, EdgeType
+from graphmem_torch.memory.link import own_mentions
 from graphmem_torch.oracle import Extractor, ask_extractor
 from graphmem_torch.results import Particle, Understood, Validity
 from graphmem_torch.store import MemoryStore
@@ -28,7 +29,6 @@ from graphmem_torch.text.words import foreign
 __all__ = ["KEYS", "Insight", "read_insight", "to_particles", "understand_nodes"]
 
 _ASKED = 64  # atoms a call: what a failing oracle can lose, and a transaction
-_MENTION = DEFAULT_EDGE_WEIGHT[EdgeType.ABSTRACTION]
 _IMPRINT = ("agent_state", "environment")  # fields of `meta` that are part of it
 
 KEYS = 8
@@ -201,11 +201,11 @@ def _strands(
     strands: dict[int, list[tuple[str, str, float]]] = {}
     incoming: dict[int, list[tuple[str, str, float]]] = {}
     mentions: dict[int, list[str]] = {}
-    for one, other, kind, weight in zip(*(c.tolist() for c in edges.columns), strict=True):
+    columns = (*edges.columns, own_mentions(edges))
+    for one, other, kind, weight, said in zip(*(c.tolist() for c in columns), strict=True):
         name = EdgeType(kind).name.lower()
         if atom[other].kind == CONCEPT:
-            # A turn after it is tied to the concept by less.
-            if kind == int(EdgeType.ABSTRACTION) and abs(weight - _MENTION) < 1e-6:
+            if said:
                 mentions.setdefault(one, []).append(atom[other].text)
         elif atom[one].kind != CONCEPT:
             for node, to, of in ((one, other, strands), (other, one, incoming)):

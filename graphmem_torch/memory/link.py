@@ -24,7 +24,7 @@ from graphmem_torch.ops import knn_graph, topk_cosine
 from graphmem_torch.ops.growing import GrowingRows
 from graphmem_torch.store.reader import StoreReader
 
-__all__ = ["Linked", "Linker", "Session", "concept_id", "is_turn", "mention_ties"]
+__all__ = ["Linked", "Linker", "Session", "concept_id", "is_turn", "mention_ties", "own_mentions"]
 _DEAD = 64  # rows of atoms that are gone which are passed over before they are taken out
 _PAIRS = 1 << 24  # cosines of concept names at once: 64 MB
 _WINDOW_DECAY = 0.9  # a mention ties its own turn strongest, so that the cap keeps that edge
@@ -578,6 +578,15 @@ def mention_ties(concepts: Iterable[int], window: Sequence[int]) -> list[tuple[i
         for concept in concepts
         for distance, node in enumerate(window)
     ]
+
+
+def own_mentions(edges: EdgeBlock) -> Tensor:  # [E] bool
+    """Which edges lead from turns to what they mention themselves.
+
+    The turns before them are tied by less (`mention_ties`).
+    """
+    whole = torch.tensor(DEFAULT_EDGE_WEIGHT[EdgeType.ABSTRACTION])  # float32, as it is stored
+    return (edges.type == int(EdgeType.ABSTRACTION)) & (edges.weight == whole)
 
 
 def _ends(pairs: Iterable[tuple[int, int]]) -> Tensor:  # [2, P] int64

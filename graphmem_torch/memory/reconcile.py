@@ -19,12 +19,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphmem_torch.atoms import Atom, EdgeType, Link, text_hash
+from graphmem_torch.atoms import AGGREGATE, Atom, EdgeType, Link, text_hash
 from graphmem_torch.config import ReconcileConfig
 from graphmem_torch.errors import InputError
 from graphmem_torch.memory.candidates import SharedKeys, similar_nodes
 from graphmem_torch.memory.edges import connect_all, contradiction
-from graphmem_torch.memory.importance import AGGREGATE
 from graphmem_torch.memory.validity import Superseding, supersede, validity_of
 from graphmem_torch.oracle import Judge, Verdict, ask_judge
 from graphmem_torch.results import Conflict, Reconciled, Validity

@@ -16,10 +16,11 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from graphmem_torch.atoms import DEFAULT_EDGE_WEIGHT, EdgeType, text_hash
+from graphmem_torch.atoms import EdgeType, text_hash
 from graphmem_torch.config import LinkConfig
 from graphmem_torch.coo import isin_pairs, offsets_of
 from graphmem_torch.edges import EdgeBlock
+from graphmem_torch.memory.link import own_mentions
 from graphmem_torch.ops import knn_graph
 from graphmem_torch.store import MemoryStore, TokenRows
 from graphmem_torch.store.blocks import EdgesAgain, join_tokens, pick_tokens
@@ -236,8 +237,7 @@ def _edges_again(store: MemoryStore, pooled: Tensor, link: LinkConfig) -> EdgesA
         own[row], own[neighbour[row, place]], EdgeType.SIMILARITY, cosine[row, place]
     )
     mentions: dict[int, list[int]] = {}  # of each atom, in the order of its text
-    whole = torch.tensor(DEFAULT_EDGE_WEIGHT[EdgeType.ABSTRACTION])
-    tied = edges.take((edges.type == int(EdgeType.ABSTRACTION)) & (edges.weight == whole))
+    tied = edges.take(own_mentions(edges))
     for atom, concept in zip(tied.source.tolist(), tied.target.tolist(), strict=True):
         mentions.setdefault(atom, []).append(concept)
     pairs = [

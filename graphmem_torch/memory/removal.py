@@ -20,7 +20,7 @@ from graphmem_torch.atoms import CONCEPT, DEFAULT_EDGE_WEIGHT, Atom, EdgeType
 from graphmem_torch.config import LinkConfig
 from graphmem_torch.coo import isin_pairs
 from graphmem_torch.edges import EdgeBlock
-from graphmem_torch.memory.link import Session, concept_id, is_turn, mention_ties
+from graphmem_torch.memory.link import Session, concept_id, is_turn, mention_ties, own_mentions
 from graphmem_torch.memory.names import Names, Renaming, Vectors, among
 from graphmem_torch.store import MemoryStore
 from graphmem_torch.text.concepts import ConceptExtractor
@@ -121,7 +121,7 @@ def unlink(
     windows = after.windows
     then = before.windows
     touched = [node for node in windows if then.get(node, windows[node]) != windows[node]]
-    whole = _whole_mentions(edges)
+    whole = edges.take(own_mentions(edges))
     left_alone = _left_alone(store, whole, gone, heir)
     lost, moved = {*gone, *left_alone}, list[EdgeBlock]()
     renamed = _Renamed(store, heir)
@@ -326,12 +326,6 @@ def _left_alone(
     named = () if heir is None else heir.concepts
     nodes = [node for node in alone.tolist() if node not in named]
     return [n for n, a in zip(nodes, store.atoms(nodes), strict=True) if a.kind == CONCEPT]
-
-
-def _whole_mentions(edges: EdgeBlock) -> EdgeBlock:
-    """From turns to what they mention themselves: the turns before them are tied by less."""
-    whole = _rounded(DEFAULT_EDGE_WEIGHT[EdgeType.ABSTRACTION])
-    return edges.take((edges.type == int(EdgeType.ABSTRACTION)) & (edges.weight == whole))
 
 
 def _associations(

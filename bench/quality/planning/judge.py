@@ -9,11 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphmem_torch.atoms import Atom
+from graphmem_torch.atoms import AGGREGATE, Atom
 from graphmem_torch.config import Config
 from graphmem_torch.evaluation.bootstrap import mean_interval
 from graphmem_torch.memory import Memory
-from graphmem_torch.memory.importance import AGGREGATE
 from graphmem_torch.text.embedder import encode_checked
 from graphmem_torch.text.words import count_words
 
