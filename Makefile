@@ -15,6 +15,9 @@ BENCH_ARGS ?=
 # Nothing is fetched from a model hub at run time: the models are packages (the extra `offline`).
 export HF_HUB_OFFLINE = 1
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
+# Bytecode is written even where containers forbid it: every command that the tests start would
+# compile the whole package again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test bench lint format wheel clean
