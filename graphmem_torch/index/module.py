@@ -128,8 +128,9 @@ class MemoryIndex(nn.Module):
         self._listed = listed
         for name in (*REQUIRED_PARTS, *OPTIONAL_PARTS):
             self.register_buffer(name, None)
+        learned = self._learned_names()
         for name, tensor in tensors.items():
-            if name not in self._learned_names():
+            if name not in learned:
                 self.register_buffer(name, tensor)
         named, spreads = config.rank.weights, self.spreads
         if not spreads and config.rank.cold_weights:

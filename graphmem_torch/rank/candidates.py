@@ -448,6 +448,14 @@ class Candidates:
         return named_keys(self.query.terms)
 
     @_once
+    def lexical_scores(self) -> Tensor | None:  # [B, A]
+        """BM25 of every atom; None without terms."""
+        if self._every is not None:
+            return self._every.lexical_scores
+        terms = self.query.terms
+        return None if terms is None else self.memory.bm25.score(terms)
+
+    @_once
     def session_scores(self) -> Tensor | None:  # [B, S]
         """BM25 of every session as one document; None without terms."""
         if self._every is not None:

@@ -51,9 +51,8 @@ def _semantic_positive(c: Candidates) -> Tensor:
 @signal("lexical")
 def _lexical(c: Candidates) -> Tensor:
     """BM25 of the atom."""
-    if c.query.terms is None:
-        return c.zeros()
-    return c.pick_each(c.memory.bm25.score(c.query.terms))
+    scores = c.lexical_scores
+    return c.zeros() if scores is None else c.pick_each(scores)
 
 
 @signal("lexical_unread", indicator=True, learned=False)
@@ -62,9 +61,9 @@ def _lexical_unread(c: Candidates) -> Tensor:
 
     Of a whole question words decide; a name alone does not outweigh what is read beside it.
     """
-    if c.query.unread is None or c.query.terms is None or not c.memory.num_atoms:
+    scores = c.lexical_scores
+    if c.query.unread is None or scores is None or not c.memory.num_atoms:
         return c.zeros()
-    scores = c.memory.bm25.score(c.query.terms)
     best = scores.amax(dim=1, keepdim=True).clamp(min=1e-9)
     return c.pick_each(c.query.unread[:, None].square() * scores / best)
 
