@@ -31,6 +31,7 @@ _TILE = 1 << 24  # cosines at once: 64 MB
 _SAME = 1e-4  # by which the cosine of an edge may differ from that of its ends
 
 _Edge = tuple[int, int, int, float | None]  # source, target, type, weight (None: any)
+_Turn = tuple[int, int, float | None]  # number of the first version, node number, time
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,11 +113,13 @@ def unlink(
     changing = [*gone.values(), *([heir.atom] if heir else [])]
     sessions = {atom.session: None for atom in changing if atom.session is not None}
     for session, turns in store.turns(sessions).items():
-        before.add(turns)
-        left = [turn for turn in turns if turn[1] not in gone]
+        fresh: list[_Turn] = []
         if heir and heir.atom.session == session and is_turn(heir.atom):
-            left = sorted([*left, (heir.first, heir.node, heir.atom.time)])
-        after.add(left)
+            fresh = [(heir.first, heir.node, heir.atom.time)]
+        for run, lead in [(turns, 0)] if fresh else _runs(turns, gone, config):
+            before.add(run, lead=lead)
+            left = [turn for turn in run if turn[1] not in gone]
+            after.add(sorted([*left, *fresh]), lead=lead)
     cut, made = before.edges, after.edges
     windows = after.windows
     then = before.windows
@@ -257,13 +260,43 @@ def _add_windows(
     config: LinkConfig,
     *windows: dict[int, list[int]],
 ) -> None:
-    """Adds the windows of the sessions of some turns that are as they were."""
+    """Adds the windows of some turns, which are as they were."""
     found = {atom.session: None for atom in store.atoms(list(nodes)) if atom.session is not None}
     for turns in store.turns(found).values():
         order = _Order(config)
         order.add(turns, tie=False)
+        own = {node: window for node, window in order.windows.items() if node in nodes}
         for each in windows:
-            each |= order.windows
+            each |= own
+
+
+def _runs(
+    turns: Sequence[_Turn], gone: Collection[int], config: LinkConfig
+) -> Iterator[tuple[Sequence[_Turn], int]]:
+    """The runs of a session in which linking reaches across turns that go.
+
+    Of each the turns, and how many of them only lead to it: their own windows begin before. All of
+    them, where the times are not in the order of storing: a turn's place depends on any other then.
+    """
+    times = [time for _, _, time in turns if time is not None]
+    if any(later < time for time, later in pairwise(times)):
+        yield turns, 0
+        return
+    width = config.window - 1
+    reach = max(1, width, (1 << config.cooccurrence) >> 1)
+    lost = [i for i, (_, node, _) in enumerate(turns) if node in gone]
+    kept = [i for i, (_, node, _) in enumerate(turns) if node not in gone]
+    ends: list[list[int]] = []
+    for number, at in enumerate(lost):
+        there = at - number  # that stay, before it
+        start = kept[there - reach] if there > reach else 0
+        stop = 1 + max([at, *kept[there : there + reach]])
+        if ends and start <= ends[-1][1]:
+            ends[-1][1] = max(stop, ends[-1][1])
+        else:
+            ends.append([start, stop])
+    for start, stop in ends:
+        yield turns[start:stop], width if start else 0
 
 
 class _Order:
@@ -277,15 +310,16 @@ class _Order:
         self.edges: Counter[_Edge] = Counter()
         self.windows: dict[int, list[int]] = {}
 
-    def add(self, turns: Sequence[tuple[int, int, float | None]], *, tie: bool = True) -> None:
-        """Takes in the turns of a session: first version, node number, time, as stored.
+    def add(self, turns: Sequence[_Turn], *, lead: int = 0, tie: bool = True) -> None:
+        """Takes in turns of a session, in the order of storing.
 
-        Without `tie` no edges are made.
+        The first `lead` have no windows here. Without `tie` no edges are made.
         """
         session, width = Session(), self._config.window - 1
-        for first, node, time in turns:
+        for number, (first, node, time) in enumerate(turns):
             place = session.put(node, time, first)
-            self.windows[node] = session.nodes[max(0, place - width) : place].tolist()[::-1]
+            if number >= lead:
+                self.windows[node] = session.nodes[max(0, place - width) : place].tolist()[::-1]
         if not tie:
             return
         self._tie(EdgeType.TEMPORAL, pairwise(session.nodes))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import random
 import sqlite3
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +73,25 @@ def graph(memory: Memory) -> tuple[list[str], dict[str, str], list[Any], Any]:
 histories = st.lists(
     st.lists(st.sampled_from(NAMES), min_size=1, max_size=4), min_size=2, max_size=9
 )
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_names_far_from_what_goes(seed: int) -> None:
+    """In a long session, where only what is near is looked at: names said there, and elsewhere."""
+    rng = random.Random(seed)
+    texts = [NAMES[seed : seed + 2], *(rng.sample(NAMES, rng.randrange(3)) for _ in range(50))]
+    atoms = [replace(saying(i, names), session="s", time=1e9 + i) for i, names in enumerate(texts)]
+    with circle() as memory, circle() as fresh:
+        memory.add(atoms)
+        gone = {0, *rng.sample(range(51), 4)}
+        memory.forget([f"a{i}" for i in gone])
+        fresh.add([atom for i, atom in enumerate(atoms) if i not in gone])
+        assert memory.check() == []
+        (*names, edges, _), (*others, wanted, _) = graph(memory), graph(fresh)
+        assert names == others
+        # Texts are the same again and again, and any of them may be the most similar.
+        equal = EdgeType.SIMILARITY
+        assert [e for e in edges if e[2] != equal] == [e for e in wanted if e[2] != equal]
 
 
 @settings(max_examples=3, deadline=None)

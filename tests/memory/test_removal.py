@@ -80,6 +80,22 @@ def test_delete_leaves_what_is_kept(history: list[str | int]) -> None:
         sound(memory, kept)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_delete_from_a_long_session(seed: int) -> None:
+    """Turns in the order of time, some without one: some go, neighbours, the first, the last."""
+    rng, config = random.Random(seed), config_of(**{"link.window": 4, "link.cooccurrence": 3})
+    said = [f"Ada{rng.randrange(9)} met Boris{rng.randrange(9)} in Riga{i}" for i in range(90)]
+    atoms = [
+        Atom(f"n{i}", text, session="s", time=None if rng.random() < 0.2 else 1.7e9 + i // 3)
+        for i, text in enumerate(said)
+    ]
+    with opened(config=config) as memory:
+        memory.add(atoms)
+        gone = {*rng.sample(range(90), 3), *range(40, 40 + 5 * seed), *[[], [0], [88, 89]][seed]}
+        memory.delete([f"n{i}" for i in gone])
+        sound(memory, [f"n{i}" for i in range(90) if i not in gone])
+
+
 def test_delete_is_noticed_by_everything() -> None:
     """What one object goes on with against one that never saw the atoms there."""
     settings = config_of(**{"decay.now": "latest", "regime.detector": "spectral"})
