@@ -44,7 +44,7 @@ from graphmem_torch.index.retrieve import (
 from graphmem_torch.modes.find import Modes
 from graphmem_torch.ops.tiles import tile_elements
 from graphmem_torch.rank import signals  # noqa: F401  (so that they are registered)
-from graphmem_torch.rank.candidates import Candidates, MemoryTensors
+from graphmem_torch.rank.candidates import Candidates, MemoryTensors, weighted_sums
 from graphmem_torch.rank.plan import PlanBatch, Pruned, prune
 from graphmem_torch.rank.query import QueryBatch
 from graphmem_torch.rank.registry import (
@@ -77,6 +77,10 @@ class Features(NamedTuple):
     values: Tensor
     form: Tensor
     listed: Tensor
+
+    def scores(self, weights: Tensor) -> Tensor:  # [4, F] -> [B, C]
+        """What `MemoryIndex.score` makes of them; also for what is not listed."""
+        return weighted_sums(self.values, weights.to(self.values.dtype), self.form)
 
 
 class MemoryIndex(nn.Module):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from graphmem_torch.linalg.eigenpairs import lanczos
 from graphmem_torch.linalg.gram import Gram, StreamingSpectrum, gram_svd
 from graphmem_torch.linalg.linear_systems import conjugate_gradient
-from graphmem_torch.linalg.logistic import Logistic, fit_listwise, fit_logistic
+from graphmem_torch.linalg.logistic import Logistic, fit_logistic
 from graphmem_torch.linalg.low_rank import Kernel, decompose, randomized_svd
 from graphmem_torch.linalg.operator import SymmetricOperator
 from graphmem_torch.linalg.spectrum import Spectrum, reconstruction_error
@@ -22,7 +22,6 @@ __all__ = [
     "SymmetricOperator",
     "conjugate_gradient",
     "decompose",
-    "fit_listwise",
     "fit_logistic",
     "gram_svd",
     "lanczos",

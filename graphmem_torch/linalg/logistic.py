@@ -1,8 +1,8 @@
-"""Weighted logistic regression, of rows or of lists: weights of signals, fitted in seconds."""
+"""Weighted logistic regression, and the optimizer of smooth convex losses."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import torch
@@ -10,8 +10,8 @@ from torch import Tensor
 
 from graphmem_torch.errors import InputError
 
-__all__ = ["Logistic", "fit_listwise", "fit_logistic", "minimise_log_loss"]
-_STEPS, _LISTWISE_STEPS = 100, 60  # of L-BFGS at most
+__all__ = ["Logistic", "fit_logistic", "minimise", "minimise_log_loss"]
+_STEPS = 100  # of L-BFGS at most
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,6 +95,7 @@ def minimise_log_loss(
     """Where sum of weight * log loss + penalty * |w|² is least, from w = 0 and `bias` on."""
     weights = x.new_zeros(x.shape[1] + 1)
     weights[-1] = bias
+    weights.requires_grad_()
 
     def loss() -> Tensor:
         losses = torch.nn.functional.binary_cross_entropy_with_logits(
@@ -102,76 +103,28 @@ def minimise_log_loss(
         )
         return losses + penalty * weights[:-1].square().sum()
 
-    return _minimised(weights, loss, steps)
+    minimise([weights], loss, steps=steps)
+    return weights.detach()
 
 
-def fit_listwise(
-    batches: Sequence[tuple[Tensor, Tensor]],  # ([B, C, F] signals, [B, C] bool evidence)
-    counts: Sequence[float] = (),
-    *,
-    penalty: float | Sequence[float] = 1e-2,
-    start: Tensor | None = None,  # [F]
-) -> Tensor:  # [F]
-    """Weights that make the evidence likely among the candidates (`docs/mathematics.md` 8.2).
+def minimise(
+    parameters: Iterable[Tensor], loss: Callable[[], Tensor], *, steps: int = _STEPS
+) -> None:
+    """Moves those parameters that ask for a gradient to where a smooth convex loss is least.
 
-    Listwise softmax: the mean over questions of -sum_i g_i log softmax(X w)_i, with g uniform
-    over the evidence, plus penalty * |w|² (one for all, or one each) on signals of unit variance;
-    convex, solved by L-BFGS.
-    Questions without evidence among their candidates are left out. Candidates of padding carry
-    -inf in every signal. `counts` says what a question of each batch counts in the mean, all alike
-    by default. The penalty is of the distance from `start`, by default from 0.
-
-    Raises:
-        InputError: No question has evidence, or a penalty that is negative or not finite.
+    By L-BFGS with a strong Wolfe line search, from where they are.
     """
-    penalties = torch.tensor(penalty, dtype=torch.float32)
-    if not bool(((penalties >= 0.0) & torch.isfinite(penalties)).all()):
-        raise InputError(
-            f"penalty: expected a finite number of at least 0, got {penalty!r}; give one"
-        )
-    counted = zip(batches, counts or [1.0] * len(batches), strict=True)
-    kept = [(x[g.any(1)], g[g.any(1)], count) for (x, g), count in counted]
-    kept = [(x, g, count) for x, g, count in kept if len(x)]
-    if not kept:
-        raise InputError(
-            "evidence: expected questions whose evidence is in the store, got none; check the ids"
-        )
-    sample = torch.cat([x.flatten(0, 1) for x, _, _ in kept])
-    sample = sample[torch.isfinite(sample).all(1)]
-    scale = sample.std(0)
-    scale = torch.where(scale > 1e-6, scale, torch.inf)  # a constant signal gets weight 0
-    total = sum(count * len(g) for _, g, count in kept)
-    start = sample.new_zeros(sample.shape[1]) if start is None else start
-    inputs = [
-        (
-            (x.nan_to_num(neginf=0.0) @ start).masked_fill(~torch.isfinite(x).all(2), -1e9),
-            x.nan_to_num(neginf=0.0) / scale,
-            g.float() * (count / total / g.sum(1, keepdim=True)),
-        )
-        for x, g, count in kept
-    ]
-    step = torch.zeros_like(start)
-
-    def loss() -> Tensor:
-        value = (penalties * step.square()).sum()
-        for score, x, g in inputs:
-            value = value - (g * (score + x @ step).log_softmax(1)).sum()
-        return value
-
-    return start + _minimised(step, loss, _LISTWISE_STEPS) / scale
-
-
-def _minimised(weights: Tensor, loss: Callable[[], Tensor], steps: int) -> Tensor:
-    """Where the loss, a function of these weights, is least; L-BFGS from where they are."""
-    weights.requires_grad_(True)
-    optimiser = torch.optim.LBFGS([weights], lr=1, max_iter=steps, line_search_fn="strong_wolfe")
+    optimizer = torch.optim.LBFGS(
+        [each for each in parameters if each.requires_grad],
+        max_iter=steps,
+        line_search_fn="strong_wolfe",
+    )
 
     def closure() -> Tensor:
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         value = loss()
         value.backward()
         return value
 
     with torch.enable_grad():
-        optimiser.step(closure)
-    return weights.detach()
+        optimizer.step(closure)

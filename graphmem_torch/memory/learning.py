@@ -11,14 +11,15 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.utils import parametrize
 
 from graphmem_torch.config import Config, config_to_dict
 from graphmem_torch.errors import InputError
 from graphmem_torch.evaluation.bootstrap import Interval, bootstrap_interval
-from graphmem_torch.index.module import MemoryIndex
-from graphmem_torch.linalg.logistic import fit_listwise
+from graphmem_torch.index.module import Features, MemoryIndex
+from graphmem_torch.linalg.logistic import minimise
 from graphmem_torch.rank.query import QueryBatch
-from graphmem_torch.rank.registry import FORMS, SIGNALS, Weight
+from graphmem_torch.rank.registry import FORMS, SIGNALS, Weight, weight_table
 from graphmem_torch.results import Learned
 from graphmem_torch.store.learned import LearnedRow
 
@@ -37,6 +38,7 @@ __all__ = [
     "fit_correction",
     "fit_weights",
     "is_due",
+    "listwise_loss",
     "reweighted",
     "settings_digest",
     "shown",
@@ -49,9 +51,10 @@ WEIGHTS, CORRECTION, THRESHOLD = KINDS = ("weights", "correction", "threshold")
 _TILE = 64  # questions whose signals are computed at once
 _OF_ONE_FORM = 3.0  # times the penalty
 _DEPTH = 10  # hits by which held-out questions are judged
+_LEAST = 1e-6  # deviation of a signal that tells anything
 _TOWARDS = 0.1  # penalty on the distance of a correction from the weights that it corrects
 _OTHERS = 64  # best candidates that feedback which names used memories alone is told from
-_LEAST = 20  # questions of feedback that a correction is learned from, and judged on, at least
+_LEAST_QUESTIONS = 20  # of feedback that a correction is learned from, and judged on, at least
 _RANKING = ("anchors", "spread", "rank", "modes", "segment", "walk")  # sections of the settings
 
 
@@ -192,8 +195,8 @@ def _recall(labelled: LabelledQuestions) -> Tensor:  # [B] float64
 def fit_weights(sources: Sequence[LabelledQuestions], *, penalty: float = 1e-2) -> dict[str, float]:
     """Weights from questions to one or several memories.
 
-    Listwise softmax (`linalg.fit_listwise`). Twice: activation starts at anchors that the weights
-    choose, so the second pass learns from the activation of the first pass's anchors.
+    Listwise softmax (`docs/mathematics.md` 8.2). Twice: activation starts at anchors that the
+    weights choose, so the second pass learns from the activation of the first pass's anchors.
 
     The memories are of one preset, `penalty` is of the squared weights of signals of unit variance,
     and the indices keep their own weights. What is added for one form of memories (`length@chat`)
@@ -202,24 +205,131 @@ def fit_weights(sources: Sequence[LabelledQuestions], *, penalty: float = 1e-2) 
     (`Signal.learned`) keeps the weight that the preset gives it.
 
     Raises:
-        InputError: No evidence at all.
+        InputError: No evidence at all, or a penalty that is negative or not finite.
     """
     given = {k: v for source in sources for k, v in source.index.config.rank.weights.items()}
     every = dict.fromkeys(key for source in sources for key in source.index.weight_keys)
     keys = [key for key in every if SIGNALS[Weight.named(key).signal].learned]
     kept = {key: given[key] for key in every if key not in keys}
-    weighed = [Weight.named(key) for key in keys]
-    penalties = [penalty * (1.0 if one.form is None else _OF_ONE_FORM) for one in weighed]
-    weights: dict[str, float] = {}
-    for _ in range(2):
-        parts = [(part, s.weight) for s in sources for part in _batches(s, weighed)]
-        batches, counts = [part for part, _ in parts], [count for _, count in parts]
-        fitted = fit_listwise(batches, counts, penalty=penalties)
-        weights = kept | dict(zip(keys, fitted.tolist(), strict=True))
-        if not any(SIGNALS[one.signal].graph for one in weighed):
-            break
+    weights = kept | _trained(sources, keys, kept, penalty)
+    if any(SIGNALS[Weight.named(key).signal].graph for key in keys):
         sources = [source.weighted(weights) for source in sources]
+        weights = kept | _trained(sources, keys, kept, penalty)
     return weights
+
+
+def _trained(
+    sources: Sequence[LabelledQuestions],
+    keys: Sequence[str],
+    start: Mapping[str, float],
+    penalty: float,
+) -> dict[str, float]:
+    """The weights of some keys where the loss of `docs/mathematics.md` 8.2 is least.
+
+    A loop over the parameters of the indices, which share what they learn: the step of each key
+    from `start` (0 where there is none), in units of one over the deviation of what it weighs. The
+    signals are computed once. Convex in the steps, so where it begins does not matter.
+    """
+    if not 0.0 <= penalty < torch.inf:
+        raise InputError(
+            f"penalty: expected a finite number of at least 0, got {penalty!r}; give one"
+        )
+    told = [[_with_evidence(*one) for one in _examples(source)] for source in sources]
+    total = sum(
+        s.weight * len(gold) for s, own in zip(sources, told, strict=True) for _, gold in own
+    )
+    if not total:
+        raise InputError(
+            "evidence: expected questions whose evidence is in the store, got none; check the ids"
+        )
+    weighed = [Weight.named(key) for key in keys]
+    unit = _deviations(weighed, sources, told)
+    unit = unit.masked_fill(unit <= _LEAST, torch.inf)  # a constant signal gets weight 0
+    forms = torch.tensor([one.form is not None for one in weighed], device=unit.device)
+    penalties = penalty * torch.where(forms, _OF_ONE_FORM, 1.0).to(unit)
+    step = torch.nn.Parameter(torch.zeros_like(unit))
+    indices = [reweighted(source.index, source.index.config) for source in sources]
+    for index in indices:
+        by_key = _ByKey(index, keys, unit, start)
+        parametrize.register_parametrization(index, "weights", by_key, unsafe=True)
+        index.parametrizations.weights.original = step  # type: ignore[union-attr]
+
+    def loss() -> Tensor:
+        value = (penalties * step.square()).sum()
+        for source, index, examples in zip(sources, indices, told, strict=True):
+            for found, gold in examples:
+                each = listwise_loss(_scores(found, index.weights).double(), gold)
+                value = value + source.weight / total * each.sum()
+        return value
+
+    minimise(torch.nn.ModuleList(indices).parameters(), loss)
+    return {
+        key: start.get(key, 0.0) + value
+        for key, value in zip(keys, (step.detach() / unit).tolist(), strict=True)
+    }
+
+
+class _ByKey(torch.nn.Module):
+    """The weights [4, F] of an index by the steps [K] of keys: what `parametrize` asks for."""
+
+    def __init__(
+        self, index: MemoryIndex, keys: Sequence[str], unit: Tensor, start: Mapping[str, float]
+    ) -> None:
+        super().__init__()
+        names, weighed = index.signal_names, [Weight.named(key) for key in keys]
+        had = {key: value for key, value in start.items() if Weight.named(key).signal in names}
+        self.start = weight_table(dict.fromkeys(index.weight_keys, 0.0) | had).to(unit)
+        self.weighs = _weighs(weighed, names).to(unit) / unit[:, None, None]
+
+    def forward(self, step: Tensor) -> Tensor:  # [K] -> [4, F]
+        return self.start + torch.tensordot(step, self.weighs, 1)
+
+
+def listwise_loss(scores: Tensor, gold: Tensor) -> Tensor:  # [B, C], [B, C] bool -> [B]
+    """The mean of -log softmax(scores) over the gold of each question, which has some."""
+    return -(scores.log_softmax(1).masked_fill(~gold, 0.0).sum(1) / gold.sum(1))
+
+
+def _scores(found: Features, weights: Tensor) -> Tensor:  # [B, C]
+    """The scores of candidates, minus infinity for what is none."""
+    return found.scores(weights).masked_fill(~found.listed, -torch.inf)
+
+
+def _with_evidence(found: Features, gold: Tensor) -> tuple[Features, Tensor]:
+    """Those questions of a tile that have evidence among their candidates."""
+    told = gold.any(1)
+    return Features(*(part[told] for part in found)), gold[told]
+
+
+def _weighs(weighed: Sequence[Weight], names: Sequence[str]) -> Tensor:  # [K, 4, F]
+    """1 where a weight of an index with these signals is changed by what is weighed, else 0."""
+    table = torch.zeros(len(weighed), len(FORMS), len(names))
+    for own, one in zip(table, weighed, strict=True):
+        if one.signal in names:
+            rows = slice(None) if one.form is None else FORMS.index(one.form)
+            own[rows, names.index(one.signal)] = 1.0
+    return table
+
+
+def _deviations(
+    weighed: Sequence[Weight],
+    sources: Sequence[LabelledQuestions],
+    examples: Sequence[Sequence[tuple[Features, Tensor]]],
+) -> Tensor:  # [K] float64
+    """The standard deviation of what is weighed, over all candidates of all questions."""
+    count = 0
+    mean = square = torch.zeros(len(weighed), dtype=torch.float64)
+    for source, own in zip(sources, examples, strict=True):
+        weighs = _weighs(weighed, source.index.signal_names).double()
+        for found, _ in own:
+            values = found.values[found.listed].double()
+            form = torch.nn.functional.one_hot(found.form[found.listed], len(FORMS)).double()
+            there = weighs.to(values)
+            mean = mean.to(values) + (there * (form.T @ values)).sum((1, 2))
+            square = square.to(values) + (there * (form.T @ values.square())).sum((1, 2))
+            count += len(values)
+    mean, square = mean / count, square / count
+    return ((square - mean**2).clamp(min=0) * (count / max(1, count - 1))).sqrt()
 
 
 def with_weights(config: Config, weights: Mapping[str, float]) -> Config:
@@ -233,52 +343,37 @@ def reweighted(index: MemoryIndex, config: Config) -> MemoryIndex:
     return MemoryIndex.from_state_dict(tensors, config).to(index.embeddings.device)
 
 
-def _batches(
-    labelled: LabelledQuestions, weighed: Sequence[Weight]
-) -> Iterator[tuple[Tensor, Tensor]]:
-    """What is weighed [B, C, F] and evidence [B, C] of a tile of questions after the other."""
+def _examples(labelled: LabelledQuestions) -> Iterator[tuple[Features, Tensor]]:
+    """Candidates, and which of them are evidence [B, C], of a tile of questions after the other."""
     index = labelled.index
     for tile in labelled.tiles():
-        query = tile.query
-        with torch.inference_mode():
-            candidates = index.candidates(query)
-            values = candidates.signals(index.signal_names)
-            score = candidates.scores(values, index.weights.float()).cpu()
-            own, valid = values.cpu(), candidates.valid.cpu()
-            form = candidates.form.cpu().expand(own.shape[:2])
-            rows = None if candidates.rows is None else candidates.rows.cpu()
-        signals = torch.zeros(*own.shape[:2], len(weighed))
-        for place, one in enumerate(weighed):
-            if one.signal in index.signal_names:
-                values = own[:, :, index.signal_names.index(one.signal)]
-                if one.form is not None:
-                    values = values.where(form == FORMS.index(one.form), 0.0)
-                signals[:, :, place] = values
-        signals.masked_fill_(~valid[:, :, None], -torch.inf)
-        gold = _marked(index, rows, tile.evidence)
+        with torch.no_grad():
+            found = index.features(tile.query)
+        gold = _marked(index, found.rows, tile.evidence)
         if tile.against is not None:
-            known = _marked(index, rows, tile.against)
-            best = score.masked_fill(~valid, -torch.inf).topk(min(_OTHERS, score.shape[1]))[1]
+            known = _marked(index, found.rows, tile.against)
+            score = _scores(found, index.weights.detach())
+            best = score.topk(min(_OTHERS, score.shape[1]))[1]
             others = torch.zeros_like(known).scatter_(1, best, True)
-            asked = gold | known.where(known.any(1, keepdim=True), others)
+            asked = (gold | known.where(known.any(1, keepdim=True), others)) & found.listed
             width = int(asked.sum(1).max())
             first = asked.int().argsort(dim=1, descending=True, stable=True)[:, :width]
-            signals = signals.gather(1, first[:, :, None].expand(-1, -1, len(weighed)))
-            signals.masked_fill_(~asked.gather(1, first)[:, :, None], -torch.inf)
-            gold = gold.gather(1, first)
-        yield signals, gold
+            values = found.values.gather(1, first[:, :, None].expand(-1, -1, found.values.shape[2]))
+            rows, form, kept = (part.gather(1, first) for part in (found.rows, found.form, asked))
+            found, gold = Features(rows, values, form, kept), gold.gather(1, first)
+        yield found, gold
 
 
 def _marked(
     index: MemoryIndex,
-    rows: Tensor | None,  # [B, C], -1 = none; None: every atom
+    rows: Tensor,  # [B, C], -1 = none
     wanted: Sequence[Tensor],  # B times rows
 ) -> Tensor:  # [B, C] bool
     """Which candidates are among these."""
     marked = torch.zeros(len(wanted), index.num_atoms, dtype=torch.bool)
     for line, found in zip(marked, wanted, strict=True):
         line[found] = True
-    return marked if rows is None else marked.gather(1, rows.clamp(min=0)) & (rows >= 0)
+    return marked.to(rows.device).gather(1, rows.clamp(min=0)) & (rows >= 0)
 
 
 def is_due(given: int, tried: int) -> bool:
@@ -288,7 +383,7 @@ def is_due(given: int, tried: int) -> bool:
         given: How often it was given so far.
         tried: How often it had been when it was learned from last; 0: never.
     """
-    return given >= max(2 * _LEAST, 1.5 * tried)
+    return given >= max(2 * _LEAST_QUESTIONS, 1.5 * tried)
 
 
 class Correction(NamedTuple):
@@ -322,26 +417,22 @@ def fit_correction(labelled: LabelledQuestions, *, seed: int = 0) -> Correction 
     the index. Half of the questions, by a hash of their texts, are only judged on, so that one that
     comes again stays on its side. None where either half has too few questions that tell anything.
     """
-    index, keys = labelled.index, labelled.index.weight_keys
-    weighed = [Weight.named(key) for key in keys]
     side = [
         hashlib.sha256(text.encode("utf-8", "replace")).digest()[0] % 2 for text in labelled.texts
     ]
     learned, judged = (
         labelled.take([place for place, own in enumerate(side) if own == each]) for each in (0, 1)
     )
-    start = torch.tensor([index.config.rank.weights.get(key, 0.0) for key in keys])
-    batches = list(_batches(learned, weighed))
-    number = sum(int(_tells(*batch).sum()) for batch in batches)
-    before = _auc(judged, weighed, start)
+    number = sum(int(_tells(*one).sum()) for one in _examples(learned))
+    before = _auc(judged)
     known = ~torch.isnan(before)
-    if min(number, int(known.sum())) < _LEAST:
+    if min(number, int(known.sum())) < _LEAST_QUESTIONS:
         return None
-    penalties = [_TOWARDS * (1.0 if one.form is None else _OF_ONE_FORM) for one in weighed]
-    fitted = fit_listwise(batches, penalty=penalties, start=start)
-    weights = dict(zip(keys, fitted.tolist(), strict=True))
+    keys, given = labelled.index.weight_keys, labelled.index.config.rank.weights
+    start = {key: given.get(key, 0.0) for key in keys}
+    weights = _trained([learned], keys, start, _TOWARDS)
     # By an index with these weights, for what is activated depends on them.
-    after = _auc(judged.weighted(weights), weighed, fitted)
+    after = _auc(judged.weighted(weights))
     generator = torch.Generator().manual_seed(seed)
     (difference,) = bootstrap_interval((after - before)[:, None], generator=generator)
     assert difference is not None
@@ -349,21 +440,20 @@ def fit_correction(labelled: LabelledQuestions, *, seed: int = 0) -> Correction 
     return Correction(weights, number, int(known.sum()), *means, difference)
 
 
-def _tells(signals: Tensor, gold: Tensor) -> Tensor:  # [B, C, F], [B, C] -> [B] bool
+def _tells(found: Features, gold: Tensor) -> Tensor:  # [B] bool
     """Which questions have some of both kinds."""
-    return gold.any(1) & (torch.isfinite(signals).all(2) & ~gold).any(1)
+    return gold.any(1) & (found.listed & ~gold).any(1)
 
 
-def _auc(labelled: LabelledQuestions, weighed: Sequence[Weight], weights: Tensor) -> Tensor:  # [B]
+def _auc(labelled: LabelledQuestions) -> Tensor:  # [B]
     """How often evidence ranks above what it is told from; NaN where there are not both."""
     values = []
-    for signals, gold in _batches(labelled, weighed):
-        other = torch.isfinite(signals).all(2) & ~gold
-        score = signals.nan_to_num(neginf=0.0) @ weights
-        for line, ours, theirs in zip(score, gold, other, strict=True):
+    for found, gold in _examples(labelled):
+        score = found.scores(labelled.index.weights.detach())
+        for line, ours, theirs in zip(score, gold, found.listed & ~gold, strict=True):
             above = (line[ours, None] - line[None, theirs]).sign().double()
             values.append(above.mean() / 2 + 0.5)  # the mean of none is NaN
-    return torch.stack(values) if values else torch.empty(0, dtype=torch.float64)
+    return torch.stack(values).cpu() if values else torch.empty(0, dtype=torch.float64)
 
 
 class Applied(NamedTuple):

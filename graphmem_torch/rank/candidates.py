@@ -20,7 +20,7 @@ from graphmem_torch.rank.hops import HopParts, named_keys
 from graphmem_torch.rank.query import QueryBatch
 from graphmem_torch.rank.registry import FORMS, SIGNALS
 
-__all__ = ["Candidates", "MemoryTensors", "Reached", "merge_rows", "turn_pointers"]
+__all__ = ["Candidates", "MemoryTensors", "Reached", "merge_rows", "turn_pointers", "weighted_sums"]
 
 
 T = TypeVar("T")
@@ -370,8 +370,7 @@ class Candidates:
 
     def scores(self, signals: Tensor, weights: Tensor) -> Tensor:  # [B, C, F], [4, F] -> [B, C]
         """The weighted sums of signals, by the weights of each candidate's form."""
-        sums = signals @ weights.T
-        return sums.gather(2, self.form.expand(self.shape)[:, :, None]).squeeze(2)
+        return weighted_sums(signals, weights, self.form.expand(self.shape))
 
     def zeros(self) -> Tensor:  # [B, C]
         """What a signal gives that knows nothing."""
@@ -560,6 +559,15 @@ class Candidates:
         ordered, order = sessions.sort(dim=1)
         fresh = torch.nn.functional.pad((ordered[:, 1:] != ordered[:, :-1]).long(), (1, 0))
         return torch.empty_like(order).scatter(1, order, fresh.cumsum(1))
+
+
+def weighted_sums(
+    signals: Tensor,  # [B, C, F]
+    weights: Tensor,  # [4, F]
+    form: Tensor,  # [B, C] int64
+) -> Tensor:  # [B, C]
+    """The weighted sums of signals, by the row of weights that `form` names."""
+    return (signals @ weights.T).gather(2, form[:, :, None]).squeeze(2)
 
 
 def turn_pointers(

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
+from scipy.optimize import minimize
 
 from graphmem_torch.atoms import Atom
 from graphmem_torch.config import Config, load_config
 from graphmem_torch.errors import ConfigError, InputError, StoreError
+from graphmem_torch.index.data import IndexInput
+from graphmem_torch.index.module import MemoryIndex
 from graphmem_torch.memory import Memory, learning
+from graphmem_torch.memory.learning import LabelledQuestions
+from graphmem_torch.rank.query import QueryBatch
+from graphmem_torch.rank.registry import FORMS, Weight
 from tests.memories import QUESTIONS, config_of, ids, opened, plain, planted, turns
 
 EVIDENCE = [["a0"], ["a2", "a6"], ["a12"]]
@@ -46,6 +56,99 @@ def test_fit_finds_what_a_planted_memory_needs() -> None:
         with pytest.raises(InputError, match="evidence"):
             memory.fit(questions[:1], [[]])
         assert memory.config.rank.weights == weights  # what failed changed nothing
+
+
+KEYS = ("semantic", "length", "role", "question", "length@peer", "role@chat", "semantic@document")
+
+
+def labelled(
+    columns: Callable[..., IndexInput],
+    questions: Callable[..., QueryBatch],
+    keys: Sequence[str],
+    *,
+    count: int,
+    seed: int = 0,
+    against: bool = False,
+) -> LabelledQuestions:
+    """Questions to a random memory; the first has no evidence, others up to two pieces."""
+    chance = np.random.default_rng(seed)
+    config = load_config("default", {"rank.scale": "raw"})
+    weights = {key: 0.1 * place - 0.2 for place, key in enumerate(keys)}
+    config = replace(config, rank=replace(config.rank, weights=weights))
+    made = columns(seed=seed)
+    index = MemoryIndex.build(replace(made, embeddings=made.embeddings.double()), config).double()
+    drawn = [chance.permutation(40) for _ in range(count)]
+    rows = [torch.tensor(own[: 1 + i % 2 if i else 0]) for i, own in enumerate(drawn)]
+    others = [torch.tensor(own[5:9]) for own in drawn] if against else None
+    texts = [f"question {i}" for i in range(count)]
+    return LabelledQuestions(index, questions(count, seed=seed + 1), rows, texts, against=others)
+
+
+def optimum(
+    sources: Sequence[LabelledQuestions], penalty: float, start: Mapping[str, float]
+) -> dict[str, float]:
+    """The formula of `docs/mathematics.md` 8.2, a question at a time, minimised by scipy."""
+    lists = []
+    for source in sources:
+        found, names = source.index.features(source.query), source.index.signal_names
+        for place, gold in enumerate(source.evidence):
+            rows = range(40)
+            if source.against is not None:
+                rows = sorted({*gold.tolist(), *source.against[place].tolist()})
+            if not len(gold):
+                continue
+            x = np.zeros((len(rows), len(KEYS)))
+            for column, one in enumerate(map(Weight.named, KEYS)):
+                for line, row in enumerate(rows):
+                    form = FORMS[found.form[place, row]]
+                    if one.signal in names and one.form in (None, form):
+                        x[line, column] = found.values[place, row, names.index(one.signal)]
+            good = [line for line, row in enumerate(rows) if row in gold.tolist()]
+            lists.append((x, good, source.weight))
+    scale = np.concatenate([x for x, _, _ in lists]).std(axis=0, ddof=1)
+    scale[scale < 1e-6] = np.inf
+    cost = np.array([penalty * (3.0 if Weight.named(key).form else 1.0) for key in KEYS])
+    begin = np.array([start.get(key, 0.0) for key in KEYS])
+
+    def loss(step: np.ndarray) -> float:
+        total = 0.0
+        for x, good, weight in lists:
+            score = x @ (begin + step / scale)
+            total -= weight * np.mean((score - np.logaddexp.reduce(score))[good])
+        return float(total / sum(weight for _, _, weight in lists) + cost @ step**2)
+
+    best = minimize(loss, np.zeros(len(KEYS)), options={"gtol": 1e-9}).x
+    return dict(zip(KEYS, begin + best / scale, strict=True))
+
+
+def test_fit_is_the_optimum_of_the_loss(
+    random_columns: Callable[..., IndexInput], random_questions: Callable[..., QueryBatch]
+) -> None:
+    """Over two memories that count differently, one of which lacks a signal."""
+    drawn = random_columns, random_questions
+    sources = [
+        replace(labelled(*drawn, KEYS, count=70), weight=3.0),
+        replace(labelled(*drawn, KEYS[:5], count=9, seed=1), weight=0.5),
+    ]
+    before = [source.index.weights.clone() for source in sources]
+    found = learning.fit_weights(sources, penalty=0.05)
+    expected = optimum(sources, 0.05, {})
+    assert found == pytest.approx(expected, rel=1e-4, abs=1e-4)
+    assert found["semantic@document"] == 0.0  # nothing has that form
+    assert all(map(torch.equal, before, (source.index.weights for source in sources)))
+
+
+def test_correction_is_the_optimum_near_the_weights_before(
+    random_columns: Callable[..., IndexInput], random_questions: Callable[..., QueryBatch]
+) -> None:
+    given = labelled(random_columns, random_questions, KEYS, count=99, against=True)
+    found = learning.fit_correction(given)
+    assert found is not None
+    half = [hashlib.sha256(text.encode()).digest()[0] % 2 == 0 for text in given.texts]
+    learned = given.take([place for place, own in enumerate(half) if own])
+    start = dict(given.index.config.rank.weights)
+    assert found.weights == pytest.approx(optimum([learned], 0.1, start), rel=1e-4, abs=1e-4)
+    assert found.learned == sum(half) - half[0]
 
 
 def test_calibrate_refuses_no_more_than_it_may() -> None:

@@ -12,7 +12,6 @@ import pytest
 
 from graphmem_torch.config import load_config
 from graphmem_torch.errors import InputError
-from graphmem_torch.linalg import logistic
 from graphmem_torch.quality.all.judge import (
     claim_set,
     format_all,
@@ -84,8 +83,6 @@ def fitted(root: Path) -> Iterator[tuple[dict[str, Any], Asked]]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fitting, "fit_preset", seen)
-        # What comes of a fit is not looked at: a few steps are one.
-        patch.setattr(logistic, "_LISTWISE_STEPS", 3)
         yield _report(root, cv=True), asked
 
 
