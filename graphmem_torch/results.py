@@ -502,7 +502,7 @@ class Trace:
     Attributes:
         seconds: Wall clock of each stage, in their order, for the whole batch: `encode` (with the
             filters), `candidates`, `base signals`, `anchors and graph`, `score`, `paths and gate`,
-            `read`; stages that a preset does not have are left out.
+            `read`, `verify`; stages that a preset or a question does not have are left out.
         questions: How many the batch had.
         atoms: In the memory.
         rule: What the candidates are.
@@ -599,6 +599,9 @@ class Result:
         confidence: In [0, 1]: how sure the gate is that the memory holds an answer.
         known: False where the gate closes: the memory has no record of it. Hits are listed all the
             same.
+        verified: What an oracle said that was asked whether the hits mention an answer; None where
+            none was asked, as where the gate had closed before, or it failed: then the gate alone
+            decides.
         trace: What answering took, where it was asked for and anything is stored.
         plan: What narrowed the question down, and to how many memories; None: nothing did.
     """
@@ -607,8 +610,14 @@ class Result:
     hits: tuple[Hit, ...]
     confidence: float
     known: bool
+    verified: bool | None = None
     trace: Trace | None = None
     plan: QueryPlan | None = None
+
+    @property
+    def text(self) -> str:
+        """What the hits say, best first."""
+        return "\n\n".join(hit.text for hit in self.hits)
 
     def __repr__(self) -> str:
         """The question, how many hits, the best of them, and how sure the gate is."""
@@ -616,8 +625,8 @@ class Result:
         return f"Result({self.question!r:.80}, {len(self.hits)} hits{best}, {_sure(self)})"
 
     def as_dict(self) -> dict[str, Any]:
-        """As plain JSON values; without a trace and a plan where there is none."""
-        left = [name for name in ("trace", "plan") if getattr(self, name) is None]
+        """As plain JSON values; without a check, a trace and a plan where there is none."""
+        left = [name for name in ("verified", "trace", "plan") if getattr(self, name) is None]
         return {name: value for name, value in asdict(self).items() if name not in left}
 
 
@@ -754,7 +763,7 @@ class Context:
         tokenizer: Name of the tokenizer that counted.
         sources: Ids of the atoms in the context, in their order: the first is cited as 1.
         omitted: Ids of retrieved atoms that did not fit, best first.
-        confidence, known: As in `Result`.
+        confidence, known, verified: As in `Result`; the oracle was asked of the whole text.
         messages: Of a chat, mappings with `role` and `content`.
         system: Of a chat for Anthropic: what it takes beside the messages.
         value: What the chosen memories are worth together (`context.pool.values_from_scores`).
@@ -780,6 +789,7 @@ class Context:
     upper_bound: float = 0.0
     exact: bool = True
     extract: bool = False
+    verified: bool | None = None
 
     def __repr__(self) -> str:
         """The question, how full the budget is, of how many memories, and how sure the gate is."""

@@ -12,7 +12,14 @@ from typing import Annotated, Any, Literal
 from tyro.conf import Positional, UseAppendAction, arg
 
 from graphmem_torch.cli.layout import context_note, result_lines, when
-from graphmem_torch.cli.options import Command, MemoryCommand, print_json, print_text, read_lines
+from graphmem_torch.cli.options import (
+    Command,
+    MemoryCommand,
+    print_json,
+    print_text,
+    read_lines,
+    served_oracle,
+)
 from graphmem_torch.config import Config, load_config
 from graphmem_torch.errors import InputError, OracleError
 from graphmem_torch.quality.request import COMPARING, JUDGES, Judged, Request, judge
@@ -83,6 +90,9 @@ class Query(AskingCommand):
         plan: Whether dates and concepts in a question narrow it down, and to say so: a window of
             time, the best in it, what edges lead to from there, each with its number of memories.
         archived: Ask what was archived instead.
+        verify: Name of a model that is asked whether the memories found mention an answer; where
+            they do not, the memory has no record of it.
+        base_url: Of its server, as for `answer`.
     """
 
     questions: Annotated[Positional[tuple[str, ...]], arg(metavar="QUESTION ...")] = ()
@@ -91,16 +101,21 @@ class Query(AskingCommand):
     as_of: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="TIME")] = ()  # type: ignore[assignment]
     plan: bool = False
     archived: bool = False
+    verify: Annotated[str | None, arg(metavar="MODEL")] = None
+    base_url: Annotated[str | None, arg(metavar="URL")] = None
 
     def run(self) -> int:
         """Answers all the questions in one batch."""
         questions, filters = self._questions(), self.filters()
         filters["plan"] = True if self.plan else None
-        with self.open_memory(self.store, "r") as memory:
+        with (
+            served_oracle(self.verify, self.base_url) as oracle,
+            self.open_memory(self.store, "r") as memory,
+        ):
             asked = memory.archived() if self.archived else memory
             if asked is None:
                 raise InputError("--archived: expected an archive, got none; leave it out")
-            found = asked.retrieve(questions, trace=self.trace, **filters)
+            found = asked.retrieve(questions, oracle=oracle, trace=self.trace, **filters)
         instants = filters["as_of"]
         if not isinstance(instants, list):
             rows: list[tuple[Any, dict[str, float]]] = [(result, {}) for result in found]

@@ -120,7 +120,9 @@ def _origin(hit: Hit | Atom) -> list[str]:
 def result_lines(result: Result) -> list[str]:
     """One question with its hits."""
     lines = [result.question, f"confidence {result.confidence:.2f}"]
-    if not result.known:
+    if result.verified is False:
+        lines[-1] += ": no answer is mentioned in the nearest that the memory holds:"
+    elif not result.known:
         lines[-1] += ": the memory has no record of this; the nearest it holds:"
     for rank, hit in enumerate(result.hits, start=1):
         lines += ["", *hit_lines(rank, hit)]

@@ -22,6 +22,7 @@ from graphmem_torch.text.visible import visible
 
 if TYPE_CHECKING:
     from graphmem_torch.memory import Memory
+    from graphmem_torch.oracle import OpenAIOracle
 
 __all__ = [
     "Command",
@@ -31,6 +32,7 @@ __all__ = [
     "print_json",
     "print_text",
     "read_lines",
+    "served_oracle",
 ]
 
 
@@ -116,6 +118,27 @@ class MemoryCommand(PresetCommand):
                 yield memory
             else:
                 yield memory.namespace(self.namespace, create=self.creates)
+
+
+@contextmanager
+def served_oracle(model: str | None, base_url: str | None) -> Iterator[OpenAIOracle | None]:
+    """A language model on a server as an oracle, None where none is named.
+
+    Raises:
+        InputError: A server without a model, no key for OpenAI, or no package `openai`.
+    """
+    if model is None:
+        if base_url is not None:
+            raise InputError(
+                f"--base-url: expected it beside the name of a model, got {base_url!r} alone; "
+                "name the model too"
+            )
+        yield None
+        return
+    from graphmem_torch.oracle import OpenAIClient, OpenAIOracle
+
+    with OpenAIClient(model, base_url=base_url) as client:
+        yield OpenAIOracle(client)
 
 
 def print_json(value: Any) -> None:

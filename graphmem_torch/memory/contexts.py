@@ -24,7 +24,6 @@ from graphmem_torch.errors import InputError
 from graphmem_torch.index.retrieve import Retrieval
 from graphmem_torch.memory.assemble import Snapshot, to_rows
 from graphmem_torch.memory.filters import Filters
-from graphmem_torch.oracle import Verifier, ask_verifier
 from graphmem_torch.results import Answer, Context
 from graphmem_torch.store.reader import StoreReader
 from graphmem_torch.text.tokens import TokenCounter, get_counter
@@ -40,7 +39,6 @@ __all__ = [
     "ask_model",
     "checked_budgets",
     "context_settings",
-    "verified",
 ]
 
 FormatName = Literal["text", "markdown", "openai", "anthropic", "json"]
@@ -326,19 +324,6 @@ def answer_settings(
             f"{template!r:.80}; add it"
         )
     return format, template
-
-
-def verified(verify: Verifier, contexts: Sequence[Context]) -> list[Context]:
-    """The contexts, those not `known` in which an oracle finds no mention of an answer.
-
-    The second check of SYNAPSE's gate. Where the oracle fails, the gate alone decides; what the
-    gate has refused is not asked.
-    """
-    open_ = [place for place, context in enumerate(contexts) if context.known]
-    asked = [contexts[place] for place in open_]
-    said = ask_verifier(verify, [c.question for c in asked], [c.text for c in asked])
-    refused = {place for place, answer in zip(open_, said, strict=True) if answer is False}
-    return [replace(c, known=False) if i in refused else c for i, c in enumerate(contexts)]
 
 
 def ask_known(llm: Any, contexts: Sequence[Context]) -> list[Answer]:

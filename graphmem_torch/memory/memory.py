@@ -126,6 +126,8 @@ from graphmem_torch.memory.questions import (
     pick_encoded,
     to_explanation,
     to_results,
+    verified,
+    verified_results,
     with_traces,
 )
 from graphmem_torch.memory.reconcile import Resolver, conflicts_of, find, resolve
@@ -810,12 +812,22 @@ class Memory:
 
     @overload
     def retrieve(
-        self, questions: str, *, trace: bool = False, **options: Unpack[Filters]
+        self,
+        questions: str,
+        *,
+        oracle: Any = None,
+        trace: bool = False,
+        **options: Unpack[Filters],
     ) -> Result: ...
 
     @overload
     def retrieve(
-        self, questions: Sequence[str], *, trace: bool = False, **options: Unpack[Filters]
+        self,
+        questions: Sequence[str],
+        *,
+        oracle: Any = None,
+        trace: bool = False,
+        **options: Unpack[Filters],
     ) -> list[Result]: ...
 
     @overload
@@ -824,6 +836,7 @@ class Memory:
         questions: str,
         *,
         as_of: Instants,
+        oracle: Any = None,
         trace: bool = False,
         **options: Unpack[TimelessFilters],
     ) -> list[Result]: ...
@@ -834,6 +847,7 @@ class Memory:
         questions: Sequence[str],
         *,
         as_of: Instants,
+        oracle: Any = None,
         trace: bool = False,
         **options: Unpack[TimelessFilters],
     ) -> list[list[Result]]: ...
@@ -853,6 +867,7 @@ class Memory:
         seed_entities: Names = (),
         namespaces: Sequence[str] | None = None,
         plan: PlanLike | Sequence[PlanLike] = None,
+        oracle: Any = None,
         trace: bool = False,
     ) -> Result | list[Result] | list[list[Result]]:
         """Ranked memories with reasons and a confidence: a result, or a list for several questions.
@@ -897,6 +912,10 @@ class Memory:
                 a plan for each: hits are what it leaves, in addition to all of the above. True
                 chooses one from the words of each question, False none; by default `plan` in the
                 settings says. `Result.plan` tells what it came to.
+            oracle: A second check of the gate: an object with `verify(questions, texts)`, such as
+                `oracle.OpenAIOracle`, or such a function, which says whether the hits explicitly
+                mention an answer. It is asked once, of all questions that the gate has not refused;
+                those that it refuses are not `known` either. `Result.verified` has what it said.
             trace: Whether each result says what answering took (`Result.trace`).
 
         Raises:
@@ -908,6 +927,7 @@ class Memory:
         listed = checked_questions(questions)
         if k is not None:
             check_count("k", k)
+        verify = None if oracle is None else method_of(oracle, "verify")
         scope = Scope(kinds, between, as_of, where, asked, exclude, seed_entities, valid_at, plan)
         if namespaces is None:
             results = self._retrieve(listed, k, scope, trace=trace)
@@ -916,6 +936,8 @@ class Memory:
                 *(listed, namespaces, scope),
                 lambda each, part, own, known: each._retrieve(part, k, own, known, trace=trace),
             )
+        if verify is not None:
+            results = verified_results(verify, results)
         if not isinstance(as_of, list | tuple):
             only = [result for (result,) in results]
             return only[0] if isinstance(questions, str) else only
@@ -1309,7 +1331,7 @@ class Memory:
         answers = (
             contexts.ask_model(llm, prompts)
             if verify is None
-            else contexts.ask_known(llm, contexts.verified(verify, prompts))
+            else contexts.ask_known(llm, verified(verify, prompts))
         )
         cited: dict[str, list[Answer]] = {}
         for name, answer in zip(namespaces or [""] * len(asked), answers, strict=True):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from time import perf_counter
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -13,8 +15,10 @@ from graphmem_torch.errors import InputError
 from graphmem_torch.index.explain import Explained
 from graphmem_torch.index.retrieve import Retrieval, Stages
 from graphmem_torch.memory.assemble import Snapshot
+from graphmem_torch.oracle import Verifier, ask_verifier
 from graphmem_torch.rank.query import QueryBatch
 from graphmem_torch.results import (
+    Context,
     EdgeGradient,
     Explanation,
     Hit,
@@ -37,8 +41,12 @@ __all__ = [
     "pick_encoded",
     "to_explanation",
     "to_results",
+    "verified",
+    "verified_results",
     "with_traces",
 ]
+
+Gated = TypeVar("Gated", Result, Context)
 
 _EDGE_NAMES = {int(kind): kind.name.lower() for kind in EdgeType}
 
@@ -172,6 +180,36 @@ def to_results(
         hits = tuple(hit(*each) for each in zip(*line, strict=True) if each[0] >= 0)
         results.append(Result(question, hits, sure, bool(hits) and sure >= threshold))
     return results
+
+
+def verified(verify: Verifier, found: Sequence[Gated]) -> list[Gated]:
+    """The same, not `known` where an oracle finds no mention of an answer in the text.
+
+    The second check of SYNAPSE's gate, by one call. Where the oracle fails, the gate alone decides;
+    what the gate has refused is not asked.
+    """
+    places = [place for place, each in enumerate(found) if each.known]
+    asked = [found[place] for place in places]
+    said = ask_verifier(verify, [each.question for each in asked], [each.text for each in asked])
+    checked = list(found)
+    for place, each, answer in zip(places, asked, said, strict=True):
+        checked[place] = replace(each, known=answer is not False, verified=answer)
+    return checked
+
+
+def verified_results(verify: Verifier, found: Sequence[Sequence[Result]]) -> list[list[Result]]:
+    """`verified` of the results of each question, all in one call; traces say how long it took."""
+    start = perf_counter()
+    checked = iter(verified(verify, [result for each in found for result in each]))
+    seconds = {"verify": perf_counter() - start}
+
+    def timed(result: Result) -> Result:
+        trace = result.trace
+        if trace is None:
+            return result
+        return replace(result, trace=replace(trace, seconds=trace.seconds | seconds))
+
+    return [[timed(next(checked)) for _ in each] for each in found]
 
 
 def with_traces(

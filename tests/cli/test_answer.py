@@ -66,3 +66,29 @@ def test_answer_without_a_key_or_from_a_server_that_refuses(
         assert "no answer: " in message and "401" in message
     finally:
         refusing.close()
+
+
+def test_query_behind_a_second_check(
+    store: Path,
+    fast: list[str],
+    local: None,
+    reply: Callable[..., Any],
+    fails: Callable[..., str],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    asked = ["query", QUESTION, "Who sang in Oslo?", "--store", str(store), "--k", "2"]
+    asked += ["--config.gate.threshold", "0", "--verify", "m", "--base-url"]
+
+    def said(exchange: Exchange) -> None:
+        exchange.say('{"mentioned": %s}' % ("false" if "Oslo" in exchange.prompt else "true"))
+
+    checking = ScriptedServer(said)
+    try:
+        found = reply(*asked, checking.url)["results"]
+        assert [each["verified"] for each in found] == [each["known"] for each in found]
+        assert [each["known"] for each in found] == [True, False]
+        assert main([*asked, checking.url, *fast]) == 0
+        assert "no answer is mentioned" in capsys.readouterr().out.replace("\n", " ")
+    finally:
+        checking.close()
+    assert "--base-url" in fails("query", QUESTION, "--store", store, "--base-url", "http://x")

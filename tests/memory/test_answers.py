@@ -296,3 +296,48 @@ def test_answer_of_what_the_gate_refuses_is_not_checked() -> None:
         assert memory.answer(QUESTION, llm=model).text is not None  # without an oracle, as before
         with pytest.raises(InputError, match="verify"):
             memory.answer(QUESTION, llm=model, oracle=7)
+
+
+@pytest.mark.parametrize("moments", [1, 2])
+def test_retrieve_behind_a_second_check(moments: int) -> None:
+    """One call for all questions, moments and namespaces; the gate refuses the last unasked."""
+    times: Any = [2e9, 3e9][:moments]
+    said = [True, False] if moments == 1 else [True, None, False, True]
+    with gated(0.0) as memory:
+        memory.namespace("own", create=True).add(turns())
+        memory.namespace("empty", create=True)
+        asked = [QUESTION, "Who sang?", QUESTION]
+        before = memory.retrieve(asked[:2], as_of=times, k=3)
+        checker = Checker(said)
+        calls: list[int] = []
+
+        def verify(questions: Any, texts: Any) -> Any:
+            calls.append(len(questions))
+            return checker.verify(questions, texts)
+
+        names = ["own", "own", "empty"]
+        found = memory.retrieve(
+            asked, namespaces=names, as_of=times, k=3, oracle=verify, trace=True
+        )
+    assert calls == [2 * moments]
+    every = [result for each in found[:2] for result in each]
+    plain = [result for each in before for result in each]
+    assert [r.verified for r in every] == said
+    assert [r.known for r in every] == [answer is not False for answer in said]
+    assert [r.hits for r in every] == [r.hits for r in plain]
+    assert checker.asked == [(r.question, "\n\n".join(hit.text for hit in r.hits)) for r in every]
+    assert all("verify" in r.trace.seconds for r in every)  # type: ignore[union-attr]
+    assert all(not r.known and r.verified is None for r in found[2])
+    assert "verified" not in plain[0].as_dict() and every[0].as_dict()["verified"] is True
+
+
+@pytest.mark.parametrize("said", [RuntimeError("down"), [True], None, ["yes", 1]])
+def test_retrieve_behind_a_second_check_that_fails(
+    said: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    with gated(0.0) as memory, caplog.at_level(logging.WARNING):
+        found = memory.retrieve([QUESTION, "Who sang?"], oracle=Checker(said))
+        assert all(result.known and result.verified is None for result in found)
+        assert "the gate alone decides" in caplog.text
+        with pytest.raises(InputError, match="verify"):
+            memory.retrieve(QUESTION, oracle=7)
