@@ -25,6 +25,7 @@ __all__ = [
     "StoreLockedError",
     "first_line",
     "interruptible",
+    "located",
     "optional_import",
     "unknown",
 ]
@@ -84,6 +85,8 @@ def unknown(name: str, got: object, known: Iterable[str], *, what: str = "one of
         what: Words before their list.
     """
     listed = [str(value) for value in known]
+    if not listed:
+        return f"{name}: expected none, as there is none, got {got!r:.80}; leave it out"
     close = get_close_matches(str(got), listed, n=1, cutoff=0.5)
     do = f"did you mean {close[0]!r}?" if close else "choose one of them"
     return f"{name}: expected {what} {', '.join(listed)}, got {got!r:.80}; {do}"
@@ -106,6 +109,17 @@ def interruptible() -> Iterator[None]:
         if "the shape of object type 'torch.storage" not in str(error):
             raise
         raise KeyboardInterrupt from error
+
+
+@contextmanager
+def located(where: str | None) -> Iterator[None]:
+    """Has an `InputError` say the file and line of what it is about, where it does not yet."""
+    try:
+        yield
+    except InputError as error:
+        if where is None or error.where is not None:
+            raise
+        raise InputError(str(error), where=where) from error
 
 
 def optional_import(module: str, purpose: str, install: str, otherwise: str = "") -> Any:

@@ -17,6 +17,7 @@ from graphmem_torch.atoms import EdgeType
 from graphmem_torch.errors import InputError
 from graphmem_torch.memory.edges import connect_all, with_derived
 from graphmem_torch.memory.exchange import unlinked_edges
+from graphmem_torch.memory.history import versions_of
 from graphmem_torch.memory.validity import NamedStatement, named_statements, restore_statements
 from graphmem_torch.store import MemoryStore
 
@@ -24,7 +25,9 @@ __all__ = [
     "Ties",
     "apart",
     "derived_of_both",
+    "expect_apart",
     "keep_ties",
+    "kept_ties",
     "restore_ties",
     "superseded_with",
     "superseding_with",
@@ -108,7 +111,7 @@ def ties_of(store: MemoryStore, nodes: Sequence[int]) -> Ties:
 
 def keep_ties(archive: MemoryStore, more: Ties = _NONE, gone: Collection[str] = ()) -> bool:
     """Keeps ties in an archive, but those of ids that are gone; whether it changed."""
-    kept = _ties(archive)
+    kept = kept_ties(archive)
     now = kept + more
     now = now.among(now.ids.difference(gone))
     if now == kept:
@@ -119,7 +122,7 @@ def keep_ties(archive: MemoryStore, more: Ties = _NONE, gone: Collection[str] = 
 
 def restore_ties(store: MemoryStore, archive: MemoryStore) -> None:
     """Ties what is in the memory again by what the archive kept."""
-    ties = _ties(archive)
+    ties = kept_ties(archive)
     back = ties.among(store.known(sorted(ties.ids)))
     if back != _NONE:
         connect_all(store, unlinked_edges(store, back.edges) if back.edges else [])
@@ -129,7 +132,8 @@ def restore_ties(store: MemoryStore, archive: MemoryStore) -> None:
         archive.meta_set(_TIES, json.dumps(asdict(ties - back)))
 
 
-def _ties(archive: MemoryStore) -> Ties:
+def kept_ties(archive: MemoryStore) -> Ties:
+    """The ties that an archive keeps."""
     kept = json.loads(archive.meta_get(_TIES) or "{}")
     return Ties(**{name: tuple(map(tuple, rows)) for name, rows in kept.items()})
 
@@ -144,10 +148,38 @@ def superseded_with(store: MemoryStore, nodes: Sequence[int]) -> list[int]:
 
 def superseding_with(archive: MemoryStore, names: Sequence[str]) -> list[str]:
     """Ids of archived atoms with all in the archive that superseded them."""
-    found, ties = {*names}, _ties(archive)
+    found, ties = {*names}, kept_ties(archive)
     while more := {s[3] for s in ties.validity if s[0] in found and s[3]} - found:
         found |= more
     return list(archive.known(sorted(found)))
+
+
+def expect_apart(store: MemoryStore, nodes: Sequence[int], other: MemoryStore) -> list[int]:
+    """Those of some atoms that another store does not hold in a later version, which are to move.
+
+    Raises:
+        InputError: It holds something else under one of their ids.
+    """
+    ids = dict(zip(nodes, (atom.id for atom in store.atoms(nodes)), strict=True))
+    there = other.known(list(ids.values()))
+    moving = []
+    for node in nodes:
+        theirs = _said(other, there[ids[node]][0]) if ids[node] in there else []
+        mine = _said(store, node) if theirs else []
+        if not theirs or theirs[-1] in mine:  # what an interrupt left in both is behind
+            moving.append(node)
+        elif mine[-1] not in theirs:
+            raise InputError(
+                f"ids: expected ids that the memory and its archive have for one thing, got "
+                f"{ids[node]!r:.80}, which says something else in each; delete it in the memory, "
+                "or in `archived()`, or forget both"
+            )
+    return moving
+
+
+def _said(store: MemoryStore, node: int) -> list[str]:
+    """Digests of the versions of an atom, the last one last."""
+    return [version.atom.digest for version in versions_of(store, node)]
 
 
 def apart(
@@ -172,13 +204,22 @@ def apart(
 def derived_of_both(
     store: MemoryStore, archive: MemoryStore, nodes: Sequence[int], archived: Sequence[int]
 ) -> tuple[list[int], list[int]]:
-    """Nodes of a memory and of its archive, and what is derived from any of them in either."""
-    kind, count = EdgeType.DERIVED_FROM, -1
-    here, away = {*nodes}, {*archived}
+    """Nodes of a memory and of its archive, and what is derived from any of them in either.
+
+    With those of the same ids in the other: what an interrupt left in both, or what was added again
+    once it was archived.
+    """
+    count, here, away = -1, {*nodes}, {*archived}
     while count < len(here) + len(away):
         count = len(here) + len(away)
-        here |= {*store.stating(kind, archive.contents(sorted(away))[0])}
+        here |= _told_of(store, archive.contents(sorted(away))[0])
         here = {*with_derived(store, sorted(here))}
-        away |= {*archive.stating(kind, store.contents(sorted(here))[0])}
+        away |= _told_of(archive, store.contents(sorted(here))[0])
         away = {*with_derived(archive, sorted(away))}
     return sorted(here), sorted(away)
+
+
+def _told_of(store: MemoryStore, ids: Sequence[str]) -> set[int]:
+    """Nodes of these ids, and of what says that it is derived from one of them."""
+    own = {node for node, _ in store.known(ids).values()}
+    return own | {*store.stating(EdgeType.DERIVED_FROM, ids)}

@@ -42,6 +42,8 @@ def open_bound(
     embedder: Any,
     own: EmbedderConfig,
     device: str,
+    *,
+    create: bool = True,
 ) -> tuple[MemoryStore, Embedder | None]:
     """Opens a store with its encoder: the one given, else the store's own, else the settings'.
 
@@ -52,6 +54,8 @@ def open_bound(
     """
     if mode == "r" and embedder is None:
         return MemoryStore.open(path, mode="r"), None
+    if not create and not _exists(path):
+        MemoryStore.open(path, mode="r")  # says that there is none
     remembered = None
     if embedder is None and _exists(path):
         with MemoryStore.open(path, mode="r") as kept:

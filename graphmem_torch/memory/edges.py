@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any
@@ -139,8 +139,15 @@ def with_derived(store: MemoryStore, nodes: Sequence[int]) -> list[int]:
         reached[more] = True
 
 
-def nodes_of(store: MemoryStore, ids: Sequence[str]) -> dict[str, int]:
+def nodes_of(
+    store: MemoryStore, ids: Sequence[str], is_archived: Callable[[str], bool] | None = None
+) -> dict[str, int]:
     """Node numbers by id.
+
+    Args:
+        store: Of the atoms.
+        ids: Their ids.
+        is_archived: Whether what is not stored was put aside, for the message.
 
     Raises:
         InputError: An id that is not stored.
@@ -151,9 +158,14 @@ def nodes_of(store: MemoryStore, ids: Sequence[str]) -> dict[str, int]:
     known = store.known(list(dict.fromkeys(ids)))
     missing = next((name for name in ids if name not in known), None)
     if missing is not None:
+        if is_archived is not None and is_archived(missing):
+            raise InputError(
+                f"expected ids of stored atoms, got {missing!r:.80}, which is archived; `restore` "
+                "brings it back"
+            )
         raise InputError(
-            f"expected ids of stored atoms, got {missing!r}, which is not in the store; add the "
-            "atom first"
+            f"expected ids of stored atoms, got {missing!r:.80}, which is not in the store; check "
+            "the id, or add the atom first"
         )
     return {name: number for name, (number, _) in known.items()}
 

@@ -15,8 +15,9 @@ import json
 import math
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -33,11 +34,13 @@ from graphmem_torch.readers.source import decode, parse_json, raw_lines
 from graphmem_torch.store import MemoryStore, TokenRows
 from graphmem_torch.store.blocks import pick_tokens
 from graphmem_torch.text.embedder import Embedder, Encoded
+from graphmem_torch.text.times import parse_time
 
 __all__ = [
     "Exported",
     "ExportedPart",
     "KnownVectors",
+    "NamedEdge",
     "check_export",
     "export_lines",
     "exported_atoms",
@@ -50,28 +53,37 @@ __all__ = [
     "versions_apart",
 ]
 
+NamedEdge = tuple[str, str, str, float]
+"""Source, target, name of the type, weight."""
+
 _VERSION = 1
 _VERSIONED = 2  # an export with earlier versions of memories
 _TILE = 4096  # atoms that are read at once
 _HEADER = {"atoms", "fingerprint", "vectors"}
 _END = b'{"end": '
+_OPEN = (str(-math.inf), str(math.inf))
 _LINKED = (int(EdgeType.SIMILARITY), int(EdgeType.COOCCURRENCE))  # that linking makes, too
 _AGAIN = "export the memory again"
 
 
 def export_lines(
-    store: MemoryStore, *, vectors: bool = False, **header: str | int
+    store: MemoryStore,
+    *,
+    vectors: bool = False,
+    tied: tuple[Iterable[NamedEdge], Iterable[NamedStatement]] = ((), ()),
+    **header: str | int,
 ) -> Iterator[str]:
     """The lines of an export, without line feeds; of one moment: writers wait meanwhile.
 
     Args:
         store: Of the memories.
         vectors: Also embeddings and token vectors.
+        tied: What an archive keeps of edges and validity.
         header: `namespace`, its name; or `namespaces`, how many follow.
     """
     digest, count = hashlib.sha256(), 0
     with store.reading():
-        for record in _records(store, vectors, header):
+        for record in chain(_records(store, vectors, header), _tied_records(*tied)):
             line = json.dumps(record, ensure_ascii=False, allow_nan=False)
             digest.update(line.encode() + b"\n")
             count += 1
@@ -111,17 +123,32 @@ def _records(
         edge = ids[source], ids[target], kind, weight
         if edge not in stated:
             yield {"edge": [*edge[:2], names[kind], weight]}
-    for one, start, stop, by, known in named_statements(store):
-        ends = [str(each) if each in (-math.inf, math.inf) else each for each in (start, stop)]
-        yield {"validity": [one, *ends, by, known]}
+    for said in named_statements(store):
+        yield {"validity": _told(said)}
     for kind, (value, _) in store.learned.rows().items():
         if value is not None:
             yield {
                 "learned": {**value, "kind": kind, "evidence": store.learned.ids(value["evidence"])}
             }
     for each in store.learned.feedback():
-        said = {name: [ids[node] for node in getattr(each, name)] for name in ("used", "not_used")}
-        yield {"feedback": {"question": each.question, "time": each.time, **said}}
+        judged = {
+            name: [ids[node] for node in getattr(each, name)] for name in ("used", "not_used")
+        }
+        yield {"feedback": {"question": each.question, "time": each.time, **judged}}
+
+
+def _tied_records(
+    edges: Iterable[NamedEdge], validity: Iterable[NamedStatement]
+) -> Iterator[dict[str, Any]]:
+    for edge in edges:
+        yield {"tied_edge": list(edge)}
+    for said in validity:
+        yield {"tied_validity": _told(said)}
+
+
+def _told(said: NamedStatement) -> list[Any]:
+    """As JSON has it, which has no word for infinity."""
+    return [str(each) if each in (-math.inf, math.inf) else each for each in said]
 
 
 def stored_entries(
@@ -249,6 +276,12 @@ def _header(line: bytes, where: str) -> dict[str, Any]:
             "upgrade graphmem_torch",
             where=where,
         )
+    counts = header["atoms"], header.get("namespaces", 0)
+    if not all(isinstance(count, int) and count >= 0 for count in counts):
+        raise InputError(
+            f"expected numbers of memories and of namespaces, got {counts!r:.60}; {_AGAIN}",
+            where=where,
+        )
     return header
 
 
@@ -281,7 +314,7 @@ def exported_atoms(part: ExportedPart, embedder: Embedder | None) -> Iterator[Ex
     Raises:
         InputError: A line that no export has.
     """
-    for where, record in _lines(part, b'{"atom"'):
+    for where, record in _lines(part, "atom"):
         try:
             fields = dict(record["atom"])
             links = [
@@ -294,7 +327,7 @@ def exported_atoms(part: ExportedPart, embedder: Embedder | None) -> Iterator[Ex
                 record.get("pinned"),
                 _found_type(record.get("found_type")),
                 None if embedder is None else _read_vectors(record, embedder),
-                None if record.get("until") is None else float(record["until"]),
+                None if record.get("until") is None else parse_time(record["until"]),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise InputError(
@@ -318,7 +351,9 @@ def _found_type(value: Any) -> tuple[str, float | None, str] | None:
     name, factor, source = value
     if name not in MEMORY_TYPES or not isinstance(source, str):
         raise ValueError(f"the found type {value!r:.60}")
-    return name, None if factor is None else float(factor), source
+    if factor is not None and not math.isfinite(factor := float(factor)):
+        raise ValueError(f"the decay factor {factor}")
+    return name, factor, source
 
 
 def restore_life(store: MemoryStore, entries: Sequence[Exported], pinned: Container[int]) -> None:
@@ -341,38 +376,55 @@ def restore_life(store: MemoryStore, entries: Sequence[Exported], pinned: Contai
         store.life.set_found_types(values, source, keep=ORACLE)
 
 
-def exported_edges(part: ExportedPart) -> Iterator[tuple[str, str, str, float]]:
-    """The edges of an export: source, target, type, weight."""
-    for where, record in _lines(part, b'{"edge"'):
-        edge = record["edge"]
-        if not isinstance(edge, list) or len(edge) != 4:
-            raise InputError(f"expected an edge, got {edge!r:.80}; {_AGAIN}", where=where)
-        yield edge[0], edge[1], edge[2], edge[3]
-
-
-def exported_validity(part: ExportedPart) -> Iterator[NamedStatement]:
-    """What an export says of when memories were true.
+def exported_edges(
+    part: ExportedPart, kind: Literal["edge", "tied_edge"] = "edge"
+) -> Iterator[NamedEdge]:
+    """The edges of an export, or those that an archive keeps.
 
     Raises:
         InputError: A line that no export has.
     """
-    for where, record in _lines(part, b'{"validity"'):
+    for where, record in _lines(part, kind):
+        edge = record[kind]
+        if (
+            not isinstance(edge, list)
+            or len(edge) != 4
+            or not all(isinstance(each, str) for each in edge[:3])
+            or not isinstance(edge[3], int | float)
+        ):
+            raise InputError(f"expected an edge, got {edge!r:.80}; {_AGAIN}", where=where)
+        yield edge[0], edge[1], edge[2], edge[3]
+
+
+def exported_validity(
+    part: ExportedPart, kind: Literal["validity", "tied_validity"] = "validity"
+) -> Iterator[NamedStatement]:
+    """What an export says of when memories were true, or what an archive keeps of that.
+
+    Raises:
+        InputError: A line that no export has.
+    """
+    for where, record in _lines(part, kind):
         try:
-            one, start, stop, by, known = record["validity"]
-            ends = [None if each is None else float(each) for each in (start, stop)]
+            one, start, stop, by, known = record[kind]
             if not isinstance(one, str) or not isinstance(by, str | None):
-                raise ValueError(f"{record['validity']!r:.80}")
-            yield one, ends[0], ends[1], by, float(known)
+                raise ValueError(f"{record[kind]!r:.80}")
+            yield one, _end(start), _end(stop), by, parse_time(known)
         except (TypeError, ValueError) as error:
             raise InputError(
                 f"expected a validity as it is exported, got {error}; {_AGAIN}", where=where
             ) from error
 
 
+def _end(value: Any) -> float | None:
+    """A start or stop, infinite where it is open."""
+    return None if value is None else float(value) if value in _OPEN else parse_time(value)
+
+
 def restore_learned(store: MemoryStore, part: ExportedPart) -> None:
     """What was learned from the memories of an export, all of which are stored, and feedback."""
     erased = store.learned.erased
-    for where, record in _lines(part, b'{"learned"'):
+    for where, record in _lines(part, "learned"):
         try:
             value = dict(record["learned"])
             known = store.known(value["evidence"])
@@ -382,21 +434,19 @@ def restore_learned(store: MemoryStore, part: ExportedPart) -> None:
             raise InputError(
                 f"expected what was learned as it is exported, got {error}; {_AGAIN}", where=where
             ) from error
-    for where, record in _lines(part, b'{"feedback"'):
+    for where, record in _lines(part, "feedback"):
         try:
             said = record["feedback"]
             known = store.known([*said["used"], *said["not_used"]])
             used, left = ([known[name][0] for name in said[k]] for k in ("used", "not_used"))
-            store.learned.give(str(said["question"]), used, left, float(said["time"]))
+            store.learned.give(str(said["question"]), used, left, parse_time(said["time"]))
         except (KeyError, TypeError, ValueError) as error:
             raise InputError(
                 f"expected feedback as it is exported, got {error}; {_AGAIN}", where=where
             ) from error
 
 
-def unlinked_edges(
-    store: MemoryStore, edges: Sequence[tuple[str, str, str, float]]
-) -> list[tuple[str, str, str, float]]:
+def unlinked_edges(store: MemoryStore, edges: Sequence[NamedEdge]) -> list[NamedEdge]:
     """The edges but those that linking has made again, whose weight may differ by rounding."""
     node = nodes_of(store, [end for edge in edges for end in edge[:2]])
     asked = EdgeBlock.of(
@@ -415,9 +465,9 @@ def _keys(edges: EdgeBlock, size: int) -> Tensor:  # [E] int64
     return (edges.source * size + edges.target) * 256 + edges.type
 
 
-def _lines(part: ExportedPart, start: bytes) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The lines of a part that begin so, with their places."""
-    path = part.path
+def _lines(part: ExportedPart, kind: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The lines of a part that hold this, with their places."""
+    path, start = part.path, f'{{"{kind}"'.encode()
     for number, line in enumerate(raw_lines(path, part.offset), start=part.line):
         if line.startswith(_END):
             return

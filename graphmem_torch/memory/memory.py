@@ -29,7 +29,7 @@ from torch import Tensor
 from graphmem_torch.atoms import Atom, EdgeType
 from graphmem_torch.checks import check_count
 from graphmem_torch.config import POLICIES, Config, load_config, save_preset
-from graphmem_torch.errors import InputError, MissingNodeError, StoreError, unknown
+from graphmem_torch.errors import InputError, MissingNodeError, StoreError, located, unknown
 from graphmem_torch.index.module import MemoryIndex
 from graphmem_torch.index.retrieve import CandidateRule, Stages
 from graphmem_torch.memory import contexts, edges, learning
@@ -44,9 +44,12 @@ from graphmem_torch.memory.aggregates import (
     written,
 )
 from graphmem_torch.memory.archive import (
+    Ties,
     apart,
     derived_of_both,
+    expect_apart,
     keep_ties,
+    kept_ties,
     restore_ties,
     superseded_with,
     superseding_with,
@@ -156,6 +159,7 @@ from graphmem_torch.rank.query import QueryBatch
 from graphmem_torch.rank.registry import reading
 from graphmem_torch.readers.jsonl import parse_edge_type
 from graphmem_torch.readers.read import document_atoms
+from graphmem_torch.readers.source import decode
 from graphmem_torch.results import (
     Added,
     Answer,
@@ -312,6 +316,7 @@ class Memory:
         concepts: str | ConceptExtractor | None = None,
         device: str = "auto",
         mode: Literal["w", "r"] = "w",
+        create: bool = True,
         clock: Callable[[], float] = time.time,
     ) -> Self:
         """Opens the memory in a folder.
@@ -326,6 +331,7 @@ class Memory:
                 the settings. One of your own is given again whenever atoms are added.
             device: Where the index lives: `auto` (CUDA where there is one), `cpu`, `cuda`, ...
             mode: `w` to add, `r` to read.
+            create: Whether a store that is missing is made, with mode `w`.
             clock: Now, seconds since the epoch UTC.
 
         Raises:
@@ -333,7 +339,9 @@ class Memory:
         """
         settings = load_config(preset) if config is None else config
         place = usable_device(device)
-        store, loaded = open_bound(path, mode, embedder, settings.embedder, place)
+        store, loaded = open_bound(
+            path, mode, embedder, settings.embedder, place, create=create or path is None
+        )
         return cls(store, loaded, settings, place, clock, concepts=concepts)
 
     @classmethod
@@ -563,9 +571,7 @@ class Memory:
             nullcontext() if dry_run else self.store.following(),
             _progress(progress, "index", "atoms") as bar,
         ):
-            done = follower.run(
-                [Path(path) for path in listed], prune=prune, skip_bad=skip_bad, advance=bar.update
-            )
+            done = follower.run(listed, prune=prune, skip_bad=skip_bad, advance=bar.update)
         if writer is not None:
             writer.warn_of_unresolved()
         return done
@@ -680,6 +686,7 @@ class Memory:
                 erased then.
             StoreError: Read-only store or full disk; likewise.
         """
+        where = where or None  # no condition at all is no condition to erase by
         given = ids, session, speaker, before, where, question
         if all(each is None for each in given) or (k is None) != (question is None):
             raise InputError(
@@ -703,16 +710,16 @@ class Memory:
             else:
                 nodes, away = self._chosen(named, *conditions, question, k), []
             nodes, away = derived_of_both(self.store, archive.store, nodes, away)
-            gone, archived = self.store.contents(nodes)[0], archive.store.contents(away)
-            receipt = self._erase(nodes, archived=archived)
-            if keep_ties(archive.store, gone=[*gone, *archived[0]]) or away:
+            gone = [*self.store.contents(nodes)[0], *archive.store.contents(away)[0]]
+            receipt = self._erase(nodes, (archive.store, away))
+            if keep_ties(archive.store, gone=gone) or away:
                 archive._erase(away)
         return receipt
 
     def _erase(
-        self, nodes: Sequence[int], archived: tuple[Sequence[str], set[str]] | None = None
+        self, nodes: Sequence[int], archived: tuple[MemoryStore, Sequence[int]] | None = None
     ) -> Receipt:
-        """Erases atoms; in the turn. `archived`: ids and texts that go with them elsewhere."""
+        """Erases atoms; in the turn. `archived`: the archive, and those that go there with them."""
         receipt = self._written_by().remove(
             nodes,
             lambda batch: self.store.erase(
@@ -736,7 +743,7 @@ class Memory:
             InputError: No receipt.
         """
         if not isinstance(receipt, Receipt):
-            receipt = Receipt.from_json(Path(receipt).read_text(encoding="utf-8"))
+            receipt = Receipt.from_json(decode(Path(receipt).read_bytes(), str(receipt)))
         archive = self._archive()
         with self.store.reading():
             others = [] if archive is None else [archive.store]
@@ -1515,7 +1522,8 @@ class Memory:
             ids: Of stored atoms; may repeat.
 
         Raises:
-            InputError: An id that is not stored; an archive has no archive.
+            InputError: An id that is not stored, or under which something else was archived; an
+                archive has no archive.
             StoreError: Read-only store or full disk; nothing has left the memory then.
         """
         self.store.expect_writable()
@@ -1526,8 +1534,9 @@ class Memory:
         nodes = superseded_with(self.store, chosen)
         if nodes:
             archive = cast(Memory, self._archive(create=True))
+            moving = expect_apart(self.store, nodes, archive.store)
             keep_ties(archive.store, ties_of(self.store, nodes))
-            self._move(nodes, archive)
+            self._move(nodes, moving, archive)
         return len(nodes)
 
     def restore(self, ids: str | Iterable[str]) -> int:
@@ -1540,7 +1549,8 @@ class Memory:
             ids: Of archived atoms; may repeat.
 
         Raises:
-            InputError: An id that is not in the archive, such as one that was forgotten.
+            InputError: An id that is not in the archive, such as one that was forgotten, or under
+                which something else was added since.
             StoreError: Read-only store or full disk; nothing has left the archive then.
         """
         self.store.expect_writable()
@@ -1559,7 +1569,7 @@ class Memory:
                     "the archive; what was forgotten cannot come back"
                 )
             named, nodes = archive._named(superseding_with(archive.store, listed))
-            archive._move(nodes, self)
+            archive._move(nodes, expect_apart(archive.store, nodes, self.store), self)
             restore_ties(self.store, archive.store)
             self._note_uses([node for node, _ in self.store.known(named).values()])
         return len(nodes)
@@ -1581,10 +1591,17 @@ class Memory:
             return None
         return root._space(root._spaces, name, create)
 
-    def _move(self, nodes: Sequence[int], to: Memory) -> None:
-        """Has atoms with all versions in another memory in place of this one; in the turn."""
-        earlier = self.store.earlier_nodes(nodes)
-        entries = stored_entries(self.store, sorted([*nodes, *earlier]))
+    def _is_archived(self, id: str) -> bool:
+        archive = self._archive()
+        return archive is not None and id in archive
+
+    def _move(self, nodes: Sequence[int], moving: Sequence[int], to: Memory) -> None:
+        """Has atoms with all versions in another memory in place of this one; in the turn.
+
+        `moving` are those that it does not hold yet as they are here.
+        """
+        earlier = self.store.earlier_nodes(moving)
+        entries = stored_entries(self.store, sorted([*moving, *earlier]))
         known = KnownVectors(self.embedder)
         writer = to._writer_with(known)
         pinned = {node for node, _ in to.store.life.pins()}
@@ -2663,8 +2680,15 @@ class Memory:
         for start in range(0, len(nodes), _ASIDE):
             if not going():
                 break
-            with self.store.turn():
-                done += self._archive_nodes(self.store.present(nodes[start : start + _ASIDE]))
+            part = nodes[start : start + _ASIDE]
+            try:
+                with self.store.turn():
+                    done += self._archive_nodes(self.store.present(part))
+            except InputError as error:
+                if len(part) == 1:
+                    _log.warning("not archived: %s", error)
+                else:
+                    done += sum(self._put_aside([node], going) for node in part)
         return done
 
     def _ended(self, snapshot: Snapshot, now: float) -> Tensor | None:  # [A] bool
@@ -2709,29 +2733,66 @@ class Memory:
             path: The file, which is replaced.
             vectors: Also embeddings and token vectors, which are larger than the rest; a store of
                 the same encoder need not encode the texts again.
-            namespaces: Also what is in its namespaces, and in the archives.
+            namespaces: Also what is in its namespaces, and in the archives of all these; of a
+                namespace what is in its archive.
 
         Raises:
+            InputError: Not a file, or one in the folder of the store.
             StoreError: The file cannot be written; one of before is as it was.
         """
-        target = Path(path)
+        target = self._export_target(Path(path))
         partial = target.with_name(target.name + ".partial")
-        names = self._spaces.names() if namespaces and self._parent is None else []
-        header = {"namespaces": len(names)} if names else {}
+        names = self._names_within() if namespaces else []
+        header: dict[str, Any] = {"namespaces": len(names)} if names else {}
         try:
-            with partial.open("w", encoding="utf-8", newline="\n") as file:
+            partial.unlink(missing_ok=True)  # which may be a link to anything
+            with partial.open("x", encoding="utf-8", newline="\n") as file:
                 lines = export_lines(self.store, vectors=vectors, **header)
                 file.writelines(line + "\n" for line in lines)
                 for name in names:
-                    store = self._space(self._spaces, name, False).store
-                    lines = export_lines(store, vectors=vectors, namespace=name)
+                    store = self._within(name).store
+                    ties = kept_ties(store)
+                    tied = ties.edges, ties.validity
+                    lines = export_lines(store, vectors=vectors, tied=tied, namespace=name)
                     file.writelines(line + "\n" for line in lines)
+                file.flush()
+                os.fsync(file.fileno())
             partial.replace(target)
         except OSError as error:
             raise store_error(error, target) from error
         finally:
             partial.unlink(missing_ok=True)
         return sum(int(part.header["atoms"]) for part in check_export(target))
+
+    def _export_target(self, path: Path) -> Path:
+        """A file to write an export into.
+
+        Raises:
+            InputError: It is none, or one of the store's own.
+        """
+        own = (self._parent or self).store.path
+        if own is not None and path.resolve().is_relative_to(own.resolve()):
+            raise InputError(
+                f"path: expected a file outside of the store, got {str(path)!r}; name another"
+            )
+        if path.exists() and not path.is_file():
+            raise InputError(
+                f"path: expected a new file, or one to replace, got {str(path)!r}, which is none; "
+                "name a file"
+            )
+        return Path(os.path.realpath(path))  # a link stays one
+
+    def _names_within(self) -> list[str]:
+        """Names of what an export holds beside the memory; its archive is one as that of any."""
+        if self._parent is None:
+            return self._spaces.names()
+        return [] if self._archive() is None else [archive_of(None)]
+
+    def _within(self, name: str, *, create: bool = False) -> Memory:
+        """The namespace or archive of a name of `_names_within`."""
+        if name == archive_of(None):
+            return cast(Memory, self._archive(create=create))
+        return self._space(self._spaces_of_own(), name, create)
 
     def import_(self, path: str | os.PathLike[str], *, progress: bool = False) -> Added:
         """Adds what `export` wrote, also to namespaces; what is stored already is passed over.
@@ -2751,10 +2812,14 @@ class Memory:
         """
         self.store.expect_writable()
         parts, done = check_export(Path(path)), Added(0, 0)
-        spaces = self._spaces_of_own() if len(parts) > 1 else self._spaces
+        within = [part.namespace for part in parts[1:] if part.namespace is not None]
+        if self._parent is not None and within:  # before anything is stored
+            if within != [archive_of(None)]:
+                self._spaces_of_own()
+            self._archive(create=True)
         for part in parts:
             name = part.namespace
-            memory = self if name is None else self._space(spaces, name, True)
+            memory = self if name is None else self._within(name, create=True)
             done += memory._import_part(part, progress)
         return done
 
@@ -2779,8 +2844,15 @@ class Memory:
                 done += self._import_batch(batch, known, writer, pinned)
                 bar.update(sum(entry.until is None for entry, _ in batch))
         for edges_of in batched(exported_edges(part), _EDGES):
-            edges.connect_all(self.store, unlinked_edges(self.store, edges_of))
+            with located(str(file)):
+                edges.connect_all(self.store, unlinked_edges(self.store, edges_of))
         restore_statements(self.store, list(exported_validity(part)), stated)
+        ties = Ties(
+            tuple(exported_edges(part, "tied_edge")),
+            tuple(exported_validity(part, "tied_validity")),
+        )
+        if ties.ids and self.name is not None and is_archive(self.name):
+            keep_ties(self.store, ties)
         writer.warn_of_unresolved()
         # Among other memories it may not hold.
         if len(self) == header["atoms"] and not self.store.learned.rows():
@@ -2811,14 +2883,14 @@ class Memory:
         if before is None:
             # What an import that was interrupted has got further with.
             entries = [e for e in entries if e.until is None or e.atom.id not in known]
-            atoms = [as_atom(entry.atom, Counter()) for entry in entries]
+            atoms = [_read(entry) for entry in entries]
             added, switches = self._add(atoms, {e.atom.id: e.where for e in entries}, writer)
             self._tell(switches)
             return replace(added, new=added.new - sum(e.until is not None for e in entries))
         (entry,) = entries
-        atom, last = as_atom(entry.atom, Counter()), int(entry.until is None)
+        atom, last = _read(entry), int(entry.until is None)
         stored = known[atom.id][1] if atom.id in known else None
-        if stored == as_atom(before.atom, Counter()).digest:
+        if stored == _read(before).digest:
             writer.update(atom.id, lambda _: atom, cast(float, before.until))
             return Added(last, 0)
         if last and stored != atom.digest:
@@ -3126,7 +3198,7 @@ class Memory:
         if not isinstance(ids, Iterable):
             raise InputError(f"ids: expected ids of atoms, got {ids!r:.80}")
         listed = [ids] if isinstance(ids, str) else list(ids)
-        found = edges.nodes_of(self.store, listed)
+        found = edges.nodes_of(self.store, listed, self._is_archived)
         named = list(dict.fromkeys(listed))
         concept = next((name for name in named if name.startswith(concept_id(""))), None)
         if concept is not None:
@@ -3134,6 +3206,12 @@ class Memory:
                 f"ids: expected ids of memories, got the concept {concept!r}; leave it out"
             )
         return named, [found[name] for name in named]
+
+
+def _read(entry: Exported) -> Atom:
+    """The atom of an export, checked."""
+    with located(entry.where or None):
+        return as_atom(entry.atom, Counter())
 
 
 def _progress(shown: bool, what: str, unit: str, total: int | None = None) -> Any:

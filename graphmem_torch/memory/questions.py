@@ -63,6 +63,13 @@ def checked_questions(questions: str | Sequence[str]) -> list[str]:
             raise InputError(
                 f"expected a question, got {question!r} at place {place}; leave it out"
             )
+        try:
+            question.encode()
+        except UnicodeEncodeError as error:
+            raise InputError(
+                f"expected a question in text that UTF-8 can hold, got {question!r:.80} at place "
+                f"{place}; decode it anew"
+            ) from error
     return asked
 
 

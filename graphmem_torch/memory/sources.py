@@ -10,6 +10,7 @@ import hashlib
 import json
 import logging
 import math
+import os
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -148,7 +149,7 @@ class Follower:
 
     def run(
         self,
-        paths: Sequence[str | Path],
+        paths: Sequence[str | os.PathLike[str]],
         *,
         prune: bool,
         skip_bad: bool,
@@ -196,7 +197,7 @@ class Follower:
 
     # What there is to do.
 
-    def _new_base(self, paths: Sequence[str | Path], found: Sequence[Source]) -> Path:
+    def _new_base(self, paths: Sequence[str | os.PathLike[str]], found: Sequence[Source]) -> Path:
         """The folder that sources are named from from now on, whatever the current one is."""
         base, here = common_base(paths), Path.cwd()
         names = (source_name(each.path, here) for each in found if each.path is not None)

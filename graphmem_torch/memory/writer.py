@@ -32,6 +32,7 @@ from graphmem_torch.errors import (
     InputError,
     StoreError,
     StoreLockedError,
+    located,
     unknown,
 )
 from graphmem_torch.memory.bindings import bind_concepts, bound_concepts
@@ -520,7 +521,8 @@ class Writer:
                 raise InputError(
                     f"atom {atom.id!r}: expected text, got none; leave it out", where=where
                 )
-            digest = _digest(atom)
+            with located(where):
+                digest = _digest(atom)
             if digests.setdefault(atom.id, digest) != digest:
                 met = "is stored already" if known[atom.id][0] >= 0 else "is given twice,"
                 raise _other_content(atom, met, origins)
@@ -531,7 +533,10 @@ class Writer:
 
     def _addition(self, atoms: list[Atom], origins: Mapping[str, str], when: float) -> _Addition:
         """Atoms with all that linking and storing them needs of others."""
-        rows = [atom_to_row(0, atom) for atom in atoms]
+        rows = []
+        for atom in atoms:
+            with located(origins.get(atom.id)):
+                rows.append(atom_to_row(0, atom))
         if self._finder is None:
             with self._store.turn():
                 self._bind()

@@ -31,11 +31,12 @@ __all__ = [
     "source_name",
 ]
 _FORMATS = {".txt": "text", ".md": "text", ".jsonl": "jsonl", ".json": "locomo"}
+_RENAME = "rename it, or the folder that it is in"
 _log = logging.getLogger(__name__)
 
 
 def read_atoms(
-    paths: Sequence[str | Path],
+    paths: Sequence[str | os.PathLike[str]],
     *,
     tokenizer: Tokenizer,
     max_tokens: int = 254,
@@ -121,18 +122,28 @@ def proof_sets(sources: Iterable[Source], *, named: bool = False) -> dict[Path, 
     return set_names(proofs)
 
 
-def check_paths(paths: Sequence[str | Path], format: str | None = None) -> None:
+def check_paths(paths: Sequence[str | os.PathLike[str]], format: str | None = None) -> None:
     """Looks at the paths before anything is read; the arguments are those of `read_atoms`.
 
     Raises:
-        InputError: None is given, one is not there, or its suffix does not say its format.
+        InputError: None is given, one is not there, is called by what is no text, or its suffix
+            does not say its format.
     """
     if not paths:
         raise InputError(
             "paths: expected files, folders, or - for standard input, got none; give one"
         )
-    for path in map(Path, paths):
-        if str(path) == "-" or path.is_dir():
+    for given in paths:
+        if not os.fspath(given):  # which would be the current folder
+            raise InputError("paths: expected files or folders, got an empty path; name one")
+        path = Path(given)
+        if str(path) == "-":
+            continue
+        if not _is_text(path.resolve()):
+            raise InputError(
+                f"expected a path in UTF-8, got other bytes; {_RENAME}", where=str(path)
+            )
+        if path.is_dir():
             continue
         if not path.exists():
             raise InputError(
@@ -188,7 +199,9 @@ class Source:
 
 
 def find_sources(
-    paths: Sequence[str | Path], format: str | None = None, skipped: list[str] | None = None
+    paths: Sequence[str | os.PathLike[str]],
+    format: str | None = None,
+    skipped: list[str] | None = None,
 ) -> Iterator[Source]:
     """The files that paths name, and those in folders; the arguments are those of `read_atoms`.
 
@@ -201,9 +214,10 @@ def find_sources(
         paths = [paths]
     if skipped is None or not paths:
         check_paths(paths, format)
-    for path in map(Path, paths):
+    for given in paths:
         with leaving_out(skipped):
-            check_paths([path], format)
+            check_paths([given], format)
+            path = Path(given)
             if str(path) == "-":
                 yield Source(None, format)
             elif path.is_dir():
@@ -227,6 +241,8 @@ def _folder(root: Path, format: str | None) -> Iterator[Source]:
                 _log.warning("%s: left out, its suffix is none of %s", path, ", ".join(_FORMATS))
             elif path.stat().st_size == 0:
                 _log.warning("%s: left out, the file is empty", path)
+            elif not _is_text(path):
+                _log.warning("%s: left out, its path is no UTF-8; %s", path, _RENAME)
             else:
                 found = True
                 yield Source(path, format or kind, named=format is not None)
@@ -238,11 +254,20 @@ def _folder(root: Path, format: str | None) -> Iterator[Source]:
         )
 
 
+def _is_text(path: Path) -> bool:
+    """Whether a path can be part of an id."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def _warn_unreadable(error: OSError) -> None:
     _log.warning("%s: left out, the folder cannot be read: %s", error.filename, error.strerror)
 
 
-def common_base(paths: Sequence[str | Path]) -> Path:
+def common_base(paths: Sequence[str | os.PathLike[str]]) -> Path:
     """The folder that sources are named from where nothing says which: the nearest around all.
 
     A folder's own name is part of the names. It does not depend on the current folder, but for

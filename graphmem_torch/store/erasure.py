@@ -12,7 +12,7 @@ import json
 import mmap
 import secrets
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -141,32 +141,32 @@ def _pieces(text: str) -> Iterator[bytes]:
 
 
 def new_receipt(
-    database: Database,
+    store: StoreReader,
     *,
     state: tuple[str, str],
     when: float,
     atoms: int,
     ids: Iterable[str],
     texts: Iterable[str],
+    archived: tuple[StoreReader, Sequence[int]] | None = None,
 ) -> Receipt:
     """A receipt of what was just erased, noted in the database; only inside `Database.write`.
 
-    A text that another atom says as well was not erased.
+    What another atom says as well, here or in the archive, was not erased.
 
     Args:
-        database: Which erased it.
+        store: Which erased it.
         state: Before and after.
         when: Seconds since the epoch UTC.
         atoms: How many went.
         ids: Of atoms, and `concept:` with the name for names of concepts.
         texts: What they said.
+        archived: The archive, and the nodes that are to be erased there.
     """
-    listed = (json.dumps(list(texts)),)
-    left = {
-        row[0]
-        for table in ("atom", "version")
-        for row in database.query(f"SELECT text FROM {table} WHERE text IN {_LISTED}", listed)
-    }
+    ids, texts = _said_by_none(store, ids, texts)
+    if archived is not None:
+        ids, texts = _said_by_none(archived[0], ids, texts, but={*archived[1]})
+    database = store._database
     last = database.query("SELECT digest FROM receipt ORDER BY entry DESC LIMIT 1")
     bare = Receipt(
         when=when,
@@ -178,10 +178,28 @@ def new_receipt(
         erased=(),
         digest="",
     )
-    said = [*(("id", id_) for id_ in ids), *(("text", text) for text in {*texts} - left)]
+    said = [*(("id", id_) for id_ in ids), *(("text", text) for text in texts)]
     erased = tuple(sorted({bare.hash_of(kind, value) for kind, value in said}))
     receipt = replace(bare, erased=erased)
     receipt = replace(receipt, digest=receipt.content_digest())
     row = when, atoms, receipt.digest
     database.execute_many("INSERT INTO receipt (time, atoms, digest) VALUES (?, ?, ?)", [row])
     return receipt
+
+
+def _said_by_none(
+    store: StoreReader, ids: Iterable[str], texts: Iterable[str], *, but: Collection[int] = ()
+) -> tuple[set[str], set[str]]:
+    """Those ids and texts that no node of a store has, but for some of its nodes.
+
+    A name of a concept, `concept:` and the name, may be that of another one.
+    """
+    ids, texts = {*ids}, {*texts}
+    for table, node in (("atom", "node"), ("version", "current")):
+        for column, asked in (("id", ids), ("text", texts)):
+            sql = f"SELECT {column}, {node} FROM {table} WHERE {column}"
+            asked -= {said for said, own in store._select_in(sql, [*asked]) if own not in but}
+    concept = f"{CONCEPT}:"
+    names = [each.removeprefix(concept) for each in ids if each.startswith(concept)]
+    named = {row[0] for row in store._select_in("SELECT name FROM alias WHERE name", names)}
+    return ids - {concept + name for name in named}, texts - named

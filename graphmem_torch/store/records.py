@@ -88,6 +88,10 @@ def atom_to_row(node: int, atom: Atom) -> tuple[Any, ...]:
     """
     for name in ("id", "text", "kind", "speaker", "session", "type"):
         _check_text(atom, name, optional=name in ("speaker", "session", "type"))
+    for name, value in (("id", atom.id), ("session", atom.session)):
+        _check_name(atom, name, value)
+    for link in atom.edges:
+        _check_name(atom, "edges", link.target)
     if not atom.id:
         raise InputError("id: expected a non-empty string, got ''. Leave it out to have one made")
     for name in ("time", "event_time", "event_end"):
@@ -156,6 +160,15 @@ def _check_text(atom: Atom, name: str, *, optional: bool) -> None:
             f"atom {atom.id!r}: {name}: expected text that UTF-8 can hold, got a lone surrogate at "
             f"position {error.start}. Decode the input with errors='replace'"
         ) from None
+
+
+def _check_name(atom: Atom, what: str, value: object) -> None:
+    # SQLite cuts a string there when it takes it from a list.
+    if isinstance(value, str) and "\0" in value:
+        raise InputError(
+            f"atom {atom.id!r}: {what}: expected a name without NUL characters, got {value!r:.80}; "
+            "leave them out"
+        )
 
 
 def _check_seconds(atom: Atom, name: str) -> None:

@@ -238,7 +238,7 @@ class MemoryStore(StoreReader):
         *,
         when: float,
         forgotten: Sequence[str] = (),
-        archived: tuple[Sequence[str], set[str]] | None = None,
+        archived: tuple[MemoryStore, Sequence[int]] | None = None,
     ) -> Receipt:
         """Writes a batch whose `gone` leave no byte in the folder; what says so.
 
@@ -246,7 +246,7 @@ class MemoryStore(StoreReader):
             batch: As in `append`.
             when: Now, seconds since the epoch UTC.
             forgotten: Names of strings of `meta_set` that go with them.
-            archived: Ids and texts that are erased from the archive with them.
+            archived: The archive, and the nodes that are to be erased there with them.
 
         Raises:
             InputError, StoreError: As `append`.
@@ -263,13 +263,8 @@ class MemoryStore(StoreReader):
             unnamed = {
                 f"{CONCEPT}:{name}" for name in [*batch.unnamed, *(row[0] for row in theirs)]
             }
-            # A name that is still said may be that of another concept from now on.
-            kept = {atom.id for atom in batch.atoms}
-            kept |= {f"{CONCEPT}:{name}" for name, _ in batch.aliases}
-            away, said = archived or ([], set())
-            ids = sorted({*ids, *unnamed, *away} - kept)
-            texts |= said
-            texts -= {name.removeprefix(f"{CONCEPT}:") for name in kept}
+            away, said = ([], set()) if archived is None else archived[0].contents(archived[1])
+            ids, texts = [*ids, *unnamed, *away], texts | said
             atoms = database.query(
                 "SELECT count(*) FROM atom WHERE kind != ? AND node IN "
                 "(SELECT value FROM json_each(?))",
@@ -295,9 +290,16 @@ class MemoryStore(StoreReader):
                 self._set({"store.erased": str(self.generation)})
                 if self.path is not None:
                     self._set({"store.wiping": "1"})
-                state = before, self.state
                 receipts.append(
-                    new_receipt(database, state=state, when=when, atoms=atoms, ids=ids, texts=texts)
+                    new_receipt(
+                        self,
+                        state=(before, self.state),
+                        when=when,
+                        atoms=atoms,
+                        ids=ids,
+                        texts=texts,
+                        archived=archived,
+                    )
                 )
 
             # Before as well, lest a kill in between leaves a file that nobody looks for.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +13,10 @@ import pytest
 from graphmem_torch.atoms import Atom, EdgeType, Link
 from graphmem_torch.errors import InputError, StoreError
 from graphmem_torch.memory import Memory
+from graphmem_torch.results import Receipt
 from graphmem_torch.store import MemoryStore
 from graphmem_torch.store.erasure import find_traces
-from tests.memories import opened, stored
+from tests.memories import config_of, opened, stored
 
 PLACES = ("Vienna", "Porto", "Oslo")
 
@@ -128,6 +131,106 @@ def test_forget_of_a_question_leaves_no_edge_of_it_in_the_archive(tmp_path: Path
         memory.archive("t9")
         assert memory.forget(question="quince harvest", k=1).atoms == 1
     assert find_traces(tmp_path / "m", ["a-telling-id"]) == []
+
+
+def test_forget_erases_what_is_in_the_memory_and_in_its_archive(tmp_path: Path) -> None:
+    """As an interrupt leaves it, or one who adds again what was archived."""
+    folder = tmp_path / "m"
+    same = [Atom(name, "The quince harvest was poor.") for name in ("one", "two", "n1", "n2")]
+
+    def told(receipt: Receipt) -> list[str]:
+        """What a third party finds of it, with nothing but the folder."""
+        left = []
+        for path in folder.rglob("memory.sqlite"):
+            with closing(sqlite3.connect(path)) as database:
+                for kind in ("id", "text"):
+                    for (value,) in database.execute(f"SELECT {kind} FROM atom"):
+                        left += [value] * (receipt.hash_of(kind, value) in receipt.erased)
+        return left
+
+    with opened(folder) as memory:
+        memory.add([*stories(), *same])
+        memory.archive(["t1", "t5", "t7", "two", "n2"])
+        memory.add(stories()[:8])
+        memory.update("t7", text="Another story 7.", speaker="Ada")
+        for gone in ({"ids": "t1"}, {"question": "Story 5, number 35", "k": 1}, {"speaker": "Ada"}):
+            receipt = memory.forget(**gone)  # type: ignore[arg-type]
+            assert memory.check_receipt(receipt) == [] == told(receipt)
+        away = memory.archived()
+        assert away is not None and set(away.store.ids()) & {"t1", "t5", "t7"} == set()
+        # Others say it still, in the memory or in its archive.
+        for name in ("one", "n2"):
+            receipt = memory.forget(name)
+            assert memory.check_receipt(receipt) == [] == told(receipt)
+        assert "n1" in memory and "two" in away
+        assert memory.check() == []
+    assert find_traces(folder, ["number 7.", "number 35", "number 49", "Another story"]) == []
+
+
+def test_one_id_for_two_things_is_refused_until_one_of_them_goes(memory: Memory) -> None:
+    memory.update("t2", text="Story 2, told again.")
+    memory.archive(["t1", "t2", "t3"])
+    away = memory.archived()
+    assert away is not None
+    with pytest.raises(InputError, match=r"'t1', which is archived; `restore`"):
+        memory.get("t1")
+    # As an interrupt leaves it; one of them was changed since.
+    memory.add([away.get("t3"), Atom("t1", "Not a story at all."), away.versions("t2")[0].atom])
+    memory.update("t3", text="Story 3, told again.")
+    for change in (memory.archive, memory.restore):
+        with pytest.raises(InputError, match=r"'t1', which says something else in each; delete"):
+            change(["t0", "t1", "t3"] if change == memory.archive else ["t3", "t1"])
+    assert "t0" in memory and memory.get("t3").text == "Story 3, told again."
+    assert sorted(n for n in away.store.ids() if n[0] == "t") == ["t1", "t2", "t3"]
+    # What is behind goes on, and what is ahead stays.
+    assert memory.archive(["t2", "t3"]) == 2 and "t3" not in memory
+    told = [[version.atom.text for version in away.versions(name)] for name in ("t2", "t3")]
+    stories = [f"Story {i} about {PLACES[i % 3]} and number {i * 7}." for i in (2, 3)]
+    assert told == [
+        [text, f"Story {i}, told again."] for i, text in zip((2, 3), stories, strict=True)
+    ]
+    away.delete("t1")
+    assert memory.archive("t1") == 1 and memory.restore(["t1", "t2", "t3"]) == 3
+    assert len(away) == 0 and memory.check() == []
+
+
+def test_consolidating_archives_but_for_what_it_cannot(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = config_of(**{"refine.keep": 1})
+    with opened(tmp_path / "m", config=config) as memory:
+        memory.add(stories()[:8])
+        memory.archive(["t0", "t1"])
+        memory.add([Atom("t0", "Not a story at all."), Atom("t1", "Nor is this.")])
+        done = memory.consolidate()
+        told = caplog.text.count("not archived: ids: expected ids that")
+        assert told > 0 and len(memory) == 1 + told and done.archived == 8 - len(memory)
+        assert memory.consolidate().archived == 0
+
+
+def test_an_export_has_what_archives_keep(tmp_path: Path) -> None:
+    file = tmp_path / "export.jsonl"
+    with opened(tmp_path / "m", clock=lambda: 1.8e9) as memory:
+        for each in (memory, memory.namespace("alice", create=True)):
+            each.add(stories())
+            each.connect("t1", "t9", "supports", 0.9)
+            each.supersede("t1", "t3")
+            each.set_validity("t3", start=float("-inf"))
+            each.archive("t1")
+        whole = memory.validity("t3"), said(memory)
+        memory.export(file)
+        memory.namespace("alice").export(tmp_path / "alice.jsonl")
+        memory.restore("t1")
+        back = memory.validity(["t1", "t3"]), said(memory)
+    with opened() as other, opened() as others:
+        other.import_(file)
+        cleo = others.namespace("cleo", create=True)
+        cleo.import_(tmp_path / "alice.jsonl")
+        assert others.archived() is None
+        for each in (other, other.namespace("alice"), cleo):
+            assert (each.validity("t3"), said(each)) == whole
+            assert each.restore("t1") == 1
+            assert (each.validity(["t1", "t3"]), said(each)) == back
 
 
 def test_archives_of_namespaces_stay_theirs(memory: Memory, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 from dataclasses import replace
@@ -95,20 +96,21 @@ def test_what_is_exported_comes_back(tmp_path: Path, vectors: bool) -> None:
 
 
 words = st.text(st.characters(exclude_categories=["Cs"]), max_size=9)
+names = words.map(lambda name: name.replace("\0", ""))
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False),
     lambda inner: st.lists(inner, max_size=2) | st.dictionaries(words, inner, max_size=2),
     max_leaves=4,
 )
 seconds = st.none() | st.integers(-(10**9), 10**9) | st.floats(-1e9, 1e9)
-links = st.builds(Link, words, st.sampled_from(EdgeType), st.none() | st.floats(-1e3, 1e3))
+links = st.builds(Link, names, st.sampled_from(EdgeType), st.none() | st.floats(-1e3, 1e3))
 some_atoms = st.builds(
     Atom,
-    words.filter(lambda name: bool(name) and not name.startswith("concept:")),
+    names.filter(lambda name: bool(name) and not name.startswith("concept:")),
     words.filter(lambda text: bool(text.strip())),
     kind=st.sampled_from(["turn", "my kind"]),
     speaker=st.none() | words,
-    session=st.none() | words,
+    session=st.none() | names,
     time=seconds,
     event_time=seconds,
     type=st.sampled_from([None, "procedural", "working"]),
@@ -247,6 +249,79 @@ def test_export_that_was_cut_or_changed_is_refused_with_the_line(tmp_path: Path)
     assert refused(later).startswith(":1: expected an export of version 2, got 3; upgrade")
     with opened() as memory, pytest.raises(InputError, match="got: No such file"):
         memory.import_(tmp_path / "nowhere")
+
+
+def test_lines_that_no_export_has_are_refused_with_a_right_checksum(tmp_path: Path) -> None:
+    file = tmp_path / "x.jsonl"
+    with opened() as memory:
+        memory.add(turns(3))
+        memory.export(file)
+    lines = [json.loads(line) for line in file.read_text().splitlines()[:-1]]
+
+    def refused(first: dict[str, Any] | None, *more: dict[str, Any]) -> str:
+        told = [{**lines[0], **(first or {})}, *lines[1:], *more]
+        body = "".join(json.dumps(each) + "\n" for each in told)
+        end = {"lines": len(told), "sha256": hashlib.sha256(body.encode()).hexdigest()}
+        file.write_text(body + json.dumps({"end": end}) + "\n")
+        with opened() as memory, pytest.raises(InputError, match=str(file)) as caught:
+            memory.import_(file)
+        return str(caught.value)
+
+    for header in ({"namespaces": "1"}, {"namespaces": -1}, {"atoms": "many"}, {"atoms": None}):
+        assert "numbers of memories" in refused(header)
+    for one, other, kind, weight in (
+        ("a0", "a1", "supports", "much"),
+        ("a0", 1, "supports", 0.5),
+        ("a0", "a1", None, 0.5),
+    ):
+        assert "expected an edge" in refused(None, {"edge": [one, other, kind, weight]})
+    assert "not in the store" in refused(None, {"edge": ["a0", "nobody", "supports", 0.5]})
+    for said in (
+        ["a0", 1, 2, None, "nan"],
+        ["a0", 1, 2, None, "inf"],
+        ["a0", 1, 2, None, 1e300],
+        ["a0", "nan", 2, None, 5],
+        ["a0", 1, 1e300, None, 5],
+        ["a0", 1, 2, 5, 5],
+        ["a0", 1],
+    ):
+        assert "expected a validity" in refused(None, {"validity": said})
+    question = {"question": "What?", "used": ["a0"], "not_used": ["a1"]}
+    assert "expected feedback" in refused(None, {"feedback": {**question, "time": "nan"}})
+    atom = {"id": "new", "text": "Something else."}
+    for fields, line in (
+        ({"until": 1e300}, {}),
+        ({"found_type": ["semantic", 1e999, "x"]}, {}),
+        ({}, {"text": None}),
+        ({}, {"meta": {"a": 1e999}}),
+        ({}, {"event_time": 9, "event_end": 8}),
+        ({}, {"id": "a\0"}),
+    ):
+        more = {"atom": {**atom, **line}, **fields}
+        told = refused(None, json.loads(json.dumps(more).replace("Infinity", "1e999")))
+        assert told.startswith(f"{file}:")
+
+
+def test_an_export_replaces_files_alone(tmp_path: Path) -> None:
+    """Neither what is no file, nor the store, nor what a link leads to that is in the way."""
+    target, other = tmp_path / "x.jsonl", tmp_path / "other"
+    other.write_text("mine")
+    (tmp_path / "x.jsonl.partial").symlink_to(other)
+    (tmp_path / "link").symlink_to(target)
+    with opened(tmp_path / "m") as memory:
+        memory.add(turns(3))
+        assert memory.export(target) == 3
+        target.write_text("")
+        assert memory.export(tmp_path / "link") == 3
+        (tmp_path / "in").symlink_to(tmp_path / "m")
+        for wrong in ("m/memory.sqlite", "m/new", "in/new", "m", "in"):
+            with pytest.raises(InputError, match="outside of the store"):
+                memory.export(tmp_path / wrong)
+        for wrong in (tmp_path, Path("/dev/null")):
+            with pytest.raises(InputError, match="name a file"):
+                memory.export(wrong)
+    assert other.read_text() == "mine" and target.stat().st_size > 0
+    assert (tmp_path / "link").is_symlink() and list(tmp_path.glob("*.partial")) == []
 
 
 def test_a_failing_export_leaves_the_file_of_before(tmp_path: Path) -> None:

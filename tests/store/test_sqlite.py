@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from graphmem_torch.atoms import Atom, text_hash
+from graphmem_torch.atoms import Atom, EdgeType, Link, text_hash
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.errors import EmbedderError, InputError, StoreError
 from graphmem_torch.store import Batch, MemoryStore
@@ -216,6 +216,9 @@ def test_ids_given_twice(filled: tuple[MemoryStore, list[Batch]]) -> None:
         (Atom("b", None), "text: expected a string"),
         (Atom("b", "x", speaker=3), "speaker: expected a string"),
         (Atom("b", "\ud800"), "surrogate at position 0"),
+        (Atom("b\0c", "x"), "id: expected a name without NUL"),
+        (Atom("b", "x", session="s\0"), "session: expected a name without NUL"),
+        (Atom("b", "x", edges=(Link("a\0", EdgeType.CAUSES),)), "edges: expected a name without"),
         (Atom("b", "x", time=math.nan), "time: expected finite"),
         (Atom("b", "x", event_time=math.inf), "event_time: expected finite"),
         (Atom("b", "x", time=True), "time: expected finite"),
