@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -27,6 +31,9 @@ __all__ = [
     "Update",
 ]
 
+_log = logging.getLogger(__name__)
+
+_TIMES = ("time", "event_time", "event_end")
 _FIELDS = ("text", "kind", "speaker", "session", "time", "event_time", "event_end", "type")
 
 
@@ -147,9 +154,9 @@ class Update(MemoryCommand):
         kind: Turn, note, ...
         speaker: Who said it; an empty one takes it away, here and below.
         session: Where it belongs.
-        time: When it was said, ISO 8601.
-        event_time: When what it tells happened, ISO 8601.
-        event_end: When what it tells ended, ISO 8601.
+        time: When it was said: a date, a date with a time, or seconds since the epoch.
+        event_time: When what it tells happened, likewise.
+        event_end: When what it tells ended, likewise.
         type: Of memory: semantic, episodic, procedural or working.
         meta: Anything else, as a JSON object, in place of what it has.
     """
@@ -177,6 +184,7 @@ class Update(MemoryCommand):
             for name, value in given.items()
             if value is not None
         }
+        changes |= {name: time_of(changes[name], name) for name in _TIMES if changes.get(name)}
         if self.meta is not None:
             changes["meta"] = parse_json(self.meta, "--meta")
         with self.open_memory(self.store, "w") as memory:
@@ -298,9 +306,10 @@ class Forget(MemoryCommand):
         ids: Their ids.
         session: Only those of this session.
         speaker: Only those of this speaker.
-        before: Only those whose time is earlier.
+        before: Only those whose time is earlier; a date, a date with a time, or seconds since the
+            epoch.
         where: Only those that fit, as of `graphmem query`.
-        question: Only the best hits for it, as many as `-k` says.
+        question: Only the best hits for it, as many as `--k` says.
         k: How many.
         receipt: Write the receipt here, for `graphmem check --receipt`.
     """
@@ -318,30 +327,60 @@ class Forget(MemoryCommand):
         """Erases the memories, and prints or writes the receipt."""
         from graphmem_torch.readers.source import parse_json
 
-        if self.receipt is not None and self.receipt.exists():
-            raise InputError(
-                f"--receipt: expected a new file, got {str(self.receipt)!r}; name another"
-            )
-        with self.open_memory(self.store, "w") as memory:
+        with _reserved(self.receipt), self.open_memory(self.store, "w") as memory:
             receipt = memory.forget(
                 self.ids or None,
                 session=self.session,
                 speaker=self.speaker,
-                before=self.before,
+                before=None if self.before is None else time_of(self.before, "before"),
                 where=None if self.where is None else parse_json(self.where, "--where"),
                 question=self.question,
                 k=self.k,
             )
             # Before anything else can fail: it cannot be had again.
-            if self.receipt is not None:
-                self.receipt.write_text(receipt.to_json() + "\n", encoding="utf-8")
-        count, written = receipt.atoms, self.receipt is not None
+            said = receipt.to_json()
+            written = self.receipt is not None and _written(self.receipt, said + "\n")
+        count = receipt.atoms
         if self.json or not written:
-            print_text(receipt.to_json())
+            print_text(said)
         else:
             noun = "memory" if count == 1 else "memories"
             print(f"{count:,} {noun} erased from {self.store}; the receipt is {self.receipt}")
         return 0
+
+
+@contextmanager
+def _reserved(path: Path | None) -> Iterator[None]:
+    """Makes a file that was not there before; where nothing is written into it, it goes again.
+
+    Raises:
+        InputError: It is there, or cannot be made.
+    """
+    if path is None:
+        yield
+        return
+    try:
+        path.open("x").close()
+    except OSError as error:
+        raise InputError(
+            f"--receipt: expected a new file, got {str(path)!r} ({error.strerror}); name another"
+        ) from error
+    try:
+        yield
+    finally:
+        if not path.stat().st_size:
+            path.unlink()
+
+
+def _written(path: Path, text: str) -> bool:
+    """Whether a text is in a file; where it is not, nothing is, with a warning."""
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        _log.warning("%s: %s; the receipt is printed instead", path, error.strerror)
+        os.truncate(path, 0)
+        return False
+    return True
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -69,6 +69,9 @@ class PresetCommand(Command):
         preset: Name of a preset, or the path of a YAML file.
     """
 
+    creates: ClassVar[bool] = False
+    """Whether it makes a store or namespace that is missing."""
+
     preset: Annotated[str, arg(metavar="NAME")] = "default"
 
     @property
@@ -88,6 +91,7 @@ class PresetCommand(Command):
             embedder=self.embedder,
             device=self.device,
             mode=mode,
+            create=self.creates,
         ) as memory:
             yield memory
 
@@ -102,9 +106,6 @@ class MemoryCommand(PresetCommand):
             there is none. By default on what is in no namespace.
         json: Print one machine-readable JSON object on standard output.
     """
-
-    creates: ClassVar[bool] = False
-    """Whether it makes a store or namespace that is missing."""
 
     store: Annotated[Path, arg(metavar="DIR")]
     namespace: Annotated[str | None, arg(metavar="NAME")] = None

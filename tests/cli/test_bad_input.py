@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import math
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -42,6 +44,9 @@ def test_query_without_a_question(
         ("untexted.jsonl", b'{"id": "a"}\n', "untexted.jsonl:1"),
         ("when.jsonl", b'{"text": "a", "time": "next Tuesday"}\n', "when.jsonl:1"),
         ("edge.jsonl", b'{"text": "a", "edges": [["b", "suports"]]}\n', "supports"),
+        ("meta.jsonl", b'{"text": "a"}\n{"text": "b", "meta": {"a": 1e999}}\n', "meta.jsonl:2"),
+        ("end.jsonl", b'{"text": "a", "event_time": 9, "event_end": 8}\n', "end.jsonl:1"),
+        ("nul.jsonl", b'{"text": "a", "id": "a\\u0000b"}\n', "nul.jsonl:1"),
         ("heavy.jsonl", b'{"text": "a", "edges": [["b", "supports", 1e30]]}\n', "-1000 and 1000"),
         ("odd.csv", b"a,b\n", ".csv"),
     ],
@@ -85,6 +90,15 @@ def test_index_of_a_known_id_with_other_content(
         ["check"],
         ["get", "D1:1"],
         ["export", "x.jsonl"],
+        ["update", "D1:1", "--text", "x"],
+        ["delete", "D1:1"],
+        ["forget", "--speaker", "Nora"],
+        ["archive", "D1:1"],
+        ["restore", "D1:1"],
+        ["supersede", "D1:1", "D1:2"],
+        ["feedback", "Who?", "--used", "D1:1"],
+        ["consolidate"],
+        ["learned", "--learn"],
     ],
 )
 def test_commands_on_a_missing_store(
@@ -93,6 +107,69 @@ def test_commands_on_a_missing_store(
     missing = tmp_path / "missing"
     assert str(missing) in fails(*command, "--store", missing)
     assert not missing.exists()
+
+
+def test_namespaces_of_a_missing_store(tmp_path: Path, fails: Callable[..., str]) -> None:
+    assert "expected a store" in fails("namespaces", tmp_path / "missing", "--drop", "x")
+    assert not (tmp_path / "missing").exists()
+
+
+def test_arguments_that_are_no_text_or_empty(
+    store: Path, tmp_path: Path, fails: Callable[..., str], reply: Callable[..., Any]
+) -> None:
+    """As a shell gives them that has other bytes than UTF-8, or a variable without a value."""
+    odd = "x\udcff"
+    for command in (["query", odd], ["context", odd, "--budget", "9"], ["explain", odd]):
+        assert "UTF-8" in fails(*command, "--store", store)
+    assert "an empty path" in fails("index", "", "--store", store)
+    assert "an empty path" in reply("index", "", "--skip-bad", "--store", store)["skipped"][0]
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    (folder / odd).with_suffix(".txt").write_text("The canoe is red.")
+    (folder / "one.txt").write_text("The violin is old.")
+    assert len(reply("index", folder, "--store", store)["added"]) == 1
+    bad = folder / f"{odd}.txt"
+    assert "rename it" in fails("index", bad, "--store", store)
+    folder.rename(tmp_path / odd)
+    assert "rename it" in fails("index", tmp_path / odd, "--store", store)
+
+
+def test_forget_erases_nothing_without_a_place_for_its_receipt(
+    store: Path, tmp_path: Path, fails: Callable[..., str], reply: Callable[..., Any]
+) -> None:
+    for place in (tmp_path / "no" / "receipt.json", tmp_path, store / "writer.lock"):
+        assert "a new file" in fails("forget", "D1:1", "--store", store, "--receipt", place)
+    new = tmp_path / "receipt.json"
+    assert "D9:9" in fails("forget", "D9:9", "--store", store, "--receipt", new)
+    assert "none of them" in fails("forget", "--where", "{}", "--store", store, "--receipt", new)
+    assert "before" in fails("forget", "--before", "noon", "--store", store, "--receipt", new)
+    assert not new.exists()
+    assert len(reply("get", "D1:1", "D1:2", "--store", store)["atoms"]) == 2
+    new.write_bytes(b"\xff")
+    assert "UTF-8" in fails("check", "--store", store, "--receipt", new)
+
+
+def test_a_receipt_that_cannot_be_written_is_printed(
+    store: Path,
+    tmp_path: Path,
+    fast: list[str],
+    reply: Callable[..., Any],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def full(path: Path, *_: Any, **__: Any) -> int:
+        path.write_bytes(b"{")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    file = tmp_path / "receipt.json"
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_text", full)
+        given = ["forget", "--before", "1709000000", "--store", str(store), "--receipt", str(file)]
+        assert main([*given, *fast]) == 0
+    printed = capsys.readouterr().out
+    assert json.loads(printed)["atoms"] == 2 and not file.exists()
+    file.write_text(printed)
+    assert reply("check", "--store", store, "--receipt", file)["ok"]
 
 
 def test_get_and_import_name_what_they_cannot_use(
@@ -105,6 +182,10 @@ def test_get_and_import_name_what_they_cannot_use(
     assert str(tmp_path / "none") in fails("import", tmp_path / "none", "--store", tmp_path / "new")
     assert not (tmp_path / "new").exists()
     assert str(tmp_path / "no") in fails("export", tmp_path / "no" / "x", "--store", store)
+    for own in (store, store / "memory.sqlite", store / "new"):
+        assert "outside of the store" in fails("export", own, "--store", store)
+    for none in (tmp_path, "/dev/null"):
+        assert "name a file" in fails("export", none, "--store", store)
 
 
 def test_query_of_a_store_of_another_embedder(store: Path, fails: Callable[..., str]) -> None:
