@@ -37,6 +37,7 @@ from graphmem_torch.cli.demo import Demo
 from graphmem_torch.cli.options import Command, import_own, print_json, print_text
 from graphmem_torch.cli.stores import (
     Check,
+    Classify,
     Consolidate,
     Import,
     Index,
@@ -73,6 +74,7 @@ _COMMANDS = {
     "learned": ShowLearned,
     "namespaces": ListNamespaces,
     "reembed": Reembed,
+    "classify": Classify,
     "consolidate": Consolidate,
     "stats": Stats,
     "check": Check,

@@ -16,12 +16,15 @@ from graphmem_torch.cli.options import (
     print_json,
     print_text,
     read_lines,
+    served_oracle,
 )
 from graphmem_torch.errors import InputError, StoreDamagedError
 from graphmem_torch.results import Added, Indexed
 
 __all__ = [
     "Check",
+    "Classify",
+    "Consolidate",
     "Import",
     "Index",
     "ListNamespaces",
@@ -223,6 +226,49 @@ class Consolidate(MemoryCommand):
             print_json({"store": str(self.store), **asdict(done)})
         else:
             print_text(f"{self.store}: {done}")
+        return 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Classify(MemoryCommand):
+    """Find the memory types of memories that state none: by local rules, or by a language model.
+
+    Types decide how fast a memory fades (`contextos`).
+
+    Attributes:
+        ids: Ids of memories; by default all without a type that they state or a model has found.
+        model: Name of a model, as its server knows it; local rules decide without one, and where it
+            gives no usable answer.
+        base_url: Of its server, as for `answer`.
+        extract: Keep what the model extracts, too: content that is not the text of a memory, as one
+            that is derived from it.
+    """
+
+    after_interrupt: ClassVar[str] = "what was found before is kept"
+
+    ids: Annotated[Positional[tuple[str, ...]], arg(metavar="ID ...")] = ()
+    model: Annotated[str | None, arg(metavar="NAME")] = None
+    base_url: Annotated[str | None, arg(metavar="URL")] = None
+    extract: bool = False
+
+    def run(self) -> int:
+        """Prints how many memories are of each type."""
+        if self.extract and self.model is None:
+            raise InputError("--extract: expected a model that extracts, got none; add --model")
+        with (
+            served_oracle(self.model, self.base_url) as oracle,
+            self.open_memory(self.store, "w") as memory,
+        ):
+            done = memory.classify(oracle, self.ids or None, extract=self.extract, progress=True)
+        if self.json:
+            print_json({"store": str(self.store), **asdict(done)})
+            return 0
+        found = ", ".join(f"{count:,} {type}" for type, count in done.types.items()) or "nothing"
+        parts = [f"{found} found"]
+        parts += [f"{done.failed:,} of them by rules, asked again next time"] * bool(done.failed)
+        if self.extract:
+            parts.append(f"{done.contents:,} memories extracted")
+        print_text(f"{self.store}: {'; '.join(parts)}")
         return 0
 
 

@@ -1,7 +1,8 @@
-"""`graphmem answer` against a real server on the loopback."""
+"""`graphmem answer`, `query --verify` and `classify` against a real server on the loopback."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -92,3 +93,35 @@ def test_query_behind_a_second_check(
     finally:
         checking.close()
     assert "--base-url" in fails("query", QUESTION, "--store", store, "--base-url", "http://x")
+
+
+def test_classify_and_what_is_extracted(
+    store: Path,
+    fast: list[str],
+    local: None,
+    reply: Callable[..., Any],
+    fails: Callable[..., str],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def said(exchange: Exchange) -> None:
+        text = exchange.prompt.rpartition("Input:")[2]
+        answer = {"content": "Bertrand mends ovens", "type": "SEMANTIC", "decay_factor": 0.99}
+        exchange.say(json.dumps(answer) if "restores" in text else "I do not know")
+
+    asked = ["classify", "--store", str(store)]
+    model = ScriptedServer(said)
+    served = [*asked, "--model", "m", "--base-url", model.url, "--extract"]
+    try:
+        found = reply(*served, "D1:1", "D1:2")
+        assert sum(found["types"].values()) == 2 and found["types"]["semantic"] >= 1
+        assert (found["failed"], found["contents"], found["relations"]) == (1, 1, 0)
+        (made,) = reply("get", "D1:1#content", "--store", store)["atoms"]
+        assert made["text"] == "Bertrand mends ovens"
+        assert made["edges"] == [["D1:1", "derived_from", None]]
+        assert main([*served, "D1:2", *fast]) == 0
+        assert "1 of them by rules" in capsys.readouterr().out
+    finally:
+        model.close()
+    assert sum(reply(*asked)["types"].values()) == 3  # not the one that the model has typed
+    assert "--extract" in fails(*asked, "--extract")
+    assert "nowhere" in fails(*asked, "nowhere")
