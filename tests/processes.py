@@ -1,4 +1,6 @@
-"""Programs beside a test, forked from one process that has loaded what they wait for."""
+"""Programs beside the tests: forked from one process that has loaded what they wait for, or begun
+before the first test that needs nothing of them.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +13,33 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-__all__ = ["Command", "Launch", "environment", "interruptible", "launch", "server"]
+__all__ = [
+    "Command",
+    "Launch",
+    "Program",
+    "begun_ahead",
+    "environment",
+    "interruptible",
+    "launch",
+    "programs",
+    "server",
+    "start",
+]
 
 Launch = Callable[..., "Command"]
+
+# Of all that is begun ahead one program works at a time: no more than one core is free.
+_TURN = """
+import fcntl
+turn = open({!r}, "w")
+fcntl.flock(turn, fcntl.LOCK_EX)
+"""
 
 # Loads what every command waits for, then forks one for each message, and says how it ended. A fork
 # is a process with one thread; it runs `python FILE` or `python -m MODULE` up to the end of the
@@ -25,12 +47,15 @@ Launch = Callable[..., "Command"]
 # ends. What is loaded by then stays out of the searches for cycles of every fork, of which the last
 # ones, at its end, would take longer than most commands.
 _SERVER = """
-import gc, json, os, runpy, signal, socket, sys
+import contextlib, gc, json, os, runpy, signal, socket, sys
 import torch
 import graphmem_torch.cli.main, graphmem_torch.context, graphmem_torch.index, graphmem_torch.oracle
 import graphmem_torch.readers, graphmem_torch.store, graphmem_torch.text.concepts
 import graphmem_torch.text.sentence_transformer
+with contextlib.suppress(ImportError):
+    import openai
 gc.freeze()
+turn.close()
 wire = socket.socket(fileno=int(sys.argv[1]))
 while True:
     message, streams, _, _ = socket.recv_fds(wire, 2**16, 2)
@@ -100,15 +125,78 @@ def environment() -> dict[str, str]:
     return {**os.environ, **more, "TMPDIR": folder}
 
 
+@dataclass
+class Program:
+    """A program that was begun ahead of the tests that ask what it printed.
+
+    Attributes:
+        process: It.
+        out, err: Files of what it prints.
+    """
+
+    process: subprocess.Popen[bytes]
+    out: Path
+    err: Path
+
+    def said(self) -> str:
+        """What it printed, once it has ended well."""
+        assert self.process.wait() == 0, self.err.read_text()[-2000:]
+        return self.out.read_text()
+
+
+Begin = Callable[[Path], dict[str, Any]]
+_BEGIN: dict[str, Begin] = {}
+
+
+def begun_ahead(begin: Begin) -> Any:
+    """A fixture of a `Program` that runs beside the tests before those that ask for it.
+
+    Args:
+        begin: From a folder of its own to its `code`, and what else `subprocess.Popen` is given.
+    """
+    _BEGIN[begin.__name__] = begin
+    return pytest.fixture(scope="session")(lambda programs: programs[begin.__name__])
+
+
 @pytest.fixture(scope="session")
-def server() -> Iterator[socket.socket]:
+def turn(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """What has the programs that are begun ahead take turns."""
+    return _TURN.format(str(tmp_path_factory.mktemp("turn") / "lock"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def programs(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, Program]]:
+    """Those of `begun_ahead` that a test will ask for, by name."""
+    asked = {name for item in request.session.items for name in getattr(item, "fixturenames", ())}
+    if "server" in asked:
+        request.getfixturevalue("server")
+    running = {}
+    for name in sorted(asked & _BEGIN.keys()):
+        folder = tmp_path_factory.mktemp(name)
+        options = _BEGIN[name](folder)
+        code = request.getfixturevalue("turn") + options.pop("code")
+        out, err = folder / "stdout", folder / "stderr"
+        with out.open("w") as first, err.open("w") as second:
+            command = [sys.executable, "-c", code]
+            process = subprocess.Popen(command, stdout=first, stderr=second, **options)
+        running[name] = Program(process, out, err)
+    yield running
+    for program in running.values():
+        program.process.kill()
+        program.process.wait()
+
+
+@pytest.fixture(scope="session")
+def server(turn: str) -> Iterator[socket.socket]:
     """The process that `launch` forks."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with (
         ours,
         theirs,
         subprocess.Popen(
-            [sys.executable, "-c", _SERVER, str(theirs.fileno())],
+            [sys.executable, "-c", f"{turn}{_SERVER}", str(theirs.fileno())],
             preexec_fn=interruptible,
             env=environment(),
             pass_fds=[theirs.fileno()],
@@ -120,15 +208,18 @@ def server() -> Iterator[socket.socket]:
         ours.close()
 
 
+def start(
+    server: socket.socket, folder: Path, *command: str | Path, stdout: int | None = None
+) -> Command:
+    """Starts a module or a file beside the tests; what it prints goes into a folder."""
+    out, err = folder / "stdout", folder / "stderr"
+    with out.open("w") as first, err.open("w") as second:
+        streams = [first.fileno() if stdout is None else stdout, second.fileno()]
+        socket.send_fds(server, [json.dumps([*map(str, command)]).encode()], streams)
+        return Command(int(server.recv(64)), server, out, err)
+
+
 @pytest.fixture
 def launch(server: socket.socket, tmp_path: Path) -> Launch:
     """`launch(program, *arguments, stdout=)`: starts a module or a file beside the test."""
-
-    def start(*command: str | Path, stdout: int | None = None) -> Command:
-        out, err = tmp_path / "stdout", tmp_path / "stderr"
-        with out.open("w") as first, err.open("w") as second:
-            streams = [first.fileno() if stdout is None else stdout, second.fileno()]
-            socket.send_fds(server, [json.dumps([*map(str, command)]).encode()], streams)
-            return Command(int(server.recv(64)), server, out, err)
-
-    return start
+    return partial(start, server, tmp_path)

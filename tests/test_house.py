@@ -21,6 +21,7 @@ import pytest
 
 import graphmem_torch
 from tests.bench.quality.made import passage_files
+from tests.processes import Program, begun_ahead
 
 PACKAGE = "graphmem_torch"
 ROOT = Path(__file__).resolve().parents[1]
@@ -213,11 +214,9 @@ def test_kernels_folder_is_no_regular_package() -> None:
     assert not (ROOT / "kernels" / "__init__.py").exists()
 
 
-def _python(code: str, *, cwd: Path, path: Path | None = None) -> str:
+def _python(code: str, *, cwd: Path) -> str:
     """Runs code in a fresh process and returns what it printed."""
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
-    if path is not None:
-        environment["PYTHONPATH"] = str(path)
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=cwd, env=environment, capture_output=True, text=True
     )
@@ -289,21 +288,27 @@ class Wheel:
     report: dict[str, Any]
 
 
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Wheel:
+@begun_ahead
+def wheel_at_work(folder: Path) -> dict[str, Any]:
     """The wheel, looked at before anything runs in it."""
-    tmp_path = tmp_path_factory.mktemp("wheel")
-    unpacked, report = _build(tmp_path, "standard"), tmp_path / "report.json"
+    unpacked = _build(folder, "standard")
     assert not list(unpacked.rglob("__pycache__"))
-    passage_files(tmp_path / "sets")
-    command = ["eval", "multihop", "--data", str(tmp_path / "sets"), "--json", str(report)]
+    passage_files(folder / "sets")
+    command = ["eval", "multihop", "--data", str(folder / "sets")]
+    command += ["--json", str(folder / "report.json")]
     command += ["--embedder", "hashing", "--config.link.concepts", "pattern"]
     code = f"{STEPS}\nfrom graphmem_torch.cli.main import main\nstatus = main({command!r})\n"
     # Nobody waits for the cycles of so large a heap to be searched, while it grows or at its end.
     code = f"import gc; gc.disable()\n{code}gc.freeze()\nraise SystemExit(status)"
-    *said, table = _python(code, cwd=tmp_path, path=unpacked).split("\n", 4)
-    measured = json.loads(report.read_text("utf-8"))
-    return Wheel(unpacked, [json.loads(line) for line in said], table, measured)
+    return {"code": code, "cwd": folder, "env": {**os.environ, "PYTHONPATH": str(unpacked)}}
+
+
+@pytest.fixture(scope="module")
+def wheel(wheel_at_work: Program) -> Wheel:
+    *said, table = wheel_at_work.said().split("\n", 4)
+    folder = wheel_at_work.out.parent
+    measured = json.loads((folder / "report.json").read_text("utf-8"))
+    return Wheel(folder / "unpacked", [json.loads(line) for line in said], table, measured)
 
 
 def test_bare_import_is_lean(wheel: Wheel) -> None:

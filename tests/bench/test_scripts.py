@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,23 @@ import pytest
 
 from bench import histories, plans, scale
 from graphmem_torch.index.data import GrowingIndex
-from tests.processes import Launch
+from tests.processes import Command, start
+
+
+@pytest.fixture(scope="module", autouse=True)
+def beside(server: socket.socket, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Command]:
+    """Those that fork, in processes with one thread; they run while the others do."""
+    crowd = ["--adding", "2", "--asking", "2", "--writing", "1", "--reading", "1"]
+    crowd = ["bench.concurrency", "--seconds", "0.3", "--atoms", "40", *crowd]
+    commands = {
+        "0": crowd,
+        "0.05": [*crowd, "--refining", "0.05"],
+        "crash_test": ["bench.crash_test", "--rounds", "2", "--atoms", "40"],
+    }
+    return {
+        name: start(server, tmp_path_factory.mktemp("beside"), *command)
+        for name, command in commands.items()
+    }
 
 
 def _run(main: Callable[[Sequence[str]], int], out: Path, *options: str) -> dict[str, Any]:
@@ -44,15 +61,6 @@ def test_plans_leave_fewer_at_each_step(tmp_path: Path) -> None:
     assert set(report["latency"]["plan"]) == set(report["latency"]["no plan"])
 
 
-def test_crash_test_loses_nothing(tmp_path: Path, launch: Launch) -> None:
-    out = tmp_path / "out.json"
-    command = launch("bench.crash_test", "--rounds", "2", "--atoms", "40", "--json", out)
-    assert command.wait() == 0, command.told()
-    outcome = json.loads(out.read_text())
-    assert outcome["killed"] == 2 or outcome["rounds"] == 6
-    assert outcome["lost"] == outcome["unopened"] == outcome["not_whole"] == 0
-
-
 def test_histories_find_no_difference(tmp_path: Path) -> None:
     options = ["--histories", "1", "--steps", "12", "--every", "3"]
     outcome = _run(histories.main, tmp_path / "out.json", *options)
@@ -70,14 +78,19 @@ def test_histories_find_an_index_that_keeps_what_went(monkeypatch: pytest.Monkey
     assert problem.startswith("history 3: step ") and "graph" in problem
 
 
-@pytest.mark.parametrize("refining", ["0", "0.05"])
-def test_many_write_and_ask_at_once(tmp_path: Path, launch: Launch, refining: str) -> None:
-    out = tmp_path / "out.json"
-    crowd = ["--adding", "2", "--asking", "2", "--writing", "1", "--reading", "1"]
-    options = ["--seconds", "0.3", "--atoms", "40", *crowd, "--refining", refining, "--json", out]
-    command = launch("bench.concurrency", *options)
+def test_crash_test_loses_nothing(beside: dict[str, Command]) -> None:
+    command = beside["crash_test"]
     assert command.wait() == 0, command.told()
-    report = json.loads(out.read_text())
+    outcome = json.loads(command.out.read_text())
+    assert outcome["killed"] == 2 or outcome["rounds"] == 6
+    assert outcome["lost"] == outcome["unopened"] == outcome["not_whole"] == 0
+
+
+@pytest.mark.parametrize("refining", ["0", "0.05"])
+def test_many_write_and_ask_at_once(beside: dict[str, Command], refining: str) -> None:
+    command = beside[refining]
+    assert command.wait() == 0, command.told()
+    report = json.loads(command.out.read_text())
     assert report["holds"]
     for part in ("threads", "processes"):
         assert report[part]["added"] >= 1 and report[part]["asked"] >= 2

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -14,6 +14,7 @@ from torch._dynamo.testing import CompileCounterWithBackend
 from graphmem_torch.ops import inhibit, knn_graph, maxsim, propagate, spread_activation, topk_cosine
 from graphmem_torch.ops.bm25 import BM25
 from graphmem_torch.ops.spmm import spmm
+from tests.processes import Program, begun_ahead
 
 BUILD = """
 import sys
@@ -86,18 +87,18 @@ for listed, group in ((False, 4), (True, 1)):
 """
 
 
-def test_kernels_compile_for_a_gpu_without_one(tmp_path: Path) -> None:
-    """The interpreter accepts programs that the compiler does not."""
-    pytest.importorskip("triton", reason="pip install 'graphmem-torch[triton]'")
-    root = Path(__file__).resolve().parents[2]
-    script = tmp_path / "build.py"
-    script.write_text(BUILD)
+@begun_ahead
+def built(folder: Path) -> dict[str, Any]:
     environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
-    environment |= {"PYTHONPATH": str(root), "TRITON_CACHE_DIR": str(tmp_path / "cache")}
-    done = subprocess.run(
-        [sys.executable, str(script)], env=environment, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
+    root = str(Path(__file__).resolve().parents[2])
+    environment |= {"PYTHONPATH": root, "TRITON_CACHE_DIR": str(folder / "cache")}
+    return {"code": BUILD, "env": environment}
+
+
+@pytest.mark.skipif(find_spec("triton") is None, reason="pip install 'graphmem-torch[triton]'")
+def test_kernels_compile_for_a_gpu_without_one(built: Program) -> None:
+    """The interpreter accepts programs that the compiler does not."""
+    built.said()
 
 
 @pytest.mark.parametrize(
