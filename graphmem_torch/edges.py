@@ -15,6 +15,7 @@ from graphmem_torch.errors import InputError
 __all__ = ["EdgeBlock"]
 
 _COLUMNS = {"source": "int64", "target": "int64", "type": "uint8", "weight": "float32"}
+_TYPES = frozenset(map(int, EdgeType))
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +37,7 @@ class EdgeBlock:
     @classmethod
     def empty(cls) -> EdgeBlock:
         """No edges."""
-        return cls.of([], [], [], [])
+        return cls(*(torch.empty(0, dtype=getattr(torch, kind)) for kind in _COLUMNS.values()))
 
     @classmethod
     def of(
@@ -100,9 +101,8 @@ class EdgeBlock:
             raise InputError(
                 "edges.weight: expected finite weights, got NaN or infinity; drop these edges"
             )
-        known = torch.tensor(list(EdgeType), dtype=torch.uint8)
-        unknown = self.type[~torch.isin(self.type, known)]
-        if len(unknown):
+        unknown = set(self.type.unique().tolist()) - _TYPES
+        if unknown:
             raise InputError(
-                f"edges.type: expected a number of EdgeType, got {int(unknown[0])}; use its members"
+                f"edges.type: expected a number of EdgeType, got {min(unknown)}; use its members"
             )

@@ -25,8 +25,9 @@ from _pytest.logging import LogCaptureHandler, caplog_handler_key, catching_logs
 if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")
 
-# The heap of all libraries is large and lives to the end: it is searched for cycles less often.
-gc.set_threshold(100_000, 20, 20)
+# The heap of all libraries is large and lives to the end: it is not searched for cycles while it
+# is loaded.
+gc.disable()
 
 # Where the root has no handler, a command gives it one that writes to the standard error of its
 # test, and outlives it.
@@ -61,8 +62,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Leaves what the imports made out of all later searches for cycles."""
+    """Leaves what the imports made out of all later searches for cycles, of which there are few."""
     gc.freeze()
+    gc.set_threshold(100_000, 20, 20)
+    gc.enable()
 
 
 def pytest_unconfigure() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -62,10 +63,9 @@ def bootstrap_interval(
         weights = torch.zeros(size, count, dtype=torch.float64)
         weights.scatter_add_(1, drawn, torch.ones_like(drawn, dtype=torch.float64))
         means.append(weights @ rows / count)
-    ends = torch.tensor([(1 - level) / 2, (1 + level) / 2], dtype=torch.float64)
-    low, high = torch.cat(means).quantile(ends, dim=0)
-    middle = rows.mean(0)
-    return list(zip(middle.tolist(), low.tolist(), high.tolist(), strict=True))
+    # Of torch it would sort each column, which takes four times as long.
+    low, high = np.quantile(torch.cat(means).numpy(), [(1 - level) / 2, (1 + level) / 2], axis=0)
+    return list(zip(rows.mean(0).tolist(), low.tolist(), high.tolist(), strict=True))
 
 
 def interval_table(

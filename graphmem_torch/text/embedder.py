@@ -105,17 +105,7 @@ def encode_checked(
             f"embedder {embedder.name!r}: expected pooled vectors [{n}, {embedder.dim}] float32, "
             f"got {list(pooled.shape)} {pooled.dtype}; mend its `encode`"
         )
-    require_finite(pooled, texts, embedder.name)
-    length = torch.linalg.vector_norm(pooled, dim=1)
-    # A text of which the embedder knows no word has no direction: zero.
-    bad = (((length - 1).abs() > _LENGTH_TOLERANCE) & pooled.any(dim=1)).nonzero().flatten()
-    if len(bad):
-        first = int(bad[0])
-        raise EmbedderError(
-            f"embedder {embedder.name!r}: expected pooled vectors of length 1 (or 0), got length "
-            f"{float(length[first]):.4g} for the text beginning {texts[first][:60]!r}, and others "
-            f"than 1 for {len(bad)} of {n} texts; normalise them in `encode`"
-        )
+    _require_unit_rows(pooled, texts, embedder.name)
     if embedder.token_dim == 0:
         return Encoded(pooled)
     tokens, pieces, offsets = encoded.tokens, encoded.pieces, encoded.offsets
@@ -239,6 +229,24 @@ def require_finite(pooled: Tensor, texts: Sequence[str], name: str) -> None:
         )
 
 
+def _require_unit_rows(pooled: Tensor, texts: Sequence[str], name: str) -> None:
+    """Raises `EmbedderError` for a row that is not finite, or neither of length 1 nor zero."""
+    length = torch.linalg.vector_norm(pooled, dim=1)
+    low, high = (float(end) for end in length.aminmax()) if len(length) else (1.0, 1.0)
+    if low >= 1 - _LENGTH_TOLERANCE and high <= 1 + _LENGTH_TOLERANCE:  # no NaN is
+        return
+    require_finite(pooled, texts, name)
+    # A text of which the embedder knows no word has no direction: zero.
+    bad = (((length - 1).abs() > _LENGTH_TOLERANCE) & pooled.any(dim=1)).nonzero().flatten()
+    if len(bad):
+        first = int(bad[0])
+        raise EmbedderError(
+            f"embedder {name!r}: expected pooled vectors of length 1 (or 0), got length "
+            f"{float(length[first]):.4g} for the text beginning {texts[first][:60]!r}, and others "
+            f"than 1 for {len(bad)} of {len(texts)} texts; normalise them in `encode`"
+        )
+
+
 def to_int8(vectors: Tensor) -> Tensor:
     """[T, m] float32 to int8: round(127 x), rows brought to unit length first."""
     unit = torch.nn.functional.normalize(vectors, dim=1)
@@ -265,6 +273,8 @@ class HashingEmbedder:
         self.name = f"hashing:{dim}"
         self.fingerprint = f"hashing-v2:{dim}:{token_dim}"
         self._terms = terms
+        # The rows are of one length, by which each need not be divided.
+        self._level = to_int8(torch.ones(1, max(token_dim, 1)))[0, 0]
         self.tokenizer: Tokenizer = WordTokenizer()
         self.window = 254
 
@@ -306,11 +316,11 @@ class HashingEmbedder:
             pooled[i] = _signs("pooled", rest, self.dim).sum(dim=0)
         # A sum of signs can cancel to zero; the bias of 1e-3 in one fixed direction keeps every row
         # a unit vector.
-        pooled[:, 0] += 1e-3
+        pooled[:, 0].add_(1e-3)
         pooled = torch.nn.functional.normalize(pooled, dim=1)
         if self.token_dim == 0:
             return Encoded(pooled)
-        rows = to_int8(_signs("token", distinct, self.token_dim))
+        rows = _signs("token", distinct, self.token_dim).mul_(self._level).to(torch.int8)
         names = torch.tensor([_piece(word) for word in distinct], dtype=torch.int32)
         return Encoded(pooled, rows[number], names[number], torch.from_numpy(offsets))
 
