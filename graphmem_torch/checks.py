@@ -9,6 +9,7 @@ at their borders.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from numbers import Real
 
 import torch
 from torch import Tensor
@@ -24,6 +25,7 @@ __all__ = [
     "check_no_gradient",
     "check_range",
     "check_scalar",
+    "check_share",
     "check_tensor",
     "check_unit_rows",
     "needs_gradient",
@@ -125,9 +127,18 @@ def check_count(name: str, value: int, low: int = 1, high: int | None = None) ->
 
 def check_range(name: str, value: float, low: float, high: float = float("inf")) -> None:
     """Raises `InputError` unless `low <= value <= high` (so NaN is refused)."""
-    if not low <= value <= high:
+    number = isinstance(value, (Real, torch.SymFloat, torch.SymInt)) and not isinstance(value, bool)
+    if not number or not low <= value <= high:
         raise InputError(
-            f"{name}: expected a number in [{low}, {high}], got {value}; give one in that range"
+            f"{name}: expected a number in [{low}, {high}], got {value!r}; give one in that range"
+        )
+
+
+def check_share(name: str, value: float, *, usual: float) -> None:
+    """Raises `InputError` unless `0 <= value < 1`; `usual` is what the message proposes."""
+    if not isinstance(value, (int, float)) or not 0.0 <= value < 1.0:
+        raise InputError(
+            f"{name}: expected a share in [0, 1), got {value!r:.60}; {usual:g} is usual"
         )
 
 

@@ -7,9 +7,11 @@ Every message reads `name: expected ..., got ...; what to do`. `InputError` and 
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any
 
 __all__ = [
@@ -27,6 +29,7 @@ __all__ = [
     "interruptible",
     "located",
     "optional_import",
+    "output_file",
     "unknown",
 ]
 
@@ -90,6 +93,28 @@ def unknown(name: str, got: object, known: Iterable[str], *, what: str = "one of
     close = get_close_matches(str(got), listed, n=1, cutoff=0.5)
     do = f"did you mean {close[0]!r}?" if close else "choose one of them"
     return f"{name}: expected {what} {', '.join(listed)}, got {got!r:.80}; {do}"
+
+
+def output_file(path: str | os.PathLike[str], name: str = "path") -> Path:
+    """The path of a file that is to be written, looked at before the work for it is done.
+
+    Args:
+        path: Path of the file, which may be there.
+        name: Name of the argument.
+
+    Raises:
+        InputError: A folder, or a file in a folder that is not there.
+    """
+    target = Path(path)
+    if target.is_dir():
+        raise InputError(
+            f"{name}: expected a file to write, got the folder {str(target)!r}; name a file"
+        )
+    if not target.parent.is_dir():
+        raise InputError(
+            f"{name}: expected a file in a folder that exists, got {str(target)!r}; make the folder"
+        )
+    return target
 
 
 def first_line(error: BaseException) -> str:

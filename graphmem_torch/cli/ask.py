@@ -21,7 +21,7 @@ from graphmem_torch.cli.options import (
     served_oracle,
 )
 from graphmem_torch.config import Config, load_config
-from graphmem_torch.errors import InputError, OracleError
+from graphmem_torch.errors import InputError, OracleError, output_file
 from graphmem_torch.quality.request import COMPARING, JUDGES, Judged, Request, judge
 from graphmem_torch.text.times import parse_time
 
@@ -64,9 +64,9 @@ class AskingCommand(MemoryCommand):
         return {
             "k": self.k,
             "kinds": self.kind or None,
-            "between": None if self.between is None else tuple(map(time_of, self.between)),
+            "between": self.between and tuple(time_of(t, "--between") for t in self.between),
             "as_of": self._instants(),
-            "valid_at": None if self.valid_at is None else time_of(self.valid_at),
+            "valid_at": None if self.valid_at is None else time_of(self.valid_at, "--valid-at"),
             "where": None if self.where is None else parse_json(self.where, "--where"),
             "exclude": self.exclude,
             "seed_entities": self.seed_entity,
@@ -74,7 +74,7 @@ class AskingCommand(MemoryCommand):
 
     def _instants(self) -> float | list[float] | None:
         """What is given as `--as-of`."""
-        return None if self.as_of is None else time_of(self.as_of)
+        return None if self.as_of is None else time_of(self.as_of, "--as-of")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,7 +137,7 @@ class Query(AskingCommand):
 
     def _instants(self) -> float | list[float] | None:
         """One time, or a list of several."""
-        times = [time_of(each) for each in self.as_of]
+        times = [time_of(each, "--as-of") for each in self.as_of]
         return times if len(times) > 1 else times[0] if times else None
 
     def _questions(self) -> list[str]:
@@ -156,10 +156,11 @@ class Query(AskingCommand):
         return questions
 
 
-def time_of(text: str, name: str = "time") -> float:
-    """A time of the command line, where seconds since the epoch are digits; eight are a date."""
+def time_of(text: str, name: str) -> float:
+    """A time of the command line: digits are seconds since the epoch, but a year or a date."""
     text = text.strip()
-    seconds = text.isascii() and text.isdigit() and len(text) != len("20240204")
+    dated = len(text) in (len("2024"), len("20240204"))
+    seconds = text.isascii() and text.isdigit() and not dated
     return parse_time(float(text) if seconds else text, name)
 
 
@@ -355,7 +356,8 @@ class Evaluate(Command):
         """Runs the evaluation, writes its report and prints the table."""
         # Told now, not after the work.
         for name in ("json", "rankings", "csv", "latex"):
-            _check_output(name, getattr(self, name))
+            if getattr(self, name) is not None:
+                output_file(getattr(self, name), f"--{name}")
         found = self._compared() if self.dataset == _COMPARE else self._judged()
         if self.json is not None:
             _write(self.json, [json.dumps(found.report, indent=1), "\n"])
@@ -446,16 +448,6 @@ class Evaluate(Command):
         data = getattr(self, own) if own else Path()
         assert isinstance(data, Path)
         return data
-
-
-def _check_output(name: str, path: Path | None) -> None:
-    """Raises `InputError` where a file cannot be written."""
-    if path is None:
-        return
-    if path.is_dir():
-        raise InputError(f"--{name}: expected a file to write, got the folder {path}; name a file")
-    if not path.parent.is_dir():
-        raise InputError(f"--{name}: expected a file in a folder that exists, got {path}")
 
 
 def _write(path: Path, parts: Iterable[str]) -> None:

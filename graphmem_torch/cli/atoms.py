@@ -213,7 +213,7 @@ class Supersede(MemoryCommand):
 
     def run(self) -> int:
         """States it and prints the validity of the old one."""
-        moment = None if self.at is None else time_of(self.at)
+        moment = None if self.at is None else time_of(self.at, "--at")
         with self.open_memory(self.store, "w") as memory:
             found = memory.supersede(self.old, self.new, when=moment)
         if self.json:
@@ -265,7 +265,7 @@ class ShowChanges(MemoryCommand):
     def run(self) -> int:
         """Prints the changes in the order in which they were known."""
         with self.open_memory(self.store, "r") as memory:
-            found = memory.changes(time_of(self.since, "since"))
+            found = memory.changes(time_of(self.since, "--since"))
         if self.json:
             print_json({"changes": [change.as_dict() for change in found]})
             return 0
@@ -332,7 +332,7 @@ class Forget(MemoryCommand):
                 self.ids or None,
                 session=self.session,
                 speaker=self.speaker,
-                before=None if self.before is None else time_of(self.before, "before"),
+                before=None if self.before is None else time_of(self.before, "--before"),
                 where=None if self.where is None else parse_json(self.where, "--where"),
                 question=self.question,
                 k=self.k,

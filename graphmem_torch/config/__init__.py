@@ -7,6 +7,7 @@ the defaults and are overridden by code and command line. May import `atoms` and
 from __future__ import annotations
 
 from graphmem_torch.config.presets import (
+    checked_config,
     config_from_dict,
     config_to_dict,
     load_config,
@@ -58,6 +59,7 @@ __all__ = [
     "SpreadConfig",
     "StructureConfig",
     "WalkConfig",
+    "checked_config",
     "config_from_dict",
     "config_to_dict",
     "load_config",

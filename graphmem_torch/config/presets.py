@@ -15,9 +15,10 @@ from typing import Any, Literal, TypeVar
 
 from graphmem_torch.atoms import MEMORY_TYPES, EdgeType
 from graphmem_torch.config.settings import Config, DecayConfig
-from graphmem_torch.errors import ConfigError, unknown
+from graphmem_torch.errors import ConfigError, output_file, unknown
 
 __all__ = [
+    "checked_config",
     "config_from_dict",
     "config_to_dict",
     "load_config",
@@ -90,10 +91,11 @@ def save_preset(config: Config, path: str | os.PathLike[str]) -> None:
 
     Raises:
         ConfigError: A path that no preset has.
+        InputError: A folder, or a path in a folder that is not there.
     """
     import yaml
 
-    target = Path(path)
+    target = output_file(path)
     if target.suffix not in (".yaml", ".yml"):
         raise ConfigError(
             f"path: expected a file that ends in .yaml, got {str(path)!r}; name it so"
@@ -192,6 +194,20 @@ def _parsed(text: str) -> Any:
 def config_from_dict(data: Mapping[str, Any]) -> Config:
     """Builds a `Config` from nested plain values, strictly."""
     return _build(Config, data, "")
+
+
+def checked_config(config: Config) -> Config:
+    """A copy of the settings, held to what `load_config` holds those of a file to.
+
+    Raises:
+        ConfigError: No settings, a value of the wrong type or out of its bounds, an unknown name.
+    """
+    if not isinstance(config, Config):
+        raise ConfigError(
+            f"config: expected a Config, got {config!r:.80}; load_config(preset, overrides) makes "
+            "one"
+        )
+    return config_from_dict(config_to_dict(config))
 
 
 def config_to_dict(config: Config) -> dict[str, Any]:

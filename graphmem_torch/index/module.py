@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from graphmem_torch.atoms import EdgeType
 from graphmem_torch.checks import check_count, check_matrix, check_unit_rows, needs_gradient
-from graphmem_torch.config import Config, load_config
+from graphmem_torch.config import Config, checked_config, load_config
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.errors import ConfigError, InputError
 from graphmem_torch.graph import Graph
@@ -215,7 +215,7 @@ class MemoryIndex(nn.Module):
         """
         check_matrix("embeddings", embeddings, "[A, d]")
         check_unit_rows("embeddings", embeddings)
-        config = load_config("default") if config is None else config
+        config = load_config("default") if config is None else checked_config(config)
         device, atoms = embeddings.device, len(embeddings)
         own = Graph.from_edges(torch.zeros(2, 0, dtype=torch.int64), num_nodes=atoms)
         if graph is not None:

@@ -98,8 +98,14 @@ def context_settings(
     """The settings with what a caller asks for instead.
 
     Raises:
-        InputError: An unknown tokenizer, order, format or field of the template.
+        InputError: An unknown tokenizer, order, format or field of the template, or nothing that
+            can be called to shorten texts.
     """
+    if shorten is not None and not callable(shorten):
+        raise InputError(
+            f"shorten: expected a function (question, texts) -> texts, got {shorten!r:.60}; "
+            "Summaries(0.5) is one"
+        )
     config = own if order is None else replace(own, order=order)
     check_order(config.order)
     counted = own.tokenizer if tokenizer is None else tokenizer

@@ -152,20 +152,21 @@ def nodes_of(
     Raises:
         InputError: An id that is not stored.
     """
-    wrong = next((name for name in ids if not isinstance(name, str)), None)
-    if wrong is not None:
-        raise InputError(f"expected ids of atoms as text, got {wrong!r:.80}")
+    for name in ids:
+        if not isinstance(name, str):
+            raise InputError(f"ids: expected texts, got {name!r:.80}; give ids as they were added")
     known = store.known(list(dict.fromkeys(ids)))
-    missing = next((name for name in ids if name not in known), None)
-    if missing is not None:
-        if is_archived is not None and is_archived(missing):
+    for name in ids:
+        if name in known:
+            continue
+        if is_archived is not None and is_archived(name):
             raise InputError(
-                f"expected ids of stored atoms, got {missing!r:.80}, which is archived; `restore` "
+                f"ids: expected ids of memories, got {name!r:.80}, which is archived; `restore` "
                 "brings it back"
             )
         raise InputError(
-            f"expected ids of stored atoms, got {missing!r:.80}, which is not in the store; check "
-            "the id, or add the atom first"
+            f"ids: expected ids of memories, got {name!r:.80}, which is not in the store; check "
+            "it, or add the memory first"
         )
     return {name: number for name, (number, _) in known.items()}
 

@@ -187,11 +187,11 @@ def atom_masks(
     index, masks = snapshot.index, {}
     kinds, between, where = scope.kinds, scope.between, scope.where
     if kinds is not None:
-        kinds = [kinds] if isinstance(kinds, str) else kinds
-        foreign = sorted(set(kinds) - set(snapshot.kinds))
-        if foreign:
-            known = sorted(set(snapshot.kinds) - {CONCEPT})
-            raise InputError(unknown("kinds", foreign[0], known))
+        kinds = [kinds] if isinstance(kinds, str) else _listed(kinds)
+        for kind in kinds:
+            if kind not in snapshot.kinds:
+                known = sorted(set(snapshot.kinds) - {CONCEPT})
+                raise InputError(unknown("kinds", kind, known))
         codes = torch.tensor([snapshot.kinds.index(kind) for kind in kinds])
         masks["listed"] = torch.isin(index.kind.long(), codes.to(index.kind.device))[None]
     if where is not None:

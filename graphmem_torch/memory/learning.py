@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isfinite
 from typing import Any, NamedTuple
@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils import parametrize
 
+from graphmem_torch.checks import check_share
 from graphmem_torch.config import Config, config_to_dict
 from graphmem_torch.errors import InputError
 from graphmem_torch.evaluation.bootstrap import Interval, bootstrap_interval
@@ -146,10 +147,7 @@ def fit_and_report(
     Raises:
         InputError: As `Memory.fit` says.
     """
-    if not isinstance(held_out, (int, float)) or not 0.0 <= held_out < 1.0:
-        raise InputError(
-            f"held_out: expected a share in [0, 1), got {held_out!r:.60}; 0.3 is usual"
-        )
+    check_share("held_out", held_out, usual=0.3)
     if held_out == 0.0:
         return FitReport(fit_weights([labelled], penalty=penalty), labelled, None)
     generator = torch.Generator().manual_seed(seed)
@@ -334,7 +332,7 @@ def _deviations(
 
 def with_weights(config: Config, weights: Mapping[str, float]) -> Config:
     """The same settings with other weights of the signals."""
-    return replace(config, rank=replace(config.rank, weights=dict(weights)))
+    return replace(config, rank=replace(config.rank, weights=weights))
 
 
 def reweighted(index: MemoryIndex, config: Config) -> MemoryIndex:
@@ -575,10 +573,17 @@ def check_feedback(used: Sequence[str], not_used: Sequence[str]) -> None:
 
 def check_evidence(questions: Sequence[str], evidence: Sequence[Sequence[str]]) -> None:
     """Raises InputError where there are no lists of texts, one of evidence for each question."""
-    for name, value in (("questions", questions), *(("evidence", ids) for ids in evidence)):
-        if isinstance(value, str):
+    for name, value in (("questions", questions), ("evidence", evidence)):
+        if isinstance(value, str) or not isinstance(value, Sequence):
             raise InputError(
-                f"{name}: expected a list of texts, got the text {value!r:.80}; wrap it in a list"
+                f"{name}: expected a list, one entry for each question, got {value!r:.80}; wrap "
+                "one in a list"
+            )
+    for ids in evidence:
+        if isinstance(ids, str) or not isinstance(ids, Iterable):
+            raise InputError(
+                f"evidence: expected a list of ids for each question, got {ids!r:.80} for one; "
+                "wrap it in a list"
             )
     if len(questions) != len(evidence):
         raise InputError(

@@ -27,9 +27,16 @@ import torch
 from torch import Tensor
 
 from graphmem_torch.atoms import Atom, EdgeType
-from graphmem_torch.checks import check_count
-from graphmem_torch.config import POLICIES, Config, load_config, save_preset
-from graphmem_torch.errors import InputError, MissingNodeError, StoreError, located, unknown
+from graphmem_torch.checks import check_count, check_share
+from graphmem_torch.config import POLICIES, Config, checked_config, load_config, save_preset
+from graphmem_torch.errors import (
+    InputError,
+    MissingNodeError,
+    StoreError,
+    located,
+    output_file,
+    unknown,
+)
 from graphmem_torch.index.module import MemoryIndex
 from graphmem_torch.index.retrieve import CandidateRule, Stages
 from graphmem_torch.memory import contexts, edges, learning
@@ -337,7 +344,7 @@ class Memory:
         Raises:
             ConfigError, EmbedderError, StoreError: As they say; nothing is changed.
         """
-        settings = load_config(preset) if config is None else config
+        settings = load_config(preset) if config is None else checked_config(config)
         place = usable_device(device)
         store, loaded = open_bound(
             path, mode, embedder, settings.embedder, place, create=create or path is None
@@ -377,7 +384,7 @@ class Memory:
         Raises:
             ConfigError, EmbedderError, StoreError: As they say; the memory is as it was.
         """
-        settings = load_config(preset) if config is None else config
+        settings = load_config(preset) if config is None else checked_config(config)
         loaded = load_as(embedder, settings.embedder, usable_device(device))
         meta = {**embedder_meta(embedder, settings.embedder), REGIME_KEY: None}
         link = link_settings(settings.link, loaded)
@@ -544,7 +551,8 @@ class Memory:
                 before it is stored, and the next call goes on from there.
             ConfigError, EmbedderError, StoreError: As they say.
         """
-        listed = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
+        several = list(paths) if isinstance(paths, Iterable) else []
+        listed = [paths] if isinstance(paths, (str, os.PathLike)) else several
         own, batch = self.config.embedder, self.config.link.batch
         reading = Reading(self.chunker, own.chunk_tokenizer, own.max_tokens, format, input, batch)
         known = None if dry_run else KnownVectors(self.embedder)
@@ -812,8 +820,12 @@ class Memory:
         return found[0], found[1]
 
     def rows_of(self, ids: Sequence[str]) -> Tensor:  # [n] int64
-        """Rows of the index that stand for stored atoms."""
-        return self._placed(ids)[1]
+        """Rows of the index that stand for stored atoms; of one id alone a single row.
+
+        Raises:
+            InputError: An id that is not stored, or that of a concept.
+        """
+        return self._placed([ids] if isinstance(ids, str) else ids)[1]
 
     # Questions.
 
@@ -1122,18 +1134,19 @@ class Memory:
         return self._asked(explained, None if as_of is None else parse_time(as_of, "as_of"))
 
     def encode_questions(
-        self, questions: Sequence[str], *, asked: Sequence[TimeLike | None] | None = None
+        self, questions: str | Sequence[str], *, asked: Sequence[TimeLike | None] | None = None
     ) -> QueryBatch:
         """Questions as the tensors that the index reads, on its device.
 
         Args:
-            questions: B questions.
+            questions: B questions; one alone is a batch of one.
             asked: When each is asked; now by default, and where it is None.
 
         Raises:
-            InputError: Not one for each question, or a time that is none.
+            InputError: A question without text, not one time for each question, or a time that is
+                none.
         """
-        return self._query(self._view(), questions, asked=asked)
+        return self._query(self._view(), checked_questions(questions), asked=asked)
 
     @overload
     def compile(self, question: str, *, budget: int, **options: Unpack[Options]) -> Context: ...
@@ -1332,7 +1345,7 @@ class Memory:
                 f"budget: expected one whole number of tokens, got {budget!r:.60}; ask for one"
             )
         verify = None if oracle is None else method_of(oracle, "verify")
-        asked = [question] if isinstance(question, str) else list(question)
+        asked = checked_questions(question)
         options |= {"format": format, "template": template, "namespaces": namespaces}
         prompts = self.compile(asked, budget=budget, **options)
         answers = (
@@ -2027,7 +2040,12 @@ class Memory:
             InputError: A share outside of its range, or no question.
             StoreError: As `fit`.
         """
+        check_share("refused", refused, usual=0.05)
         asked, erased = checked_questions(questions), self.store.learned.erased
+        if not asked:
+            raise InputError(
+                "questions: expected answerable questions, got none; give at least one"
+            )
         results = self.retrieve(asked, k=1)
         sure = torch.tensor([result.confidence for result in results])
         # No confidence is below 0: a gate that never closes.
@@ -2058,10 +2076,15 @@ class Memory:
         return threshold
 
     def use_weights(self, weights: Mapping[str, float]) -> None:
-        """Replaces the weights of the signals, for this object, until something is learned."""
+        """Replaces the weights of the signals, for this object, until something is learned.
+
+        Raises:
+            ConfigError: A signal or form that there is not, or a weight that is no finite number.
+        """
+        config = checked_config(learning.with_weights(self.config, weights))
         with self._lock:
             self._own = True
-            self._use(learning.with_weights(self.config, weights))
+            self._use(config)
 
     def feedback(
         self,
@@ -2553,7 +2576,7 @@ class Memory:
         Raises:
             InputError: An id that is not stored, or that of a concept.
         """
-        named = list(dict.fromkeys([ids] if isinstance(ids, str) else ids))
+        named = self._named(ids)[0]
         if not named:
             return {}
         snapshot, rows = self._placed(named)
@@ -2737,7 +2760,7 @@ class Memory:
                 namespace what is in its archive.
 
         Raises:
-            InputError: Not a file, or one in the folder of the store.
+            InputError: No file, one in the folder of the store, or in a folder that is not there.
             StoreError: The file cannot be written; one of before is as it was.
         """
         target = self._export_target(Path(path))
@@ -2775,7 +2798,7 @@ class Memory:
             raise InputError(
                 f"path: expected a file outside of the store, got {str(path)!r}; name another"
             )
-        if path.exists() and not path.is_file():
+        if output_file(path).exists() and not path.is_file():
             raise InputError(
                 f"path: expected a new file, or one to replace, got {str(path)!r}, which is none; "
                 "name a file"
@@ -3196,7 +3219,7 @@ class Memory:
     def _named(self, ids: str | Iterable[str]) -> tuple[list[str], list[int]]:
         """Ids of stored atoms, each once, in the order given, and their node numbers."""
         if not isinstance(ids, Iterable):
-            raise InputError(f"ids: expected ids of atoms, got {ids!r:.80}")
+            raise InputError(f"ids: expected an id or a list of them, got {ids!r:.80}; name one")
         listed = [ids] if isinstance(ids, str) else list(ids)
         found = edges.nodes_of(self.store, listed, self._is_archived)
         named = list(dict.fromkeys(listed))

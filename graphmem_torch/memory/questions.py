@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from time import perf_counter
 from typing import TypeVar
@@ -55,22 +55,31 @@ def checked_questions(questions: str | Sequence[str]) -> list[str]:
     """One or several questions as a list.
 
     Raises:
-        InputError: A question without text.
+        InputError: No text, one that says nothing, or one that UTF-8 cannot hold.
     """
-    asked = [questions] if isinstance(questions, str) else list(questions)
-    for place, question in enumerate(asked):
-        if not isinstance(question, str) or not question.strip():
-            raise InputError(
-                f"expected a question, got {question!r} at place {place}; leave it out"
-            )
-        try:
-            question.encode()
-        except UnicodeEncodeError as error:
-            raise InputError(
-                f"expected a question in text that UTF-8 can hold, got {question!r:.80} at place "
-                f"{place}; decode it anew"
-            ) from error
+    if isinstance(questions, str):
+        _check_question(questions, "; say what is asked")
+        return [questions]
+    if isinstance(questions, bytes) or not isinstance(questions, Iterable):
+        raise InputError(
+            f"questions: expected a question or a list of them, got {questions!r:.80}; give text"
+        )
+    asked = list(questions)
+    for number, question in enumerate(asked, start=1):
+        _check_question(question, f" as number {number} of {len(asked)}; leave it out")
     return asked
+
+
+def _check_question(question: object, do: str) -> None:
+    if not isinstance(question, str) or not question.strip():
+        raise InputError(f"question: expected a question, got {question!r:.80}{do}")
+    try:
+        question.encode()
+    except UnicodeEncodeError as error:
+        raise InputError(
+            f"question: expected text that UTF-8 can hold, got half a surrogate pair at position "
+            f"{error.start}{do}"
+        ) from None
 
 
 def encode_questions(

@@ -134,6 +134,8 @@ def check_paths(paths: Sequence[str | os.PathLike[str]], format: str | None = No
             "paths: expected files, folders, or - for standard input, got none; give one"
         )
     for given in paths:
+        if not isinstance(given, (str, os.PathLike)):
+            raise InputError(f"paths: expected paths, got {given!r:.80}; leave it out")
         if not os.fspath(given):  # which would be the current folder
             raise InputError("paths: expected files or folders, got an empty path; name one")
         path = Path(given)
@@ -170,8 +172,11 @@ def document_atoms(
 
     The texts of the chunks joined are `text`; `meta` has the character offsets.
     """
-    if not text.strip():
-        raise InputError("expected text, got an empty document; leave it out", where=name)
+    if not isinstance(name, str) or not name:
+        raise InputError(f"name: expected a name, got {name!r:.80}; give the document one")
+    if not isinstance(text, str) or not text.strip():
+        got = "an empty document" if isinstance(text, str) else f"{text!r:.80}"
+        raise InputError(f"expected text, got {got}; leave it out", where=name)
     for i, (start, end) in enumerate(chunk_text(text, tokenizer, max_tokens)):
         meta = {"start": start, "end": end}
         yield Atom(f"{name}#{i}", text[start:end], kind="chunk", session=name, time=time, meta=meta)

@@ -156,7 +156,8 @@ def _no_constant(name: str) -> float:
 
 def _unreadable(where: str, error: OSError) -> InputError:
     return InputError(
-        f"expected a file that can be read, got: {error.strerror or error}; check its rights",
+        f"expected a file that can be read, got: {error.strerror or error}; check its path, and "
+        "your rights",
         where=where,
     )
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from graphmem_torch.atoms import CONCEPT
-from graphmem_torch.errors import InputError
+from graphmem_torch.errors import InputError, output_file
 from graphmem_torch.report.drawing import Drawing, draw
 from graphmem_torch.report.facts import Facts, ReportInput, gather
 from graphmem_torch.report.markup import escaped, number, script_json
@@ -94,11 +94,7 @@ def checked_target(path: str | os.PathLike[str], limit: int) -> Path:
     Raises:
         InputError: A path that is a folder or lies in none, or a limit out of range.
     """
-    target = Path(path)
-    if target.is_dir():
-        raise InputError(f"path: expected a file to write, got the folder {target}; name a file")
-    if not target.parent.is_dir():
-        raise InputError(f"path: expected a file in a folder that exists, got {target}; make it")
+    target = output_file(path)
     if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= 200_000:
         raise InputError(
             f"limit: expected a number of nodes from 1 to 200,000, got {limit!r:.60}; try 50000"

@@ -74,6 +74,8 @@ def store_error(error: Exception, place: str | Path) -> StoreError:
             )
         if primary in {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR}:
             return _no_room(place, error)
+        if isinstance(error, sqlite3.ProgrammingError) and "closed" in str(error):
+            return StoreError(f"{place}: expected an open memory, got one that was closed; open it")
         return StoreError(f"{place}: the database refused the operation ({error})")
     number = getattr(error, "errno", None)
     if number in _NO_ROOM or any(text in str(error).lower() for text in _NO_ROOM_TEXT):

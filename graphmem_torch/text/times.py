@@ -39,10 +39,11 @@ _SPOKEN = re.compile(
     r"(?P<day>\d{1,2})\s+(?P<month>[a-z]+)\.?,?\s+(?P<year>\d{4})",
     re.IGNORECASE,
 )
+_PART_OF_DATE = re.compile(r"\d{4}(?:-\d\d)?", re.ASCII)
 FIRST_SECOND, LAST_SECOND = -62_135_596_800.0, 253_402_300_800.0
 """Years 1 to 9999, what a calendar can show; the last is excluded."""
 _FORMS = (
-    'seconds since the epoch, a datetime, ISO 8601 ("2023-05-08", "2023-05-08T13:56:00+02:00"), or '
+    'seconds since the epoch, a datetime, ISO 8601 ("2023-05", "2023-05-08T13:56:00+02:00"), or '
     '"1:56 pm on 8 May, 2023"; without an offset it is UTC'
 )
 
@@ -52,8 +53,9 @@ def parse_time(value: TimeLike, name: str = "time", *, where: str | None = None)
 
     Args:
         value: Seconds since the epoch; a `datetime`; a `date`, for its midnight; an ISO 8601 date
-            or date and time; or the form of LoCoMo, "1:56 pm on 8 May, 2023". What names no
-            offset, a naive `datetime` too, is UTC: answers do not depend on the machine.
+            or date and time, a year or a month for its first instant; or the form of LoCoMo,
+            "1:56 pm on 8 May, 2023". What names no offset, a naive `datetime` too, is UTC: answers
+            do not depend on the machine.
         name: Name of the value, for messages.
         where: File and line it came from, for messages.
 
@@ -113,8 +115,9 @@ def parse_span(value: object, name: str = "between") -> tuple[float, float]:
 
 
 def _iso(text: str) -> datetime | None:
+    part = _PART_OF_DATE.fullmatch(text)
     try:
-        moment = datetime.fromisoformat(text)
+        moment = datetime.fromisoformat(text if part is None else f"{text}-01-01"[:10])
         return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     except ValueError:
         return None

@@ -89,8 +89,12 @@ def test_query_can_be_narrowed(store: Path, reply: Callable[..., Any]) -> None:
     where = ["--store", store, "--where", '{"speaker": "Theo", "meta.page": {"$gt": 1}}']
     answer = reply("query", "Bertrand", *where)
     assert [hit["id"] for hit in answer["results"][0]["hits"]] == ["D2:2"]
-    context = reply("context", "Bertrand", "--budget", "100", *where, "--between", "0", "1000")
+    context = reply("context", "Bertrand", "--budget", "100", *where, "--between", "0", "100000")
     assert context["sources"] == []
+    context = reply("context", "Bertrand", "--budget", "100", *where, "--between", "2023", "2024")
+    assert context["sources"] == []
+    context = reply("context", "Bertrand", "--budget", "100", *where, "--between", "2024", "2025")
+    assert context["sources"] == ["D2:2"]
     context = reply("context", "Bertrand", "--budget", "100", *where)
     assert context["sources"] == ["D2:2"]
 

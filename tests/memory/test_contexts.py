@@ -254,6 +254,13 @@ def test_template_of_ones_own() -> None:
                 memory.compile(ASKED, budget=50, template=bad)
 
 
+def test_shorten_is_something_to_call() -> None:
+    with opened() as memory:
+        memory.add(turns(4))
+        with pytest.raises(InputError, match="shorten: expected a function"):
+            memory.compile(ASKED, budget=100, shorten=3)  # type: ignore[arg-type]
+
+
 def test_shorten_writes_less() -> None:
     with opened() as memory:
         memory.add(turns())

@@ -456,7 +456,7 @@ def test_life_of_memories_says_what_is_wrong(tmp_path: Path) -> None:
             with pytest.raises(InputError, match="'nowhere', which is not in the store"):
                 call(["semantic", "nowhere"])
             for wrong in ([3], [["semantic"]], b"semantic"):
-                with pytest.raises(InputError, match="ids of atoms as text"):
+                with pytest.raises(InputError, match="ids: expected texts"):
                     call(wrong)  # type: ignore[arg-type]
             with pytest.raises(InputError, match="ids: expected"):
                 call(None)  # type: ignore[arg-type]

@@ -353,8 +353,10 @@ def test_connect_says_what_is_no_edge_and_no_id() -> None:
     with small() as memory:
         with pytest.raises(InputError, match="edges: expected"):
             memory.connect(5)  # type: ignore[arg-type]
-        with pytest.raises(InputError, match="ids of atoms as text"):
+        with pytest.raises(InputError, match="ids: expected texts"):
             memory.disconnect(["c0"], "c1")  # type: ignore[arg-type]
+        with pytest.raises(InputError, match="ids: expected texts"):
+            memory.disconnect(None, "c1")  # type: ignore[arg-type]
         with pytest.raises(InputError, match="pairs: expected"):
             memory.judge_edges(pairs=3)  # type: ignore[arg-type]
 

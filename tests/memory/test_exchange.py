@@ -329,9 +329,9 @@ def test_a_failing_export_leaves_the_file_of_before(tmp_path: Path) -> None:
         memory.export(tmp_path / "x")
         before = (tmp_path / "x").read_bytes()
         memory.close()
-        with pytest.raises(StoreError):
+        with pytest.raises(StoreError, match="closed"):
             memory.export(tmp_path / "x")
-        with pytest.raises(StoreError, match=str(tmp_path / "no" / "x")):
+        with pytest.raises(InputError, match=str(tmp_path / "no" / "x")):
             memory.export(tmp_path / "no" / "x")
     assert (tmp_path / "x").read_bytes() == before
     assert [path.name for path in tmp_path.iterdir()] == ["x"]

@@ -165,8 +165,10 @@ def test_calibrate_refuses_no_more_than_it_may() -> None:
     ("change", "message"),
     [
         ({"evidence": [["concept:says story 0"]]}, "got the concept"),
-        ({"evidence": ["a"]}, "list of texts"),
-        ({"questions": "?"}, "list of texts"),
+        ({"evidence": ["a"]}, "list of ids for each question, got 'a' for one"),
+        ({"evidence": None}, "evidence: expected a list"),
+        ({"questions": "?"}, "questions: expected a list"),
+        ({"questions": None}, "questions: expected a list"),
         ({"held_out": "half"}, "held_out"),
         ({"penalty": float("nan")}, "penalty"),
         ({"penalty": -1.0}, "penalty"),
@@ -178,6 +180,34 @@ def test_fit_says_what_is_wrong(change: dict[str, Any], message: str) -> None:
         memory.add(turns())
         with pytest.raises(InputError, match=message):
             memory.fit(**asked)
+
+
+def test_calibrate_says_what_is_wrong() -> None:
+    with opened() as memory:
+        memory.add(turns())
+        for share in (1, -0.1, "half", float("nan")):
+            with pytest.raises(InputError, match=r"refused: expected a share in \[0, 1\)"):
+                memory.calibrate(["Which boats?"], refused=share)  # type: ignore[arg-type]
+        with pytest.raises(InputError, match="questions: expected answerable questions, got none"):
+            memory.calibrate([])
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        (None, "rank.weights: expected a mapping"),
+        ({"semantic": float("nan")}, "rank.weights.semantic: expected a finite number"),
+        ({"semantic": "much"}, "rank.weights.semantic: expected a number"),
+        ({"semantics": 1.0}, "did you mean 'semantic'"),
+    ],
+)
+def test_use_weights_says_what_is_wrong(weights: Any, message: str) -> None:
+    with opened() as memory:
+        memory.add(turns())
+        before = memory.retrieve("violin").hits
+        with pytest.raises(ConfigError, match=message):
+            memory.use_weights(weights)
+        assert memory.retrieve("violin").hits == before
 
 
 def few(**change: Any) -> Config:

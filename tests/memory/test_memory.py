@@ -15,7 +15,7 @@ import torch
 
 from graphmem_torch.atoms import CONCEPT, Atom, EdgeType, Link
 from graphmem_torch.config import load_config
-from graphmem_torch.errors import InputError
+from graphmem_torch.errors import ConfigError, InputError, StoreError
 from graphmem_torch.memory import Added, Memory
 from graphmem_torch.results import Result
 from graphmem_torch.text.embedder import HashingEmbedder
@@ -108,7 +108,7 @@ def refusing() -> Iterator[Memory]:
         (Atom("e", 5), "text: expected a string, got 5"),  # type: ignore[arg-type]
         (Atom(5, "x"), "id: expected a string, got 5"),  # type: ignore[arg-type]
         (Atom("e", "x", time=float("nan")), "time: expected finite seconds"),
-        (Atom("e", "x", time="2023"), "'e': time: expected a time"),  # type: ignore[arg-type]
+        (Atom("e", "x", time="soon"), "'e': time: expected a time"),  # type: ignore[arg-type]
         (Atom("e", "x", time=[5]), "time: expected finite seconds"),  # type: ignore[arg-type]
         (Atom("e", "x", edges=(("a", 1),)), "edges: expected Link"),  # type: ignore[arg-type]
         (Atom("e", "x", meta={"a": object()}), "expected what JSON can hold"),
@@ -129,13 +129,41 @@ def test_add_after_bad_atoms(refusing: Memory) -> None:
     assert "good" in ids(refusing.retrieve("good"))
 
 
-def test_retrieve_refuses_questions_that_are_none() -> None:
+BAD_QUESTIONS = ["", "  ", ["fine", ""], [None], None, 3, b"canoe", ["canoe", b"canoe"]]
+
+
+def test_questions_that_are_none_are_refused() -> None:
+    def answered(question: Any) -> Any:
+        return memory.answer(question, llm=lambda prompt: "Yes.")
+
+    def compiled(question: Any) -> Any:
+        return memory.compile(question, budget=50)
+
+    with opened() as memory:
+        memory.add(turns(4))
+        calls = (memory.retrieve, memory.plan, memory.encode_questions, memory.calibrate)
+        for call in (*calls, answered, compiled):
+            for bad in BAD_QUESTIONS:
+                with pytest.raises(InputError, match=r"questions?: expected a question"):
+                    call(bad)
+            with pytest.raises(InputError, match="half a surrogate pair at position 6"):
+                call("canoe \ud800")
+        with pytest.raises(InputError, match="got '' as number 2 of 2; leave it out"):
+            memory.retrieve(["fine", ""])
+
+
+def test_encode_questions_of_one_alone() -> None:
+    with opened() as memory:
+        memory.add(turns(4))
+        alone, several = (memory.encode_questions(q) for q in ("canoe", ["canoe"]))
+        assert torch.equal(alone.embedding, several.embedding)
+        assert len(memory.encode_questions([]).embedding) == 0
+
+
+def test_retrieve_of_few_memories() -> None:
     with opened() as memory:
         memory.add(turns(4))
         assert memory.retrieve([]) == []
-        for bad in ("", "  ", ["fine", ""], [None]):
-            with pytest.raises(InputError, match="expected a question"):
-                memory.retrieve(bad)  # type: ignore[arg-type]
         with pytest.raises(InputError, match=r"^k\b.* at least 1"):
             memory.retrieve("canoe", k=0)
         assert len(memory.retrieve("of the and", k=2).hits) == 2  # stop words only
@@ -169,6 +197,8 @@ def test_retrieve_filters() -> None:
         assert (nothing.hits, nothing.known) == ((), False)
         with pytest.raises(InputError, match=r"kinds: .*, got 'nte'; did you mean 'note'"):
             found(kinds=["nte"])
+        with pytest.raises(InputError, match="kinds: expected one of"):
+            found(kinds=3)
         with pytest.raises(InputError, match="between"):
             found(between=(2.0, 1.0))
         with pytest.raises(InputError, match="between"):
@@ -384,6 +414,37 @@ def test_get_len_and_in() -> None:
             memory.get(concept)
         with pytest.raises(InputError, match="'a99', which is not in the store"):
             memory.get(["a0", "a99"])
+
+
+def test_ids_that_are_none_are_refused() -> None:
+    with opened() as memory:
+        memory.add(turns(4))
+        reading = (memory.get, memory.rows_of, memory.importance, memory.particles, memory.validity)
+        for call in (*reading, memory.delete, memory.archive):
+            for bad in (None, 3, [None], ["a0", None], [3], b"a0"):
+                with pytest.raises(InputError, match="ids: expected"):
+                    call(bad)  # type: ignore[arg-type]
+        assert memory.importance([]) == {}
+        assert memory.rows_of("a2").tolist() == memory.rows_of(["a2"]).tolist()
+        assert len(memory) == 4
+
+
+def test_closed_memory_says_so() -> None:
+    memory = opened()
+    memory.add(turns(4))
+    memory.close()
+    memory.close()
+    for call in (len, lambda it: it.retrieve("canoe"), lambda it: it.add("More.")):
+        with pytest.raises(StoreError, match="expected an open memory, got one that was closed"):
+            call(memory)
+
+
+def test_open_refuses_settings_that_no_file_may_have() -> None:
+    config = load_config("default")
+    beyond = replace(config, spread=replace(config.spread, rounds=-1))
+    for bad, said in ((beyond, "spread.rounds"), ({"name": "x"}, "config: expected a Config")):
+        with pytest.raises(ConfigError, match=said):
+            Memory.open(config=bad, embedder="hashing")  # type: ignore[arg-type]
 
 
 def test_repr_says_what_is_there(tmp_path: Path) -> None:

@@ -126,8 +126,8 @@ def test_stopping_ends_a_run_between_its_steps() -> None:
     assert told == [True, False] and refining.done == Consolidated(archived=1)
 
 
-@pytest.mark.parametrize("every", [0.0, -1.0, float("nan"), float("inf")])
-def test_every_must_be_a_time(every: float) -> None:
+@pytest.mark.parametrize("every", [0.0, -1.0, float("nan"), float("inf"), None, "1"])
+def test_every_must_be_a_time(every: Any) -> None:
     with opened() as memory, pytest.raises(InputError, match="every: expected"):
         memory.refining(every=every)
 

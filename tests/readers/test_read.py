@@ -256,3 +256,8 @@ def test_document_atoms() -> None:
     assert (atom.id, atom.session, atom.time) == ("d#0", "d", 5.0)
     with pytest.raises(InputError, match="d: expected text, got an empty document"):
         list(document_atoms(" ", name="d", tokenizer=WORDS))
+    with pytest.raises(InputError, match="d: expected text, got None"):
+        list(document_atoms(None, name="d", tokenizer=WORDS))  # type: ignore[arg-type]
+    for name in ("", None):
+        with pytest.raises(InputError, match="name: expected a name"):
+            list(document_atoms("Some text.", name=name, tokenizer=WORDS))  # type: ignore[arg-type]

@@ -66,6 +66,17 @@ def test_parse_time_of_a_date_is_its_midnight() -> None:
     assert parse_time(date(2023, 5, 8)) == midnight
 
 
+@pytest.mark.parametrize(("text", "month"), [("2023", 1), (" 2023-05 ", 5), ("2023-12", 12)])
+def test_parse_time_of_a_year_or_a_month_is_its_first_instant(text: str, month: int) -> None:
+    assert parse_time(text) == datetime(2023, month, 1, tzinfo=UTC).timestamp()
+
+
+@pytest.mark.parametrize("text", ["2023-13", "2023-00", "0000", "99", "20235", "2023-5", "٢٠٢٣"])
+def test_parse_time_refuses_other_digits(text: str) -> None:
+    with pytest.raises(InputError, match="time: expected a time"):
+        parse_time(text)
+
+
 @given(
     st.datetimes(min_value=datetime(1900, 1, 1), max_value=datetime(2200, 1, 1)),
     st.integers(-14 * 60, 14 * 60),
