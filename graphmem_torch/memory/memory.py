@@ -14,7 +14,7 @@ import threading
 import time
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from contextlib import ExitStack, nullcontext
 from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
@@ -567,11 +567,14 @@ class Memory:
             if writer is not None:
                 writer.update(atom.id, lambda old: replace(atom, edges=old.edges), self._clock())
 
+        deleted: set[str] = set()
+
         def delete(ids: Sequence[str]) -> int:
             with self.store.turn():
                 nodes = self._named(ids)[1]
                 if writer is not None:
                     writer.remove(nodes, partial(self.store.append, when=self._clock()))
+            deleted.update(ids)
             return len(nodes)
 
         follower = Follower(self.store, reading, known, add, update, delete)
@@ -581,6 +584,7 @@ class Memory:
         ):
             done = follower.run(listed, prune=prune, skip_bad=skip_bad, advance=bar.update)
         if writer is not None:
+            self._untie(deleted.difference(self.store.known(sorted(deleted))))
             writer.warn_of_unresolved()
         return done
 
@@ -648,9 +652,16 @@ class Memory:
             StoreError: Read-only store or full disk; likewise.
         """
         with self.store.turn():
-            nodes = self._named(ids)[1]
+            named, nodes = self._named(ids)
             self._written_by().remove(nodes, partial(self.store.append, when=self._clock()))
+            self._untie(named)
         return len(nodes)
+
+    def _untie(self, gone: Collection[str]) -> None:
+        """Has the archive keep nothing of what holds with atoms that are gone; in the turn."""
+        archive = self if self.name is not None and is_archive(self.name) else self._archive()
+        if archive is not None and gone:
+            keep_ties(archive.store, gone=gone)
 
     def forget(
         self,
@@ -710,8 +721,9 @@ class Memory:
                 stack.enter_context(store.turn())
             conditions = session, speaker, before, where
             if archive is None:
-                nodes = self._chosen(ids, *conditions, question, k)
-                return self._erase(edges.with_derived(self.store, nodes))
+                nodes = edges.with_derived(self.store, self._chosen(ids, *conditions, question, k))
+                self._untie(self.store.contents(nodes)[0])
+                return self._erase(nodes)
             named = [ids] if isinstance(ids, str) else None if ids is None else list(ids)
             if question is None:
                 nodes, away = self._chosen_of_both(archive, named, *conditions)
@@ -720,7 +732,8 @@ class Memory:
             nodes, away = derived_of_both(self.store, archive.store, nodes, away)
             gone = [*self.store.contents(nodes)[0], *archive.store.contents(away)[0]]
             receipt = self._erase(nodes, (archive.store, away))
-            if keep_ties(archive.store, gone=gone) or away:
+            # What was restored has left bytes there.
+            if keep_ties(archive.store, gone=gone) or away or archive.store.unwiped:
                 archive._erase(away)
         return receipt
 

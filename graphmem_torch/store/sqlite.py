@@ -312,6 +312,11 @@ class MemoryStore(StoreReader):
         """Ids of atoms, and all that they said, earlier versions included."""
         return contents(self._database, nodes)
 
+    @property
+    def unwiped(self) -> bool:
+        """Whether bytes may be left of what was deleted."""
+        return bool(self._database.query("SELECT 1 FROM unwiped LIMIT 1"))
+
     def finish_erasing(self) -> None:
         """Wipes what was erased from files and logs, where that is still to be done."""
         if not self._database.query("SELECT 1 FROM meta WHERE key = 'store.wiping'"):

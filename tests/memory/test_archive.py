@@ -167,6 +167,45 @@ def test_forget_erases_what_is_in_the_memory_and_in_its_archive(tmp_path: Path) 
     assert find_traces(folder, ["number 7.", "number 35", "number 49", "Another story"]) == []
 
 
+def test_what_was_restored_is_forgotten_in_the_archive_as_well(tmp_path: Path) -> None:
+    with opened(tmp_path / "m") as memory:
+        memory.add([*stories(), Atom("a-telling-id", "The quince harvest was poor.")])
+        memory.connect("a-telling-id", "t9", "supports")
+        memory.archive(["a-telling-id", "t9"])
+        memory.restore("a-telling-id")
+        receipt = memory.forget("a-telling-id")
+        assert memory.check_receipt(receipt) == [] == memory.check()
+        assert find_traces(tmp_path / "m", ["The quince harvest", "a-telling-id"]) == []
+        memory.add(Atom("another-id", "The plum harvest was good."))
+        memory.supersede("another-id", "t1")
+        memory.archive("another-id")
+        away = memory.archived()
+        assert away is not None
+        away.forget("another-id")
+    assert find_traces(tmp_path / "m", ["The plum harvest", "another-id"]) == []
+
+
+def test_what_is_deleted_ties_nothing_that_has_its_id_later(memory: Memory, tmp_path: Path) -> None:
+    file = tmp_path / "notes.txt"
+    file.write_text("The canoe is red.")
+    memory.add_files(file)
+    (chunk,) = (name for name in memory.store.ids() if name.endswith("#0"))
+    for other in ("t5", chunk):
+        memory.connect("t1", other, "supports", 0.9)
+        memory.supersede("t3", other)
+    whole = said(memory)
+    memory.archive(["t1", "t3"])
+    memory.delete("t5")
+    memory.add(Atom("t5", "Somebody else's story."))
+    file.unlink()
+    memory.add_files(file, prune=True)
+    memory.add(Atom(chunk, "The violin is old."))
+    memory.restore(["t1", "t3"])
+    supports = [edge for edge in whole if edge[2] == EdgeType.SUPPORTS]
+    assert len(supports) == 2 and not set(supports) & set(said(memory))
+    assert memory.validity("t3")["t3"].stop is None
+
+
 def test_one_id_for_two_things_is_refused_until_one_of_them_goes(memory: Memory) -> None:
     memory.update("t2", text="Story 2, told again.")
     memory.archive(["t1", "t2", "t3"])
