@@ -106,7 +106,10 @@ def test_classify_and_what_is_extracted(
     def said(exchange: Exchange) -> None:
         text = exchange.prompt.rpartition("Input:")[2]
         answer = {"content": "Bertrand mends ovens", "type": "SEMANTIC", "decay_factor": 0.99}
-        exchange.say(json.dumps(answer) if "restores" in text else "I do not know")
+        if "restores" in text:
+            exchange.say(json.dumps(answer))
+        else:
+            exchange.send(b"{}", status=400)
 
     asked = ["classify", "--store", str(store)]
     model = ScriptedServer(said)
