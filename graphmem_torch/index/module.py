@@ -434,10 +434,10 @@ class MemoryIndex(nn.Module):
         """The score of every atom for B questions, before the best are taken; differentiable.
 
         Equal to the scores of `forward`. The gradient flows back to every parameter that asks for
-        one, and to `query.embedding`; where it goes through, activation is computed for all nodes.
-        Which atoms are candidates and anchors is a choice, which has no gradient: the score jumps
-        where another one is chosen. So is what walks and traversals find. Token vectors of a
-        question have none and must not ask for one.
+        one, and to `query.embedding`; where it goes through, activation and walks are computed for
+        all nodes. Which atoms are candidates and anchors, and how many edges a traversal takes to
+        one, is a choice, which has no gradient: the score jumps where another one is chosen. Token
+        vectors of a question have none and must not ask for one.
 
         Args:
             query: As for `forward`; in one go, so give as many questions as there is room for.

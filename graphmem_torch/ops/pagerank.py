@@ -8,7 +8,13 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from graphmem_torch.checks import check_choice, check_count, check_range, check_tensor
+from graphmem_torch.checks import (
+    check_choice,
+    check_count,
+    check_range,
+    check_tensor,
+    needs_gradient,
+)
 from graphmem_torch.errors import InputError
 from graphmem_torch.graph import Graph
 from graphmem_torch.ops.local_push import DONE, FULL, local_push
@@ -168,13 +174,17 @@ def personalized_pagerank(
     strong hubs much of what is then unsettled would flow to them; a `background` says where, and
     makes the ranking far better at the same cost.
 
+    By `power`, values are differentiable in weights and seeds; the gradient is that of the fixed
+    point, to the same tolerance, by the same iteration along reversed edges. A push has none.
+
     Args:
         graph: Directed; signs are ignored.
         seeds: Where each walk starts, in proportion; a row of zeros gives a row of zeros.
         damping: Probability of following an edge.
         tol: For `power`, and for `push` without `k`: the largest residual.
         k: Return the k largest values of each question instead of all.
-        method: `auto` pushes when `k` is given, the graph is large for it and the seeds are few.
+        method: `auto` pushes when `k` is given, the graph is large for it, the seeds are few and no
+            gradient is asked for.
         max_iter: The iteration ends after so many rounds all the same, with a warning.
         epsilon: For `push`: what a node may hold for each edge that leaves it. None means
             `tol` / (E + N), which reaches `tol`, or with `k` 0.003 / k.
@@ -192,8 +202,8 @@ def personalized_pagerank(
 
     Raises:
         InputError: For a shape or device that does not fit, seeds that are negative or not finite,
-            a constant out of range, a `push` with a damping of 1, or for `power` weights that leave
-            a node without a finite sum.
+            a constant out of range, a `push` with a damping of 1 or a gradient, or for `power`
+            weights that leave a node without a finite sum.
     """
     check_node_rows("seeds", seeds, graph)
     check_range("damping", damping, 0.0, 1.0)
@@ -214,10 +224,18 @@ def personalized_pagerank(
         raise InputError(
             "seeds: expected finite and not negative, got others; clamp or repair them"
         )
+    learned = needs_gradient(given, graph.weight)
     if method == "auto":
-        method = "push" if k is not None and pushes(graph, seeds, damping, k) else "power"
+        fast = k is not None and not learned and pushes(graph, seeds, damping, k)
+        method = "push" if fast else "power"
     if method == "power":
         return _by_power(graph, seeds, damping, tol, k, max_iter)
+    if learned:
+        raise InputError(
+            "method: expected 'power' where a gradient is asked for, got 'push', which stops at a "
+            "threshold and has none; use 'auto', detach the weights and seeds, or call under "
+            "torch.no_grad()"
+        )
     if damping == 1.0:
         raise InputError("damping: expected below 1 for push, got 1.0; use method='power'")
     return _by_push(graph, seeds, damping, tol, k, max_iter, epsilon, background)

@@ -17,7 +17,15 @@ from torch import Tensor
 
 from graphmem_torch.errors import InputError
 from graphmem_torch.ops._library import register
-from graphmem_torch.ops.spmm import BAG_FROM, csr_matrix, spmm, spmm_sum
+from graphmem_torch.ops.spmm import (
+    BAG_FROM,
+    csr_matrix,
+    csr_rows,
+    edge_products,
+    spmm,
+    spmm_sum,
+    transposed,
+)
 from graphmem_torch.ops.tiles import tile_elements
 
 __all__ = ["power_iteration", "power_iteration_reference"]
@@ -174,9 +182,55 @@ def _fake(*inputs: Any) -> tuple[Tensor, Tensor, Tensor]:
     return seeds.new_empty(seeds.shape), seeds.new_empty(seeds.shape[0]), done
 
 
+def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    *tensors, damping, tol, max_iter = inputs
+    ctx.damping, ctx.tol, ctx.max_iter = damping, tol, max_iter
+    values, residual, _ = output
+    ctx.mark_non_differentiable(residual)
+    ctx.save_for_backward(*tensors, values)
+
+
+def _backward(ctx: Any, grad: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
+    """The gradient of the fixed point, not of the rounds that led to it.
+
+    x = d (P x + s 1_D' x) + (1 - d) s with s the normalised seeds and D the nodes without edges. So
+    y = (I - d P' - d 1_D s')^-1 g, by the same iteration along reversed edges, is what a change of
+    the right side brings: d y x' for P, and (d lost + 1 - d) y for s.
+    """
+    indptr, source, weight, seeds, values = ctx.saved_tensors
+    nodes, damping = seeds.shape[1], ctx.damping
+    step, dangling = _walk(source, weight.abs(), nodes)
+    total = seeds.sum(1)
+    start = (seeds / torch.where(total > 0, total, 1.0)[:, None]).T.contiguous()  # [N, B]
+    given, x = grad.T.contiguous(), values.T.contiguous()
+    reverse = transposed(indptr, source, step, nodes)
+    y, least = given, ctx.tol * given.abs().max() if given.numel() else 0.0
+    for _ in range(ctx.max_iter):
+        following = spmm(*reverse, y)
+        following[dangling] += (start * y).sum(0)
+        following = given + damping * following
+        change = (following - y).abs().max() if y.numel() else 0.0
+        y = following
+        if change <= least:
+            break
+    target = csr_rows(indptr, len(source))
+    by_step = damping * edge_products(target, source, y, x)
+    own = step.new_zeros(nodes).index_add_(0, source, step * by_step)
+    strength = step.new_zeros(nodes).index_add_(0, source, weight.abs())
+    by_weight = weight.sign() * (by_step - own[source]) / strength[source]
+    by_start = y * (damping * x[dangling].sum(0) + 1 - damping)
+    by_seeds = (by_start - (by_start * start).sum(0)) / total
+    return (
+        *(None, None, by_weight.nan_to_num(nan=0.0)),
+        *(by_seeds.where(total > 0, 0.0).T, None, None, None),
+    )
+
+
 power_iteration = register(
     "pagerank(Tensor indptr, Tensor source, Tensor weight, Tensor seeds, float damping, float tol,"
     " int max_iter) -> (Tensor, Tensor, Tensor)",
     _run,
     fake=_fake,
+    setup_context=_setup_context,
+    backward=_backward,
 )

@@ -87,6 +87,61 @@ def test_personalized_matches_networkx(random_graph, questions, method):
         np.testing.assert_allclose(got, [expected[i] for i in range(30)], atol=2e-6)
 
 
+def _solved(graph: Graph, weight: torch.Tensor, seeds: torch.Tensor, damping: float):
+    """The linear system as matrices, for autograd."""
+    walk = weight.new_zeros(graph.num_nodes, graph.num_nodes)
+    walk = walk.index_put((graph.target, graph.source), weight.abs(), accumulate=True)
+    out = walk.sum(0)
+    total = seeds.sum(1, keepdim=True)
+    start = seeds / torch.where(total > 0, total, 1.0)
+    moves = torch.where(out > 0, walk / torch.where(out > 0, out, 1.0), start[:, :, None])
+    eye = torch.eye(graph.num_nodes, dtype=weight.dtype)
+    return torch.linalg.solve(eye - damping * moves, (1 - damping) * start)
+
+
+@pytest.mark.parametrize(("edges", "damping"), [(0, 0.85), (12, 0.6), (60, 0.85)])
+def test_gradient_is_that_of_the_linear_system(edges, damping):
+    """Through nodes without edges, edges of weight 0 and below, and a row without seeds."""
+    graph, seeds = _drawn(20, edges, 3)
+    generator = torch.Generator().manual_seed(4)
+    weight = torch.randn(graph.num_edges, generator=generator, dtype=torch.float64)
+    weight[::7] = 0.0
+    seeds[1] = 0.0
+    toward = torch.randn(seeds.shape, generator=generator, dtype=torch.float64)
+    leaves = weight.requires_grad_(), seeds.requires_grad_()
+    found = personalized_pagerank(
+        graph.with_weight(weight), seeds, damping=damping, tol=1e-13, max_iter=2000
+    )
+    assert not found.residual.requires_grad
+    expected = _solved(graph, weight, seeds, damping)
+    torch.testing.assert_close(found.values, expected)
+    ours = torch.autograd.grad((found.values * toward).sum(), leaves)
+    theirs = torch.autograd.grad((expected * toward).sum(), leaves)
+    torch.testing.assert_close(ours[0], theirs[0])
+    there = torch.tensor([True, False, True])  # where all seeds are 0 it jumps
+    torch.testing.assert_close(ours[1][there], theirs[1][there])
+    assert not ours[1][1].any()
+
+
+def test_gradient_of_the_largest_and_of_a_push():
+    graph, seeds = _drawn(30, 90, 5)
+    weight = graph.weight.double().requires_grad_()
+    learned = graph.with_weight(weight)
+    rows = SparseRows.from_dense(seeds.requires_grad_())
+    top = personalized_pagerank(learned, rows, tol=1e-13, max_iter=2000, k=4)
+    assert top.indices is not None
+    expected = _solved(graph, weight, seeds, 0.85).gather(1, top.indices)
+    torch.testing.assert_close(top.values, expected)
+    ours, own = torch.autograd.grad(top.values.square().sum(), (weight, seeds))
+    theirs, every = torch.autograd.grad(expected.square().sum(), (weight, seeds))
+    torch.testing.assert_close(ours, theirs)
+    torch.testing.assert_close(own, every.where(seeds > 0, 0.0))  # rows have no entry elsewhere
+    with pytest.raises(InputError, match="'power' where a gradient is asked for"):
+        personalized_pagerank(learned, seeds.detach(), method="push", k=4)
+    with torch.no_grad():
+        assert personalized_pagerank(learned, seeds, method="push", k=4).converged
+
+
 @METHODS
 def test_matches_igraph(random_graph, method):
     igraph = pytest.importorskip("igraph")

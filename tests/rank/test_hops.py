@@ -50,7 +50,9 @@ class Case:
         *,
         named: bool = True,
         seeds: list[list[int]] | None = None,
+        value: Tensor | None = None,
     ) -> Tensor:
+        value = self.value if value is None else value
         terms, offsets = _packed(self.texts)
         twice = sorted(self.about) * 2  # an edge may be there more than once
         pairs = torch.tensor(twice, dtype=torch.int64).reshape(-1, 2)
@@ -73,8 +75,8 @@ class Case:
                 [name_key(torch.tensor(self.names[c], dtype=torch.int64)) for c in row]
                 for row in seeds
             ]
-            more = [(torch.tensor(known), self.value.amax(1, keepdim=True))]
-        found = hop(parts, self.anchors, self.value, keys, *more)
+            more = [(torch.tensor(known), value.amax(1, keepdim=True))]
+        found = hop(parts, self.anchors, value, keys, *more)
         return found.to_dense()  # type: ignore[attr-defined]
 
     def by_title(self) -> Tensor:
@@ -144,6 +146,20 @@ def test_title_hop_is_the_loop_over_mentions(seed: int) -> None:
 def test_entity_hop_is_the_loop_over_entities(seed: int) -> None:
     case = Case(seed)
     torch.testing.assert_close(case.found(entity_hop), case.by_entity())
+
+
+@pytest.mark.parametrize("hop", [title_hop, entity_hop])
+def test_hops_have_the_gradient_of_their_finite_differences(hop: Callable[..., object]) -> None:
+    """In what the anchors are worth."""
+    case = Case(7)
+    value = case.value.double().requires_grad_()
+    found = case.found(hop, value=value, named=False)
+    assert found.count_nonzero() > 3
+    torch.autograd.gradcheck(
+        lambda given: case.found(hop, value=given, named=False), (value,), fast_mode=True
+    )
+    (slope,) = torch.autograd.grad(found.sum(), value)
+    assert float(slope.abs().max()) > 0
 
 
 @pytest.mark.parametrize("seed", range(12))
