@@ -190,7 +190,7 @@ def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]
     ctx.save_for_backward(*tensors, values)
 
 
-def _backward(ctx: Any, grad: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
+def _backward(ctx: Any, grad: Tensor, *others: Any) -> tuple[Tensor | None, ...]:
     """The gradient of the fixed point, not of the rounds that led to it.
 
     x = d (P x + s 1_D' x) + (1 - d) s with s the normalised seeds and D the nodes without edges. So
