@@ -27,8 +27,8 @@ __all__ = [
     "environment",
     "interruptible",
     "launch",
+    "launcher",
     "programs",
-    "server",
     "start",
 ]
 
@@ -170,8 +170,8 @@ def programs(
 ) -> Iterator[dict[str, Program]]:
     """Those of `begun_ahead` that a test will ask for, by name."""
     asked = {name for item in request.session.items for name in getattr(item, "fixturenames", ())}
-    if "server" in asked:
-        request.getfixturevalue("server")
+    if "launcher" in asked:
+        request.getfixturevalue("launcher")
     running = {}
     for name in sorted(asked & _BEGIN.keys()):
         folder = tmp_path_factory.mktemp(name)
@@ -189,7 +189,7 @@ def programs(
 
 
 @pytest.fixture(scope="session")
-def server(turn: str) -> Iterator[socket.socket]:
+def launcher(turn: str) -> Iterator[socket.socket]:
     """The process that `launch` forks."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with (
@@ -209,17 +209,17 @@ def server(turn: str) -> Iterator[socket.socket]:
 
 
 def start(
-    server: socket.socket, folder: Path, *command: str | Path, stdout: int | None = None
+    launcher: socket.socket, folder: Path, *command: str | Path, stdout: int | None = None
 ) -> Command:
     """Starts a module or a file beside the tests; what it prints goes into a folder."""
     out, err = folder / "stdout", folder / "stderr"
     with out.open("w") as first, err.open("w") as second:
         streams = [first.fileno() if stdout is None else stdout, second.fileno()]
-        socket.send_fds(server, [json.dumps([*map(str, command)]).encode()], streams)
-        return Command(int(server.recv(64)), server, out, err)
+        socket.send_fds(launcher, [json.dumps([*map(str, command)]).encode()], streams)
+        return Command(int(launcher.recv(64)), launcher, out, err)
 
 
 @pytest.fixture
-def launch(server: socket.socket, tmp_path: Path) -> Launch:
+def launch(launcher: socket.socket, tmp_path: Path) -> Launch:
     """`launch(program, *arguments, stdout=)`: starts a module or a file beside the test."""
-    return partial(start, server, tmp_path)
+    return partial(start, launcher, tmp_path)

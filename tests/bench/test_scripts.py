@@ -16,7 +16,7 @@ from tests.processes import Command, start
 
 
 @pytest.fixture(scope="module", autouse=True)
-def beside(server: socket.socket, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Command]:
+def beside(launcher: socket.socket, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Command]:
     """Those that fork, in processes with one thread; they run while the others do."""
     crowd = ["--adding", "2", "--asking", "2", "--writing", "1", "--reading", "1"]
     crowd = ["bench.concurrency", "--seconds", "0.3", "--atoms", "40", *crowd]
@@ -26,7 +26,7 @@ def beside(server: socket.socket, tmp_path_factory: pytest.TempPathFactory) -> d
         "crash_test": ["bench.crash_test", "--rounds", "2", "--atoms", "40"],
     }
     return {
-        name: start(server, tmp_path_factory.mktemp("beside"), *command)
+        name: start(launcher, tmp_path_factory.mktemp("beside"), *command)
         for name, command in commands.items()
     }
 
