@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, astuple, dataclass, field
 from typing import Any, Literal
 
@@ -48,6 +48,7 @@ __all__ = [
 ]
 
 _SHOWN = 6  # reasons of a kind in an explanation as a text
+_LINE = 100  # characters of the memory in it
 
 
 @dataclass(frozen=True, slots=True)
@@ -699,18 +700,34 @@ class Explanation:
     influences: dict[str, float]
 
     def __str__(self) -> str:
-        """The reasons that count most, a line each."""
+        """The reasons that count most, a line each, below what their numbers mean."""
         place = f"rank {self.rank}" if self.rank else "no hit"
-        lines = [f"{self.id!r} for {self.question!r:.80}: {self.score:.4g}, {place}"]
-        lines += [f"  signal {name} {share:+.4g}" for name, share in _largest(self.signals)]
-        lines += [
-            f"  start {start.id} {start.activation:.3g}, gradient {start.gradient:+.3g}"
-            for start in self.starts[:_SHOWN]
+        lines = [f"{self.id!r} for {self.question!r:.80}: score {self.score:.4g}, {place}"]
+        lines.append("  " + " ".join(self.text.split())[:_LINE])
+
+        def tell(heading: str, rows: Iterable[tuple[float, str]]) -> None:
+            told = [f"  {number:>+10.3g}  {what}" for number, what in rows]
+            lines.extend([heading, *told] if told else [])
+
+        tell("signals: the share of each in the score", _largest(self.signals))
+        starts = self.starts[:_SHOWN]
+        tell(
+            "starts: what the score gains by more activation there",
+            [(s.gradient, f"{s.id} (has {s.activation:.3g})") for s in starts],
+        )
+        paths = [
+            (path.strength, path.steps[0].source + "".join(map(_stepped, path.steps)))
+            for path in self.paths[:_SHOWN]
         ]
-        for path in self.paths[:_SHOWN]:
-            steps = "".join(f" -{step.type} {step.weight:g}-> {step.target}" for step in path.steps)
-            lines.append(f"  path {path.strength:.3g}: {path.steps[0].source}{steps}")
-        lines += [f"  without {id} {-gain:+.4g}" for id, gain in _largest(self.influences)]
+        tell("paths: what arrives by each alone", paths)
+        tell(
+            "edges: what the score gains by more weight",
+            [(e.gradient, f"{e.source}{_stepped(e)}") for e in self.edges if e.gradient],
+        )
+        passed = [(gradient, id) for id, gradient in self.gradients.items() if gradient]
+        tell("passed on: what the score gains by what each sends on", passed)
+        removed = [(-gain, id) for gain, id in _largest(self.influences)]
+        tell("without: how the score changes where one memory is not there", removed)
         return "\n".join(lines)
 
     def __repr__(self) -> str:
@@ -725,9 +742,13 @@ class Explanation:
         return asdict(self)
 
 
-def _largest(values: Mapping[str, float]) -> list[tuple[str, float]]:
+def _largest(values: Mapping[str, float]) -> list[tuple[float, str]]:
     ordered = sorted(values.items(), key=lambda item: -abs(item[1]))[:_SHOWN]
-    return [(name, value) for name, value in ordered if value]
+    return [(value, name) for name, value in ordered if value]
+
+
+def _stepped(step: PathStep | EdgeGradient) -> str:
+    return f" ─{step.type} {step.weight:.2f}→ {step.target}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -183,8 +183,14 @@ class CompileContext(AskingCommand):
     question: Annotated[Positional[str], arg(metavar="QUESTION")]
     budget: Annotated[int, arg(metavar="TOKENS")]
     tokenizer: Annotated[str | None, arg(metavar="NAME")] = None
-    order: Literal["relevance", "time", "topological"] | None = None
-    format: Literal["text", "markdown", "openai", "anthropic", "json"] | None = None
+    order: Annotated[
+        Literal["relevance", "time", "topological"] | None,
+        arg(metavar="relevance|time|topological"),
+    ] = None
+    format: Annotated[
+        Literal["text", "markdown", "openai", "anthropic", "json"] | None,
+        arg(metavar="text|markdown|openai|anthropic|json"),
+    ] = None
     template: Annotated[str | None, arg(metavar="TEXT")] = None
 
     def run(self) -> int:
@@ -222,7 +228,7 @@ class Explain(AskingCommand):
     Attributes:
         question: The question.
         id: Of the memory; the best hit by default.
-        most: Edges and gradients that are listed.
+        most: Edges, and gradients in what memories and concepts pass on, that are listed.
     """
 
     question: Annotated[Positional[str], arg(metavar="QUESTION")]
@@ -317,7 +323,8 @@ class Evaluate(Command):
         evidence: For locomo and modes: file with repaired evidence ids, one JSON object a line.
         input: For locomo: the turns only, or also the facts that ship with the data set.
         cv: For locomo: refit whatever is fitted for each conversation on all the others; for all:
-            show such fits, and those on all other sets, beside the weights as shipped.
+            show such fits, and those on all other sets, beside the weights as shipped; for
+            abstention: also gates that were learned from the other sets.
         ablate: For locomo: the preset without one of its parts after the other, what its gate
             refuses, and the experiments of SYNAPSE's paper, in place of the baselines.
         cache: Folder that keeps encodings from run to run; by default the one that the variable

@@ -13,7 +13,15 @@ from typing import Annotated, Any
 from tyro.conf import Positional, arg
 
 from graphmem_torch.cli.ask import time_of
-from graphmem_torch.cli.layout import atom_lines, clip, particle_lines, validity_line, when, width
+from graphmem_torch.cli.layout import (
+    atom_lines,
+    clip,
+    counted,
+    particle_lines,
+    validity_line,
+    when,
+    width,
+)
 from graphmem_torch.cli.options import MemoryCommand, print_json, print_text
 from graphmem_torch.errors import InputError
 
@@ -114,7 +122,7 @@ def _moved(command: Archive | Restore, done: str) -> int:
     if command.json:
         print_json({"store": str(command.store), done: count})
     else:
-        print_text(f"{command.store}: {count:,} {'memory' if count == 1 else 'memories'} {done}")
+        print_text(f"{command.store}: {counted(count, 'memory', 'memories')} {done}")
     return 0
 
 
@@ -139,8 +147,8 @@ class Export(MemoryCommand):
         if self.json:
             print_json({"file": str(self.file), "atoms": count})
         else:
-            noun = "memory" if count == 1 else "memories"
-            print(f"{self.file}: {count:,} {noun}, {self.file.stat().st_size / 1e6:.1f} MB")
+            held = counted(count, "memory", "memories")
+            print(f"{self.file}: {held}, {self.file.stat().st_size / 1e6:.1f} MB")
         return 0
 
 
@@ -162,14 +170,14 @@ class Update(MemoryCommand):
     """
 
     id: Annotated[Positional[str], arg(metavar="ID")]
-    text: str | None = None
-    kind: str | None = None
-    speaker: str | None = None
-    session: str | None = None
-    time: str | None = None
-    event_time: str | None = None
-    event_end: str | None = None
-    type: str | None = None
+    text: Annotated[str | None, arg(metavar="TEXT")] = None
+    kind: Annotated[str | None, arg(metavar="KIND")] = None
+    speaker: Annotated[str | None, arg(metavar="NAME")] = None
+    session: Annotated[str | None, arg(metavar="NAME")] = None
+    time: Annotated[str | None, arg(metavar="TIME")] = None
+    event_time: Annotated[str | None, arg(metavar="TIME")] = None
+    event_end: Annotated[str | None, arg(metavar="TIME")] = None
+    type: Annotated[str | None, arg(metavar="TYPE")] = None
     meta: Annotated[str | None, arg(metavar="JSON")] = None
 
     def run(self) -> int:
@@ -315,11 +323,11 @@ class Forget(MemoryCommand):
     """
 
     ids: Annotated[Positional[tuple[str, ...]], arg(metavar="ID ...")] = ()
-    session: str | None = None
-    speaker: str | None = None
+    session: Annotated[str | None, arg(metavar="NAME")] = None
+    speaker: Annotated[str | None, arg(metavar="NAME")] = None
     before: Annotated[str | None, arg(metavar="TIME")] = None
     where: Annotated[str | None, arg(metavar="JSON")] = None
-    question: str | None = None
+    question: Annotated[str | None, arg(metavar="QUESTION")] = None
     k: Annotated[int | None, arg(metavar="N")] = None
     receipt: Annotated[Path | None, arg(metavar="FILE")] = None
 
@@ -344,8 +352,8 @@ class Forget(MemoryCommand):
         if self.json or not written:
             print_text(said)
         else:
-            noun = "memory" if count == 1 else "memories"
-            print(f"{count:,} {noun} erased from {self.store}; the receipt is {self.receipt}")
+            erased = counted(count, "memory", "memories")
+            print(f"{erased} erased from {self.store}; the receipt is {self.receipt}")
         return 0
 
 
@@ -405,5 +413,5 @@ class GiveFeedback(MemoryCommand):
         if self.json:
             print_json({"store": str(self.store), "feedback": counts})
         else:
-            print(f"feedback on {counts['questions']:,} questions is kept in {self.store}")
+            print(f"feedback on {counted(counts['questions'], 'question')} is kept in {self.store}")
         return 0

@@ -15,6 +15,7 @@ __all__ = [
     "atom_lines",
     "clip",
     "context_note",
+    "counted",
     "hit_lines",
     "particle_lines",
     "result_lines",
@@ -31,6 +32,11 @@ _INDENT = 13
 def width() -> int:
     """Columns to write in: the terminal's, between 60 and 110."""
     return max(60, min(110, shutil.get_terminal_size((100, 24)).columns))
+
+
+def counted(number: int, one: str, several: str | None = None) -> str:
+    """`1 memory`, `1,200 memories`; by default `several` is `one` with an s."""
+    return f"{number:,} {one if number == 1 else several or one + 's'}"
 
 
 def when(time: float | None) -> str:
@@ -123,7 +129,8 @@ def result_lines(result: Result) -> list[str]:
     if result.verified is False:
         lines[-1] += ": no answer is mentioned in the nearest that the memory holds:"
     elif not result.known:
-        lines[-1] += ": the memory has no record of this; the nearest it holds:"
+        lines[-1] += ": the memory has no record of this"
+        lines[-1] += "; the nearest it holds:" if result.hits else ""
     for rank, hit in enumerate(result.hits, start=1):
         lines += ["", *hit_lines(rank, hit)]
     if not result.hits:
@@ -138,7 +145,7 @@ def result_lines(result: Result) -> list[str]:
 def trace_lines(trace: Trace) -> list[str]:
     """What answering a question took."""
     took = " · ".join(f"{name} {1e3 * took:.1f} ms" for name, took in trace.seconds.items())
-    lines = _wrap(f"took {took}, for {trace.questions:,} questions")
+    lines = _wrap(f"took {took}, for {counted(trace.questions, 'question')}")
     reached = "" if trace.activated is None else f", {trace.activated:,} reached by activation"
     looked = f"{trace.candidates:,} of {trace.atoms:,} memories{reached}: {trace.rule}"
     lines += _wrap(f"seen {looked}")

@@ -48,7 +48,7 @@ from graphmem_torch.cli.stores import (
     WriteReport,
 )
 from graphmem_torch.config import Config, load_config
-from graphmem_torch.errors import ConfigError, GraphMemError
+from graphmem_torch.errors import ConfigError, GraphMemError, InputError, unknown
 from graphmem_torch.text.visible import visible
 from graphmem_torch.version import __version__
 
@@ -171,6 +171,8 @@ def _parse(arguments: list[str]) -> Command:
         print(f"graphmem {__version__}")
         raise SystemExit(0)
     overrides, arguments = _configuration(arguments)
+    if arguments and not arguments[0].startswith("-") and arguments[0] not in _COMMANDS:
+        raise InputError(unknown("command", arguments[0], _COMMANDS))
     command: Command
     if arguments and arguments[0] in _COMMANDS:
         # The options of the other commands are not looked at: that would take ten times as long.

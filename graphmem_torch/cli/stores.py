@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from tyro.conf import Positional, arg
 
+from graphmem_torch.cli.layout import counted
 from graphmem_torch.cli.options import (
     MemoryCommand,
     PresetCommand,
@@ -59,7 +60,9 @@ class Index(MemoryCommand):
     )
 
     files: Annotated[Positional[tuple[str, ...]], arg(metavar="FILE ...")] = ()
-    format: Literal["text", "jsonl", "locomo"] | None = None
+    format: Annotated[
+        Literal["text", "jsonl", "locomo"] | None, arg(metavar="text|jsonl|locomo")
+    ] = None
     input: Literal["raw", "observations"] = "raw"
     prune: bool = False
     dry_run: bool = False
@@ -114,10 +117,10 @@ class Index(MemoryCommand):
         }
         told = [f"{count:,} {what}" for what, count in counts.items() if count]
         told += [f"{done.known:,} were there already"] if done.known else []
-        noun = "memory" if done.new == 1 else "memories"
+        new = counted(done.new, "memory", "memories")
         would = "would be " if self.dry_run else ""
         taken = "" if self.dry_run else f" in {seconds:.1f} s"
-        first = f"{done.new:,} {noun} {would}added to {self.store}{taken}"
+        first = f"{new} {would}added to {self.store}{taken}"
         print_text(", ".join([first, *told]))
         lines = [f"changed  {name}" for name in done.changed]
         lines += [f"moved    {before} -> {now}" for before, now in done.moved]
@@ -142,8 +145,8 @@ def _tell_added(command: MemoryCommand, added: Added, seconds: float) -> None:
         )
     else:
         known = f", {added.known:,} were there already" if added.known else ""
-        noun = "memory" if added.new == 1 else "memories"
-        print(f"{added.new:,} {noun} added to {command.store} in {seconds:.1f} s{known}")
+        new = counted(added.new, "memory", "memories")
+        print(f"{new} added to {command.store} in {seconds:.1f} s{known}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -313,19 +316,22 @@ class ShowLearned(MemoryCommand):
 
     def run(self) -> int:
         """Prints what was learned, or what became of it."""
+        told = []
         with self.open_memory(self.store, "w" if self.reset or self.learn else "r") as memory:
-            if self.learn:
-                memory.learn_from_feedback()
+            if self.learn and memory.learn_from_feedback() is None:
+                told.append("nothing was learned: it takes 40 questions that tell hits apart")
             if self.preset_file is not None:
                 memory.export_preset(self.preset_file)
+                told.append(f"the settings are written to {self.preset_file}")
             dropped = memory.reset_learned(*self.reset) if self.reset else 0
+            told += [f"dropped: {dropped:,}"] * bool(self.reset)
             learned, feedback = memory.learned(), memory.stats()["feedback"]
         if self.json:
             shown = {"learned": [each.as_dict() for each in learned], "feedback": feedback}
             print_json(shown | ({"dropped": dropped} if self.reset else {}))
         else:
             said = {each.kind: str(each) for each in learned} or {"learned": "nothing"}
-            print_text("\n".join(_rows({**said, "feedback": feedback})))
+            print_text("\n".join([*told, *_rows({**said, "feedback": feedback})]))
         return 0
 
 
@@ -392,7 +398,12 @@ class Check(MemoryCommand):
         elif problems:
             print_text("\n".join(problems))
         else:
-            print(f"{self.store} is whole")
+            lines = [f"{self.store} is whole"]
+            if self.receipt is not None:
+                lines.append(f"what {self.receipt} names is erased")
+            if self.forgotten is not None:
+                lines.append(f"no byte of what {self.forgotten} lists is left")
+            print_text("\n".join(lines))
         return 1 if problems else 0
 
 
@@ -403,10 +414,11 @@ def _rows(values: Mapping[str, Any], indent: int = 0) -> list[str]:
     column = max(map(len, names.values()), default=0) + 2
     rows = []
     for key, value in values.items():
-        if isinstance(value, Mapping):
+        if isinstance(value, Mapping) and value:
             rows += [f"{pad}{names[key]}", *_rows(value, indent + 2)]
         else:
-            shown = f"{value:,}" if isinstance(value, int | float) else str(value)
+            number = isinstance(value, int | float)
+            shown = f"{value:,}" if number else str(value or "none")
             rows.append(f"{pad}{names[key]:<{column}}{shown}")
     return rows
 

@@ -193,6 +193,10 @@ def test_query_of_a_store_of_another_embedder(store: Path, fails: Callable[..., 
     assert "embedder" in message
 
 
+def test_command_unknown_names_the_nearest(fails: Callable[..., str]) -> None:
+    assert "did you mean 'query'?" in fails("queri", "Who restores ovens?")
+
+
 def test_preset_unknown_names_the_nearest(store: Path, fails: Callable[..., str]) -> None:
     assert "'synapse'" in fails(
         "query", "Who restores ovens?", "--store", store, "--preset", "synaps"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import math
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -109,6 +110,30 @@ def test_explain_as_text_and_as_json(
     assert reply(*asked)["rank"] == 1
     assert main([*map(str, asked)]) == 0
     assert capsys.readouterr().out.startswith("'D1:1' for 'Who restores ovens?'")
+
+
+def test_commands_say_what_they_did(
+    store: Path, tmp_path: Path, fast: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    def said(*arguments: str | Path) -> str:
+        assert main([*map(str, arguments), "--store", str(store), *fast]) == 0
+        return capsys.readouterr().out
+
+    assert said("feedback", "Where is Lisbon?", "--used", "D2:1").startswith(
+        "feedback on 1 question "
+    )
+    assert "nothing was learned" in said("learned", "--learn")
+    preset = tmp_path / "mine.yaml"
+    assert f"written to {preset}" in said("learned", "--preset-file", preset)
+    assert "dropped: 1\n" in said("learned", "--reset", "feedback")
+    assert re.search(r"^switches +none$", said("stats", "--switches"), re.MULTILINE)
+    nothing = said("query", "Who restores ovens?", "--as-of", "1999")
+    assert nothing.endswith("the memory has no record of this\n\nno memory fits\n")
+    receipt, texts = tmp_path / "receipt", tmp_path / "texts"
+    assert said("forget", "D2:1", "--receipt", receipt).startswith("1 memory erased")
+    texts.write_text("The conference is in Lisbon.\n")
+    found = said("check", "--receipt", receipt, "--forgotten", texts)
+    assert f"what {receipt} names is erased" in found and f"what {texts} lists is left" in found
 
 
 def test_query_with_a_plan(

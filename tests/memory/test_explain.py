@@ -67,10 +67,13 @@ def test_explanations_are_readable_and_plain(memory: Memory) -> None:
     told = json.loads(json.dumps(found.as_dict()))
     assert told["id"] == found.id and told["influences"] == found.influences
     assert repr(found).startswith(f"Explanation({QUESTIONS[1]!r}, {found.id!r}, score")
-    lines = str(found).splitlines()
-    assert lines[0].endswith(f"rank {found.rank}")
-    assert any(line.startswith("  signal ") for line in lines)
-    assert any(line.startswith("  start ") for line in lines)
+    text = str(found)
+    assert text.splitlines()[0].endswith(f"rank {found.rank}")
+    assert all(f"\n{part}: " in text for part in ("signals", "starts", "paths", "edges", "without"))
+    strongest = max(found.signals, key=lambda name: abs(found.signals[name]))
+    assert f"{found.signals[strongest]:>+10.3g}  {strongest}\n" in text
+    listed = [edge for edge in found.edges if edge.gradient]
+    assert sum("→" in line for line in text.partition("\nedges: ")[2].splitlines()) == len(listed)
     assert memory.explain(QUESTIONS[1], "a2", exclude=["a2"]).rank == 0
     few = memory.explain(QUESTIONS[1], most=1)
     assert len(few.edges) <= 1 and len(few.gradients) <= 1
