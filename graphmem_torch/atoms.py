@@ -173,7 +173,10 @@ class Atom:
             # Left out where there is none, as atoms of older stores are known by.
             *([] if self.event_end is None else [self.event_end]),
         ]
-        return text_hash(json.dumps(content, sort_keys=True, ensure_ascii=False))
+        return text_hash(_CANONICAL.encode(content))
+
+
+_CANONICAL = json.JSONEncoder(sort_keys=True, ensure_ascii=False)
 
 
 def text_hash(text: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 import os
 import types
@@ -55,10 +54,10 @@ def preset_path(name: str) -> Path:
                 f"its path, or one of {', '.join(preset_names())}"
             )
         return path
-    names = preset_names()
-    if name not in names:
-        raise ConfigError(unknown("preset", name, names))
-    return _configs_folder() / f"{name}.yaml"
+    path = _configs_folder() / f"{name}.yaml"
+    if not path.is_file() or path.parent != _configs_folder():
+        raise ConfigError(unknown("preset", name, preset_names()))
+    return path
 
 
 def load_config(preset: str = "default", overrides: Mapping[str, Any] | None = None) -> Config:
@@ -125,7 +124,7 @@ def _filled(path: Path, above: tuple[Path, ...]) -> dict[str, Any]:
     import yaml
 
     try:
-        data = copy.deepcopy(_parsed(path.read_text(encoding="utf-8"))) or {}
+        data = _plain(_parsed(path.read_text(encoding="utf-8"))) or {}  # a copy of one's own
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise ConfigError(f"{path.name}: expected YAML, got {error}; mend the file") from error
     if not isinstance(data, dict):
@@ -218,6 +217,8 @@ def config_to_dict(config: Config) -> dict[str, Any]:
 
 def _plain(value: Any) -> Any:
     """The value with mappings for dataclasses, and lists for tuples, as JSON and YAML have them."""
+    if isinstance(value, (str, int, float)) or value is None:
+        return value
     if is_dataclass(value):
         return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Mapping):
@@ -263,6 +264,9 @@ def _type_hints(cls: type) -> dict[str, Any]:
 def _convert(
     kind: Any, value: Any, name: str, bounds: tuple[float, float] = (-math.inf, math.inf)
 ) -> Any:
+    low, high = bounds
+    if kind is float and type(value) is float and math.isfinite(value) and low <= value <= high:
+        return value  # as nearly all are, the weights
     if is_dataclass(kind):
         if not isinstance(value, Mapping):
             raise ConfigError(f"{name}: expected settings, got {value!r}; write `name: value`")
@@ -304,7 +308,6 @@ def _convert(
         raise ConfigError(
             f"{name}: expected {words[kind]}, got {value!r}; leave it out for the default"
         )
-    low, high = bounds
     if not (math.isfinite(value) and low <= value <= high):
         least = f" of at least {low:g}" if low > -math.inf else ""
         most = f" of at most {high:g}" if high < math.inf else ""

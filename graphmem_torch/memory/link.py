@@ -515,6 +515,8 @@ class Linker:
             near = value[:, 0] >= threshold
             best, alias = best.where(~near, value[:, 0]), alias.where(~near, index[:, 0])
         later, earlier, cosine = _near_pairs(vectors, threshold)
+        if not len(later):
+            return alias
         own = alias < 0
         while True:  # after each turn one more name of every chain is settled
             taken = torch.zeros(count, dtype=torch.bool)

@@ -473,6 +473,8 @@ def _batched_edges(database: Database, start: int) -> tuple[EdgeBlock, Tensor]:
 
 def _cut_edges(database: Database, stop: int, batch: Batch) -> CutEdges:
     """Deletes the edges that a batch takes away; only inside a write, of nodes below `stop`."""
+    if not (batch.gone or len(batch.cut)):
+        return CutEdges.cat([])
     left = Counter(_edge_keys(batch.cut))
     gone = torch.zeros(stop, dtype=torch.bool)
     gone[torch.tensor(list(batch.gone), dtype=torch.int64)] = True

@@ -124,7 +124,9 @@ class StoreReader:
     @property
     def state(self) -> str:
         """Names the content exactly: the generation and a random word that changes with it."""
-        return f"{self.generation}-{self._meta('store.state')}"
+        kept = self._kept("store.generation", "store.state")
+        number = self._whole("store.generation", kept.get("store.generation"))
+        return f"{number or 0}-{kept.get('store.state')}"
 
     @property
     def fingerprint(self) -> str | None:
@@ -607,8 +609,15 @@ class StoreReader:
         rows = self._database.query("SELECT value FROM meta WHERE key = ?", (key,))
         return rows[0][0] if rows else None
 
+    def _kept(self, *keys: str) -> dict[str, str]:
+        """The meta strings of several keys that are there, in one look."""
+        marks = ", ".join("?" * len(keys))
+        return dict(self._database.query(f"SELECT * FROM meta WHERE key IN ({marks})", keys))
+
     def _number(self, key: str) -> int | None:
-        value = self._meta(key)
+        return self._whole(key, self._meta(key))
+
+    def _whole(self, key: str, value: str | None) -> int | None:
         try:
             return None if value is None else int(value)
         except ValueError:

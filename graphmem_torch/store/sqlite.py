@@ -196,7 +196,7 @@ class MemoryStore(StoreReader):
         now = time.time() if when is None else when
 
         def work() -> None:
-            before = self.state
+            before = "" if within is None else self.state
             start, changes = self.next_node, self._unbound()
             if first is not None and first != start:
                 raise StoreError(
@@ -509,8 +509,9 @@ class MemoryStore(StoreReader):
             EmbedderError: Another embedder filled the store.
         """
         changed = {}
+        there = self._kept(*(RESERVED + name for name in self._bound))
         for name, value in self._bound.items():
-            kept = self._meta(RESERVED + name)
+            kept = there.get(RESERVED + name)
             if value is None or value == kept:
                 continue
             if kept is not None and (self.next_node > 0 or has_namespaces(self.path)):
@@ -571,9 +572,9 @@ class MemoryStore(StoreReader):
 
     def _advance(self, cut: CutEdges, gone: Sequence[int] = ()) -> None:
         """Gives the content after a change a name, and notes what is gone with it."""
-        number = self.generation + 1
-        self._set({"store.generation": str(number), "store.state": uuid.uuid4().hex})
-        note_change(self._database, self.state, cut, gone)
+        number, word = self.generation + 1, uuid.uuid4().hex
+        self._set({"store.generation": str(number), "store.state": word})
+        note_change(self._database, f"{number}-{word}", cut, gone)
 
     def _set(self, values: Mapping[str, str]) -> None:
         sql = (
