@@ -107,7 +107,7 @@ def test_explain_anywhere_and_side_by_side(memory: Memory) -> None:
             expected.score, abs=1e-4
         )
     with torch.no_grad(), ThreadPoolExecutor(4) as pool:
-        several = list(pool.map(memory.explain, [QUESTIONS[0]] * 8))
+        several = list(pool.map(memory.explain, [QUESTIONS[0]] * 4))
     for found in (inside, *several):
         assert found.signals == pytest.approx(expected.signals, abs=1e-4)
         assert found.influences == pytest.approx(expected.influences, abs=1e-4)

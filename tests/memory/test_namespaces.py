@@ -183,11 +183,11 @@ def test_threads_use_more_namespaces_than_may_be_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module.Namespaces.__init__, "__kwdefaults__", {"most": 2})
-    names = [f"user {i}" for i in range(6)]
+    names = [f"user {i}" for i in range(5)]
     with opened(tmp_path / "store") as memory:
 
         def work(worker: int) -> None:
-            for turn in range(3):
+            for turn in range(2):
                 name = names[(worker + turn) % len(names)]
                 view = memory.namespace(name, create=True)
                 view.add(Atom(f"w{worker}t{turn}", f"A violin of {name}", session="1"))
@@ -197,7 +197,7 @@ def test_threads_use_more_namespaces_than_may_be_open(
 
         with ThreadPoolExecutor(4) as pool:
             list(pool.map(work, range(4)))
-        assert sum(len(memory.namespace(name)) for name in names) == 12
+        assert sum(len(memory.namespace(name)) for name in names) == 8
         assert memory.check() == []
 
 
