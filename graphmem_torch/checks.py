@@ -60,14 +60,15 @@ def check_tensor(
         do: What to do about it, for the message.
         device: None for any.
     """
-    fits = value.dim() == len(shape) and (not kind or value.dtype in _KINDS[kind])
+    tensor = isinstance(value, Tensor)
+    fits = tensor and value.dim() == len(shape) and (not kind or value.dtype in _KINDS[kind])
     fits = fits and (device is None or value.device == device)
     if fits and all(isinstance(n, str) or n == m for n, m in zip(shape, value.shape, strict=True)):
         return
     wanted = f"{kind} [{', '.join(map(str, shape))}]".lstrip()
-    got = f"{value.dtype} {list(value.shape)}"
+    got = f"{value.dtype} {list(value.shape)}" if tensor else f"{value!r:.60}"
     if device is not None:
-        wanted, got = f"{wanted} on {device}", f"{got} on {value.device}"
+        wanted, got = f"{wanted} on {device}", f"{got} on {value.device}" if tensor else got
     raise InputError(f"{name}: expected {wanted}, got {got}; {do}")
 
 

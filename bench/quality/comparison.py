@@ -15,6 +15,7 @@ from graphmem_torch.evaluation.bootstrap import mean_interval, randomization_tes
 from graphmem_torch.evaluation.retrieval import measure_rankings
 from graphmem_torch.readers.source import decode, parse_json, read_bytes
 
+from .common.compare import DIGITS
 from .common.measure import code_version
 from .common.scores import gain, percent
 from .common.tables import Head, Table
@@ -148,7 +149,8 @@ def _pair(
 
 
 def _column(values: Mapping[str, float], ids: Sequence[str]) -> Tensor:
-    return torch.tensor([values[id] for id in ids], dtype=torch.float64)
+    # A report has them rounded, rankings have not.
+    return torch.tensor([round(values[id], DIGITS) for id in ids], dtype=torch.float64)
 
 
 def _read(path: Path) -> _Run:

@@ -248,9 +248,9 @@ class Summaries:
             InputError: A share outside (0, 1], an unknown tokenizer, or something that cannot
                 summarise.
         """
-        if not 0.0 < share <= 1.0:
+        if not isinstance(share, (int, float)) or not 0.0 < share <= 1.0:
             raise InputError(
-                f"share: expected more than 0 and at most 1, got {share}; 0.5 is usual"
+                f"share: expected more than 0 and at most 1, got {share!r:.60}; 0.5 is usual"
             )
         self.share = share
         self._ask: Summarise | None = None if by is None else method_of(by, "summarise")

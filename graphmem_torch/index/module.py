@@ -259,6 +259,11 @@ class MemoryIndex(nn.Module):
         Raises:
             InputError: For tensors that are missing, that no index has, or that do not fit.
         """
+        if not isinstance(state, Mapping):
+            raise InputError(
+                "state: expected the tensors of `MemoryIndex.state_dict()` by name, got "
+                f"{type(state).__name__}; give these"
+            )
         lacking = [name for name in REQUIRED_PARTS if name not in state]
         known = {*REQUIRED_PARTS, *OPTIONAL_PARTS, *cls._learned_names()}
         strange = sorted(state.keys() - known)
@@ -584,6 +589,11 @@ class MemoryIndex(nn.Module):
         return {**self.__dict__, "_read": None, "_taken_up": None}
 
     def _checked(self, query: QueryBatch, k: int | None) -> tuple[QueryBatch, int]:
+        if not isinstance(query, QueryBatch):
+            raise InputError(
+                f"query: expected a QueryBatch, got {type(query).__name__}; "
+                "`Memory.encode_questions` makes one, or QueryBatch(embedding)"
+            )
         atoms, dim = self.embeddings.shape
         query.check(dim=dim, atoms=atoms, speakers=len(self.named))
         count = self.config.rank.k if k is None else k

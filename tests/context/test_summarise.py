@@ -103,9 +103,9 @@ def test_shares() -> None:
     halves = Summaries(0.5)(QUESTION, TEXTS)
     assert halves[0] == "A canoe sank near the pier."
     assert Summaries(0.5)(QUESTION, []) == []
-    for share in (0.0, 1.5, -1, float("nan")):
+    for share in (0.0, 1.5, -1, float("nan"), "half", None):
         with pytest.raises(InputError, match="share: expected more than 0 and at most 1"):
-            Summaries(share)
+            Summaries(share)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="expected a tokenizer"):
         Summaries(tokenizer="cl100k")
     with pytest.raises(InputError, match="oracle: expected summarise"):

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from graphmem_torch.config import Config, load_config
-from graphmem_torch.errors import InputError
+from graphmem_torch.errors import ConfigError, InputError
 from graphmem_torch.graph import Graph
 from graphmem_torch.index.module import MemoryIndex
 from graphmem_torch.rank.query import QueryBatch
@@ -146,6 +146,11 @@ def test_from_tensors_refuses_what_does_not_fit(generator: torch.Generator) -> N
     edge = torch.tensor([[0], [1]])
     with pytest.raises(InputError, match="embeddings: expected rows of length 1"):
         MemoryIndex.from_tensors(2 * rows)
+    for none in (None, rows.tolist()):
+        with pytest.raises(InputError, match="embeddings: expected floating point"):
+            MemoryIndex.from_tensors(none)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="config: expected a Config"):
+        MemoryIndex.from_tensors(rows, config={"name": "default"})  # type: ignore[arg-type]
     with pytest.raises(InputError, match="graph: expected at least 3 nodes"):
         MemoryIndex.from_tensors(rows, Graph.from_edges(edge))
     with pytest.raises(InputError, match="graph: expected types up to 13, got 200"):

@@ -307,6 +307,13 @@ def test_forward_refuses_to_find_nothing(index: MemoryIndex, random_questions: Q
         index(random_questions(), k=0)
 
 
+def test_forward_refuses_what_is_no_batch_of_questions(index: MemoryIndex) -> None:
+    for call in (index, index.score, index.features):
+        for query in (None, index.embeddings[:2], ["canoe"]):
+            with pytest.raises(InputError, match="query: expected a QueryBatch, got"):
+                call(query)  # type: ignore[operator]
+
+
 def test_build_unknown_names_in_the_settings(random_columns: Columns) -> None:
     config = load_config("default", {"rank.weights.semantc": 1.0})
     with pytest.raises(ConfigError, match="did you mean 'semantic'"):
@@ -321,6 +328,8 @@ def test_repr_says_what_is_there(index: MemoryIndex) -> None:
 
 def test_from_state_dict_refuses_what_is_no_state(index: MemoryIndex) -> None:
     state = index.state_dict()
+    with pytest.raises(InputError, match=r"state: expected the tensors .*, got NoneType"):
+        MemoryIndex.from_state_dict(None, index.config)  # type: ignore[arg-type]
     lacking = {name: value for name, value in state.items() if name != "session"}
     with pytest.raises(InputError, match=r"none of \['session'\]"):
         MemoryIndex.from_state_dict(lacking, index.config)

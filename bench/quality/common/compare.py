@@ -27,6 +27,7 @@ from .tables import Head, Table
 from .task import RetrievalTask, baseline_config, build_tasks
 
 __all__ = [
+    "DIGITS",
     "KEPT",
     "SESSION_CUTOFFS",
     "Answer",
@@ -43,6 +44,9 @@ __all__ = [
 ]
 SESSION_CUTOFFS: tuple[int, ...] = (1, 5, 10)
 """Numbers of sessions at which they are measured, where a set asks for sessions as well."""
+
+DIGITS = 10
+"""Decimal places of the values of single questions in a report."""
 
 KEPT = 100
 """Candidates of a question that a file of rankings holds."""
@@ -377,7 +381,7 @@ def by_question(ids: Sequence[str], values: Mapping[str, Mapping[str, Tensor]]) 
     """
 
     def plain(column: Tensor) -> list[float | None]:
-        return [None if value != value else round(value, 10) for value in column.tolist()]
+        return [None if value != value else round(value, DIGITS) for value in column.tolist()]
 
     return {
         "ids": list(ids),
