@@ -43,8 +43,8 @@ class EmbedderConfig:
     Attributes:
         name: A SentenceTransformer name or path, or `hashing[:dim]` for the deterministic test
             embedder.
-        token_dim: Dimensions a token vector is projected to; 0 keeps no token vectors (no
-            interaction signal).
+        token_dim: Dimensions a token vector is projected to; 0 keeps none, and late
+            interaction is of the words themselves.
         max_tokens: Tokens of a chunk of a document, at most.
         chunk_tokenizer: Name of the tokenizer that counts them; see `text.tokens.get_tokenizer`.
             Empty: the encoder's own.

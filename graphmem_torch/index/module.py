@@ -397,7 +397,8 @@ class MemoryIndex(nn.Module):
         query, count = self._checked(query, k)
         memory, plan, weights = self._learned()
         every = self.plan.rule == CandidateRule.EVERY
-        width = max(1, query.tokens.shape[1]) if every and query.tokens is not None else 1
+        compared = query.terms if query.tokens is None else query.tokens
+        width = max(1, compared.shape[1]) if every and compared is not None else 1
         size = max(1, self.num_atoms * width)
         step = max(1, tile_elements(self.embeddings.device, tile) // size)
         if step >= len(query):

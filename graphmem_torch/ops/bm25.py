@@ -21,10 +21,18 @@ from graphmem_torch.checks import check_count, check_entries, check_range, check
 from graphmem_torch.coo import offsets_of
 from graphmem_torch.errors import InputError
 from graphmem_torch.ops._library import register
-from graphmem_torch.ops.ragged import blocks, ranges
+from graphmem_torch.ops.ragged import blocks, ranges, row_entries
 from graphmem_torch.ops.tiles import empty_best, merge_tile
 
-__all__ = ["BM25", "count_terms", "first_of", "score_postings", "topk_postings", "weights_of"]
+__all__ = [
+    "BM25",
+    "count_terms",
+    "first_of",
+    "held_postings",
+    "score_postings",
+    "topk_postings",
+    "weights_of",
+]
 
 _LONG = 1024  # postings from which a run is worth a call
 _POSTINGS = 1 << 17  # postings that are read together: 0.5 MB in each temporary
@@ -135,6 +143,23 @@ class BM25:
         """
         check_count("k", k)
         return _topk(*self._asked(query_terms), k, self.num_docs)
+
+    def holds(
+        self,
+        query_terms: Tensor,  # [B, Q] int64
+        rows: Tensor | None = None,  # [B, C] int64, -1 for padding
+    ) -> Tensor:  # [B, Q, N] or [B, Q, C] float32
+        """1 where a document has a term of a question, 0 elsewhere and for padding.
+
+        Args:
+            query_terms: As for `score`.
+            rows: Documents of each question; all of them when omitted.
+
+        Raises:
+            InputError: As `score` does.
+        """
+        indptr, docs, _, asked = self._asked(query_terms)
+        return _holds(indptr, docs, asked, rows, self.num_docs)
 
     def _asked(self, query_terms: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         device = self.norm.device
@@ -293,6 +318,32 @@ def topk_postings(
     return values, indices
 
 
+def held_postings(
+    indptr: Tensor,
+    docs: Tensor,
+    query_terms: Tensor,
+    rows: Tensor | None,
+    num_docs: int,
+) -> Tensor:  # [B, Q, num_docs] or [B, Q, C] float32
+    """`graphmem::bm25_holds`: where each row is looked up among the postings of each term."""
+    flat = query_terms.flatten()
+    if flat.numel():
+        _check_terms(int(flat.max()), indptr.shape[0] - 1)
+    place = (flat >= 0).nonzero().squeeze(1)
+    own, entry = row_entries(indptr, flat[place])
+    key = place[own] * num_docs + docs[entry]  # ascending
+    if rows is None:
+        out = torch.zeros(len(flat), num_docs, dtype=torch.float32, device=docs.device)
+        out.view(-1)[key] = 1.0
+        return out.view(*query_terms.shape, num_docs)
+    first = torch.arange(len(flat), device=docs.device).view(query_terms.shape) * num_docs
+    wanted = first[:, :, None] + rows[:, None]
+    if not len(key):
+        return torch.zeros(wanted.shape, dtype=torch.float32, device=docs.device)
+    found = key[torch.searchsorted(key, wanted).clamp_(max=len(key) - 1)] == wanted
+    return found.logical_and_(rows[:, None] >= 0).float()
+
+
 def _add_postings(
     out: Tensor,  # [B, N], contiguous
     indptr: Tensor,  # [V + 1] int64
@@ -332,6 +383,11 @@ def _topk_fake(*inputs: Any) -> tuple[Tensor, Tensor]:
     return inputs[2].new_empty(shape), inputs[0].new_empty(shape)
 
 
+def _holds_fake(*inputs: Any) -> Tensor:
+    documents = inputs[4] if inputs[3] is None else inputs[3].shape[1]
+    return inputs[0].new_empty(*inputs[2].shape, documents, dtype=torch.float32)
+
+
 _score = register(
     "bm25_score(Tensor indptr, Tensor docs, Tensor scores, Tensor query_terms, int num_docs)"
     " -> Tensor",
@@ -343,4 +399,10 @@ _topk = register(
     "-> (Tensor, Tensor)",
     topk_postings,
     fake=_topk_fake,
+)
+_holds = register(
+    "bm25_holds(Tensor indptr, Tensor docs, Tensor query_terms, Tensor? rows, int num_docs) "
+    "-> Tensor",
+    held_postings,
+    fake=_holds_fake,
 )

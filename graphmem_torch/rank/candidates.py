@@ -427,15 +427,20 @@ class Candidates:
 
         The first is ln(1 + (n - df + 1/2) / (df + 1/2)), `docs/mathematics.md` 8.1. The second
         drops the 1: a token in half of the atoms, such as the name of one of two speakers, weighs
-        nothing. Rows sum to 1.
+        nothing. Rows sum to 1. Where there are no token vectors the tokens are terms.
         """
         if self._every is not None:
             return self._every.token_weights
         pieces, df = self.query.pieces, self.memory.piece_df
-        assert pieces is not None and df is not None
-        df = df[pieces.clamp(min=0, max=df.shape[0] - 1)].float()
-        known = pieces >= 0
-        odds = (float(self.memory.num_atoms) - df + 0.5) / (df + 0.5)
+        if self._by_words:
+            assert self.query.terms is not None
+            known = self.query.terms >= 0
+            odds = torch.expm1(self.memory.bm25.idf.float()[self.query.terms.clamp(min=0)])
+        else:
+            assert pieces is not None and df is not None
+            df = df[pieces.clamp(min=0, max=df.shape[0] - 1)].float()
+            known = pieces >= 0
+            odds = (float(self.memory.num_atoms) - df + 0.5) / (df + 0.5)
         smooth = torch.where(known, torch.log1p(odds), 0.0)
         strict = torch.where(known, torch.log(odds).clamp(min=0.0), 0.0)
         strict = torch.where(strict.sum(1, keepdim=True) > 0, strict, smooth)
@@ -464,14 +469,26 @@ class Candidates:
 
     @_once
     def matches(self) -> Tensor | None:  # [B, Q, C]
-        """Best cosine of each question token in each candidate; None without token vectors."""
-        query = self.query
-        if query.tokens is None or query.pieces is None or self.memory.token_offsets is None:
+        """Best cosine of each question token in each candidate.
+
+        Without token vectors 1 where a candidate has a term of the question, else 0
+        (`docs/mathematics.md` 8.1); None without terms either.
+        """
+        if self._by_words and self.query.terms is None:
             return None
         return self._best_matches(self.rows)
 
+    @property
+    def _by_words(self) -> bool:
+        """Whether there are no token vectors, so that the words themselves are compared."""
+        query = self.query
+        return query.tokens is None or query.pieces is None or self.memory.token_offsets is None
+
     def _best_matches(self, rows: Tensor | None) -> Tensor:  # [B, C] -> [B, Q, C]
         memory, query = self.memory, self.query
+        if self._by_words:
+            assert query.terms is not None
+            return memory.bm25.holds(query.terms, rows)
         assert query.tokens is not None and query.pieces is not None
         assert memory.tokens is not None and memory.token_offsets is not None
         return token_maxima(

@@ -157,7 +157,7 @@ def rescaled(cosine: float, embedder: Embedder) -> float:
 class PooledEmbedder:
     """Pooled vectors by functions from texts; see `Embedder` for the attributes.
 
-    There are no token vectors, and the signals of late interaction are 0.
+    There are no token vectors: late interaction is of the words themselves.
     """
 
     token_dim, num_pieces = 0, 0

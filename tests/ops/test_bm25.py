@@ -119,6 +119,25 @@ def test_score_of_a_term_that_comes_twice():
     torch.testing.assert_close(twice, 2 * once)
 
 
+@given(DOCUMENTS, QUERIES, st.lists(st.integers(-1, 11), min_size=4, max_size=4))
+def test_holds_matches_a_loop(documents, queries, rows):
+    """Of all documents, and of some of them in any order."""
+    index, count = _index(documents), len(documents)
+    query = torch.tensor(queries, dtype=torch.int64).reshape(-1, 3)
+    some = [row if row < count else -1 for row in rows]
+    picked = torch.tensor([some] * len(queries), dtype=torch.int64).reshape(-1, 4)
+    for given_rows, looked in ((None, range(count)), (picked, some)):
+        expected = [
+            [[float(row >= 0 and t >= 0 and t in documents[row]) for row in looked] for t in q]
+            for q in queries
+        ]
+        found = index.holds(query, given_rows)
+        assert found.dtype == torch.float32
+        np.testing.assert_array_equal(
+            found.numpy(), np.array(expected).reshape(len(queries), 3, len(looked))
+        )
+
+
 def test_build_of_nothing():
     assert _index([]).score(torch.tensor([[0, 1]])).shape == (1, 0)
     assert _index([[], []]).score(torch.tensor([[0, 1]])).tolist() == [[0.0, 0.0]]
@@ -132,6 +151,10 @@ def test_score_opcheck():
     torch.library.opcheck(torch.ops.graphmem.bm25_score.default, arguments)
     arguments = (index.indptr, index.docs, index.scores, query, 1, 2)
     torch.library.opcheck(torch.ops.graphmem.bm25_topk.default, arguments)
+    rows = torch.tensor([[-1, 1, 0], [0, 0, 1]])
+    for given_rows in (None, rows):
+        arguments = (index.indptr, index.docs, query, given_rows, 2)
+        torch.library.opcheck(torch.ops.graphmem.bm25_holds.default, arguments)
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ class Oracle:
         # What many signals ask for is worked out once.
         o = data.term_offsets.tolist()
         self.terms = [data.terms[o[a] : o[a + 1]].tolist() for a in range(ATOMS)]
-        words = range(query.pieces.shape[1])  # type: ignore[union-attr]
+        words = range(self.asked.shape[1])
         self.matches = [
             [[self.match(b, w, a) for a in range(ATOMS)] for w in words] for b in range(COUNT)
         ]
@@ -57,6 +57,16 @@ class Oracle:
             for b in range(COUNT)
         ]
         self.sessions = [self.by_session(b) for b in range(COUNT)]
+
+    @property
+    def asked(self) -> torch.Tensor:
+        """What is compared of each question, -1 = padding."""
+        return self.q.pieces  # type: ignore[return-value]
+
+    def compared(self, atom: int) -> list[int]:
+        """What an atom has of it."""
+        o = self.d.token_offsets.tolist()  # type: ignore[union-attr]
+        return self.d.pieces[o[atom] : o[atom + 1]].tolist()  # type: ignore[index]
 
     def by_session(self, b: int) -> list[float]:
         sessions = list(dict.fromkeys(tuple(self.session(a)) for a in range(ATOMS)))
@@ -105,11 +115,10 @@ class Oracle:
         return float((rows @ self.q.tokens[b, w].double()).max())  # type: ignore[index]
 
     def weights(self, b: int, *, strict: bool) -> list[float]:
-        pieces = self.q.pieces[b].tolist()  # type: ignore[index]
-        o, all_pieces = self.d.token_offsets.tolist(), self.d.pieces.tolist()  # type: ignore[union-attr]
+        own = [self.compared(a) for a in range(ATOMS)]
         smooth, hard = [], []
-        for piece in pieces:
-            df = sum(piece in all_pieces[o[a] : o[a + 1]] for a in range(ATOMS))
+        for piece in self.asked[b].tolist():
+            df = sum(piece in pieces for pieces in own)
             odds = (ATOMS - df + 0.5) / (df + 0.5)
             smooth.append(math.log(1 + odds) if piece >= 0 else 0.0)
             hard.append(max(0.0, math.log(odds)) if piece >= 0 else 0.0)
@@ -169,6 +178,20 @@ class Oracle:
     def event(self, b: int, a: int) -> float:
         asked, told = self.q.span[b].tolist(), self.d.told[a].tolist()  # type: ignore[index]
         return float(not set(range(*asked)).isdisjoint(range(*told)))
+
+
+class OracleOfWords(Oracle):
+    """The same of a memory without token vectors: a term is there, or it is not."""
+
+    @property
+    def asked(self) -> torch.Tensor:
+        return self.q.terms  # type: ignore[return-value]
+
+    def compared(self, atom: int) -> list[int]:
+        return self.terms[atom]
+
+    def match(self, b: int, w: int, atom: int) -> float:
+        return float(int(self.asked[b, w]) in self.terms[atom])
 
 
 def expected(o: Oracle, name: str, b: int, a: int) -> float:
@@ -236,9 +259,32 @@ def asked(
     return MemoryIndex.build(data, config_from_dict({})), query, Oracle(data, query)
 
 
+@pytest.fixture(scope="module")
+def asked_words(
+    random_columns: Callable[..., IndexInput], random_questions: Callable[..., QueryBatch]
+) -> tuple[MemoryIndex, QueryBatch, Oracle]:
+    """The same without token vectors."""
+    none = dict.fromkeys(("tokens", "pieces", "token_offsets"))
+    data = replace(random_columns(ATOMS), **none, num_pieces=0)
+    query = replace(random_questions(COUNT), tokens=None, pieces=None)
+    return MemoryIndex.build(data, config_from_dict({})), query, OracleOfWords(data, query)
+
+
 @pytest.mark.parametrize("name", sorted(SIGNALS.keys() - GRAPH))
 def test_signals_one_by_one(name: str, asked: tuple[MemoryIndex, QueryBatch, Oracle]) -> None:
-    index, query, oracle = asked
+    check_signal(name, *asked)
+
+
+@pytest.mark.parametrize(
+    "name", sorted(name for name in SIGNALS if "interaction" in name or "sharp" in name)
+)
+def test_late_interaction_of_words(
+    name: str, asked_words: tuple[MemoryIndex, QueryBatch, Oracle]
+) -> None:
+    check_signal(name, *asked_words)
+
+
+def check_signal(name: str, index: MemoryIndex, query: QueryBatch, oracle: Oracle) -> None:
     truth = torch.tensor(
         [[expected(oracle, name, b, a) for a in range(ATOMS)] for b in range(COUNT)]
     )
