@@ -140,11 +140,10 @@ class MemoryIndex(nn.Module):
         if not spreads and config.rank.cold_weights:
             named = config.rank.cold_weights
         check_signal_names(named)
-        if "hop_document" not in tensors:
-            of_documents = reading(signal_names(named), "hops", "documents")
-            named = {
-                key: named[key] for key in named if Weight.named(key).signal not in of_documents
-            }
+        idle = [] if "hop_document" in tensors else ["hops", "documents"]
+        idle += ["words"] if "tokens" in tensors else []
+        left = reading(signal_names(named), *idle)
+        named = {key: named[key] for key in named if Weight.named(key).signal not in left}
         self.weight_keys = tuple(named)
         names = self.signal_names = tuple(signal_names(named))
         lacking = [

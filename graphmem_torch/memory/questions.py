@@ -31,7 +31,7 @@ from graphmem_torch.results import (
 from graphmem_torch.store import TokenRows
 from graphmem_torch.store.blocks import pick_tokens
 from graphmem_torch.store.reader import StoreReader
-from graphmem_torch.text.embedder import Embedder, Encoded, encode_checked
+from graphmem_torch.text.embedder import Embedder, Encoded, background_of, encode_checked
 from graphmem_torch.text.question import asks_when, named_dates, named_speakers, recalls
 from graphmem_torch.text.times import told_days
 
@@ -104,6 +104,7 @@ def encode_questions(
     tokens, pieces = _padded_tokens(encoded)
     months, days = named_dates(questions)
     unread = getattr(embedder, "unread", lambda _: None)(questions)
+    background = background_of(embedder)
     speakers = named_speakers(questions, snapshot.speaker_words, len(snapshot.speakers))
     spans = None if asked is None else _spans(questions, asked)
     batch = QueryBatch(
@@ -118,6 +119,7 @@ def encode_questions(
         asks_when=_if_any(asks_when(questions)),
         recalls=_if_any(recalls(questions)),
         unread=_if_any(unread),
+        background=None if background is None else torch.full((len(questions),), background),
     )
     return batch.to(snapshot.index.embeddings.device)
 

@@ -13,6 +13,7 @@ from graphmem_torch.errors import ConfigError, InputError, unknown
 from graphmem_torch.linalg.logistic import minimise_log_loss
 from graphmem_torch.rank.candidates import Candidates
 from graphmem_torch.rank.registry import FORMS, Weight, signal_names
+from graphmem_torch.text.embedder import usual_cosine
 
 __all__ = [
     "ABSTENTION_STATISTICS",
@@ -41,7 +42,7 @@ def _activation(candidates: Candidates, best: Tensor, scores: Tensor) -> Tensor:
 def _of_top(name: str, count: int = 1) -> Statistic:
     def first(candidates: Candidates, best: Tensor, scores: Tensor) -> Tensor:
         values = candidates.signal(name).expand(candidates.shape)
-        return values.gather(1, best[:, :count]).mean(1)
+        return _usual(candidates, name, values.gather(1, best[:, :count]).mean(1))
 
     return first
 
@@ -49,9 +50,17 @@ def _of_top(name: str, count: int = 1) -> Statistic:
 def _of_best(name: str) -> Statistic:
     def best_of_all(candidates: Candidates, best: Tensor, scores: Tensor) -> Tensor:
         there = candidates.signal(name).masked_fill(~candidates.valid, -torch.inf)
-        return there.amax(1).clamp(min=-1.0)
+        return _usual(candidates, name, there.amax(1).clamp(min=-1.0))
 
     return best_of_all
+
+
+def _usual(candidates: Candidates, name: str, value: Tensor) -> Tensor:
+    """A cosine as an encoder gives it whose unrelated texts are orthogonal; other values as is."""
+    background = candidates.query.background
+    if name != "semantic" or background is None:
+        return value
+    return usual_cosine(value, background)
 
 
 def _score(candidates: Candidates, best: Tensor, scores: Tensor) -> Tensor:

@@ -432,7 +432,7 @@ class Candidates:
         if self._every is not None:
             return self._every.token_weights
         pieces, df = self.query.pieces, self.memory.piece_df
-        if self._by_words:
+        if self.by_words:
             assert self.query.terms is not None
             known = self.query.terms >= 0
             odds = torch.expm1(self.memory.bm25.idf.float()[self.query.terms.clamp(min=0)])
@@ -474,19 +474,19 @@ class Candidates:
         Without token vectors 1 where a candidate has a term of the question, else 0
         (`docs/mathematics.md` 8.1); None without terms either.
         """
-        if self._by_words and self.query.terms is None:
+        if self.by_words and self.query.terms is None:
             return None
         return self._best_matches(self.rows)
 
     @property
-    def _by_words(self) -> bool:
+    def by_words(self) -> bool:
         """Whether there are no token vectors, so that the words themselves are compared."""
         query = self.query
         return query.tokens is None or query.pieces is None or self.memory.token_offsets is None
 
     def _best_matches(self, rows: Tensor | None) -> Tensor:  # [B, C] -> [B, Q, C]
         memory, query = self.memory, self.query
-        if self._by_words:
+        if self.by_words:
             assert query.terms is not None
             return memory.bm25.holds(query.terms, rows)
         assert query.tokens is not None and query.pieces is not None

@@ -31,6 +31,7 @@ class QueryBatch:
         asks_when: [B] bool.
         recalls: [B] bool, whether a question is about what an assistant said.
         unread: [B] float32 in [0, 1], how much of a question the encoder cannot read.
+        background: [B] float32, the cosine that the encoder gives unrelated texts; None: about 0.
         allowed: [B or 1, A] bool, the atoms there are for the question: the others are neither hits
             nor anchors.
         listed: [B or 1, A] bool, the atoms that may be hits; the others still lead to them.
@@ -55,6 +56,7 @@ class QueryBatch:
     asks_when: Tensor | None = None
     recalls: Tensor | None = None
     unread: Tensor | None = None
+    background: Tensor | None = None
     allowed: Tensor | None = None
     listed: Tensor | None = None
     seeds: Tensor | None = None
@@ -96,6 +98,7 @@ class QueryBatch:
             "asks_when": (),
             "recalls": (),
             "unread": (),
+            "background": (),
             "allowed": (atoms,),
             "listed": (atoms,),
             "seeds": ("?",),

@@ -48,6 +48,12 @@ def _semantic_positive(c: Candidates) -> Tensor:
     return torch.clamp(c.signal("semantic"), min=0.0)
 
 
+@signal("semantic_alone", reads=("words",), learned=False)
+def _semantic_alone(c: Candidates) -> Tensor:
+    """Cosine where there are no token vectors: late interaction of words says nothing of it."""
+    return c.signal("semantic") if c.by_words else c.zeros()
+
+
 @signal("lexical")
 def _lexical(c: Candidates) -> Tensor:
     """BM25 of the atom."""

@@ -25,10 +25,12 @@ __all__ = [
     "HashingEmbedder",
     "PooledEmbedder",
     "background_cosine",
+    "background_of",
     "encode_checked",
     "require_finite",
     "rescaled",
     "to_int8",
+    "usual_cosine",
 ]
 _PIECES = 1 << 16  # numbers of word pieces of the hashing embedder
 _LENGTH_TOLERANCE = 1e-2  # half precision and quantised models stay within it
@@ -148,10 +150,21 @@ def rescaled(cosine: float, embedder: Embedder) -> float:
     unrelated texts 0.78, 0.3 becomes 0.83 and 0.92 becomes 0.98. The attribute `background` says
     which one it is; without it, and from thresholds of 1 on, nothing changes.
     """
-    background = getattr(embedder, "background", 0.0)
-    if background <= _ORTHOGONAL or cosine >= 1:
+    background = background_of(embedder)
+    if background is None or cosine >= 1:
         return cosine
     return 1 - (1 - cosine) * (1 - background) / (1 - _ORTHOGONAL)
+
+
+def background_of(embedder: Embedder) -> float | None:
+    """The attribute `background` of an embedder; None where unrelated texts are orthogonal."""
+    background: float = getattr(embedder, "background", 0.0)
+    return background if background > _ORTHOGONAL else None
+
+
+def usual_cosine(cosine: Tensor, background: Tensor) -> Tensor:
+    """What cosines would be if unrelated texts were orthogonal: `rescaled` the other way."""
+    return 1 - (1 - cosine) * (1 - _ORTHOGONAL) / (1 - background)
 
 
 class PooledEmbedder:

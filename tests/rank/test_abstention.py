@@ -23,6 +23,7 @@ from graphmem_torch.rank.abstention import (
     fit_abstention,
     of_forms,
 )
+from graphmem_torch.rank.candidates import Candidates
 from graphmem_torch.rank.query import QueryBatch
 from graphmem_torch.rank.registry import FORMS, weight_table
 
@@ -104,6 +105,26 @@ def test_abstention_statistics_against_a_loop(
         for value, wanted in zip(got[b].tolist(), [*expected, *leads, 1.0], strict=True):
             assert wanted is None or value == pytest.approx(wanted, abs=1e-5)
     assert got[3, 3] < -50 and got[3, 4:7].tolist() == [0.0, 0.0, 0.0], "no hit is no sign of one"
+
+
+def test_abstention_takes_cosines_as_if_unrelated_texts_were_orthogonal(
+    random_columns: Callable[..., IndexInput], random_questions: Callable[..., QueryBatch]
+) -> None:
+    """Linear, the background becomes 0.1 and 1 stays; other statistics are as they were."""
+    index = MemoryIndex.build(random_columns(14), config_from_dict({}))
+    query, names = random_questions(2), ["best_semantic", "top_semantic", "best_lexical"]
+    best = torch.zeros(2, 1, dtype=torch.int64)
+    plain, cone = (
+        abstention_statistics(
+            Candidates(index.tensors, each, index.config), best, torch.ones(2, 1), names
+        )
+        for each in (query, replace(query, background=torch.tensor([0.4, 0.8])))
+    )
+    for b, background in enumerate((0.4, 0.8)):
+        slope = (1.0 - 0.1) / (1.0 - background)
+        expected = [0.1 + slope * (float(value) - background) for value in plain[b, :2]]
+        assert cone[b, :2].tolist() == pytest.approx(expected, abs=1e-5)
+    assert torch.equal(plain[:, 2], cone[:, 2])
 
 
 @pytest.mark.parametrize("weighted", [False, True])

@@ -16,6 +16,7 @@ from graphmem_torch.config import config_from_dict
 from graphmem_torch.errors import ConfigError
 from graphmem_torch.index.data import IndexInput
 from graphmem_torch.index.module import MemoryIndex
+from graphmem_torch.memory.learning import reweighted
 from graphmem_torch.rank.candidates import Candidates
 from graphmem_torch.rank.query import QueryBatch
 from graphmem_torch.rank.registry import SIGNALS, check_signal_names
@@ -206,6 +207,7 @@ def expected(o: Oracle, name: str, b: int, a: int) -> float:
 
     values: dict[str, Callable[[], float]] = {
         "semantic": lambda: o.cosine(b, a),
+        "semantic_alone": lambda: o.cosine(b, a),
         "semantic_positive": lambda: max(0.0, o.cosine(b, a)),
         "semantic_previous": lambda: o.before(a, lambda x: o.cosine(b, x)),
         "lexical": lambda: lexical(a),
@@ -270,18 +272,28 @@ def asked_words(
     return MemoryIndex.build(data, config_from_dict({})), query, OracleOfWords(data, query)
 
 
-@pytest.mark.parametrize("name", sorted(SIGNALS.keys() - GRAPH))
+@pytest.mark.parametrize("name", sorted(SIGNALS.keys() - GRAPH - {"semantic_alone"}))
 def test_signals_one_by_one(name: str, asked: tuple[MemoryIndex, QueryBatch, Oracle]) -> None:
     check_signal(name, *asked)
 
 
-@pytest.mark.parametrize(
-    "name", sorted(name for name in SIGNALS if "interaction" in name or "sharp" in name)
-)
-def test_late_interaction_of_words(
+OF_WORDS = {name for name in SIGNALS if "interaction" in name or "sharp" in name}
+
+
+@pytest.mark.parametrize("name", sorted(OF_WORDS | {"semantic_alone"}))
+def test_signals_without_token_vectors(
     name: str, asked_words: tuple[MemoryIndex, QueryBatch, Oracle]
 ) -> None:
     check_signal(name, *asked_words)
+
+
+def test_a_signal_of_words_is_none_beside_token_vectors(
+    asked: tuple[MemoryIndex, QueryBatch, Oracle],
+    asked_words: tuple[MemoryIndex, QueryBatch, Oracle],
+) -> None:
+    config = config_from_dict({"rank": {"weights": {"lexical": 1.0, "semantic_alone": 0.5}}})
+    for (index, *_), names in ((asked, ("lexical",)), (asked_words, ("lexical", "semantic_alone"))):
+        assert reweighted(index, config).signal_names == names
 
 
 def check_signal(name: str, index: MemoryIndex, query: QueryBatch, oracle: Oracle) -> None:

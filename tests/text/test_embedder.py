@@ -17,6 +17,7 @@ from graphmem_torch.text.embedder import (
     encode_checked,
     rescaled,
     to_int8,
+    usual_cosine,
 )
 from graphmem_torch.text.sentence_transformer import load_embedder
 
@@ -224,6 +225,8 @@ def test_thresholds_of_cosines_follow_the_background_of_the_encoder() -> None:
     assert found[0] == pytest.approx(cone.background)
     assert found[0] < found[1] < found[2] < found[3] == 1.0
     assert found[4] == 1.5
+    back = usual_cosine(torch.tensor(found[:4]), torch.full((4,), cone.background))
+    assert back.tolist() == pytest.approx([0.1, 0.3, 0.92, 1.0], abs=1e-6)
     passed = [float((cosines >= t).float().mean()) for t in (0.3, found[1])]
     assert passed[0] == 1.0 and passed[1] < 0.5
     for plain in (HashingEmbedder(), Changed(lambda encoded: encoded)):

@@ -16,7 +16,7 @@ from graphmem_torch.memory.learning import (
     with_weights,
 )
 from graphmem_torch.rank.candidates import Candidates
-from graphmem_torch.rank.registry import Weight, signal_names, weight_table
+from graphmem_torch.rank.registry import SIGNALS, Weight, signal_names, weight_table
 
 from .abstention import fit_gate
 from .task import RetrievalTask, baseline_config
@@ -143,7 +143,10 @@ def fit_preset(
     """
     if linear is None:
         linear = fit_linear(tasks, linear_names(config), shares)
-    none = dict.fromkeys(config.rank.weights, 0.0)
+    none = {
+        key: 0.0 if SIGNALS[Weight.named(key).signal].learned else value
+        for key, value in config.rank.weights.items()
+    }
     start = with_weights(config, none | dict(linear))
     fitted = with_weights(config, none | _fitted(tasks, lambda _: start, shares))
     if not gate or config.gate.link != "sigmoid":
