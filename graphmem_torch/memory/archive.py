@@ -22,17 +22,22 @@ from graphmem_torch.memory.validity import NamedStatement, named_statements, res
 from graphmem_torch.store import MemoryStore
 
 __all__ = [
+    "ERASING",
     "Ties",
     "apart",
     "derived_of_both",
     "expect_apart",
     "keep_ties",
     "kept_ties",
+    "loose_ends",
     "restore_ties",
     "superseded_with",
     "superseding_with",
     "ties_of",
 ]
+
+ERASING = "archive.erasing"
+"""Key, in a memory, of the nodes that are still to be erased from its archive."""
 
 _TIES = "archive.ties"  # key of the ties between what an archive holds and others
 
@@ -118,6 +123,13 @@ def keep_ties(archive: MemoryStore, more: Ties = _NONE, gone: Collection[str] = 
         return False
     archive.meta_set(_TIES, json.dumps(asdict(now)))
     return True
+
+
+def loose_ends(store: MemoryStore, archive: MemoryStore, gone: Sequence[int]) -> set[str]:
+    """Ids in the ties of an archive that neither has, once some of its nodes are gone."""
+    ids = sorted(kept_ties(archive).ids)
+    away = {name for name, (node, _) in archive.known(ids).items() if node not in gone}
+    return {*ids} - away - store.known(ids).keys()
 
 
 def restore_ties(store: MemoryStore, archive: MemoryStore) -> None:

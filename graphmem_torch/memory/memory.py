@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import json
 import logging
 import math
 import os
@@ -30,8 +31,10 @@ from graphmem_torch.atoms import Atom, EdgeType
 from graphmem_torch.checks import check_count, check_share
 from graphmem_torch.config import POLICIES, Config, checked_config, load_config, save_preset
 from graphmem_torch.errors import (
+    EmbedderError,
     InputError,
     MissingNodeError,
+    StoreDamagedError,
     StoreError,
     located,
     output_file,
@@ -51,12 +54,14 @@ from graphmem_torch.memory.aggregates import (
     written,
 )
 from graphmem_torch.memory.archive import (
+    ERASING,
     Ties,
     apart,
     derived_of_both,
     expect_apart,
     keep_ties,
     kept_ties,
+    loose_ends,
     restore_ties,
     superseded_with,
     superseding_with,
@@ -128,6 +133,7 @@ from graphmem_torch.memory.namespaces import (
     checked_name,
     is_archive,
     namespace_folders,
+    owner_of,
 )
 from graphmem_torch.memory.plans import answered, carried_out, plans_of
 from graphmem_torch.memory.questions import (
@@ -730,21 +736,42 @@ class Memory:
             else:
                 nodes, away = self._chosen(named, *conditions, question, k), []
             nodes, away = derived_of_both(self.store, archive.store, nodes, away)
-            gone = [*self.store.contents(nodes)[0], *archive.store.contents(away)[0]]
             receipt = self._erase(nodes, (archive.store, away))
-            # What was restored has left bytes there.
-            if keep_ties(archive.store, gone=gone) or away or archive.store.unwiped:
-                archive._erase(away)
+            self._finish_forgetting(archive)
         return receipt
+
+    def _finish_forgetting(self, archive: Memory) -> None:
+        """Erases from the archive what was forgotten, where that is still to be done."""
+        if self.store.readonly or self.store.meta_get(ERASING) is None:
+            return
+        try:
+            with self.store.turn(), archive.store.turn():
+                kept = json.loads(self.store.meta_get(ERASING) or "[]")
+                nodes = archive.store.present(kept)
+                ends = loose_ends(self.store, archive.store, nodes)
+                # What was restored has left bytes there.
+                if keep_ties(archive.store, gone=ends) or nodes or archive.store.unwiped:
+                    archive._erase(nodes)
+                self.store.meta_set(ERASING, None)
+        except StoreDamagedError:
+            raise
+        except StoreError as error:
+            _log.warning(
+                "%s: what was forgotten is still in the archive (%s); it is erased when that "
+                "is next used",
+                archive.store.path,
+                error,
+            )
 
     def _erase(
         self, nodes: Sequence[int], archived: tuple[MemoryStore, Sequence[int]] | None = None
     ) -> Receipt:
         """Erases atoms; in the turn. `archived`: the archive, and those that go there with them."""
+        meta = None if archived is None else {ERASING: json.dumps(list(archived[1]))}
         receipt = self._written_by().remove(
             nodes,
             lambda batch: self.store.erase(
-                batch, when=self._clock(), forgotten=[REGIME_KEY], archived=archived
+                batch, when=self._clock(), forgotten=[REGIME_KEY], meta=meta, archived=archived
             ),
         )
         self._follow()
@@ -1562,7 +1589,8 @@ class Memory:
             archive = cast(Memory, self._archive(create=True))
             moving = expect_apart(self.store, nodes, archive.store)
             keep_ties(archive.store, ties_of(self.store, nodes))
-            self._move(nodes, moving, archive)
+            self._copy(moving, archive)
+            self._leave(nodes)
         return len(nodes)
 
     def restore(self, ids: str | Iterable[str]) -> int:
@@ -1595,8 +1623,10 @@ class Memory:
                     "the archive; what was forgotten cannot come back"
                 )
             named, nodes = archive._named(superseding_with(archive.store, listed))
-            archive._move(nodes, expect_apart(archive.store, nodes, self.store), self)
+            archive._copy(expect_apart(archive.store, nodes, self.store), self)
+            # As long as they are there, too: who is killed in between calls again.
             restore_ties(self.store, archive.store)
+            archive._leave(nodes)
             self._note_uses([node for node, _ in self.store.known(named).values()])
         return len(nodes)
 
@@ -1615,24 +1645,26 @@ class Memory:
         root, name = self._parent or self, archive_of(self.name)
         if not create and not root._spaces.has(name):
             return None
-        return root._space(root._spaces, name, create)
+        archive = root._space(root._spaces, name, create)
+        self._finish_forgetting(archive)
+        return archive
 
     def _is_archived(self, id: str) -> bool:
         archive = self._archive()
         return archive is not None and id in archive
 
-    def _move(self, nodes: Sequence[int], moving: Sequence[int], to: Memory) -> None:
-        """Has atoms with all versions in another memory in place of this one; in the turn.
-
-        `moving` are those that it does not hold yet as they are here.
-        """
-        earlier = self.store.earlier_nodes(moving)
-        entries = stored_entries(self.store, sorted([*moving, *earlier]))
+    def _copy(self, nodes: Sequence[int], to: Memory) -> None:
+        """Has atoms with all versions in another memory as well; in the turn."""
+        earlier = self.store.earlier_nodes(nodes)
+        entries = stored_entries(self.store, sorted([*nodes, *earlier]))
         known = KnownVectors(self.embedder)
         writer = to._writer_with(known)
         pinned = {node for node, _ in to.store.life.pins()}
         for batch in batched(versions_apart(entries), self.config.link.batch):
             to._import_batch(batch, known, writer, pinned)
+
+    def _leave(self, nodes: Sequence[int]) -> None:
+        """Takes atoms away that another memory has from now on; in the turn."""
         self._written_by().remove(
             nodes, partial(self.store.append, when=self._clock(), deleted=False)
         )
@@ -2826,9 +2858,11 @@ class Memory:
 
     def _within(self, name: str, *, create: bool = False) -> Memory:
         """The namespace or archive of a name of `_names_within`."""
-        if name == archive_of(None):
-            return cast(Memory, self._archive(create=create))
-        return self._space(self._spaces_of_own(), name, create)
+        if not is_archive(name):
+            return self._space(self._spaces_of_own(), name, create)
+        owner = owner_of(name)
+        memory = self if owner is None else self.namespace(owner, create=create)
+        return cast(Memory, memory._archive(create=create))
 
     def import_(self, path: str | os.PathLike[str], *, progress: bool = False) -> Added:
         """Adds what `export` wrote, also to namespaces; what is stored already is passed over.
@@ -2994,7 +3028,10 @@ class Memory:
         if self._regimes is not None:
             self._regimes.save()
         if self.store.num_nodes and self._assemble.worth_saving(self.store):
-            self._save_snapshot(self._current())
+            try:
+                self._save_snapshot(self._current())
+            except EmbedderError as error:  # the store was given another one
+                _log.warning("the next opening makes its index anew: %s", error)
 
     def _save_snapshot(self, snapshot: Snapshot) -> None:
         try:

@@ -32,6 +32,7 @@ __all__ = [
     "checked_name",
     "is_archive",
     "namespace_folders",
+    "owner_of",
 ]
 
 MOST_OPEN = 64
@@ -364,6 +365,11 @@ class Namespaces(Generic[M]):
 def archive_of(name: str | None) -> str:
     """The namespace that is the archive of a memory, or of a namespace of it."""
     return _ARCHIVE if name is None else f"{_ARCHIVE} {name}"
+
+
+def owner_of(archive: str) -> str | None:
+    """The namespace whose archive has this name; None: it is that of the memory."""
+    return archive.removeprefix(_ARCHIVE).strip() or None
 
 
 def is_archive(name: str) -> bool:

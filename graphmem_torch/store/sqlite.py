@@ -18,7 +18,7 @@ from torch import Tensor
 
 from graphmem_torch.atoms import CONCEPT, Atom
 from graphmem_torch.edges import EdgeBlock
-from graphmem_torch.errors import EmbedderError, InputError, StoreError
+from graphmem_torch.errors import EmbedderError, InputError, StoreDamagedError, StoreError
 from graphmem_torch.results import Receipt
 from graphmem_torch.store import snapshot
 from graphmem_torch.store.blocks import (
@@ -238,6 +238,7 @@ class MemoryStore(StoreReader):
         *,
         when: float,
         forgotten: Sequence[str] = (),
+        meta: Mapping[str, str] | None = None,
         archived: tuple[MemoryStore, Sequence[int]] | None = None,
     ) -> Receipt:
         """Writes a batch whose `gone` leave no byte in the folder; what says so.
@@ -246,6 +247,7 @@ class MemoryStore(StoreReader):
             batch: As in `append`.
             when: Now, seconds since the epoch UTC.
             forgotten: Names of strings of `meta_set` that go with them.
+            meta: Strings to keep with it, as in `append`.
             archived: The archive, and the nodes that are to be erased there with them.
 
         Raises:
@@ -304,7 +306,7 @@ class MemoryStore(StoreReader):
 
             # Before as well, lest a kill in between leaves a file that nobody looks for.
             self._drop_derived()
-            self.append(batch, when=when, within=within)
+            self.append(batch, when=when, meta=meta, within=within)
             self.finish_erasing()
         return receipts[0]
 
@@ -318,18 +320,28 @@ class MemoryStore(StoreReader):
         return bool(self._database.query("SELECT 1 FROM unwiped LIMIT 1"))
 
     def finish_erasing(self) -> None:
-        """Wipes what was erased from files and logs, where that is still to be done."""
+        """Wipes what was erased from files and logs, where that is still to be done.
+
+        Where a reader holds them, or the disk is full, the next opening does it.
+        """
         if not self._database.query("SELECT 1 FROM meta WHERE key = 'store.wiping'"):
             return
-        with self.turn():
-            self._drop_derived()
-            wiped = self._database.wipe(_WIPING_SECONDS)
-        if not wiped:
-            _log.warning(
-                "%s: what was erased is still in the write-ahead log, which a reader holds; it is "
-                "wiped when the store is next opened to write alone",
-                self._database.place,
-            )
+        why = "a reader holds it"
+        try:
+            with self.turn():
+                self._drop_derived()
+                if self._database.wipe(_WIPING_SECONDS):
+                    return
+        except StoreDamagedError:
+            raise
+        except StoreError as error:
+            why = str(error)
+        _log.warning(
+            "%s: what was erased is still in the write-ahead log (%s); it is wiped when the store "
+            "is next opened to write alone",
+            self._database.place,
+            why,
+        )
 
     def _drop_derived(self) -> None:
         """Deletes the snapshot, vectors of another encoder, and what writing one left behind."""
@@ -408,10 +420,13 @@ class MemoryStore(StoreReader):
         rows = torch.stack([*vectors.values()])
         self._database.write(lambda: put_alias_vectors(self._database, vectors, rows))
 
-    def meta_set(self, key: str, value: str) -> None:
-        """Keep a string under a name; durable, and no change of generation."""
-        name = own_key(key)
-        self._database.write(lambda: self._set({name: value}))
+    def meta_set(self, key: str, value: str | None) -> None:
+        """Keep a string under a name, or None: no more; durable, and no change of generation."""
+        name, run = own_key(key), self._database.execute_many
+        if value is None:
+            self._database.write(lambda: run("DELETE FROM meta WHERE key = ?", [(name,)]))
+        else:
+            self._database.write(lambda: self._set({name: value}))
 
     def save_snapshot(
         self, tensors: Mapping[str, Tensor], meta: Mapping[str, str], *, state: str | None = None

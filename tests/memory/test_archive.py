@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from graphmem_torch.errors import InputError, StoreError
 from graphmem_torch.memory import Memory
 from graphmem_torch.results import Receipt
 from graphmem_torch.store import MemoryStore
+from graphmem_torch.store.database import Database
 from graphmem_torch.store.erasure import find_traces
 from tests.memories import config_of, opened, stored
 
@@ -142,7 +143,7 @@ def test_forget_erases_what_is_in_the_memory_and_in_its_archive(tmp_path: Path) 
         """What a third party finds of it, with nothing but the folder."""
         left = []
         for path in folder.rglob("memory.sqlite"):
-            with closing(sqlite3.connect(path)) as database:
+            with contextlib.closing(sqlite3.connect(path)) as database:
                 for kind in ("id", "text"):
                     for (value,) in database.execute(f"SELECT {kind} FROM atom"):
                         left += [value] * (receipt.hash_of(kind, value) in receipt.erased)
@@ -204,6 +205,46 @@ def test_what_is_deleted_ties_nothing_that_has_its_id_later(memory: Memory, tmp_
     supports = [edge for edge in whole if edge[2] == EdgeType.SUPPORTS]
     assert len(supports) == 2 and not set(supports) & set(said(memory))
     assert memory.validity("t3")["t3"].stop is None
+
+
+@pytest.mark.parametrize("failing", ["wipe of the memory", "archive", "wipe of the archive"])
+def test_a_disk_that_fills_behind_the_first_commit_leaves_nothing_half_forgotten(
+    tmp_path: Path, failing: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What was erased in the memory is told by its receipt; the rest is done once there is room."""
+    folder = tmp_path / "m"
+    method = "erase" if failing == "archive" else "finish_erasing"
+    plain = getattr(MemoryStore, method)
+
+    def full(store: MemoryStore, *given: Any, **named: Any) -> Any:
+        away = store.path is not None and store.path.parent.name == "namespaces"
+        if away != (failing != "wipe of the memory"):
+            return plain(store, *given, **named)
+        with monkeypatch.context() as patch:
+            patch.setattr(Database, "wipe", refuse)
+            patch.setattr(Database, "write", refuse)
+            return plain(store, *given, **named)
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise StoreError("the disk refused")
+
+    with opened(folder) as memory:
+        memory.add(stories())
+        memory.connect("t1", "t9", "supports")
+        memory.supersede("t2", "t1")
+        memory.archive(["t2", "t9"])
+    with opened(folder) as memory:
+        with monkeypatch.context() as patch:
+            patch.setattr(MemoryStore, method, full)
+            receipt = memory.forget(["t1", "t9"])
+            assert memory.check_receipt(receipt) != []
+        assert receipt.atoms == 2 and "t1" not in memory and "disk refused" in caplog.text
+    with opened(folder) as memory:  # there is room again
+        away = memory.archived()
+        assert away is not None and "t9" not in away and "t2" in away
+        assert memory.check_receipt(receipt) == [] == memory.check()
+        assert memory.restore("t2") == 1
+    assert find_traces(folder, ["Story 1 about", "Story 9 about", '"t1"', '"t9"']) == []
 
 
 def test_one_id_for_two_things_is_refused_until_one_of_them_goes(memory: Memory) -> None:
@@ -322,6 +363,34 @@ def test_archive_of_a_memory_that_is_only_read(tmp_path: Path) -> None:
         for change in (memory.archive, memory.restore):
             with pytest.raises(StoreError, match="read"):
                 change("t1")
+
+
+def test_restoring_that_is_cut_short_is_ended_by_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain, left = Database.write, [0]
+
+    def write(*given: Any, **named: Any) -> Any:
+        left[0] -= 1
+        if left[0] < 0:
+            raise KeyboardInterrupt
+        return plain(*given, **named)
+
+    with opened() as memory:
+        memory.add(stories())
+        memory.connect("t1", "t9", "supports", 0.9)
+        memory.supersede("t1", "t3")
+        whole = said(memory), memory.validity(["t1", "t3"])
+        for writes in range(8):
+            memory.archive("t1")
+            away = memory.archived()
+            assert away is not None
+            left[0] = writes
+            with monkeypatch.context() as patch, contextlib.suppress(KeyboardInterrupt):
+                patch.setattr(Database, "write", write)
+                memory.restore("t1")
+            if "t1" in away:
+                memory.restore("t1")
+            assert (said(memory), memory.validity(["t1", "t3"])) == whole
+            assert "t1" not in away and memory.check() == []
 
 
 @pytest.mark.parametrize("writes", [0, 1])

@@ -109,3 +109,15 @@ def test_what_cannot_be_encoded_leaves_it_as_it_was(tmp_path: Path) -> None:
     assert Memory.reembed(tmp_path, "hashing:16", config=config_of())
     with Memory.open(tmp_path, config=config_of()) as memory:
         assert memory.store.dim == 16 and memory.check() == []
+
+
+def test_who_has_it_open_meanwhile_is_told_and_can_close_it(tmp_path: Path) -> None:
+    with opened(tmp_path) as memory:
+        memory.add(turns())
+        Memory.reembed(tmp_path, HashingEmbedder(48), config=config_of())
+        with pytest.raises(EmbedderError, match="expected the embedder that filled"):
+            memory.retrieve("canoe")
+        with pytest.raises(EmbedderError, match="expected the embedder that filled"):
+            memory.add("More of it.")
+    with opened(tmp_path, embedder=HashingEmbedder(48)) as memory:
+        assert len(memory) == 24 and memory.check() == []
