@@ -181,7 +181,8 @@ def _lines(shown: Demonstration) -> list[str]:
         lines += ["", "", f"Why graph memory found it: {question}", *hit_lines(rank, hit)]
     for comparison in shown.comparisons:
         if not comparison.evidence:
-            said = "there may be one" if comparison.graph.known else "no record of this"
+            missed = "not refused, though nothing here answers it"
+            said = missed if comparison.graph.known else "no record of this"
             lines += ["", "", f"A question without an answer: {comparison.question}"]
             lines += [f"confidence {comparison.graph.confidence:.2f}: {said}"]
     lines += ["", "", f"A context for a language model: {shown.context.question}"]

@@ -446,7 +446,7 @@ POLICIES: tuple[Policy, ...] = get_args(Policy)
 
 @dataclass(frozen=True)
 class ReconcileConfig:
-    """What is done about memories that contradict or repeat each other (`docs/mathematics.md` 5.9).
+    """What is done about memories that contradict or repeat each other (`docs/mathematics.md` 5.8).
 
     Attributes:
         automatic: Whether `Memory.consolidate` reconciles.

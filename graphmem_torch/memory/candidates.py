@@ -1,7 +1,7 @@
 """Pairs of memories that may contradict or repeat each other: similar ones, and those with a key.
 
 No pass over all pairs: linking has found the most similar memories of each one when it was added,
-and a key (whose home, whose employer, a rare word) is shared by few. `docs/mathematics.md` 5.9.
+and a key (whose home, whose employer, a rare word) is shared by few. `docs/mathematics.md` 5.8.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from graphmem_torch.atoms import MAX_EDGE_WEIGHT, EdgeType, Link
-from graphmem_torch.checks import check_count
+from graphmem_torch.checks import check_count, check_range
 from graphmem_torch.coo import strongest_of_equal
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.errors import InputError
@@ -300,10 +300,7 @@ def similar_pairs(
         InputError: k below 1, or `least` outside [-1, 1].
     """
     check_count("k", k)
-    if not -1.0 <= least <= 1.0:
-        raise InputError(
-            f"least: expected a cosine in [-1, 1], got {least!r:.60}; 0.6 is the default"
-        )
+    check_range("least", least, -1.0, 1.0)
     if len(embeddings) < 2:
         return torch.empty(2, 0, dtype=torch.int64)
     cosine, neighbour = knn_graph(embeddings, k, earlier=True)

@@ -511,7 +511,15 @@ class Memory:
     def add_document(self, text: str, *, name: str, time: TimeLike | None = None) -> Added:
         """Cuts a document into chunks and stores them in the session `name`, ids `name#0`, ...
 
-        Its `time` is one as in `retrieve`.
+        Args:
+            text: The document; the chunks joined are this text.
+            name: What it is called.
+            time: When it was written, a time as in `retrieve`.
+
+        Raises:
+            InputError: No text, no name, a time that is none, or a name that is stored with another
+                text.
+            EmbedderError, StoreError: As `add`.
         """
         size = self.config.embedder.max_tokens
         when = None if time is None else parse_time(time)
@@ -1765,7 +1773,12 @@ class Memory:
         return edges.connect_all(self.store, source)
 
     def disconnect(self, source: str, target: str, type: str | EdgeType | None = None) -> int:
-        """Deletes the edges from one atom to another, of one type or all; their number."""
+        """Deletes the edges from one atom to another, of one type or all; their number.
+
+        Raises:
+            InputError: An id that is not stored, or an unknown type.
+            StoreError: Read-only store or full disk.
+        """
         return edges.disconnect(self.store, source, target, type)
 
     def judge_edges(
@@ -1818,7 +1831,7 @@ class Memory:
 
         Each memory that is new since the last time is compared with those that are similar to it
         and those that share a key with it, as the settings under `reconcile` say
-        (`docs/mathematics.md` 5.9). A contradiction is an edge; where it is sure enough the policy
+        (`docs/mathematics.md` 5.8). A contradiction is an edge; where it is sure enough the policy
         resolves it. A memory that says again what an earlier one says supports it, and counts as a
         use of it. Nothing is deleted. What was found is stored block by block, so that one who is
         killed calls again; a second call finds nothing to do. Others may read and write meanwhile.
@@ -1897,7 +1910,12 @@ class Memory:
     def missing_links(
         self, k: int = 10, *, type: str | EdgeType = EdgeType.DEPENDENCY
     ) -> list[MissingLink]:
-        """The k likeliest absent edges of a type, of at least 2; at most 20,000 memories."""
+        """The k likeliest absent edges of a type, the likeliest first.
+
+        Raises:
+            InputError: An unknown type, fewer than 2 edges of it to learn from, or more than 20,000
+                memories.
+        """
         kind = parse_edge_type(type) if isinstance(type, str) else type
         return missing_links(self.store, k, type=kind)
 
@@ -1926,6 +1944,9 @@ class Memory:
         Args:
             question: Only the modes that matter to it, the best first; by default all modes.
             modes: At most so many; for a question by default as many as `modes.look` says.
+
+        Raises:
+            InputError: A question without text, or fewer than one mode.
         """
         if modes is not None:
             check_count("modes", modes)
@@ -2441,11 +2462,20 @@ class Memory:
     # Memory types: what is used stays strong, what is not decays (`docs/mathematics.md` 6).
 
     def pin(self, ids: str | Sequence[str]) -> None:
-        """Pins atoms, all or none: `compile` puts them into every context, they do not decay."""
+        """Pins atoms, all or none: `compile` puts them into every context, they do not decay.
+
+        Raises:
+            InputError: An id that is not stored, or that of a concept.
+            StoreError: Read-only store or full disk.
+        """
         self.store.life.set_pins(self._named(ids)[1], True)
 
     def unpin(self, ids: str | Sequence[str]) -> None:
-        """Takes pins back, also of procedural memories, which are pinned from the start."""
+        """Takes pins back, also of procedural memories, which are pinned from the start.
+
+        Raises:
+            InputError, StoreError: As `pin`.
+        """
         self.store.life.set_pins(self._named(ids)[1], False)
 
     def pinned(self) -> list[str]:
@@ -2457,7 +2487,12 @@ class Memory:
         return self.store.life.pinned()
 
     def touch(self, ids: str | Sequence[str], *, when: TimeLike | None = None) -> None:
-        """Notes that atoms were used, now or at a time as in `retrieve`: decay starts anew."""
+        """Notes that atoms were used, now or at a time as in `retrieve`: decay starts anew.
+
+        Raises:
+            InputError: An id that is not stored, that of a concept, or a time that is none.
+            StoreError: Read-only store or full disk.
+        """
         now = self._clock() if when is None else parse_time(when, "when")
         nodes = self._named(ids)[1]
         if nodes:
@@ -2469,6 +2504,9 @@ class Memory:
         """The memory type of each atom: its own, else the one that was found.
 
         None where none is known: `decay.classify` says whether the local rules look at new text.
+
+        Raises:
+            InputError: An id that is not stored, or that of a concept.
         """
         named, nodes = self._named(ids)
         found = self._decay.types(torch.tensor(nodes, dtype=torch.int64))
@@ -2485,6 +2523,9 @@ class Memory:
         Args:
             ids: Of stored atoms.
             as_of: The moment that counts as now, a time as in `retrieve`.
+
+        Raises:
+            InputError: An id that is not stored, that of a concept, or a time that is none.
         """
         now = None if as_of is None else parse_time(as_of, "as_of")
         named, nodes = self._named(ids)
@@ -2769,7 +2810,17 @@ class Memory:
     def report(
         self, path: str | os.PathLike[str], *, limit: int = 50_000, most_edges: int = 150_000
     ) -> Report:
-        """Writes one self-contained HTML page about the memory; see `report.write_report`."""
+        """Writes one self-contained HTML page about the memory.
+
+        Args:
+            path: The file, which is replaced.
+            limit: Nodes that are drawn at most; of more, the best linked are, and the page says so.
+            most_edges: Edges on the page at most; of more, each node's strongest.
+
+        Raises:
+            InputError: A folder, a path in a folder that is not there, or a limit out of range.
+            OSError: The file cannot be written.
+        """
         from graphmem_torch.report import ReportInput, checked_target, write_report
 
         checked_target(path, limit)

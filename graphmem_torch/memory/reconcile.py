@@ -3,7 +3,7 @@
 What is found are edges: a contradiction is negative and weighs its confidence, a duplicate supports
 the first that said it. What is resolved is said of the validity of a memory, or by an aggregate;
 nothing is deleted. So all that is known of conflicts is in the graph, goes with the memories, and
-whoever is killed finds it there. `docs/mathematics.md` 5.9.
+whoever is killed finds it there. `docs/mathematics.md` 5.8.
 """
 
 from __future__ import annotations
