@@ -10,6 +10,8 @@ from typing import Any, Protocol, TypeVar
 
 import tyro
 
+from graphmem_torch.errors import GraphMemError, output_file
+
 __all__ = ["command"]
 
 
@@ -35,9 +37,17 @@ def command(
         run: Makes the report of them.
         arguments: Of the command line; those of the process by default.
         description: For `--help`.
+
+    Raises:
+        SystemExit: With one line, where the package refuses something.
     """
     chosen = tyro.cli(options, args=arguments, description=description)
-    report = run(chosen)
+    try:
+        if chosen.json is not None:
+            output_file(chosen.json, "--json")
+        report = run(chosen)
+    except GraphMemError as error:
+        raise SystemExit(f"error: {error}") from error
     text = json.dumps(report, indent=2)
     if chosen.json is None:
         print(text)
