@@ -29,7 +29,12 @@ from graphmem_torch.rank.anchors import (
     walk_from,
 )
 from graphmem_torch.rank.candidates import Candidates, MemoryTensors, Reached, merge_rows
-from graphmem_torch.rank.hops import entity_hop, title_hop
+from graphmem_torch.rank.hops import (
+    dense_entity_hop,
+    dense_title_hop,
+    entity_hop,
+    title_hop,
+)
 from graphmem_torch.rank.paths import discounted, hop_discount, strongest_paths, unweighted
 from graphmem_torch.rank.query import QueryBatch
 from graphmem_torch.rank.registry import SIGNALS, reading, signal_names, weight_table
@@ -322,12 +327,7 @@ def candidates_of(
     planned = query.planned is not None  # what else is reached may be no hit
     if found.rows is None or planned or not any(one is not None for one in brought):
         return found
-    sparse = [
-        SparseRows.from_dense(one.detach()) if isinstance(one, Tensor) else one
-        for one in brought
-        if one is not None
-    ]
-    extra = [_allowed(one, query).topk(_EXTRA)[1] for one in sparse]
+    extra = [_most(_allowed(one, query)) for one in brought if one is not None]
     return found.extended(torch.cat(extra, dim=1))
 
 
@@ -363,9 +363,13 @@ def brought_from(
     if plan.hops and memory.hops is not None:
         hops, named = memory.hops, found.named_keys
         seeds = None if query.seed_keys is None else (query.seed_keys, _of_seeds(value))
+        fixed = torch.compiler.is_compiling()
+        by_title, by_entity = (
+            (dense_title_hop, dense_entity_hop) if fixed else (title_hop, entity_hop)
+        )
         hopped = {
-            "title_hop": title_hop(hops, anchors, value, named),
-            "entity_hop": entity_hop(hops, anchors, value, named, seeds),
+            "title_hop": by_title(hops, anchors, value, named),
+            "entity_hop": by_entity(hops, anchors, value, named, seeds),
         }
         brought = {name: _allowed(one, query) for name, one in hopped.items()}
     if plan.walks:
@@ -597,11 +601,22 @@ def conducting_nodes(memory: MemoryTensors, query: QueryBatch) -> Tensor | None:
     return there.expand(len(query), -1)
 
 
-def _allowed(found: SparseRows, query: QueryBatch) -> SparseRows:  # [B, A]
+def _allowed(found: SparseRows | Tensor, query: QueryBatch) -> SparseRows | Tensor:  # [B, A]
     """Without the atoms that there are not for the question."""
     if query.allowed is None:
         return found
-    return found.select(query.allowed.expand(len(query), -1)[found.row, found.column])
+    there = query.allowed.expand(len(query), -1)
+    if isinstance(found, Tensor):
+        return found.where(there, 0.0)
+    return found.select(there[found.row, found.column])
+
+
+def _most(found: SparseRows | Tensor) -> Tensor:  # [B, A] -> [B, e] int64 rows, -1 = none
+    """The atoms of each question that the graph brought most to."""
+    if isinstance(found, SparseRows):
+        return found.topk(_EXTRA)[1]
+    best = found.detach().topk(min(_EXTRA, found.shape[1]), dim=1)
+    return best.indices.where(best.values != 0, -1)
 
 
 class Steps(NamedTuple):

@@ -63,10 +63,12 @@ def merge_tile(
     k = values.shape[1]
     if rows == 0 or width == 0:
         return
+    # A graph that is compiled looks at no values, and asks for no root of a length that may change.
+    compiled = torch.compiler.is_compiling()
     # As many columns in k blocks as there are blocks; a power of two, so that whole tiles have no
     # ragged end.
-    depth = 1 << max(0, math.isqrt(width // k).bit_length() - 1)
-    look = not finite and not scores.is_cuda
+    depth = 1 if compiled else 1 << max(0, math.isqrt(width // k).bit_length() - 1)
+    look = not (finite or compiled or scores.is_cuda)
     if depth < _SMALLEST_BLOCK or scores.numel() <= plain:
         number = torch.arange(first, first + width, device=scores.device)
         _merge(values, indices, scores, number, look)

@@ -179,7 +179,8 @@ class Reached:
         activation: [B, A] activation after the last round, dense where a gradient flows through it.
         walk: [B, A] personalised PageRank from the anchors.
         traversal: [B, A] discount^hops from the seeds of a traversal.
-        title_hop, entity_hop: [B, A] what mentions of titles and shared entities lead to.
+        title_hop, entity_hop: [B, A] what mentions of titles and shared entities lead to, dense in
+            a graph that is compiled.
     """
 
     anchors: Tensor | None = None
@@ -188,8 +189,8 @@ class Reached:
     activation: SparseRows | Tensor | None = None
     walk: SparseRows | None = None
     traversal: SparseRows | None = None
-    title_hop: SparseRows | None = None
-    entity_hop: SparseRows | None = None
+    title_hop: SparseRows | Tensor | None = None
+    entity_hop: SparseRows | Tensor | None = None
 
 
 class Candidates:

@@ -11,12 +11,15 @@ import torch
 from torch import Tensor
 
 from graphmem_torch.coo import offsets_of, pointers
-from graphmem_torch.ops import SparseRows
+from graphmem_torch.ops import SparseRows, spmm
 from graphmem_torch.ops.ragged import ranges, row_entries
+from graphmem_torch.ops.spmm import csr_rows
 
 __all__ = [
     "HOP_PARTS",
     "HopParts",
+    "dense_entity_hop",
+    "dense_title_hop",
     "entity_hop",
     "hop_parts",
     "is_named",
@@ -174,17 +177,20 @@ def name_key(terms: Tensor) -> int:  # [n] int64
 
 
 def named_keys(query_terms: Tensor | None) -> Tensor | None:  # [B, W], -1 padding -> [m] sorted
-    """What the questions name, one key for each question and run of up to 8 of its terms."""
+    """What the questions name, one key for each question and run of up to 8 of its terms.
+
+    Runs that end in padding have the key of no name.
+    """
     if query_terms is None:
         return None
     found = [query_terms.new_empty(0)]
+    row = torch.arange(len(query_terms), device=query_terms.device)[:, None]
     key = torch.zeros_like(query_terms)
     for length in range(1, min(_LONGEST, query_terms.shape[1]) + 1):
         last = query_terms[:, length - 1 :]
         key = key[:, : last.shape[1]] * _BASE + last + 1
-        row, place = (last >= 0).nonzero(as_tuple=True)
-        found.append(_pair_keys(row, key[row, place]))
-    return torch.cat(found).unique()
+        found.append(_pair_keys(row, key.where(last >= 0, 0)).flatten())
+    return torch.cat(found).sort().values
 
 
 def _pair_keys(row: Tensor, key: Tensor) -> Tensor:
@@ -247,6 +253,54 @@ def entity_hop(
         question = torch.cat([question, asked[sender]])
         target, reached = torch.cat([target, bearer]), torch.cat([reached, led])
     return _largest(question, target, reached, len(anchors), parts.num_atoms)
+
+
+def dense_title_hop(
+    parts: HopParts,
+    anchors: Tensor,  # [B, K] int64 rows, -1 = none
+    value: Tensor,  # [B, K]
+    named: Tensor | None = None,
+) -> Tensor:  # [B, A]
+    """`title_hop` in shapes that no value decides: along all mentions, for all questions."""
+    weight = value.new_zeros(len(anchors), parts.num_atoms + 1)  # and where none goes
+    weight = weight.scatter_reduce(1, anchors % weight.shape[1], value, "amax")
+    target = parts.mention_target.long()
+    sender = csr_rows(parts.mention_indptr, len(target)).long()
+    reached = weight[:, sender] * parts.mention_weight.to(value.dtype)
+    row = torch.arange(len(anchors), device=anchors.device)[:, None].expand_as(reached)
+    fresh = ~is_named(row, parts.title_key[target].expand_as(reached), named)
+    found = value.new_zeros(len(anchors), parts.num_atoms)
+    return found.scatter_reduce(1, target.expand_as(reached), reached * fresh, "amax")
+
+
+def dense_entity_hop(
+    parts: HopParts,
+    anchors: Tensor,  # [B, K] int64 rows, -1 = none
+    value: Tensor,  # [B, K]
+    named: Tensor | None = None,
+    seeds: tuple[Tensor, Tensor] | None = None,
+) -> Tensor:  # [B, A]
+    """`entity_hop` in shapes that no value decides: products with all entities of all atoms."""
+    (questions, count), atoms = anchors.shape, parts.num_atoms
+    to_entities = parts.bearer_indptr, parts.bearer, parts.bearer_weight.to(value.dtype)
+    to_atoms = parts.entity_indptr, parts.entity, parts.entity_weight.to(value.dtype)
+    picked = value.new_zeros(atoms + 1, anchors.numel())
+    picked.scatter_(0, (anchors % (atoms + 1)).view(1, -1), 1.0)
+    about = spmm(*to_entities, picked[:atoms])  # [entities, B * K]
+    keys = parts.entity_key.expand(questions, -1)
+    row = torch.arange(questions, device=anchors.device)[:, None].expand_as(keys)
+    fresh = ~is_named(row, keys, named)
+    about = about * fresh.T.repeat_interleave(count, dim=1)
+    likeness = spmm(*to_atoms, about).clamp(min=0.0).sqrt().view(atoms, questions, count)
+    other = torch.arange(atoms, device=anchors.device)[:, None, None] != anchors
+    found = (likeness * value * (other & (anchors >= 0))).amax(2)
+    if seeds is not None:
+        wanted, worth = seeds
+        asked = ((wanted[:, :, None] == parts.entity_key) & (wanted != 0)[:, :, None]).any(1)
+        share = to_atoms[2].clamp(min=0.0).sqrt()
+        led = spmm(*to_atoms[:2], share, asked.T.to(value.dtype), reduce="max").clamp(min=0.0)
+        found = torch.maximum(found, led * worth.T)
+    return (found * parts.document[:, None]).T
 
 
 def _seeds(anchors: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -20,6 +20,8 @@ from graphmem_torch.index.retrieve import CandidateRule, Retrieval
 from graphmem_torch.rank.query import QueryBatch
 from graphmem_torch.rank.registry import SIGNALS
 from graphmem_torch.rank.routing import ROUTING_PARTS
+from tests.memories import opened
+from tests.rank.test_hops import PASSAGES
 
 Columns = Callable[..., IndexInput]
 Questions = Callable[..., QueryBatch]
@@ -353,17 +355,26 @@ def test_plan_of_each_regime(random_columns: Columns) -> None:
         assert bare.plan.traverses and not bare.plan.activates
 
 
-def test_forward_compiled(random_columns: Columns, random_questions: Questions) -> None:
-    """In one graph; what the dispatcher makes of each operation is asked where these are tested."""
-    config = load_config("default", {"anchors.k": 3})
-    weights = {"semantic": 0.5, "lexical": 0.3, "activation": 0.2}
-    config = replace(config, rank=replace(config.rank, weights=weights))
-    index, asked = MemoryIndex.build(random_columns(ATOMS), config), random_questions()
-    plain = QueryBatch(asked.embedding, asked.terms)
-    compiled = torch.compile(index, fullgraph=True, backend="eager")
+def test_forward_compiled() -> None:
+    """In one graph, with lists of candidates, activation and hops between documents.
+
+    What the dispatcher makes of each operation is asked where these are tested.
+    """
+    names = ("semantic", "activation", "title_hop", "entity_hop")
+    few = {"link.concepts": "pattern", "rank.dense_limit": 9, "rank.candidates": 4}
+    config = load_config("default", {"anchors.k": 3, **few})
+    config = replace(config, rank=replace(config.rank, weights=dict.fromkeys(names, 0.3)))
+    with opened(config=config) as memory:
+        memory.add(PASSAGES)
+        index = memory.index
+        asked = memory.encode_questions(["Where was the director of the film born?", "Subject 3"])
+    asked = QueryBatch(asked.embedding, asked.terms)
+    compiled = torch.compile(index, fullgraph=True, dynamic=False, backend="eager")
     with torch.no_grad():
-        for found, whole in zip(compiled(plain, k=9), index(plain, k=9), strict=True):
-            torch.testing.assert_close(found, whole)
+        whole = index(asked, k=9)
+        assert all(whole.shares[:, :, place].any() for place in range(len(names)))
+        for found, expected in zip(compiled(asked, k=9), whole, strict=True):
+            torch.testing.assert_close(found, expected)
 
 
 def test_settings_without_weights_rank_nothing(

@@ -14,7 +14,15 @@ from graphmem_torch.config import load_config
 from graphmem_torch.index.data import IndexInput
 from graphmem_torch.index.module import MemoryIndex
 from graphmem_torch.memory import Memory
-from graphmem_torch.rank.hops import entity_hop, hop_parts, name_key, named_keys, title_hop
+from graphmem_torch.rank.hops import (
+    dense_entity_hop,
+    dense_title_hop,
+    entity_hop,
+    hop_parts,
+    name_key,
+    named_keys,
+    title_hop,
+)
 from graphmem_torch.rank.registry import SIGNALS, reading, signal_names
 
 Words = list[tuple[int, ...]]
@@ -77,7 +85,7 @@ class Case:
             ]
             more = [(torch.tensor(known), value.amax(1, keepdim=True))]
         found = hop(parts, self.anchors, value, keys, *more)
-        return found.to_dense()  # type: ignore[attr-defined]
+        return found if isinstance(found, Tensor) else found.to_dense()  # type: ignore[attr-defined]
 
     def by_title(self) -> Tensor:
         atoms = len(self.texts)
@@ -139,16 +147,18 @@ def _within(name: tuple[int, ...], text: tuple[int, ...]) -> bool:
 @pytest.mark.parametrize("seed", range(12))
 def test_title_hop_is_the_loop_over_mentions(seed: int) -> None:
     case = Case(seed)
-    torch.testing.assert_close(case.found(title_hop), case.by_title())
+    for hop in (title_hop, dense_title_hop):
+        torch.testing.assert_close(case.found(hop), case.by_title())
 
 
 @pytest.mark.parametrize("seed", range(12))
 def test_entity_hop_is_the_loop_over_entities(seed: int) -> None:
     case = Case(seed)
-    torch.testing.assert_close(case.found(entity_hop), case.by_entity())
+    for hop in (entity_hop, dense_entity_hop):
+        torch.testing.assert_close(case.found(hop), case.by_entity())
 
 
-@pytest.mark.parametrize("hop", [title_hop, entity_hop])
+@pytest.mark.parametrize("hop", [title_hop, entity_hop, dense_title_hop, dense_entity_hop])
 def test_hops_have_the_gradient_of_their_finite_differences(hop: Callable[..., object]) -> None:
     """In what the anchors are worth."""
     case = Case(7)
@@ -183,7 +193,7 @@ def test_hops_of_the_loops_have_something_to_find() -> None:
     assert any((c.found(entity_hop, named=False) > c.by_entity() + 1e-6).any() for c in cases)
 
 
-@pytest.mark.parametrize("hop", [title_hop, entity_hop])
+@pytest.mark.parametrize("hop", [title_hop, entity_hop, dense_title_hop, dense_entity_hop])
 def test_hops_with_nothing_to_go_from_or_to(hop: Callable[..., object]) -> None:
     case = Case(0)
     case.anchors = torch.full((4, 3), -1)
