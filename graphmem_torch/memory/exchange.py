@@ -49,6 +49,7 @@ __all__ = [
     "restore_learned",
     "restore_life",
     "stored_entries",
+    "stored_rows",
     "unlinked_edges",
     "versions_apart",
 ]
@@ -160,7 +161,7 @@ def stored_entries(
     found = {node: _found_type(rest) for node, *rest in store.life.found_types()}
     for start in range(0, len(nodes), _TILE):
         part = nodes[start : start + _TILE]
-        rows = _vectors_of(store, part) if vectors else [None] * len(part)
+        rows = stored_rows(store, part) if vectors else [None] * len(part)
         current = iter(store.atoms([node for node in part if node not in earlier]))
         for node, own in zip(part, rows, strict=True):
             until, atom = earlier[node] if node in earlier else (None, next(current))
@@ -169,15 +170,10 @@ def stored_entries(
             yield Exported("", atom, pinned, found.get(node), own, until)
 
 
-def _vectors_of(store: MemoryStore, nodes: Sequence[int]) -> list[tuple[Tensor, Tensor, Tensor]]:
-    """Embedding, token vectors and pieces of each node; without token vectors empty ones."""
+def stored_rows(store: MemoryStore, nodes: Sequence[int]) -> list[tuple[Tensor, Tensor, Tensor]]:
+    """As `rows_of`, of each node."""
     embeddings, tokens = store.vectors(nodes)
-    if tokens is None:
-        none = torch.empty(0, 0, dtype=torch.int8), torch.empty(0, dtype=torch.int32)
-        return [(row, *none) for row in embeddings]
-    counts = tokens.offsets.diff().tolist()
-    parts = embeddings, tokens.tokens.split(counts), tokens.pieces.split(counts)
-    return list(zip(*parts, strict=True))
+    return rows_of(Encoded(embeddings, *(() if tokens is None else tokens)))
 
 
 def _record_of(entry: Exported) -> dict[str, Any]:
@@ -491,6 +487,17 @@ def _values_of(text: str, kind: type[np.generic]) -> Tensor:
     return torch.from_numpy(np.frombuffer(base64.b64decode(text, validate=True), kind).copy())
 
 
+def rows_of(encoded: Encoded) -> list[tuple[Tensor, Tensor, Tensor]]:
+    """Embedding, token vectors and pieces of each text; without token vectors empty ones."""
+    tokens, pieces, offsets = encoded.tokens, encoded.pieces, encoded.offsets
+    if tokens is None or pieces is None or offsets is None:
+        none = torch.empty(0, 0, dtype=torch.int8), torch.empty(0, dtype=torch.int32)
+        return [(row, *none) for row in encoded.pooled]
+    counts = offsets.diff().tolist()
+    parts = encoded.pooled, tokens.split(counts), pieces.split(counts)
+    return list(zip(*parts, strict=True))
+
+
 class KnownVectors:
     """An embedder that need not encode the texts whose vectors an export brought.
 
@@ -512,11 +519,15 @@ class KnownVectors:
         """As in `Embedder`."""
         return getattr(self._embedder, "background", 0.0)
 
-    def learn(self, entries: Sequence[Exported]) -> None:
-        """Knows the vectors of these, and no others any more."""
-        self._known = {
+    def learn(self, entries: Sequence[Exported], ahead: Iterable[str] = ()) -> None:
+        """Knows the vectors of these and of texts that come next, and no others any more."""
+        known = {
             entry.atom.rendered: entry.vectors for entry in entries if entry.vectors is not None
         }
+        fresh = list(dict.fromkeys(text for text in ahead if text not in known))
+        if fresh:
+            known |= zip(fresh, rows_of(self._embedder.encode(fresh)), strict=True)
+        self._known = known
 
     def encode(self, texts: Sequence[str], *, progress: bool = False) -> Encoded:
         """Vectors of texts, known ones as they were exported."""

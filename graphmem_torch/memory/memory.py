@@ -572,10 +572,21 @@ class Memory:
         known = None if dry_run else KnownVectors(self.embedder)
         writer = None if known is None else self._writer_with(known)
 
+        switches: list[RegimeSwitch] = []
+
         def add(atoms: list[Atom], origins: Mapping[str, str]) -> Added:
-            added, switches = self._add(atoms, origins, writer)
-            self._tell(switches)
+            added, found = self._add(atoms, origins, writer)
+            switches.extend(found)
             return added
+
+        def advance(count: int) -> None:
+            bar.update(count)
+            self._tell(switches)  # not in a transaction, for which whoever is told may wait
+            switches.clear()
+
+        def prepare(atoms: Sequence[Atom]) -> None:
+            if writer is not None:
+                writer.prepare(atoms)
 
         def update(atom: Atom) -> None:
             if writer is not None:
@@ -585,18 +596,19 @@ class Memory:
 
         def delete(ids: Sequence[str]) -> int:
             with self.store.turn():
-                nodes = self._named(ids)[1]
+                nodes = list(edges.nodes_of(self.store, ids).values())
                 if writer is not None:
                     writer.remove(nodes, partial(self.store.append, when=self._clock()))
             deleted.update(ids)
             return len(nodes)
 
-        follower = Follower(self.store, reading, known, add, update, delete)
+        follower = Follower(self.store, reading, known, prepare, add, update, delete)
         with (
             nullcontext() if dry_run else self.store.following(),
             _progress(progress, "index", "atoms") as bar,
         ):
-            done = follower.run(listed, prune=prune, skip_bad=skip_bad, advance=bar.update)
+            done = follower.run(listed, prune=prune, skip_bad=skip_bad, advance=advance)
+            advance(0)
         if writer is not None:
             self._untie(deleted.difference(self.store.known(sorted(deleted))))
             writer.warn_of_unresolved()

@@ -14,20 +14,19 @@ import os
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
-from graphmem_torch.atoms import CONCEPT, Atom, EdgeType
+from graphmem_torch.atoms import CONCEPT, Atom, EdgeType, text_hash
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.errors import EmbedderError, InputError
 from graphmem_torch.memory.edges import connect_all
-from graphmem_torch.memory.exchange import Exported, KnownVectors, restore_life
-from graphmem_torch.memory.validity import named_statements, restore_statements
+from graphmem_torch.memory.exchange import Exported, KnownVectors, stored_rows
 from graphmem_torch.memory.writer import batched
 from graphmem_torch.readers.proofs import edges_beside, read_proofs
 from graphmem_torch.readers.read import (
@@ -119,6 +118,7 @@ class Follower:
         store: MemoryStore,
         reading: Reading,
         known: KnownVectors | None,
+        prepare: Callable[[Sequence[Atom]], object],
         add: Callable[[list[Atom], Mapping[str, str]], Added],
         update: Callable[[Atom], object],
         delete: Callable[[Sequence[str]], int],
@@ -129,12 +129,14 @@ class Follower:
             store: Where the files go.
             reading: How they are read.
             known: What `add` encodes with; None changes nothing and only counts.
+            prepare: Does what `add` need not do itself then, while others write.
             add: Stores memories, with the files and lines they are of.
             update: Gives a stored memory another content.
             delete: Deletes memories by id.
         """
         self._store, self._reading = store, reading
-        self._known, self._add, self._update, self._delete = known, add, update, delete
+        self._known, self._prepare, self._add = known, prepare, add
+        self._update, self._delete = update, delete
         self._done = Indexed()
         # What waits to be stored: source, ids that become its own, atoms, those among them that it
         # held; and the sources of which all is stored when that is.
@@ -493,38 +495,43 @@ class Follower:
         """Stores atoms in place of those of the same ids, and notes whose they are."""
         assert self._known is not None
         store, ids = self._store, list(again)
-        nodes = [each.node for each in again.values()]
-        before = dict(zip(ids, store.atoms(nodes), strict=True))
-        places = dict(zip(nodes, ids, strict=True))
-        pins = {places[node]: bool(pin) for node, pin in store.life.pins() if node in places}
-        types = {places[t[0]]: t[1:] for t in store.life.found_types() if t[0] in places}
-        stated = named_statements(store, set(nodes)) if nodes else []
-        edges, concepts = self._connected(nodes), self._mentioned(nodes)
-        self._known.learn(
-            [
-                Exported("", atom, None, None, own)
-                for part in (nodes, concepts)
-                for atom, own in zip(store.atoms(part), _vectors(store, part), strict=True)
-            ]
+        # Beforehand, lest others wait for it.
+        old = store.present([each.node for each in again.values()])
+        hashes = {atom.rendered: text_hash(atom.rendered) for atom in atoms}
+        stored = store.cached(list(hashes.values()))
+        fresh = [text for text, own in hashes.items() if own not in stored]
+        self._known.learn(self._exported([*old, *self._mentioned(old)]), fresh)
+        self._prepare(atoms)
+        # In one transaction: what is said of those that are put anew is never said of none.
+        with store.gathering() if ids else nullcontext():
+            nodes = [node for node, _ in store.known(ids).values()]
+            before = {atom.id: (n, atom) for n, atom in zip(nodes, store.atoms(nodes), strict=True)}
+            edges = self._connected(nodes)
+            if before:
+                store.lay_aside(nodes)
+                self._delete(list(before))
+            for number, names in mine:
+                store.sources.hold(number, names)
+            added = Added(0, 0)
+            for batch in batched(iter(atoms), self._reading.batch):
+                added += self._sound(batch)
+            known = store.known([*ids, *(end for edge in edges for end in edge[:2])])
+            text = {atom.id: atom.text for atom in atoms}
+            same = {n for name, (n, atom) in before.items() if atom.text == text.get(name)}
+            if before:
+                heirs = {n: known[name][0] for name, (n, _) in before.items() if name in known}
+                store.take_up(nodes, heirs, same)
+            connect_all(store, [edge for edge in edges if edge[0] in known and edge[1] in known])
+        self._note(
+            new=added.new - len(before),
+            known=added.known + len(same),
+            replaced=len(before) - len(same),
         )
-        if ids:
-            self._delete(ids)
-        for number, names in mine:
-            store.sources.hold(number, names)
-        added = Added(0, 0)
-        for batch in batched(iter(atoms), self._reading.batch):
-            added += self._sound(batch)
-        kept = [
-            Exported("", atom, pins.get(atom.id), types.get(atom.id), None)
-            for atom in atoms
-            if atom.id in pins or atom.id in types
-        ]
-        restore_life(store, kept, ())
-        restore_statements(store, stated)
-        known = store.known([end for edge in edges for end in edge[:2]])
-        connect_all(store, [edge for edge in edges if edge[0] in known and edge[1] in known])
-        same = sum(atom.id in before and atom.text == before[atom.id].text for atom in atoms)
-        self._note(new=added.new - len(ids), known=added.known + same, replaced=len(ids) - same)
+
+    def _exported(self, nodes: Sequence[int]) -> list[Exported]:
+        """Nodes with their vectors."""
+        rows = zip(self._store.atoms(nodes), stored_rows(self._store, nodes), strict=True)
+        return [Exported("", atom, None, None, own) for atom, own in rows]
 
     def _connected(self, nodes: Sequence[int]) -> list[tuple[str, str, EdgeType, float]]:
         """What callers connected with atoms that are put anew."""
@@ -703,17 +710,6 @@ def _was_followed(path: Path, base: Path, rows: Mapping[str, SourceRow]) -> bool
     if str(path) == "-" or path.exists():
         return False
     return any(_is_within(base / name, [path.resolve()]) for name in rows)
-
-
-def _vectors(store: MemoryStore, nodes: Sequence[int]) -> list[tuple[Tensor, Tensor, Tensor]]:
-    """Embeddings, token vectors and pieces of nodes."""
-    embeddings, tokens = store.vectors(nodes)
-    none = torch.empty(0, 0, dtype=torch.int8), torch.empty(0, dtype=torch.int32)
-    if tokens is None:
-        return [(row, *none) for row in embeddings]
-    counts = tokens.offsets.diff().tolist()
-    parts = tokens.tokens.split(counts), tokens.pieces.split(counts)
-    return list(zip(embeddings, *parts, strict=True))
 
 
 def _renumbered(

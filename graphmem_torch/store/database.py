@@ -456,6 +456,7 @@ class Database:
         self._pinned = 0
         self._pinned_by: int | None = None
         self._streams = 0
+        self._gathering = False  # whether what is written is part of one transaction
         self._folder = None if folder is None else folder.absolute()
         # Looked at before every statement, so not put together each time.
         self._path = None if folder is None else os.fspath(folder.absolute() / DATABASE_NAME)
@@ -545,6 +546,8 @@ class Database:
             StoreError: The database is read-only, or the transaction failed; nothing has changed.
         """
         with self._lock:
+            if self._gathering:
+                return self._write_part(work)
             self.expect_writable()
             self._awake()
             # An interrupt during an earlier roll-back may have left a transaction open.
@@ -569,6 +572,51 @@ class Database:
                 if not wait:
                     self._connection.execute(f"PRAGMA busy_timeout = {1000 * _BUSY_SECONDS:.0f}")
             return result
+
+    @contextlib.contextmanager
+    def gathering(self) -> Iterator[None]:
+        """All that is written inside is one transaction, which other threads wait for; nests.
+
+        Raises:
+            StoreError: As `write`; nothing has changed then.
+        """
+        with self._lock:
+            if self._gathering:
+                yield
+                return
+            self.expect_writable()
+            self._awake()
+            self._rollback()
+            try:
+                self._connection.execute("BEGIN IMMEDIATE")
+                self._gathering = True
+                yield
+                self._connection.execute("COMMIT")
+            except sqlite3.Error as error:
+                raise store_error(error, self.place) from error
+            finally:
+                self._gathering = False
+                self._rollback()
+
+    def _write_part(self, work: Callable[[], T]) -> T:
+        """Runs `work` inside of `gathering`: all of it is part of the transaction, or nothing."""
+        self.expect_writable()
+        done = False
+        try:
+            self._connection.execute("SAVEPOINT part")
+            result = work()
+            done = True
+        except sqlite3.IntegrityError:
+            raise
+        except sqlite3.Error as error:
+            raise store_error(error, self.place) from error
+        finally:
+            # A disk that is full may have undone all of it already.
+            if self._connection.in_transaction:
+                if not done:
+                    self._connection.execute("ROLLBACK TO part")
+                self._connection.execute("RELEASE part")
+        return result
 
     def wipe(self, seconds: float) -> bool:
         """Leaves no byte of what was erased in the files; False where a reader holds them so long.
@@ -624,7 +672,7 @@ class Database:
             self._pinned += 1
             self._pinned_by = threading.get_ident()
             try:
-                if self._pinned == 1:
+                if self._pinned == 1 and not self._gathering:
                     # The first SELECT, not BEGIN, is what fixes the moment.
                     self.query("BEGIN")
                     self.query("SELECT version FROM schema_version")
@@ -633,7 +681,8 @@ class Database:
                 self._pinned -= 1
                 if self._pinned == 0:
                     self._pinned_by = None
-                    self._rollback()
+                    if not self._gathering:
+                        self._rollback()
 
     def _rollback(self) -> None:
         with contextlib.suppress(sqlite3.Error):

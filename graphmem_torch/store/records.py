@@ -302,11 +302,8 @@ class Life:
         sql = "SELECT time, atoms FROM removal WHERE time >= ? ORDER BY entry"
         return self._database.query(sql, (since,))
 
-    def keep_version(self, old: int, new: int, until: float, *, same: bool) -> None:
-        """Puts an atom aside as it was up to a moment; only inside a write of the database.
-
-        Its pin and, where the new version has the same text, its found type become those of it.
-        """
+    def keep_version(self, old: int, new: int, until: float) -> None:
+        """Puts an atom aside as it was up to a moment; only inside a write of the database."""
         run, query = self._database.execute_many, self._database.query
         # A clock may go backwards, the order of versions may not.
         last = query("SELECT max(until) FROM version WHERE current = ?", (old,))[0][0]
@@ -318,8 +315,20 @@ class Life:
             f"SELECT node, ?, ?, {columns} FROM atom WHERE node = ?",
             [(new, until, old)],
         )
+
+    def pass_on(self, old: int, new: int, *, same: bool) -> None:
+        """Makes the pin of a node that of another; only inside a write of the database.
+
+        Its found type goes along where the text is the same.
+        """
         for table in ("pin", "found_type") if same else ("pin",):
-            run(f"UPDATE {table} SET node = ? WHERE node = ?", [(new, old)])
+            self._database.execute_many(f"UPDATE {table} SET node = ? WHERE node = ?", [(new, old)])
+
+    def remove(self, listed: str) -> None:
+        """Takes away pins, types and uses of nodes (a JSON list); only inside a write."""
+        for table in ("pin", "found_type", "use"):
+            sql = f"DELETE FROM {table} WHERE node IN (SELECT value FROM json_each(?))"
+            self._database.execute_many(sql, [(listed,)])
 
     def latest(self, stop: int) -> float:
         """The latest time of the nodes below `stop`; -inf where none has one."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
 import sqlite3
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Literal
@@ -147,6 +148,53 @@ class MemoryStore(StoreReader):
         # Before the wait: a thread that reads a pinned moment keeps others from ending theirs.
         self.expect_writable()
         return self._lock
+
+    @contextlib.contextmanager
+    def gathering(self) -> Iterator[None]:
+        """All that is written inside the `with` block is there whole or not at all; nests.
+
+        Keep it short: others wait, those of this process also with what they read.
+
+        Raises:
+            StoreLockedError, StoreError: As `turn`; nothing has changed then.
+        """
+        with self.turn():
+            try:
+                with self._database.gathering():
+                    yield
+            except BaseException:
+                self.uses.reread()  # some were taken for gone
+                raise
+
+    def lay_aside(self, nodes: Iterable[int]) -> None:
+        """Keeps what is said of atoms, but their content, while they are put anew (`take_up`).
+
+        Their pins, types, uses, validity, importance, and feedback. Only inside `gathering`.
+        """
+
+        def work() -> None:
+            for node in nodes:
+                self._pass_on(node, -1 - node, same=True)
+
+        self.uses.flush()
+        self._database.write(work)
+
+    def take_up(self, nodes: Iterable[int], heirs: Mapping[int, int], same: Container[int]) -> None:
+        """Makes what was laid aside that of other nodes; what has no heir is said no more.
+
+        Args:
+            nodes: Those of `lay_aside`.
+            heirs: New nodes by old ones.
+            same: Old nodes whose text is that of the new one: only that of these found types,
+                feedback and what an oracle said go along.
+        """
+
+        def work() -> None:
+            for old, new in heirs.items():
+                self._pass_on(-1 - old, new, same=old in same)
+            self._unsay(json.dumps([-1 - node for node in nodes]))
+
+        self._database.write(work)
 
     def following(self) -> AbstractContextManager[None]:
         """Nobody else brings the store to what files say inside the `with` block; atoms come in.
@@ -561,16 +609,10 @@ class MemoryStore(StoreReader):
         )
         for old, new in batch.versions:
             same = batch.atoms[new - self.next_node].text == self.atoms([old])[0].text
-            self.life.keep_version(old, new, now, same=same)
-            self.uses.pass_on(old, new)
-            self.validity.pass_on(old, new)
-            self.insights.pass_on(old, new, same=same)
-            if same:
-                self.learned.pass_on(old, new)
-        self.learned.remove(listed)
-        self.validity.remove(listed)
-        self.insights.remove(listed)
-        for table in ("atom", "pin", "found_type", "use", "alias"):
+            self.life.keep_version(old, new, now)
+            self._pass_on(old, new, same=same)
+        self._unsay(listed)
+        for table in ("atom", "alias"):
             one = f"DELETE FROM {table} WHERE node IN (SELECT value FROM json_each(?))"
             run(one, [(listed,)])
         # The vectors of versions that are kept are still read.
@@ -584,6 +626,20 @@ class MemoryStore(StoreReader):
         run("DELETE FROM version WHERE current IN (SELECT value FROM json_each(?))", [(listed,)])
         gone = len(nodes) - len(batch.versions) - concepts
         self.life.note_removal(now, gone if deleted else 0)
+
+    def _pass_on(self, old: int, new: int, *, same: bool) -> None:
+        """Makes what is said of a node that of another; only inside a write."""
+        self.life.pass_on(old, new, same=same)
+        self.uses.pass_on(old, new)
+        self.validity.pass_on(old, new)
+        self.insights.pass_on(old, new, same=same)
+        if same:
+            self.learned.pass_on(old, new)
+
+    def _unsay(self, listed: str) -> None:
+        """Takes away what is said of nodes (a JSON list); only inside a write."""
+        for each in (self.learned, self.validity, self.insights, self.life):
+            each.remove(listed)
 
     def _advance(self, cut: CutEdges, gone: Sequence[int] = ()) -> None:
         """Gives the content after a change a name, and notes what is gone with it."""

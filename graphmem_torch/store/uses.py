@@ -113,6 +113,10 @@ class Uses:
         counter, run = self._next_entry(), self._database.execute_many
         run("UPDATE use SET node = ?, entry = ? WHERE node = ?", [(new, counter, old)])
 
+    def reread(self) -> None:
+        """Reads anew what is written, where a transaction was undone."""
+        self._read_to = 0, 0
+
     def settle(self) -> None:
         """Writes what was noted, if that can be done now; what cannot be written stays noted."""
         with self._lock:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -16,7 +17,8 @@ from graphmem_torch.atoms import Atom, EdgeType
 from graphmem_torch.errors import InputError, StoreError
 from graphmem_torch.memory import Memory
 from graphmem_torch.results import Indexed
-from tests.memories import WORDS, Counting, config_of, opened
+from graphmem_torch.store.database import Database
+from tests.memories import WORDS, Counting, config_of, opened, stored
 
 Draw = random.Random
 
@@ -331,6 +333,53 @@ def test_a_run_that_was_cut_short_is_ended_by_the_next(
                     fresh.add_files(notes)
                     assert content(memory) == content(fresh)
         assert cut >= 4 and memory.check() == []
+
+
+def test_a_move_that_is_cut_short_loses_nothing_of_what_is_said_of_chunks(
+    notes: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain, left = Database.write, [0]
+
+    def write(*given: Any, **named: Any) -> Any:
+        left[0] -= 1
+        if left[0] < 0:
+            raise KeyboardInterrupt
+        return plain(*given, **named)
+
+    with follows() as memory:
+        memory.add_files(notes)
+        memory.add(Atom("own", "The canoe is red.", time=1.7e9))
+        ids = [f"notes/a.txt#{i}" for i in range(4)]
+        memory.pin(ids[0])
+        memory.touch([ids[0], ids[1], ids[1]], when=1.75e9)
+        memory.connect("own", ids[2], "supports", 0.9)
+        memory.supersede(ids[3], "own")
+        memory.feedback("Which canoe?", used=[ids[0]], not_used=[ids[1]])
+        names = ["a.txt", "first.txt"]
+
+        def told() -> list[Any]:
+            nodes = {name: node for name, (node, _) in memory.store.known(ids).items()}
+            used = dict(zip(*(each.tolist() for each in memory.store.uses.counts()), strict=True))
+            return [
+                {name: used.get(node, 0) for name, node in nodes.items()},
+                memory.pinned(),
+                memory.validity(ids),
+                memory.stats()["feedback"],
+                [edge for edge, _ in stored(memory.store) if edge[2] == EdgeType.SUPPORTS],
+            ]
+
+        whole = told()
+        assert list(whole[0]) == ids and sum(whole[0].values()) == 2
+        for writes in range(12):
+            (notes / names[0]).rename(notes / names[1])
+            left[0] = writes
+            with monkeypatch.context() as patch, contextlib.suppress(KeyboardInterrupt):
+                patch.setattr(Database, "write", write)
+                memory.add_files(notes)
+            memory.add_files(notes)
+            assert told() == whole and memory.get(ids[0]).session == f"notes/{names[1]}"
+            names.reverse()
+        assert memory.check() == []
 
 
 def test_two_runs_at_once_are_one_after_the_other(tmp_path: Path, notes: Path) -> None:

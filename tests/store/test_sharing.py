@@ -20,7 +20,7 @@ import pytest
 import torch
 
 from graphmem_torch.atoms import Atom
-from graphmem_torch.errors import EmbedderError, StoreError, StoreLockedError
+from graphmem_torch.errors import EmbedderError, InputError, StoreError, StoreLockedError
 from graphmem_torch.store import Batch, MemoryStore
 from graphmem_torch.store.database import DATABASE_NAME
 from graphmem_torch.store.lock import WriterLock
@@ -296,3 +296,30 @@ def test_lock_that_an_interrupt_left_is_given_back(tmp_path, end):
     del lock
     with other:
         pass
+
+
+def test_what_is_gathered_is_there_whole_or_not_at_all(
+    tmp_path: Path, make_batch: MakeBatch
+) -> None:
+    with MemoryStore.open(tmp_path) as store, MemoryStore.open(tmp_path, mode="r") as reader:
+        store.append(make_batch(4, 0))
+        store.uses.note([1], 5.0)
+        before = store.state
+        with pytest.raises(KeyboardInterrupt), store.gathering():
+            store.append(make_batch(2, 4))
+            with store.reading():
+                assert store.num_nodes == 6
+            store.lay_aside([1])
+            raise KeyboardInterrupt
+        assert store.state == before and store.num_nodes == 4 and store.next_node == 4
+        assert store.uses.last(torch.tensor([1]), 9.0).tolist() == [5.0]
+        with store.gathering():
+            store.append(make_batch(2, 4))
+            with store.gathering(), pytest.raises(InputError):  # a part that fails is not there
+                store.append(Batch([Atom("new", "x"), Atom("a0", "y")], torch.zeros(2, 8)))
+            assert store.known(["new"]) == {} and reader.num_nodes == 4
+            store.meta_set("key", "value")
+        assert reader.num_nodes == 6 and reader.meta_get("key") == "value"
+        assert store.check() == []
+        with store.reading(), pytest.raises(StoreError, match="no write inside"), store.gathering():
+            pass
