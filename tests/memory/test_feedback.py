@@ -126,7 +126,7 @@ def test_feedback_of_used_memories_alone_is_told_from_the_best_others() -> None:
         ({"used": ["nobody"]}, "nobody"),
         ({"used": ["only-bob"]}, "only-bob"),
         ({"used": ["concept:canoe"]}, "concept"),
-        ({"used": 3}, "expected ids"),
+        ({"used": 3}, "expected an id"),
         ({"used": [3]}, "3"),
     ],
 )
