@@ -481,6 +481,8 @@ class Hit:
         path: Strongest chain of edges from an anchor to this atom; empty for an anchor.
         kind, speaker, session, time, meta: As in `Atom`.
         mode: Number of its mode, where the index has modes.
+        duplicates: Ids of the memories that say the same (`Memory.duplicates`) and may be hits for
+            the question as well, where it stands for them (`rank.unique`).
     """
 
     id: str
@@ -494,6 +496,7 @@ class Hit:
     time: float | None = None
     mode: int | None = None
     meta: Mapping[str, Any] = field(default_factory=dict)
+    duplicates: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -526,9 +529,10 @@ class PlanStep:
     """What a step of a plan did.
 
     Attributes:
-        name: `time`, `semantic` or `relational`.
+        name: `succession`, `time`, `semantic` or `relational`.
         does: What it does, by which settings.
-        before, after: How many memories it was given, and how many it left.
+        before, after: How many memories it was given, and how many it left; of `succession` how
+            many are in a chain, and how many are what is asked for.
     """
 
     name: str
@@ -547,7 +551,8 @@ class QueryPlan:
     Attributes:
         between: The window of time, as `Memory.retrieve` takes it; None: any time. A memory is in
             it that was said in it, or tells of days that it touches.
-        best: Memories that are taken by cosine, and as many by BM25, of those in the window.
+        best: Memories that are taken by cosine, and as many by BM25, of those in the window; None:
+            all of them, where there is neither a window nor any `hops`: nothing is pruned.
         hops: Edges that are followed from these at most; 0: none.
         edges: Names of the types of edges that are followed, in the directions in which the preset
             lets them conduct; empty: every type.
@@ -559,11 +564,14 @@ class QueryPlan:
         least: A window that leaves fewer memories gives way, and any time will do.
         match: So does one in which the best BM25 is a smaller share of the best of any time. A
             window never gives way where both are 0.
+        succession: What is asked for of values that took the place of each other: the one `before`
+            or `after` the value `of`, or the `first`; empty: nothing.
+        of: The words of a value; empty: the one that is in force.
         steps: What they did; empty where nobody asked yet.
     """
 
     between: tuple[Any, Any] | None = None
-    best: int = 96
+    best: int | None = 96
     hops: int = 1
     edges: tuple[str, ...] = ()
     concepts: tuple[str, ...] = ()
@@ -573,6 +581,8 @@ class QueryPlan:
     among: int = 5
     least: int = 0
     match: float = 0.0
+    succession: str = ""
+    of: str = ""
     steps: tuple[PlanStep, ...] = ()
 
     def __str__(self) -> str:

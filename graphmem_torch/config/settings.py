@@ -167,6 +167,8 @@ class RankConfig:
         scale: `raw` weighs signals as they are; `background` in units of what they are for memories
             that have nothing to do with the question (`docs/mathematics.md` 8.8).
         k: Hits a question.
+        unique: Whether of memories that say the same (`Memory.duplicates`) only the best is a hit,
+            which names the others.
         dense_limit: Up to this many atoms every atom is a candidate.
         candidates: Candidates that each base signal contributes in a larger store.
     """
@@ -175,6 +177,7 @@ class RankConfig:
     cold_weights: Mapping[str, float] = field(default_factory=dict)
     scale: Literal["raw", "background"] = "raw"
     k: int = _bounded(30, 1)
+    unique: bool = False
     dense_limit: int = _bounded(2048, 0)
     candidates: int = _bounded(96, 1)
 
@@ -479,6 +482,9 @@ class PlanConfig:
     Attributes:
         use: Whether questions that name a date or a concept are planned where the caller does not
             say.
+        succession: Whether questions for what was before, behind or at the beginning of a value are
+            led there by what was superseded, also without `use`, where the ranking weighs it
+            (signal `succession`).
         dates: Whether a date in a question becomes a window of time.
         concepts: Whether concepts that a question names are set out from.
         late: Days behind such a window in which what happened in it is still told.
@@ -495,6 +501,7 @@ class PlanConfig:
     """
 
     use: bool = False
+    succession: bool = True
     dates: bool = True
     concepts: bool = True
     late: float = _bounded(31.0, 0)

@@ -6,7 +6,7 @@ means.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -56,6 +56,7 @@ from graphmem_torch.rank.registry import (
     weight_table,
 )
 from graphmem_torch.rank.routing import ROUTING_PARTS, routing_tensors
+from graphmem_torch.rank.succession import SuccessionBatch, follow
 
 __all__ = ["Features", "MemoryIndex"]
 
@@ -423,17 +424,36 @@ class MemoryIndex(nn.Module):
         Raises:
             InputError: For shapes that do not fit the index or each other.
         """
-        query = self._checked(query, None)[0]
         plan.check(len(query))
+        tiles = self._tiles(query, tile)
+        parts = [prune(everyone, plan.rows(part)) for part, everyone in tiles]
+        rows = _padded([part.rows for part in parts])
+        return Pruned(rows, *map(torch.cat, list(zip(*parts, strict=True))[1:]))
+
+    def follow(
+        self,
+        asked: SuccessionBatch,
+        best: Tensor,  # [B, n] int64, -1 = none
+    ) -> Tensor:  # [B, P] int64, -1 = none
+        """The atoms that what took the place of what leads to (`rank.succession.follow`).
+
+        Args:
+            asked: What of its chains each question asks for.
+            best: The atoms that fit it, best first.
+
+        Raises:
+            InputError: For shapes that do not fit each other.
+        """
+        asked.check(len(best))
+        return follow(self.tensors, asked, best)
+
+    def _tiles(self, query: QueryBatch, tile: int) -> Iterator[tuple[slice, Candidates]]:
+        """Parts of B questions, one at least, against every atom, of so many floats each."""
+        query = self._checked(query, None)[0]
         step = max(1, tile_elements(self.embeddings.device, tile) // max(1, self.num_atoms))
-        parts = [
-            prune(Candidates(self.tensors, query.rows(part), self.config), plan.rows(part))
-            for part in (slice(i, i + step) for i in range(0, max(len(query), 1), step))
-        ]
-        width = max(part.rows.shape[1] for part in parts)
-        rows = [nn.functional.pad(p.rows, (0, width - p.rows.shape[1]), value=-1) for p in parts]
-        columns = [rows, *([*column] for column in list(zip(*parts, strict=True))[1:])]
-        return Pruned(*map(torch.cat, columns))
+        for start in range(0, max(len(query), 1), step):
+            part = slice(start, start + step)
+            yield part, Candidates(self.tensors, query.rows(part), self.config)
 
     def score(self, query: QueryBatch, *, k: int | None = None) -> Tensor:  # [B, A]
         """The score of every atom for B questions, before the best are taken; differentiable.
@@ -599,6 +619,12 @@ class MemoryIndex(nn.Module):
         count = self.config.rank.k if k is None else k
         check_count("k", count)
         return replace(query, embedding=self._work(query.embedding)), count
+
+
+def _padded(parts: Sequence[Tensor]) -> Tensor:  # [b, c] each -> [B, C]
+    """Lists of rows one under the other, as wide as the widest."""
+    width = max(part.shape[1] for part in parts)
+    return torch.cat([nn.functional.pad(p, (0, width - p.shape[1]), value=-1) for p in parts])
 
 
 def _same_state(state: tuple[Any, ...], other: tuple[Any, ...]) -> bool:

@@ -249,9 +249,22 @@ def ranked(
     """The candidates that may be hits by their scores, as many as k hits and abstention take."""
     signals = found.signals(names)
     score = found.scores(signals, weights).masked_fill(~found.listed, -torch.inf)
+    if found.query.group is not None:
+        score = _once(found, score, found.query.group)
     best = score.topk(min(max(k, DEPTH), score.shape[1]), dim=1)
     form = found.form.expand(found.shape).gather(1, best.indices)
     return Ranked(found, signals, best.indices, best.values, form)
+
+
+def _once(found: Candidates, score: Tensor, group: Tensor) -> Tensor:  # [B, C] each
+    """The scores, of each group [B or 1, A] the best alone; of equal ones the first."""
+    own = found.pick_each(group.expand(len(score), -1))
+    shape, lane = (len(score), int(group.max()) + 1), torch.arange(score.shape[1]).to(own)
+    best = score.new_full(shape, -torch.inf).scatter_reduce(1, own, score, "amax")
+    lane = lane.expand_as(own)
+    most = torch.where(score == best.gather(1, own), lane, lane.shape[1])
+    first = own.new_full(shape, lane.shape[1]).scatter_reduce(1, own, most, "amin")
+    return score.masked_fill((own > 0) & (first.gather(1, own) != lane), -torch.inf)
 
 
 def retrieve(
@@ -310,6 +323,8 @@ def candidates_of(
     if plan.traverses:
         everyone = everyone.reaching(traversed(everyone, conducting))
     found = _chosen(everyone, plan.rule, k)
+    if query.followed is not None:
+        found = found.extended(query.followed)
     if stages is not None:
         stages.done("candidates")
     if not (plan.activates or plan.hops) or found.shape[1] == 0:

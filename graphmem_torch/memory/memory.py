@@ -89,6 +89,7 @@ from graphmem_torch.memory.decay import (
     open_nodes,
     stated_edges,
 )
+from graphmem_torch.memory.duplicates import DuplicateGroups
 from graphmem_torch.memory.exchange import (
     Exported,
     ExportedPart,
@@ -135,7 +136,7 @@ from graphmem_torch.memory.namespaces import (
     namespace_folders,
     owner_of,
 )
-from graphmem_torch.memory.plans import answered, carried_out, plans_of
+from graphmem_torch.memory.plans import Chains, answered, carried_out, plans_of
 from graphmem_torch.memory.questions import (
     checked_questions,
     encode_questions,
@@ -144,6 +145,7 @@ from graphmem_torch.memory.questions import (
     to_results,
     verified,
     verified_results,
+    with_duplicates,
     with_traces,
 )
 from graphmem_torch.memory.reconcile import Resolver, conflicts_of, find, resolve
@@ -316,6 +318,9 @@ class Memory:
         self._fields = AtomFields(self.store)
         self._spans = ValiditySpans(self.store)
         self._keys = SharedKeys()
+        self._duplicates = DuplicateGroups(
+            self.store, self._settings.reconcile.duplicate, self._cosines
+        )
         self._past: tuple[object, _View] | None = None  # what it shows, and it
 
     @classmethod
@@ -1067,11 +1072,13 @@ class Memory:
             query = self._query(view, asked, scope, encoded=encoded, instants=instants)
             if stages is not None:
                 stages.done("encode")
-            plans = self._plans(view, asked, scope, instants)
+            planned = self._plans(view, asked, scope, instants)
             found, plans = answered(
-                *(snapshot, view.store, rows, query, plans, k), paths=True, stages=stages
+                *(snapshot, view.store, rows, query, *planned, k), paths=True, stages=stages
             )
             results = to_results(rows, snapshot, found, view.store, self.config.gate.threshold)
+            if query.group is not None:
+                results = with_duplicates(results, snapshot, found.rows, query, view.store)
             pairs = zip(results, plans, strict=True)
             results = [each if own is None else replace(each, plan=own) for each, own in pairs]
             if stages is None:
@@ -1114,11 +1121,14 @@ class Memory:
         scope = Scope(**cast(Any, {name: own for name, own in options.items() if name in names}))
 
         def planned(view: _View) -> list[QueryPlan]:
-            plans = [own or QueryPlan(hops=0) for own in self._plans(view, listed, scope)]
             if not listed:
                 return []
+            plans, chains = self._plans(view, listed, scope)
+            plans = [own or QueryPlan(hops=0) for own in plans]
             query = self._query(view, listed, scope)
-            return carried_out(view.snapshot, view.store, listed, query, plans)[1]
+            groups = carried_out(view.snapshot, view.store, listed, query, plans, chains)
+            done = {p: own for group in groups for p, own in zip(*group[::2], strict=True)}
+            return [cast(QueryPlan, done[place]) for place in range(len(listed))]
 
         moment = None if scope.as_of is None else parse_time(cast(TimeLike, scope.as_of), "as_of")
         plans = self._asked(planned, moment)
@@ -1176,8 +1186,8 @@ class Memory:
         def explained(view: _View) -> Explanation:
             snapshot = view.snapshot
             query = self._query(view, [text], scope)
-            if (own := self._plans(view, [text], scope)[0]) is not None:
-                query = carried_out(snapshot, view.store, [text], query, [own])[0]
+            plans, chains = self._plans(view, [text], scope)
+            ((_, query, _),) = carried_out(snapshot, view.store, [text], query, plans, chains)
             rows = snapshot.rows_of(nodes)
             if id is None:
                 with torch.inference_mode():
@@ -1331,8 +1341,8 @@ class Memory:
             snapshot = view.snapshot
             query = self._query(view, asked, scope, encoded=encoded)
             count = settings.candidates(budgets, self.config.rank.k) if k is None else k
-            plans = self._plans(view, asked, scope)
-            found, _ = answered(snapshot, view.store, asked, query, plans, count)
+            planned = self._plans(view, asked, scope)
+            found, _ = answered(snapshot, view.store, asked, query, *planned, count)
             threshold = self.config.gate.threshold
             return view.contexts.compile(
                 snapshot, asked, found, query.allowed, budgets, settings, threshold
@@ -1893,6 +1903,18 @@ class Memory:
         Open are those that are held to be true at one time, and of which no aggregate states it.
         """
         return conflicts_of(self.store)
+
+    def duplicates(self) -> list[tuple[str, ...]]:
+        """Ids of memories that say the same, as `reconcile` found them, the first one in front.
+
+        They agree in numbers, names and denials, and are of equal text, or as similar as
+        `reconcile.duplicate` says. With `rank.unique` only the best of them is a hit.
+        """
+        with self.store.reading():
+            groups = self._duplicates.groups()
+            nodes = [node for group in groups for node in group]
+            names = dict(zip(nodes, (atom.id for atom in self.store.atoms(nodes)), strict=True))
+        return [tuple(names[node] for node in group) for group in groups]
 
     def _cosines(self, pairs: Tensor) -> Tensor:  # [2, P] -> [P]
         """Of memories by node; -1 where one of them is gone."""
@@ -3232,6 +3254,8 @@ class Memory:
             if ended is not None:
                 masks["ended"] = ended.to(device)
         masks = over_moments(masks, count, len(moments))
+        if self.config.rank.unique and (group := self._duplicates.column(snapshot)) is not None:
+            masks["group"] = group[None].to(device)
         if "ended" in masks and bool((back := looks_back(rows)).any()):
             masks["ended"] = masks["ended"] & ~back[:, None].to(device)
         return replace(query, **masks)
@@ -3242,20 +3266,32 @@ class Memory:
         questions: Sequence[str],
         scope: Scope,
         instants: Sequence[float | None] | None = None,
-    ) -> list[QueryPlan | None]:
-        """How each question is narrowed down, or not, at each moment; in the order of `_query`."""
+    ) -> tuple[list[QueryPlan | None], Chains]:
+        """How each question is narrowed down, or not, at each moment; in the order of `_query`.
+
+        And what was superseded as it was known then, where a plan asks for it.
+        """
         moments, own = scope.instants if instants is None else instants, self.config.plan
-        if scope.plan is False or (scope.plan is None and not own.use):
-            return [None] * (len(questions) * len(moments))
+        weighed = own.succession and bool(reading(view.snapshot.index.signal_names, "followed"))
+        superseded = weighed and scope.plan is not False and self._spans.superseded()
+        if scope.plan is False or (scope.plan is None and not (own.use or superseded)):
+            return [None] * (len(questions) * len(moments)), ()
         now = self._clock() if scope.asked is None else parse_time(scope.asked, "asked")
         asked = [now if moment is None or scope.asked is not None else moment for moment in moments]
         index, store = view.snapshot.index, view.store
         scored = index.num_atoms if index.plan.rule == CandidateRule.EVERY else 0
         each = [
-            plans_of(scope.plan, questions, [at] * len(questions), own, store, scored=scored)
+            plans_of(
+                *(scope.plan, questions, [at] * len(questions), own, store),
+                scored=scored,
+                superseded=superseded,
+            )
             for at in asked
         ]
-        return [plans[place] for place in range(len(questions)) for plans in each]
+        listed = [plans[place] for place in range(len(questions)) for plans in each]
+        if not any(plan is not None and plan.succession for plan in listed):
+            return listed, ()
+        return listed, self._spans.successions(view.snapshot, store, moments) * len(questions)
 
     def _add(
         self, atoms: list[Atom], places: Mapping[str, str], writer: Writer | None = None

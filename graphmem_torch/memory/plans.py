@@ -6,10 +6,11 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from graphmem_torch.atoms import EdgeType
 from graphmem_torch.checks import check_choice, check_count, check_range
@@ -20,17 +21,28 @@ from graphmem_torch.memory.assemble import Snapshot
 from graphmem_torch.memory.filters import PlanLike, concept_nodes, plain_name
 from graphmem_torch.rank.plan import PlanBatch
 from graphmem_torch.rank.query import QueryBatch
+from graphmem_torch.rank.succession import WAYS, SuccessionBatch
 from graphmem_torch.results import PlanStep, QueryPlan
 from graphmem_torch.store.reader import StoreReader
-from graphmem_torch.text.question import asks_order
+from graphmem_torch.text.question import (
+    asks_order,
+    asks_succession,
+    proper_words,
+    value_terms,
+)
 from graphmem_torch.text.terms import terms
 from graphmem_torch.text.times import asked_window, parse_span, undated
 from graphmem_torch.text.words import lowered, words
 
-__all__ = ["answered", "carried_out", "plans_of"]
+__all__ = ["Chains", "answered", "carried_out", "plans_of"]
+
+Chains = Sequence[Tensor]
+"""For each question what was superseded and what was in its place then, [2, S] rows; what is one
+tensor is looked at once (`ValiditySpans.successions`)."""
 
 _DAY = 86_400.0
 _ORDERS = ("relevance", "first", "latest")
+_NEAR = 16  # hits, one of which must state a value that a question names
 _WORDS = 4  # of the name of a concept that a question is searched for
 
 
@@ -42,6 +54,7 @@ def plans_of(
     store: StoreReader,
     *,
     scored: int = 0,
+    superseded: bool = False,
 ) -> list[QueryPlan | None]:
     """The plan of each question; None where it has none.
 
@@ -54,6 +67,7 @@ def plans_of(
         store: Of the concepts.
         scored: Memories that are all scored, whatever a plan leaves of them by meaning: what is
             chosen leaves as many.
+        superseded: Whether anything was, so that what was before a value may be known.
 
     Raises:
         InputError: Not one for each question, or a plan that cannot be carried out.
@@ -74,28 +88,49 @@ def plans_of(
             raise InputError(
                 f"plan: expected a QueryPlan, True or False, got {plan!r:.80}; give one of these"
             )
-    wanted = [said is True or (said is None and settings.use) for said in each]
+    own = replace(
+        settings,
+        best=max(settings.best, scored),
+        kept=max(settings.kept, scored),
+        succession=settings.succession and superseded,
+    )
+    narrowed = [said is True or (said is None and own.use) for said in each]
     named: dict[str, tuple[str, ...]] = {}
-    if settings.concepts and settings.hops and any(wanted):
-        named = _named_concepts([q for q, own in zip(questions, wanted, strict=True) if own], store)
-    own = replace(settings, best=max(settings.best, scored), kept=max(settings.kept, scored))
-    chosen = [
-        _chosen(question, when, named.get(question, ()), own, always=said is True) if plan else said
-        for question, when, said, plan in zip(questions, asked, each, wanted, strict=True)
-    ]
-    return [plan if isinstance(plan, QueryPlan) else None for plan in chosen]
+    if settings.concepts and settings.hops and any(narrowed):
+        wanted = [q for q, narrow in zip(questions, narrowed, strict=True) if narrow]
+        named = _named_concepts(wanted, store)
+    plans: list[QueryPlan | None] = []
+    for question, when, said, narrow in zip(questions, asked, each, narrowed, strict=True):
+        if isinstance(said, QueryPlan):
+            plans.append(said)
+        elif said is False:
+            plans.append(None)
+        else:
+            parts = named.get(question, ()), own
+            plan = _narrowing(question, when, *parts, always=said is True) if narrow else None
+            plans.append(_led(question, plan, own))
+    return plans
 
 
 def _check(plan: QueryPlan, store: StoreReader) -> None:
     if plan.between is not None:
         parse_span(plan.between, "plan.between")
+    if plan.best is None and (plan.between is not None or plan.hops or plan.concepts):
+        raise InputError(
+            "plan.best: expected a number beside a window, edges or concepts, got None; give one, "
+            "or hops=0 alone"
+        )
     for name in ("best", "kept", "among"):
-        check_count(f"plan.{name}", getattr(plan, name))
+        if getattr(plan, name) is not None:
+            check_count(f"plan.{name}", getattr(plan, name))
     for name in ("hops", "least"):
         check_count(f"plan.{name}", getattr(plan, name), 0)
     check_range("plan.discount", plan.discount, 1e-9, 1.0)
     check_range("plan.match", plan.match, 0.0, 1.0)
     check_choice("plan.order", plan.order, _ORDERS)
+    check_choice("plan.succession", plan.succession, ("", *WAYS))
+    if not isinstance(plan.of, str):
+        raise InputError(f'plan.of: expected words, got {plan.of!r:.80}; give "" for none')
     for name in ("edges", "concepts"):
         listed = getattr(plan, name)
         if isinstance(listed, str) or not all(isinstance(each, str) for each in listed):
@@ -109,7 +144,16 @@ def _check(plan: QueryPlan, store: StoreReader) -> None:
         raise InputError(unknown("plan.edges", foreign, known))
 
 
-def _chosen(
+def _led(question: str, plan: QueryPlan | None, settings: PlanConfig) -> QueryPlan | None:
+    """The plan with what the question asks for of values in a row."""
+    asks = asks_succession(question) if settings.succession else None
+    if asks is None:
+        return plan
+    plan = plan or QueryPlan(best=None, hops=0)
+    return replace(plan, succession=asks.way, of=asks.of)
+
+
+def _narrowing(
     question: str,
     asked: float,
     concepts: tuple[str, ...],
@@ -209,30 +253,145 @@ def _batch(
     ).to(snapshot.index.embeddings.device)
 
 
+class Carried(NamedTuple):
+    """Questions that are ranked together, and what became of their plans.
+
+    Attributes:
+        places: Of the questions among all of them.
+        query: They as tensors, that see what their plans leave.
+        plans: With what their steps did; None for none.
+    """
+
+    places: list[int]
+    query: QueryBatch
+    plans: list[QueryPlan | None]
+
+
 def carried_out(
     snapshot: Snapshot,
     store: StoreReader,
     questions: Sequence[str],
     query: QueryBatch,
-    plans: Sequence[QueryPlan],
-) -> tuple[QueryBatch, list[QueryPlan]]:
-    """Questions that see what their plans leave, and the plans with what their steps did.
+    plans: Sequence[QueryPlan | None],
+    chains: Chains,
+) -> list[Carried]:
+    """Questions that see what their plans leave: those that are narrowed down, and the others.
 
     Args:
         snapshot: Of the store.
         store: Of the concepts.
         questions: B questions.
         query: As tensors.
-        plans: One of each.
+        plans: Of each; None for none.
+        chains: Of the questions whose plans ask for values in a row.
     """
+    query, led = _followed(snapshot, questions, query, plans, chains)
+    narrow = [plan is not None and plan.best is not None for plan in plans]
+    groups = []
+    for wanted in (True, False):
+        places = [place for place, own in enumerate(narrow) if own is wanted]
+        if not places:
+            continue
+        whole = len(places) == len(plans)
+        rows = torch.tensor(places, device=query.embedding.device)
+        part = query if whole else query.rows(rows)
+        done = [plans[place] for place in places]
+        if wanted:
+            texts = [questions[place] for place in places]
+            part, done = _pruned(snapshot, store, texts, part, cast(Any, done))
+        after = [
+            plan
+            if plan is None or (step := led.get(place)) is None
+            else replace(plan, steps=(step, *plan.steps))
+            for place, plan in zip(places, done, strict=True)
+        ]
+        groups.append(Carried(places, part, after))
+    return groups
+
+
+def _followed(
+    snapshot: Snapshot,
+    questions: Sequence[str],
+    query: QueryBatch,
+    plans: Sequence[QueryPlan | None],
+    chains: Chains,
+) -> tuple[QueryBatch, dict[int, PlanStep]]:
+    """Questions with what they are led to, and what that step did, by place."""
+    asking = {place: plan for place, plan in enumerate(plans) if plan and plan.succession}
+    if not asking:
+        return query, {}
+    alike: dict[int, list[int]] = {}
+    for place in asking:
+        alike.setdefault(id(chains[place]), []).append(place)
+    device = query.embedding.device
+    found, steps = {}, {}
+    for places in alike.values():
+        pairs = chains[places[0]].to(device)
+        own = [asking[place] for place in places]
+        asked = _asked([questions[place] for place in places], own, pairs, snapshot)
+        with torch.inference_mode():
+            part = query.rows(torch.tensor(places, device=device))
+            # Whatever was true, and may be a hit or not, leads to what is asked for.
+            part = replace(part, ended=None, listed=None)
+            best = snapshot.index(part, k=_NEAR).rows
+            led = snapshot.index.follow(asked, best).tolist()
+        members = len(pairs.unique())
+        for place, plan, row in zip(places, own, led, strict=True):
+            found[place] = [each for each in row if each >= 0]
+            named = repr(plan.of) if plan.of else "what is in force"
+            does = "the first of its chain" if plan.succession == "first" else ""
+            does = does or f"what was {plan.succession} {named}"
+            steps[place] = PlanStep("succession", does, members, len(found[place]))
+    width = max(map(len, found.values()))
+    if not width:
+        return query, steps
+    followed = torch.full((len(query), width), -1, device=device)
+    for place, row in found.items():
+        followed[place, : len(row)] = torch.tensor(row, dtype=torch.int64, device=device)
+    return replace(query, followed=followed), steps
+
+
+def _asked(
+    questions: Sequence[str], plans: Sequence[QueryPlan], pairs: Tensor, snapshot: Snapshot
+) -> SuccessionBatch:
+    """What questions ask of chains, as tensors on the device of these."""
+    named, about, unknown = [], [], []
+    for question, plan in zip(questions, plans, strict=True):
+        rest = question.replace(plan.of, " ") if plan.of else question
+        others = {*terms(rest)}
+        # Whom a question is about anyway says nothing of the value.
+        own = [each for each in value_terms(plan.of) if each not in others]
+        ids = snapshot.vocabulary.encode_terms([own], grow=False)[0]
+        named.append(ids)
+        unknown.append(len(own) - len(ids))
+        names = " ".join(proper_words(rest.partition(" ")[2]))
+        about.append(snapshot.vocabulary.encode([names], grow=False)[0].unique())
+    way = torch.tensor([WAYS.index(plan.succession) for plan in plans])
+    padded = (pad_sequence(ids, batch_first=True, padding_value=-1) for ids in (named, about))
+    parts = (each.to(pairs.device) for each in (way, *padded, torch.tensor(unknown)))
+    return SuccessionBatch(*parts, *pairs)
+
+
+def _pruned(
+    snapshot: Snapshot,
+    store: StoreReader,
+    questions: Sequence[str],
+    query: QueryBatch,
+    plans: Sequence[QueryPlan],
+) -> tuple[QueryBatch, list[QueryPlan | None]]:
+    """Questions that see what their plans leave, and what they are led to; and the plans."""
     with torch.inference_mode():
         pruned = snapshot.index.prune(query, _batch(plans, questions, snapshot, store))
-    atoms = snapshot.index.num_atoms
-    rows = pruned.rows.clone()
+    atoms, rows = snapshot.index.num_atoms, pruned.rows
+    if query.followed is not None:
+        rows = torch.cat([rows, query.followed], dim=1)
     left = torch.zeros(len(query), atoms + 1, dtype=torch.bool, device=rows.device)
     left.scatter_(1, rows % (atoms + 1), True)
+    left = left[:, :-1]
+    if query.followed is not None and query.listed is not None:
+        left = left & query.listed
     told = zip(plans, *(each.tolist() for each in pruned[1:]), strict=True)
-    done = [
+    done: list[QueryPlan | None] = [
         replace(
             plan,
             between=None if plan.between is None else _open(parse_span(plan.between)),
@@ -240,7 +399,7 @@ def carried_out(
         )
         for plan, *each in told
     ]
-    return replace(query, planned=rows, listed=left[:, :-1]), done
+    return replace(query, planned=rows, listed=left), done
 
 
 def _steps(plan: QueryPlan, counts: list[int], reached: int, open_: bool) -> tuple[PlanStep, ...]:
@@ -281,6 +440,7 @@ def answered(
     questions: Sequence[str],
     query: QueryBatch,
     plans: Sequence[QueryPlan | None],
+    chains: Chains,
     k: int | None,
     *,
     paths: bool = False,
@@ -289,28 +449,30 @@ def answered(
     """What the index finds for B questions, some of which have plans, and what these came to.
 
     Args:
-        snapshot: Of the store.
-        store: Of the concepts.
-        questions: B questions.
-        query: As tensors.
-        plans: Of each; None for none.
+        snapshot: As for `carried_out`.
+        store: Likewise.
+        questions: Likewise.
+        query: Likewise.
+        plans: Likewise.
+        chains: Likewise.
         k: As for `MemoryIndex.forward`.
         paths: Likewise.
         stages: Likewise.
     """
-    groups = _groups(snapshot, store, questions, query, plans)
-    if stages is not None and any(carried for *_, carried in groups):
-        stages.done("plan")
+    groups = [Carried([*range(len(plans))], query, [*plans])]
+    if any(plan is not None for plan in plans):
+        groups = carried_out(snapshot, store, questions, query, plans, chains)
+        if stages is not None:
+            stages.done("plan")
     done: list[QueryPlan | None] = [None] * len(plans)
     parts, places = [], list[int]()
-    for own, part, carried in groups:
+    for group in groups:
         with torch.inference_mode():
-            found = snapshot.index(part, k=k, paths=paths, stages=stages)
-            parts.append(_in_order(found, snapshot.index.time, carried))
-        if carried:
-            for place, plan in zip(own, carried, strict=True):
-                done[place] = plan
-        places += own
+            found = snapshot.index(group.query, k=k, paths=paths, stages=stages)
+            parts.append(_in_order(found, snapshot.index.time, group.plans))
+        for place, plan in zip(group.places, group.plans, strict=True):
+            done[place] = plan
+        places += group.places
     if len(parts) == 1:
         return parts[0], done
     if stages is not None:
@@ -320,38 +482,16 @@ def answered(
     return _joined(parts, places), done
 
 
-def _groups(
-    snapshot: Snapshot,
-    store: StoreReader,
-    questions: Sequence[str],
-    query: QueryBatch,
-    plans: Sequence[QueryPlan | None],
-) -> list[tuple[list[int], QueryBatch, list[QueryPlan]]]:
-    """Those that have plans, and those that have none: their places, themselves, their plans."""
-    planned = [plan for plan in plans if plan is not None]
-    if not planned:
-        return [([*range(len(plans))], query, [])]
-    places = [place for place, plan in enumerate(plans) if plan is not None]
-    others = [place for place, plan in enumerate(plans) if plan is None]
-    part = query if not others else query.rows(torch.tensor(places, device=query.embedding.device))
-    texts = [questions[place] for place in places]
-    groups = [(places, *carried_out(snapshot, store, texts, part, planned))]
-    if others:
-        rest = query.rows(torch.tensor(others, device=query.embedding.device))
-        groups.append((others, rest, []))
-    return groups
-
-
-def _in_order(found: Retrieval, time: Tensor, plans: Sequence[QueryPlan]) -> Retrieval:
+def _in_order(found: Retrieval, time: Tensor, plans: Sequence[QueryPlan | None]) -> Retrieval:
     """With the first hits by time where a plan says so; of unknown time last, ties as they were."""
     ways: Mapping[str, float] = {"first": 1.0, "latest": -1.0}
-    sign = [ways.get(plan.order, 0.0) for plan in plans]
+    sign = [ways.get(plan.order, 0.0) if plan else 0.0 for plan in plans]
     count = found.rows.shape[1]
     if not any(sign) or not count:
         return found
     device = found.rows.device
     way = torch.tensor(sign, dtype=torch.float64, device=device)[:, None]
-    among = torch.tensor([plan.among for plan in plans], device=device)[:, None]
+    among = torch.tensor([plan.among if plan else 0 for plan in plans], device=device)[:, None]
     place = torch.arange(count, device=device)
     sorted_ = (way != 0) & (place < among) & (found.rows >= 0)
     key = (time[found.rows.clamp(min=0)] * way).nan_to_num(nan=torch.inf)

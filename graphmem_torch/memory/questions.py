@@ -43,6 +43,7 @@ __all__ = [
     "to_results",
     "verified",
     "verified_results",
+    "with_duplicates",
     "with_traces",
 ]
 
@@ -228,6 +229,43 @@ def verified_results(verify: Verifier, found: Sequence[Sequence[Result]]) -> lis
         return replace(result, trace=replace(trace, seconds=trace.seconds | seconds))
 
     return [[timed(next(checked)) for _ in each] for each in found]
+
+
+def with_duplicates(
+    results: Sequence[Result],
+    snapshot: Snapshot,
+    rows: Tensor,  # [B, k] int64, -1 = none
+    query: QueryBatch,
+    store: StoreReader,
+) -> list[Result]:
+    """Results whose hits name the memories that they stand for, of those that may be hits."""
+    assert query.group is not None
+    group = query.group.expand(len(query), -1)
+    listed = group > 0
+    for mask in (query.allowed, query.listed):
+        listed = listed if mask is None else listed & mask
+    own = group.gather(1, rows.clamp(min=0)).masked_fill(rows < 0, 0)
+    question, place = (own > 0).nonzero(as_tuple=True)
+    same = group[question] == own[question, place, None]
+    same &= listed[question] & (
+        torch.arange(group.shape[1], device=rows.device) != rows[question, place, None]
+    )
+    hit, other = same.nonzero(as_tuple=True)
+    nodes = snapshot.node[other.cpu()].tolist()
+    ids = [atom.id for atom in store.atoms(nodes)]
+    named: dict[tuple[int, int], list[str]] = {}
+    for row, column, name in zip(question[hit].tolist(), place[hit].tolist(), ids, strict=True):
+        named.setdefault((row, column), []).append(name)
+    return [
+        replace(
+            result,
+            hits=tuple(
+                replace(one, duplicates=tuple(named.get((row, column), ())))
+                for column, one in enumerate(result.hits)
+            ),
+        )
+        for row, result in enumerate(results)
+    ]
 
 
 def with_traces(

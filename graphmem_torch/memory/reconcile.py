@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import logging
 import math
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -23,14 +22,14 @@ from graphmem_torch.atoms import AGGREGATE, Atom, EdgeType, Link, text_hash
 from graphmem_torch.config import ReconcileConfig
 from graphmem_torch.errors import InputError
 from graphmem_torch.memory.candidates import SharedKeys, similar_nodes
+from graphmem_torch.memory.duplicates import Saying
 from graphmem_torch.memory.edges import connect_all, contradiction
 from graphmem_torch.memory.validity import Superseding, supersede, validity_of
 from graphmem_torch.oracle import Judge, Verdict, ask_judge
 from graphmem_torch.results import Conflict, Reconciled, Validity
 from graphmem_torch.store import MemoryStore
 from graphmem_torch.store.reader import StoreReader
-from graphmem_torch.text.entailment import Claim, LexicalJudge
-from graphmem_torch.text.slots import Reading
+from graphmem_torch.text.entailment import LexicalJudge
 
 __all__ = ["Resolver", "conflicts_of", "find", "resolve"]
 
@@ -40,39 +39,8 @@ _JUDGED = "reconcile.judged"  # by judge, the node up to which all pairs were ju
 _LOCAL = "lexical 2"  # the rules, by their version: others judge anew
 _BLOCK = 1024  # memories whose pairs are found, judged and stored together
 _ASKED = 32  # pairs a call of an oracle, each both ways round
-_SAYING = 3  # content words of a text that says something, lest every "thanks" supports another
 _STATES = "conflict:"  # begins the id of an aggregate that states one
-_DIGITS = re.compile(r"\d+(?:[.,]\d+)*")
 _LEAST = 0.5  # confidence below which there is no contradiction
-
-
-@dataclass(frozen=True)
-class _Read:
-    """A memory, and what tells whether another one says the same."""
-
-    atom: Atom
-    claim: Claim
-    reading: Reading
-    numbers: frozenset[str]
-
-    @classmethod
-    def of(cls, atom: Atom) -> _Read:
-        text = atom.rendered
-        numbers = frozenset(each.replace(",", "") for each in _DIGITS.findall(text))
-        return cls(atom, Claim.read(text), Reading.of(text), numbers)
-
-    def repeats(self, other: _Read) -> bool:
-        """Whether both agree in numbers, names and denials."""
-        return (
-            len(self.claim.stems) >= _SAYING
-            and self.numbers == other.numbers
-            and self.reading.names == other.reading.names
-            and self._denials == other._denials
-        )
-
-    @property
-    def _denials(self) -> int:
-        return sum(sentence.negated for sentence in self.claim.sentences)
 
 
 def find(
@@ -231,7 +199,7 @@ def _repeat_block(
 ) -> Reconciled:
     """Notes of duplicates that the first one was said again."""
     nodes = {*alike.flatten().tolist(), *(node for pair in equal for node in pair)}
-    read = {node: _Read.of(atom) for node, atom in _read(store, sorted(nodes)).items()}
+    read = {node: Saying.of(atom) for node, atom in _read(store, sorted(nodes)).items()}
     pairs = {
         later: earlier
         for later, earlier in [*alike.T.tolist()[::-1], *equal]

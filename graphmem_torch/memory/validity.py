@@ -359,11 +359,13 @@ class _Log(NamedTuple):
 
     Attributes:
         node: [R] int64.
+        by: [R] int64, node of what superseded it, -1 = none.
         start, stop, known: [R] float64.
         until: [R] float64, when the next one on the same atom was known; inf where it is the last.
     """
 
     node: Tensor
+    by: Tensor
     start: Tensor
     stop: Tensor
     known: Tensor
@@ -440,6 +442,35 @@ class ValiditySpans:
         found = stop <= torch.tensor(at, dtype=torch.float64)[:, None]
         return found if bool(found.any()) else None
 
+    def superseded(self) -> bool:
+        """Whether anything is said to have taken the place of another."""
+        log = self._statements()
+        return log is not None and bool((log.by >= 0).any())
+
+    def successions(
+        self, snapshot: Snapshot, store: StoreReader, known: Sequence[float | None]
+    ) -> list[Tensor]:  # T of [2, S] int64
+        """What was superseded and what was in its place, as it was known at T moments.
+
+        Rows of the index, in the order in which the old ones began to be true.
+
+        Args:
+            snapshot: As for `valid`.
+            store: Likewise.
+            known: Likewise.
+        """
+        log = self._statements()
+        if log is None:
+            return [torch.empty(2, 0, dtype=torch.int64) for _ in known]
+        start = self._own(snapshot, store)[0]
+        which, rows, old = _in_force_at(log, snapshot, known)
+        new, there = _rows(snapshot, log.by[rows])
+        which, rows, old = which[there], rows[there], old[there]
+        begun = torch.where(log.start[rows].isnan(), start[old], log.start[rows])
+        order = begun.argsort(stable=True)
+        pairs, which = torch.stack([old, new])[:, order], which[order]
+        return [pairs[:, which == moment] for moment in range(len(known))]
+
     def _statements(self) -> _Log | None:
         """All of them; None where there are none."""
         # First, lest one of meanwhile passes unseen.
@@ -504,7 +535,8 @@ def _log_of(stated: Sequence[StatedValidity]) -> _Log | None:
     until = torch.full_like(known, torch.inf)
     same = node[order[1:]] == node[order[:-1]]
     until[order[:-1][same]] = known[order[1:][same]]
-    return _Log(node.long(), start, stop, known, until)
+    by = torch.tensor([-1 if row.by is None else row.by for row in stated])
+    return _Log(node.long(), by, start, stop, known, until)
 
 
 def _in_force_at(

@@ -12,7 +12,8 @@ from graphmem_torch.errors import InputError
 
 __all__ = ["QueryBatch"]
 
-_SHARED = ("allowed", "listed", "retention", "ended")  # one row may stand for all questions
+# One row may stand for all questions.
+_SHARED = ("allowed", "listed", "retention", "ended", "group")
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,6 +44,10 @@ class QueryBatch:
         retention: [B or 1, A] float32 in [0, 1], what is left of the strength that each atom had
             when it was last used; None: all of it.
         ended: [B or 1, A] bool, the atoms whose validity has ended; None: of none it has.
+        group: [B or 1, A] int64, the number of the memories that say the same as each, from 1, of
+            which the best alone is a hit; 0: nothing says the same. None: of none anything does.
+        followed: [B, P] int64, the atoms that what took the place of what led to
+            (`rank.succession.follow`), -1 padding; None: nothing did.
     """
 
     embedding: Tensor
@@ -64,6 +69,8 @@ class QueryBatch:
     planned: Tensor | None = None
     retention: Tensor | None = None
     ended: Tensor | None = None
+    group: Tensor | None = None
+    followed: Tensor | None = None
 
     def __len__(self) -> int:
         """B."""
@@ -106,6 +113,8 @@ class QueryBatch:
             "planned": ("?",),
             "retention": (atoms,),
             "ended": (atoms,),
+            "group": (atoms,),
+            "followed": ("?",),
         }
         do = "give one row a question, made by the memory's own encoder and vocabulary"
         for name, wanted in axes.items():

@@ -268,6 +268,16 @@ def _ended(c: Candidates) -> Tensor:
     return c.zeros() if ended is None else _of_query(c, ended.float())
 
 
+@signal("succession", reads=("followed",), indicator=True, learned=False)
+def _succession(c: Candidates) -> Tensor:
+    """1 for what the question asks for of values in a row (`docs/mathematics.md` 5.9)."""
+    led = c.query.followed
+    if led is None:
+        return c.zeros()
+    rows = torch.arange(c.shape[1], device=led.device)[None] if c.rows is None else c.rows
+    return (rows[:, :, None] == led[:, None]).any(2).float()
+
+
 def _of_query(c: Candidates, values: Tensor) -> Tensor:  # [B or 1, A] -> [B, C]
     """What a batch of questions says of all atoms, for their candidates."""
     everyone = c.rows is None or len(values) == len(c.query)

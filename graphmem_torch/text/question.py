@@ -8,27 +8,31 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
-from graphmem_torch.text.terms import stemmed
-from graphmem_torch.text.times import MONTHS
+from graphmem_torch.text.terms import stemmed, terms
+from graphmem_torch.text.times import MONTHS, undated
 from graphmem_torch.text.words import lowered, pairs, script_language, words
 
 __all__ = [
     "QUESTION_MARKS",
+    "Succession",
     "asks_order",
+    "asks_succession",
     "asks_when",
     "is_question",
     "looks_back",
     "name_words",
     "named_dates",
     "named_speakers",
+    "proper_words",
     "recalls",
     "role_of",
     "tells_time",
+    "value_terms",
 ]
 
 QUESTION_MARKS = ("?", "？", "؟", "⁇", "⁈")
@@ -76,6 +80,33 @@ _NOW = re.compile(
     r"|up to date|still)\b",
     re.IGNORECASE,
 )
+# Of a value: "the day before the race" is a day, and who looks after a dog asks for no other one.
+_DAYS_OFF = (
+    r"(?:day|night|morning|evening|weekend|week|month|year|hour|minute|(?:mon|tues|wednes|thurs|fri"
+    r"|satur|sun)day)s?"
+)
+_BESIDE = re.compile(
+    rf"(?<!\w)(?P<days>{_DAYS_OFF} )?"
+    r"(?:(?P<before>before(?! long\b)|prior to|preceding)|(?P<after>"
+    r"(?<!look )(?<!looks )(?<!looked )(?<!looking )(?<!named )after|following|instead of"
+    r"|in place of|replaced|took over from)) (?P<of>[^?!;]+)",
+    re.IGNORECASE,
+)
+_IN_FORCE = re.compile(
+    r"\b(?:current|present|newest|latest)\b|^(?:now|this|that|the new)(?: one)?$", re.IGNORECASE
+)
+_FORMERLY = re.compile(
+    r"\b(?:(?<!is )(?<!are )(?<!be )used to|did .*\buse to|previous(?:ly)?|former(?:ly)?|ex(?=-)"
+    r"|before(?=\W*$))\b",
+    re.IGNORECASE,
+)
+_PROPER = re.compile(r"\b(?:[A-Z]\w+|\d[\w.,]*\w|\d)")
+_BEGUN = re.compile(r"^\w+ing (?:(?:to|for|at|in|into|on|as|an?|the) )*(?=\w)")
+_AT_FIRST = re.compile(
+    r"\b(?:original(?:ly)?|initial(?:ly)?|at first|to begin with|earliest|oldest"
+    r"|(?:the|his|her|its|their|my|our|your|'s) (?:very )?first)\b",
+    re.IGNORECASE,
+)
 _USERS = frozenset({"user", "human"})
 _ASSISTANTS = frozenset({"assistant", "ai", "bot", "chatbot", "model", "system", "tool"})
 
@@ -108,6 +139,53 @@ def asks_order(question: str) -> Literal["relevance", "first", "latest"]:
     if (early is None) == (late is None):
         return "relevance"
     return "first" if late is None else "latest"
+
+
+class Succession(NamedTuple):
+    """What a question asks for of values that took the place of each other.
+
+    Attributes:
+        way: The value `before` or `after` another one, or the `first`.
+        of: The words that name the other one; empty: the value that is in force.
+    """
+
+    way: Literal["before", "after", "first"]
+    of: str
+
+
+def asks_succession(question: str) -> Succession | None:
+    """Which value of several in a row is asked for, by English words; None where none is.
+
+    "Where did she live before Oslo?", "What came after the Volvo?", "Where did he use to work?",
+    "What was it originally?". A date is no value, and neither is what an assistant said before.
+    """
+    if _RECALLS.search(question):
+        return None
+    beside = _BESIDE.search(question)
+    if beside is not None and beside["days"]:
+        return None
+    if beside is not None and terms(of := undated(beside["of"]).strip(" .,")):
+        if not _IN_FORCE.search(of):
+            return Succession("before" if beside["before"] else "after", of)
+        return Succession("before", "") if beside["before"] else None
+    if beside is None and _FORMERLY.search(question):
+        return Succession("before", "")
+    return Succession("first", "") if beside is None and _AT_FIRST.search(question) else None
+
+
+def value_terms(of: str) -> list[str]:
+    """The terms of the value in the words that name it, each once.
+
+    Its names and numbers where it has any; else without what somebody does who takes it up, as in
+    "switching to chai".
+    """
+    proper = terms(" ".join(proper_words(of)))
+    return list(dict.fromkeys(proper or terms(_BEGUN.sub("", of)) or terms(of)))
+
+
+def proper_words(text: str) -> list[str]:
+    """The words with a capital in front, and the numbers."""
+    return _PROPER.findall(text)
 
 
 def tells_time(text: str) -> bool:

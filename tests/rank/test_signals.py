@@ -232,6 +232,7 @@ def expected(o: Oracle, name: str, b: int, a: int) -> float:
         "speaker": lambda: o.speaker(b, a),
         "date": lambda: o.date(b, a),
         "ended": lambda: float(o.q.ended[b, a]),  # type: ignore[index]
+        "succession": lambda: float(a in o.q.followed[b].tolist()),  # type: ignore[index]
         "event": lambda: o.event(b, a),
         "time_expression": lambda: float(o.q.asks_when[b] and o.d.tells_time[a]),  # type: ignore[index]
         "role": lambda: float(o.d.role[a] * (-1 if o.q.recalls[b] else 1)),  # type: ignore[index]
@@ -257,7 +258,10 @@ def asked(
 ) -> tuple[MemoryIndex, QueryBatch, Oracle]:
     """An index, its questions, and what stands in both."""
     ended = (torch.arange(COUNT)[:, None] + torch.arange(ATOMS)) % 3 == 0
-    data, query = random_columns(ATOMS), replace(random_questions(COUNT), ended=ended)
+    led = torch.arange(COUNT)[:, None] * torch.tensor([1, 3]) % ATOMS
+    led[0, 1] = -1
+    own = replace(random_questions(COUNT), ended=ended, followed=led)
+    data, query = random_columns(ATOMS), own
     return MemoryIndex.build(data, config_from_dict({})), query, Oracle(data, query)
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from graphmem_torch.text.question import (
     asks_order,
+    asks_succession,
     asks_when,
     is_question,
     looks_back,
@@ -15,6 +16,7 @@ from graphmem_torch.text.question import (
     named_dates,
     named_speakers,
     tells_time,
+    value_terms,
 )
 
 
@@ -33,6 +35,62 @@ def test_looks_back() -> None:
     not_back += ["Who is it NOW, and who was it?", "Wo wohnt sie?", "What is a didgeridoo?"]
     assert looks_back(back + not_back).tolist() == [True] * len(back) + [False] * len(not_back)
     assert looks_back([]).shape == (0,)
+
+
+@pytest.mark.parametrize(
+    ("question", "asked"),
+    [
+        ("Where did she live before Oslo?", ("before", "Oslo")),
+        ("Which car had he before the Volvo broke down?", ("before", "the Volvo broke down")),
+        ("What did the kettle cost before it was 40 euros?", ("before", "it was 40 euros")),
+        ("What came after the red Volvo?", ("after", "the red Volvo")),
+        ("Who took over from Ms Duarte?", ("after", "Ms Duarte")),
+        ("What does she drink instead of chai?", ("after", "chai")),
+        ("Where did he use to work?", ("before", "")),
+        ("Where has she worked before?", ("before", "")),
+        ("What was her previous job?", ("before", "")),
+        ("Which car did she have before her current one?", ("before", "")),
+        ("Which car did she have before this one?", ("before", "")),
+        ("What was the price originally?", ("first", "")),
+        ("What was Nora's first car?", ("first", "")),
+        ("WHERE DID SHE LIVE BEFORE OSLO?", ("before", "OSLO")),
+        ("What did she buy before May 2023?", None),
+        ("What did they do two days before the race?", None),
+        ("What did they do the week before the race?", None),
+        ("What will she do after this one?", None),
+        ("Who looks after the dog?", None),
+        ("Whom was he named after Milo?", None),
+        ("Will it rain before long?", None),
+        ("What is used to cut wood?", None),
+        ("What did you tell me before Oslo?", None),
+        ("Remind me of our previous chat", None),
+        ("Who came first?", None),
+        ("What is his job?", None),
+        ("Wo wohnte sie vor Oslo?", None),
+        ("", None),
+    ],
+)
+def test_asks_succession(question: str, asked: tuple[str, str] | None) -> None:
+    assert asks_succession(question) == asked
+
+
+@pytest.mark.parametrize(
+    ("of", "value"),
+    [
+        ("moving to Oslo", "oslo"),
+        ("she joined Kestrel Foods", "kestrel food"),
+        ("it was 40 euros", "40"),
+        ("switching to chai", "chai"),
+        ("getting married", "marri"),
+        ("taking up the chess", "chess"),
+        ("rowing", "row"),
+        ("the red car", "red car"),
+        ("I moved", "move"),
+        ("was", ""),
+    ],
+)
+def test_value_terms(of: str, value: str) -> None:
+    assert value_terms(of) == value.split()
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,149 @@
+"""Groups of memories that say the same, as reconciling found them, and their place in an index.
+
+A memory that says again what an earlier one says supports it (`docs/mathematics.md` 5.8), so the
+groups are in the graph: nothing else is kept of them, and what is deleted leaves them.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from graphmem_torch.atoms import AGGREGATE, Atom, EdgeType
+from graphmem_torch.memory.assemble import Snapshot
+from graphmem_torch.store.reader import StoreReader
+from graphmem_torch.text.entailment import Claim
+from graphmem_torch.text.slots import Reading
+
+__all__ = ["DuplicateGroups", "Saying"]
+
+_SAYING = 3  # content words of a text that says something, lest every "thanks" supports another
+_DIGITS = re.compile(r"\d+(?:[.,]\d+)*")
+
+
+@dataclass(frozen=True)
+class Saying:
+    """What tells whether a memory says the same as another one."""
+
+    atom: Atom
+    claim: Claim
+    reading: Reading
+    numbers: frozenset[str]
+
+    @classmethod
+    def of(cls, atom: Atom) -> Saying:
+        """What a memory says, as it is shown."""
+        text = atom.rendered
+        numbers = frozenset(each.replace(",", "") for each in _DIGITS.findall(text))
+        return cls(atom, Claim.read(text), Reading.of(text), numbers)
+
+    def repeats(self, other: Saying) -> bool:
+        """Whether both agree in numbers, names and denials."""
+        return (
+            len(self.claim.stems) >= _SAYING
+            and self.numbers == other.numbers
+            and self.reading.names == other.reading.names
+            and self._denials == other._denials
+        )
+
+    @property
+    def _denials(self) -> int:
+        return sum(sentence.negated for sentence in self.claim.sentences)
+
+
+class DuplicateGroups:
+    """The groups of a store; safe between threads. Pairs are looked at once."""
+
+    def __init__(
+        self, store: StoreReader, least: float, cosines: Callable[[Tensor], Tensor]
+    ) -> None:
+        """Nothing is read before it is asked for.
+
+        Args:
+            store: Of the memories.
+            least: Cosine from which memories that agree are duplicates; those of equal text are.
+            cosines: Function from pairs [2, P] of nodes to their cosines [P].
+        """
+        self._store, self._least, self._cosines = store, least, cosines
+        self._lock = threading.Lock()
+        self._known: dict[tuple[int, int], bool] = {}  # by pair of nodes; their texts never change
+        self._found: tuple[str, list[list[int]]] | None = None
+
+    def groups(self) -> list[list[int]]:
+        """Nodes that say the same, ascending in each group; the groups by their first one."""
+        store = self._store
+        with self._lock:
+            if self._found is not None and self._found[0] == store.state:
+                return self._found[1]
+        with store.reading():
+            state, edges = store.state, store.connected_edges()
+            own = edges.take(edges.type == int(EdgeType.SUPPORTS))
+            pairs = torch.stack([own.source, own.target]).sort(0).values.unique(dim=1)
+            fresh = [pair for pair in zip(*pairs.tolist(), strict=True) if pair not in self._known]
+            nodes = store.present(sorted({node for pair in fresh for node in pair}))
+            atoms = dict(zip(nodes, store.atoms(nodes), strict=True))
+        told = self._told(fresh, atoms)
+        with self._lock:
+            self._known |= told
+            kept = [self._known.get(pair, False) for pair in zip(*pairs.tolist(), strict=True)]
+            found = _components(pairs[:, torch.tensor(kept, dtype=torch.bool)])
+            self._found = state, found
+        return found
+
+    def _told(
+        self, pairs: Sequence[tuple[int, int]], atoms: Mapping[int, Atom]
+    ) -> dict[tuple[int, int], bool]:
+        """Which pairs of memories that are there say the same."""
+        there = [pair for pair in pairs if pair[0] in atoms and pair[1] in atoms]
+        if not there:
+            return {}
+        said = {
+            node: Saying.of(atoms[node])
+            for node in {node for pair in there for node in pair}
+            if atoms[node].kind != AGGREGATE
+        }
+        cosine = self._cosines(torch.tensor(there).T)
+        return {
+            (one, other): one in said
+            and other in said
+            and said[one].repeats(said[other])
+            and (near >= self._least or atoms[one].rendered == atoms[other].rendered)
+            for (one, other), near in zip(there, cosine.tolist(), strict=True)
+        }
+
+    def column(self, snapshot: Snapshot) -> Tensor | None:  # [A] int64
+        """The number of each atom's group, from 1, 0 where it is in none; None: there are none."""
+        groups = self.groups()
+        if not groups:
+            return None
+        size = torch.tensor([len(group) for group in groups])
+        number = torch.arange(1, len(groups) + 1).repeat_interleave(size)
+        node = torch.tensor([node for group in groups for node in group])
+        found = torch.zeros(len(snapshot.node), dtype=torch.int64)
+        place = torch.searchsorted(snapshot.node, node).clamp(max=max(0, len(found) - 1))
+        there = snapshot.node[place] == node
+        found[place[there]] = number[there]
+        return found
+
+
+def _components(pairs: Tensor) -> list[list[int]]:  # [2, P]
+    """What pairs join, directly or by others."""
+    if not pairs.shape[1]:
+        return []
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    node, place = pairs.unique(return_inverse=True)
+    one, other = place.numpy()
+    joined = coo_array((np.ones(len(one)), (one, other)), shape=(len(node), len(node)))
+    label = connected_components(joined, directed=False)[1]
+    order = np.argsort(label, kind="stable")
+    cuts = np.flatnonzero(np.diff(label[order])) + 1
+    parts = [part.tolist() for part in np.split(node.numpy()[order], cuts)]
+    return sorted(parts)

@@ -1,0 +1,178 @@
+"""Succession: from a value to the one before it, behind it, or to the first of its chain.
+
+A step of the query plan (`docs/mathematics.md` 5.9): what took the place of what is recorded, so a
+question for what was before a value goes there, and need not find it by words.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from graphmem_torch.checks import check_tensor
+from graphmem_torch.ops.ragged import segment_topk
+from graphmem_torch.ops.sorted_rows import SortedRows
+from graphmem_torch.rank.candidates import MemoryTensors
+
+__all__ = ["WAYS", "SuccessionBatch", "follow"]
+
+WAYS = ("before", "after", "first")
+"""Where a question goes from a value: to the one before or behind it, or to the first of all."""
+
+_SAYS = 0.5  # share of the weight of words with which an atom speaks of what they name
+_LED = 8  # atoms that a question is led to
+
+
+@dataclass(frozen=True, eq=False)
+class SuccessionBatch:
+    """What B questions ask of values that took the place of each other.
+
+    Attributes:
+        way: [B] int64, places in `WAYS`.
+        named: [B, W] int64, the terms of the value that is named, -1 padding.
+        about: [B, V] int64, those of the names beside it, of whom or what it is a value.
+        unknown: [B] int64, words of it that no atom has, each of the weight of the rarest of its
+            others; where there are none of either, the value that is in force is asked from.
+        old, new: [S] int64 rows: `old` was superseded, none twice, and `new` is in its place; in
+            the order in which the old ones began to be true.
+    """
+
+    way: Tensor
+    named: Tensor
+    about: Tensor
+    unknown: Tensor
+    old: Tensor
+    new: Tensor
+
+    def check(self, count: int) -> None:
+        """Raises `InputError` unless these are of so many questions."""
+        axes = {"way": (count,), "named": (count, "W"), "about": (count, "V"), "unknown": (count,)}
+        axes |= {"old": ("S",), "new": (len(self.old),)}
+        for name, shape in axes.items():
+            do = "give one row for each question, and pairs of rows"
+            check_tensor(f"asked.{name}", getattr(self, name), "int64", shape, do)
+
+
+def follow(
+    memory: MemoryTensors,
+    asked: SuccessionBatch,
+    best: Tensor,  # [B, n] int64, -1 = none
+) -> Tensor:  # [B, P] int64, -1 = none
+    """The atoms that B questions are led to; of several the latest first.
+
+    From the first of the atoms that fit a question best, in their order, that is in a chain and
+    states the value that is named: it has half of the weight (idf) of its words at least, and
+    nothing that it superseded has. That tells it from what says that the value has ended, for
+    neighbours in a chain do not say the same. It also has the most of the other names in the
+    question, and half of what any of these atoms has of them: who is asked about must not be
+    another one. Where no value is named, what stands at the end of that chain is meant. *Before*
+    leads to all that it superseded, 8 at most, *after* to what is in its place, *first* to what
+    began its chain, of several the earliest.
+
+    Args:
+        memory: A atoms.
+        asked: What each question asks.
+        best: The atoms that fit it, best first.
+    """
+    count = len(asked.way)
+    if not best.numel() or not len(asked.old):
+        return asked.way.new_empty(count, 0)
+    chains = _Chains.of(asked.old, asked.new, memory.num_atoms)
+    row = best.clamp(min=0)
+    named = (asked.named >= 0).any(1) | (asked.unknown > 0)
+    source = (best >= 0) & chains.member[row]
+    source &= _states(memory, asked, chains, row) | ~named[:, None]
+    fits = _words(memory, asked.about)[0].gather(1, row).masked_fill(best < 0, 0.0)
+    source &= fits >= _SAYS * fits.amax(1, keepdim=True)
+    most = source & (fits >= fits.masked_fill(~source, 0.0).amax(1, keepdim=True))
+    ahead = (~most).long().cumprod(1).sum(1, keepdim=True)
+    start = row.gather(1, ahead.clamp(max=row.shape[1] - 1)).squeeze(1)
+    start = torch.where(named, start, chains.last[start])
+    (back,) = (asked.way == WAYS.index("before")).nonzero(as_tuple=True)
+    span, old = chains.replaced(start[back])
+    questions, goals = [back[span]], [old]
+    for way, column in (("after", chains.following), ("first", chains.first)):
+        (own,) = (asked.way == WAYS.index(way)).nonzero(as_tuple=True)
+        questions.append(own)
+        goals.append(column[start[own]])
+    question, goal = torch.cat(questions), torch.cat(goals)
+    kept = source.any(1)[question] & (goal >= 0) & (goal != start[question])
+    question, goal = question[kept], goal[kept]
+    size = torch.bincount(question, minlength=count)
+    place = segment_topk(torch.arange(len(goal)).to(goal), question, size, _LED)
+    place = place[:, : int(size.max())]
+    return goal[place].masked_fill(place < 0, -1) if len(goal) else place
+
+
+def _states(
+    memory: MemoryTensors,
+    asked: SuccessionBatch,
+    chains: _Chains,
+    row: Tensor,  # [B, n]
+) -> Tensor:  # [B, n] bool
+    """Whether atoms have the words that are named, and nothing has that they superseded."""
+    weight, idf = _words(memory, asked.named)
+    needed = _SAYS * (idf.sum(1) + asked.unknown * idf.amax(1))
+    said = (weight >= needed[:, None]) & (needed > 0)[:, None]
+    span, old = chains.replaced(row.flatten())
+    before = said[torch.div(span, row.shape[1], rounding_mode="floor"), old]
+    again = torch.zeros(row.numel(), dtype=torch.bool, device=row.device)
+    again[span[before]] = True
+    return said.gather(1, row) & ~again.view_as(row)
+
+
+def _words(memory: MemoryTensors, terms: Tensor) -> tuple[Tensor, Tensor]:  # [B, A], [B, 1 + W]
+    """How much of some terms [B, W] atoms have, by idf, and the idf of each; 0 for padding."""
+    bm25 = memory.bm25
+    padded = torch.nn.functional.pad(terms, (1, 0), value=-1)
+    idf = torch.nn.functional.pad(bm25.idf, (0, 1))[padded]  # padding is the last one
+    weight = idf.new_zeros(len(terms), memory.num_atoms)
+    for place in range(terms.shape[1]):  # names are few words
+        has = bm25.score(terms[:, place : place + 1].contiguous()) > 0
+        weight += has * idf[:, place + 1, None]
+    return weight, idf
+
+
+class _Chains(NamedTuple):
+    """What took the place of what, over A atoms.
+
+    Attributes:
+        following: [A] int64, what is in the place of each, -1 = none.
+        last: [A] int64, what is at the end of its chain.
+        first: [A] int64, the earliest of what began its chain; -1 outside of any.
+        member: [A] bool, whether it is in one.
+        pairs: What each atom superseded, by its row; of one atom the earliest first.
+    """
+
+    following: Tensor
+    last: Tensor
+    first: Tensor
+    member: Tensor
+    pairs: SortedRows
+
+    @classmethod
+    def of(cls, old: Tensor, new: Tensor, atoms: int) -> _Chains:
+        """Of S pairs [S] and [S]."""
+        rows = torch.arange(atoms, device=old.device)
+        following = torch.full_like(rows, -1)
+        following[old] = new
+        last = torch.where(following < 0, rows, following)
+        for _ in range(len(old).bit_length()):  # ends where stored chains are circles, too
+            last = last[last]
+        member = following >= 0
+        member[new] = True
+        begins = torch.ones(atoms, dtype=torch.bool, device=old.device)
+        begins[new] = False
+        own = old[begins[old]]
+        place = torch.full_like(rows, len(own))
+        place.scatter_reduce_(0, last[own], torch.arange(len(own), device=own.device), "amin")
+        first = torch.nn.functional.pad(own, (0, 1), value=-1)[place[last]]
+        by_new = new.argsort(stable=True)
+        return cls(following, last, first, member, SortedRows(new[by_new], old[by_new]))
+
+    def replaced(self, rows: Tensor) -> tuple[Tensor, Tensor]:  # [n] -> [m], [m] int64
+        """The atoms that some atoms superseded: the place of the one, and the row of the other."""
+        return self.pairs.within(rows, rows)

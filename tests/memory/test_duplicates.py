@@ -1,0 +1,161 @@
+"""Memories that say the same: which they are, and that one of them stands for all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from graphmem_torch.atoms import Atom, EdgeType
+from graphmem_torch.memory import Memory
+from tests.memories import DAY, config_of, ids, opened, turns
+
+SAID = {
+    "oven": "Bertrand restores the old ovens of the bakery in Ghent",
+    "boat": "Nora rows her green canoe down the river on Sundays",
+    "bill": "The invoice of the plumber for Milo was 40 euros",
+}
+OTHER = "The invoice of the plumber for Milo was 90 euros"  # alike, but for the number
+
+
+def told() -> list[Atom]:
+    """Each of three things said several times, in any order; ids tell which of them."""
+    order = ["oven", "boat", "oven", "bill", "boat", "oven", "bill", "oven"]
+    atoms = [
+        Atom(f"{name}{i}", SAID[name], time=1.7e9 + i * DAY, meta={"page": i})
+        for i, name in enumerate(order)
+    ]
+    return [*atoms, Atom("other", OTHER, time=1.7e9 + 9 * DAY)]
+
+
+def same(name: str) -> str | None:
+    return next((own for own in SAID if name.startswith(own)), None)
+
+
+def groups(atoms: list[Atom]) -> list[tuple[str, ...]]:
+    """By what the ids say."""
+    found = [tuple(a.id for a in atoms if same(a.id) == own) for own in SAID]
+    order = {atom.id: i for i, atom in enumerate(atoms)}
+    return sorted((each for each in found if len(each) > 1), key=lambda each: order[each[0]])
+
+
+def filled(limit: int = 2048, **change: Any) -> Memory:
+    """A memory that lists what says the same once, beside other turns."""
+    own = {"rank.unique": True, "rank.dense_limit": limit, "rank.candidates": 8, **change}
+    memory = opened(config=config_of(**own))
+    memory.add([*turns(30), *told()])
+    memory.reconcile()
+    return memory
+
+
+@pytest.fixture(scope="module", params=[2048, 0])
+def memory(request: pytest.FixtureRequest) -> Iterator[Memory]:
+    with filled(request.param) as made:
+        yield made
+
+
+def test_the_groups_are_what_was_said_again(memory: Memory) -> None:
+    found = [each for each in memory.duplicates() if same(each[0])]
+    assert found == groups(told())
+    assert not any("other" in each for each in memory.duplicates())
+
+
+def test_one_stands_for_all_and_names_them(memory: Memory) -> None:
+    """None of a group is a hit beside another one, whatever k is."""
+    of = {name: each for each in memory.duplicates() for name in each}
+    questions = ["Who restores old ovens?", "Nora's canoe", "What was the invoice?", "comet story"]
+    for k in (1, 3, 8, 60):
+        for result in memory.retrieve(questions, k=k):
+            listed = ids(result)
+            assert len({of.get(name, name) for name in listed}) == len(listed)
+            for hit in result.hits:
+                others = [name for name in of.get(hit.id, ()) if name != hit.id]
+                assert list(hit.duplicates) == others
+    assert ids(memory.retrieve("Who restores the old ovens of the bakery?", k=2))[0][:4] == "oven"
+
+
+def test_what_is_left_out_was_worse() -> None:
+    with filled() as memory, filled(**{"rank.unique": False}) as every:
+        assert memory.duplicates() == every.duplicates()
+        of = {name: each for each in memory.duplicates() for name in each}
+        for question in ("Who restores old ovens?", "Nora's canoe", "What did the plumber cost?"):
+            whole = every.retrieve(question, k=60).hits
+            assert all(hit.duplicates == () for hit in whole)
+            seen, wanted = set[Any](), []
+            for hit in whole:
+                key = of.get(hit.id, hit.id)
+                wanted += [] if key in seen else [(key, hit.score)]
+                seen.add(key)
+            for k in (2, 5, 60):
+                found = memory.retrieve(question, k=k).hits
+                # Which of equal ones is listed is open; that it is one of the best is not.
+                assert [of.get(hit.id, hit.id) for hit in found] == [key for key, _ in wanted][:k]
+                scores = [score for _, score in wanted][:k]
+                assert [hit.score for hit in found] == pytest.approx(scores, abs=1e-5)
+
+
+def test_only_what_may_be_a_hit_is_named(memory: Memory) -> None:
+    ovens = next(each for each in memory.duplicates() if each[0] == "oven0")
+    question = "Who restores the old ovens of the bakery in Ghent?"
+    for filters, there in (
+        ({"exclude": ["oven0"]}, ovens[1:]),
+        ({"where": {"meta.page": {"$gte": 5}}}, ("oven5", "oven7")),
+        ({"as_of": 1.7e9 + 2.5 * DAY}, ("oven0", "oven2")),
+        ({"where": {"id": "oven2"}}, ("oven2",)),
+    ):
+        found = memory.retrieve(question, **filters)  # type: ignore[arg-type]
+        own = [hit for hit in found.hits if same(hit.id) == "oven"]
+        assert len(own) == 1
+        assert {own[0].id, *own[0].duplicates} == {*there}
+    (both,) = memory.retrieve([question], as_of=[1.7e9 + 0.5 * DAY, 1.7e9 + 2.5 * DAY])
+    told_then = [
+        {name for hit in result.hits if same(hit.id) for name in (hit.id, *hit.duplicates)}
+        for result in both
+    ]
+    assert told_then == [{"oven0"}, {"oven0", "oven2", "boat1"}]
+    for result in memory.retrieve([question, "comet", question], plan=[True, None, False]):
+        assert sum(same(name) == "oven" for name in ids(result)) <= 1
+
+
+def test_contexts_have_it_once(memory: Memory) -> None:
+    context = memory.compile("Who restores the old ovens of the bakery in Ghent?", budget=400)
+    assert sum(same(name) == "oven" for name in context.sources) == 1
+
+
+def test_groups_follow_what_changes() -> None:
+    with filled() as memory:
+        before = memory.duplicates()
+        memory.delete(["oven2"])
+        ovens = next(each for each in memory.duplicates() if each[0] == "oven0")
+        assert ovens == ("oven0", "oven5", "oven7")
+        memory.forget(["oven0", "oven5", "oven7"])
+        assert not any(same(name) == "oven" for each in memory.duplicates() for name in each)
+        assert len(memory.duplicates()) == len(before) - 1
+        boats = next(each for each in memory.duplicates() if each[0] == "boat1")
+        memory.update("boat4", text="Nora sold her green canoe on a Sunday")
+        assert boats not in memory.duplicates()
+        memory.add([Atom("oven9", SAID["oven"]), Atom("oven10", SAID["oven"])])
+        assert not any(name == "oven9" for each in memory.duplicates() for name in each)
+        memory.reconcile()
+        assert ("oven9", "oven10") in memory.duplicates()
+
+
+def test_other_support_makes_no_group() -> None:
+    """An edge that says that one memory supports another makes them no duplicates."""
+    with opened(config=config_of(**{"rank.unique": True})) as memory:
+        memory.add([*told()[:2], Atom("other", OTHER)])
+        memory.connect([("oven0", "boat1", "supports"), ("other", "oven0", EdgeType.SUPPORTS)])
+        assert memory.duplicates() == []
+        assert len(memory.retrieve("oven").hits) == 3
+    with opened() as memory:
+        assert memory.duplicates() == []
+
+
+def test_they_are_found_again_when_a_store_is_opened(tmp_path: Any) -> None:
+    with opened(tmp_path / "m") as memory:
+        memory.add(told())
+        memory.reconcile()
+        found = memory.duplicates()
+    with opened(tmp_path / "m", mode="r") as memory:
+        assert memory.duplicates() == found == groups(told())
