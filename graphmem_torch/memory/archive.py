@@ -20,17 +20,20 @@ from graphmem_torch.memory.exchange import unlinked_edges
 from graphmem_torch.memory.history import versions_of
 from graphmem_torch.memory.validity import NamedStatement, named_statements, restore_statements
 from graphmem_torch.store import MemoryStore
+from graphmem_torch.store.validity import StatedValidity
 
 __all__ = [
     "ERASING",
     "Ties",
     "apart",
+    "carry_insights",
     "derived_of_both",
     "expect_apart",
     "keep_ties",
     "kept_ties",
     "loose_ends",
     "restore_ties",
+    "state_validity",
     "superseded_with",
     "superseding_with",
     "ties_of",
@@ -121,8 +124,44 @@ def keep_ties(archive: MemoryStore, more: Ties = _NONE, gone: Collection[str] = 
     now = now.among(now.ids.difference(gone))
     if now == kept:
         return False
+    gone_by = _stated_in(archive, kept - now)
+    archive.validity.retract(gone_by)
     archive.meta_set(_TIES, json.dumps(asdict(now)))
     return True
+
+
+def state_validity(archive: MemoryStore) -> None:
+    """Has an archive know when what it holds was true, also where what superseded it is not there.
+
+    Who is asked for a moment (`valid_at`) finds no value there that had ended.
+    """
+    known = {*archive.validity.stated()}
+    said = [each for each in _stated_in(archive, kept_ties(archive)) if each not in known]
+    archive.validity.state(said)
+
+
+def _stated_in(archive: MemoryStore, ties: Ties) -> list[StatedValidity]:
+    """What ties say of the validity of atoms of an archive, without what it does not hold."""
+    node = {name: number for name, (number, _) in archive.known(sorted(ties.ids)).items()}
+    return [
+        StatedValidity(node[one], start, stop, None if by is None else node.get(by), known)
+        for one, start, stop, by, known in ties.validity
+        if one in node
+    ]
+
+
+def carry_insights(source: MemoryStore, nodes: Sequence[int], to: MemoryStore) -> None:
+    """Has atoms that were copied keep their uses, what these made of them, and what was said.
+
+    Nothing is counted twice where that was done before.
+    """
+    ids = dict(zip(nodes, (atom.id for atom in source.atoms(list(nodes))), strict=True))
+    there = to.known(sorted(ids.values()))
+    node = {old: there[name][0] for old, name in ids.items() if name in there}
+    to.uses.raise_to({node[old]: own for old, own in source.uses.of([*node]).items()})
+    importance = [row for row in source.insights.importance() if row.node in node]
+    to.insights.set_importance([row._replace(node=node[row.node]) for row in importance])
+    to.insights.say({node[old]: said for old, said in source.insights.said([*node]).items()})
 
 
 def loose_ends(store: MemoryStore, archive: MemoryStore, gone: Sequence[int]) -> set[str]:

@@ -57,12 +57,14 @@ from graphmem_torch.memory.archive import (
     ERASING,
     Ties,
     apart,
+    carry_insights,
     derived_of_both,
     expect_apart,
     keep_ties,
     kept_ties,
     loose_ends,
     restore_ties,
+    state_validity,
     superseded_with,
     superseding_with,
     ties_of,
@@ -972,7 +974,8 @@ class Memory:
                 moments between which no atom was updated: a result for each moment, or for several
                 questions a list of them for each.
             valid_at: Only atoms whose content was true at this moment, as `validity` says, as far
-                as that is known (`as_of`).
+                as that is known (`as_of`). What was archived, which are values that have ended
+                before others, is not here: ask `archived()` the same.
             asked: When the questions are asked, which "last week" in them is reckoned from; `as_of`
                 by default, else now.
             where: Only hits for which these conditions hold, such as `{"speaker": "Nora",
@@ -1620,6 +1623,8 @@ class Memory:
             moving = expect_apart(self.store, nodes, archive.store)
             keep_ties(archive.store, ties_of(self.store, nodes))
             self._copy(moving, archive)
+            carry_insights(self.store, nodes, archive.store)
+            state_validity(archive.store)
             self._leave(nodes)
         return len(nodes)
 
@@ -1655,6 +1660,7 @@ class Memory:
             named, nodes = archive._named(superseding_with(archive.store, listed))
             archive._copy(expect_apart(archive.store, nodes, self.store), self)
             # As long as they are there, too: who is killed in between calls again.
+            carry_insights(archive.store, nodes, self.store)
             restore_ties(self.store, archive.store)
             archive._leave(nodes)
             self._note_uses([node for node, _ in self.store.known(named).values()])
@@ -3008,6 +3014,7 @@ class Memory:
         )
         if ties.ids and self.name is not None and is_archive(self.name):
             keep_ties(self.store, ties)
+            state_validity(self.store)
         writer.warn_of_unresolved()
         # Among other memories it may not hold.
         if len(self) == header["atoms"] and not self.store.learned.rows():

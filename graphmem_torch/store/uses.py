@@ -188,6 +188,36 @@ class Uses:
             counts.update(dict(self._database.query("SELECT node, count FROM use")))
         return torch.tensor(list(counts)), torch.tensor(list(counts.values()))
 
+    def of(self, nodes: Sequence[int]) -> dict[int, tuple[int, list[float]]]:
+        """How often atoms were used, and when at last, newest first; those that were, by node."""
+        self._read()
+        counts = dict(zip(*(column.tolist() for column in self.counts()), strict=True))
+        used = [node for node in nodes if counts.get(node)]
+        with self._lock:
+            rows = {node: self._times[node] for node in used if node < len(self._times)}
+        return {
+            node: (counts[node], times[times > -torch.inf].tolist()) for node, times in rows.items()
+        }
+
+    def raise_to(self, uses: Mapping[int, tuple[int, Sequence[float]]]) -> None:
+        """Has atoms as many uses as they have elsewhere (`of`), where they have less; on the disk.
+
+        Raises:
+            StoreError: They cannot be written.
+        """
+        nodes, times = [], list[float]()
+        counts = dict(zip(*(column.tolist() for column in self.counts()), strict=True))
+        missing = {n: count - counts.get(n, 0) for n, (count, _) in uses.items()}
+        for node, (_, last) in uses.items():
+            nodes += [node] * len(last)
+            times += last
+        self._fold(torch.tensor(nodes, dtype=torch.int64), torch.tensor(times, dtype=torch.float64))
+        with self._lock:
+            for node, count in missing.items():
+                if count > 0:
+                    self._pending[node] = self._pending.get(node, 0) + count
+        self.flush()
+
     def total(self) -> int:
         """How many uses there were, of all atoms together."""
         noted = sum(self._pending.copy().values())

@@ -91,6 +91,21 @@ class ValidityRows:
         if statements:
             self._database.write(work)
 
+    def retract(self, statements: Sequence[StatedValidity]) -> None:
+        """Takes statements back as if they had never been made, all or none.
+
+        Raises:
+            StoreError: Read-only store or full disk.
+        """
+
+        def work() -> None:
+            same = " AND ".join(f"{name} IS ?" for name in StatedValidity._fields)
+            self._database.execute_many(f"DELETE FROM validity WHERE {same}", statements)
+            self._note()
+
+        if statements:
+            self._database.write(work)
+
     def pass_on(self, old: int, new: int) -> None:
         """Makes what is stated of a node that of another; only inside a write of the database."""
         run = self._database.execute_many

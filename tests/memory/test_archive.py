@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import random
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from graphmem_torch.atoms import Atom, EdgeType, Link
 from graphmem_torch.errors import InputError, StoreError
 from graphmem_torch.memory import Memory
+from graphmem_torch.memory.archive import carry_insights
 from graphmem_torch.results import Receipt
 from graphmem_torch.store import MemoryStore
 from graphmem_torch.store.database import Database
@@ -418,3 +420,118 @@ def test_ended_in_between_loses_nothing(
         assert away is not None and len(away) == 2 and len(away.versions("t3")) == 2
         memory.restore(["t3", "t4"])
         assert len(memory) == 13 and memory.check() == []
+
+
+def lived(clock: list[float], path: Path | None = None) -> Memory:
+    """Stories that were used, some since the last consolidation; an oracle told of two of them."""
+    memory = opened(path, clock=lambda: clock[0])
+    memory.add(stories())
+    memory.touch(["t1", "t1", "t3"], when=clock[0] - 50.0)
+    memory.touch(["t3"], when=clock[0] - 20.0)
+    memory.consolidate()
+    memory.touch(["t1", "t7"], when=clock[0] - 5.0)
+
+    def extract(texts: list[str]) -> list[Any]:
+        said = {"signifiers": ["plan"], "keys": ["a key of its own"], "importance": 0.75}
+        return [said if "Story 3" in text or "Story 5" in text else None for text in texts]
+
+    memory.understand(extract)
+    return memory
+
+
+def known_of(memory: Memory, name: str) -> list[Any]:
+    """What uses and an oracle have made of a memory."""
+    (particle,) = memory.particles([name])
+    ((node, _),) = memory.store.known([name]).values()
+    kept = [row[1:] for row in memory.store.insights.importance() if row.node == node]
+    uses = memory.store.uses.of([node]).get(node)
+    return [particle.signifiers, particle.keys, particle.importance, particle.accessed, uses, kept]
+
+
+@pytest.mark.parametrize("names", [["t3"], ["t1", "t3", "t5", "t7", "t8"]])
+def test_what_uses_and_an_oracle_made_of_it_comes_along(tmp_path: Path, names: list[str]) -> None:
+    clock = [1.8e9]
+    with lived(clock, tmp_path / "m") as memory:
+        before = {name: known_of(memory, name) for name in names}
+        memory.archive(names)
+        away = memory.archived()
+        assert away is not None
+        # I_0 of what nobody used or spoke of is read of the words that are new where it is.
+        told = [name for name in names if name != "t8"]
+        assert {n: known_of(away, n)[:2] + known_of(away, n)[3:] for n in told} == {
+            n: own[:2] + own[3:] for n, own in before.items() if n in told
+        }
+        clock[0] += 100.0
+        memory.restore(names)
+        for name in told:
+            signifiers, keys, _, accessed, uses, kept = known_of(memory, name)
+            assert [signifiers, keys, kept] == [before[name][0], before[name][1], before[name][5]]
+            count, times = before[name][4] or (0, [])
+            assert accessed == clock[0] and uses == (count + 1, [clock[0], *times])
+        assert memory.check() == []
+    with opened(tmp_path / "m", mode="r") as memory:
+        assert known_of(memory, "t3")[4] == (3, [1.8e9 + 100.0, 1.8e9 - 20.0, 1.8e9 - 50.0])
+
+
+def test_nothing_is_counted_twice_where_archiving_was_interrupted(tmp_path: Path) -> None:
+    with lived([1.8e9], tmp_path / "m") as memory:
+        nodes = [node for node, _ in memory.store.known(["t1", "t3"]).values()]
+        with opened(tmp_path / "other") as other:
+            other.add(stories())
+            for _ in range(3):
+                carry_insights(memory.store, nodes, other.store)
+            there = [node for node, _ in other.store.known(["t1", "t3"]).values()]
+            found = [*other.store.uses.of(there).values()]
+            assert found == [*memory.store.uses.of(nodes).values()]
+            other.touch("t1", when=1.9e9)
+            carry_insights(memory.store, nodes, other.store)
+            assert [count for count, _ in other.store.uses.of(there).values()] == [3, 2]
+
+
+def test_the_archive_knows_what_had_ended_against_a_list_of_intervals() -> None:
+    """Of chains of values some are archived; both together are true as the list says."""
+    dice = random.Random(5)
+    with opened(clock=lambda: 1e6) as memory:
+        spans: dict[str, tuple[float, float]] = {}
+        for who in range(6):
+            starts = sorted(dice.sample(range(0, 900), 4))
+            for i, start in enumerate(starts):
+                memory.add(Atom(f"p{who}v{i}", f"Person {who} lives in {i}", time=float(start)))
+                if i:
+                    memory.supersede(f"p{who}v{i - 1}", f"p{who}v{i}", known=1000.0 + start)
+            ends = [*map(float, starts[1:]), float("inf")]
+            spans |= {f"p{who}v{i}": (float(starts[i]), ends[i]) for i in range(4)}
+        for who in range(6):
+            memory.archive(f"p{who}v{dice.randrange(3)}")
+        away = memory.archived()
+        assert away is not None and 6 <= len(away) < 24
+        for _ in range(20):
+            moment = dice.uniform(0, 1000)
+            both = [
+                {
+                    hit.id
+                    for hit in m.retrieve("Where does Person 1 live?", k=60, valid_at=moment).hits
+                }
+                for m in (memory, away)
+            ]
+            true = {name for name, (start, stop) in spans.items() if start <= moment < stop}
+            assert both[0] | both[1] == true and not both[0] & both[1]
+        # What was not known then had not ended.
+        gone = next(iter(away.store.ids()))
+        start, stop = spans[gone]
+        seen = away.retrieve("Person", k=60, valid_at=stop + 1.0, as_of=1000.0).hits
+        assert gone in {hit.id for hit in seen} and away.check() == []
+
+
+def test_what_ended_by_something_forgotten_has_not_ended_in_the_archive() -> None:
+    with opened(clock=lambda: 1e6) as memory:
+        memory.add([Atom(f"v{i}", f"Nora lives in {PLACES[i]}", time=10.0 * i) for i in range(3)])
+        memory.supersede("v0", "v1")
+        memory.supersede("v1", "v2")
+        memory.archive("v1")
+        away = memory.archived()
+        assert away is not None and away.validity("v1")["v1"].stop == 20.0
+        assert away.validity("v0")["v0"].by == "v1"
+        memory.forget("v2")
+        assert away.validity("v1")["v1"].stop is None
+        assert away.validity("v0")["v0"].stop == 10.0 and away.check() == []
