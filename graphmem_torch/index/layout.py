@@ -16,8 +16,10 @@ from graphmem_torch.errors import InputError
 
 __all__ = ["LAYOUT", "WHOLE", "check_layout"]
 
+_FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 _DTYPES = {
-    "float": (torch.float32, torch.float16, torch.bfloat16, torch.float64),
+    "float": _FLOATS,  # all of one type
+    "carried": _FLOATS,
     "index": (torch.int32, torch.int64),
 }
 
@@ -85,7 +87,7 @@ LAYOUT = {
     "modes_values_bits": "int64 K",
     "modes_residual_bits": "int64 K",
     "modes_figures_bits": "int64 8",
-    "modes_right": "float d,K",
+    "modes_right": "carried d,K",
     "hop_document": "bool A",
     "hop_title_key": "int64 A",
     "hop_mention_indptr": "index A+1 to H",
@@ -111,8 +113,8 @@ LAYOUT = {
     "follow_arc_target": "int32 R 0 N",
     "follow_arc_type": f"uint8 R 0 {max(EdgeType) + 1}",
     "follow_arc_weight": "float R",
-    "follow_rank": "float N",
-    "follow_rank_residual": "float N",
+    "follow_rank": "carried N",
+    "follow_rank_residual": "carried N",
 }
 """Type, shape and bounds of each buffer of `MemoryIndex`, and of what is kept beside, by name."""
 
@@ -136,10 +138,15 @@ def check_layout(parts: Mapping[str, Tensor], **sizes: int) -> None:
             raise _wrong(lacking[0], f"it beside other parts of {prefix!r}", "none")
     known = dict(sizes)
     rules = {name: rule.split() for name, rule in LAYOUT.items() if name in parts}
+    floats: torch.dtype | None = None
     for name, (dtype, shape, *_) in rules.items():
         tensor, wanted = parts[name], shape.split(",")
         if tensor.dtype not in _DTYPES.get(dtype, (getattr(torch, dtype, None),)):
             raise _wrong(name, dtype, str(tensor.dtype))
+        if dtype == "float":
+            floats = floats or tensor.dtype
+            if tensor.dtype != floats:  # products of two types are refused in the middle of answers
+                raise _wrong(name, f"{floats}, as other parts", str(tensor.dtype))
         for part, length in zip(wanted, (*tensor.shape, -1, -1), strict=False):
             letter, more, _ = part.partition("+")
             own = int(letter) if letter.isdigit() else max(length - bool(more), 0)

@@ -65,6 +65,7 @@ _BLOCKS = {
     "edge_block": ("source", "target", "type", "weight"),
 }
 _SHOWN = 5  # of each kind of problem; one damaged disk sector can break thousands of rows
+_DIGITS = 16  # of numbers that no label reaches, and that SQLite and Python still hold
 _MANY = 500  # values in one IN (...) list; SQLite allows more, a longer statement is not faster
 
 
@@ -180,7 +181,8 @@ class StoreReader:
             "SELECT id FROM atom WHERE id >= ? AND id < ?", (f"{label}#", f"{label}$")
         )
         found = [(id_, id_[len(label) + 1 :]) for (id_,) in rows]
-        named = [(id_, int(number)) for id_, number in found if number.isdecimal()]
+        # What callers call by longer numbers is none of those that are given.
+        named = [(id_, int(n)) for id_, n in found if n.isdecimal() and len(n) < _DIGITS]
         return sorted(named, key=lambda each: each[1])
 
     def cached(self, text_hashes: Sequence[str]) -> dict[str, int]:

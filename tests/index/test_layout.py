@@ -59,6 +59,7 @@ def test_no_integer_leads_out_of_an_index(
 @pytest.mark.parametrize(
     ("name", "change", "said"),
     [
+        ("log_words", torch.Tensor.double, r"log_words: expected torch.float32, as other parts"),
         ("previous", lambda t: t + 30, r"previous: expected entries from -1 to 29"),
         ("graph_indptr", lambda t: t.flip(0), "graph_indptr: expected offsets that rise from 0"),
         ("graph_indptr", lambda t: t[:0], "graph_indptr: expected"),

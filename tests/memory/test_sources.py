@@ -335,6 +335,19 @@ def test_a_run_that_was_cut_short_is_ended_by_the_next(
         assert cut >= 4 and memory.check() == []
 
 
+def test_ids_of_callers_may_look_like_those_of_chunks(notes: Path) -> None:
+    """Whatever number they have, also one that neither Python nor SQLite reads as one."""
+    odd = [f"notes/a.txt#{number}" for number in ("7", "9" * 24, "9" * 5000, "x", "")]
+    with follows() as memory:
+        memory.add([Atom(name, f"A canoe of my own, {i}.") for i, name in enumerate(odd)])
+        assert memory.add_files(notes).new == 8
+        written(notes / "a.txt", paragraph(Draw(5)), (notes / "a.txt").read_text())
+        done = memory.add_files(notes)
+        assert done.new and not done.deleted
+        assert [memory.get(name).text[-2] for name in odd] == list("01234")
+        assert memory.check() == []
+
+
 def test_a_move_that_is_cut_short_loses_nothing_of_what_is_said_of_chunks(
     notes: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
