@@ -15,6 +15,7 @@ from graphmem_torch.evaluation.bootstrap import interval_table
 from graphmem_torch.ops import spread_activation
 
 from ..common.baselines import BASELINES
+from ..common.fitting import Fit
 from ..common.task import RetrievalTask
 from .grid import Patterns, Setting, activations, anchors_of
 from .regimes import BASES, answered, background, recall_of
@@ -87,7 +88,7 @@ class _Unrolled:
 
 def learned_gains(
     tasks: Sequence[RetrievalTask],
-    weights: Sequence[Mapping[str, float]],
+    fits: Sequence[Fit],
     drawn: Mapping[str, Any],
     *,
     steps: int,
@@ -111,9 +112,9 @@ def learned_gains(
     ]
     names = [f"{name}{way}" for way in ("", " reverse") for name in types]
     unrolled = []
-    for number, task in enumerate(tasks):
+    for number, (task, fit) in enumerate(zip(tasks, fits, strict=True)):
         generator = torch.Generator().manual_seed(seed + number)
-        score = BASES["linear"](task, weights[number])
+        score = BASES["linear"](task, fit.linear)
         patterns = Patterns.of(task.memory, both)
         start = anchors_of(task, score, both, patterns)
         table = torch.zeros(256, dtype=torch.int64)

@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 _EDGES = ("edges", "reverse", "max_edges", "capped", "temporal_decay", "temporal_step")
-_ROWS = 1 << 13  # of a batch
+_ROWS, _CELLS = 1 << 13, 1 << 26  # of a batch, and of its matrix over the nodes: 268 MB
 _FANS = {"degree": -1.0, "sqrt": -0.5, "none": 0.0}
 
 _SOURCES: tuple[Literal["dual", "fused", "semantic"], ...] = ("dual", "fused", "fused", "semantic")
@@ -228,7 +228,8 @@ def activations(
     for place, one in enumerate(settings):
         alike.setdefault((one.spread.reduce, one.spread.top, one.spare), []).append(place)
     questions = len(next(iter(starts.values())))
-    at_once = max(1, _ROWS // max(1, questions))
+    rows = min(_ROWS, _CELLS // max(1, patterns.graph.num_nodes))
+    at_once = max(1, rows // max(1, questions))
     for (reduce, top, spare), places in alike.items():
         places.sort(key=lambda place: patterns.place[settings[place].edges])
         for begin in range(0, len(places), at_once):

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
+
+from torch import Tensor
 
 from graphmem_torch.atoms import Atom
 from graphmem_torch.config import Config, load_config
 from graphmem_torch.errors import InputError
 
 from ..common.encoder import CachingEmbedder, caching, load_encoder
-from ..common.fitting import Fit, fit_linear, linear_names
+from ..common.fitting import Fit, fit_all
 from ..common.measure import framed
 from ..common.questions import Conversation, find_evidence
 from ..common.scores import gain, percent
-from ..common.sets import QuestionSet, locomo_set, passage_set
+from ..common.sets import QuestionSet, locomo_set, merged_passages, passage_set
 from ..common.tables import Head, Table
-from ..common.task import TURN, RetrievalTask, baseline_config, build_tasks, memory_of
+from ..common.task import TURN, RetrievalTask, build_tasks, memory_of
 from ..common.texts import read_passage_sets
 from ..request import Judged, Request
 from .adaptation import learned_gains, spared
@@ -35,6 +39,7 @@ from .grid import (
 from .regimes import (
     BASES,
     FACTORS,
+    Judgement,
     Regime,
     answered,
     best_published,
@@ -84,8 +89,8 @@ def judge(
     """What spreading activation adds to rankings without a graph, by the best of many settings.
 
     Args:
-        request: What is evaluated: a LoCoMo file, or a root with `locomo` and perhaps `multihop`
-            below it. Memories are linked as the preset links.
+        request: What is evaluated: a LoCoMo file, or a root with `locomo` or `multihop` below it,
+            or both. Memories are linked as the preset links.
         resamples: Of the intervals.
         settings: Number of settings for single conversations.
         large: Number of settings for larger stores.
@@ -98,10 +103,51 @@ def judge(
     drawn: dict[str, Any] = {"seed": request.seed, "resamples": resamples}
     named = [load_config("synapse"), load_config("default")]
     drawn_ones = drawn_settings(settings, named, request.seed)
-    grid = with_controls(drawn_ones)
-    root, file = Path(request.data), Path(request.data)
-    if root.is_dir() and (root / "locomo").is_dir():
-        file = root / "locomo"
+    few = with_controls(drawn_ones[:large])
+    root = Path(request.data)
+    passages = [passage_set(one) for one in read_passage_sets(root / "multihop")] * (
+        (root / "multihop").is_dir()
+    )
+    report: dict[str, Any] = {"settings": len(drawn_ones), "factors": list(FACTORS), "regimes": {}}
+    with caching([encoder]):
+        if not passages or (root / "locomo").is_dir():
+            asked = _conversations(request, root)
+            tasks = _built(asked, config, encoder, request)
+            fits = _left_out(tasks, config)
+            grid = with_controls(drawn_ones)
+            found = judgements(tasks, fits, grid, _REGIMES, seed=request.seed)
+            report["regimes"] |= {n: confirmed(one, grid, drawn) for n, one in found.items()}
+            report |= {
+                "speed": _speed(
+                    *(tasks[0], fits[0].linear, drawn_ones, config),
+                    *(asked.conversations[0].atoms, encoder),
+                ),
+                "published": best_published(found["weak seeds: cosine"], grid, drawn),
+                "spared": spared(tasks, named[0], drawn),
+                "learned": learned_gains(tasks, fits, drawn, steps=steps, seed=request.seed),
+            }
+            pooled = _pooled(asked, config, encoder, request)
+            found = judgements(pooled, fits, few, _POOLED, seed=request.seed)
+            report["regimes"] |= {n: confirmed(one, few, drawn) for n, one in found.items()}
+            _close([*tasks, *pooled])
+        if passages:
+            found = _of_passages(passages, config, encoder, request, few)
+            report["regimes"] |= {n: confirmed(one, few, drawn) for n, one in found.items()}
+    first = next(iter(report["regimes"].values()))
+    report = framed(
+        "spreading",
+        request.presets,
+        request.seed,
+        input=request.input,
+        n={"1-4" if "published" in report else "passages": int(first["n"])},
+        **report,
+    )
+    return Judged(report, _tables(report))
+
+
+def _conversations(request: Request, root: Path) -> QuestionSet:
+    """Those of a LoCoMo file, of which two are needed to fit the base of one on another."""
+    file = root / "locomo" if root.is_dir() and (root / "locomo").is_dir() else root
     evidence = request.evidence or (find_evidence(file) if file.is_dir() else None)
     asked = locomo_set(file, evidence=evidence, input=request.input)
     if len(asked.conversations) < 2:
@@ -110,38 +156,72 @@ def judge(
             "give a file with more",
             where=str(file),
         )
-    regimes: dict[str, Any] = {}
-    with caching([encoder]):
-        tasks = _built(asked, config, encoder, request)
-        weights = _left_out(tasks, config)
-        found = judgements(tasks, weights, grid, _REGIMES, seed=request.seed)
-        regimes |= {name: confirmed(one, grid, drawn) for name, one in found.items()}
-        published = best_published(found["weak seeds: cosine"], grid, drawn)
-        report: dict[str, Any] = {
-            "settings": len(drawn_ones),
-            "factors": list(FACTORS),
-            "speed": _speed(
-                tasks[0], weights[0], drawn_ones, config, asked.conversations[0].atoms, encoder
+    return asked
+
+
+def _of_passages(
+    sets: Sequence[QuestionSet],
+    config: Config,
+    encoder: CachingEmbedder,
+    request: Request,
+    settings: Sequence[Setting],
+) -> dict[str, Judgement]:
+    """Sets of passages among fewer or more distractors: none, those of the set, those of all.
+
+    What is fitted is fitted to the other sets; where there are none, it is as shipped.
+    """
+    apart = [task for one in sets for task in _built(one, config, encoder, request)]
+    fits = _left_out(apart, config) if len(sets) > 1 else [Fit.shipped(config)]
+    alone = [task for one in sets for task in _built(_gold_of(one), config, encoder, request)]
+    kinds = {"the gold alone": alone, "apart": apart}
+    if len(sets) > 1:
+        kinds["merged"] = _merged(sets, config, encoder, request)
+    found = {}
+    for kind, tasks in kinds.items():
+        regimes = [
+            Regime(f"passages @5, {kind}", "linear", answered),
+            Regime(f"passages @5, {kind}, weak seeds", "cosine", answered),
+            *(
+                Regime(f"{one.name} @5, {kind}", "linear", partial(_of_task, task))
+                for one, task in zip(sets, tasks, strict=True)
             ),
-            "published": published,
-            "spared": spared(tasks, named[0], drawn),
-            "learned": learned_gains(tasks, weights, drawn, steps=steps, seed=request.seed),
-        }
-        few = with_controls(drawn_ones[:large])
-        pooled = _pooled(asked, config, encoder, request)
-        own = judgements(pooled, weights, few, _POOLED, seed=request.seed)
-        regimes |= {name: confirmed(one, few, drawn) for name, one in own.items()}
-        _close([*tasks, *pooled])
-        for passages in _passages(root):
-            built = _built(passages, config, encoder, request)
-            shipped = [Fit.shipped(config).linear]
-            regime = Regime(passages.name, "linear", answered)
-            one = judgements(built, shipped, few, [regime], at=5, seed=request.seed)
-            regimes[f"passages: {passages.name} @5"] = confirmed(one[passages.name], few, drawn)
-            _close(built)
-    report = {"n": {"1-4": int(regimes["strong seeds: linear"]["n"])}, "regimes": regimes} | report
-    report = framed("spreading", request.presets, request.seed, input=request.input, **report)
-    return Judged(report, _tables(report))
+        ]
+        found |= judgements(tasks, fits, settings, regimes, at=5, seed=request.seed)
+        _close(tasks)
+    return found
+
+
+def _of_task(own: RetrievalTask, task: RetrievalTask) -> Tensor:  # [B] bool
+    """The questions of one memory alone."""
+    return answered(task) & (task is own)
+
+
+def _gold_of(asked: QuestionSet) -> QuestionSet:
+    """A set whose passages are those that answer its questions."""
+    (one,) = asked.conversations
+    gold = {name for question in one.questions for name in question.gold}
+    atoms = tuple(atom for atom in one.atoms if atom.id in gold)
+    return replace(asked, conversations=(replace(one, atoms=atoms),))
+
+
+def _merged(
+    sets: Sequence[QuestionSet], config: Config, encoder: CachingEmbedder, request: Request
+) -> list[RetrievalTask]:
+    """Each set's questions to one memory of the passages of all."""
+    whole = merged_passages(sets)
+    (merged,) = whole.conversations
+    concepts = encoder.extractor(config.link.concepts)
+    memory = memory_of(merged.atoms, config, encoder, request.device, concepts=concepts)
+    asked = iter(merged.questions)
+    return [
+        RetrievalTask(
+            Conversation(own.name, (), tuple(islice(asked, len(own.questions)))),
+            memory,
+            kind=whole.kind,
+        )
+        for one in sets
+        for own in one.conversations
+    ]
 
 
 def _built(
@@ -159,10 +239,13 @@ def _close(tasks: Sequence[RetrievalTask]) -> None:
         task.memory.close()
 
 
-def _left_out(tasks: Sequence[RetrievalTask], config: Config) -> list[Mapping[str, float]]:
-    """The linear formula of each conversation, fitted to the others."""
-    names = linear_names(baseline_config(config))
-    return [fit_linear([t for t in tasks if t is not task], names) for task in tasks]
+def _left_out(tasks: Sequence[RetrievalTask], config: Config) -> list[Fit]:
+    """The linear formula and the preset of each memory, fitted to the others."""
+    fits = []
+    for task in tasks:
+        others = [each for each in tasks if each is not task]
+        fits.append(fit_all(others, others, config, gate=False))
+    return fits
 
 
 def _pooled(
@@ -185,12 +268,6 @@ def _pooled(
     concepts = encoder.extractor(config.link.concepts)
     memory = memory_of(atoms, config, encoder, request.device, concepts=concepts)
     return [RetrievalTask(part, memory) for part in parts]
-
-
-def _passages(root: Path) -> Iterator[QuestionSet]:
-    folder = root / "multihop"
-    if folder.is_dir():
-        yield from (passage_set(one) for one in read_passage_sets(folder))
 
 
 def _speed(
@@ -249,6 +326,7 @@ def _tables(report: Mapping[str, Any]) -> list[str | Table]:
         Head("of the graph", gain),
         Head("synapse", gain),
         Head("default", gain),
+        Head("whole preset", gain),
         Head("chosen"),
     ]
     rows = [
@@ -262,6 +340,7 @@ def _tables(report: Mapping[str, Any]) -> list[str | Table]:
             one["of_graph"],
             one["of_presets"].get("synapse"),
             one["of_presets"].get("default"),
+            one["preset"],
             ", ".join(f"{c['name']} x {c['factor']}" if c else "none" for c in one["chosen"]),
         ]
         for name, one in report["regimes"].items()
@@ -269,6 +348,8 @@ def _tables(report: Mapping[str, Any]) -> list[str | Table]:
     tried = sorted({one["tried"] for one in report["regimes"].values()})
     said = f"settings times factors tried: {' or '.join(map(str, tried))}; chosen on one half, "
     tables: list[str | Table] = [Table(heads, rows, [said + "confirmed on the other"])]
+    if "published" not in report:
+        return tables
     best = report["published"]
     tables.append(
         f"SYNAPSE's own score, {best['tried']} settings: synapse {_whole(best['synapse'])}, the "

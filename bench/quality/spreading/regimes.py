@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from graphmem_torch.evaluation.bootstrap import interval_table
+from graphmem_torch.memory.learning import reweighted
 
 from ..common.baselines import BASELINES
-from ..common.fitting import linear_scores
+from ..common.fitting import Fit, linear_scores
 from ..common.scores import ADVERSARIAL
 from ..common.task import RetrievalTask
 from .grid import Patterns, Setting, activations, anchors_of
@@ -35,6 +36,7 @@ __all__ = [
 FACTORS: tuple[float, ...] = (0.03, 0.1, 0.3, 1.0)
 """Weights of activation beside the base, both in deviations."""
 
+_TILE = 64  # questions that are asked at once
 _UNLIKE = 0.3  # cosine of a question and its evidence
 _UNITS = 8.0  # deviations that a rare value has at most, as `rank.scale: background` has it
 
@@ -89,26 +91,20 @@ class Judgement:
         base: [n] recall of the ranking without a graph.
         recall: [S * F, n] with activation by each setting, with each factor.
         published: [S, n] of SYNAPSE's score, 0.5 max(cos, 0) + 0.3 activation + 0.2 PageRank.
+        preset: [n] of the whole preset, hops between documents included.
         half: [n] bool, the half that a question belongs to.
     """
 
     base: Tensor
     recall: Tensor
     published: Tensor
+    preset: Tensor
     half: Tensor
-
-
-@dataclass
-class _Parts:
-    base: list[Tensor] = field(default_factory=list)
-    recall: list[Tensor] = field(default_factory=list)
-    published: list[Tensor] = field(default_factory=list)
-    half: list[Tensor] = field(default_factory=list)
 
 
 def judgements(
     tasks: Sequence[RetrievalTask],
-    weights: Sequence[Mapping[str, float]],
+    fits: Sequence[Fit],
     settings: Sequence[Setting],
     regimes: Sequence[Regime],
     *,
@@ -119,35 +115,38 @@ def judgements(
 
     Args:
         tasks: Memories with their questions.
-        weights: Of the base `linear`, of each memory.
+        fits: Weights of the base `linear` and of the preset, of each memory.
         settings: The grid, S of them.
         regimes: What is asked.
         at: Number of hits that recall is taken at.
         seed: Of the halves.
     """
-    parts = {regime.name: _Parts() for regime in regimes}
-    for number, task in enumerate(tasks):
+    parts: dict[str, list[tuple[Tensor, ...]]] = {regime.name: [] for regime in regimes}
+    for number, (task, fit) in enumerate(zip(tasks, fits, strict=True)):
         patterns = Patterns.of(task.memory, settings)
         generator = torch.Generator().manual_seed(seed + number)
         half = torch.rand(len(task.questions), generator=generator) < 0.5
+        preset = _of_preset(task, fit, at)
         for base in dict.fromkeys(regime.base for regime in regimes):
-            own = [regime for regime in regimes if regime.base == base]
-            masks = {regime.name: regime.chosen(task) for regime in own}
-            alone, found, published = _recalls(task, weights[number], base, patterns, settings, at)
-            for name, mask in masks.items():
-                parts[name].base.append(alone[mask])
-                parts[name].recall.append(found[:, mask])
-                parts[name].published.append(published[:, mask])
-                parts[name].half.append(half[mask])
+            alone, found, published = _recalls(task, fit.linear, base, patterns, settings, at)
+            for regime in (one for one in regimes if one.base == base):
+                mask = regime.chosen(task)
+                columns = (alone, found, published, preset, half)
+                parts[regime.name].append(tuple(each[..., mask] for each in columns))
     return {
-        name: Judgement(
-            torch.cat(one.base),
-            torch.cat(one.recall, 1),
-            torch.cat(one.published, 1),
-            torch.cat(one.half),
-        )
-        for name, one in parts.items()
+        name: Judgement(*(torch.cat(column, -1) for column in zip(*own, strict=True)))
+        for name, own in parts.items()
     }
+
+
+def _of_preset(task: RetrievalTask, fit: Fit, at: int) -> Tensor:  # [B]
+    """Recall of the whole preset."""
+    index, found = reweighted(task.memory.index, fit.config), []
+    for begin in range(0, len(task.questions), _TILE):
+        with torch.inference_mode():
+            score = index.score(task.encode(task.questions[begin : begin + _TILE]), k=at)
+        found.append(score.cpu()[:, task.turns])
+    return recall_of(torch.cat(found), task.gold, at)
 
 
 def _recalls(
@@ -201,7 +200,7 @@ def confirmed(
         `n`, the number `tried`, recall of the `base`; `best`, the gain of the best setting on the
         questions it was chosen on; `gain` with its interval, on the others; `anchors`, the same of
         the best control, and `of_graph`, what the best setting has more than that; `of_presets`;
-        the settings `chosen`.
+        `preset`, what the whole preset has more than the base; the settings `chosen`.
     """
     spreads = [place for place, one in enumerate(settings) if one.spread.rounds]
     alone = [place for place, one in enumerate(settings) if not one.spread.rounds]
@@ -232,6 +231,7 @@ def confirmed(
             for place, one in enumerate(settings)
             if one.name in ("synapse", "default")
         },
+        "preset": interval(found.preset - found.base),
         "chosen": chosen,
     }
 

@@ -33,7 +33,7 @@ from graphmem_torch.quality.spreading.regimes import (
     confirmed,
     recall_of,
 )
-from tests.bench.quality.made import PATTERN, locomo_file, passage_files
+from tests.bench.quality.made import PATTERN, TITLES, locomo_file, passage_files
 
 DRAWN = {"seed": 0, "resamples": 50}
 
@@ -85,7 +85,7 @@ def _judgement(recall: list[list[float]], half: list[bool]) -> Judgement:
     found = torch.tensor(recall, dtype=torch.float64)
     base = torch.full_like(found[0], 0.5)
     published = found[:: len(FACTORS)]
-    return Judgement(base, found, published, torch.tensor(half))
+    return Judgement(base, found, published, found[0], torch.tensor(half))
 
 
 def test_confirmed_counts_only_what_was_not_chosen_on() -> None:
@@ -101,7 +101,7 @@ def test_confirmed_counts_only_what_was_not_chosen_on() -> None:
     assert found["gain"][0] == pytest.approx(-0.25)
     assert found["chosen"][0]["name"] == "other" and found["chosen"][0]["factor"] == FACTORS[3]
     assert found["chosen"][1] is None
-    assert found["of_presets"]["synapse"][0] == 0.0
+    assert found["of_presets"]["synapse"][0] == 0.0 and found["preset"] == [0.0] * 3
     assert found["anchors"] == [0.0] * 3 and found["of_graph"] == found["gain"]
     good = [1.0] * 4
     assert confirmed(_judgement([flat] * 7 + [good], half), settings, DRAWN)["gain"] == [0.5] * 3
@@ -135,10 +135,26 @@ def test_judge_reports_every_regime(tmp_path: Path) -> None:
     report: dict[str, Any] = judged.report
     names = set(report["regimes"])
     assert {"strong seeds: linear", "all conversations in one store", "multi-hop"} <= names
-    assert "passages: small @5" in names
+    assert {"passages @5, apart", "passages @5, the gold alone", "small @5, apart"} <= names
     assert report["regimes"]["strong seeds: linear"]["tried"] == 4 * len(FACTORS)
     assert report["speed"]["largest_difference"] < 1e-4
     assert set(report["learned"]["gains"]) >= {"temporal", "similarity reverse"}
     assert [row["spare"] for row in report["spared"]][-1] == "no inhibition"
     json.dumps(report, allow_nan=False)
     assert all(name in judged.table for name in names)
+
+
+def test_judge_of_passages_alone_has_them_apart_and_merged(tmp_path: Path) -> None:
+    passage_files(tmp_path / "multihop")
+    passage_files(tmp_path / "multihop", "other", [f"{title}burg" for title in TITLES])
+    request = Request(data=tmp_path, config=PATTERN, embedder="hashing:64", device="cpu")
+    judged = judge(request, resamples=20, settings=2, large=2)
+    regimes = judged.report["regimes"]
+    for kind in ("the gold alone", "apart", "merged"):
+        assert regimes[f"passages @5, {kind}"]["n"] == 4
+        assert [regimes[f"{name} @5, {kind}"]["n"] for name in ("other", "small")] == [2, 2]
+    # Five hits of three passages: nothing can be missed without distractors.
+    assert regimes["small @5, the gold alone"]["base"] == 1.0
+    assert regimes["small @5, the gold alone"]["preset"] == [0.0] * 3
+    assert "published" not in judged.report and judged.report["n"] == {"passages": 4}
+    json.dumps(judged.report, allow_nan=False)
