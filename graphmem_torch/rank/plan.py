@@ -24,7 +24,10 @@ __all__ = ["PlanBatch", "Pruned", "prune"]
 
 _DAY = 86_400.0
 _LONGEST = 100.0  # days that an atom tells of at most (`text.times.told_days`)
-_FEW = 2  # the atoms of all windows together are gathered where they are one in so many
+_FEW = 2  # the atoms of some windows together are gathered where they are one in so many
+_TOGETHER = (
+    8  # questions whose windows are looked at together, those that follow each other in time
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,14 +173,14 @@ def _in_window(
     touches = memory.told[row, 1] > first[span]
     found[span[touches], row[touches]] = True
     found &= there[own]
-    few = _count(found) < plan.least[own]
+    span, row = found.nonzero(as_tuple=True)
+    few = torch.bincount(span, minlength=len(own)) < plan.least[own]
     if bool((plan.match > 0).any()):
-        masks = found, there[own]
-        inner, best = (lexical[own].masked_fill(~seen, 0.0).amax(1) for seen in masks)
+        best = torch.where(there, lexical, 0.0).amax(1)[own]
+        inner = torch.zeros_like(best).scatter_reduce(0, span, lexical[own[span], row], "amax")
         few |= inner < plan.match[own] * best
-    found = torch.where(few[:, None], there[own], found)
     inside = there.clone()
-    inside[own] = found
+    inside[own[~few]] = found[~few]
     return inside, bounded.index_put((own,), few)
 
 
@@ -188,24 +191,40 @@ def _best(
     lexical: Tensor,  # [B, A]
 ) -> tuple[Tensor, Tensor]:  # [n] int64, question * A + row, ascending; [n]
     """The best atoms inside by cosine and by BM25, and what they are worth."""
-    memory, query, atoms = everyone.memory, everyone.query, everyone.memory.num_atoms
+    number = torch.arange(len(inside), device=inside.device)
+    few = len(inside) <= _TOGETHER
+    in_time = [number] if few else plan.window[:, 0].argsort().split(_TOGETHER)
+    parts = [_best_of(everyone, plan, own, inside[own], lexical[own]) for own in in_time]
+    key, value = (torch.cat(each) for each in zip(*parts, strict=True))
+    order = key.argsort()
+    return key[order], value[order]
+
+
+def _best_of(
+    everyone: Candidates,
+    plan: PlanBatch,
+    own: Tensor,  # [b] int64, questions
+    inside: Tensor,  # [b, A] bool
+    lexical: Tensor,  # [b, A]
+) -> tuple[Tensor, Tensor]:  # [n] int64, question * A + row; [n]
+    """The same of some questions: all their windows are looked at for each."""
+    embeddings, atoms = everyone.memory.embeddings, everyone.memory.num_atoms
     (column,) = inside.any(0).nonzero(as_tuple=True)
     if _FEW * len(column) > atoms:
-        cosine = everyone.signal("semantic").detach()
         column = torch.arange(atoms, device=column.device)
     else:
-        embeddings = memory.embeddings.index_select(0, column)
-        cosine = inner_products(query.embedding, embeddings).detach()
-        inside = inside.index_select(1, column)
-        lexical = lexical.index_select(1, column)
-    most = min(int(plan.best.max()), len(column))
+        embeddings = embeddings.index_select(0, column)
+        inside, lexical = (each.index_select(1, column) for each in (inside, lexical))
+    cosine = inner_products(everyone.query.embedding[own], embeddings).detach()
+    best = plan.best[own]
+    most = min(int(best.max()), len(column))
     lane = torch.arange(most, device=column.device)
     worth, keys = [], []
     for values, least in ((cosine, -torch.inf), (lexical, 0.0)):
         top, place = empty_best(len(values), most, column.device)
         if most:
-            merge_tile(top, place, values.masked_fill(~inside, -torch.inf), 0)
-        taken = (top > least) & (lane < plan.best[:, None])
+            merge_tile(top, place, torch.where(inside, values, -torch.inf), 0)
+        taken = (top > least) & (lane < best[:, None])
         row, rank = taken.nonzero(as_tuple=True)
         keys.append(row * len(column) + place[row, rank])
         worth.append(top[:, :1].clamp(min=1e-12) if most else top.new_ones(1, 1))
@@ -215,7 +234,7 @@ def _best(
         values[row, place].clamp(min=0) / top.expand(len(cosine), 1)[row, 0]
         for values, top in zip((cosine, lexical), worth, strict=True)
     ]
-    return row * atoms + column[place], sum(parts[1:], parts[0]) / 2
+    return own[row] * atoms + column[place], sum(parts[1:], parts[0]) / 2
 
 
 def _related(

@@ -127,7 +127,7 @@ moment = st.floats(1.6995e9, 1.7405e9) | st.sampled_from([-math.inf, math.inf])
 
 @st.composite
 def batches(draw: st.DrawFn) -> dict[str, Any]:
-    count = draw(st.integers(1, 5))
+    count = draw(st.integers(1, 4) | st.just(11))  # more than are looked at together
 
     def each(value: st.SearchStrategy[Any]) -> Any:
         return draw(st.lists(value, min_size=count, max_size=count))
@@ -175,13 +175,15 @@ def test_prune_leaves_what_a_scan_leaves(
 def test_a_batch_of_plans_is_each_alone(
     index: MemoryIndex, random_questions: Callable[..., QueryBatch]
 ) -> None:
-    query = random_questions(4)
-    window = [[1.7e9, 1.701e9], [-math.inf, math.inf], [1.71e9, math.inf], [0.0, 1.0]]
-    plan = plan_of(4, window=window, hops=[0, 1, 2, 1], starts=[[], [61], [62, 63], []])
+    count = 20
+    query = random_questions(count)
+    window = [[1.7e9, 1.701e9], [-math.inf, math.inf], [1.71e9, math.inf], [0.0, 1.0]] * 5
+    starts = [[], [61], [62, 63], []] * 5
+    plan = plan_of(count, window=window, hops=[0, 1, 2, 1] * 5, starts=starts)
     whole = index.prune(query, plan)
     tiled = index.prune(query, plan, tile=ATOMS)
     assert all(torch.equal(a, b) for a, b in zip(whole, tiled, strict=True))
-    for row in range(4):
+    for row in range(count):
         alone = index.prune(query.rows(slice(row, row + 1)), plan.rows(slice(row, row + 1)))
         assert torch.equal(alone.counts[0], whole.counts[row])
         width = alone.rows.shape[1]
