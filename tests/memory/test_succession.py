@@ -62,45 +62,40 @@ def step(result: Result) -> tuple[int, int] | None:
     return found.before, found.after
 
 
-@pytest.mark.parametrize(
-    ("question", "answer"),
-    [
-        ("Where did Nora live before Oslo?", "n0"),
-        ("Where did Nora live before moving to Turin?", "n2"),
-        ("Where did Nora live prior to Lima?", "n1"),
-        ("Where did Nora live after Oslo?", "n2"),
-        ("Where does Nora live after leaving Lima?", "n3"),
-        ("Where did Nora use to live?", "n2"),
-        ("What was Nora's previous city?", "n2"),
-        ("Where did Nora live before her current city?", "n2"),
-        ("Where did Nora live originally?", "n0"),
-        ("Where did Milo live before Oslo?", "m0"),
-        ("Where did Milo live before Ghent?", "m1"),
-        ("Where did Milo live at first?", "m0"),
-    ],
-)
-def test_the_answer_comes_first(memory: Memory, question: str, answer: str) -> None:
-    found = memory.retrieve(question)
-    assert found.hits[0].id == answer
-    assert found.hits[0].signals["succession"] > 0
-    assert step(found) == (7, 1)
-    assert [hit.id for hit in found.hits if hit.signals["succession"]] == [answer]
+def test_the_answer_comes_first(memory: Memory) -> None:
+    answers = {
+        "Where did Nora live before Oslo?": "n0",
+        "Where did Nora live before moving to Turin?": "n2",
+        "Where did Nora live prior to Lima?": "n1",
+        "Where did Nora live after Oslo?": "n2",
+        "Where does Nora live after leaving Lima?": "n3",
+        "Where did Nora use to live?": "n2",
+        "What was Nora's previous city?": "n2",
+        "Where did Nora live before her current city?": "n2",
+        "Where did Nora live originally?": "n0",
+        "Where did Milo live before Oslo?": "m0",
+        "Where did Milo live before Ghent?": "m1",
+        "Where did Milo live at first?": "m0",
+    }
+    for found, answer in zip(memory.retrieve([*answers]), answers.values(), strict=True):
+        assert found.hits[0].id == answer, found.query
+        assert found.hits[0].signals["succession"] > 0
+        assert step(found) == (7, 1)
+        assert [hit.id for hit in found.hits if hit.signals["succession"]] == [answer]
 
 
-@pytest.mark.parametrize(
-    "question",
-    [
+def test_where_nothing_leads_nothing_changes(memory: Memory) -> None:
+    questions = [
         "Where did Nora live before Atlantis?",  # no such value
         "Where did Nora live before Rome?",  # nothing was before it
         "Where did Nora live after Turin?",
         "Where did Nora live before Ghent?",  # where another one lives
         "What did Ada say about the violin before the comet?",  # what is in no chain
-    ],
-)
-def test_where_nothing_leads_nothing_changes(memory: Memory, question: str) -> None:
-    found = memory.retrieve(question)
-    assert step(found) == (7, 0)
-    assert found.hits == memory.retrieve(question, plan=False).hits
+    ]
+    plain = memory.retrieve(questions, plan=False)
+    for found, unplanned in zip(memory.retrieve(questions), plain, strict=True):
+        assert step(found) == (7, 0)
+        assert found.hits == unplanned.hits
 
 
 @pytest.mark.parametrize(
@@ -146,16 +141,18 @@ def test_as_it_was_known_against_a_list_of_intervals(seed: int) -> None:
                 memory.supersede(old.id, new.id, known=when)
             told[who] = [(a.id, c, k) for a, c, k in zip(atoms, cities, [0, *known], strict=False)]
         instants = [dice.uniform(4000, 9500) for _ in range(6)]
-        for who, values in told.items():
-            for place, (_, city, known_since) in enumerate(values[1:], start=1):
-                question = f"Where did {who} live before {city}?"
-                for at, result in zip(
-                    instants, memory.retrieve(question, as_of=instants), strict=True
-                ):
-                    led = [hit.id for hit in result.hits if hit.signals["succession"]]
-                    assert led == ([values[place - 1][0]] if known_since <= at else [])
-                    if led:
-                        assert result.hits[0].id == led[0]
+        before = {
+            f"Where did {who} live before {city}?": (values[place - 1][0], known_since)
+            for who, values in told.items()
+            for place, (_, city, known_since) in enumerate(values[1:], start=1)
+        }
+        found = memory.retrieve([*before], as_of=instants)
+        for results, (gone, known_since) in zip(found, before.values(), strict=True):
+            for at, result in zip(instants, results, strict=True):
+                led = [hit.id for hit in result.hits if hit.signals["succession"]]
+                assert led == ([gone] if known_since <= at else [])
+                if led:
+                    assert result.hits[0].id == gone
 
 
 def test_what_is_gone_leads_nowhere() -> None:

@@ -282,22 +282,28 @@ def test_against_a_list_of_intervals(seed: int) -> None:
         stop = dice.choice([math.inf, float(dice.randrange(20, 40))])
         memory.set_validity(name, start=start, stop=stop)
         said.append((clock.now, name, start, stop))
-    for known in (None, -1.0, 0.0, 2.0, 5.0):
+    moments = (-1.0, 0.0, 2.0, 5.0)
+    spans: dict[float | None, dict[str, tuple[float, float]]] = {}
+    for known in (None, *moments):
         now = math.inf if known is None else known
-        spans = {atom.id: truth(atom.id, now) for atom in atoms}
-        found = memory.validity(list(spans), as_of=known)
+        spans[known] = {atom.id: truth(atom.id, now) for atom in atoms}
+        found = memory.validity(list(spans[known]), as_of=known)
         assert {
             name: (
                 -math.inf if each.start is None else each.start,
                 math.inf if each.stop is None else each.stop,
             )
             for name, each in found.items()
-        } == spans
-        for at in (-3.0, 0.0, 5.0, 12.0, 19.0, 20.0, 35.0, 50.0):
-            there = {name for name, (start, stop) in spans.items() if start <= at < stop}
+        } == spans[known]
+    for at in (-3.0, 0.0, 5.0, 12.0, 19.0, 20.0, 35.0, 50.0):
+        filters: dict[str, Any] = {"k": 50, "valid_at": at}
+        today = memory.retrieve("Where does Nora live?", **filters)
+        then = memory.retrieve("Where does Nora live?", as_of=moments, **filters)
+        for known, result in zip((None, *moments), (today, *then), strict=True):
+            there = {name for name, (start, stop) in spans[known].items() if start <= at < stop}
             if known is not None:
                 there &= {a.id for a in atoms if a.time is not None and a.time <= known}
-            assert seen(memory, valid_at=at, as_of=known) == there
+            assert set(ids(result)) == there
 
 
 def weighed(path: Path | None = None, clock: Clock | None = None) -> Memory:

@@ -55,7 +55,7 @@ def test_the_judge(locomo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_TOGETHER", 10)
     monkeypatch.setattr(module, "_TIMED", 2)
     monkeypatch.setattr(sweeping, "_GRID", ((0.0, 0.0), (15.0, 0.9)))
-    found = judge(request(locomo, sizes=(30, 60)), shares=(0.5,), resamples=20)
+    found = judge(request(locomo, sizes=(30, 40)), shares=(0.5,), resamples=20)
     report = found.report
     turns = report["n"]["turns"]
     assert {*report["systems"]} == {"all", "50 %, refined", "50 %, the newest", "50 %, any"}
