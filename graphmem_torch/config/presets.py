@@ -29,6 +29,7 @@ __all__ = [
 T = TypeVar("T")
 
 _EDGE_TYPES = [kind.name.lower() for kind in EdgeType]
+_UNBOUNDED = (-math.inf, math.inf)
 
 
 @cache
@@ -220,7 +221,8 @@ def _plain(value: Any) -> Any:
     if isinstance(value, (str, int, float)) or value is None:
         return value
     if is_dataclass(value):
-        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+        names = _known(type(value))  # type: ignore[arg-type]
+        return {name: _plain(getattr(value, name)) for name in names}
     if isinstance(value, Mapping):
         return {key: _plain(inner) for key, inner in value.items()}
     return [_plain(inner) for inner in value] if isinstance(value, (tuple, list)) else value
@@ -244,29 +246,37 @@ def _assign(data: dict[str, Any], path: list[str], value: Any) -> None:
 
 
 def _build(cls: type[T], data: Mapping[str, Any], where: str) -> T:
-    hints = _type_hints(cls)  # type: ignore[arg-type]
-    known = {f.name: f for f in fields(cls)}  # type: ignore[arg-type]
+    known = _known(cls)  # type: ignore[arg-type]
     values: dict[str, Any] = {}
     for key, value in data.items():
         if key not in known:
             dotted = sorted(f"{where}{name}" for name in known)
             raise ConfigError(unknown("config", f"{where}{key}", dotted))
-        bounds = known[key].metadata.get("bounds", (-math.inf, math.inf))
-        values[key] = _convert(hints[key], value, f"{where}{key}", bounds)
+        kind, bounds = known[key]
+        values[key] = _convert(kind, value, f"{where}{key}", bounds)
     return cls(**values)
 
 
 @cache
-def _type_hints(cls: type) -> dict[str, Any]:
-    return typing.get_type_hints(cls)
+def _known(cls: type) -> dict[str, tuple[Any, tuple[float, float]]]:
+    """The settings of a section: type and bounds."""
+    hints = typing.get_type_hints(cls)
+    return {f.name: (hints[f.name], f.metadata.get("bounds", _UNBOUNDED)) for f in fields(cls)}
 
 
-def _convert(
-    kind: Any, value: Any, name: str, bounds: tuple[float, float] = (-math.inf, math.inf)
-) -> Any:
+def _fits(kind: Any, value: Any, bounds: tuple[float, float]) -> bool:
+    """Whether it can stay as it is: as nearly all can, which need not be looked at any further."""
+    if type(value) is not kind:
+        return False
+    if kind is float or kind is int:
+        return math.isfinite(value) and bounds[0] <= value <= bounds[1]
+    return kind is str or kind is bool
+
+
+def _convert(kind: Any, value: Any, name: str, bounds: tuple[float, float] = _UNBOUNDED) -> Any:
+    if _fits(kind, value, bounds):
+        return value
     low, high = bounds
-    if kind is float and type(value) is float and math.isfinite(value) and low <= value <= high:
-        return value  # as nearly all are, the weights
     if is_dataclass(kind):
         if not isinstance(value, Mapping):
             raise ConfigError(f"{name}: expected settings, got {value!r}; write `name: value`")
@@ -288,11 +298,14 @@ def _convert(
             )
         if name in ("spread.edges", "spread.reverse"):
             _check_names(value, _EDGE_TYPES, name)
-        bounds = (-math.inf, math.inf)
+        bounds = _UNBOUNDED
         if name == "decay.half_life":
             _check_names(value, MEMORY_TYPES, name)
             value, bounds = {**DecayConfig().half_life, **value}, (0.0, math.inf)
-        return {str(k): _convert(float, v, f"{name}.{k}", bounds) for k, v in value.items()}
+        return {
+            str(k): v if _fits(float, v, bounds) else _convert(float, v, f"{name}.{k}", bounds)
+            for k, v in value.items()
+        }
     if origin is tuple:
         if not isinstance(value, (list, tuple)):
             raise ConfigError(
@@ -300,7 +313,7 @@ def _convert(
             )
         _check_names(value, _EDGE_TYPES, name)
         return tuple(value)
-    if kind in (str, bool) and isinstance(value, kind):
+    if kind is str and isinstance(value, str):
         return value
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if kind not in (int, float) or not number or (kind is int and value % 1):

@@ -131,8 +131,7 @@ class MemoryIndex(nn.Module):
         self._read: tuple[dict[str, Tensor], MemoryTensors] | None = None
         self._taken_up: tuple[tuple[Any, ...], MemoryTensors, Plan] | None = None
         self._listed = listed
-        for name in (*REQUIRED_PARTS, *OPTIONAL_PARTS):
-            self.register_buffer(name, None)
+        self._buffers |= dict.fromkeys((*REQUIRED_PARTS, *OPTIONAL_PARTS))
         learned = self._learned_names()
         for name, tensor in tensors.items():
             if name not in learned:
