@@ -174,15 +174,15 @@ class Race:
     def _time(self, field: dict[str, Contender]) -> None:
         ours = field["ours"]
         others = deque(one for one in field.values() if one is not ours and one.absent is None)
-        for one in others:
-            if one.first > _ONCE:
-                one.seconds.append(one.first)
+        once = [one for one in others if one.first > _ONCE or self.size.smoke]
+        for one in once:
+            one.seconds.append(one.first)
 
         def round_of_others() -> None:
             others.rotate()  # so that nobody always comes after the same one
             for one in others:
                 spent = sum(one.seconds)
-                if one.first > _ONCE or (len(one.seconds) >= 3 and spent > _SHARE):
+                if one in once or (len(one.seconds) >= 3 and spent > _SHARE):
                     continue
                 one.seconds.append(self._once(one)[1])
 
