@@ -45,7 +45,7 @@ __all__ = ["main", "run"]
 
 @dataclass(frozen=True)
 class Scale:
-    """Index paragraphs into a store on disk, open it again, ask questions in batches of 1 and 64.
+    """Index paragraphs into a store on disk, open it again, ask questions alone and in batches.
 
     Attributes:
         data: JSON lines (`.xz` or plain) with `text`, `book`, `chapter`, `par`.
@@ -54,7 +54,8 @@ class Scale:
         preset: Preset or path of a YAML file.
         concepts: Concept extractor: `auto`, `spacy`, `pattern` or `none`.
         device: `auto`, `cpu`, `cuda`.
-        questions: Questions asked one at a time, and again in batches of 64.
+        questions: Questions asked one at a time, and again in batches.
+        batch: Questions of a batch.
         store: Folder for the store, kept afterwards; a temporary one by default.
         json: Where to write the figures; standard output by default.
         seed: Of the choice of questions.
@@ -67,6 +68,7 @@ class Scale:
     concepts: str = "auto"
     device: str = "auto"
     questions: int = 256
+    batch: int = 64
     store: Path | None = None
     json: Path | None = None
     seed: int = 0
@@ -128,7 +130,8 @@ def _measure(options: Scale, folder: Path, clock: Stopwatch) -> dict[str, Any]:
             first_seconds = time.perf_counter() - start
             clock.watch(memory_module, "encode_questions", "question")
             clock.watch(memory.index, "forward", "rank")
-            batches = {str(size): _latency(memory, clock, asked, size) for size in (1, 64)}
+            sizes = (1, options.batch)
+            batches = {str(size): _latency(memory, clock, asked, size) for size in sizes}
     return {
         "atoms": added.new,
         "embedder": options.embedder,

@@ -43,11 +43,11 @@ def test_scale(tmp_path: Path) -> None:
     ]
     rows = [{"book": "b", "chapter": i // 9, "par": i, "text": t} for i, t in enumerate(texts)]
     data.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    options = ["--data", str(data), "--atoms", "60", "--questions", "64", "--device", "cpu"]
-    models = ["--embedder", "hashing", "--concepts", "pattern"]
+    options = ["--data", str(data), "--atoms", "60", "--questions", "9", "--device", "cpu"]
+    models = ["--batch", "4", "--embedder", "hashing", "--concepts", "pattern"]
     report = _run(scale.main, tmp_path / "out.json", *options, *models)
     assert report["atoms"] == 60
-    assert set(report["query"]) == {"1", "64"}
+    assert {size: each["batches"] for size, each in report["query"].items()} == {"1": 9, "4": 2}
     assert set(report["index"]["stages_s"]) >= {"encoder", "concepts", "similarity", "store"}
 
 
