@@ -21,7 +21,7 @@ from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.graph import GRAPH_PARTS, Graph, Stored
 from graphmem_torch.ops.growing import GrowingLists
 from graphmem_torch.ops.pagerank import RunningPageRank
-from graphmem_torch.ops.ragged import ranges
+from graphmem_torch.ops.ragged import ranges, runs
 
 __all__ = ["ConductingGraph", "ListedGraph", "conducting_graph"]
 
@@ -81,11 +81,10 @@ class _Arcs(NamedTuple):
         key = self.key(len(lot))
         place = _stable_order(key)
         # Parallel arcs are one, of their largest weight, the first of equal ones.
-        fresh = np.diff(key[place], prepend=-1) != 0
-        if not fresh.all():
-            begin, run = fresh.nonzero()[0], fresh.cumsum() - 1
+        begin, size = runs(key[place])
+        if len(begin) < len(place):
             weight = self.weight[place]
-            largest = weight == np.maximum.reduceat(weight, begin)[run]
+            largest = weight == np.maximum.reduceat(weight, begin).repeat(size)
             at = np.where(largest, np.arange(len(place)), len(place))
             place = place[np.minimum.reduceat(at, begin)]
         arcs = self.take(place)
@@ -184,16 +183,17 @@ class ConductingGraph:
     def _directed(self, edges: EdgeBlock, time: Tensor) -> _Arcs:
         """Both directions of edges, as far as they conduct."""
         source, target, type, weight = (column.numpy() for column in edges.columns)
+        if not len(source):
+            return _Arcs(source, target, type, weight)
         strength = np.maximum(weight, 0.0)
         if (conflict := type == int(EdgeType.CONTRADICTS)).any():
             strength = np.where(conflict, np.abs(weight), strength)
-        if (turns := type == int(EdgeType.TEMPORAL)).any():
+        if len(turns := (type == int(EdgeType.TEMPORAL)).nonzero()[0]):
             when = time.numpy()
-            apart = np.abs(when[source] - when[target])
-            hours = torch.from_numpy(np.nan_to_num(apart, nan=0.0) / 3600.0)
-            hours = torch.where(hours > 0, hours, self._config.temporal_step)
-            decay = torch.exp(-self._config.temporal_decay * hours).to(torch.float32).numpy()
-            strength = np.where(turns, strength * decay, strength)
+            hours = np.abs(when[source[turns]] - when[target[turns]]) / 3600.0
+            hours[~(hours > 0)] = self._config.temporal_step  # also where a time is unknown
+            decay = torch.exp(torch.from_numpy(-self._config.temporal_decay * hours))
+            strength[turns] *= decay.to(torch.float32).numpy()
         gains, reverse = self._gains.numpy()[type], self._reverse.numpy()[type]
         value = np.concatenate([strength * gains, strength * reverse])
         ends = np.concatenate([source, target]), np.concatenate([target, source])

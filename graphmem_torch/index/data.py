@@ -195,7 +195,9 @@ FOLLOWED = tuple(name for name in LAYOUT if name.startswith("follow_"))
 """What is kept beside the buffers of an index to follow with, by name."""
 
 _CONCEPT = 1 << 32  # added to the lot of a concept: edges to atoms come first
-_JOINTS = (EdgeType.TEMPORAL, EdgeType.DERIVED_FROM, EdgeType.ABSTRACTION)
+_JOINS = np.zeros(256, dtype=bool)  # by type
+_JOINS[[EdgeType.TEMPORAL, EdgeType.DERIVED_FROM, EdgeType.ABSTRACTION]] = True
+_MENTION = np.float32(DEFAULT_EDGE_WEIGHT[EdgeType.ABSTRACTION])
 
 
 class GrowingIndex:
@@ -214,7 +216,7 @@ class GrowingIndex:
         self._graph = ConductingGraph(config.spread, rank=_ranked(config))
         self._postings, self._session_postings = Postings(), Postings()
         self._lexical: dict[str, Tensor] = {}
-        self._session_of = torch.empty(0, dtype=torch.int64)  # by the code that is given
+        self._session_of = GrowingRows(torch.empty(0, dtype=torch.int64))  # by the given code
         self._sessions = 0
         self._node_time = GrowingRows(torch.empty(0, dtype=torch.float64))
         self._atom = GrowingRows(torch.empty(0, dtype=torch.int32))  # of each node
@@ -237,7 +239,7 @@ class GrowingIndex:
             "follow_title": rows["title"].view.to(torch.int32),
             "follow_concept": self._concepts.view.to(torch.int32),
             "follow_lot": self._lot.view,
-            "follow_session_code": self._session_of.to(torch.int32),
+            "follow_session_code": self._session_of.view.to(torch.int32),
             "follow_joint_ends": joints[:, :2].to(torch.int32),
             "follow_joint_type": joints[:, 2].to(torch.uint8),
             **{f"follow_{name}": part for name, part in self._graph.to_tensors().items()},
@@ -279,7 +281,7 @@ class GrowingIndex:
         own._previous, own._next = parts["previous"], parts["next"]
         own._piece_df = parts.get("piece_df", own._piece_df)
         own._time_order, own._told_order = parts["time_order"], parts["told_order"]
-        own._session_of = follow["session_code"].long()
+        own._session_of = GrowingRows(follow["session_code"].long())
         own._sessions = int(session.max()) + 1 if len(session) else 0
         own._graph = ConductingGraph.from_tensors(config.spread, graph_of(parts), follow)
         lengths = follow["term_offsets"].diff()
@@ -336,7 +338,6 @@ class GrowingIndex:
         if len(data.embeddings) or not self._lexical:
             self._lexical = self._index_terms(data)
         rows = {name: grown.view for name, grown in self._rows.items()}
-        node = rows["node"].long()
         graph = self._graph.graph
         tensors = {
             **{name: rows[name] for name in rows if name not in _INPUTS},
@@ -354,9 +355,10 @@ class GrowingIndex:
         if "tokens" in rows:
             tensors["piece_df"] = self._piece_df
         if self._graph.rank is not None:
+            node = rows["node"].long()
             tensors["pagerank"] = relative_pagerank(graph, node, self._graph.rank.values)
-        if self._config.modes.build and len(node):
-            time = rows["time_bits"].view(torch.float64)
+        if self._config.modes.build and self._count:
+            node, time = rows["node"].long(), rows["time_bits"].view(torch.float64)
             given = data.modes or (modes and modes(rows["embeddings"], time, node))
             found = given or modes_by(self._config.modes, rows["embeddings"], time)
             tensors |= {f"modes_{name}": part for name, part in modes_to_tensors(found).items()}
@@ -405,10 +407,10 @@ class GrowingIndex:
             ("session", sessions),
         ):
             rows[name] = _inverse(old)[rows[name].long()].to(rows[name].dtype)
-        given = _inverse(sessions, self._sessions)[self._session_of]
+        given = _inverse(sessions, self._sessions)[self._session_of.view]
         there = (given >= 0).nonzero().squeeze(1)
         number, self._sessions = self._sessions, len(sessions)
-        self._session_of = given[there]
+        self._session_of = GrowingRows(given[there])
         if "duplicate" in rows:
             group = rows["duplicate"].long()
             first = torch.full((len(new),), len(new)).scatter_reduce(
@@ -416,9 +418,8 @@ class GrowingIndex:
             )
             rows["duplicate"] = first[group].to(torch.int32)
         if "pieces" in rows:
-            self._piece_df = _document_frequency(
-                rows["pieces"], rows["token_offsets"], len(self._piece_df)
-            )
+            none = torch.zeros_like(self._piece_df)
+            self._piece_df = _document_frequency(rows["pieces"], rows["token_offsets"], none)
         self._atom = GrowingRows(new[atom.long()])
         self._previous, self._next = (new[own[kept].long()] for own in (self._previous, self._next))
         derived = new[self._derived].long()
@@ -436,15 +437,15 @@ class GrowingIndex:
         row = torch.arange(self._count, self._count + len(data.embeddings))
         node = row if data.node is None else data.node
         concept = torch.arange(old + len(row), nodes) if data.concept is None else data.concept
-        self._atom.extend(nodes - old)[old:] = -1
-        self._atom.view[node] = row.to(torch.int32)
-        self._node_time.extend(nodes - old)[old:] = torch.nan
-        self._node_time.view[node] = data.time
+        lots = torch.zeros(len(node) + len(concept)) if data.lot is None else data.lot
+        atom, time, lot = (
+            each.extend(nodes - old) for each in (self._atom, self._node_time, self._lot)
+        )
+        atom[old:], time[old:], lot[old:] = -1, np.nan, 0
+        own, others, count = node.numpy(), concept.numpy(), len(node)
+        atom[own], time[own], lot[own] = row.numpy(), data.time.numpy(), lots[:count].numpy()
+        lot[others] = lots[count:].long().numpy() + _CONCEPT
         self._concepts.append(concept)
-        lot = torch.zeros(len(node) + len(concept)) if data.lot is None else data.lot
-        self._lot.extend(nodes - old)[old:] = 0
-        self._lot.view[node] = lot[: len(node)].long()
-        self._lot.view[concept] = lot[len(node) :].long() + _CONCEPT
         self._grow("node", node.to(torch.int32))
 
     @property
@@ -490,9 +491,9 @@ class GrowingIndex:
         if data.tokens is not None and data.pieces is not None and data.token_offsets is not None:
             columns["tokens"], columns["pieces"] = data.tokens, data.pieces.to(torch.int32)
             self._grow_offsets("token_offsets", data.token_offsets, old)
-            found = _document_frequency(data.pieces, data.token_offsets, max(1, data.num_pieces))
-            found[: len(self._piece_df)] += self._piece_df
-            self._piece_df = found
+            more = max(1, data.num_pieces) - len(self._piece_df)
+            known = torch.nn.functional.pad(self._piece_df, (0, more))
+            self._piece_df = _document_frequency(data.pieces, data.token_offsets, known)
         for name, column in columns.items():
             self._grow(name, column)
         time, told = self._rows["time_bits"].view.view(torch.float64), self._rows["told"].view
@@ -509,17 +510,19 @@ class GrowingIndex:
 
     def _session_codes(self, given: Tensor) -> Tensor:  # [n] int64, -1 = none -> [n] int64
         """Sessions by the order in which they come; what has none is one of its own."""
-        names, group = given.unique(return_inverse=True)
-        place = torch.arange(len(given))
-        first = torch.full(names.shape, len(given)).scatter_reduce(0, group, place, "amin")
-        more = max(int(names[-1]) + 1 - len(self._session_of) if len(names) else 0, 0)
-        known = torch.cat([self._session_of, torch.full((more + 1,), -1)])  # and that of no session
-        begins = given < 0
-        begins[first[known[names] < 0]] = True
-        code = self._sessions + begins.cumsum(0) - 1
-        known[given[begins]] = code[begins]
-        self._session_of, self._sessions = known[:-1], self._sessions + int(begins.sum())
-        return torch.where(given < 0, code, known[given])
+        asked, old = given.numpy(), len(self._session_of)
+        known = self._session_of.extend(max(int(asked.max(initial=-1)) + 1 - old, 0))
+        known[old:] = -1
+        (named,) = (asked >= 0).nonzero()
+        names, first = np.unique(asked[named], return_index=True)
+        new = known[names] < 0
+        begins = asked < 0
+        begins[named[first[new]]] = True
+        code = self._sessions + begins.cumsum() - 1
+        known[names[new]] = code[named[first[new]]]
+        self._sessions += int(begins.sum())
+        code[named] = known[asked[named]]
+        return torch.from_numpy(code)
 
     def _index_terms(self, data: IndexInput) -> dict[str, Tensor]:
         """The buffers of both lexical indexes, with the terms of the atoms that they lack."""
@@ -570,7 +573,8 @@ class GrowingIndex:
     def _join(self, edges: EdgeBlock, cut: EdgeBlock) -> None:
         """Turns before and after, what is derived, and concepts: from the edges that say so."""
         added, gone = _joints_of(edges), _joints_of(cut)
-        joints = self._joints.append(added)
+        self._joints.append(added)
+        joints = self._joints.view
         none = torch.full((self._count - len(self._previous),), -1, dtype=torch.int32)
         previous, following = (torch.cat([own, none]) for own in (self._previous, self._next))
         before = behind = added
@@ -629,11 +633,11 @@ def _joints_of(edges: EdgeBlock) -> Tensor:  # [n, 3] int64
 
     The turns before an atom in its window are tied to what it mentions by less.
     """
-    kind = edges.type.long()
-    weight = torch.tensor(DEFAULT_EDGE_WEIGHT[EdgeType.ABSTRACTION])
-    whole = (kind == int(EdgeType.ABSTRACTION)) & (edges.weight == weight)
-    rows = torch.stack([edges.source, edges.target, kind + WHOLE * whole], 1)
-    return rows[torch.isin(edges.type, torch.tensor(_JOINTS, dtype=torch.uint8))]
+    joins = _JOINS[edges.type.numpy()]
+    source, target, type, weight = (column.numpy()[joins] for column in edges.columns)
+    kind = type.astype(np.int64)
+    kind[(kind == EdgeType.ABSTRACTION) & (weight == _MENTION)] += WHOLE
+    return torch.from_numpy(np.stack([source, target, kind], 1))
 
 
 def _ranked(config: Config) -> bool:
@@ -767,8 +771,12 @@ def _dates(time: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     )
 
 
-def _document_frequency(pieces: Tensor, offsets: Tensor, count: int) -> Tensor:  # [V] int32
-    """In how many atoms each word piece occurs."""
-    atom = torch.repeat_interleave(offsets.diff())
-    seen = torch.unique(atom * count + pieces.long())
-    return torch.bincount(seen % count, minlength=count).to(torch.int32)
+def _document_frequency(
+    pieces: Tensor,  # [T] integers
+    offsets: Tensor,  # [n + 1] int64
+    known: Tensor,  # [V] int32
+) -> Tensor:  # [V] int32
+    """In how many atoms each word piece occurs, and in those that are known."""
+    count, atom = len(known), torch.repeat_interleave(offsets.diff())
+    seen = torch.unique(atom * count + pieces.long()) % count
+    return known.index_add(0, seen, known.new_ones(1).expand(seen.shape))

@@ -131,11 +131,9 @@ class MemoryIndex(nn.Module):
         self._read: tuple[dict[str, Tensor], MemoryTensors] | None = None
         self._taken_up: tuple[tuple[Any, ...], MemoryTensors, Plan] | None = None
         self._listed = listed
-        self._buffers |= dict.fromkeys((*REQUIRED_PARTS, *OPTIONAL_PARTS))
         learned = self._learned_names()
-        for name, tensor in tensors.items():
-            if name not in learned:
-                self.register_buffer(name, tensor)
+        # In one go: an index is made of each state of a memory.
+        self._buffers.update((n, part) for n, part in tensors.items() if n not in learned)
         named, spreads = config.rank.weights, self.spreads
         if not spreads and config.rank.cold_weights:
             named = config.rank.cold_weights
@@ -170,9 +168,9 @@ class MemoryIndex(nn.Module):
             value = torch.tensor(float(getattr(config.spread, name)))
             value = tensors.get(f"constants.{name}", value)
             self.constants[name] = nn.Parameter(value.clone(), requires_grad=False)
-        # `torch.export` counts the buffers that are None as it names the others.
-        for name in [name for name, part in self._buffers.items() if part is None]:
-            self._buffers[name] = self._buffers.pop(name)
+        # `torch.export` counts the buffers that are None as it names the others: they come last.
+        lacking = [n for n in (*REQUIRED_PARTS, *OPTIONAL_PARTS) if n not in self._buffers]
+        self._buffers.update(dict.fromkeys(lacking))
 
     @classmethod
     def build(cls, data: IndexInput, config: Config) -> MemoryIndex:

@@ -3159,7 +3159,7 @@ class Memory:
                     fresh = self._assemble.load(self.store, self.config)
                 if fresh is None:
                     fresh = self._assemble(self.store, self.config, self._num_pieces())
-                if fresh.index.embeddings.device != self.device:
+                if fresh.index.embeddings.device != torch.device(self.device):
                     fresh.index.to(self.device)
                 self._snapshot = fresh
             return self._snapshot

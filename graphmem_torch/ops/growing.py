@@ -10,7 +10,7 @@ from torch import Tensor
 
 from graphmem_torch.coo import offsets_of
 from graphmem_torch.errors import InputError
-from graphmem_torch.ops.ragged import array_ranges, ranges
+from graphmem_torch.ops.ragged import array_ranges, ranges, runs
 
 __all__ = ["GrowingLists", "GrowingRows"]
 
@@ -20,43 +20,56 @@ _LEFT = 8  # an eighth of the entries may be left behind
 
 
 class GrowingRows:
-    """A tensor [n, ...] that is appended to along its first axis.
+    """A tensor [n, ...] on the CPU that is appended to along its first axis.
 
-    Attributes:
-        view: The rows so far; shares their memory, and keeps its length when others are added.
+    It is written to as an array: on few numbers a call of numpy takes a third of one of torch.
     """
 
     def __init__(self, rows: Tensor) -> None:  # [n, ...]
         """Starts with these rows, which are not copied until others are added."""
-        self._buffer = self.view = rows
-        self._count = rows.shape[0]
+        self._buffer, self._count = rows, rows.shape[0]
+        self._view: Tensor | None = rows
+        self._written: np.ndarray | None = None  # the buffer, once it is written to
 
     def __len__(self) -> int:
         """Rows so far."""
         return self._count
 
-    def append(self, rows: Tensor) -> Tensor:  # [m, ...]
-        """Adds rows behind the others; the new view."""
-        if rows.shape[1:] != self.view.shape[1:] or rows.dtype != self.view.dtype:
+    @property
+    def view(self) -> Tensor:
+        """The rows so far; shares their memory, and keeps its length when others are added."""
+        if self._view is None:
+            self._view = self._buffer.narrow(0, 0, self._count)
+        return self._view
+
+    @property
+    def array(self) -> np.ndarray:
+        """`view` as an array."""
+        if self._written is None:
+            self._written = self._buffer.detach().numpy()
+        return self._written[: self._count]
+
+    def append(self, rows: Tensor) -> None:  # [m, ...]
+        """Adds rows behind the others."""
+        buffer = self._buffer
+        if rows.shape[1:] != buffer.shape[1:] or rows.dtype != buffer.dtype:
             raise InputError(
-                f"rows: expected {self.view.dtype} [m, {list(self.view.shape[1:])}], got "
+                f"rows: expected {buffer.dtype} [m, {list(buffer.shape[1:])}], got "
                 f"{rows.dtype} {list(rows.shape)}; convert them"
             )
         old = self._count
-        self.extend(rows.shape[0]).narrow(0, old, rows.shape[0]).copy_(rows)
-        return self.view
+        self.extend(rows.shape[0])[old:] = rows.numpy()
 
-    def extend(self, count: int) -> Tensor:
-        """Adds rows of undefined values; the new view."""
+    def extend(self, count: int) -> np.ndarray:
+        """Adds rows of undefined values; the new `array`."""
         old, needed = self._count, self._count + count
         if needed > self._buffer.shape[0]:
-            grown = self._buffer.new_empty(max(needed, 2 * old, _LEAST), *self.view.shape[1:])
+            room = max(needed, 2 * old, _LEAST)
+            grown = self._buffer.new_empty(room, *self._buffer.shape[1:])
             grown[:old] = self.view
-            # Of `data`, which does not count what is written behind a view as a change of it.
-            self._buffer = grown.data
-        self.view = self._buffer.data.narrow(0, 0, needed)
-        self._count = needed
-        return self.view
+            self._buffer, self._written = grown, None
+        self._view, self._count = None, needed
+        return self.array
 
 
 class GrowingLists:
@@ -114,35 +127,43 @@ class GrowingLists:
     @property
     def columns(self) -> dict[str, np.ndarray]:
         """`tensors` as arrays."""
-        return {name: rows.view.numpy() for name, rows in self._rows.items()}
+        return {name: rows.array for name, rows in self._rows.items()}
 
     def resize(self, count: int) -> None:
         """Empty lists behind the others, until there are so many."""
-        for bound in (self._first, self._count, self._room):
-            bound.append(bound.view.new_zeros(count - len(bound)))
+        if (old := len(self)) < count:
+            for bound in (self._first, self._count, self._room):
+                bound.extend(count - old)[old:] = 0
+
+    def spans(self, lists: np.ndarray) -> tuple[np.ndarray, np.ndarray]:  # [r] -> [r], [r] int64
+        """How many entries some lists have, and where they end in the columns."""
+        count = self._count.array[lists]
+        return count, self._first.array[lists] + count
 
     def entries(self, lists: np.ndarray) -> tuple[np.ndarray, np.ndarray]:  # [r] -> [T], [T]
         """The entries of some lists: the place among `lists`, and where it is in the columns."""
-        return array_ranges(self.first.numpy()[lists], self.count.numpy()[lists])
+        return array_ranges(self._first.array[lists], self._count.array[lists])
 
     def append(self, lists: np.ndarray, columns: Mapping[str, np.ndarray]) -> None:
         """Adds entries, [n] a column, at the end of their `lists` [n], ascending, in the order."""
-        begin = np.flatnonzero(np.diff(lists, prepend=-1))
-        touched, count = lists[begin], np.diff(begin, append=len(lists))
-        held = self.count.numpy()[touched]
-        short = held + count > self._room.view.numpy()[touched]
+        begin, count = runs(lists)
+        touched = lists[begin]
+        held, _ = self.spans(touched)
+        short = held + count > self._room.array[touched]
         self._move(touched[short], (held + count)[short])
-        self._write(array_ranges(self.first.numpy()[touched] + held, count)[1], columns)
-        self.count.numpy()[touched] = held + count
+        self._write(array_ranges(self._first.array[touched] + held, count)[1], columns)
+        self._count.array[touched] = held + count
 
     def replace(
         self, lists: np.ndarray, counts: np.ndarray, columns: Mapping[str, np.ndarray]
     ) -> None:
         """Gives lists [r], each once, other entries: `counts` [r] of them, list after list."""
-        self._left += int(self._room.view.numpy()[lists].sum())
+        if not len(lists):
+            return
+        self._left += int(self._room.array[lists].sum())
         end = self._extend(int(counts.sum()))
-        self.first.numpy()[lists] = end + counts.cumsum() - counts
-        self.count.numpy()[lists] = self._room.view.numpy()[lists] = counts
+        self._first.array[lists] = end + counts.cumsum() - counts
+        self._count.array[lists] = self._room.array[lists] = counts
         self._write(slice(end, None), columns)
         if _LEFT * self._left > max(end, _LEAST):
             whole = GrowingLists.of(*self.compact())
@@ -162,10 +183,10 @@ class GrowingLists:
             return
         room = needed + np.maximum(needed // 2, _ROOM)
         begin = self._extend(int(room.sum())) + room.cumsum() - room
-        first, held = self.first.numpy()[lists], self.count.numpy()[lists]
+        first, held = self._first.array[lists], self._count.array[lists]
         source, target = array_ranges(first, held)[1], array_ranges(begin, held)[1]
         self._write(target, {name: column[source] for name, column in self.columns.items()})
-        self.first.numpy()[lists], self._room.view.numpy()[lists] = begin, room
+        self._first.array[lists], self._room.array[lists] = begin, room
 
     def _write(self, place: np.ndarray | slice, columns: Mapping[str, np.ndarray]) -> None:
         for name, column in self.columns.items():

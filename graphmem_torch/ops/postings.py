@@ -11,7 +11,7 @@ from torch import Tensor
 from graphmem_torch.coo import offsets_of
 from graphmem_torch.ops.bm25 import BM25, count_terms, first_of, weights_of
 from graphmem_torch.ops.growing import GrowingLists
-from graphmem_torch.ops.ragged import lower_bounds, ranges
+from graphmem_torch.ops.ragged import lower_bounds, ranges, runs
 
 __all__ = ["ListedBM25", "PostingLists", "Postings"]
 
@@ -71,6 +71,7 @@ class Postings:
 
     Attributes:
         lengths: `[N]` int64, terms of each document.
+        listed: The postings as lists, once some were added to others; None before.
     """
 
     def __init__(self) -> None:
@@ -79,6 +80,7 @@ class Postings:
         # Compressed at first, as lists from when they are added to.
         self._whole = torch.zeros(1, dtype=torch.int64), none, none
         self._lists: GrowingLists | None = None
+        self.listed: PostingLists | None = None
         self.lengths = torch.empty(0, dtype=torch.int64)
 
     @classmethod
@@ -87,14 +89,6 @@ class Postings:
         postings = cls()
         postings._whole, postings.lengths = (indptr, docs, counts), lengths
         return postings
-
-    @property
-    def listed(self) -> PostingLists | None:
-        """The postings as lists, once some were added to others."""
-        lists = self._lists
-        if lists is None:
-            return None
-        return PostingLists(lists.first.clone(), lists.count.clone(), **lists.tensors)
 
     def add(
         self,
@@ -135,28 +129,16 @@ class Postings:
             self._lists = GrowingLists.of(indptr.diff(), {"docs": docs, "counts": own})
         lists = self._lists
         lists.resize(vocab_size)
-        begin = np.flatnonzero(np.diff(term, prepend=-1))
-        named, size = term[begin], np.diff(begin, append=len(term))
-        held = lists.count.numpy()[named]
-        last = lists.columns["docs"].take(lists.first.numpy()[named] + held - 1, mode="clip")
+        begin, size = runs(term)
+        named = term[begin]
+        held, end = lists.spans(named)
+        last = lists.columns["docs"].take(end - 1, mode="clip")
         behind = (held == 0) | (last < doc[begin])
         row = np.repeat(behind, size)
         lists.append(term[row], {"docs": doc[row], "counts": counts[row]})
-        if behind.all():
-            return
-        # Those of documents that were there: the list with them, in the order of documents.
-        again = named[~behind]
-        place, entry = lists.entries(again)
-        place = np.concatenate([place, again.searchsorted(term[~row])])
-        doc = np.concatenate([lists.columns["docs"][entry], doc[~row]])
-        counts = np.concatenate([lists.columns["counts"][entry], counts[~row]])
-        order = ((place << 32) + doc).argsort(kind="stable")
-        place, doc = place[order], doc[order]
-        fresh = np.ones(len(order), dtype=bool)
-        fresh[1:] = (place[1:] != place[:-1]) | (doc[1:] != doc[:-1])
-        sums = np.add.reduceat(counts[order], fresh.nonzero()[0], dtype=np.int32)
-        number = np.bincount(place[fresh], minlength=len(again))
-        lists.replace(again, number, {"docs": doc[fresh], "counts": sums})
+        if not behind.all():
+            _put_among(lists, named[~behind], term[~row], doc[~row], counts[~row])
+        self.listed = PostingLists(lists.first.clone(), lists.count.clone(), **lists.tensors)
 
     def remove(
         self,
@@ -197,7 +179,7 @@ class Postings:
             0, number[kept].long(), lengths[kept]
         )
         self._whole = offsets_of(torch.bincount(row, minlength=len(kept_terms))), docs, counts
-        self._lists = None
+        self._lists = self.listed = None
 
     def weighed(self, *, k1: float = BM25.k1, b: float = 0.75) -> BM25:
         """The lexical index of these counts; arguments as for `BM25.build`.
@@ -210,3 +192,24 @@ class Postings:
         if listed is None:
             return BM25(*self._whole, norm=norm, idf=idf, k1=k1)
         return ListedBM25(listed, norm, idf, k1)
+
+
+def _put_among(
+    lists: GrowingLists,
+    named: np.ndarray,  # [l] int64, ascending
+    term: np.ndarray,  # [n] int64, each one of `named`
+    doc: np.ndarray,  # [n] int32
+    counts: np.ndarray,  # [n] int32
+) -> None:
+    """Adds entries to the lists of terms that go on beyond them, in the order of documents."""
+    place, entry = lists.entries(named)
+    place = np.concatenate([place, named.searchsorted(term)])
+    doc = np.concatenate([lists.columns["docs"][entry], doc])
+    counts = np.concatenate([lists.columns["counts"][entry], counts])
+    key = (place << 32) + doc
+    order = key.argsort(kind="stable")
+    begin, _ = runs(key[order])
+    fresh = order[begin]
+    sums = np.add.reduceat(counts[order], begin, dtype=np.int32)
+    number = np.bincount(place[fresh], minlength=len(named))
+    lists.replace(named, number, {"docs": doc[fresh], "counts": sums})

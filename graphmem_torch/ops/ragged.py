@@ -14,6 +14,7 @@ __all__ = [
     "lower_bounds",
     "ranges",
     "row_entries",
+    "runs",
     "segment_topk",
 ]
 
@@ -103,6 +104,17 @@ def array_ranges(
     """
     row = np.repeat(np.arange(len(count)), count)
     return row, np.arange(len(row)) + (first - count.cumsum() + count)[row]
+
+
+def runs(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:  # [n] -> [r], [r] int64
+    """Where each run of equal values begins, and how long it is."""
+    fresh = np.ones(len(values), dtype=bool)
+    np.not_equal(values[1:], values[:-1], out=fresh[1:])
+    begin = fresh.nonzero()[0]
+    size = np.empty_like(begin)
+    np.subtract(begin[1:], begin[:-1], out=size[:-1])
+    size[-1:] = len(values) - begin[-1:]
+    return begin, size
 
 
 def lower_bounds(

@@ -20,7 +20,8 @@ def test_growing_rows_are_those_that_were_added(sizes: list[int], start: int) ->
         added = torch.randn(size, 2)
         views.append((rows.view, wanted))
         wanted = torch.cat([wanted, added])
-        assert torch.equal(rows.append(added), wanted)
+        rows.append(added)
+        assert torch.equal(rows.view, wanted)
     assert len(rows) == len(wanted)
     for view, then in views:
         assert torch.equal(view, then)
