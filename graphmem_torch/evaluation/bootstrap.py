@@ -6,7 +6,9 @@ values, question by question: resampled in pairs, the difficulty of a question c
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 
 import numpy as np
 import torch
@@ -24,12 +26,13 @@ Interval = tuple[float, float, float]
 """Mean, lower end, upper end."""
 
 _BLOCK = 4_000_000  # 32 MB of float64
+_KEPT = 500_000  # weights of a draw that is kept for the next table
 
 
 def bootstrap_interval(
     values: Tensor,  # [n, K] float, NaN = no value: the row is dropped
     *,
-    generator: torch.Generator,
+    generator: torch.Generator | int,
     resamples: int = 2000,
     level: float = 0.95,
     block: int = _BLOCK,
@@ -39,7 +42,8 @@ def bootstrap_interval(
     Args:
         values: One row per question, one column per measure. A row is dropped when any column is
             NaN.
-        generator: Source of the resamples; the same seed gives the same intervals.
+        generator: Source of the resamples, or the seed of one of its own; the same seed gives the
+            same intervals.
         resamples: Number of resamples.
         level: Coverage in (0, 1).
         block: Entries of the resampling weights that are held at a time.
@@ -55,17 +59,45 @@ def bootstrap_interval(
     count = len(rows)
     if count == 0:
         return [None] * values.shape[1]
-    means = []
+    weights: Iterable[Tensor]
+    if isinstance(generator, int) and count * resamples <= _KEPT:
+        weights = _kept(count, resamples, generator)
+    else:
+        if isinstance(generator, int):
+            generator = torch.Generator().manual_seed(generator)
+        weights = _drawn(count, resamples, generator, block)
+    means = torch.cat([part @ rows / count for part in weights]).numpy()
+    low, high = _quantiles(means, (1 - level) / 2, (1 + level) / 2)
+    return list(zip(rows.mean(0).tolist(), low.tolist(), high.tolist(), strict=True))
+
+
+def _drawn(
+    count: int, resamples: int, generator: torch.Generator, block: int
+) -> Iterator[Tensor]:  # [r, n] float64
+    """How often each of n rows is in each resample, block by block."""
     step = max(1, block // count)
     for start in range(0, resamples, step):
         size = min(step, resamples - start)
         drawn = torch.randint(count, (size, count), generator=generator)
         weights = torch.zeros(size, count, dtype=torch.float64)
-        weights.scatter_add_(1, drawn, torch.ones_like(drawn, dtype=torch.float64))
-        means.append(weights @ rows / count)
-    # Of torch it would sort each column, which takes four times as long.
-    low, high = np.quantile(torch.cat(means).numpy(), [(1 - level) / 2, (1 + level) / 2], axis=0)
-    return list(zip(rows.mean(0).tolist(), low.tolist(), high.tolist(), strict=True))
+        yield weights.scatter_add_(1, drawn, torch.ones_like(drawn, dtype=torch.float64))
+
+
+@lru_cache(maxsize=8)
+def _kept(count: int, resamples: int, seed: int) -> tuple[Tensor, ...]:
+    """`_drawn` by a seed: the tables of a report, as many as its systems, are of the same draw."""
+    return tuple(_drawn(count, resamples, torch.Generator().manual_seed(seed), _KEPT))
+
+
+def _quantiles(values: np.ndarray, *shares: float) -> list[np.ndarray]:  # [n, K] -> [K] each
+    """Of each column, between the two values beside it; what numpy has looks for NaN, too."""
+    places = [share * (len(values) - 1) for share in shares]
+    beside = [(math.floor(place), math.ceil(place)) for place in places]
+    found = np.partition(values, [at for pair in beside for at in pair], axis=0)
+    return [
+        found[below] + (place - below) * (found[above] - found[below])
+        for place, (below, above) in zip(places, beside, strict=True)
+    ]
 
 
 def interval_table(
@@ -79,8 +111,7 @@ def interval_table(
 
     Every table starts from the seed anew, so that one more system changes no other's interval.
     """
-    generator = torch.Generator().manual_seed(seed)
-    found = bootstrap_interval(values, generator=generator, resamples=resamples)
+    found = bootstrap_interval(values, generator=seed, resamples=resamples)
     return {
         str(name): None if interval is None else list(interval)
         for name, interval in zip(names, found, strict=True)
