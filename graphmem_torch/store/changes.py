@@ -28,7 +28,7 @@ __all__ = [
 KEPT = 1024
 """Commits that are remembered; whoever is further behind reads the store anew."""
 
-_MANY = 1 << 14  # edges of a commit beyond which reading anew is no slower
+_FEW = 1 << 14  # edges of a commit that are remembered, whatever else there is
 _HELD = 1 << 24  # bytes of edges that are remembered
 _CUT = (torch.int64, torch.int64, torch.uint8, torch.float32, torch.int64)
 _BYTES = sum(dtype.itemsize for dtype in _CUT)
@@ -74,7 +74,7 @@ class Changes(NamedTuple):
 
 def note_change(database: Database, state: str, cut: CutEdges, gone: Sequence[int] = ()) -> None:
     """Notes what a commit takes away that leads to `state`; only inside `Database.write`."""
-    if len(cut.edges) > _MANY:
+    if len(cut.edges) > _FEW and len(cut.edges) > _most(database):
         database.execute_many("DELETE FROM change", [()])
         cut = CutEdges.cat([])
     blob = b"".join(part.numpy().tobytes() for part in (*cut.edges.columns, cut.place)) or None
@@ -85,6 +85,12 @@ def note_change(database: Database, state: str, cut: CutEdges, gone: Sequence[in
     database.execute_many(prune, [(KEPT,)])
     if blob is not None:
         database.execute_many(_PRUNE_LONG, [(_HELD,)])
+
+
+def _most(database: Database) -> int:
+    """Edges of a commit beyond which reading anew what is left is no slower, or memory too dear."""
+    left = database.query("SELECT coalesce(sum(count), 0) FROM edge_block")[0][0]
+    return min(int(left), _HELD // _BYTES)
 
 
 class Remembered:

@@ -61,7 +61,7 @@ def test_changes_are_remembered_for_so_many_commits(monkeypatch: pytest.MonkeyPa
         assert store._database.query("SELECT count(*) FROM change") == [(9,)]
 
 
-def test_a_commit_that_takes_away_much_has_followers_start_anew(make_batch: MakeBatch) -> None:
+def test_a_commit_that_takes_away_most_has_followers_start_anew(make_batch: MakeBatch) -> None:
     with MemoryStore.open(None, dim=8) as store:
         store.append(make_batch(3, 0, edges=17000))
         state = store.state
@@ -70,3 +70,15 @@ def test_a_commit_that_takes_away_much_has_followers_start_anew(make_batch: Make
         state = store.state
         store.append(make_batch(1, 3))
         assert store.changes(state, 0) is not None
+
+
+def test_a_commit_that_leaves_as_much_as_it_takes_is_followed(make_batch: MakeBatch) -> None:
+    with MemoryStore.open(None, dim=8) as store:
+        store.append(make_batch(3, 0, edges=60_000))
+        state, edges = store.state, store.edges()
+        kept = edges.source + edges.target < 3
+        cut = store.remove_edges(lambda part: part.source + part.target < 3)
+        assert 17_000 < cut == int((~kept).sum()) <= int(kept.sum())
+        changes = store.changes(state, 60_000)
+        assert changes is not None and changes.kept == int(kept.sum())
+        assert listed(changes.cut) == listed(edges.take(~kept))
