@@ -36,6 +36,7 @@ from graphmem_torch.text.concepts import ConceptExtractor, Letters, names_within
 __all__ = ["Names", "Renaming", "Vectors", "among"]
 
 _READ = 64  # texts that are read at once
+_NAMES = 64  # names whose cosines are found at once
 _PLAIN = 16  # texts whose letters are looked at before what found the concepts is asked
 _TIE = 1e-6  # cosines that differ by less are the same
 _BEFORE_ALL = (-1, 0)  # when a name is first said of which it cannot be told
@@ -130,10 +131,13 @@ class Names:
             node: self._bodies[node] if node in self._bodies else spelled(text)
             for node, text in texts.items()
         }
-        return {
-            node: [c for c in dict.fromkeys(found[node]) if self._within(body, self.names_of(c))]
-            for node, body in bodies.items()
-        }
+        mentions = dict[int, list[int]]()
+        for node, body in bodies.items():
+            names = {concept: self.names_of(concept) for concept in found[node]}
+            # All at once: the words of a text are looked at once.
+            said = {*self._within(body, {name for each in names.values() for name in each})}
+            mentions[node] = [concept for concept in names if not said.isdisjoint(names[concept])]
+        return mentions
 
     def in_order(self, node: int, concepts: Collection[int]) -> list[int]:
         """Concepts that an atom that goes mentions, as it says them."""
@@ -344,6 +348,7 @@ class _Replay:
         self._asked: set[str] = set()
         self._open: list[tuple[_Place, str]] = []
         self._own: dict[str, str] = {}  # own names of the concepts of what is decided
+        self._found: dict[str, tuple[dict[int, float], dict[str, float]]] = {}
 
     def ask(self, names: Iterable[str]) -> None:
         """Has those names decided that are said."""
@@ -405,22 +410,12 @@ class _Replay:
 
     def _near(self, name: str) -> dict[str, float]:
         """The other names that are near one, with their cosines."""
-        vector, names = self.vector(name), self._names
-        nodes, rows, _ = self._concepts
-        cosine = rows @ vector
-        at = ((cosine >= self._threshold) & (nodes >= 0)).nonzero().flatten()
-        here = nodes[at].tolist()
-        names.learn(here)
-        names_there, others, _ = self._aliases
-        found = {
-            names.own[node]: value for node, value in zip(here, cosine[at].tolist(), strict=True)
-        }
-        cosine = others @ vector
-        at = (cosine >= self._threshold).nonzero().flatten()
-        found |= {
-            names_there[row]: value
-            for row, value in zip(at.tolist(), cosine[at].tolist(), strict=True)
-        }
+        names = self._names
+        if name not in self._found:
+            self._look([name, *(other for _, other in self._open[: _NAMES - 1])])
+        concepts, others = self._found[name]
+        names.learn(concepts)
+        found = {names.own[node]: value for node, value in concepts.items()} | others
         found = {
             other: value
             for other, value in found.items()
@@ -428,6 +423,19 @@ class _Replay:
         }
         names.learn({names.node[other] for other in found})
         return found
+
+    def _look(self, asked: Sequence[str]) -> None:
+        """Has the concepts and the other names at hand that are near names, with their cosines."""
+        (nodes, rows, _), (others, vectors, _) = self._concepts, self._aliases
+        own = torch.stack([self.vector(name) for name in asked])
+        near = own @ rows.T
+        near[:, nodes < 0] = -torch.inf
+        for name, concepts, named in zip(asked, near, own @ vectors.T, strict=True):
+            at, to = ((each >= self._threshold).nonzero().flatten() for each in (concepts, named))
+            self._found[name] = (
+                dict(zip(nodes[at].tolist(), concepts[at].tolist(), strict=True)),
+                {others[i]: value for i, value in zip(to.tolist(), named[to].tolist(), strict=True)},
+            )
 
     @cached_property
     def _concepts(self) -> tuple[Tensor, Tensor, dict[int, int]]:
