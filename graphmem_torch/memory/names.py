@@ -434,7 +434,10 @@ class _Replay:
             at, to = ((each >= self._threshold).nonzero().flatten() for each in (concepts, named))
             self._found[name] = (
                 dict(zip(nodes[at].tolist(), concepts[at].tolist(), strict=True)),
-                {others[i]: value for i, value in zip(to.tolist(), named[to].tolist(), strict=True)},
+                {
+                    others[i]: value
+                    for i, value in zip(to.tolist(), named[to].tolist(), strict=True)
+                },
             )
 
     @cached_property

@@ -154,7 +154,7 @@ def write_blocks(database: Database, start: int, batch: Batch) -> CutEdges:
         _insert(database, "embedding_block", start, n, [batch.embeddings])
     if n and batch.tokens is not None:
         tokens, pieces, offsets = batch.tokens
-        _insert(database, "token_block", start, n, [offsets.diff().int(), pieces, tokens])
+        _insert_tokens(database, start, offsets.diff().int(), pieces, tokens)
     for edges, linked in ((batch.connected, False), (batch.edges, True)):
         if len(edges):
             marks = "NULL, ?, ?, ?" + ", ?" * len(edges.columns)
@@ -185,10 +185,10 @@ def _edge_block(
 
 _MERGED = {
     "embedding_block": (1, "start", ("data",)),
-    "token_block": (1, "start", ("counts", "pieces", "data")),
+    "token_block": (1 / 8, "start", ("counts", "pieces", "data")),
     "edge_block": (16, "block", ("source", "target", "type", "weight")),
 }
-"""Of each table: rows that an atom has, about; its key; its blobs."""
+"""Of each table: rows that an atom has, about, fewer where blocks stay small; its key; its blobs."""
 
 _STEPS = (1024, 256, 64, 16, 4)  # atoms from which small blocks become one
 _LONGEST_RUN = 1 << 16  # small blocks of an older store that are merged at once
@@ -302,7 +302,9 @@ def zero_embeddings(database: Database, start: int, rows: Tensor) -> None:
     _verify(database, "embedding_block", start, expected, [data], start, count)
     values = torch.frombuffer(bytearray(data), dtype=torch.float32).view(count, -1)
     values[rows] = 0.0
-    _replace(database, "embedding_block", start, count, ["data"], [values])
+    blob = values.numpy().tobytes()
+    sql = "UPDATE embedding_block SET checksum = ?, data = ? WHERE start = ?"
+    database.execute_many(sql, [(_checksum([blob], start, count), blob, start)])
 
 
 def rewrite_tokens(database: Database, start: int, rows: Tensor) -> None:
@@ -321,22 +323,8 @@ def rewrite_tokens(database: Database, start: int, rows: Tensor) -> None:
     pieces = _decode(database, blobs[1], torch.int32, total)[kept]
     width = len(blobs[2]) // max(total, 1)
     tokens = _decode(database, blobs[2], torch.int8, total, width)[kept]
-    parts = [counts.where(keep, 0), pieces, tokens]
-    _replace(database, "token_block", start, count, ["counts", "pieces", "data"], parts)
-
-
-def _replace(
-    database: Database,
-    table: str,
-    start: int,
-    count: int,
-    names: Sequence[str],
-    columns: Sequence[Tensor],
-) -> None:
-    blobs = [column.contiguous().numpy().tobytes() for column in columns]
-    sets = ", ".join(f"{name} = ?" for name in ("checksum", *names))
-    row = _checksum(blobs, start, count), *blobs, start
-    database.execute_many(f"UPDATE {table} SET {sets} WHERE start = ?", [row])
+    database.execute_many("DELETE FROM token_block WHERE start = ?", [(start,)])
+    _insert_tokens(database, start, counts.where(keep, 0), pieces, tokens)
 
 
 def read_embeddings(
@@ -576,8 +564,8 @@ def put_vectors(database: Database, pooled: Tensor, tokens: TokenRows | None) ->
         if tokens is not None:
             offsets = tokens.offsets[start : start + count + 1]
             own = slice(int(offsets[0]), int(offsets[-1]))
-            columns = [offsets.diff().int(), tokens.pieces[own], tokens.tokens[own]]
-            _insert(database, "token_block", start, count, columns)
+            counts = offsets.diff().int()
+            _insert_tokens(database, start, counts, tokens.pieces[own], tokens.tokens[own])
 
 
 def put_alias_vectors(database: Database, names: Iterable[str], vectors: Tensor) -> None:
@@ -750,6 +738,25 @@ def _insert(
     marks = marks or ", ".join("?" * (3 + len(blobs)))
     row = start, count, _checksum(blobs, start, count), *blobs
     database.execute_many(f"INSERT INTO {table} VALUES ({marks})", [row])
+
+
+_TOGETHER = 32  # atoms whose token vectors are a block: it is written anew where one of them goes
+
+
+def _insert_tokens(
+    database: Database,
+    start: int,
+    counts: Tensor,  # [n] int32
+    pieces: Tensor,  # [T] int32
+    tokens: Tensor,  # [T, m] int8
+) -> None:
+    """Writes the token vectors of n nodes from `start` on, as blocks of a few atoms each."""
+    begin = counts.nonzero().flatten()[_TOGETHER::_TOGETHER].tolist()
+    offsets = offsets_of(counts)
+    for first, last in itertools.pairwise([0, *begin, len(counts)]):
+        own = slice(int(offsets[first]), int(offsets[last]))
+        columns = [counts[first:last], pieces[own], tokens[own]]
+        _insert(database, "token_block", start + first, last - first, columns)
 
 
 def _decode(database: Database, data: bytes, dtype: torch.dtype, *shape: int) -> Tensor:

@@ -151,11 +151,11 @@ def test_nothing_to_open(tmp_path: Path) -> None:
         ("DELETE FROM embedding_block WHERE start = 0", "no embedding for node 0"),
         ("DELETE FROM embedding_block WHERE start = 40", "no embedding for node 40"),
         (
-            "UPDATE token_block SET pieces = x'00000000' WHERE start = 20",
-            "token counts from node 20",
+            "UPDATE token_block SET pieces = x'00000000' WHERE start = 0",
+            "token counts from node 0",
         ),
         (
-            "UPDATE token_block SET checksum = 1 WHERE start = 20",
+            "UPDATE token_block SET checksum = 1 WHERE start = 0",
             "token_block: the block that starts",
         ),
         ("UPDATE edge_block SET weight = zeroblob(20) WHERE start = 20", "edge_block: the block"),

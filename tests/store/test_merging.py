@@ -130,3 +130,20 @@ def test_a_damaged_list_of_parts_is_found(tmp_path: Path, make_batch: MakeBatch)
     connection.close()
     with MemoryStore.open(tmp_path) as store:
         assert "edge_parts" in "\n".join(store.check())
+
+
+def test_token_vectors_lie_in_blocks_of_few_atoms(make_batch: MakeBatch) -> None:
+    """What goes has only its own block written anew."""
+    with MemoryStore.open(None) as store:
+        batch = make_batch(500, 0)
+        store.append(batch)
+        found = store._database.query("SELECT start, count, counts, pieces FROM token_block")
+        counts = [torch.frombuffer(bytearray(own), dtype=torch.int32) for _, _, own, _ in found]
+        assert batch.tokens is not None
+        assert torch.equal(torch.cat(counts), batch.tokens.offsets.diff().int())
+        assert max(int((own > 0).sum()) for own in counts) <= 32
+        before = {start: pieces for start, _, _, pieces in found}
+        store.erase(Batch([], torch.empty(0, 8), gone=[100, 101]), when=0.0)
+        after = dict(store._database.query("SELECT start, pieces FROM token_block"))
+        assert sum(after.get(start) != own for start, own in before.items()) <= 2
+        assert store.check() == []
