@@ -185,10 +185,10 @@ def _edge_block(
 
 _MERGED = {
     "embedding_block": (1, "start", ("data",)),
-    "token_block": (1 / 8, "start", ("counts", "pieces", "data")),
+    "token_block": (1 / 32, "start", ("counts", "pieces", "data")),
     "edge_block": (16, "block", ("source", "target", "type", "weight")),
 }
-"""Of each table: rows that an atom has, about, fewer where blocks stay small; its key; its blobs."""
+"""Of each table: rows that an atom has (fewer where blocks stay small); its key; its blobs."""
 
 _STEPS = (1024, 256, 64, 16, 4)  # atoms from which small blocks become one
 _LONGEST_RUN = 1 << 16  # small blocks of an older store that are merged at once
