@@ -69,19 +69,18 @@ def strongest_paths(
     equally strong ones that from the first node counts.
     """
     best = [anchors]
-    for _ in range(rounds):
+    for _ in range(1, rounds):
         best.append(_propagate_max(graph, best[-1], 1, spread, fan, mask))
-    question = torch.arange(rows.shape[0], device=rows.device).repeat_interleave(rows.shape[1])
+    question = torch.arange(rows.shape[0], device=rows.device)[:, None].expand_as(rows).flatten()
     node = rows.flatten()
     path = torch.full((len(node), rounds), -1, dtype=torch.int64, device=rows.device)
     for level in range(rounds, 0, -1):
-        here = best[level].lookup(question, node)
-        pick = (here > best[level - 1].lookup(question, node)).nonzero().squeeze(1)
-        if not len(pick):
-            continue
-        edge = _best_edge(graph, best[level - 1], question[pick], node[pick], fan)
+        before = best[level - 1]
+        value, edge = _best_edge(graph, before, question, node, spread, fan, mask)
+        pick = (value > before.lookup(question, node)).nonzero().squeeze(1)
+        edge = edge.index_select(0, pick)
         path[pick, level - 1] = edge
-        node = node.index_copy(0, pick, graph.stored.source[edge].long())
+        node = node.index_copy(0, pick, graph.stored.source.index_select(0, edge).long())
     return path.view(*rows.shape, rounds)
 
 
@@ -109,15 +108,24 @@ def _propagate_max(
 
 
 def _best_edge(
-    graph: Graph, activation: SparseRows, question: Tensor, node: Tensor, fan: Fan
-) -> Tensor:
-    """For each (question, node), the edge from an active node that brings most, or -1.
+    graph: Graph,
+    activation: SparseRows,
+    question: Tensor,  # [n]
+    node: Tensor,  # [n], -1 = none
+    spread: float | Tensor,
+    fan: Fan,
+    mask: Tensor | None,
+) -> tuple[Tensor, Tensor]:  # [n], [n] int64
+    """For each (question, node), the most that an edge from an active node brings, and that edge.
 
-    Found among the edges that leave active nodes, of which there are a few for each question.
+    Minus infinity and -1 where none leads there. Found among the edges that leave active nodes, of
+    which there are a few for each question.
     """
-    wanted, group = (question * graph.num_nodes + node).unique(return_inverse=True)
+    there = node >= 0 if mask is None else (node >= 0) & mask[question, node]
+    goals = (question * graph.num_nodes + node).masked_fill_(~there, -1)  # where no edge leads
+    wanted, group = goals.unique(return_inverse=True)
     sender, edges = activation.column, graph.stored
-    sent = activation.value * fan_scale(graph, 1.0, fan, node=sender)
+    sent = activation.value * fan_scale(graph, spread, fan, node=sender)
     begin = activation.key - sender
     first, count = graph.spans(sender)
     parts = []
@@ -132,7 +140,7 @@ def _best_edge(
         value = value * edges.weight.index_select(0, edge)
         parts.append((at.index_select(0, there), edge.long(), value))
     if not parts:
-        return torch.full_like(node, -1)
+        return activation.value.new_full(node.shape, -torch.inf), torch.full_like(node, -1)
     at, edge, value = (torch.cat(column) for column in zip(*parts, strict=True))
     most = value.new_full(wanted.shape, -torch.inf).scatter_reduce(0, at, value, "amax")
     # Senders come in order, and so the first of equal ones.
@@ -140,4 +148,4 @@ def _best_edge(
     order = torch.arange(none, device=at.device)
     order = order.masked_fill_(value != most.index_select(0, at), none)
     place = order.new_full(wanted.shape, none).scatter_reduce(0, at, order, "amin")
-    return torch.nn.functional.pad(edge, (0, 1), value=-1)[place][group]
+    return most[group], torch.nn.functional.pad(edge, (0, 1), value=-1)[place][group]
