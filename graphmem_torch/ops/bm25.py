@@ -105,16 +105,15 @@ class BM25:
         """What each entry adds to the score of its document; weighed when it is first asked for."""
         known: Tensor | None = self.__dict__.get("_scores")
         if known is None:
-            df = self.indptr.diff()
-            known = self._weighed(self.docs, self.counts, self.idf, df)
+            idf = self.idf.repeat_interleave(self.indptr.diff(), output_size=self.docs.shape[0])
+            known = self._weighed(self.docs, self.counts, idf)
             self.__dict__["_scores"] = known
         return known
 
-    def _weighed(self, docs: Tensor, counts: Tensor, idf: Tensor, df: Tensor) -> Tensor:
-        """The scores of the `df` postings of each of some terms, term after term."""
+    def _weighed(self, docs: Tensor, counts: Tensor, idf: Tensor) -> Tensor:  # [n] each
+        """The scores of postings, of terms of this `idf`."""
         most = self.norm.index_select(0, docs).add_(counts)
-        scores = (counts.float() * (self.k1 + 1)).div_(most)
-        return scores.mul_(idf.repeat_interleave(df, output_size=docs.shape[0]))
+        return counts.float().mul_(self.k1 + 1).div_(most).mul_(idf)
 
     def score(self, query_terms: Tensor) -> Tensor:  # [B, Q] int64 -> [B, N]
         """The score of every document for every question; a term that comes twice counts twice.
@@ -126,7 +125,14 @@ class BM25:
             InputError: For a shape, dtype or device that does not fit, or a term that is not in the
                 index.
         """
-        return _score(*self._asked(query_terms), self.num_docs)
+        if not self._reads_few(query_terms):
+            return _score(self.indptr, self.docs, self.scores, query_terms, self.num_docs)
+        (questions, width), docs = query_terms.shape, self.num_docs
+        place, _, run, doc, score = self._postings_of(query_terms)
+        begin = torch.tensor([i // width * docs for i in place], dtype=torch.int64)
+        out = score.new_zeros(questions * docs)
+        out.index_add_(0, begin.index_select(0, run).add_(doc), score)
+        return out.view(questions, docs)
 
     def topk(
         self,
@@ -162,38 +168,53 @@ class BM25:
         return _holds(indptr, docs, asked, rows, self.num_docs)
 
     def _asked(self, query_terms: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """The index and the questions; few of these with an index of the terms that they have."""
+        if not self._reads_few(query_terms):
+            return self.indptr, self.docs, self.scores, query_terms
+        place, df, _, docs, scores = self._postings_of(query_terms)
+        asked = torch.full((query_terms.numel(),), -1)
+        asked[place] = torch.arange(len(place))
+        return offsets_of(df), docs, scores, asked.view(query_terms.shape)
+
+    def _reads_few(self, query_terms: Tensor) -> bool:
+        """Whether questions read too little for all postings to be weighed."""
         device = self.norm.device
         check_tensor("query_terms", query_terms, "int64", ("B", "Q"), _ENCODE, device=device)
         few = query_terms.shape[0] <= _FEW and device.type == "cpu"
-        if few and "_scores" not in self.__dict__ and not torch.compiler.is_compiling():
-            return self._part(query_terms)
-        return self.indptr, self.docs, self.scores, query_terms
+        return few and "_scores" not in self.__dict__ and not torch.compiler.is_compiling()
 
-    def _part(self, query_terms: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """The terms of few questions as an index of their own, and the questions in its numbers."""
-        rows = query_terms.tolist()
-        listed = sorted({term for row in rows for term in row if term >= 0})
-        if listed:
-            _check_terms(listed[-1], len(self.idf))
-        place = {term: i for i, term in enumerate(listed)}
-        term = torch.tensor(listed, dtype=torch.int64)
-        docs, counts, df = self._postings(term)
-        scores = self._weighed(docs, counts, self.idf[term], df)
-        own = [[place.get(term, -1) for term in row] for row in rows]
-        asked = torch.tensor(own, dtype=torch.int64).view(query_terms.shape)
-        return offsets_of(df), docs, scores, asked
+    def _postings_of(
+        self, query_terms: Tensor
+    ) -> tuple[list[int], Tensor, Tensor, Tensor, Tensor]:  # n places, [n], [T], [T], [T]
+        """Where in the questions there are terms, how many postings each has, and all of these.
+
+        Of a posting the number of its term among the places, its document and its score.
+        """
+        flat = query_terms.flatten().tolist()
+        place = [i for i, term in enumerate(flat) if term >= 0]
+        if place:
+            _check_terms(max(flat), len(self.idf))
+        term = torch.tensor([flat[i] for i in place], dtype=torch.int64)
+        first, df = self._spans(term)
+        run, entry = ranges(first, df)
+        docs, counts = (column.index_select(0, entry) for column in self._columns)
+        idf = self.idf.index_select(0, term).index_select(0, run)
+        return place, df, run, docs, self._weighed(docs, counts, idf)
 
     def first_documents(self) -> Tensor:  # [V] int32
         """The first document that has each term; -1 where none has."""
         held = self.indptr[1:] > self.indptr[:-1]
         return first_of(self.docs, self.indptr[:-1], held)
 
-    def _postings(self, term: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Documents and counts of the postings of terms [n], and how many each has."""
-        first = self.indptr[term]
-        df = self.indptr[term + 1] - first
-        entry = ranges(first, df)[1]
-        return self.docs.index_select(0, entry), self.counts.index_select(0, entry), df
+    def _spans(self, term: Tensor) -> tuple[Tensor, Tensor]:  # [n] int64 -> [n], [n] int64
+        """Where the postings of terms begin in `_columns`, and how many each has."""
+        first = self.indptr.index_select(0, term)
+        return first, self.indptr.index_select(0, term + 1) - first
+
+    @property
+    def _columns(self) -> tuple[Tensor, Tensor]:
+        """Documents and counts."""
+        return self.docs, self.counts
 
     def to(self, device: torch.device | str) -> BM25:
         """The same index on another device."""

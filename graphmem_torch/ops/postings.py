@@ -59,11 +59,14 @@ class ListedBM25(BM25):
         lists: PostingLists = self.__dict__["lists"]
         return first_of(lists.docs, lists.first, lists.df > 0)
 
-    def _postings(self, term: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def _spans(self, term: Tensor) -> tuple[Tensor, Tensor]:
         lists: PostingLists = self.__dict__["lists"]
-        df = lists.df[term]
-        entry = ranges(lists.first[term], df)[1]
-        return lists.docs.index_select(0, entry), lists.counts.index_select(0, entry), df
+        return lists.first.index_select(0, term), lists.df.index_select(0, term)
+
+    @property
+    def _columns(self) -> tuple[Tensor, Tensor]:
+        lists: PostingLists = self.__dict__["lists"]
+        return lists.docs, lists.counts
 
 
 class Postings:
