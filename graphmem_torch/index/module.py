@@ -49,6 +49,7 @@ from graphmem_torch.rank.plan import PlanBatch, Pruned, prune
 from graphmem_torch.rank.query import QueryBatch
 from graphmem_torch.rank.registry import (
     FORMS,
+    SIGNALS,
     Weight,
     check_signal_names,
     reading,
@@ -95,6 +96,7 @@ class MemoryIndex(nn.Module):
         config: The settings it was made with.
         weight_keys: Those keys of `rank.weights` that it ranks by.
         signal_names: F signals of the score.
+        reads: What these read that is made only for those who ask (`rank.registry.Signal`).
         weights: Parameter [4, F], the weight of each for memories of each form
             (`rank.registry.FORMS`).
         edge_gains: Parameter [14], what the weights of edges are multiplied by, by `EdgeType`; ones
@@ -144,6 +146,7 @@ class MemoryIndex(nn.Module):
         named = {key: named[key] for key in named if Weight.named(key).signal not in left}
         self.weight_keys = tuple(named)
         names = self.signal_names = tuple(signal_names(named))
+        self.reads = frozenset(what for name in names for what in SIGNALS[name].reads)
         lacking = [
             name for name in names if any(p not in tensors for p in ROUTING_PARTS.get(name, ()))
         ]
@@ -615,7 +618,10 @@ class MemoryIndex(nn.Module):
         query.check(dim=dim, atoms=atoms, speakers=len(self.named))
         count = self.config.rank.k if k is None else k
         check_count("k", count)
-        return replace(query, embedding=self._work(query.embedding)), count
+        embedding = self._work(query.embedding)
+        if embedding is not query.embedding:
+            query = replace(query, embedding=embedding)
+        return query, count
 
 
 def _padded(parts: Sequence[Tensor]) -> Tensor:  # [b, c] each -> [B, C]

@@ -299,7 +299,9 @@ def retrieve(
     walked = rows.new_zeros(*rows.shape, 0)
     if paths and anchors.shape[1]:
         with torch.no_grad():
-            start = start_of(memory, query, anchors, value)
+            start = found.reached.start
+            if start is None:
+                start = start_of(memory, query, anchors, value)
             walked = paths_to(memory, plan, query, start, memory.nodes(rows))
     statistics, first = best.statistics(plan.statistics)
     sure = confidence(statistics, first, plan.gate.to(statistics), plan.config.gate)
@@ -391,9 +393,7 @@ def brought_from(
         start = start_of(memory, query, anchors, relevance)
         brought["walk"] = memory.of_atoms(walk_from(memory.graph, start, config.walk, conducting))
     if plan.spreads:
-        brought["activation"] = _activation(
-            memory, plan, query, anchors, value, conducting, dense=dense
-        )
+        brought |= _activated(memory, plan, query, anchors, value, conducting, dense=dense)
     return replace(reached, traversal=found.reached.traversal, **brought)
 
 
@@ -556,7 +556,7 @@ def _of_seeds(value: Tensor) -> Tensor:  # [B, K] -> [B, 1]
     return torch.where(best > 0, best, 1.0)
 
 
-def _activation(
+def _activated(
     memory: MemoryTensors,
     plan: Plan,
     query: QueryBatch,
@@ -565,8 +565,8 @@ def _activation(
     mask: Tensor | None,  # [B, N] bool
     *,
     dense: bool,
-) -> SparseRows | Tensor:  # [B, A]
-    """Spreading activation with the constants of the plan (`docs/mathematics.md` 4).
+) -> dict[str, SparseRows | Tensor]:
+    """Spreading activation with the constants of the plan (`docs/mathematics.md` 4), as `Reached`.
 
     Over all nodes at once, as a matrix, where a gradient is asked for or the shapes must not depend
     on values; else in proportion to what it reaches.
@@ -577,8 +577,9 @@ def _activation(
         zeros = value.new_zeros(len(value), memory.graph.num_nodes + 1)  # and where none goes
         start = zeros.scatter_reduce(1, node % zeros.shape[1], value, "amax")
         found = spread_from(memory, plan, start[:, :-1].contiguous(), mask)
-        return found[:, memory.node.long()]
-    return memory.of_atoms(spread_from(memory, plan, start_of(memory, query, anchors, value), mask))
+        return {"activation": found[:, memory.node.long()]}
+    rows = start_of(memory, query, anchors, value)
+    return {"start": rows, "activation": memory.of_atoms(spread_from(memory, plan, rows, mask))}
 
 
 def spread_from(

@@ -173,7 +173,6 @@ from graphmem_torch.memory.writer import (
 from graphmem_torch.oracle import Judge, Oracle, method_of
 from graphmem_torch.rank.abstention import conformal_threshold
 from graphmem_torch.rank.query import QueryBatch
-from graphmem_torch.rank.registry import reading
 from graphmem_torch.readers.jsonl import parse_edge_type
 from graphmem_torch.readers.read import document_atoms
 from graphmem_torch.readers.source import decode
@@ -3242,18 +3241,17 @@ class Memory:
             if encoded is None:
                 encoded = encode_checked(self.embedder, list(questions), query=True)
             encoded = pick_encoded(encoded, [i for i in range(count) for _ in moments])
-        names, times = snapshot.index.signal_names, None
-        timed = reading(names, "span") or reading(names, "ended")
-        present = self._clock() if timed else math.nan
-        if reading(names, "span"):
+        reads, times = snapshot.index.reads, None
+        present = math.nan if reads.isdisjoint(("span", "ended")) else self._clock()
+        if "span" in reads:
             then = [present if t is None else t for t in moments]
             times = [t if one is None else one for one in given for t in then]
         query = encode_questions(rows, self.embedder, snapshot, encoded, asked=times)
         device = query.embedding.device
-        if reading(names, "retention"):
+        if "retention" in reads:
             left = [self._decay.retention(snapshot.node, t) for t in moments]
             masks["retention"] = torch.stack(left).to(device)
-        if reading(names, "ended"):
+        if "ended" in reads:
             asked_at = present if scope.asked is None else parse_time(scope.asked, "asked")
             at = [asked_at if t is None else t for t in moments]
             at = at if valid_at is None else [valid_at] * len(moments)
@@ -3265,7 +3263,7 @@ class Memory:
             masks["group"] = group[None].to(device)
         if "ended" in masks and bool((back := looks_back(rows)).any()):
             masks["ended"] = masks["ended"] & ~back[:, None].to(device)
-        return replace(query, **masks)
+        return replace(query, **masks) if masks else query
 
     def _plans(
         self,
@@ -3279,7 +3277,7 @@ class Memory:
         And what was superseded as it was known then, where a plan asks for it.
         """
         moments, own = scope.instants if instants is None else instants, self.config.plan
-        weighed = own.succession and bool(reading(view.snapshot.index.signal_names, "followed"))
+        weighed = own.succession and "followed" in view.snapshot.index.reads
         superseded = weighed and scope.plan is not False and self._spans.superseded()
         if scope.plan is False or (scope.plan is None and not (own.use or superseded)):
             return [None] * (len(questions) * len(moments)), ()

@@ -153,7 +153,8 @@ def to_results(
 ) -> list[Result]:
     """What the index found, with the texts of the atoms and the names of edges and signals."""
     names = snapshot.index.signal_names
-    known = snapshot.index.graph.stored
+    memory = snapshot.index.tensors
+    known = memory.graph.stored
     rows, edges = found.rows.cpu(), found.paths
     travelled = edges[edges >= 0].unique()
     # Only what was travelled leaves the device, and is turned into Python numbers once.
@@ -169,7 +170,7 @@ def to_results(
     }
 
     labels: dict[int, int] = {}
-    if (modes := snapshot.index.modes) is not None:
+    if (modes := memory.modes) is not None:
         listed = rows[rows >= 0].unique()
         label = modes.label[listed.to(modes.label.device)]
         labels = dict(zip(listed.tolist(), label.tolist(), strict=True))

@@ -40,7 +40,7 @@ def ranges(
     """
     ends = count.cumsum(0)
     if total is None:
-        total = int(ends[-1]) if len(ends) else 0
+        total = int(ends[-1]) if ends.shape[0] else 0
     row = torch.repeat_interleave(count, output_size=total)
     number = torch.arange(total, device=count.device)
     number += (first - ends + count).index_select(0, row)
@@ -58,7 +58,7 @@ def row_entries(
 
 def blocks(count: Tensor, budget: int) -> Iterator[tuple[slice, int]]:
     """Cuts runs into blocks of about `budget` entries, one run at least; no empty block."""
-    if not len(count):
+    if not count.shape[0]:
         return
     ends = count.cumsum(0)
     if (total := int(ends[-1])) <= budget:

@@ -54,10 +54,10 @@ class SparseRows:
             )
         row = torch.arange(len(columns), device=columns.device)[:, None]
         key = (row * num_columns + columns).flatten()
-        there = (columns >= 0).flatten() & (values != 0).flatten()
-        key, slot = torch.unique(key[there], return_inverse=True)
-        least = values.new_full(key.shape, -torch.inf)
-        value = torch.scatter_reduce(least, 0, slot, values.flatten()[there], "amax")
+        there = ((columns >= 0) & (values != 0)).flatten().nonzero().squeeze(1)
+        key, slot = torch.unique(key.index_select(0, there), return_inverse=True)
+        given = values.flatten().index_select(0, there)
+        value = values.new_full(key.shape, -torch.inf).scatter_reduce_(0, slot, given, "amax")
         return cls(key, value, (len(columns), num_columns))
 
     @classmethod
@@ -66,7 +66,7 @@ class SparseRows:
         check_matrix("values", values, "[B, N]")
         flat = values.flatten()
         key = flat.nonzero().squeeze(1)
-        return cls(key, flat[key], (values.shape[0], values.shape[1]))
+        return cls(key, flat.index_select(0, key), (values.shape[0], values.shape[1]))
 
     def to_dense(self) -> Tensor:  # [B, N]
         """The whole matrix."""
@@ -93,7 +93,7 @@ class SparseRows:
     def select(self, mask: Tensor) -> SparseRows:  # [n] bool
         """The entries where `mask` is true."""
         kept = mask.nonzero().squeeze(1)
-        if len(kept) == len(mask):
+        if kept.shape == mask.shape:
             return self
         return SparseRows(
             self.key.index_select(0, kept), self.value.index_select(0, kept), self.shape
@@ -109,9 +109,10 @@ class SparseRows:
     def lookup(self, row: Tensor, column: Tensor) -> Tensor:
         """The values at (row, column), of one shape after broadcasting; 0 for columns below 0."""
         wanted = row * self.shape[1] + column
-        if not len(self.key):
+        entries = self.key.shape[0]
+        if not entries:
             return self.value.new_zeros(wanted.shape)
-        place = torch.searchsorted(self.key, wanted).clamp_(max=len(self.key) - 1)
+        place = torch.searchsorted(self.key, wanted).clamp_(max=entries - 1)
         found = (self.key.take(place) == wanted).logical_and_(column >= 0)
         return torch.where(found, self.value.take(place), 0.0)
 

@@ -25,6 +25,7 @@ __all__ = ["Candidates", "MemoryTensors", "Reached", "merge_rows", "turn_pointer
 
 T = TypeVar("T")
 
+_NEAR = 3  # turns on both sides that signals look at; found together
 _HIGHEST = 8.0  # units that a scaled signal has at most, and below its mean
 _LEAST = 1e-6  # a signal that differs by less tells nothing
 _NONE = 1e-30  # a square that is none beside it
@@ -162,10 +163,11 @@ class MemoryTensors:
 
     def of_atoms(self, found: SparseRows) -> SparseRows:  # [B, N] -> [B, A]
         """What nodes have, for those that are atoms."""
-        row, atom = found.row, self.atom[found.column].long()
-        kept = atom >= 0
-        key = (row * self.num_atoms + atom)[kept]
-        return SparseRows(key, found.value[kept], (found.shape[0], self.num_atoms))
+        atom = self.atom.index_select(0, found.column).long()
+        kept = (atom >= 0).nonzero().squeeze(1)
+        key = (found.row * self.num_atoms).add_(atom).index_select(0, kept)
+        value = found.value.index_select(0, kept)
+        return SparseRows(key, value, (found.shape[0], self.num_atoms))
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,6 +178,7 @@ class Reached:
         anchors: [B, K] int64 rows where it started, -1 = none.
         value: [B, K] activation there.
         relevance: [B, K] in [0, 1], how much each anchor stands for its question.
+        start: [B, N] what activation starts with; None also where a matrix stands for it.
         activation: [B, A] activation after the last round, dense where a gradient flows through it.
         walk: [B, A] personalised PageRank from the anchors.
         traversal: [B, A] discount^hops from the seeds of a traversal.
@@ -186,6 +189,7 @@ class Reached:
     anchors: Tensor | None = None
     value: Tensor | None = None
     relevance: Tensor | None = None
+    start: SparseRows | None = None
     activation: SparseRows | Tensor | None = None
     walk: SparseRows | None = None
     traversal: SparseRows | None = None
@@ -230,8 +234,8 @@ class Candidates:
         self._signals: dict[str, Tensor] = {}
         self._scaled: list[str] = []
         self._scales: Tensor | None = None  # [2, B, len(_scaled)]
-        self._beside: dict[int, Tensor] = {}
-        self._turns: dict[int, tuple[Tensor, Tensor]] = {}
+        self._turns: list[tuple[Tensor, Tensor]] = []  # by distance, from 1 on
+        self._farthest: Tensor | None = None  # [1 or B, 2, C], the rows of the last of these
         self._widest: dict[int, Tensor] = {}
 
     def narrowed(self, rows: Tensor, background: Tensor | None = None) -> Candidates:  # [B, C]
@@ -319,13 +323,14 @@ class Candidates:
             return values
         assert self._scales is not None
         mean, unit = self._scales
-        if (places := [self._scaled.index(name) for name in names]) != [*range(mean.shape[1])]:
+        if [*names] != self._scaled:
+            places = [self._scaled.index(name) for name in names]
             mean, unit = mean[:, places], unit[:, places]
         return ((values - mean[:, None]) / unit[:, None]).clamp_(min=-_HIGHEST)
 
     def _scale(self, names: Sequence[str], values: Tensor) -> Tensor:  # [B, C, F] -> [2, B, F]
         """What is taken from signals of each question, and what they are then divided by."""
-        mean, deviation = _moments(values, self._drawn)
+        mean, deviation = _moments(values, self._share)
         every = self._every
         for place, name in enumerate(names):
             if every is not None and name in every._signals:
@@ -335,7 +340,8 @@ class Candidates:
                     spread = torch.linalg.vector_norm(known - own[:, None], dim=1)
                     spread = spread / known.shape[1] ** 0.5
                 else:
-                    own, spread = (each[:, 0] for each in _moments(known[:, :, None], every.valid))
+                    share = _even_share(every.valid)
+                    own, spread = (each[:, 0] for each in _moments(known[:, :, None], share))
                 mean[:, place], deviation[:, place] = own, spread
         largest = values.masked_fill(~self.valid[:, :, None], -torch.inf).amax(1)
         unit = torch.maximum(deviation, (largest - mean) / _HIGHEST)
@@ -350,13 +356,14 @@ class Candidates:
         self._scales = None if other._scales is None else other._scales[:, :, kept]
 
     @_once
-    def _drawn(self) -> Tensor:  # [B or 1, C] bool
-        """The candidates that are background."""
-        if self.rows is None or self.background is None or self.background.shape[1] == 0:
-            return self.valid
-        drawn = self.background.expand(len(self.rows), -1).contiguous()
-        place = torch.searchsorted(drawn, self.rows).clamp(max=drawn.shape[1] - 1)
-        return (drawn.gather(1, place) == self.rows) & self.valid
+    def _share(self) -> Tensor:  # [B or 1, C] float64
+        """What each candidate counts for in the moments: those that are background, all alike."""
+        background = self.background
+        if self.rows is None or background is None or background.shape[1] == 0:
+            return _even_share(self.valid)
+        drawn = background.expand(len(self.rows), -1).contiguous()
+        place = torch.searchsorted(drawn, self.rows).clamp_(max=drawn.shape[1] - 1)
+        return _even_share((drawn.gather(1, place) == self.rows) & self.valid)
 
     @_once
     def form(self) -> Tensor:  # [B or 1, C] int64
@@ -375,7 +382,11 @@ class Candidates:
 
     def zeros(self) -> Tensor:  # [B, C]
         """What a signal gives that knows nothing."""
-        return self.query.embedding.new_zeros(self.shape)
+        return self._zeros
+
+    @_once
+    def _zeros(self) -> Tensor:  # [B, C], one number, so that nobody can write to what others read
+        return self.query.embedding.new_zeros(1).expand(self.shape)
 
     def pick(self, column: Tensor) -> Tensor:  # [A] -> [1 or B, C]
         """An attribute of the atoms, for the candidates."""
@@ -423,7 +434,7 @@ class Candidates:
         return known & self.pick_each(atoms if shared else atoms.expand(len(self.query), -1))
 
     @_once
-    def token_weights(self) -> tuple[Tensor, Tensor]:  # [B, Q], [B, Q]
+    def token_weights(self) -> tuple[Tensor, Tensor]:  # [B, Q, 1] each
         """Weight of each question token: its idf over the atoms, smooth and strict.
 
         The first is ln(1 + (n - df + 1/2) / (df + 1/2)), `docs/mathematics.md` 8.1. The second
@@ -445,7 +456,7 @@ class Candidates:
         smooth = torch.where(known, torch.log1p(odds), 0.0)
         strict = torch.where(known, torch.log(odds).clamp(min=0.0), 0.0)
         strict = torch.where(strict.sum(1, keepdim=True) > 0, strict, smooth)
-        return _normalised(smooth), _normalised(strict)
+        return _normalised(smooth)[:, :, None], _normalised(strict)[:, :, None]
 
     @_once
     def named_keys(self) -> Tensor | None:
@@ -513,8 +524,9 @@ class Candidates:
 
     def _turns_at(self, distance: int) -> tuple[Tensor, Tensor]:  # [1 or B, 2, C] each
         """Where the atoms so many turns after and before each candidate are, and which are not."""
-        if distance not in self._turns:
-            wanted = self._rows_beside(distance)
+        known = len(self._turns)
+        if distance > known:
+            wanted = self._rows_beside(max(distance, _NEAR) - known)  # [1 or B, n, 2, C]
             there = None if self.query.allowed is None else self.valid
             if self.rows is None:
                 place, lost = wanted.clamp(min=0), wanted < 0
@@ -527,24 +539,27 @@ class Candidates:
                 place, lost = place.view(wanted.shape), lost.view(wanted.shape)
             if there is not None:
                 questions = max(len(there), len(place))
-                place, lost = (each.expand(questions, -1, -1) for each in (place, lost))
-                found = there[:, None].expand(questions, 2, -1).gather(2, place)
-                lost = lost | ~found
-            self._turns[distance] = place, lost
-        return self._turns[distance]
+                place, lost = (each.expand(questions, -1, -1, -1) for each in (place, lost))
+                found = there.expand(questions, -1).gather(1, place.flatten(1))
+                lost = lost | ~found.view(lost.shape)
+            self._turns += zip(place.unbind(1), lost.unbind(1), strict=True)
+        return self._turns[distance - 1]
 
-    def _rows_beside(self, distance: int) -> Tensor:  # [1 or B, 2, C], -1 = none
-        """The atoms so many turns after and before each candidate."""
-        if distance not in self._beside:
-            pointers, second = self.memory.turns
-            if distance > 1:
-                rows = self._rows_beside(distance - 1)
-            elif self.rows is None:
-                rows = torch.arange(self.memory.num_atoms, device=pointers.device)[None, None]
-            else:
-                rows = self.rows[:, None]
-            self._beside[distance] = pointers.take(rows + second)
-        return self._beside[distance]
+    def _rows_beside(self, count: int) -> Tensor:  # [1 or B, count, 2, C], -1 = none
+        """The atoms after and before each candidate, of the next so many distances."""
+        pointers, second = self.memory.turns
+        if self._farthest is not None:
+            rows = self._farthest
+        elif self.rows is not None:
+            rows = self.rows[:, None]
+        else:
+            rows = torch.arange(self.memory.num_atoms, device=pointers.device)[None, None]
+        beside = []
+        for _ in range(count):
+            rows = pointers.take(rows + second)
+            beside.append(rows)
+        self._farthest = rows
+        return torch.stack(beside, 1)
 
     def widest(self, reach: int) -> Tensor:  # [B, Q, C]
         """Largest of `matches` among the turns up to `reach` away on both sides, computed once."""
@@ -612,9 +627,13 @@ def _taken(values: Tensor, place: Tensor, lost: Tensor) -> Tensor:
     return values.gather(-1, place.expand(*values.shape[:-1], -1)).masked_fill_(lost, 0.0)
 
 
-def _moments(values: Tensor, there: Tensor) -> tuple[Tensor, Tensor]:  # [B, C, F] -> [B, F] each
-    """Mean and deviation of what is there; in float64, so that padding changes nothing."""
-    share = there.double() / there.sum(1, keepdim=True).clamp(min=1)
+def _even_share(there: Tensor) -> Tensor:  # [B or 1, C] bool -> float64
+    """Of what is there, all alike; in float64, so that padding changes nothing."""
+    return there / there.sum(1, keepdim=True, dtype=torch.float64).clamp(min=1)
+
+
+def _moments(values: Tensor, share: Tensor) -> tuple[Tensor, Tensor]:  # [B, C, F] -> [B, F] each
+    """Mean and deviation, where each candidate counts by its share [B or 1, C]."""
     weight = share.expand(len(values), -1)[:, None]  # [B, 1, C]
     inside = values.double()
     mean = weight @ inside  # [B, 1, F]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 
 import torch
 from torch import Tensor
@@ -78,17 +78,19 @@ class QueryBatch:
 
     def to(self, device: torch.device | str) -> QueryBatch:
         """The same batch on another device."""
-        moved = {f.name: getattr(self, f.name) for f in fields(self)}
-        return replace(self, **{k: v.to(device) for k, v in moved.items() if v is not None})
+        return QueryBatch(**{name: value.to(device) for name, value in self._given().items()})
+
+    def _given(self) -> dict[str, Tensor]:
+        """What is not None, by name."""
+        given = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: value for name, value in given.items() if value is not None}
 
     def rows(self, part: slice | Tensor) -> QueryBatch:
         """Some of the questions."""
         taken: dict[str, Tensor] = {}
-        for name in (f.name for f in fields(self)):
-            value = getattr(self, name)
-            if value is not None:
-                shared = name in _SHARED and value.shape[0] == 1
-                taken[name] = value if shared else value[part]
+        for name, value in self._given().items():
+            shared = name in _SHARED and value.shape[0] == 1
+            taken[name] = value if shared else value[part]
         return QueryBatch(**taken)
 
     def check(self, *, dim: int, atoms: int, speakers: int) -> None:
@@ -117,16 +119,14 @@ class QueryBatch:
             "followed": ("?",),
         }
         do = "give one row a question, made by the memory's own encoder and vocabulary"
-        for name, wanted in axes.items():
-            tensor: Tensor | None = getattr(self, name)
-            if tensor is not None:
-                rows = 1 if name in _SHARED and tensor.shape[:1] == (1,) else len(self)
-                check_tensor(f"query.{name}", tensor, "", (rows, *wanted), do)
+        given = self._given()
+        for name, tensor in given.items():
+            rows = 1 if name in _SHARED and tensor.shape[:1] == (1,) else len(self)
+            check_tensor(f"query.{name}", tensor, "", (rows, *axes[name]), do)
         if torch.compiler.is_compiling():  # values are not looked at
             return
         for name in ("embedding", "tokens"):
-            tensor = getattr(self, name)
-            if tensor is not None and not bool(torch.isfinite(tensor).all()):
+            if name in given and not bool(given[name].isfinite().all()):
                 raise InputError(
                     f"query.{name}: expected finite numbers, got NaN or infinity; check the "
                     "embedder"

@@ -95,7 +95,7 @@ def _combined(
         return c.zeros()
     best = c.widest(reach)
     weights = c.token_weights[1 if strict else 0]
-    return (weights[:, :, None] * (change(best) if change else best)).sum(1)
+    return (weights * (change(best) if change else best)).sum(1)
 
 
 def _sharp(values: Tensor) -> Tensor:
@@ -379,10 +379,10 @@ def _mode(c: Candidates) -> Tensor:
 
 def _from_derived(c: Candidates, *, own: str) -> Tensor:
     """The best value of a signal among the atoms derived from each candidate; at least 0."""
+    if not c.memory.derived_source.shape[0]:
+        return c.zeros()
     values, rows = c.signal(own), c.rows
     source, target = c.memory.derived_source.long(), c.memory.derived_target.long()
-    if not len(source):
-        return c.zeros()
     if c.query.allowed is not None:  # what is not there says nothing
         values = values.where(c.valid, 0.0)
     everyone = values
