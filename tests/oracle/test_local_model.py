@@ -53,4 +53,6 @@ def test_local_model_answers_judges_and_sums_up(url: str, monkeypatch: pytest.Mo
         assert client.usage.calls == calls, "the same question is not asked twice"
         (summary,) = oracle.summarise(["Bertrand grew up in Lisbon and bakes bread."], max_tokens=9)
         assert summary
+        said = ["Bertrand grew up in Lisbon.", "He bakes bread."]
+        assert None not in oracle.extract(said) and None not in oracle.classify(said)
         assert client.usage.failures == 0

@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from graphmem_torch.errors import InputError
-from graphmem_torch.oracle.prompts import Question, as_list, json_objects, messages_of
+from graphmem_torch.oracle.prompts import (
+    Question,
+    as_list,
+    classify_question,
+    insight_question,
+    json_objects,
+    judge_question,
+    messages_of,
+    verify_question,
+)
 
 
 @pytest.mark.parametrize(
@@ -75,3 +86,35 @@ def test_question_asked_again_with_what_was_wrong() -> None:
     assert [message["role"] for message in again] == ["user", "assistant", "user"]
     assert len(again[1]["content"]) == 2000 and "JSON" in again[2]["content"]
     assert question.again("")[1]["content"].strip()
+
+
+def longest(schema: Mapping[str, Any]) -> int:
+    """The characters of the longest answer that a schema allows, as JSON without spaces."""
+    if "enum" in schema:
+        return max(len(json.dumps(each)) for each in schema["enum"])
+    if schema["type"] == "boolean":
+        return len("false")
+    if schema["type"] == "string":
+        most = re.fullmatch(r'\^\[\^"\\\\\]\{1,(\d+)\}\$', schema["pattern"])
+        assert most, "neither a quote nor a backslash, which a grammar would have to escape"
+        return int(most[1]) + 2
+    if schema["type"] == "array":
+        return (longest(schema["items"]) + 1) * schema["maxItems"] + 1
+    own = schema["properties"].items()
+    return sum(len(json.dumps(name)) + 1 + longest(inner) for name, inner in own) + len(own) + 1
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        judge_question("a", "b"),
+        classify_question("Bertrand bakes bread. " * 5),
+        classify_question("Bertrand bakes bread. " * 500),
+        insight_question(["a", "b", "c"]),
+        verify_question("who?", "a"),
+    ],
+)
+def test_schema_ends_before_the_tokens_do(asked: Question) -> None:
+    """A model that is held to a schema writes on as long as it allows: what is cut off is lost."""
+    assert asked.schema is not None and asked.max_tokens is not None
+    assert longest(asked.schema) <= 3 * asked.max_tokens, "of a token at least three characters"
