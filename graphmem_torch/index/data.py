@@ -491,9 +491,9 @@ class GrowingIndex:
         if data.tokens is not None and data.pieces is not None and data.token_offsets is not None:
             columns["tokens"], columns["pieces"] = data.tokens, data.pieces.to(torch.int32)
             self._grow_offsets("token_offsets", data.token_offsets, old)
-            more = max(1, data.num_pieces) - len(self._piece_df)
-            known = torch.nn.functional.pad(self._piece_df, (0, more))
-            self._piece_df = _document_frequency(data.pieces, data.token_offsets, known)
+            if more := max(1, data.num_pieces) - len(self._piece_df):
+                self._piece_df = torch.nn.functional.pad(self._piece_df, (0, more))
+            self._piece_df = _document_frequency(data.pieces, data.token_offsets, self._piece_df)
         for name, column in columns.items():
             self._grow(name, column)
         time, told = self._rows["time_bits"].view.view(torch.float64), self._rows["told"].view
@@ -595,12 +595,14 @@ class GrowingIndex:
         if len(gone):
             self._derived = self._derived[:, :0]
         derived = self._between_atoms(joints if len(gone) else added, EdgeType.DERIVED_FROM)
-        self._derived = torch.cat([self._derived, derived], 1)
+        if derived.shape[1]:
+            self._derived = torch.cat([self._derived, derived], 1)
 
     def _between_atoms(self, joints: Tensor, type: EdgeType = EdgeType.TEMPORAL) -> Tensor:
         """[2, n], the atoms at the ends of the edges of a type, where both are atoms."""
-        ends = self._atom.view[joints[joints[:, 2] == int(type), :2]].long()
-        return ends[(ends >= 0).all(1)].T
+        rows = joints.numpy()
+        ends = self._atom.array[rows[rows[:, 2] == int(type), :2]].astype(np.int64)
+        return torch.from_numpy(ends[(ends >= 0).all(1)]).T
 
     def _hops(self, data: IndexInput, rows: Mapping[str, Tensor]) -> HopParts | None:
         """What hops read, where there are documents: atoms with a title that stand alone."""
@@ -633,6 +635,8 @@ def _joints_of(edges: EdgeBlock) -> Tensor:  # [n, 3] int64
 
     The turns before an atom in its window are tied to what it mentions by less.
     """
+    if not len(edges):
+        return torch.empty(0, 3, dtype=torch.int64)
     joins = _JOINS[edges.type.numpy()]
     source, target, type, weight = (column.numpy()[joins] for column in edges.columns)
     kind = type.astype(np.int64)

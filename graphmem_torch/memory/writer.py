@@ -425,8 +425,8 @@ class Writer:
         fresh = [each.atoms[i] for each, places in parts for i in places]
         rows = [each.rows[i] for each, places in parts for i in places]
         if fresh:
-            encoded, first = self._joined(parts), self._store.next_node
-            self._link(fresh, encoded, rows, max(each.when for each in group))
+            encoded = self._joined(parts)
+            first = self._link(fresh, encoded, rows, max(each.when for each in group))
         for each, places in parts:
             each.stored, each.done = [each.atoms[i] for i in places], True
         if fresh and self._observe is not None:
@@ -441,10 +441,11 @@ class Writer:
         rows: list[tuple[Any, ...]],
         when: float,
         ready: int | None = None,
-    ) -> None:
+    ) -> int:
         """Links and stores new atoms, and the concepts of those that have waited; in the turn.
 
-        Of the first `ready` of all that wait; by default of as many as `link.every` says.
+        Of the first `ready` of all that wait; by default of as many as `link.every` says. Returns
+        the number of the first atom.
         """
         store, linker = self._store, self._following()
         nodes = waiting_nodes(store)
@@ -477,6 +478,7 @@ class Writer:
         store.append(batch, when=when, first=first, meta=_kept(waits, nodes))
         self._next, self._nodes = first + len(rows), self._nodes + len(rows)
         self._generation, self._sound = store.generation, True
+        return first
 
     def _fresh(self, own: _Addition, known: dict[str, str]) -> list[int]:
         """Places of the atoms that are not known, which they are from then on.

@@ -119,9 +119,8 @@ class Postings:
             self._whole = offsets_of(torch.bincount(term, minlength=vocab_size)), doc, counts
         else:  # a memory that grows is on the CPU
             self._insert(term.numpy(), doc.numpy(), counts.numpy(), vocab_size)
-        lengths = self.lengths.to(offsets.device).new_zeros(num_docs)
-        lengths[: len(self.lengths)] = self.lengths
-        self.lengths = lengths.index_add_(0, documents, offsets.diff())
+        lengths = torch.nn.functional.pad(self.lengths, (0, num_docs - len(self.lengths)))
+        self.lengths = lengths.index_add(0, documents, offsets.diff())
 
     def _insert(
         self, term: np.ndarray, doc: np.ndarray, counts: np.ndarray, vocab_size: int

@@ -29,9 +29,11 @@ def merged_order(
 
     Takes n log n steps, m + n copies and, unless all belong behind the others, n bisections.
     """
+    if not len(added):
+        return order
     fresh = sorted_order(key, added)
     ends = (_known_first(key[rows.long()]) for rows in (order[-1:], fresh[:1]))
-    if bool(torch.le(*ends).all()):  # also where there are none
+    if bool(torch.le(*ends).all()):  # also where there were none
         return torch.cat([order, fresh])
     there, new = (_known_first(key[rows.long()]) for rows in (order, fresh))
     place = torch.searchsorted(there, new, right=True)

@@ -142,17 +142,19 @@ def read_changes(
         return None
     since = "SELECT cut, gone FROM change WHERE entry > ? ORDER BY entry"
     rows = earlier + database.query(since, found[0] if found else (0,))
-    cut = CutEdges.cat([_cut_edges(database, blob) for blob, _ in rows if blob is not None])
-    own = []
-    for place in cut.place.tolist():
-        own.append(place < edges)
-        edges -= own[-1]
+    cut, blobs = EdgeBlock.empty(), [blob for blob, _ in rows if blob is not None]
+    if blobs:
+        every, own = CutEdges.cat([_cut_edges(database, blob) for blob in blobs]), list[bool]()
+        for place in every.place.tolist():
+            own.append(place < edges)
+            edges -= own[-1]
+        cut = every.edges.take(torch.tensor(own, dtype=torch.bool))
     gone = b"".join(nodes for _, nodes in rows if nodes is not None)
     if len(gone) % 8:
         raise damaged(database.place, "the log of changes has an entry of the wrong length")
     # A copy, because frombuffer warns of memory that may not be written, and refuses none.
     nodes = torch.frombuffer(bytearray(gone or bytes(8)), dtype=torch.int64)[: len(gone) // 8]
-    return Changes(cut.edges.take(torch.tensor(own, dtype=torch.bool)), edges, nodes)
+    return Changes(cut, edges, nodes)
 
 
 def commits_since(database: Database, state: str) -> int | None:

@@ -457,6 +457,7 @@ class Database:
         self._pinned_by: int | None = None
         self._streams = 0
         self._gathering = False  # whether what is written is part of one transaction
+        self._writing = False  # whether a transaction that writes is open
         self._folder = None if folder is None else folder.absolute()
         # Looked at before every statement, so not put together each time.
         self._path = None if folder is None else os.fspath(folder.absolute() / DATABASE_NAME)
@@ -558,6 +559,7 @@ class Database:
                 if not wait:
                     self._connection.execute("PRAGMA busy_timeout = 0")
                 self._connection.execute("BEGIN IMMEDIATE")
+                self._writing = True
                 result = work()
                 self._connection.execute("COMMIT")
             except sqlite3.IntegrityError:
@@ -565,6 +567,7 @@ class Database:
             except sqlite3.Error as error:
                 raise store_error(error, self.place) from error
             finally:
+                self._writing = False
                 # After a commit there is nothing to roll back: this undoes failures only.
                 self._rollback()
                 if not durable:
@@ -589,13 +592,13 @@ class Database:
             self._rollback()
             try:
                 self._connection.execute("BEGIN IMMEDIATE")
-                self._gathering = True
+                self._gathering = self._writing = True
                 yield
                 self._connection.execute("COMMIT")
             except sqlite3.Error as error:
                 raise store_error(error, self.place) from error
             finally:
-                self._gathering = False
+                self._gathering = self._writing = False
                 self._rollback()
 
     def _write_part(self, work: Callable[[], T]) -> T:
@@ -720,7 +723,7 @@ class Database:
     def _awake(self) -> None:
         """Opens the files again after `rest`; does not go on with those of another store."""
         self.asked = time.monotonic()
-        if self._folder is None or self._pinned:
+        if self._folder is None or self._pinned or self._writing:
             return
         if self._gone or (not self._closed and self.gone):
             raise self._lost()

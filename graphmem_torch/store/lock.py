@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import functools
 import json
 import os
 import random
@@ -158,8 +159,13 @@ def _try_lock(file: int) -> bool:
 
 
 def _this_process() -> dict[str, Any]:
+    return _process(os.getpid())  # another one after a fork
+
+
+@functools.cache
+def _process(pid: int) -> dict[str, Any]:
     command = shlex.join(sys.orig_argv)
-    return {"pid": os.getpid(), "host": socket.gethostname(), "command": command[:500]}
+    return {"pid": pid, "host": socket.gethostname(), "command": command[:500]}
 
 
 def _read(file: int) -> dict[str, Any]:

@@ -240,7 +240,11 @@ class MemoryStore(StoreReader):
         if not held and not meta and within is None:
             return
         self.expect_writable()
-        batch.validate(dim=self.dim, token_dim=self.token_dim)
+        kept = self._kept("store.dim", "store.token_dim")
+        dim, token_dim = (
+            self._whole(key, kept.get(key)) for key in ("store.dim", "store.token_dim")
+        )
+        batch.validate(dim=dim, token_dim=token_dim)
         now = time.time() if when is None else when
 
         def work() -> None:
@@ -259,14 +263,15 @@ class MemoryStore(StoreReader):
                 _INSERT, [(start + i, *row[1:]) for i, row in enumerate(rows)]
             )
             cut = write_blocks(self._database, start, batch)
-            self._database.execute_many(_INSERT_ALIAS, batch.aliases)
-            if batch.alias_embeddings is not None:
-                named = [name for name, _ in batch.aliases]
-                put_alias_vectors(self._database, named, batch.alias_embeddings)
+            if batch.aliases:
+                self._database.execute_many(_INSERT_ALIAS, batch.aliases)
+                if batch.alias_embeddings is not None:
+                    named = [name for name, _ in batch.aliases]
+                    put_alias_vectors(self._database, named, batch.alias_embeddings)
             self.life.note_stored(start, len(batch.atoms), now)
-            if batch.atoms:
+            if batch.atoms and dim is None:
                 changes["store.dim"] = str(batch.embeddings.shape[1])
-            if batch.tokens is not None:
+            if batch.tokens is not None and token_dim is None:
                 changes["store.token_dim"] = str(batch.tokens.tokens.shape[1])
             self._set(changes | {own_key(key): value for key, value in (meta or {}).items()})
             self._advance(cut, batch.gone)
