@@ -115,23 +115,21 @@ class Case:
             if 2 <= df[c] <= 2:
                 x[a, c] = math.log(atoms / df[c])
         x = torch.nn.functional.normalize(x, dim=1)
-        out = torch.zeros(len(self.questions), atoms)
-        for b, question in enumerate(self.questions):
+        out = [[0.0] * atoms for _ in self.questions]
+        for b, (best, question) in enumerate(zip(out, self.questions, strict=True)):
             own = [c for c, name in enumerate(self.names) if name and _within(name, question)]
             for p, w in zip(self.anchors[b].tolist(), self.value[b].tolist(), strict=True):
                 rest = x[p].clone()
                 rest[own] = 0
-                for c in range(atoms):
+                for c, shared in enumerate((x @ rest).tolist()):
                     if p >= 0 and c != p and self.title[c] >= 0:
-                        reached = w * math.sqrt(float(rest @ x[c]))
-                        out[b, c] = max(float(out[b, c]), reached)
+                        best[c] = max(best[c], w * math.sqrt(shared))
             for entity in seeds[b] if seeds else ():
                 alike = [c for c, name in enumerate(self.names) if name == self.names[entity]]
-                for c in range(atoms):
+                for c, nearest in enumerate(x[:, alike].amax(1).tolist()):
                     if self.title[c] >= 0 and self.names[entity]:
-                        led = float(self.value[b].max()) * max(math.sqrt(x[c, e]) for e in alike)
-                        out[b, c] = max(float(out[b, c]), led)
-        return out
+                        best[c] = max(best[c], float(self.value[b].max()) * math.sqrt(nearest))
+        return torch.tensor(out)
 
 
 def _packed(texts: Words) -> tuple[Tensor, Tensor]:
