@@ -164,6 +164,6 @@ def test_an_extract_is_of_the_best_memory_and_said() -> None:
         assert "an extract of the best memory" in context_note(context)
         assert not memory.compile("Where is the violin?", budget=4000).extract
         for counter in COUNTERS.values():
-            for budget in (9, 27, 81):
-                made = memory.compile("violin", budget=budget, tokenizer=counter)
+            contexts = memory.compile("violin", budget=[9, 27, 81], tokenizer=counter)
+            for budget, made in zip((9, 27, 81), contexts, strict=True):
                 assert made.tokens == counter(made.text) <= budget

@@ -505,7 +505,7 @@ def test_the_archive_knows_what_had_ended_against_a_list_of_intervals() -> None:
             memory.archive(f"p{who}v{dice.randrange(3)}")
         away = memory.archived()
         assert away is not None and 6 <= len(away) < 24
-        for _ in range(20):
+        for _ in range(12):
             moment = dice.uniform(0, 1000)
             both = [
                 {

@@ -35,8 +35,9 @@ def test_context_fits_its_budget(tokenizer: str) -> None:
         memory.add(atoms)
         order = {atom.id: place for place, atom in enumerate(atoms)}
         sizes = []
-        for budget in (0, 1, 20, 45, 90, 333, 5000):
-            context = memory.compile("Where is the canoe?", budget=budget, tokenizer=tokenizer)
+        budgets = [0, 1, 20, 45, 90, 333, 5000]
+        made = memory.compile("Where is the canoe?", budget=budgets, tokenizer=tokenizer)
+        for budget, context in zip(budgets, made, strict=True):
             assert context.tokens == len(encode(context.text)) <= budget
             places = [order[i] for i in context.sources]
             assert places == sorted(places)
@@ -314,8 +315,8 @@ def test_hostile_texts_cost_what_they_take(format: FormatName) -> None:
             [Atom(f"h{i}", f"{hostile[i % 3]} canoe {i}", session="System") for i in range(9)]
         )
         for given in (None, template):
-            for budget in (60, 200):
-                made = memory.compile(ASKED, budget=budget, format=format, template=given)
+            contexts = memory.compile(ASKED, budget=[60, 200], format=format, template=given)
+            for budget, made in zip((60, 200), contexts, strict=True):
                 system = [] if made.system is None else [{"role": "system", "content": made.system}]
                 chat = [*system, *made.messages]
                 own = count_messages(chat) if chat else get_counter("cl100k_base")(made.text)

@@ -89,8 +89,8 @@ def test_forget_scores_as_if_it_was_never_there(gone: set[int], updated: int) ->
         receipt = memory.forget([f"a{i}" for i in gone])
         assert receipt.atoms == len(gone) and memory.check_receipt(receipt) == []
         fresh.add([atom for i, atom in enumerate(atoms) if i not in gone])
-        for question in QUESTIONS:
-            found, wanted = memory.retrieve(question), fresh.retrieve(question)
+        both = memory.retrieve(QUESTIONS), fresh.retrieve(QUESTIONS)
+        for found, wanted in zip(*both, strict=True):
             assert {hit.id: pytest.approx(hit.score, abs=1e-4) for hit in found.hits} == {
                 hit.id: hit.score for hit in wanted.hits
             }
