@@ -42,7 +42,7 @@ if os.access(_MOUNTED, os.W_OK | os.X_OK) and shutil.disk_usage(_MOUNTED).free >
 if find_spec("hypothesis") is not None:
     from hypothesis import settings
 
-    settings.register_profile("suite", max_examples=20, deadline=None)
+    settings.register_profile("suite", max_examples=16, deadline=None)
     settings.register_profile("long", max_examples=1000, deadline=None)
     settings.load_profile("suite")
 

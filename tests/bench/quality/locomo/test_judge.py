@@ -31,17 +31,17 @@ BASELINES = {
 }
 
 
-def _report(locomo: Path, **options: Any) -> dict[str, Any]:
+def _report(locomo: Path, *, timed: int = 0, **options: Any) -> dict[str, Any]:
     config = load_config(options.get("preset", "default"), {"link.concepts": "pattern"})
     settings = {"embedder": "hashing:64", "device": "cpu", "config": config}
-    return judge(Request(data=locomo, **(settings | options)), resamples=50, timed=2).report
+    return judge(Request(data=locomo, **(settings | options)), resamples=50, timed=timed).report
 
 
 @pytest.fixture(scope="module")
 def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
     """Both inputs, by the preset `default`."""
     locomo = locomo_file(tmp_path_factory.mktemp("locomo"))
-    return {input: _report(locomo, input=input) for input in ("raw", "observations")}
+    return {input: _report(locomo, timed=1, input=input) for input in ("raw", "observations")}
 
 
 @pytest.mark.parametrize("input", ["raw", "observations"])
