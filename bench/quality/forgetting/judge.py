@@ -35,45 +35,54 @@ SIZES = (1_000, 10_000)
 GROUPS = ((1, 20), (100, 3), (1_000, 1))
 """How many memories go in one call, and how often; at most a third of all in calls of a size."""
 
-_ASKED = 64  # questions that both memories are asked
-_SESSION = 40  # turns of the session that is forgotten by its name
 _WORD = re.compile(r"[^\W\d_]{8,}")
 _PIECE, _STEP = 64, 256  # bytes of a long text that are looked for, and from one to the next
 _KEY, _LONG = 8, 32  # bytes by which places are found, and long ones are told apart
 _BITS = 22  # of the table of these
-_TILE = 1 << 24  # bytes looked at together
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 
 T = TypeVar("T")
 
 
-def judge(request: Request, *, groups: Sequence[tuple[int, int]] = GROUPS) -> Judged:
+def judge(
+    request: Request,
+    *,
+    groups: Sequence[tuple[int, int]] = GROUPS,
+    session: int = 40,
+    questions: int = 64,
+) -> Judged:
     """Forgets memories one by one, by hundreds and by session, and looks for what is left.
 
     What is forgotten has ids, speakers, a session and notes that nothing else has. A memory that
     was made at once of the rest, which never held it, says what may be there.
 
+    Args:
+        request: What is evaluated; its data are texts.
+        groups: As `GROUPS`.
+        session: Turns of the session that is forgotten by its name.
+        questions: That both memories are asked.
+
     Returns:
         The report (see `bench/quality/README.md`) and its table.
 
     Raises:
-        InputError: Data that cannot be read, sizes of less than 200 atoms.
+        InputError: Data that cannot be read, sizes of less than five sessions.
         ConfigError: There is no such preset.
     """
     sizes = SIZES if request.sizes is None else request.sizes
-    if not sizes or min(sizes) < 5 * _SESSION:
+    if not sizes or min(sizes) < 5 * session:
         raise InputError(
-            f"--sizes: expected numbers of atoms from {5 * _SESSION} on, got "
+            f"--sizes: expected numbers of atoms from {5 * session} on, got "
             f"{' '.join(map(str, sizes)) or 'none'}; give such as 1000 10000"
         )
-    clock, config = Stopwatch(), request.settings
+    clock, config, asked = Stopwatch(), request.settings, (session, questions)
     embedder = TimedEmbedder(load_encoder(request), clock)
     options: dict[str, Any] = {"config": config, "embedder": embedder, "device": request.device}
     parts = []
     for size in tqdm(sizes, desc="sizes", disable=not request.progress):
         folder = Path(tempfile.mkdtemp(prefix="graphmem-forgetting-"))
         try:
-            parts.append(_one_size(request, options, folder, size, groups, clock))
+            parts.append(_one_size(request, options, folder, size, groups, clock, asked))
         finally:
             shutil.rmtree(folder, ignore_errors=True)
     report = framed(
@@ -95,17 +104,20 @@ def _one_size(
     size: int,
     groups: Sequence[tuple[int, int]],
     clock: Stopwatch,
+    numbers: tuple[int, int],  # turns of a session, and questions
 ) -> dict[str, Any]:
     chance = request.chance
     own, other = folder / "own", folder / "rebuild"
     with Memory.open(own, **options) as memory:
-        turns, calls, session = _marked(life(request.data, memory, size), groups, chance)
+        turns, calls, session = _marked(
+            life(request.data, memory, size), groups, numbers[0], chance
+        )
         gone = {name for call in calls for name in call} | {
             turn.id for turn in turns if turn.session == session
         }
         left = [turn for turn in turns if turn.id not in gone]
         memory.add(turns)
-        questions = [turn.text for turn in chance.choices(turns, k=_ASKED)]
+        questions = [turn.text for turn in chance.choices(turns, k=numbers[1])]
         memory.retrieve(questions[0])
         needles = _needles(memory, [turn for turn in turns if turn.id in gone])
         receipts, times, asked = list[Receipt](), dict[str, list[float]](), list[float]()
@@ -151,9 +163,9 @@ def _one_size(
 
 
 def _marked(
-    turns: list[Atom], groups: Sequence[tuple[int, int]], chance: random.Random
+    turns: list[Atom], groups: Sequence[tuple[int, int]], size: int, chance: random.Random
 ) -> tuple[list[Atom], list[list[str]], str]:
-    """The turns, what is forgotten in each call, and the session that is.
+    """The turns, what is forgotten in each call, and the session of that size that is.
 
     What is forgotten has an id, a speaker, a session and a note of its own.
     """
@@ -161,8 +173,8 @@ def _marked(
     def word() -> str:
         return f"{chance.getrandbits(64):016x}"
 
-    session, start = f"meeting {word()}", chance.randrange(len(turns) - _SESSION)
-    for i in range(start, start + _SESSION):
+    session, start = f"meeting {word()}", chance.randrange(len(turns) - size)
+    for i in range(start, start + size):
         turns[i] = replace(turns[i], id=word(), speaker=word(), session=session)
     places = [i for i in range(len(turns)) if turns[i].session != session]
     chance.shuffle(places)
@@ -218,8 +230,13 @@ def _pieces(text: str) -> Iterator[bytes]:
         yield from (data[at : at + _PIECE] for at in range(0, len(data) - _PIECE, _STEP))
 
 
-def found_in(folder: Path, needles: Mapping[str, Sequence[bytes]]) -> dict[str, set[bytes]]:
-    """Which needles, of at least eight bytes, there are in the files of a folder, by kind."""
+def found_in(
+    folder: Path, needles: Mapping[str, Sequence[bytes]], *, tile: int = 1 << 24
+) -> dict[str, set[bytes]]:
+    """Which needles, of at least eight bytes, there are in the files of a folder, by kind.
+
+    So many bytes of a file are looked at together.
+    """
     places: dict[bytes, list[tuple[str, bytes, int]]] = {}
     for kind, each in needles.items():
         for needle in each:
@@ -236,11 +253,11 @@ def found_in(folder: Path, needles: Mapping[str, Sequence[bytes]]) -> dict[str, 
         if not path.stat().st_size:
             continue
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            for start in range(0, len(data), _TILE):
-                tile = data[start : start + _TILE + _KEY - 1]
-                for shift in range(min(_KEY, max(0, len(tile) - _KEY + 1))):
-                    count = (len(tile) - shift) // _KEY
-                    values = np.frombuffer(tile, np.uint64, count, shift)
+            for start in range(0, len(data), tile):
+                part = data[start : start + tile + _KEY - 1]
+                for shift in range(min(_KEY, max(0, len(part) - _KEY + 1))):
+                    count = (len(part) - shift) // _KEY
+                    values = np.frombuffer(part, np.uint64, count, shift)
                     near = table[(values * _MIX) >> np.uint64(64 - _BITS)]
                     for at in np.flatnonzero(near).tolist():
                         place = start + shift + _KEY * at

@@ -27,14 +27,16 @@ from ..common.texts import split_at_marks, text_atoms
 from ..request import Judged, Request
 from .systems import PEERS, Own, System, installed
 
-__all__ = ["ROUNDS", "SIZES", "format_table", "judge", "life"]
+__all__ = ["COMPARED", "ROUNDS", "SIZES", "format_table", "judge", "life"]
 SIZES = (1_000, 10_000, 100_000)
 """Atoms at which growth is measured unless others are asked for."""
 
 ROUNDS = 100
 """How often each thing is done at each size."""
 
-_COMPARED = 64  # questions that the rebuilt index is asked as well
+COMPARED = 64
+"""Questions that the rebuilt index is asked as well."""
+
 _SESSION = 200  # turns of a session
 _START, _STEP = 1.6e9, 60.0  # seconds since the epoch of the first turn, and between two
 _SELDOM = 5  # of so many additions there is one correction, and one deletion
@@ -71,7 +73,7 @@ class _Times:
         }
 
 
-def judge(request: Request, *, rounds: int = ROUNDS) -> Judged:
+def judge(request: Request, *, rounds: int = ROUNDS, compared: int = COMPARED) -> Judged:
     """Lets a memory grow and, at each size, live a while; beside it the peers that are installed.
 
     Every system keeps the same turns on disk, with vectors of the same encoder.
@@ -99,7 +101,8 @@ def judge(request: Request, *, rounds: int = ROUNDS) -> Judged:
         with ExitStack() as stack:
             memory = stack.enter_context(Memory.open(folder / "own", **options))
             turns = life(request.data, memory, sizes[-1] + rounds)
-            singly = _singly(folder, options, turns[: sizes[0]], request.chance, clock)
+            asked = request.chance.choices(turns[: sizes[0]], k=compared)
+            singly = _singly(folder, options, turns[: sizes[0]], asked, clock)
             systems: dict[str, System] = {config.name: Own(memory)}
             for name in (name for name, there in peers.items() if there):
                 systems[name] = PEERS[name](folder / name, embedder)
@@ -113,7 +116,7 @@ def judge(request: Request, *, rounds: int = ROUNDS) -> Judged:
                     times = _Times(clock)
                     shares = _live(system, turns, (begin, size, rounds), request.chance, times)
                     found[name] = {**times.summary(), **shares, "fill_s": seconds}
-                asked = request.chance.choices(turns[:size], k=_COMPARED)
+                asked = request.chance.choices(turns[:size], k=compared)
                 questions = [_sentence(turn) for turn in asked]
                 # Nobody has closed the memory, so there is no snapshot that could be read instead.
                 with Memory.open(folder / "own", mode="r", **options) as reader:
@@ -162,7 +165,7 @@ def _singly(
     folder: Path,
     options: Mapping[str, Any],
     turns: Sequence[Atom],
-    chance: random.Random,
+    asked: Sequence[Atom],
     clock: Stopwatch,
 ) -> dict[str, Any]:
     """Size and questions of a memory whose turns came one by one, and of one that got all at once.
@@ -171,7 +174,7 @@ def _singly(
     """
     parts: dict[str, list[Sequence[Atom]]]
     parts = {"at once": [turns], "one by one": [[turn] for turn in turns]}
-    questions = [_sentence(turn) for turn in chance.choices(turns, k=_COMPARED)]
+    questions = [_sentence(turn) for turn in asked]
     times, megabytes, memories = _Times(clock), {}, {}
     with ExitStack() as stack:
         for name, adds in parts.items():

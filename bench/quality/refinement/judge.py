@@ -26,17 +26,15 @@ from ..common.scores import gain
 from ..common.tables import Head, Table
 from ..request import Judged, Request
 from .sessions import Asked, Life, lived
-from .sweep import sweep, sweep_table
+from .sweep import GRID, sweep, sweep_table
 
 __all__ = ["SESSIONS", "judge"]
 
 SESSIONS = (1_000, 2_000, 5_000, 10_000)
 """Sessions after which everything is measured unless others are asked for; the last are all."""
 
-_TOGETHER = 100  # sessions that are told before what was asked in them
 _RUNS = 25  # consolidations of a life
 _CUTOFF = 10
-_TIMED = 50  # questions asked alone
 
 Keep = Callable[[Memory, int], object]
 """Takes a memory down to so many atoms."""
@@ -46,6 +44,9 @@ def judge(
     request: Request,
     *,
     shares: Sequence[float] = (0.5, 0.25),
+    together: int = 100,
+    timed: int = 50,
+    grid: Sequence[tuple[float, float]] = GRID,
     resamples: int = 2000,
 ) -> Judged:
     """Lives many sessions with memories that keep all, or half of it, and asks along the way.
@@ -56,6 +57,9 @@ def judge(
     Args:
         request: What is evaluated; its data is a LoCoMo file.
         shares: What is kept of all that is told, in the end.
+        together: Sessions that are told before what was asked in them.
+        timed: Questions asked alone, at each number of sessions.
+        grid: Of decay on LoCoMo, as `sweep.GRID`.
         resamples: Of the intervals.
 
     Returns:
@@ -76,10 +80,10 @@ def judge(
     drawn: dict[str, Any] = {"seed": request.seed, "resamples": resamples}
     with caching([encoder]):
         lives = {
-            name: _live(life, sizes, own, keep, (config, encoder), request)
+            name: _live(life, sizes, own, keep, (config, encoder), request, (together, timed))
             for name, own, keep in _systems(len(life.atoms), shares, request.seed)
         }
-        locomo = sweep(request, config, encoder, drawn)
+        locomo = sweep(request, config, encoder, drawn, grid)
     first = next(iter(lives.values()))
     report = framed(
         "refinement",
@@ -91,7 +95,7 @@ def judge(
             "facts": len(life.facts),
             "asked": len(first.found),
             "at the end": len(first.last),
-            "alone": _TIMED,
+            "alone": timed,
         },
         embedder=encoder.name,
         systems={name: one.summary(sizes, first, drawn) for name, one in lives.items()},
@@ -192,9 +196,11 @@ def _live(
     keep: Keep | None,
     made: tuple[Config, CachingEmbedder],
     request: Request,
+    numbers: tuple[int, int],  # sessions that are told together, and questions asked alone
 ) -> _Lived:
     """A life with a memory that refines itself in some way."""
     config, encoder = made
+    together, timed = numbers
     config = replace(
         config,
         refine=replace(config.refine, keep=0, prune=0.0)
@@ -202,7 +208,7 @@ def _live(
         else replace(config.refine, **own),
     )
     lived, now = _Lived(), [0.0]
-    every = max(_TOGETHER, life.sessions // _RUNS)
+    every = max(together, life.sessions // _RUNS)
     with tempfile.TemporaryDirectory(prefix="graphmem-refinement-") as folder:
         options: dict[str, Any] = {
             "config": config,
@@ -213,7 +219,7 @@ def _live(
         }
         with Memory.open(Path(folder) / "memory", **options) as memory:
             blocks = tqdm(
-                list(life.blocks(min(_TOGETHER, sizes[0]))),
+                list(life.blocks(min(together, sizes[0]))),
                 desc="sessions",
                 disable=not request.progress,
             )
@@ -236,7 +242,7 @@ def _live(
                     lived.refining.append(time.process_time() - start)
                 if marks and told.session >= marks[0]:
                     marks.pop(0)
-                    lived.sizes.append(_measured(memory, life, request.seed))
+                    lived.sizes.append(_measured(memory, life, timed, request.seed))
             names = {*memory.store.ids()}
             archive = memory.archived()
             names |= {*archive.store.ids()} if archive is not None else set()
@@ -256,11 +262,11 @@ def _hits(memory: Memory, asked: Sequence[Asked]) -> list[str | None]:
     ]
 
 
-def _measured(memory: Memory, life: Life, seed: int) -> dict[str, Any]:
+def _measured(memory: Memory, life: Life, timed: int, seed: int) -> dict[str, Any]:
     """What a memory holds, and CPU milliseconds of questions that are asked alone."""
     dice, seconds = random.Random(seed), []
     memory.retrieve(life.questions[0], k=_CUTOFF)
-    for question in dice.choices(life.questions, k=_TIMED):
+    for question in dice.choices(life.questions, k=timed):
         start = time.process_time()
         memory.retrieve(question, k=_CUTOFF)
         seconds.append(time.process_time() - start)

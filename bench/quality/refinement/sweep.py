@@ -23,9 +23,9 @@ from ..common.tables import Head, Table
 from ..common.task import TURN, RetrievalTask, memory_of
 from ..request import Request
 
-__all__ = ["sweep", "sweep_table"]
+__all__ = ["GRID", "sweep", "sweep_table"]
 
-_GRID = ((0.0, 0.0), *itertools.product((15.0, 30.0, 60.0, 120.0), (0.05, 0.2)))
+GRID = ((0.0, 0.0), *itertools.product((15.0, 30.0, 60.0, 120.0), (0.05, 0.2)))
 """Half-lives in days, 0 for none, and bases."""
 
 _PRUNE = 0.25  # importance below which a turn is archived
@@ -33,7 +33,11 @@ _CUTOFF = 10
 
 
 def sweep(
-    request: Request, config: Config, encoder: CachingEmbedder, drawn: Mapping[str, Any]
+    request: Request,
+    config: Config,
+    encoder: CachingEmbedder,
+    drawn: Mapping[str, Any],
+    grid: Sequence[tuple[float, float]],
 ) -> dict[str, Any]:
     """The share of the turns that is left, and recall, by half-life and base of importance.
 
@@ -41,7 +45,7 @@ def sweep(
     not found; beside each setting stand as many turns drawn at random that are not found.
     """
     asked = locomo_set(request.data, evidence=request.evidence).answerable()
-    settings = {None: config} | {each: _pruning(config, *each) for each in _GRID}
+    settings = {None: config} | {each: _pruning(config, *each) for each in grid}
     left: dict[Any, list[float]] = {name: [] for name in settings}
     recall: dict[Any, list[Tensor]] = {name: [] for name in settings}
     random: dict[Any, list[Tensor]] = {name: [] for name in settings}

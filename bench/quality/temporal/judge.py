@@ -26,7 +26,7 @@ from ..common.task import RetrievalTask, build_tasks, memory_of
 from ..request import Judged, Request
 from .facts import BEGIN, END, Fact, Question, evolving_facts
 
-__all__ = ["FACTS", "carried", "judge"]
+__all__ = ["FACTS", "INSTANTS", "carried", "judge"]
 
 FACTS = (1_000, 5, 2_000)
 """Facts, values of each, and turns that tell nothing of them."""
@@ -34,7 +34,9 @@ FACTS = (1_000, 5, 2_000)
 WEIGHTS = (0.0, -0.5, -1.0, -2.0, -4.0, -8.0)
 """Of the signal `ended`, that are tried."""
 
-_INSTANTS = tuple(BEGIN + share * (END - BEGIN) for share in (0.2, 0.4, 0.6, 0.8))
+INSTANTS = tuple(BEGIN + share * (END - BEGIN) for share in (0.2, 0.4, 0.6, 0.8))
+"""Moments of which is asked."""
+
 _PART = 50  # questions of one batch, each at all instants
 _NEWEST = 5  # hits of which the newest is taken
 _DEPTH = 30
@@ -54,6 +56,7 @@ def judge(
     *,
     facts: tuple[int, int, int] = FACTS,
     weights: Sequence[float] = WEIGHTS,
+    instants: Sequence[float] = INSTANTS,
     resamples: int = 2000,
 ) -> Judged:
     """Asks for values of now, as they were known, as they were true, and before another.
@@ -67,6 +70,7 @@ def judge(
         request: What is evaluated; its data is a LoCoMo file.
         facts: As `FACTS`.
         weights: As `WEIGHTS`.
+        instants: As `INSTANTS`.
         resamples: Of the intervals.
 
     Returns:
@@ -78,11 +82,11 @@ def judge(
     """
     config, encoder = request.settings, load_encoder(request)
     drawn: dict[str, Any] = {"seed": request.seed, "resamples": resamples}
-    told = _Told(*evolving_facts(*facts, seed=request.seed))
+    told = _Told(*evolving_facts(*facts, seed=request.seed), instants)
     with caching([encoder]):
         right, swept = _evolving(told, config, encoder, request, weights)
         found = {}
-        held_out = _Told(*evolving_facts(*facts, seed=request.seed, held_out=True))
+        held_out = _Told(*evolving_facts(*facts, seed=request.seed, held_out=True), instants)
         for name, own in ((_FOUND, told), (f"{_FOUND}, {_OTHER}", held_out)):
             right[name], found[name] = _reconciled(own, config, encoder, request)
         locomo = _locomo(config, encoder, request, drawn)
@@ -94,7 +98,7 @@ def judge(
             "facts": len(told.facts),
             "atoms": len(told.atoms),
             "before": len(told.past),
-            "instants": len(_INSTANTS),
+            "instants": len(instants),
         },
         embedder=encoder.name,
         facts={
@@ -116,12 +120,19 @@ class _Told:
 
     Attributes:
         facts, atoms, now, past: As `evolving_facts` gives them.
+        instants: Moments of which is asked, seconds since the epoch UTC.
     """
 
     def __init__(
-        self, facts: list[Fact], atoms: list[Any], now: list[Question], past: list[Question]
+        self,
+        facts: list[Fact],
+        atoms: list[Any],
+        now: list[Question],
+        past: list[Question],
+        instants: Sequence[float],
     ) -> None:
         self.facts, self.atoms, self.now, self.past = facts, atoms, now, past
+        self.instants = list(instants)
         self.value = {
             version.id: (number, version.value)
             for number, fact in enumerate(facts)
@@ -243,14 +254,14 @@ def _asked(
     }
     if swept:
         return found
-    by_instant: list[Ranking] = [[] for _ in _INSTANTS]
+    by_instant: list[Ranking] = [[] for _ in told.instants]
     bar = tqdm(list(_parts(told.texts)), desc="moments", disable=not request.progress)
     for part in bar:
-        for results in memory.retrieve(part, k=_DEPTH, as_of=list(_INSTANTS)):
+        for results in memory.retrieve(part, k=_DEPTH, as_of=told.instants):
             for own, result in zip(by_instant, results, strict=True):
                 own.append([hit.id for hit in result.hits])
     found["as of"] = _over_instants(told, by_instant, Fact.known_at)
-    by_instant = [ranked(told.texts, valid_at=moment) for moment in _INSTANTS]
+    by_instant = [ranked(told.texts, valid_at=moment) for moment in told.instants]
     found["true at"] = _over_instants(told, by_instant, Fact.true_at)
     return found
 
@@ -260,7 +271,7 @@ def _over_instants(
 ) -> Tensor:  # [B], the share of instants
     each = [
         told.right(own, [truth(fact, moment) for fact in told.facts])
-        for own, moment in zip(ranked, _INSTANTS, strict=True)
+        for own, moment in zip(ranked, told.instants, strict=True)
     ]
     return torch.stack(each).nanmean(0)
 
@@ -285,8 +296,8 @@ def _by_cosine(told: _Told, memory: Memory, *, newest: int) -> dict[str, Tensor]
 
     facts = told.facts
     texts, past = told.texts, [question.text for question in told.past]
-    known = [ranked(texts, told_at, moment) for moment in _INSTANTS]
-    true = [ranked(texts, begun, moment) for moment in _INSTANTS]
+    known = [ranked(texts, told_at, moment) for moment in told.instants]
+    true = [ranked(texts, begun, moment) for moment in told.instants]
     return {
         "now": told.right(ranked(texts, told_at, END), [fact.true_at(END) for fact in facts]),
         "before": told.right_before(ranked(past, told_at, END)),

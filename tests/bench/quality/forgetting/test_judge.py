@@ -10,15 +10,12 @@ import pytest
 
 from graphmem_torch.errors import InputError
 from graphmem_torch.memory import Memory
-from graphmem_torch.quality.forgetting import judge as module
 from graphmem_torch.quality.forgetting.judge import found_in, judge
 from tests.bench.quality.made import of_sizes
 
 
-def test_judge_of_a_small_memory(texts: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_SESSION", 4)
-    monkeypatch.setattr(module, "_ASKED", 3)
-    found = judge(of_sizes(texts, 40), groups=((1, 2), (3, 1), (30, 1)))
+def test_judge_of_a_small_memory(texts: Path) -> None:
+    found = judge(of_sizes(texts, 40), groups=((1, 2), (3, 1), (30, 1)), session=4, questions=3)
     json.dumps(found.report, allow_nan=False)
     (part,) = found.report["sizes"]
     assert part["atoms"] == 40 and part["forgotten"] == 2 + 3 + 4 and part["problems"] == 0
@@ -37,8 +34,6 @@ def test_judge_of_a_small_memory(texts: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_judge_finds_what_is_left(texts: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_SESSION", 4)
-    monkeypatch.setattr(module, "_ASKED", 1)
     forget = Memory.forget
 
     def leaving(memory: Memory, ids: str | None = None, **named: str) -> object:
@@ -52,13 +47,12 @@ def test_judge_finds_what_is_left(texts: Path, monkeypatch: pytest.MonkeyPatch) 
         return forget(memory, ids, **named)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Memory, "forget", leaving)
-    (part,) = judge(of_sizes(texts, 24), groups=((2, 1),)).report["sizes"]
+    (part,) = judge(of_sizes(texts, 24), groups=((2, 1),), session=4, questions=1).report["sizes"]
     found = {kind: each["found"] for kind, each in part["traces"].items()}
     assert found["id"] == found["embedding"] == 2 and found["speaker"] == found["note"] == 0
 
 
-def test_found_in_against_a_plain_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_TILE", 32)
+def test_found_in_against_a_plain_search(tmp_path: Path) -> None:
     data = np.random.default_rng(3).integers(0, 3, 1000, dtype=np.uint8).tobytes()
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub" / "file").write_bytes(data)
@@ -66,7 +60,7 @@ def test_found_in_against_a_plain_search(tmp_path: Path, monkeypatch: pytest.Mon
     (tmp_path / "short").write_bytes(b"abc")
     needles = [data[i : i + n] for i in range(0, 990, 9) for n in (8, 17, 60)]
     needles += [bytes([2, 1]) * n for n in range(4, 9)] + [data[-8:], data[:8]]
-    found = found_in(tmp_path, {"one": needles, "none": []})
+    found = found_in(tmp_path, {"one": needles, "none": []}, tile=32)
     assert found == {"one": {n for n in needles if n in data}, "none": set()}
 
 

@@ -19,8 +19,7 @@ CHANGED = ["correct", "ask, corrected", "delete", "ask, deleted"]
 
 def test_judge_of_a_short_life(texts: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "installed", lambda: {"chromadb": False, "mem0": False})
-    monkeypatch.setattr(module, "_COMPARED", 3)
-    found = judge(of_sizes(texts, 8, 20), rounds=2)
+    found = judge(of_sizes(texts, 8, 20), rounds=2, compared=3)
     report = found.report
     json.dumps(report, allow_nan=False)
     assert report["n"] == {"sizes": [8, 20], "rounds": 2} and report["token_dim"] > 0

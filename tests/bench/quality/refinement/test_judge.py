@@ -9,8 +9,6 @@ import pytest
 
 from graphmem_torch.config import load_config
 from graphmem_torch.errors import InputError
-from graphmem_torch.quality.refinement import judge as module
-from graphmem_torch.quality.refinement import sweep as sweeping
 from graphmem_torch.quality.refinement.judge import judge
 from graphmem_torch.quality.refinement.sessions import lived
 from graphmem_torch.quality.request import Request
@@ -51,11 +49,9 @@ def request(locomo: Path, **more: Any) -> Request:
     return Request(data=locomo, config=config, embedder="hashing", device="cpu", **more)
 
 
-def test_the_judge(locomo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_TOGETHER", 10)
-    monkeypatch.setattr(module, "_TIMED", 2)
-    monkeypatch.setattr(sweeping, "_GRID", ((0.0, 0.0), (15.0, 0.9)))
-    found = judge(request(locomo, sizes=(30, 40)), shares=(0.5,), resamples=20)
+def test_the_judge(locomo: Path) -> None:
+    few: dict[str, Any] = {"together": 10, "timed": 2, "grid": ((0.0, 0.0), (15.0, 0.9))}
+    found = judge(request(locomo, sizes=(30, 40)), shares=(0.5,), resamples=20, **few)
     report = found.report
     turns = report["n"]["turns"]
     assert {*report["systems"]} == {"all", "50 %, refined", "50 %, the newest", "50 %, any"}

@@ -9,7 +9,6 @@ import pytest
 
 from graphmem_torch.config import load_config
 from graphmem_torch.quality.request import Request
-from graphmem_torch.quality.temporal import judge as module
 from graphmem_torch.quality.temporal.facts import BEGIN, DAY, END, evolving_facts
 from graphmem_torch.quality.temporal.judge import carried, judge
 
@@ -49,11 +48,11 @@ def test_the_first_hit_about_a_fact_counts() -> None:
     assert carried(["x", "a"], 1, value) is None
 
 
-def test_the_judge(locomo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_INSTANTS", (BEGIN + 300 * DAY, BEGIN + 600 * DAY))
+def test_the_judge(locomo: Path) -> None:
+    moments = BEGIN + 300 * DAY, BEGIN + 600 * DAY
     config = load_config("default", {"link.concepts": "pattern"})
     request = Request(data=locomo, config=config, embedder="hashing", device="cpu")
-    judged = judge(request, facts=(8, 3, 4), weights=(0.0, -50.0), resamples=20)
+    judged = judge(request, facts=(8, 3, 4), weights=(0.0, -50.0), instants=moments, resamples=20)
     report = judged.report
     assert report["n"]["facts"] == 8 and report["n"]["atoms"] == 28
     systems = report["facts"]
