@@ -142,10 +142,11 @@ class MemoryIndex(nn.Module):
         check_signal_names(named)
         idle = [] if "hop_document" in tensors else ["hops", "documents"]
         idle += ["words"] if "tokens" in tensors else []
-        left = reading(signal_names(named), *idle)
+        asked = signal_names(named)
+        left = reading(asked, *idle)
         named = {key: named[key] for key in named if Weight.named(key).signal not in left}
         self.weight_keys = tuple(named)
-        names = self.signal_names = tuple(signal_names(named))
+        names = self.signal_names = tuple(name for name in asked if name not in left)
         self.reads = frozenset(what for name in names for what in SIGNALS[name].reads)
         lacking = [
             name for name in names if any(p not in tensors for p in ROUTING_PARTS.get(name, ()))

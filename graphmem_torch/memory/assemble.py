@@ -135,13 +135,14 @@ class Assembler:
             elif len(changes.gone):
                 concepts = [code for kind, code in self._columns.kinds.items() if kind == CONCEPT]
                 self._columns.rename(self._growing.remove(changes.gone, concepts))
-            added = self._columns.read(store, num_pieces, changes)
+            modes = config.modes.build  # only they read which atoms have equal content
+            added = self._columns.read(store, num_pieces, changes, duplicates=modes)
         cut = None if changes is None else changes.cut
 
-        def modes(embeddings: Tensor, time: Tensor, node: Tensor) -> Modes:
+        def found(embeddings: Tensor, time: Tensor, node: Tensor) -> Modes:
             return self._modes.modes(config.modes, embeddings, time, node)
 
-        tensors = self._growing.append(added, cut, modes)
+        tensors = self._growing.append(added, cut, found)
         index = MemoryIndex(tensors, config, self._growing.listed)
         self._config = config
         return self._snapshot(index, self._columns)

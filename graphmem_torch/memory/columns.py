@@ -104,7 +104,14 @@ class StoreColumns:
             names.update({listed[code]: i for i, code in enumerate(old.tolist())})
         self._names = None
 
-    def read(self, store: StoreReader, num_pieces: int, changes: Changes | None) -> IndexInput:
+    def read(
+        self,
+        store: StoreReader,
+        num_pieces: int,
+        changes: Changes | None,
+        *,
+        duplicates: bool = True,
+    ) -> IndexInput:
         """What was added to the store since the last call; inside `store.reading()`.
 
         After an error what was read is of no use, and only new columns are.
@@ -113,6 +120,7 @@ class StoreColumns:
             store: Of which everything was read.
             num_pieces: Size of the vocabulary of the token vectors.
             changes: As they were asked for; None at first.
+            duplicates: Whether the atoms of equal content are looked for.
         """
         state, edges = self.state, store.num_edges
         self.state = None  # until all is read
@@ -166,7 +174,7 @@ class StoreColumns:
             pieces=None if tokens is None else tokens.pieces,
             token_offsets=None if tokens is None else tokens.offsets,
             num_pieces=num_pieces,
-            duplicate=store.first_nodes(start),
+            duplicate=store.first_nodes(start) if duplicates else None,
             title=title,
             name_terms=names[0],
             name_offsets=names[1],

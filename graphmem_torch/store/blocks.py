@@ -359,9 +359,9 @@ def read_tokens(database: Database, start: int, stop: int, dim: int) -> TokenRow
         StoreDamagedError: A block has the wrong length, does not match its checksum, or lies where
             no atom is.
     """
-    _expect_held(database, stop, None)
+    end = _expect_held(database, stop, None)
     outside = "SELECT start FROM token_block WHERE start < 0 OR start > ? LIMIT 1"
-    if found := database.query(outside, (_end(database),)):
+    if found := database.query(outside, (end,)):
         raise damaged(database.place, f"token vectors at node {found[0][0]}, which never was")
     counts = torch.zeros(max(stop - start, 0), dtype=torch.int64)
     # Counts alone first: they give the size, so that the vectors are held in memory only once.
@@ -680,25 +680,27 @@ def _verify(
     database.sound.add((table, key, expected))
 
 
-def _end(database: Database) -> int:
-    """Number behind that of the last embedding."""
-    sql = "SELECT start + count FROM embedding_block ORDER BY start DESC LIMIT 1"
-    rows = database.query(sql)
-    return int(rows[0][0]) if rows else 0
+def _expect_held(database: Database, stop: int, dim: int | None) -> int:
+    """Refuses a range of nodes that there are no bytes for, before anything is allocated for it.
 
-
-def _expect_held(database: Database, stop: int, dim: int | None) -> None:
-    """Refuses a range of nodes that there are no bytes for, before anything is allocated for it."""
-    sql = "SELECT start, count, length(data) FROM embedding_block ORDER BY start DESC LIMIT 1"
+    Returns:
+        The number behind that of the last embedding.
+    """
+    sql, end = (
+        "SELECT start, count, length(data) FROM embedding_block ORDER BY start DESC LIMIT 1",
+        0,
+    )
     for start, count, held in database.query(sql):
         if dim is not None and held != count * dim * 4:
             what = f"a block of {held} bytes where {count * dim * 4} were expected"
             raise damaged(database.place, what)
+        end = int(start + count)
         # Each atom takes a byte at least, whatever a wrong count says.
-        if start >= 0 and count <= held and start + count >= stop:
-            return
+        if start >= 0 and count <= held and end >= stop:
+            return end
     if stop > 0:
-        raise damaged(database.place, f"no embedding for node {_end(database)}")
+        raise damaged(database.place, f"no embedding for node {end}")
+    return end
 
 
 def _blocks(

@@ -66,6 +66,7 @@ _BLOCKS = {
 }
 _SHOWN = 5  # of each kind of problem; one damaged disk sector can break thousands of rows
 _DIGITS = 16  # of numbers that no label reaches, and that SQLite and Python still hold
+_TEXTS = 4096  # texts that are read at once
 _MANY = 500  # values in one IN (...) list; SQLite allows more, a longer statement is not faster
 
 
@@ -275,11 +276,14 @@ class StoreReader:
         """
         own, asked = ("", ()) if kind is None else (" AND kind = ?", (kind,))
         rows = f"SELECT node, speaker, text FROM {self._table} WHERE node >= ?{own}"
-        sql = f"{rows} ORDER BY node LIMIT 4096"
-        while found := self._database.query(sql, (start, *asked)):
+        sql = f"{rows} ORDER BY node LIMIT {_TEXTS}"
+        while True:
+            found = self._database.query(sql, (start, *asked))
             yield from (
                 Atom(id="", text=text, speaker=speaker).rendered for _, speaker, text in found
             )
+            if len(found) < _TEXTS:
+                return
             start = found[-1][0] + 1
 
     def first_nodes(self, start: int = 0) -> Tensor:  # [n] int64
