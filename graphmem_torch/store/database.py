@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 from urllib.parse import quote
 
 from graphmem_torch.errors import StoreDamagedError, StoreError, StoreLockedError
+from graphmem_torch.store.pages import Descriptors, clear_unused
 
 __all__ = [
     "DATABASE_NAME",
@@ -415,6 +416,8 @@ _BUSY_SECONDS = 30.0
 _CACHE_KIB = 64 * 1024
 _WAL_PAGES = 4096  # 16 MiB: the default of 1000 pages would checkpoint at every fourth batch
 
+_descriptors = Descriptors()
+
 T = TypeVar("T")
 
 
@@ -465,8 +468,7 @@ class Database:
         self.resting = self._gone = self._closed = False
         self.asked = time.monotonic()
         try:
-            self._connection = self._open(self._folder, create=create)
-            self._file = self._found()
+            self._connection = self._connected(create=create)
             self._identity = self._read_identity()
         except (sqlite3.Error, OSError) as error:
             raise store_error(error, self.place) from error
@@ -630,29 +632,38 @@ class Database:
             StoreError: The disk is full, or likewise; it can be repeated.
         """
         with self._lock:
+            if self._path is None:
+                return True
             try:
                 if not self.query("SELECT 1 FROM meta WHERE key = ?", (_CLEAN,)):
                     self._connection.execute("VACUUM")
                     put = "INSERT OR IGNORE INTO meta VALUES (?, '1')"
                     self.write(lambda: self.execute_many(put, [(_CLEAN,)]))
-                else:
-                    # SQLite does not overwrite where an entry stood that it moves to another page:
-                    # ids and names lie in the slack of indexes until these are made anew.
-                    self._connection.execute("REINDEX")
                 self._connection.execute(f"PRAGMA busy_timeout = {1000 * seconds:.0f}")
-                busy = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
-            except sqlite3.Error as error:
+                return self._wiped(Path(self._path))
+            except (sqlite3.Error, OSError) as error:
                 raise store_error(error, self.place) from error
             finally:
                 self._connection.execute(f"PRAGMA busy_timeout = {1000 * _BUSY_SECONDS:.0f}")
-        if busy:
+
+    def _wiped(self, path: Path) -> bool:
+        """Empties the log, and clears what pages do not use while nobody writes; as `wipe`."""
+        if self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]:
             return False
+        # Pages that are kept in memory would be written again as they were.
+        self._connection.execute("PRAGMA shrink_memory")
 
-        def done() -> None:
+        def work() -> bool:
+            log = path.with_name(f"{path.name}-wal")
+            if log.exists() and log.stat().st_size:  # somebody was quicker
+                return False
+            roots = self.query("SELECT rootpage FROM sqlite_master WHERE rootpage > 0")
+            clear_unused(_descriptors.of(self._file, path), [1, *(row[0] for row in roots)])
+            # Others see by this commit that the pages that they keep are old.
             self.execute_many("DELETE FROM meta WHERE key = 'store.wiping'", [()])
+            return True
 
-        self.write(done)
-        return True
+        return self.write(work)
 
     def expect_writable(self) -> None:
         """Raises StoreError where it cannot be: opened to be read, inside `reading`, gone."""
@@ -716,9 +727,9 @@ class Database:
     def rest(self) -> None:
         """Gives its files back; the next use opens them again. Only inside `idle`."""
         if self._folder is not None and not self.resting:
-            self.resting = True
             with contextlib.suppress(sqlite3.Error):
-                self._connection.close()
+                self._disconnect()
+            self.resting = True
 
     def _awake(self) -> None:
         """Opens the files again after `rest`; does not go on with those of another store."""
@@ -732,8 +743,8 @@ class Database:
         if not self.resting:
             return
         try:
-            self._connection = self._open(self._folder, create=False)
-            self.resting, self._file = False, self._found()
+            self._connection = self._connected(create=False)
+            self.resting = False
             self._gone = self._read_identity() != self._identity
         except (sqlite3.Error, OSError) as error:
             raise store_error(error, self.place) from error
@@ -765,8 +776,25 @@ class Database:
         """Close the connection; the last one folds the write-ahead log into the database."""
         with self._lock, contextlib.suppress(sqlite3.Error, OSError):
             self._gone = self.gone  # who still asks is told that, and not that it is closed
-            self._closed = True
-            self._connection.close()
+            if not self._closed:
+                self._closed = True
+                self._disconnect()
+
+    def _connected(self, *, create: bool) -> sqlite3.Connection:
+        """Opens the files; `_file` is held from then on until `_disconnect`."""
+        before = self._found()  # held while it is opened, lest its locks are given up meanwhile
+        with _descriptors.holding(before):
+            connection = self._open(self._folder, create=create)
+            self._file = self._found()
+            _descriptors.hold(self._file)
+        return connection
+
+    def _disconnect(self) -> None:
+        if not self.resting:
+            try:
+                self._connection.close()
+            finally:
+                _descriptors.release(self._file)
 
 
 def sync_folder(folder: Path) -> None:
