@@ -372,6 +372,7 @@ class Memory:
         preset: str = "default",
         config: Config | None = None,
         device: str = "auto",
+        batch: int = 256,
         progress: bool = False,
     ) -> int:
         """Gives the memory in a folder another encoder, and keeps everything else.
@@ -388,6 +389,7 @@ class Memory:
             preset: Name of the preset that it is linked by, or path of a YAML file.
             config: Settings, instead of a preset.
             device: Where to encode.
+            batch: Texts that are encoded before their vectors are kept.
             progress: Shows a bar on stderr.
 
         Returns:
@@ -396,6 +398,7 @@ class Memory:
         Raises:
             ConfigError, EmbedderError, StoreError: As they say; the memory is as it was.
         """
+        check_count("batch", batch)
         settings = load_config(preset) if config is None else checked_config(config)
         loaded = load_as(embedder, settings.embedder, usable_device(device))
         meta = {**embedder_meta(embedder, settings.embedder), REGIME_KEY: None}
@@ -408,7 +411,7 @@ class Memory:
             bar = stack.enter_context(_progress(progress, "reembed", "texts", total))
             # All of them are encoded before the first is changed.
             return sum(
-                reembed_store(store, loaded, meta, link, bar.update, switch=switch)
+                reembed_store(store, loaded, meta, link, bar.update, batch=batch, switch=switch)
                 for switch in (False, True)
                 for store in stores
             )
@@ -1852,6 +1855,7 @@ class Memory:
         *,
         oracle: Oracle | Judge | None = None,
         policy: Literal["recency", "importance", "both"] | None = None,
+        block: int = 1024,
         progress: bool = False,
     ) -> Reconciled:
         """Finds what contradicts or repeats each other among memories, and resolves it.
@@ -1870,12 +1874,14 @@ class Memory:
             policy: Instead of that of the settings. `recency`: the later one supersedes the
                 earlier; `importance`: the more important one (`importance`) the other; `both`: both
                 stay, and an aggregate derived from both states the conflict.
+            block: Memories whose pairs are judged before what was found is stored.
             progress: Shows a bar on stderr.
 
         Raises:
             InputError: No oracle, or an unknown policy.
             StoreError: Read-only store or full disk; what was done stays.
         """
+        check_count("block", block)
         settings = self.config.reconcile
         if policy is not None:
             if policy not in POLICIES:
@@ -1896,6 +1902,7 @@ class Memory:
                 judge=asked,
                 cosines=self._cosines,
                 now=now,
+                block=block,
             ):
                 done += part
                 bar.update(part.compared)
@@ -2847,7 +2854,12 @@ class Memory:
     # The store.
 
     def report(
-        self, path: str | os.PathLike[str], *, limit: int = 50_000, most_edges: int = 150_000
+        self,
+        path: str | os.PathLike[str],
+        *,
+        limit: int = 50_000,
+        most_edges: int = 150_000,
+        iterations: int = 100,
     ) -> Report:
         """Writes one self-contained HTML page about the memory.
 
@@ -2855,6 +2867,7 @@ class Memory:
             path: The file, which is replaced.
             limit: Nodes that are drawn at most; of more, the best linked are, and the page says so.
             most_edges: Edges on the page at most; of more, each node's strongest.
+            iterations: Steps in which the nodes are placed, as of `layout`.
 
         Raises:
             InputError: A folder, a path in a folder that is not there, or a limit out of range.
@@ -2863,6 +2876,7 @@ class Memory:
         from graphmem_torch.report import ReportInput, checked_target, write_report
 
         checked_target(path, limit)
+        check_count("iterations", iterations)
         structure, stats, folder = self.structure(), self.stats(), self.store.path
         with self.store.reading():
             data = ReportInput(
@@ -2875,7 +2889,7 @@ class Memory:
                 texts=list(self.store.texts()),
                 embeddings=self.store.embeddings(),
             )
-        return write_report(data, path, limit=limit, most_edges=most_edges)
+        return write_report(data, path, limit=limit, most_edges=most_edges, iterations=iterations)
 
     def export(
         self, path: str | os.PathLike[str], *, vectors: bool = False, namespaces: bool = True

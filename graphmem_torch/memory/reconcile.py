@@ -37,7 +37,6 @@ _log = logging.getLogger(__name__)
 
 _JUDGED = "reconcile.judged"  # by judge, the node up to which all pairs were judged
 _LOCAL = "lexical 2"  # the rules, by their version: others judge anew
-_BLOCK = 1024  # memories whose pairs are found, judged and stored together
 _ASKED = 32  # pairs a call of an oracle, each both ways round
 _STATES = "conflict:"  # begins the id of an aggregate that states one
 _LEAST = 0.5  # confidence below which there is no contradiction
@@ -52,6 +51,7 @@ def find(
     judge: Judge | None,
     cosines: Callable[[Tensor], Tensor],
     now: float,
+    block: int,
 ) -> Iterator[Reconciled]:
     """Finds contradictions and duplicates of what is new, and stores them; yields what it did.
 
@@ -65,6 +65,7 @@ def find(
         judge: An oracle; None: the local rules.
         cosines: Function from pairs [2, P] of nodes to their cosines [P].
         now: Seconds since the epoch UTC, for uses of what is repeated.
+        block: Memories whose pairs are judged and stored together.
 
     Raises:
         StoreError: Read-only store or full disk; what was stored stays.
@@ -82,12 +83,12 @@ def find(
     shared = keys.pairs(store, start, shared=config.shared, rare=config.rare)
     every = torch.cat([near, shared], 1).unique(dim=1)
     alike = near[:, cosine >= config.duplicate]
-    for low in range(start, stop, _BLOCK):
-        high = min(low + _BLOCK, stop)
-        block = every[:, (every[0] >= low) & (every[0] < high)]
+    for low in range(start, stop, block):
+        high = min(low + block, stop)
+        pairs = every[:, (every[0] >= low) & (every[0] < high)]
         same = alike[:, (alike[0] >= low) & (alike[0] < high)]
         equal = [(node, of) for node, of in first if low <= node < high and of < node]
-        done = _judge_block(store, block, local, judge, cosines)
+        done = _judge_block(store, pairs, local, judge, cosines)
         done += _repeat_block(store, same, equal, now)
         known = _judged(store)
         store.meta_set(_JUDGED, json.dumps(known | {name: max(high, known.get(name, 0))}))

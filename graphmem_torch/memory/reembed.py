@@ -32,7 +32,6 @@ from graphmem_torch.text.embedder import Embedder, encode_checked
 
 __all__ = ["reembed_store"]
 
-_BATCH = 256  # nodes that are encoded and kept at once
 _FEW = 1024  # nodes that are encoded while other writers wait, at most
 _TILE = 1 << 16  # cosines of the ends of edges at once
 _DTYPES = (torch.int64, torch.float32, torch.int64, torch.int32, torch.int8)
@@ -59,6 +58,7 @@ def reembed_store(
     link: LinkConfig,
     advance: Callable[[int], object],
     *,
+    batch: int,
     switch: bool = True,
 ) -> int:
     """Gives a store the vectors of another encoder; how many texts were encoded for it.
@@ -69,6 +69,7 @@ def reembed_store(
         meta: Strings to keep in the store from then on; None: to keep no more.
         link: How the graph grew.
         advance: Called with the numbers of nodes that are done.
+        batch: Texts that are encoded before their vectors are kept.
         switch: False: only makes the vectors, and keeps them.
 
     Raises:
@@ -80,14 +81,14 @@ def reembed_store(
     with ExitStack() as stack:
         stack.enter_context(WriterLock(store.path, "reembed.lock"))
         made = stack.enter_context(closing(_Made(store.path, embedder)))
-        count = made.encode(store.rendered(), advance)
+        count = made.encode(store.rendered(), batch, advance)
         while len(made.missing(store.rendered())) > _FEW:
-            count += made.encode(store.rendered(), advance)
+            count += made.encode(store.rendered(), batch, advance)
         if not switch:
             return count
         with store.turn():
             texts = store.rendered()
-            count += made.encode(texts, advance)
+            count += made.encode(texts, batch, advance)
             pooled, tokens = made.vectors([node for node, *_ in texts], store.next_node)
             edges = _edges_again(store, pooled, link)
             names = [name for _, name, _ in store.aliases()]
@@ -124,12 +125,12 @@ class _Made:
         """Those whose text has no vectors yet."""
         return [each for each in texts if self._known.get(each[0]) != _hash(each[1])]
 
-    def encode(self, texts: _Texts, advance: Callable[[int], object]) -> int:
+    def encode(self, texts: _Texts, batch: int, advance: Callable[[int], object]) -> int:
         """Makes the vectors that are missing, and keeps them; how many."""
         rest = self.missing(texts)
         advance(len(texts) - len(rest))
-        for first in range(0, len(rest), _BATCH):
-            part = rest[first : first + _BATCH]
+        for first in range(0, len(rest), batch):
+            part = rest[first : first + batch]
             encoded = encode_checked(self._embedder, [text for _, text, _ in part])
             empty = torch.zeros(len(part) + 1, dtype=torch.int64)
             rows = TokenRows(torch.empty(0, 0, dtype=torch.int8), torch.empty(0).int(), empty)

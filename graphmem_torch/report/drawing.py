@@ -113,13 +113,14 @@ class Drawing:
     notes: list[str]  # what is left out, in sentences
 
 
-def draw(facts: Facts, *, limit: int, most_edges: int) -> Drawing:
+def draw(facts: Facts, *, limit: int, most_edges: int, iterations: int) -> Drawing:
     """Chooses nodes and edges, places them and packs them for the page.
 
     Args:
         facts: Of the memory.
         limit: Nodes that are drawn at most; the best linked ones are.
         most_edges: Edges that are drawn at most.
+        iterations: As for `layout`.
     """
     nodes, notes = _chosen(facts, limit)
     place = torch.full((facts.num_nodes,), -1, dtype=torch.int64)
@@ -135,7 +136,7 @@ def draw(facts: Facts, *, limit: int, most_edges: int) -> Drawing:
         num_nodes=len(nodes),
     )
     label = facts.label[nodes]
-    placed = layout(graph, label, generator=torch.Generator().manual_seed(0))
+    placed = layout(graph, label, iterations=iterations, generator=torch.Generator().manual_seed(0))
     edges, bundles, told = _edges(graph, label, most_edges)
     notes += told
     length = max(_SHORTEST, min(_LONGEST, _TEXT // len(nodes)))

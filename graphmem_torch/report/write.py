@@ -57,6 +57,7 @@ def write_report(
     *,
     limit: int = 50_000,
     most_edges: int = 150_000,
+    iterations: int = 100,
 ) -> Report:
     """Writes the report of a memory.
 
@@ -65,6 +66,7 @@ def write_report(
         path: File to write, replaced as a whole.
         limit: Nodes that are drawn at most; of more, the best linked are, and the page says so.
         most_edges: Edges on the page at most; of more, each node's strongest.
+        iterations: Steps in which the nodes are placed, as of `layout`.
 
     Raises:
         InputError: As `checked_target`.
@@ -72,7 +74,7 @@ def write_report(
     """
     target = checked_target(path, limit)
     facts = gather(data)
-    drawing = draw(facts, limit=limit, most_edges=most_edges)
+    drawing = draw(facts, limit=limit, most_edges=most_edges, iterations=iterations)
     content = _page(facts, drawing).encode("utf-8")
     _write(target, content)
     return Report(

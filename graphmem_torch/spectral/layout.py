@@ -20,10 +20,8 @@ from graphmem_torch.graph import Graph
 from graphmem_torch.spectral.component import undirected
 
 __all__ = ["Layout", "layout", "pack_discs"]
-_MOST = 256  # discs that are moved by forces; the smallest beyond them lie around in a spiral
 _GAP = 2.0  # least distance between two discs
 _WIDE = 1.25  # above 1 the whole becomes wider than high
-_STEPS = 300
 _GOLDEN_ANGLE = math.pi * (3 - math.sqrt(5))
 
 
@@ -33,26 +31,28 @@ def pack_discs(
     high: Tensor,  # [M] disc at the other end
     weight: Tensor,  # [M] > 0
     *,
+    steps: int = 300,
+    most: int = 256,
     generator: torch.Generator | None = None,
 ) -> Tensor:  # [K, 2]
     """Centres of K discs that do not overlap.
 
-    The largest are drawn together in proportion to the links between them, by area, and to the
-    middle, and pushed apart where they overlap (all pairs of at most 256); the others, as a rule
-    single nodes without a link, lie around them in a sunflower spiral (Vogel 1979).
+    The `most` largest are drawn together in proportion to the links between them, by area, and to
+    the middle, and pushed apart where they overlap (all pairs, in so many steps); the others, as a
+    rule single nodes without a link, lie around them in a sunflower spiral (Vogel 1979).
     """
     count = len(radius)
     if count == 0:
         return radius.new_zeros(0, 2)
     order = torch.argsort(radius, descending=True, stable=True)
-    large = order[:_MOST]
+    large = order[:most]
     rank = torch.empty_like(order)
     rank[order] = torch.arange(count, device=order.device)
-    inside = (rank[low] < _MOST) & (rank[high] < _MOST) & (low != high)
+    inside = (rank[low] < most) & (rank[high] < most) & (low != high)
     links = _links(rank[low[inside]], rank[high[inside]], weight[inside], radius[large])
     centre = torch.zeros(count, 2, device=radius.device)
-    centre[large] = _packed(radius[large], links, generator)
-    rest = order[_MOST:]
+    centre[large] = _packed(radius[large], links, steps, generator)
+    rest = order[most:]
     if len(rest):
         edge = float((centre[large].norm(dim=1) + radius[large]).max()) + 2 * _GAP
         place = torch.arange(len(rest), device=radius.device) + 0.5
@@ -74,7 +74,7 @@ def _links(low: Tensor, high: Tensor, weight: Tensor, radius: Tensor) -> Tensor:
     return links / links.amax(1, keepdim=True).clamp(min=1e-12)
 
 
-def _packed(radius: Tensor, links: Tensor, generator: torch.Generator | None) -> Tensor:
+def _packed(radius: Tensor, links: Tensor, steps: int, generator: torch.Generator | None) -> Tensor:
     count = len(radius)
     spread = float((radius + _GAP).square().sum().sqrt()) if count else 0.0
     start = torch.randn(count, 2, generator=generator).to(radius.device)
@@ -89,8 +89,8 @@ def _packed(radius: Tensor, links: Tensor, generator: torch.Generator | None) ->
     touch = radius[:, None] + radius + _GAP
     mass = radius.square()
     share = mass / (mass[:, None] + mass).clamp(min=1e-12)  # [i, j]: of an overlap, what i moves
-    for step in range(_STEPS if count > 1 else 0):
-        left = 1 - step / _STEPS
+    for step in range(steps if count > 1 else 0):
+        left = 1 - step / steps
         distance = _distance(place)
         pull = _along(place, both * (distance - touch).clamp(min=0) / distance)
         overlap = (touch - distance).clamp(min=0).fill_diagonal_(0)
@@ -163,7 +163,7 @@ def layout(
     Args:
         graph: Directions and signs are ignored.
         label: Communities; a number without nodes gets a disc without area.
-        iterations: Steps of the forces, at least 1.
+        iterations: Steps of the forces, at least 1; the discs take three times as many.
         generator: Random generator for the first places; the global one when omitted.
 
     Raises:
@@ -180,7 +180,8 @@ def layout(
     weight = weight.abs()
     size = torch.bincount(label)
     radius = (size * (_ROOM / math.pi)).sqrt()
-    centre = pack_discs(radius, label[low], label[high], weight, generator=generator)
+    links = label[low], label[high], weight
+    centre = pack_discs(radius, *links, steps=3 * iterations, generator=generator)
     if not nodes:
         return Layout(centre.new_zeros(0, 2), centre, radius)
     pull = _Pull(low, high, weight, label)

@@ -72,8 +72,18 @@ class Changes(NamedTuple):
     gone: Tensor
 
 
-def note_change(database: Database, state: str, cut: CutEdges, gone: Sequence[int] = ()) -> None:
-    """Notes what a commit takes away that leads to `state`; only inside `Database.write`."""
+def note_change(
+    database: Database,
+    state: str,
+    cut: CutEdges,
+    gone: Sequence[int] = (),
+    *,
+    kept: int = KEPT,
+) -> None:
+    """Notes what a commit takes away that leads to `state`; only inside `Database.write`.
+
+    So many commits are kept.
+    """
     if len(cut.edges) > _FEW and len(cut.edges) > _most(database):
         database.execute_many("DELETE FROM change", [()])
         cut = CutEdges.cat([])
@@ -82,7 +92,7 @@ def note_change(database: Database, state: str, cut: CutEdges, gone: Sequence[in
     put = "INSERT INTO change (state, cut, gone) VALUES (?, ?, ?)"
     database.execute_many(put, [(state, blob, nodes)])
     prune = "DELETE FROM change WHERE entry <= (SELECT max(entry) FROM change) - ?"
-    database.execute_many(prune, [(KEPT,)])
+    database.execute_many(prune, [(kept,)])
     if blob is not None:
         database.execute_many(_PRUNE_LONG, [(_HELD,)])
 

@@ -55,9 +55,9 @@ class Feedback(NamedTuple):
 class LearnedRows:
     """What was learned, by kind, and feedback, in the database of a store."""
 
-    def __init__(self, database: Database) -> None:
-        """Of a store: `StoreReader.learned`."""
-        self._database = database
+    def __init__(self, database: Database, *, kept: int = KEPT) -> None:
+        """Of a store (`StoreReader.learned`), of feedback so much."""
+        self._database, self._kept = database, kept
 
     @property
     def version(self) -> str:
@@ -158,8 +158,8 @@ class LearnedRows:
         run("INSERT INTO feedback VALUES (?, ?, ?)", [(entry, when, question)])
         rows = [(entry, node, said) for node, said in nodes.items()]
         run("INSERT INTO feedback_atom (entry, node, used) VALUES (?, ?, ?)", rows)
-        run("DELETE FROM feedback WHERE entry <= ?", [(entry - KEPT,)])
-        run("DELETE FROM feedback_atom WHERE entry <= ?", [(entry - KEPT,)])
+        run("DELETE FROM feedback WHERE entry <= ?", [(entry - self._kept,)])
+        run("DELETE FROM feedback_atom WHERE entry <= ?", [(entry - self._kept,)])
         run("INSERT OR REPLACE INTO meta VALUES ('store.feedback', ?)", [(str(entry),)])
 
     def given(self) -> int:

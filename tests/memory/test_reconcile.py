@@ -377,10 +377,9 @@ def test_killed_in_the_middle(
 
     memory = opened(tmp_path / "m")
     memory.add(moves())
-    monkeypatch.setattr(reconcile, "_BLOCK", 2)
     monkeypatch.setattr(reconcile, name, dying)
     with pytest.raises(Killed):
-        memory.reconcile()
+        memory.reconcile(block=2)
     monkeypatch.setattr(reconcile, name, kept)
     with opened(tmp_path / "m") as again:
         again.reconcile()
@@ -388,13 +387,12 @@ def test_killed_in_the_middle(
         assert len(again.conflicts()) == 3 and again.reconcile() == Reconciled()
 
 
-def test_blocks_find_what_one_block_finds(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_find_what_one_block_finds() -> None:
     found = []
     for size in (1, 3, 1024):
-        monkeypatch.setattr(reconcile, "_BLOCK", size)
         with opened() as memory:
             memory.add(moves())
-            memory.reconcile()
+            memory.reconcile(block=size)
             found.append([(each.earlier, each.later) for each in memory.conflicts()])
     assert found[0] == found[1] == found[2] != []
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,8 @@ import torch
 
 from graphmem_torch.errors import EmbedderError, StoreError
 from graphmem_torch.memory import Memory
-from graphmem_torch.store.sqlite import REEMBED_NAME, MemoryStore
+from graphmem_torch.store.lock import WriterLock
+from graphmem_torch.store.sqlite import REEMBED_NAME
 from graphmem_torch.text.embedder import Encoded, HashingEmbedder
 from tests.memories import QUESTIONS, config_of, ids, opened, plain, turns
 
@@ -69,21 +71,19 @@ def test_it_goes_on_where_it_was_cut_short(tmp_path: Path, monkeypatch: pytest.M
             self.seen += len(texts)
             return super().encode(texts)
 
-    monkeypatch.setattr("graphmem_torch.memory.reembed._BATCH", 10)
     with filled(tmp_path) as memory:
         nodes = memory.store.num_nodes
         with pytest.raises(KeyboardInterrupt):
-            Memory.reembed(tmp_path, Stopping(2), config=config_of())
+            Memory.reembed(tmp_path, Stopping(2), config=config_of(), batch=10)
         # The memory is what it was, and goes on.
         memory.add({"id": "late", "text": "What came meanwhile."})
         assert ids(memory.retrieve("What came meanwhile?"))[0] == "late"
         memory.delete("a2")
-        with monkeypatch.context() as patch:
-            patch.setattr(
-                MemoryStore, "_advance", lambda *_: (_ for _ in ()).throw(StoreError("x"))
-            )
-            with pytest.raises(StoreError):
-                Memory.reembed(tmp_path, Stopping(99), config=config_of())
+        monkeypatch.setattr(WriterLock, "wait", 0.05)
+        with memory.store.turn(), ThreadPoolExecutor(1) as pool:
+            late = pool.submit(Memory.reembed, tmp_path, Stopping(99), config=config_of())
+            with pytest.raises(StoreError):  # all are made, and cannot be put in
+                late.result()
         assert memory.check() == [] and memory.store.dim == 32
         rest = Stopping(99)
         assert Memory.reembed(tmp_path, rest, config=config_of()) == rest.seen == 0

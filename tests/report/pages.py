@@ -51,8 +51,9 @@ class Page(HTMLParser):
 
 
 def page_of(memory: Memory, folder: Path, **options: Any) -> Page:
+    """The page of a memory, whose nodes are placed in few steps."""
     path = folder / "report.html"
-    memory.report(path, **options)
+    memory.report(path, iterations=10, **options)
     return Page(path)
 
 

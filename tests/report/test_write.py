@@ -135,7 +135,7 @@ def test_write_report_does_not_change_the_memory(tmp_path: Path) -> None:
         memory.add(turns(12))
     with opened(tmp_path / "store", mode="r") as memory:
         before = memory.store.state
-        report = memory.report(tmp_path / "a.html")
+        report = memory.report(tmp_path / "a.html", iterations=10)
         assert memory.store.state == before
     assert Path(report.path).stat().st_size == report.bytes
     assert [p.name for p in tmp_path.iterdir() if p.suffix == ".partial"] == []
@@ -152,10 +152,10 @@ def test_write_report_keeps_a_link_and_after_a_failure_the_old_page(
         with monkeypatch.context() as patch:
             patch.setattr(Path, "replace", _fails)
             with pytest.raises(OSError, match="No space"):
-                memory.report(link)
+                memory.report(link, iterations=10)
         assert old.read_text() == "old"
         assert sorted(p.name for p in tmp_path.iterdir()) == ["link.html", "old.html"]
-        memory.report(link)
+        memory.report(link, iterations=10)
     assert link.is_symlink() and old.read_text().startswith("<!DOCTYPE")
 
 
@@ -167,7 +167,7 @@ def test_write_report_to_a_device_does_not_replace_it(tmp_path: Path) -> None:
         fcntl.fcntl(reader, fcntl.F_SETPIPE_SZ, 1 << 20)
         with opened() as memory:
             memory.add(turns(3))
-            memory.report(pipe)
+            memory.report(pipe, iterations=10)
         assert pipe.is_fifo()
         assert os.read(reader, 15) == b"<!DOCTYPE html>"
     finally:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 
-import pytest
 import torch
 from torch import Tensor
 
-from graphmem_torch.atoms import Atom, EdgeType
+from graphmem_torch.atoms import Atom
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.store import Batch, MemoryStore
+from graphmem_torch.store.changes import CutEdges, note_change
 
 MakeBatch = Callable[..., Batch]
 
@@ -50,15 +51,16 @@ def test_changes_lead_from_each_state_to_the_last(make_batch: MakeBatch) -> None
         assert store.changes("12-other", 0) is None
 
 
-def test_changes_are_remembered_for_so_many_commits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("graphmem_torch.store.changes.KEPT", 9)
+def test_changes_are_remembered_for_so_many_commits() -> None:
     with MemoryStore.open(None, dim=1) as store:
         store.append(Batch([Atom("a", "x")], torch.ones(1, 1)))
-        first, none = store.state, torch.empty(0, 1)
-        for _ in range(9):
-            store.append(Batch([], none, edges=EdgeBlock.of([0], [0], EdgeType.CAUSES, 1.0)))
+        first, database = store.state, store._database
+        for entry in range(9):
+            assert store.changes(first, 0) is not None
+            note = partial(note_change, database, f"{entry}", CutEdges.cat([]), kept=9)
+            database.write(note)
         assert store.changes(first, 0) is None
-        assert store._database.query("SELECT count(*) FROM change") == [(9,)]
+        assert database.query("SELECT count(*) FROM change") == [(9,)]
 
 
 def test_a_commit_that_takes_away_most_has_followers_start_anew(make_batch: MakeBatch) -> None:

@@ -47,12 +47,9 @@ def test_spacy_concepts_have_one_name_for_one_thing(spacy_concepts: ConceptExtra
 
 
 @pytest.mark.parametrize("kind", ["spacy", "pattern"])
-def test_concepts_of_every_extractor(
-    kind: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("graphmem_torch.text.concepts._PART", 1000)
+def test_concepts_of_every_extractor(kind: str) -> None:
     extractor: ConceptExtractor = (
-        PatternConcepts() if kind == "pattern" else request.getfixturevalue("spacy_concepts")
+        PatternConcepts() if kind == "pattern" else SpacyConcepts(part=1000)
     )
     assert isinstance(extractor, ConceptExtractor)
     long = " ".join(

