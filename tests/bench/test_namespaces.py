@@ -11,7 +11,7 @@ import pytest
 from bench.namespaces import main
 from graphmem_torch.memory import Memory
 
-SMALL = "--namespaces=3 --atoms=8 --questions=12 --k=3 --stores=2 --timed=2".split()  # noqa: SIM905
+SMALL = "--namespaces=2 --atoms=8 --questions=12 --k=3 --stores=2 --timed=2".split()  # noqa: SIM905
 
 
 def test_nothing_crosses_and_a_crossing_is_seen(

@@ -165,7 +165,8 @@ def test_feedback_of_many_threads_and_tasks(tmp_path: Path) -> None:
         try:
             for number in range(thread, COUNT, 4):
                 ask(memory, number)
-                memory.retrieve(QUESTIONS[0])
+                if number < COUNT // 4:
+                    memory.retrieve(QUESTIONS[0])
         except Exception as error:
             errors.append(error)
 

@@ -27,8 +27,8 @@ def _request(data: Path, preset: str = "default") -> Request:
 
 
 def test_judge_on_conversations(locomo: Path) -> None:
-    # What is timed is not tested: a few rounds will do.
-    judged = judge(_request(locomo, "synapse"), rounds=2)
+    # What is timed is not tested: one round will do.
+    judged = judge(_request(locomo, "synapse"), rounds=1)
     report = json.loads(json.dumps(judged.report))
     assert report["dataset"] == "modes" and report["preset"] == "synapse"
     assert report["n"] == {"questions": 6, "conversations": 2}

@@ -131,12 +131,12 @@ def test_judge_reports_every_regime(tmp_path: Path) -> None:
     locomo_file(tmp_path / "locomo")
     passage_files(tmp_path / "multihop")
     request = Request(data=tmp_path, config=PATTERN, embedder="hashing:64", device="cpu")
-    judged = judge(request, resamples=20, settings=4, large=2, steps=1)
+    judged = judge(request, resamples=20, settings=2, large=2, steps=1)
     report: dict[str, Any] = judged.report
     names = set(report["regimes"])
     assert {"strong seeds: linear", "all conversations in one store", "multi-hop"} <= names
     assert {"passages @5, apart", "passages @5, the gold alone", "small @5, apart"} <= names
-    assert report["regimes"]["strong seeds: linear"]["tried"] == 4 * len(FACTORS)
+    assert report["regimes"]["strong seeds: linear"]["tried"] == 2 * len(FACTORS)
     assert report["speed"]["largest_difference"] < 1e-4
     assert set(report["learned"]["gains"]) >= {"temporal", "similarity reverse"}
     assert [row["spare"] for row in report["spared"]][-1] == "no inhibition"
