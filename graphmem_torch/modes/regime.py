@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -71,17 +72,18 @@ def advance(
         older than R steps counts as R steps old.
     """
     stay, leave = math.log1p(-hazard), math.log(hazard)
-    heads = torch.empty(*evidence.shape[:2], 2, dtype=log_run.dtype)
-    grown = evidence + stay
-    for step in range(evidence.shape[1]):
-        older = log_run + grown[:, step]
-        moved = torch.empty_like(log_run)
-        moved[:, 0] = log_run.logsumexp(1) + leave
+    # Of numpy: a step is a few small operations, whose launch is all that they take.
+    run, grown = log_run.numpy(), (evidence + stay).numpy()
+    heads = np.empty((*grown.shape[:2], 2), dtype=run.dtype)
+    for step in range(grown.shape[1]):
+        older = run + grown[:, step]
+        moved = np.empty_like(run)
+        moved[:, 0] = np.logaddexp.reduce(run, 1) + leave
         moved[:, 1:] = older[:, :-1]
-        moved[:, -1] = torch.logaddexp(moved[:, -1], older[:, -1])
-        log_run = moved - moved.logsumexp(1, keepdim=True)
-        heads[:, step] = log_run[:, :2]
-    return log_run, heads
+        moved[:, -1] = np.logaddexp(moved[:, -1], older[:, -1])
+        run = moved - np.logaddexp.reduce(moved, 1)[:, None]
+        heads[:, step] = run[:, :2]
+    return torch.from_numpy(run), torch.from_numpy(heads)
 
 
 _LAGS = 2  # neighbours that are compared: 1 and 2 steps apart
