@@ -8,6 +8,7 @@ at their borders.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from numbers import Real
 
@@ -17,6 +18,7 @@ from torch import Tensor
 from graphmem_torch.errors import InputError
 
 __all__ = [
+    "all_finite",
     "as_scalar",
     "check_choice",
     "check_count",
@@ -86,6 +88,13 @@ def check_entries(name: str, values: Tensor, low: int, high: int, do: str) -> No
     if least < low or most > high:
         got = least if least < low else most
         raise InputError(f"{name}: expected numbers in {low}..{high}, got {got}; {do}")
+
+
+def all_finite(values: Tensor) -> bool:
+    """Whether no number is NaN or infinite; one pass. Waits for the device."""
+    if not values.numel():
+        return True
+    return all(math.isfinite(float(end)) for end in values.detach().aminmax())
 
 
 def check_unit_rows(name: str, rows: Tensor) -> None:  # [n, d]

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphmem_torch.checks import check_count, check_tensor
+from graphmem_torch.checks import all_finite, check_count, check_tensor
 from graphmem_torch.errors import InputError
 from graphmem_torch.ops._library import register
 from graphmem_torch.ops.token_products import ROWS, UNIT, Tiling, best_in_atoms, best_in_candidates
@@ -218,6 +218,8 @@ def _check_token_inputs(
 def _check_finite(query_tokens: Tensor, counted: Tensor) -> None:  # [B, Q, m], [B, Q] bool
     """Raises `InputError` for a token that counts and is not finite; only on a CPU."""
     if query_tokens.device.type != "cpu" or torch.compiler.is_compiling():
+        return
+    if all_finite(query_tokens):
         return
     bad = counted & ~query_tokens.isfinite().all(2)
     if bool(bad.any()):

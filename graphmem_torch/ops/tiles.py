@@ -12,7 +12,7 @@ from graphmem_torch.coo import offsets_of
 __all__ = ["empty_best", "free_bytes", "merge_tile", "tile_elements"]
 
 _SHARE = 256  # bytes of free memory for each float of the largest temporary: 2^28 floats on 80 GB
-_PLAIN = 8192  # scores up to which the calls of the blocks take longer than a plain topk
+_PLAIN = 16_384  # scores up to which the calls of the blocks take longer than a plain topk
 _SMALLEST_BLOCK = 4  # below this a plain topk of the tile is no slower
 
 

@@ -34,6 +34,7 @@ FEW = 8
 HALF_PARTS = {torch.float16: 2, torch.bfloat16: 3}
 """How many numbers of a half precision a float32 query is cut into."""
 
+_CACHED = 1 << 20  # numbers of keys that are read again from a cache, where BLAS is as fast itself
 _LANES = 8  # keys of one product of a batch
 _PRODUCT = 1024  # keys of one product: with 384 columns they stay in the second-level cache
 _COLUMNS = 16_384  # keys whose scores are selected from at once
@@ -138,7 +139,8 @@ def inner_products(
         for part in split_into(queries, keys.dtype):
             total += torch.mm(part, keys.T, out_dtype=torch.float32)
         return total
-    if len(queries) <= FEW and queries.dtype == torch.float32:
+    few = len(queries) <= FEW and queries.dtype == torch.float32
+    if few and keys.numel() > _CACHED:
         return tile_scores(queries, keys, queries.new_empty(len(queries) * len(keys)))
     return queries @ keys.to(queries.dtype).T
 

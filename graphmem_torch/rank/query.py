@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 import torch
 from torch import Tensor
 
-from graphmem_torch.checks import check_tensor
+from graphmem_torch.checks import all_finite, check_tensor
 from graphmem_torch.errors import InputError
 
 __all__ = ["QueryBatch"]
@@ -126,7 +126,7 @@ class QueryBatch:
         if torch.compiler.is_compiling():  # values are not looked at
             return
         for name in ("embedding", "tokens"):
-            if name in given and not bool(given[name].isfinite().all()):
+            if name in given and not all_finite(given[name]):
                 raise InputError(
                     f"query.{name}: expected finite numbers, got NaN or infinity; check the "
                     "embedder"

@@ -28,7 +28,6 @@ from graphmem_torch.rank.routing import relative_pagerank
 
 __all__ = []
 
-_SHARP = 4
 _WINDOW, _PASSAGE = 1, 3  # turns on both sides
 
 
@@ -99,7 +98,7 @@ def _combined(
 
 
 def _sharp(values: Tensor) -> Tensor:
-    return values.clamp(min=0.0) ** _SHARP
+    return values.clamp(min=0.0).square().square()
 
 
 @signal("interaction")
