@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -80,10 +81,24 @@ def test_it_goes_on_where_it_was_cut_short(tmp_path: Path, monkeypatch: pytest.M
         assert ids(memory.retrieve("What came meanwhile?"))[0] == "late"
         memory.delete("a2")
         monkeypatch.setattr(WriterLock, "wait", 0.05)
-        with memory.store.turn(), ThreadPoolExecutor(1) as pool:
-            late = pool.submit(Memory.reembed, tmp_path, Stopping(99), config=config_of())
+        ready, done = threading.Event(), threading.Event()
+
+        def hold() -> None:
+            with memory.store.turn():
+                ready.set()
+                done.wait()
+
+        class Held(Stopping):
+            def encode(self, texts: Sequence[str], *, progress: bool = False) -> Encoded:
+                if not ready.is_set():
+                    pool.submit(hold)
+                    ready.wait()
+                return super().encode(texts)
+
+        with ThreadPoolExecutor(1) as pool:
             with pytest.raises(StoreError):  # all are made, and cannot be put in
-                late.result()
+                Memory.reembed(tmp_path, Held(99), config=config_of())
+            done.set()
         assert memory.check() == [] and memory.store.dim == 32
         rest = Stopping(99)
         assert Memory.reembed(tmp_path, rest, config=config_of()) == rest.seen == 0
