@@ -51,7 +51,6 @@ REEMBED_NAME = "reembed.sqlite"
 
 _log = logging.getLogger(__name__)
 
-_WIPING_SECONDS = 2.0  # to wait for readers
 
 NAMESPACES_NAME = "namespaces"
 """Folder inside that of a store; those in it are stores of their own, bound to the same encoder."""
@@ -66,6 +65,9 @@ class MemoryStore(StoreReader):
     After `append` returns, a killed process or a power failure loses nothing of the batch; before
     it returns, nothing of it is there. What can be asked is in `StoreReader`.
     """
+
+    wipe_wait = 2.0
+    """Seconds that wiping what was erased waits for readers; beyond, the next opening does it."""
 
     def __init__(
         self, database: Database, path: Path | None, lock: WriterLock, bound: dict[str, str | None]
@@ -383,7 +385,7 @@ class MemoryStore(StoreReader):
         try:
             with self.turn():
                 self._drop_derived()
-                if self._database.wipe(_WIPING_SECONDS):
+                if self._database.wipe(self.wipe_wait):
                     return
         except StoreDamagedError:
             raise

@@ -240,10 +240,10 @@ def test_forget_all_or_nothing(tmp_path: Path) -> None:
             reader.forget("secret-1")
 
 
-def test_a_reader_delays_the_wiping(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reader_delays_the_wiping(tmp_path: Path) -> None:
     """As a kill between the commit and the wiping does."""
-    monkeypatch.setattr("graphmem_torch.store.sqlite._WIPING_SECONDS", 0.0)
     memory = opened(tmp_path)
+    memory.store.wipe_wait = 0.0
     memory.add([*turns(12), secret(1)])
     with opened(tmp_path, mode="r") as reader:
         with reader.store.reading():
