@@ -13,7 +13,7 @@ from torch import Tensor
 from graphmem_torch.atoms import DEFAULT_EDGE_WEIGHT, EdgeType
 from graphmem_torch.checks import check_tensor
 from graphmem_torch.config import Config, ModesConfig
-from graphmem_torch.coo import offsets_of, without_once
+from graphmem_torch.coo import isin, offsets_of, without_once
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.errors import InputError
 from graphmem_torch.graph import GRAPH_PARTS, Graph
@@ -418,8 +418,15 @@ class GrowingIndex:
             )
             rows["duplicate"] = first[group].to(torch.int32)
         if "pieces" in rows:
-            none = torch.zeros_like(self._piece_df)
-            self._piece_df = _document_frequency(rows["pieces"], rows["token_offsets"], none)
+            left, offsets = (
+                gone[before["node"].long()].nonzero().squeeze(1),
+                before["token_offsets"],
+            )
+            _, entry = row_entries(offsets, left)
+            those = before["pieces"][entry], offsets_of(offsets.diff()[left])
+            self._piece_df = self._piece_df - _document_frequency(
+                *those, torch.zeros_like(self._piece_df)
+            )
         self._atom = GrowingRows(new[atom.long()])
         self._previous, self._next = (new[own[kept].long()] for own in (self._previous, self._next))
         derived = new[self._derived].long()
@@ -585,8 +592,8 @@ class GrowingIndex:
             previous[target], following[source] = -1, -1
             # The ends of an edge that went may have another.
             changed = torch.cat([gone, added])
-            before = joints[torch.isin(joints[:, 1], changed[:, 1])]
-            behind = joints[torch.isin(joints[:, 0], changed[:, 0])]
+            before = joints[isin(joints[:, 1], changed[:, 1])]
+            behind = joints[isin(joints[:, 0], changed[:, 0])]
         source, target = self._between_atoms(before)
         previous[target] = source.to(torch.int32)
         source, target = self._between_atoms(behind)

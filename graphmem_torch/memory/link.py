@@ -330,13 +330,9 @@ class Linker:
         if concepts:
             # A vector of zeros is near to no name.
             self._concept_rows.view[torch.tensor(list(concepts))] = 0.0
-        if concepts or names:
-            left = set(names)
-            self._names = {
-                name: at
-                for name, at in self._names.items()
-                if at not in concepts and name not in left
-            }
+        theirs = [name for name, at in self._names.items() if at in concepts] if concepts else []
+        for name in (*theirs, *names):
+            self._names.pop(name, None)
         for node, atom in atoms:
             self._node_of[atom.id] = None
             for link in atom.edges:

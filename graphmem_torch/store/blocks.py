@@ -588,8 +588,10 @@ def read_alias_vectors(database: Database, dim: int) -> tuple[list[str], Tensor]
     sql = "SELECT name, entry, checksum, data FROM alias JOIN alias_vector USING (entry)"
     names, rows = list[str](), list[bytes]()
     for name, entry, expected, data in database.query(f"{sql} ORDER BY entry"):
-        if _checksum([data], entry) != expected or len(data) != 4 * dim:
+        seen = ("alias_vector", entry, expected) in database.sound
+        if len(data) != 4 * dim or not (seen or _checksum([data], entry) == expected):
             raise damaged(database.place, f"the vector of the name {name!r} does not match it")
+        database.sound.add(("alias_vector", entry, expected))
         names.append(name)
         rows.append(data)
     return names, _decode(database, b"".join(rows), torch.float32, len(rows), dim)

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphmem_torch.coo import offsets_of, pointers, without_once
+from graphmem_torch.coo import isin, offsets_of, pointers, without_once
 from graphmem_torch.ops.ragged import lower_bounds, ranges, segment_topk
 
 COUNTS = st.lists(st.integers(0, 5), max_size=12)
@@ -43,6 +43,17 @@ def test_pointers_are_where_sorted_ids_start(ids):
     found = pointers(torch.tensor(ids, dtype=torch.int64), 5)
     assert found.tolist() == [sum(one < node for one in ids) for node in range(6)]
     assert found.dtype == torch.int32
+
+
+@given(
+    st.lists(st.integers(-9, 9), max_size=30),
+    st.lists(st.integers(-9, 9) | st.integers(-(2**62), 2**62), max_size=5),
+    st.sampled_from([torch.int64, torch.int32, torch.uint8]),
+)
+def test_isin_is_that_of_sets(values, asked, dtype):
+    values = [value % 256 for value in values] if dtype == torch.uint8 else values
+    found = isin(torch.tensor(values, dtype=dtype), torch.tensor(asked, dtype=torch.int64))
+    assert found.tolist() == [value in {*asked} for value in values]
 
 
 PAIRS = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2)), max_size=12)
