@@ -36,6 +36,7 @@ HALF_PARTS = {torch.float16: 2, torch.bfloat16: 3}
 
 _CACHED = 1 << 20  # numbers of keys that are read again from a cache, where BLAS is as fast itself
 _LANES = 8  # keys of one product of a batch
+_SMALL = 512  # keys up to which the launch of more than one product is most of the time
 _PRODUCT = 1024  # keys of one product: with 384 columns they stay in the second-level cache
 _COLUMNS = 16_384  # keys whose scores are selected from at once
 _SCORES = 1 << 22  # scores held: 16 MB, in the third-level cache whatever B and N
@@ -167,10 +168,11 @@ def tile_scores(
     a product with few rows, takes two to five times as long (MKL on AVX2, 384 columns).
     """
     count, width = queries.shape[0], keys.shape[0]
-    if count > FEW or queries.is_cuda:
+    if count > FEW or width <= _SMALL or queries.is_cuda:
         scores = buffer[: count * width].view(count, width)
-        step = max(1, width) if queries.is_cuda else product
-        for tile, out in zip(keys.split(step), scores.split(step, dim=1), strict=True):
+        if queries.is_cuda or width <= product:
+            return torch.mm(queries, keys.float().T, out=scores)
+        for tile, out in zip(keys.split(product), scores.split(product, dim=1), strict=True):
             torch.mm(queries, tile.float().T, out=out)
         return scores
     scores = buffer[: width * count].view(width, count)

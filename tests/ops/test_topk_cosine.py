@@ -97,7 +97,7 @@ def test_split_into_halves_is_exact_to_2_to_the_minus_22(dtype):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("questions", [0, 1, 20])
 def test_inner_products_are_those_of_float64(dtype, questions):
-    queries, keys = _rows(questions, 1, 96).to(DEVICE), _rows(40, 2, 96).to(DEVICE, dtype)
+    queries, keys = _rows(questions, 1, 96).to(DEVICE), _rows(603, 2, 96).to(DEVICE, dtype)
     exact = queries.double() @ keys.double().T
     torch.testing.assert_close(inner_products(queries, keys).double(), exact, atol=1e-6, rtol=0)
 
@@ -150,7 +150,7 @@ def test_duplicate_keys_are_all_found():
 @pytest.mark.parametrize("questions", [1, 3, 20])
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
 def test_computed_in_float32(dtype, questions):
-    queries, keys = _rows(questions, 2).to(dtype), _rows(500, 1).to(dtype)
+    queries, keys = _rows(questions, 2).to(dtype), _rows(603, 1).to(dtype)
     got = topk_cosine(queries, keys, 4)
     assert got[0].dtype == torch.float32
     _assert_best(got, queries.float() @ keys.float().T, 4)
