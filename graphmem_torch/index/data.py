@@ -788,6 +788,7 @@ def _document_frequency(
     known: Tensor,  # [V] int32
 ) -> Tensor:  # [V] int32
     """In how many atoms each word piece occurs, and in those that are known."""
-    count, atom = len(known), torch.repeat_interleave(offsets.diff())
-    seen = torch.unique(atom * count + pieces.long()) % count
+    size, count = np.diff(offsets.numpy()), len(known)
+    atom = np.arange(len(size)).repeat(size)
+    seen = torch.from_numpy(np.unique(atom * count + pieces.numpy()) % count)
     return known.index_add(0, seen, known.new_ones(1).expand(seen.shape))

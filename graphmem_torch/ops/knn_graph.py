@@ -103,6 +103,8 @@ def exact_knn(
         upper = x[low_end:high_end].float()
         own = slice(low_end - start, high_end - start)
         for first, last in tiles[: high + 1]:
+            if first == low_end and high_end - low_end == 1:
+                continue  # no row is its own neighbour
             scores = tile_scores(upper, x[first:last], buffer)
             if first == low_end:
                 _mask_diagonal(scores, earlier)

@@ -36,6 +36,7 @@ HALF_PARTS = {torch.float16: 2, torch.bfloat16: 3}
 
 _CACHED = 1 << 20  # numbers of keys that are read again from a cache, where BLAS is as fast itself
 _LANES = 8  # keys of one product of a batch
+_NARROW = 64  # columns up to which a matvec is as fast as the memory
 _SMALL = 512  # keys up to which the launch of more than one product is most of the time
 _PRODUCT = 1024  # keys of one product: with 384 columns they stay in the second-level cache
 _COLUMNS = 16_384  # keys whose scores are selected from at once
@@ -142,7 +143,8 @@ def inner_products(
         return total
     few = len(queries) <= FEW and queries.dtype == torch.float32
     if few and keys.numel() > _CACHED:
-        return tile_scores(queries, keys, queries.new_empty(len(queries) * len(keys)))
+        scores = tile_scores(queries, keys, queries.new_empty(len(queries) * len(keys)))
+        return scores.contiguous()
     return queries @ keys.to(queries.dtype).T
 
 
@@ -162,10 +164,11 @@ def tile_scores(
     *,
     product: int = _PRODUCT,
 ) -> Tensor:  # [b, w]
-    """The inner products, by the form in which BLAS is fast.
+    """The inner products, by the form in which BLAS is fast; rows or columns are contiguous.
 
-    Few queries: batches of 8 keys times the queries run at the speed of memory, where a matvec, or
-    a product with few rows, takes two to five times as long (MKL on AVX2, 384 columns).
+    Few queries: the keys times the queries, which a product with few rows takes two to five times
+    as long as (MKL on AVX2, 384 columns). One query: batches of 8 keys times it run at the speed of
+    memory, where a matvec takes twice as long.
     """
     count, width = queries.shape[0], keys.shape[0]
     if count > FEW or width <= _SMALL or queries.is_cuda:
@@ -176,15 +179,17 @@ def tile_scores(
             torch.mm(queries, tile.float().T, out=out)
         return scores
     scores = buffer[: width * count].view(width, count)
-    whole = width - width % _LANES
-    step = width if keys.dtype == torch.float32 else product * _LANES
-    for tile, out in zip(keys[:whole].split(step), scores[:whole].split(step), strict=True):
-        lanes = tile.float().unflatten(0, (-1, _LANES))
-        factor = queries.T.expand(len(lanes), -1, -1)
-        torch.bmm(lanes, factor, out=out.unflatten(0, (-1, _LANES)))
-    if whole < width:
-        torch.mm(keys[whole:].float(), queries.T, out=scores[whole:])
-    return scores.T.contiguous()
+    step = max(1, width) if keys.dtype == torch.float32 else product * _LANES
+    batched = count == 1 and keys.shape[1] > _NARROW
+    for tile, out in zip(keys.split(step), scores.split(step), strict=True):
+        whole = len(tile) - len(tile) % _LANES if batched else 0
+        if whole:
+            lanes = tile[:whole].float().unflatten(0, (-1, _LANES))
+            factor = queries.T.expand(len(lanes), -1, -1)
+            torch.bmm(lanes, factor, out=out[:whole].unflatten(0, (-1, _LANES)))
+        if whole < len(tile):
+            torch.mm(tile[whole:].float(), queries.T, out=out[whole:])
+    return scores.T
 
 
 def _run(queries: Tensor, keys: Tensor, k: int) -> tuple[Tensor, Tensor]:
