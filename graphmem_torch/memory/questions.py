@@ -155,25 +155,26 @@ def to_results(
     names = snapshot.index.signal_names
     memory = snapshot.index.tensors
     known = memory.graph.stored
-    rows, edges = found.rows.cpu(), found.paths
-    travelled = edges[edges >= 0].unique()
+    rows, paths = found.rows.tolist(), found.paths.tolist()
+    listed = sorted({row for line in rows for row in line} - {-1})
+    travelled = sorted({edge for line in paths for path in line for edge in path} - {-1})
     # Only what was travelled leaves the device, and is turned into Python numbers once.
-    ends = [end[travelled].long().cpu() for end in (known.source, known.target)]
-    kinds, weights = known.type[travelled].tolist(), known.weight[travelled].tolist()
-    nodes = torch.cat([snapshot.node[rows[rows >= 0]], *ends]).unique().tolist()
+    edges = torch.tensor(travelled, dtype=torch.int64, device=known.source.device)
+    source, target, weight, kind = (column.index_select(0, edges).tolist() for column in known)
+    place = torch.tensor(listed, dtype=torch.int64)
+    numbers = dict(zip(listed, snapshot.node.index_select(0, place).tolist(), strict=True))
+    nodes = sorted({*numbers.values(), *source, *target})
     atoms = dict(zip(nodes, store.atoms(nodes), strict=True))
     steps = {
-        edge: PathStep(atoms[source].id, atoms[target].id, _EDGE_NAMES[kind], round(weight, 4))
-        for edge, source, target, kind, weight in zip(
-            travelled.tolist(), *(end.tolist() for end in ends), kinds, weights, strict=True
+        edge: PathStep(atoms[begin].id, atoms[end].id, _EDGE_NAMES[type_], round(strength, 4))
+        for edge, begin, end, type_, strength in zip(
+            *(travelled, source, target, kind, weight), strict=True
         )
     }
-
     labels: dict[int, int] = {}
     if (modes := memory.modes) is not None:
-        listed = rows[rows >= 0].unique()
-        label = modes.label[listed.to(modes.label.device)]
-        labels = dict(zip(listed.tolist(), label.tolist(), strict=True))
+        label = modes.label.index_select(0, place.to(modes.label.device))
+        labels = dict(zip(listed, label.tolist(), strict=True))
 
     def hit(row: int, score: float, shares: list[float], path: list[int]) -> Hit:
         atom = atoms[numbers[row]]
@@ -191,12 +192,9 @@ def to_results(
             meta=atom.meta,
         )
 
-    numbers = dict(
-        zip(rows.flatten().tolist(), snapshot.node[rows.flatten()].tolist(), strict=True)
-    )
-    columns = (rows, found.scores, found.shares, edges, found.confidence)
+    columns = (rows, found.scores.tolist(), found.shares.tolist(), paths, found.confidence.tolist())
     results = []
-    for question, *line, sure in zip(questions, *(c.tolist() for c in columns), strict=True):
+    for question, *line, sure in zip(questions, *columns, strict=True):
         hits = tuple(hit(*each) for each in zip(*line, strict=True) if each[0] >= 0)
         results.append(Result(question, hits, sure, bool(hits) and sure >= threshold))
     return results

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import EllipsisType
 from typing import NamedTuple
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 import torch
 from torch import Tensor
@@ -387,6 +387,7 @@ class ValiditySpans:
         self._stop = 0  # the first node whose times were not read
         self._events = torch.empty(0, 3, dtype=torch.float64)  # node, event_time, event_end
         self._placed: WeakKeyDictionary[Snapshot, tuple[Tensor, Tensor]] = WeakKeyDictionary()
+        self._endless: WeakSet[Snapshot] = WeakSet()  # of which no atom says when it ends
 
     def valid(
         self,
@@ -425,11 +426,7 @@ class ValiditySpans:
         As `valid`.
         """
         log = self._statements()
-        if (
-            log is None
-            and store is self._store
-            and not bool(self._read_events(store)[:, 2].isfinite().any())
-        ):
+        if log is None and store is self._store and self._none_ends(snapshot):
             return None  # the usual case, which costs nothing
         own = self._own(snapshot, store)[1]
         if log is None and not bool(own.isfinite().any()):
@@ -496,6 +493,17 @@ class ValiditySpans:
                 self._events = torch.cat([self._events, fresh[fresh[:, 0] < end]])
                 self._stop = end
             return self._events
+
+    def _none_ends(self, snapshot: Snapshot) -> bool:
+        """Whether no atom says of itself when it ends; looked at once for a snapshot."""
+        with self._lock:
+            if snapshot in self._endless:
+                return True
+        if bool(self._read_events(self._store)[:, 2].isfinite().any()):
+            return False
+        with self._lock:
+            self._endless.add(snapshot)
+        return True
 
     def _own(self, snapshot: Snapshot, store: StoreReader) -> tuple[Tensor, Tensor]:  # [A], [A]
         """From when to when atoms say themselves that they are valid."""
