@@ -428,10 +428,9 @@ class _Replay:
         """Has the concepts and the other names at hand that are near names, with their cosines."""
         (nodes, rows, _), (others, vectors, _) = self._concepts, self._aliases
         own = torch.stack([self.vector(name) for name in asked])
-        near = own @ rows.T
-        near[:, nodes < 0] = -torch.inf
-        for name, concepts, named in zip(asked, near, own @ vectors.T, strict=True):
+        for name, concepts, named in zip(asked, own @ rows.T, own @ vectors.T, strict=True):
             at, to = ((each >= self._threshold).nonzero().flatten() for each in (concepts, named))
+            at = at[nodes[at] >= 0]
             self._found[name] = (
                 dict(zip(nodes[at].tolist(), concepts[at].tolist(), strict=True)),
                 {

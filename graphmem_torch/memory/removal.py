@@ -278,8 +278,7 @@ def _runs(
     Of each the turns, and how many of them only lead to it: their own windows begin before. All of
     them, where the times are not in the order of storing: a turn's place depends on any other then.
     """
-    times = [time for _, _, time in turns if time is not None]
-    if any(later < time for time, later in pairwise(times)):
+    if not _in_order(turns):
         yield turns, 0
         return
     width = config.window - 1
@@ -299,6 +298,12 @@ def _runs(
         yield turns[start:stop], width if start else 0
 
 
+def _in_order(turns: Sequence[_Turn]) -> bool:
+    """Whether the times of turns are in the order of storing."""
+    times = [time for _, _, time in turns if time is not None]
+    return all(time <= later for time, later in pairwise(times))
+
+
 class _Order:
     """What linking made of the turns of sessions: edges, and the turns before each in its window.
 
@@ -315,15 +320,22 @@ class _Order:
 
         The first `lead` have no windows here. Without `tie` no edges are made.
         """
-        session, width = Session(), self._config.window - 1
-        for number, (first, node, time) in enumerate(turns):
-            place = session.put(node, time, first)
-            if number >= lead:
-                self.windows[node] = session.nodes[max(0, place - width) : place].tolist()[::-1]
+        nodes, width = [node for _, node, _ in turns], self._config.window - 1
+        line: Sequence[int] = nodes
+        if _in_order(turns):
+            for place in range(lead, len(line)):
+                self.windows[line[place]] = nodes[max(0, place - width) : place][::-1]
+        else:
+            session = Session()
+            for number, (first, node, time) in enumerate(turns):
+                place = session.put(node, time, first)
+                if number >= lead:
+                    before = session.nodes[max(0, place - width) : place]
+                    self.windows[node] = before.tolist()[::-1]
+            line = session.nodes
         if not tie:
             return
-        self._tie(EdgeType.TEMPORAL, pairwise(session.nodes))
-        nodes = [node for _, node, _ in turns]
+        self._tie(EdgeType.TEMPORAL, pairwise(line))
         for distance in (1 << power for power in range(self._config.cooccurrence)):
             self._tie(EdgeType.COOCCURRENCE, zip(nodes, nodes[distance:], strict=False))
 

@@ -52,9 +52,8 @@ def clear_unused(file: int, roots: Iterable[int]) -> int:
         begin = base + (8 if kind in (_TABLE_LEAF, _INDEX_LEAF) else 12)
         end = begin + 2 * count
         if kind in (_TABLE, _INDEX):
-            entries = struct.unpack_from(f">{count}H", page, begin)
-            left += (int.from_bytes(page[at : at + 4]) for at in entries)
-            left.append(int.from_bytes(page[begin - 4 : begin]))
+            entries = begin - 4, *struct.unpack_from(f">{count}H", page, begin)
+            left += [int.from_bytes(page[at : at + 4]) for at in entries]
         unused = (content or 1 << 16) - end
         if unused > 0 and page.count(0, end, end + unused) < unused:
             os.pwrite(file, bytes(unused), (number - 1) * size + end)
