@@ -645,7 +645,8 @@ class Memory:
 
         What is not named stays: place in the session, edges that were stated or connected, pin,
         uses. The edges that follow from its content are made anew. The version before is kept for
-        questions `as_of` a moment before the change, and is in no other answer.
+        questions `as_of` a moment before the change, and is in no other answer. Of a chunk of a
+        document that gets another text `start` and `end` go from its `meta`: it lies there no more.
 
         Args:
             id: Of a stored atom.

@@ -752,7 +752,18 @@ def changed_atom(atom: Atom, changes: Mapping[str, Any]) -> Atom:
         raise InputError(f"update: expected fields to change, got none; name {', '.join(names)}")
     if not isinstance(changes.get("meta", {}), Mapping):
         raise InputError(f"meta: expected a mapping, got {changes['meta']!r:.60}; use {{}}")
+    if "meta" not in changes and changes.get("text", atom.text) != atom.text:
+        changes = {**changes, "meta": _meta_without_place(atom)}
     return _checked(replace(atom, **changes))
+
+
+def _meta_without_place(atom: Atom) -> Mapping[str, Any]:
+    """The meta of an atom for another text, which is not where a chunk lay in its document."""
+    first, last = (atom.meta.get(name) for name in ("start", "end"))
+    placed = isinstance(first, int) and isinstance(last, int) and last - first == len(atom.text)
+    if atom.kind != "chunk" or not placed:
+        return atom.meta
+    return {name: value for name, value in atom.meta.items() if name not in ("start", "end")}
 
 
 def _checked(atom: Atom) -> Atom:

@@ -273,6 +273,22 @@ def test_update_keeps_what_was_said_for_its_time() -> None:
         assert len(memory.versions("a3")) == 1
 
 
+def test_a_chunk_of_another_text_is_not_where_it_lay_in_its_document() -> None:
+    text = "The canoe sank. The walrus sings in the harbour."
+    with opened() as memory:
+        memory.add_document(text, name="d")
+        memory.add(Atom("own", "a canoe", meta={"start": 0, "end": 7}))
+        chunk = memory.get("d#0")
+        place = chunk.meta
+        assert text[place["start"] : place["end"]] == chunk.text
+        assert memory.update("d#0", speaker="Ann").meta == place
+        assert memory.update("d#0", text="The canoe floats.").meta == {}
+        assert memory.versions("d#0")[0].atom.meta == place
+        assert memory.update("d#0", text=chunk.text, meta=place).meta == place
+        assert memory.update("own", text="two canoes").meta == {"start": 0, "end": 7}
+        assert memory.check() == []
+
+
 def test_update_of_what_was_never_used_beside_what_was() -> None:
     with opened() as memory:
         memory.add(turns(9))
