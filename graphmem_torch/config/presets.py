@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from graphmem_torch.atoms import MEMORY_TYPES, EdgeType
-from graphmem_torch.config.settings import Config, DecayConfig
+from graphmem_torch.config.settings import Config, DecayConfig, ModesConfig, SpreadConfig
 from graphmem_torch.errors import ConfigError, output_file, unknown
 
 __all__ = [
@@ -210,8 +210,8 @@ def checked_config(config: Config) -> Config:
     return config_from_dict(config_to_dict(config))
 
 
-def config_to_dict(config: Config) -> dict[str, Any]:
-    """The configuration as nested plain values; `config_from_dict` reads it back."""
+def config_to_dict(config: Config | SpreadConfig | ModesConfig) -> dict[str, Any]:
+    """The configuration, or a section, as nested plain values; `config_from_dict` reads it back."""
     plain: dict[str, Any] = _plain(config)
     return plain
 

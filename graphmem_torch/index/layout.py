@@ -118,7 +118,12 @@ LAYOUT = {
 }
 """Type, shape and bounds of each buffer of `MemoryIndex`, and of what is kept beside, by name."""
 
-_TOGETHER = ("modes_", "hop_", "token")  # all parts of one prefix, or none
+_RULES = {name: rule.split() for name, rule in LAYOUT.items()}
+# All parts of one prefix, or none.
+_TOGETHER = {
+    prefix: {name for name in LAYOUT if name.startswith(prefix)}
+    for prefix in ("modes_", "hop_", "token")
+}
 
 
 def check_layout(parts: Mapping[str, Tensor], **sizes: int) -> None:
@@ -131,13 +136,12 @@ def check_layout(parts: Mapping[str, Tensor], **sizes: int) -> None:
     Raises:
         InputError: The first thing that is wrong.
     """
-    for prefix in _TOGETHER:
-        group = {name for name in LAYOUT if name.startswith(prefix)}
+    for prefix, group in _TOGETHER.items():
         lacking = sorted(group - parts.keys())
         if lacking and group & parts.keys():
             raise _wrong(lacking[0], f"it beside other parts of {prefix!r}", "none")
     known = dict(sizes)
-    rules = {name: rule.split() for name, rule in LAYOUT.items() if name in parts}
+    rules = {name: rule for name, rule in _RULES.items() if name in parts}
     floats: torch.dtype | None = None
     for name, (dtype, shape, *_) in rules.items():
         tensor, wanted = parts[name], shape.split(",")

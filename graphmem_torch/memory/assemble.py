@@ -244,13 +244,12 @@ class Assembler:
 
 def _signature(config: Config) -> str:
     """The settings that are baked into the tensors of an index, and what its terms are."""
-    settings = config_to_dict(config)
-    own = settings["modes"]
+    own, spread = config_to_dict(config.modes), config_to_dict(config.spread)
     # Presets without modes share a snapshot; how a question uses modes is not baked in.
     modes = {name: own[name] for name in _MODES} if own["build"] else None
     # So that what routing reads is kept beside them and not derived at each opening.
     routing = sorted(routing_parts(signal_names((*config.rank.weights, *config.rank.cold_weights))))
-    return json.dumps([_FORMAT, TERMS, settings["spread"], modes, routing], sort_keys=True)
+    return json.dumps([_FORMAT, TERMS, spread, modes, routing], sort_keys=True)
 
 
 def to_rows(edges: EdgeBlock, node: Tensor) -> EdgeBlock:  # node [N]: number of every row

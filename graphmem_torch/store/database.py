@@ -849,9 +849,11 @@ def _create(folder: Path) -> None:
         new.with_name(new.name + suffix).unlink(missing_ok=True)
     connection = _connect(_uri(new, "rwc"))
     try:
-        connection.execute("PRAGMA journal_mode = WAL")
+        # One that is not made whole is made anew: no journal needs to be on the disk before.
+        connection.execute("PRAGMA journal_mode = MEMORY")
         connection.execute("PRAGMA synchronous = FULL")
         _create_tables(connection)
+        connection.execute("PRAGMA journal_mode = WAL")
     finally:
         connection.close()
     os.replace(new, path)
