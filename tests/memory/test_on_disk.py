@@ -20,7 +20,7 @@ from graphmem_torch.memory.assemble import Assembler
 from graphmem_torch.results import Result
 from graphmem_torch.store import MemoryStore
 from graphmem_torch.text.embedder import Encoded, HashingEmbedder
-from graphmem_torch.text.terms import first_terms
+from graphmem_torch.text.terms import TERMS, first_terms
 from tests.memories import (
     QUESTIONS,
     Counting,
@@ -99,11 +99,17 @@ def test_a_memory_of_an_older_release_is_indexed_by_the_terms_of_this_one(tmp_pa
 
     with pytest.MonkeyPatch.context() as then:
         then.setattr("graphmem_torch.text.terms.terms", first_terms)
-        then.setattr("graphmem_torch.memory.assemble.TERMS", 1)
         with opened(tmp_path / "m", embedder=old, config=config) as memory:
             memory.add([Atom(f"a{i}", text) for i, text in enumerate(said)])
             found = shares(memory, "几点出发？")
             assert len(set(found.values())) == 1  # no term is shared
+    with MemoryStore.open(tmp_path / "m") as store:
+        kept = store.load_snapshot()
+        assert kept is not None
+        form, version, *settings = json.loads(kept[1]["built"])
+        assert version == TERMS > 1
+        built = json.dumps([form, 1, *settings], sort_keys=True)
+        store.save_snapshot(kept[0], kept[1] | {"built": built})
     for mode in ("r", "w"):
         with opened(tmp_path / "m", mode=mode, config=config) as memory:
             assert memory.embedder.fingerprint == old.fingerprint

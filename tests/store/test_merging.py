@@ -7,12 +7,12 @@ import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
 import torch
 from torch import Tensor
 
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.store import Batch, MemoryStore
+from graphmem_torch.store.blocks import _insert
 from graphmem_torch.store.database import DATABASE_NAME
 
 MakeBatch = Callable[..., Batch]
@@ -89,15 +89,19 @@ def test_single_atoms_leave_few_blocks(make_batch: MakeBatch) -> None:
     assert store.check() == []
 
 
-def test_many_blocks_of_an_older_store_become_few(
-    make_batch: MakeBatch, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_blocks_of_an_older_store_become_few(make_batch: MakeBatch) -> None:
     store = MemoryStore.open(None)
-    with monkeypatch.context() as patch:
-        patch.setattr("graphmem_torch.store.blocks._merge_small", lambda *_: None)
-        for start in range(103):
-            store.append(make_batch(1, start))
+    for start in range(103):
+        store.append(make_batch(1, start))
     before = store.embeddings(), store.edges()
+    database = store._database
+
+    def one_each() -> None:
+        database.execute_many("DELETE FROM embedding_block", [()])
+        for start, row in enumerate(before[0]):
+            _insert(database, "embedding_block", start, 1, [row])
+
+    database.write(one_each)
     assert blocks(store)["embedding_block"] == 103
     store.append(make_batch(1, 103))
     assert max(blocks(store).values()) <= 4
