@@ -272,6 +272,31 @@ for name in modules:
 """
 
 
+_CHANGE = re.compile(
+    r'(?:set|del)attr\(\s*(?:"(?P<path>[\w.]+)"|(?P<owner>[\w.]+),\s*"(?P<name>\w+)")'
+    r"|^ +(?!self\.)(?P<object>[\w.]+)\.(?P<private>_\w+) = ",
+    re.MULTILINE,
+)
+_KEPT = re.compile(r"\.(_[a-z]\w*|__\w*defaults__|[A-Z][A-Z0-9_]+)$")
+FOREIGN = ("torch", "os", "sys")
+"""What another processor, or another system, has there can only be put in its place."""
+
+
+def _changed(source: str) -> list[str]:
+    """The constants of modules, and what is private to an object, that a test would change."""
+    found = [".".join(filter(None, match.groups())) for match in _CHANGE.finditer(source)]
+    return [each for each in found if _KEPT.search(each) and each.split(".")[0] not in FOREIGN]
+
+
+def test_tests_change_no_constant_and_nothing_private() -> None:
+    """What a test needs otherwise is a parameter (`CONTRIBUTING.md`)."""
+    sources = {path: path.read_text("utf-8") for path in (ROOT / "tests").rglob("*.py")}
+    changed = {str(path): found for path, text in sources.items() if (found := _changed(text))}
+    assert changed == {}
+    for source in ("m.setattr(a, 'KEPT', 9)", "m.setattr('a.b._most', 9)", "  a._read = None"):
+        assert _changed(source.replace("'", '"')), source
+
+
 @dataclass(frozen=True)
 class Wheel:
     """What a process far from the checkout said, with the wheel alone on its path.

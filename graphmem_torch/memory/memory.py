@@ -131,6 +131,7 @@ from graphmem_torch.memory.modes import (
     mode_summaries,
 )
 from graphmem_torch.memory.namespaces import (
+    MOST_OPEN,
     Namespaces,
     archive_of,
     checked_name,
@@ -276,6 +277,7 @@ class Memory:
         concepts: str | ConceptExtractor | None = None,
         name: str | None = None,
         parent: Memory | None = None,
+        namespaces_open: int = MOST_OPEN,
     ) -> None:
         """Use `Memory.open`, and `namespace` of what it gives."""
         self.store = store
@@ -296,7 +298,7 @@ class Memory:
         self._regimes: RegimeMonitor | None = None
         self._listeners: list[Callable[[RegimeSwitch], object]] = []
         self._spaces: Namespaces[Memory] = Namespaces(
-            store, self._namespace, Memory._put_down, Memory._changed
+            store, self._namespace, Memory._put_down, Memory._changed, most=namespaces_open
         )
         self._set_up()
         self._follow()
@@ -337,6 +339,7 @@ class Memory:
         mode: Literal["w", "r"] = "w",
         create: bool = True,
         clock: Callable[[], float] = time.time,
+        namespaces_open: int = MOST_OPEN,
     ) -> Self:
         """Opens the memory in a folder.
 
@@ -352,16 +355,26 @@ class Memory:
             mode: `w` to add, `r` to read.
             create: Whether a store that is missing is made, with mode `w`.
             clock: Now, seconds since the epoch UTC.
+            namespaces_open: Namespaces whose files stay open, three each, beside those in use.
 
         Raises:
             ConfigError, EmbedderError, StoreError: As they say; nothing is changed.
         """
+        check_count("namespaces_open", namespaces_open)
         settings = load_config(preset) if config is None else checked_config(config)
         place = usable_device(device)
         store, loaded = open_bound(
             path, mode, embedder, settings.embedder, place, create=create or path is None
         )
-        return cls(store, loaded, settings, place, clock, concepts=concepts)
+        return cls(
+            store,
+            loaded,
+            settings,
+            place,
+            clock,
+            concepts=concepts,
+            namespaces_open=namespaces_open,
+        )
 
     @classmethod
     def reembed(

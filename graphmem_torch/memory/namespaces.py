@@ -58,7 +58,7 @@ M = TypeVar("M", bound=_Stored)
 class Namespaces(Generic[M]):
     """The namespaces of a memory by name; safe between threads, and beside other processes.
 
-    At most `MOST_OPEN` of them have their files open, beside those that are in use: those that were
+    At most `most` of them have their files open, beside those that are in use: those that were
     used last. Without a folder they end with this object.
     """
 
@@ -69,7 +69,7 @@ class Namespaces(Generic[M]):
         put_down: Callable[[M], bool],
         changed: Callable[[M], bool],
         *,
-        most: int = MOST_OPEN,
+        most: int,
     ) -> None:
         """Opens none yet.
 

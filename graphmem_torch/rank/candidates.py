@@ -310,7 +310,7 @@ class Candidates:
         fresh = [place for place, name in enumerate(names) if name not in self._scaled]
         if fresh:
             own = values if len(fresh) == len(names) else values[:, fresh]
-            scale = self._scale([names[place] for place in fresh], own)
+            scale = self.scale_of([names[place] for place in fresh], own)
             self._scales = scale if self._scales is None else torch.cat([self._scales, scale], 2)
             self._scaled += [names[place] for place in fresh]
         return self.in_units(values.mT, names)
@@ -329,7 +329,7 @@ class Candidates:
             mean, unit = mean[:, places], unit[:, places]
         return (values - mean[:, None]).div_(unit[:, None]).clamp_(min=-_HIGHEST)
 
-    def _scale(self, names: Sequence[str], values: Tensor) -> Tensor:  # [B, F, C] -> [2, B, F]
+    def scale_of(self, names: Sequence[str], values: Tensor) -> Tensor:  # [B, F, C] -> [2, B, F]
         """What is taken from signals of each question, and what they are then divided by."""
         mean, deviation = _moments(values, self._share)
         every = self._every

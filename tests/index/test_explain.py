@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -52,7 +53,7 @@ CASES = {
 def units(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
     """After a call the units of signals stay what they were first: statistics are kept."""
     known: dict[str, Tensor] = {}
-    scale, fixed = Candidates._scale, False
+    scale, fixed = Candidates.scale_of, False
 
     def kept(self: Candidates, names: list[str], values: Tensor) -> Tensor:
         if not fixed:
@@ -61,7 +62,7 @@ def units(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
             return own
         return torch.stack([known[name] for name in names], 2)
 
-    monkeypatch.setattr(Candidates, "_scale", kept)
+    monkeypatch.setattr(Candidates, "scale_of", kept)
 
     def fix() -> None:
         nonlocal fixed
@@ -112,11 +113,11 @@ def test_gradients_are_those_of_the_score(case: str, generator: torch.Generator)
     step = 1e-6
     moved = []
     for edge in {*found.edge_gradient.nonzero().flatten().tolist()[:9], *range(0, 99, 20)}:
-        index.graph_weight[edge] += step
-        index._read = None  # other values in the same buffer
-        after = index.score(asked)[0, row]
-        index.graph_weight[edge] -= step
-        index._read = None
+        weight = index.graph_weight.clone()
+        weight[edge] += step
+        other = copy.deepcopy(index)
+        other.load_state_dict({"graph_weight": weight}, strict=False)
+        after = other.score(asked)[0, row]
         moved.append(float(after - found.score) / step)
         assert moved[-1] == pytest.approx(float(found.edge_gradient[edge]), abs=1e-5)
     assert any(moved)

@@ -21,7 +21,6 @@ from graphmem_torch.errors import (
     StoreError,
 )
 from graphmem_torch.memory import Memory
-from graphmem_torch.memory import namespaces as module
 from graphmem_torch.results import Result
 from graphmem_torch.text.embedder import Encoded, HashingEmbedder
 from tests.memories import QUESTIONS, opened, turns
@@ -148,13 +147,10 @@ def files_open(folder: Path) -> int:
     return found
 
 
-def test_few_files_are_open_whatever_is_held(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_few_files_are_open_whatever_is_held(tmp_path: Path) -> None:
     """What was put down goes on where it was: contents, weights, listeners."""
-    monkeypatch.setattr(module.Namespaces.__init__, "__kwdefaults__", {"most": 3})
     folder = tmp_path / "store" / "namespaces"
-    with opened(tmp_path / "store") as memory:
+    with opened(tmp_path / "store", namespaces_open=3) as memory:
         views = [memory.namespace(f"user {i}", create=True) for i in range(6)]
         for i, view in enumerate(views):
             view.add(Atom(f"a{i}", f"The violin of user {i}"))
@@ -179,12 +175,9 @@ def test_few_files_are_open_whatever_is_held(
     assert files_open(folder) == 0
 
 
-def test_threads_use_more_namespaces_than_may_be_open(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module.Namespaces.__init__, "__kwdefaults__", {"most": 2})
+def test_threads_use_more_namespaces_than_may_be_open(tmp_path: Path) -> None:
     names = [f"user {i}" for i in range(5)]
-    with opened(tmp_path / "store") as memory:
+    with opened(tmp_path / "store", namespaces_open=2) as memory:
 
         def work(worker: int) -> None:
             for turn in range(2):

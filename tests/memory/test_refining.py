@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -134,15 +135,10 @@ def test_every_must_be_a_time(every: Any) -> None:
 
 def refined(memory: Memory, refining: Refining) -> None:
     """Waits until it found nothing to do."""
-    looks, news = threading.Semaphore(0), refining._news
-
-    def noted() -> object:
-        looks.release()
-        return news()
-
-    refining._news = noted
+    until = time.monotonic() + LONG
     while refining.done != Consolidated():
-        assert looks.acquire(timeout=LONG) and refining.error is None
+        assert time.monotonic() < until and refining.error is None
+        time.sleep(SOON)
 
 
 def test_a_memory_is_refined_as_by_hand(tmp_path: Path) -> None:

@@ -54,10 +54,12 @@ def test_a_broken_store_is_mended_by_the_next_add() -> None:
         assert temporal(memory.store) == expected(memory.store) and memory.check() == []
 
 
-def test_turns_of_an_older_version_are_put_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_turns_of_an_older_version_are_put_in_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     times = [5.0, 1.0, None, 8.0, 2.0]
     atoms = [Atom(f"t{i}", f"turn {i}", session="s", time=time) for i, time in enumerate(times)]
-    with opened() as memory:
+    with opened(tmp_path) as memory:
         with monkeypatch.context() as patch:
             patch.setattr(
                 Session, "put", lambda self, node, time, first: put(self, node, None, first)
@@ -70,7 +72,7 @@ def test_turns_of_an_older_version_are_put_in_order(monkeypatch: pytest.MonkeyPa
             ("a2", "a3")
         }
         assert memory.check() == [], "in the order of insertion it is sound"
-        memory._writer = None
+    with opened(tmp_path) as memory:
         memory.add(Atom("late", "late", session="s", time=6.0))
         assert set(expected(memory.store)) - set(temporal(memory.store)) == {("a2", "a3")}
         assert set(temporal(memory.store)) <= set(expected(memory.store)) and memory.check() == []
