@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from itertools import groupby
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from graphmem_torch.coo import isin, offsets_of, pointers, without_once
-from graphmem_torch.ops.ragged import lower_bounds, ranges, segment_topk
+from graphmem_torch.ops.ragged import lower_bounds, ranges, runs, segment_topk
 
 COUNTS = st.lists(st.integers(0, 5), max_size=12)
 
@@ -54,6 +56,14 @@ def test_isin_is_that_of_sets(values, asked, dtype):
     values = [value % 256 for value in values] if dtype == torch.uint8 else values
     found = isin(torch.tensor(values, dtype=dtype), torch.tensor(asked, dtype=torch.int64))
     assert found.tolist() == [value in {*asked} for value in values]
+
+
+@given(st.lists(st.integers(0, 3), max_size=12))
+def test_runs_are_those_of_groupby(values):
+    begin, size = runs(np.array(values, dtype=np.int64))
+    expected = [len(list(run)) for _, run in groupby(values)]
+    assert size.tolist() == expected
+    assert begin.tolist() == [sum(expected[:i]) for i in range(len(expected))]
 
 
 PAIRS = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2)), max_size=12)
