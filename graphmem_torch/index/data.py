@@ -741,11 +741,14 @@ def modes_by(
 
 def _first_met(codes: Tensor) -> Tensor:  # [n] int64, -1 = none -> [m] int64
     """The codes that there are, in the order of where each comes first."""
-    found, group = codes.unique(return_inverse=True)
-    first = torch.full(found.shape, len(codes))
-    first = first.scatter_reduce(0, group, torch.arange(len(codes)), "amin")
-    found = found[first.argsort()]
-    return found[found >= 0]
+    if not len(codes):
+        return codes
+    place = np.full(int(codes.max()) + 2, len(codes))
+    # Of equal ones the last that is written stays: the first.
+    place[codes.numpy()[::-1] + 1] = np.arange(len(codes))[::-1]
+    first = torch.from_numpy(place[1:])
+    found = (first < len(codes)).nonzero().squeeze(1)
+    return found[first[found].argsort()]
 
 
 def _inverse(old: Tensor, size: int | None = None) -> Tensor:  # [m] int64 -> [size + 1] int64
