@@ -34,7 +34,6 @@ FEW = 8
 HALF_PARTS = {torch.float16: 2, torch.bfloat16: 3}
 """How many numbers of a half precision a float32 query is cut into."""
 
-_CACHED = 1 << 20  # numbers of keys that are read again from a cache, where BLAS is as fast itself
 _LANES = 8  # keys of one product of a batch
 _NARROW = 64  # columns up to which a matvec is as fast as the memory
 _SMALL = 512  # keys up to which the launch of more than one product is most of the time
@@ -141,8 +140,7 @@ def inner_products(
         for part in split_into(queries, keys.dtype):
             total += torch.mm(part, keys.T, out_dtype=torch.float32)
         return total
-    few = len(queries) <= FEW and queries.dtype == torch.float32
-    if few and keys.numel() > _CACHED:
+    if len(queries) <= FEW and queries.dtype == torch.float32:
         scores = tile_scores(queries, keys, queries.new_empty(len(queries) * len(keys)))
         return scores.contiguous()
     return queries @ keys.to(queries.dtype).T

@@ -304,7 +304,10 @@ class Candidates:
             return self.zeros()[:, :, None][:, :, :0]
         shape = self.shape
         # Side by side in what they return, one behind the other in memory: so they are read.
-        values = torch.stack([self.signal(name).expand(shape) for name in names], dim=1)
+        found = [self.signal(name) for name in names]
+        if shape[0] != 1:  # else no question shares anything with another
+            found = [value.expand(shape) for value in found]
+        values = torch.stack(found, dim=1)
         if self.config.rank.scale == "raw" or 0 in values.shape:
             return values.mT
         fresh = [place for place, name in enumerate(names) if name not in self._scaled]

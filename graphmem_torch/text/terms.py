@@ -195,16 +195,20 @@ class Vocabulary:
         self, texts: Iterable[Sequence[str]], *, grow: bool = True
     ) -> tuple[Tensor, Tensor]:
         """The same of texts that are lists of terms already."""
-        known, size = self._ids, len(self)
         ids: list[int] = []
         ends = [0]
         for found in texts:
             if grow:
                 ids.extend([self._number(term) for term in found])
             else:
-                ids.extend([n for term in found if (n := known.get(term, size)) < size])
+                ids.extend(self._known(found))
             ends.append(len(ids))
         return torch.tensor(ids, dtype=torch.int64), torch.tensor(ends, dtype=torch.int64)
+
+    def _known(self, found: Sequence[str]) -> list[int]:
+        """The numbers of those terms that have one."""
+        known, size = self._ids, self._size
+        return [n for term in found if (n := known.get(term, size)) < size]
 
     def _number(self, term: str) -> int:
         number = self._ids.get(term)
@@ -216,12 +220,10 @@ class Vocabulary:
 
     def encode_padded(self, texts: Sequence[str]) -> Tensor:
         """Known term ids of questions, one row each: [B, Q] int64, -1 = padding; Q >= 1."""
-        ids, offsets = self.encode(texts, grow=False)
-        lengths = offsets.diff()
-        width = max(int(lengths.max()) if len(texts) else 0, 1)
-        padded = torch.full((len(texts), width), -1, dtype=torch.int64)
-        padded[torch.arange(width) < lengths[:, None]] = ids
-        return padded
+        rows = [self._known(terms(text)) for text in texts]
+        width = max([1, *map(len, rows)])
+        padded = [row + [-1] * (width - len(row)) for row in rows]
+        return torch.tensor(padded, dtype=torch.int64).view(len(rows), width)
 
     def to_bytes(self) -> bytes:
         """The terms in the order of their numbers."""
