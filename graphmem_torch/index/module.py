@@ -151,8 +151,9 @@ class MemoryIndex(nn.Module):
         lacking = [
             name for name in names if any(p not in tensors for p in ROUTING_PARTS.get(name, ()))
         ]
-        for name, tensor in routing_tensors(self.graph, tensors["node"].long(), lacking).items():
-            self.register_buffer(name, tensor)
+        if lacking:
+            node = tensors["node"].long()
+            self._buffers.update(routing_tensors(self.graph, node, lacking))
         weights = tensors.get("weights")
         if weights is None:
             weights = weight_table(named)
