@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from graphmem_torch.atoms import Atom
+from graphmem_torch.quality.forgetting.judge import found_in
 from graphmem_torch.store import Batch, MemoryStore
 from graphmem_torch.store.database import DATABASE_NAME
 from graphmem_torch.store.pages import clear_unused
@@ -48,11 +49,10 @@ def test_nothing_of_what_was_deleted_is_left(tmp_path: Path, page_size: int) -> 
         connection.execute("COMMIT")
 
         def found(gone: list[int] = gone) -> int:
-            data = path.read_bytes()
-            return sum(
-                any(word.encode() in data for word in (id_, id_[::-1], text[:24]))
-                for id_, text in (words[i] for i in gone)
-            )
+            texts = [
+                part for i in gone for part in (words[i][0], words[i][0][::-1], words[i][1][:24])
+            ]
+            return len(found_in(tmp_path, {"": [text.encode() for text in texts]})[""])
 
         stayed += found()
         roots = [row[0] for row in connection.execute("SELECT rootpage FROM sqlite_master")]
@@ -82,9 +82,8 @@ def test_texts_that_were_moved_by_what_went_before_go_with_their_atoms(tmp_path:
             gone = draw.sample(left, 1 + len(left) // 2)
             left = sorted({*left} - {*gone})
             store.erase(Batch([], torch.empty(0, 1), gone=gone), when=0.0)
-            data = b"".join(path.read_bytes() for path in tmp_path.iterdir())
-            for word in (texts[f"a{node}"].split()[at] for node in gone for at in (0, -1)):
-                assert word.encode() not in data
+            words = [texts[f"a{node}"].split()[at].encode() for node in gone for at in (0, -1)]
+            assert found_in(tmp_path, {"": words}) == {"": set()}
             assert store.check() == []
 
 
