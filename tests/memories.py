@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 import resource
 from collections.abc import Iterator, Sequence
@@ -18,6 +19,7 @@ from graphmem_torch.config import Config, load_config
 from graphmem_torch.memory import Memory
 from graphmem_torch.results import Result
 from graphmem_torch.store import MemoryStore
+from graphmem_torch.store.database import Database
 from graphmem_torch.text.embedder import Encoded, HashingEmbedder
 
 WORDS = ["canoe", "telescope", "violin", "garden", "comet", "bakery", "harbour", "saddle"]
@@ -115,6 +117,23 @@ def file_size_limit(size: int) -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@contextlib.contextmanager
+def interrupted_after(writes: int) -> Iterator[None]:
+    """Ctrl-C comes after so many transactions, where there are more; it ends the block alone."""
+    plain, left = Database.write, itertools.repeat(None, writes)
+
+    def write(*given: Any, **named: Any) -> Any:
+        try:
+            next(left)
+        except StopIteration:
+            raise KeyboardInterrupt from None
+        return plain(*given, **named)
+
+    with pytest.MonkeyPatch.context() as patch, contextlib.suppress(KeyboardInterrupt):
+        patch.setattr(Database, "write", write)
+        yield
 
 
 class Counting(HashingEmbedder):

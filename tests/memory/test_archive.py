@@ -19,7 +19,7 @@ from graphmem_torch.results import Receipt
 from graphmem_torch.store import MemoryStore
 from graphmem_torch.store.database import Database
 from graphmem_torch.store.erasure import find_traces
-from tests.memories import config_of, opened, stored
+from tests.memories import config_of, interrupted_after, opened, stored
 
 PLACES = ("Vienna", "Porto", "Oslo")
 
@@ -367,15 +367,7 @@ def test_archive_of_a_memory_that_is_only_read(tmp_path: Path) -> None:
                 change("t1")
 
 
-def test_restoring_that_is_cut_short_is_ended_by_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    plain, left = Database.write, [0]
-
-    def write(*given: Any, **named: Any) -> Any:
-        left[0] -= 1
-        if left[0] < 0:
-            raise KeyboardInterrupt
-        return plain(*given, **named)
-
+def test_restoring_that_is_cut_short_is_ended_by_the_next() -> None:
     with opened() as memory:
         memory.add(stories())
         memory.connect("t1", "t9", "supports", 0.9)
@@ -385,9 +377,7 @@ def test_restoring_that_is_cut_short_is_ended_by_the_next(monkeypatch: pytest.Mo
             memory.archive("t1")
             away = memory.archived()
             assert away is not None
-            left[0] = writes
-            with monkeypatch.context() as patch, contextlib.suppress(KeyboardInterrupt):
-                patch.setattr(Database, "write", write)
+            with interrupted_after(writes):
                 memory.restore("t1")
             if "t1" in away:
                 memory.restore("t1")

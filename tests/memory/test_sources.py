@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import random
@@ -17,8 +16,7 @@ from graphmem_torch.atoms import Atom, EdgeType
 from graphmem_torch.errors import InputError, StoreError
 from graphmem_torch.memory import Memory
 from graphmem_torch.results import Indexed
-from graphmem_torch.store.database import Database
-from tests.memories import WORDS, Counting, config_of, opened, stored
+from tests.memories import WORDS, Counting, config_of, interrupted_after, opened, stored
 
 Draw = random.Random
 
@@ -348,17 +346,7 @@ def test_ids_of_callers_may_look_like_those_of_chunks(notes: Path) -> None:
         assert memory.check() == []
 
 
-def test_a_move_that_is_cut_short_loses_nothing_of_what_is_said_of_chunks(
-    notes: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    plain, left = Database.write, [0]
-
-    def write(*given: Any, **named: Any) -> Any:
-        left[0] -= 1
-        if left[0] < 0:
-            raise KeyboardInterrupt
-        return plain(*given, **named)
-
+def test_a_move_that_is_cut_short_loses_nothing_of_what_is_said_of_chunks(notes: Path) -> None:
     with follows() as memory:
         memory.add_files(notes)
         memory.add(Atom("own", "The canoe is red.", time=1.7e9))
@@ -385,9 +373,7 @@ def test_a_move_that_is_cut_short_loses_nothing_of_what_is_said_of_chunks(
         assert list(whole[0]) == ids and sum(whole[0].values()) == 2
         for writes in range(12):
             (notes / names[0]).rename(notes / names[1])
-            left[0] = writes
-            with monkeypatch.context() as patch, contextlib.suppress(KeyboardInterrupt):
-                patch.setattr(Database, "write", write)
+            with interrupted_after(writes):
                 memory.add_files(notes)
             memory.add_files(notes)
             assert told() == whole and memory.get(ids[0]).session == f"notes/{names[1]}"
