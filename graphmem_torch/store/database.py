@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 from urllib.parse import quote
 
 from graphmem_torch.errors import StoreDamagedError, StoreError, StoreLockedError
-from graphmem_torch.store.pages import Descriptors, clear_unused
+from graphmem_torch.store.pages import MOST_PAGES, Descriptors, LogMark, clear_unused
 
 __all__ = [
     "DATABASE_NAME",
@@ -465,6 +465,8 @@ class Database:
         # Looked at before every statement, so not put together each time.
         self._path = None if folder is None else os.fspath(folder.absolute() / DATABASE_NAME)
         self._woken = woken
+        # The log since all unused bytes of the file were cleared; None: not known.
+        self._cleared: LogMark | None = None
         self.resting = self._gone = self._closed = False
         self.asked = time.monotonic()
         try:
@@ -648,22 +650,46 @@ class Database:
 
     def _wiped(self, path: Path) -> bool:
         """Empties the log, and clears what pages do not use while nobody writes; as `wipe`."""
+        log = path.with_name(f"{path.name}-wal")
+        # What was written since the last time may have left bytes; before, only all pages may.
+        version = self._data_version()
+        written = None if self._cleared is None else self._cleared.pages(log)
         if self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]:
             return False
         # Pages that are kept in memory would be written again as they were.
         self._connection.execute("PRAGMA shrink_memory")
+        self._cleared = None
 
         def work() -> bool:
-            log = path.with_name(f"{path.name}-wal")
+            nonlocal version, written
             if log.exists() and log.stat().st_size:  # somebody was quicker
                 return False
-            roots = self.query("SELECT rootpage FROM sqlite_master WHERE rootpage > 0")
-            clear_unused(_descriptors.of(self._file, path), [1, *(row[0] for row in roots)])
+            if version != (version := self._data_version()):
+                written = None  # somebody wrote to the log since it was looked at
+            numbers, follow = written, False
+            if numbers is None or not self._tells_pages_apart():
+                roots = self.query("SELECT rootpage FROM sqlite_master WHERE rootpage > 0")
+                numbers, follow = {1, *(row[0] for row in roots)}, True
+            clear_unused(_descriptors.of(self._file, path), numbers, follow=follow)
             # Others see by this commit that the pages that they keep are old.
             self.execute_many("DELETE FROM meta WHERE key = 'store.wiping'", [()])
             return True
 
-        return self.write(work)
+        if not self.write(work):
+            return False
+        mark = LogMark.of(log)
+        # Where nobody else has written yet, the log begins with this commit.
+        self._cleared = mark if self._data_version() == version else None
+        return True
+
+    def _data_version(self) -> int:
+        """A number that changes when another connection writes."""
+        return int(self._connection.execute("PRAGMA data_version").fetchone()[0])
+
+    def _tells_pages_apart(self) -> bool:
+        """Whether the first byte of a page says if it is one of a tree; see `clear_unused`."""
+        moving = self.query("PRAGMA auto_vacuum")[0][0]
+        return not moving and self.query("PRAGMA page_count")[0][0] <= MOST_PAGES
 
     def expect_writable(self) -> None:
         """Raises StoreError where it cannot be: opened to be read, inside `reading`, gone."""

@@ -15,15 +15,20 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Descriptors", "clear_unused"]
+__all__ = ["MOST_PAGES", "Descriptors", "LogMark", "clear_unused"]
 
 _HEADER = 100  # bytes of the file in front of its first page's own
+_LOG_HEADER, _FRAME_HEADER = 32, 24  # bytes in front of a log, and of each page in it
+
+MOST_PAGES = 1 << 25
+"""Of a file in which no other page begins as one of a tree does: with the number of a page."""
+
 _TABLE_LEAF, _INDEX_LEAF, _TABLE, _INDEX = 13, 10, 5, 2
 
 FileNumber = tuple[int, int]  # of the device, and on it
 
 
-def clear_unused(file: int, roots: Iterable[int]) -> int:
+def clear_unused(file: int, pages: Iterable[int], *, follow: bool = True) -> int:
     """Overwrites with zeros what the pages of trees hold between their entries' list and entries.
 
     Whoever calls has a write transaction, and no log: else a page may be another than in the file,
@@ -32,7 +37,9 @@ def clear_unused(file: int, roots: Iterable[int]) -> int:
 
     Args:
         file: Descriptor of a database.
-        roots: Numbers of the root pages of tables and indexes, from 1.
+        pages: Numbers of the root pages of tables and indexes, from 1.
+        follow: Whether the pages below those given are looked at too; else any may be given, of a
+            file of at most `MOST_PAGES` that never moves pages to its front (`auto_vacuum`).
 
     Returns:
         How many pages had such bytes; on the disk when it returns.
@@ -42,16 +49,18 @@ def clear_unused(file: int, roots: Iterable[int]) -> int:
     """
     size = int.from_bytes(os.pread(file, 2, 16))
     size = 1 << 16 if size == 1 else size
-    changed, left = 0, [*roots]
+    changed, left = 0, [*pages]
     while left:
         number = left.pop()
         page, base = os.pread(file, size, (number - 1) * size), _HEADER if number == 1 else 0
+        if len(page) < size:
+            continue  # the file has become shorter
         kind, _, count, content = struct.unpack_from(">BHHH", page, base)
         if kind not in (_TABLE_LEAF, _INDEX_LEAF, _TABLE, _INDEX):
-            continue  # damaged, which is for `check` to say
+            continue  # of no tree; if it should be, that is for `check` to say
         begin = base + (8 if kind in (_TABLE_LEAF, _INDEX_LEAF) else 12)
         end = begin + 2 * count
-        if kind in (_TABLE, _INDEX):
+        if follow and kind in (_TABLE, _INDEX):
             entries = begin - 4, *struct.unpack_from(f">{count}H", page, begin)
             left += [int.from_bytes(page[at : at + 4]) for at in entries]
         unused = (content or 1 << 16) - end
@@ -61,6 +70,48 @@ def clear_unused(file: int, roots: Iterable[int]) -> int:
     if changed:
         os.fsync(file)
     return changed
+
+
+@dataclass(frozen=True)
+class LogMark:
+    """A write-ahead log from its beginning on, which is begun anew with another one.
+
+    All that is written to a database while its log is the same stands in that log
+    (https://sqlite.org/fileformat2.html 4.1).
+
+    Attributes:
+        salt: What the log's header and its valid pages bear; never that of a log before.
+    """
+
+    salt: bytes
+
+    @classmethod
+    def of(cls, log: Path) -> LogMark | None:
+        """That of a log; None: it is empty."""
+        with contextlib.suppress(FileNotFoundError), log.open("rb") as file:
+            header = file.read(_LOG_HEADER)
+            if len(header) == _LOG_HEADER:
+                return cls(header[16:24])
+        return None
+
+    def pages(self, log: Path) -> set[int] | None:
+        """Numbers of the pages in a log; None where it is another than this one.
+
+        Raises:
+            OSError: It cannot be read.
+        """
+        if self.of(log) != self:
+            return None
+        found = set[int]()
+        with log.open("rb") as file:
+            file.seek(8)
+            step = _FRAME_HEADER + int.from_bytes(file.read(4))
+            for at in range(_LOG_HEADER, log.stat().st_size, step):
+                frame = os.pread(file.fileno(), _FRAME_HEADER, at)
+                if frame[8:16] != self.salt:
+                    break
+                found.add(int.from_bytes(frame[:4]))
+        return found
 
 
 @dataclass(eq=False)

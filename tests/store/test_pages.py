@@ -17,7 +17,7 @@ from graphmem_torch.atoms import Atom
 from graphmem_torch.quality.forgetting.judge import found_in
 from graphmem_torch.store import Batch, MemoryStore
 from graphmem_torch.store.database import DATABASE_NAME
-from graphmem_torch.store.pages import clear_unused
+from graphmem_torch.store.pages import LogMark, clear_unused
 
 MakeBatch = Callable[..., Batch]
 
@@ -85,6 +85,69 @@ def test_texts_that_were_moved_by_what_went_before_go_with_their_atoms(tmp_path:
             words = [texts[f"a{node}"].split()[at].encode() for node in gone for at in (0, -1)]
             assert found_in(tmp_path, {"": words}) == {"": set()}
             assert store.check() == []
+
+
+@pytest.mark.parametrize("how", ["alone", "checkpoint", "vacuum", "opened"])
+def test_nothing_is_left_where_the_log_tells_what_was_written(tmp_path: Path, how: str) -> None:
+    """Atoms come and go by turns; in some, others empty the log in between, or write to it."""
+    draw, texts, left, stayed = random.Random(how), dict[int, tuple[str, str]](), set[int](), 0
+    store = MemoryStore.open(tmp_path)
+    for turn in range(6):
+        for first in range(store.next_node, store.next_node + 200, 20):
+            for node in range(first, first + 20):
+                words = [f"{draw.getrandbits(40):010x}" for _ in range(draw.randint(3, 30))]
+                texts[node] = f"{draw.getrandbits(64):016x}", " ".join(words)
+                left.add(node)
+            atoms = [Atom(*texts[node]) for node in range(first, first + 20)]
+            store.append(Batch(atoms, torch.ones(20, 1)))
+        gone = draw.sample(sorted(left), len(left) // 2)
+        left -= {*gone}
+        store.append(Batch([], torch.empty(0, 1), gone=gone[5:]))
+        if turn in (2, 3) and how != "alone":
+            if how == "opened":
+                store.close()
+                store = MemoryStore.open(tmp_path)
+            else:
+                other = sqlite3.connect(tmp_path / DATABASE_NAME, isolation_level=None)
+                other.execute("VACUUM" if how == "vacuum" else "PRAGMA wal_checkpoint(RESTART)")
+                other.close()
+            store.meta_set("turn", str(turn))
+        lost = [texts[node] for node in texts.keys() - left]
+        words = [word.encode() for name, text in lost for word in (name, text[:10], text[-10:])]
+        stayed += len(found_in(tmp_path, {"": words})[""])
+        store.erase(Batch([], torch.empty(0, 1), gone=gone[:5]), when=0.0)
+        assert found_in(tmp_path, {"": words}) == {"": set()}
+        assert store.check() == []
+    store.close()
+    assert stayed
+
+
+def test_the_log_names_its_pages(tmp_path: Path) -> None:
+    path = tmp_path / "test.sqlite"
+    log = path.with_name("test.sqlite-wal")
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("CREATE TABLE atom (node INTEGER PRIMARY KEY, text TEXT)")
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    assert LogMark.of(log) is None is LogMark.of(tmp_path / "none")
+    connection.executemany("INSERT INTO atom VALUES (?, ?)", [(i, "x" * 900) for i in range(40)])
+    before, mark = path.read_bytes(), LogMark.of(log)
+    assert mark is not None
+    written = mark.pages(log)
+    connection.execute("PRAGMA wal_checkpoint(RESTART)")
+    after, size = path.read_bytes(), 4096
+    before += bytes(len(after) - len(before))
+    changed = {
+        1 + at // size
+        for at in range(0, len(after), size)
+        if before[at : at + size] != after[at : at + size]
+    }
+    assert written is not None and changed <= written <= {*range(1, 1 + len(after) // size)}
+    connection.execute("UPDATE atom SET text = 'y' WHERE node = 3")
+    again = LogMark.of(log)
+    assert again is not None and again != mark and mark.pages(log) is None
+    assert again.pages(log) == {3}  # what is behind it is of the log before
+    connection.close()
 
 
 def test_what_is_wiped_keeps_the_locks_of_others(tmp_path: Path, make_batch: MakeBatch) -> None:
