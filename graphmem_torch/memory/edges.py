@@ -127,16 +127,14 @@ def disconnect(store: MemoryStore, source: str, target: str, kind: str | EdgeTyp
 
 
 def with_derived(store: MemoryStore, nodes: Sequence[int]) -> list[int]:
-    """Nodes and all that is derived from them, directly or by others."""
-    edges = store.edges()
-    edges = edges.take(edges.type == int(EdgeType.DERIVED_FROM))
-    reached = torch.zeros(store.next_node, dtype=torch.bool)
-    reached[torch.tensor(list(nodes), dtype=torch.int64)] = True
-    while True:
-        more = edges.source[reached[edges.target] & ~reached[edges.source]]
-        if not len(more):
-            return reached.nonzero().flatten().tolist()
-        reached[more] = True
+    """Nodes and all that is derived from them, directly or by others; in the store's turn."""
+    reached, new = {*nodes}, {*nodes}
+    while new:
+        edges = store.adjacency().edges(torch.tensor([*new]), "target")
+        derived = edges.source[edges.type == int(EdgeType.DERIVED_FROM)]
+        new = {*derived.tolist()} - reached
+        reached |= new
+    return sorted(reached)
 
 
 def nodes_of(

@@ -29,8 +29,9 @@ import torch
 from torch import Tensor
 
 from graphmem_torch.atoms import CONCEPT
-from graphmem_torch.edges import EdgeBlock
+from graphmem_torch.memory.link import own_mentions
 from graphmem_torch.store import MemoryStore
+from graphmem_torch.store.adjacency import Adjacency
 from graphmem_torch.text.concepts import ConceptExtractor, Letters, names_within, spelled
 
 __all__ = ["Names", "Renaming", "Vectors", "among"]
@@ -91,7 +92,7 @@ class Names:
     def __init__(
         self,
         store: MemoryStore,
-        whole: EdgeBlock,
+        near: Adjacency,
         extractor: ConceptExtractor,
         gone: Mapping[int, str],
         new: tuple[int, Sequence[str]] | None = None,
@@ -100,12 +101,12 @@ class Names:
 
         Args:
             store: As it is before anything goes.
-            whole: Edges from atoms to the concepts that they mention themselves.
+            near: The edges that are stored.
             extractor: What found the concepts.
             gone: The texts of atoms that go, by node number.
             new: Node number, and names that it says, of what comes in place of the only one.
         """
-        self._store, self._whole, self._extractor = store, whole, extractor
+        self._store, self._near, self._extractor = store, near, extractor
         self._gone, self._new = gone, new or (-1, ())
         self._bodies = {node: spelled(text) for node, text in gone.items()}
         self._forms = cache(lambda word: frozenset(map(spelled, extractor.forms(word))))
@@ -123,7 +124,9 @@ class Names:
     def mentioned(self, texts: Mapping[int, str]) -> dict[int, list[int]]:
         """The concepts that atoms mention, given their texts by node number."""
         found: dict[int, list[int]] = {node: [] for node in texts}
-        ties = self._whole.take(among(self._whole.source, texts, self._store.next_node))
+        nodes = torch.tensor([*texts], dtype=torch.int64)
+        ties = self._near.edges(nodes, "source")
+        ties = ties.take(own_mentions(ties))
         for node, concept in zip(ties.source.tolist(), ties.target.tolist(), strict=True):
             found[node].append(concept)
         self.learn({concept for each in found.values() for concept in each})
@@ -305,7 +308,8 @@ class Names:
         if not fresh:
             return
         self.learn(fresh)
-        ties = self._whole.take(among(self._whole.target, fresh, self._store.next_node))
+        ties = self._near.edges(torch.tensor(fresh), "target")
+        ties = ties.take(own_mentions(ties))
         found: dict[int, set[int]] = {concept: set() for concept in fresh}
         for node, concept in zip(ties.source.tolist(), ties.target.tolist(), strict=True):
             if node not in self._gone:

@@ -18,11 +18,12 @@ from torch import Tensor
 
 from graphmem_torch.atoms import CONCEPT, DEFAULT_EDGE_WEIGHT, Atom, EdgeType
 from graphmem_torch.config import LinkConfig
-from graphmem_torch.coo import isin_pairs
+from graphmem_torch.coo import isin, isin_pairs
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.memory.link import Session, concept_id, is_turn, mention_ties, own_mentions
 from graphmem_torch.memory.names import Names, Renaming, Vectors, among
 from graphmem_torch.store import MemoryStore
+from graphmem_torch.store.adjacency import Adjacency
 from graphmem_torch.text.concepts import ConceptExtractor
 
 __all__ = ["Heir", "Removal", "unlink"]
@@ -108,7 +109,7 @@ def unlink(
         heir: What takes the place of the only one that goes.
         waiting: Atoms whose concepts are not linked yet.
     """
-    edges = store.edges()
+    near = store.adjacency()
     before, after = _Order(config), _Order(config)
     changing = [*gone.values(), *([heir.atom] if heir else [])]
     sessions = {atom.session: None for atom in changing if atom.session is not None}
@@ -124,14 +125,13 @@ def unlink(
     windows = after.windows
     then = before.windows
     touched = [node for node in windows if then.get(node, windows[node]) != windows[node]]
-    whole = edges.take(own_mentions(edges))
-    left_alone = _left_alone(store, whole, gone, heir)
+    left_alone = _left_alone(store, near, gone, heir)
     lost, moved = {*gone, *left_alone}, list[EdgeBlock]()
     renamed = _Renamed(store, heir)
     if extractor is not None:
         new = None if heir is None else (heir.node, heir.names)
         texts = {node: atom.text for node, atom in gone.items() if node not in waiting}
-        known = Names(store, whole, extractor, texts, new)
+        known = Names(store, near, extractor, texts, new)
         own = known.mentioned(texts)
         renamed = _Renamed(store, heir, known.without(own, lost, config.concept_dedup, names))
         lost |= renamed.ended.keys()
@@ -149,14 +149,14 @@ def unlink(
             made.update(_mentions(concepts, [node, *windows.get(node, ())]))
             joined.update(combinations(concepts, 2))
             joined.subtract(combinations(old, 2))
-        cut.update(_associations(edges, own, (-joined).elements(), known))
+        cut.update(_associations(near, own, (-joined).elements(), known))
         made.update(renamed.associations((+joined).elements(), config.similarity_min))
     same = cut & made
     cut, made = cut - same, made - same
     if renamed.ended:
-        moved.append(renamed.moved(edges, cut, {*gone, *left_alone}))
+        moved.append(renamed.moved(near, cut, {*gone, *left_alone}))
     if heir is not None:
-        moved.append(renamed.led(_moved(store, edges, heir, cut), {*left_alone}))
+        moved.append(renamed.led(_moved(store, near, heir, cut), {*left_alone}))
     return Removal(
         gone=[*gone, *left_alone, *renamed.ended],
         names=renamed.names,
@@ -166,7 +166,7 @@ def unlink(
         aliases=renamed.aliases,
         alias_embeddings=renamed.alias_embeddings,
         cut=_block(edge for edge in cut.elements() if not lost & set(edge[:2])),
-        edges=EdgeBlock.cat([_block(made.elements()), _next_similar(vectors, edges, gone, config)]),
+        edges=EdgeBlock.cat([_block(made.elements()), _next_similar(vectors, near, gone, config)]),
         moved=EdgeBlock.cat(moved),
         window=[] if heir is None else windows.get(heir.node, []),
     )
@@ -227,11 +227,10 @@ class _Renamed:
             if value >= least:
                 yield one, other, int(EdgeType.ASSOCIATION), value
 
-    def moved(self, edges: EdgeBlock, linked: Counter[_Edge], lost: Collection[int]) -> EdgeBlock:
+    def moved(self, near: Adjacency, linked: Counter[_Edge], lost: Collection[int]) -> EdgeBlock:
         """What linking did not make of the edges of concepts that go, as those of others."""
-        stop = 1 + max(int(edges.source.max()), int(edges.target.max()), *lost)
-        own = among(edges.source, self.ended, stop) | among(edges.target, self.ended, stop)
-        own &= ~(among(edges.source, lost, stop) | among(edges.target, lost, stop))
+        edges, stop = near.touching(_numbers(self.ended)), self._store.next_node
+        own = ~(among(edges.source, lost, stop) | among(edges.target, lost, stop))
         left = _without(edges.take(own), linked)
         for kind in (EdgeType(number) for number in left.type.unique().tolist()):
             # Those wait for an atom of that id.
@@ -361,21 +360,27 @@ def _block(edges: Iterable[_Edge]) -> EdgeBlock:
 
 
 def _left_alone(
-    store: MemoryStore, mentions: EdgeBlock, gone: Mapping[int, Atom], heir: Heir | None
+    store: MemoryStore, near: Adjacency, gone: Mapping[int, Atom], heir: Heir | None
 ) -> list[int]:
     """Concepts that these atoms mention, and nothing else."""
-    own = among(mentions.source, gone, store.next_node)
-    alone = mentions.target[own].unique()
-    others = torch.zeros(store.next_node, dtype=torch.bool)
-    others[mentions.target[~own]] = True
-    alone = alone[~others[alone]]
+    mentions = near.edges(_numbers(gone), "source")
+    mentions = mentions.take(own_mentions(mentions))
+    others = near.edges(mentions.target, "target")
+    others = others.take(own_mentions(others))
+    alone = torch.zeros(store.next_node, dtype=torch.bool)
+    alone[mentions.target] = True
+    alone[others.target[~among(others.source, gone, store.next_node)]] = False
     named = () if heir is None else heir.concepts
-    nodes = [node for node in alone.tolist() if node not in named]
+    nodes = [node for node in alone.nonzero().flatten().tolist() if node not in named]
     return [n for n, a in zip(nodes, store.atoms(nodes), strict=True) if a.kind == CONCEPT]
 
 
+def _numbers(nodes: Iterable[int]) -> Tensor:  # [n] int64
+    return torch.tensor([*nodes], dtype=torch.int64)
+
+
 def _associations(
-    edges: EdgeBlock,
+    near: Adjacency,
     mentioned: Mapping[int, Sequence[int]],
     others: Iterable[tuple[int, int]],
     names: Names,
@@ -383,7 +388,7 @@ def _associations(
     """The edges between concepts that atoms mention together, in the direction that is stored.
 
     Args:
-        edges: All that are stored.
+        near: The edges that are stored.
         mentioned: What atoms that go mention.
         others: More pairs of concepts, in the order of the texts that mention both.
         names: Say in which order the texts of atoms do.
@@ -395,9 +400,9 @@ def _associations(
         return
     kind = int(EdgeType.ASSOCIATION)
     asked = torch.tensor(every, dtype=torch.int64).T
-    ends, stop = asked.unique().tolist(), 1 + max(int(edges.source.max()), int(edges.target.max()))
-    tied = edges.take(edges.type == kind)
-    tied = tied.take(among(tied.source, ends, stop) & among(tied.target, ends, stop))
+    ends = asked.unique()
+    tied = near.edges(ends, "source")
+    tied = tied.take((tied.type == kind) & isin(tied.target, ends))
     asked = torch.cat([asked, asked.flip(0)], dim=1)
     tied = tied.take(isin_pairs(torch.stack([tied.source, tied.target]), asked))
     left = Counter(zip(tied.source.tolist(), tied.target.tolist(), strict=True))
@@ -413,22 +418,20 @@ def _associations(
 
 def _next_similar(
     vectors: Callable[[], tuple[Tensor, Tensor, Tensor]],
-    edges: EdgeBlock,
+    near: Adjacency,
     gone: Mapping[int, Atom],
     config: LinkConfig,
 ) -> EdgeBlock:
     """Similarity edges of those that had as many as there may be, and lose one."""
-    similar = edges.take(edges.type == int(EdgeType.SIMILARITY))
-    stop = 1 + int(max([*gone, *(int(end.max()) for end in similar.columns[:2] if len(end))]))
-    lost = among(similar.target, gone, stop) & ~among(similar.source, gone, stop)
-    open_ = similar.source[lost].unique()
-    similar = similar.take(among(similar.source, open_.tolist(), stop))
-    held = torch.bincount(similar.source, minlength=stop)
-    open_ = open_[held[open_] >= config.similarity_k]
+    lost = _similar(near.edges(_numbers(gone), "target"))
+    open_ = lost.source[~isin(lost.source, _numbers(gone))].unique()
+    similar = _similar(near.edges(open_, "source"))
+    open_, held = similar.source.unique(return_counts=True)
+    open_ = open_[held >= config.similarity_k]
     if not len(open_) or config.similarity_k < 1:
         return EdgeBlock.empty()
     node, rows, live = vectors()
-    dead = ~live | among(node, gone, max(stop, 1 + int(node[-1])))
+    dead = ~live | isin(node, _numbers(gone))
     blocks, there = [], torch.stack([similar.source, similar.target])
     for part in torch.searchsorted(node, open_).split(max(1, _TILE // max(1, len(node)))):
         cosine = rows[part] @ rows[: int(part[-1])].T
@@ -444,9 +447,13 @@ def _next_similar(
     return EdgeBlock.cat(blocks)
 
 
-def _moved(store: MemoryStore, edges: EdgeBlock, heir: Heir, linked: Counter[_Edge]) -> EdgeBlock:
+def _similar(edges: EdgeBlock) -> EdgeBlock:
+    return edges.take(edges.type == int(EdgeType.SIMILARITY))
+
+
+def _moved(store: MemoryStore, near: Adjacency, heir: Heir, linked: Counter[_Edge]) -> EdgeBlock:
     """What linking did not make of the edges of the old version, as edges of the new one."""
-    own = edges.take((edges.source == heir.old) | (edges.target == heir.old))
+    own = near.touching(_numbers([heir.old]))
     own = _without_cosines(store, _without(own, linked), EdgeType.SIMILARITY)
     ends = [torch.where(end == heir.old, heir.node, end) for end in (own.source, own.target)]
     return EdgeBlock(ends[0], ends[1], own.type, own.weight)

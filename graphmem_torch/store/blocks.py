@@ -31,6 +31,7 @@ from graphmem_torch.coo import isin_pairs, offsets_of
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.errors import EmbedderError, InputError
 from graphmem_torch.ops.ragged import row_entries
+from graphmem_torch.store.adjacency import Adjacency
 from graphmem_torch.store.changes import CutEdges
 from graphmem_torch.store.database import Database, damaged
 
@@ -143,13 +144,21 @@ class Batch:
             )
 
 
-def write_blocks(database: Database, start: int, batch: Batch) -> CutEdges:
+def write_blocks(
+    database: Database, start: int, batch: Batch, adjacency: Callable[[], Adjacency]
+) -> CutEdges:
     """Write a valid batch, whose first atom is node `start`; only inside `Database.write`.
+
+    Args:
+        database: Where to.
+        start: Number of its first atom.
+        batch: What is written.
+        adjacency: Finds the edges that are stored.
 
     Returns:
         The edges that `Batch.cut` and `Batch.gone` took away.
     """
-    n, cut = len(batch.atoms), _cut_edges(database, start, batch)
+    n, cut = len(batch.atoms), _cut_edges(database, start, batch, adjacency)
     if n:
         _insert(database, "embedding_block", start, n, [batch.embeddings])
     if n and batch.tokens is not None:
@@ -459,7 +468,9 @@ def _batched_edges(database: Database, start: int) -> tuple[EdgeBlock, Tensor]:
     return EdgeBlock.cat(blocks), torch.cat(parts)
 
 
-def _cut_edges(database: Database, stop: int, batch: Batch) -> CutEdges:
+def _cut_edges(
+    database: Database, stop: int, batch: Batch, adjacency: Callable[[], Adjacency]
+) -> CutEdges:
     """Deletes the edges that a batch takes away; only inside a write, of nodes below `stop`."""
     if not (batch.gone or len(batch.cut)):
         return CutEdges.cat([])
@@ -488,10 +499,27 @@ def _cut_edges(database: Database, stop: int, batch: Batch) -> CutEdges:
     cut = list[CutEdges]()
     # A temporal edge of linking was made with the later of its ends: in the block of that node.
     if len(batch.cut) <= _FEW and not batch.gone:
-        cut += [thin_edges(database, keep, node) for node in pairs.amax(0).tolist()]
-    if batch.gone or left.total() > 0:
+        sql = (
+            "SELECT block FROM edge_block WHERE start = "
+            "(SELECT max(start) FROM edge_block WHERE start <= ?)"
+        )
+        for node in pairs.amax(0).tolist():
+            near = [row[0] for row in database.query(sql, (node,))]
+            cut.append(thin_edges(database, keep, near))
+    if not batch.gone and left.total() > 0:  # a caller may name any
         cut.append(thin_edges(database, keep))
+    if batch.gone:
+        ranks = adjacency().ranks(torch.tensor(list(batch.gone), dtype=torch.int64), batch.cut)
+        cut.append(thin_edges(database, keep, _blocks_of(database, ranks)))
     return CutEdges.cat(cut)
+
+
+def _blocks_of(database: Database, ranks: Tensor) -> list[int]:
+    """The blocks of edges, by how many are stored in front of each."""
+    rows = database.query("SELECT block, count FROM edge_block ORDER BY block")
+    blocks, counts = torch.tensor(rows, dtype=torch.int64).reshape(-1, 2).T
+    place = torch.searchsorted(counts.cumsum(0), ranks, right=True).unique()
+    return blocks[place].tolist()
 
 
 def _edge_keys(edges: EdgeBlock) -> list[tuple[int, int, int, float | None]]:
@@ -598,35 +626,36 @@ def read_alias_vectors(database: Database, dim: int) -> tuple[list[str], Tensor]
 
 
 def thin_edges(
-    database: Database, keep: Callable[[EdgeBlock], Tensor], node: int | None = None
+    database: Database, keep: Callable[[EdgeBlock], Tensor], blocks: Sequence[int] | None = None
 ) -> CutEdges:
     """Rewrite the edge blocks without the edges that `keep` [E] bool leaves out; which they are.
 
     Only inside `Database.write`. Blocks keep their place and, when nothing is left in them, go.
-    With `node` only the blocks are looked at that its edges were written to at first.
+    With `blocks` only these are looked at.
     """
-    near = "start = (SELECT max(start) FROM edge_block WHERE start <= ?)"
-    sql, values = (_EDGES, ()) if node is None else (f"{_EDGES} WHERE {near}", (node,))
+    sql, values = f"{_EDGES} ORDER BY block", tuple[str, ...]()
+    if blocks is not None:
+        sql = f"{_EDGES} WHERE block IN (SELECT value FROM json_each(?)) ORDER BY block"
+        values = (json.dumps(list(blocks)),)
     gone: list[tuple[int]] = []
     changed: list[tuple[Any, ...]] = []
     thinned: list[tuple[int, Tensor]] = []
     removed = list[CutEdges]()
-    before: int | None = None  # edges in front that stay
+    counts = dict(database.query("SELECT block, count FROM edge_block ORDER BY block"))
+    fronts = dict(zip(counts, itertools.accumulate(counts.values(), initial=0), strict=False))
+    lost = 0  # in the blocks in front
     with contextlib.closing(database.stream(sql, values)) as rows:
         for row in rows:
             block, start, count, *_ = row
             edges = _edge_block(database, *row)
             kept = keep(edges)
             left = int(kept.sum())
-            if before is None:
-                sql = "SELECT coalesce(sum(count), 0) FROM edge_block WHERE block < ?"
-                before = int(database.query(sql, (block,))[0][0])
             if left < count:
-                lost = (~kept).nonzero().squeeze(1)
+                going = (~kept).nonzero().squeeze(1)
                 # In front of the i-th that goes, i others have gone.
-                place = before + lost - torch.arange(len(lost))
-                removed.append(CutEdges(edges.take(lost), place))
-            before += left
+                place = fronts[block] - lost + going - torch.arange(len(going))
+                removed.append(CutEdges(edges.take(going), place))
+            lost += count - left
             if left == 0:
                 gone.append((block,))
             elif left < count:

@@ -22,6 +22,7 @@ from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.errors import EmbedderError, InputError, StoreDamagedError, StoreError
 from graphmem_torch.results import Receipt
 from graphmem_torch.store import snapshot
+from graphmem_torch.store.adjacency import Adjacency
 from graphmem_torch.store.blocks import (
     Batch,
     EdgesAgain,
@@ -75,6 +76,7 @@ class MemoryStore(StoreReader):
         """Use `MemoryStore.open`."""
         super().__init__(database, path)
         self._lock, self._bound = lock, bound
+        self._adjacency: Adjacency | None = None
         self._following = WriterLock(
             None if database.readonly else path, "sources.lock", create=False
         )
@@ -249,8 +251,8 @@ class MemoryStore(StoreReader):
         batch.validate(dim=dim, token_dim=token_dim)
         now = time.time() if when is None else when
 
-        def work() -> None:
-            before = "" if within is None else self.state
+        def work() -> tuple[str, CutEdges, str]:
+            before = self.state
             start, changes = self.next_node, self._unbound()
             if first is not None and first != start:
                 raise StoreError(
@@ -264,7 +266,7 @@ class MemoryStore(StoreReader):
             self._database.execute_many(
                 _INSERT, [(start + i, *row[1:]) for i, row in enumerate(rows)]
             )
-            cut = write_blocks(self._database, start, batch)
+            cut = write_blocks(self._database, start, batch, self.adjacency)
             if batch.aliases:
                 self._database.execute_many(_INSERT_ALIAS, batch.aliases)
                 if batch.alias_embeddings is not None:
@@ -279,13 +281,28 @@ class MemoryStore(StoreReader):
             self._advance(cut, batch.gone)
             if within is not None:
                 within(before)
+            return before, cut, self.state
 
         try:
             with self.turn():
-                self._database.write(work)
+                before, cut, after = self._database.write(work)
+                if self._adjacency is not None and self._adjacency.state == before:
+                    self._adjacency.remove(cut.edges)
+                    self._adjacency.append(EdgeBlock.cat([batch.connected, batch.edges]))
+                    self._adjacency.state = after
             self.uses.drop(batch.gone, dict(batch.versions))
         except sqlite3.IntegrityError as error:
             raise self._duplicate(batch.atoms, error) from error
+
+    def adjacency(self) -> Adjacency:
+        """The edges of this state by their ends, for as long as the turn lasts; only inside it.
+
+        They are read once, and followed from then on, unless somebody else writes.
+        """
+        if self._adjacency is None or self._adjacency.state != self.state:
+            self._adjacency = None  # lest both are held
+            self._adjacency = Adjacency(self.edges(), self.state)
+        return self._adjacency
 
     def erase(
         self,
