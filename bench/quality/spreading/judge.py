@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -16,8 +16,9 @@ from graphmem_torch.atoms import Atom
 from graphmem_torch.config import Config, load_config
 from graphmem_torch.errors import InputError
 
+from ..common.chats import find_chats, read_chats
 from ..common.encoder import CachingEmbedder, caching, load_encoder
-from ..common.fitting import Fit, fit_all
+from ..common.fitting import Fit, fit_all, linear_names
 from ..common.measure import framed
 from ..common.questions import Conversation, find_evidence
 from ..common.scores import gain, percent
@@ -51,7 +52,7 @@ from .regimes import (
 
 __all__ = ["judge"]
 _SETTINGS = 150
-_LARGE = 24  # settings over all conversations in one store, and over passages
+_LARGE = 24  # settings over all conversations, or all passages, in one store
 _LOOPED = 8  # settings that a loop is timed with
 
 
@@ -76,6 +77,10 @@ _POOLED = (
     Regime("the same, weak seeds", "cosine", answered),
     Regime("the same, multi-hop", "linear", _category(1)),
 )
+_CHATS = (
+    Regime("chats @5", "linear", answered),
+    Regime("chats @5, weak seeds", "cosine", answered),
+)
 
 
 def judge(
@@ -89,11 +94,11 @@ def judge(
     """What spreading activation adds to rankings without a graph, by the best of many settings.
 
     Args:
-        request: What is evaluated: a LoCoMo file, or a root with `locomo` or `multihop` below it,
-            or both. Memories are linked as the preset links.
+        request: What is evaluated: a LoCoMo file, or a root with any of `locomo`, `multihop` and
+            `longmemeval` below it. Memories are linked as the preset links.
         resamples: Of the intervals.
-        settings: Number of settings for single conversations.
-        large: Number of settings for larger stores.
+        settings: Number of settings, but for larger stores.
+        large: Number of settings where all conversations, or all passages, are one store.
         steps: Of the gradient that learns the gains of edge types.
 
     Returns:
@@ -103,20 +108,25 @@ def judge(
     drawn: dict[str, Any] = {"seed": request.seed, "resamples": resamples}
     named = [load_config("synapse"), load_config("default")]
     drawn_ones = drawn_settings(settings, named, request.seed)
-    few = with_controls(drawn_ones[:large])
+    grid, few = with_controls(drawn_ones), with_controls(drawn_ones[:large])
     root = Path(request.data)
     passages = [passage_set(one) for one in read_passage_sets(root / "multihop")] * (
         (root / "multihop").is_dir()
     )
+    chats = root / "longmemeval"
+    chatted = chats.is_dir() and find_chats(chats) is not None
     report: dict[str, Any] = {"settings": len(drawn_ones), "factors": list(FACTORS), "regimes": {}}
+
+    def add(found: Mapping[str, Judgement], tried: Sequence[Setting]) -> None:
+        report["regimes"] |= {n: confirmed(one, tried, drawn) for n, one in found.items()}
+
     with caching([encoder]):
-        if not passages or (root / "locomo").is_dir():
+        if not (passages or chatted) or (root / "locomo").is_dir():
             asked = _conversations(request, root)
             tasks = _built(asked, config, encoder, request)
             fits = _left_out(tasks, config)
-            grid = with_controls(drawn_ones)
             found = judgements(tasks, fits, grid, _REGIMES, seed=request.seed)
-            report["regimes"] |= {n: confirmed(one, grid, drawn) for n, one in found.items()}
+            add(found, grid)
             report |= {
                 "speed": _speed(
                     *(tasks[0], fits[0].linear, drawn_ones, config),
@@ -127,19 +137,25 @@ def judge(
                 "learned": learned_gains(tasks, fits, drawn, steps=steps, seed=request.seed),
             }
             pooled = _pooled(asked, config, encoder, request)
-            found = judgements(pooled, fits, few, _POOLED, seed=request.seed)
-            report["regimes"] |= {n: confirmed(one, few, drawn) for n, one in found.items()}
+            add(judgements(pooled, fits, few, _POOLED, seed=request.seed), few)
             _close([*tasks, *pooled])
+        if chatted:
+            tasks = _built(read_chats(chats), config, encoder, request)
+            add(
+                judgements(tasks, [_graph_free(config)], grid, _CHATS, at=5, seed=request.seed),
+                grid,
+            )
+            _close(tasks)
         if passages:
-            found = _of_passages(passages, config, encoder, request, few)
-            report["regimes"] |= {n: confirmed(one, few, drawn) for n, one in found.items()}
+            for found, tried in _of_passages(passages, config, encoder, request, grid, few):
+                add(found, tried)
     first = next(iter(report["regimes"].values()))
     report = framed(
         "spreading",
         request.presets,
         request.seed,
         input=request.input,
-        n={"1-4" if "published" in report else "passages": int(first["n"])},
+        n={"1-4" if "published" in report else "chats" if chatted else "passages": first["n"]},
         **report,
     )
     return Judged(report, _tables(report))
@@ -164,11 +180,13 @@ def _of_passages(
     config: Config,
     encoder: CachingEmbedder,
     request: Request,
-    settings: Sequence[Setting],
-) -> dict[str, Judgement]:
+    grid: Sequence[Setting],
+    few: Sequence[Setting],
+) -> Iterator[tuple[dict[str, Judgement], Sequence[Setting]]]:
     """Sets of passages among fewer or more distractors: none, those of the set, those of all.
 
-    What is fitted is fitted to the other sets; where there are none, it is as shipped.
+    What is fitted is fitted to the other sets; where there are none, it is as shipped. The
+    settings are those of the grid, and few of them where all passages are one store.
     """
     apart = [task for one in sets for task in _built(one, config, encoder, request)]
     fits = _left_out(apart, config) if len(sets) > 1 else [Fit.shipped(config)]
@@ -176,8 +194,8 @@ def _of_passages(
     kinds = {"the gold alone": alone, "apart": apart}
     if len(sets) > 1:
         kinds["merged"] = _merged(sets, config, encoder, request)
-    found = {}
     for kind, tasks in kinds.items():
+        settings = few if kind == "merged" else grid
         regimes = [
             Regime(f"passages @5, {kind}", "linear", answered),
             Regime(f"passages @5, {kind}, weak seeds", "cosine", answered),
@@ -186,14 +204,18 @@ def _of_passages(
                 for one, task in zip(sets, tasks, strict=True)
             ),
         ]
-        found |= judgements(tasks, fits, settings, regimes, at=5, seed=request.seed)
+        yield judgements(tasks, fits, settings, regimes, at=5, seed=request.seed), settings
         _close(tasks)
-    return found
 
 
 def _of_task(own: RetrievalTask, task: RetrievalTask) -> Tensor:  # [B] bool
     """The questions of one memory alone."""
     return answered(task) & (task is own)
+
+
+def _graph_free(config: Config) -> Fit:
+    """The preset as it is, and its own weights without what the graph adds."""
+    return Fit(config, {name: config.rank.weights[name] for name in linear_names(config)})
 
 
 def _gold_of(asked: QuestionSet) -> QuestionSet:

@@ -33,7 +33,7 @@ from graphmem_torch.quality.spreading.regimes import (
     confirmed,
     recall_of,
 )
-from tests.bench.quality.made import PATTERN, TITLES, locomo_file, passage_files
+from tests.bench.quality.made import PATTERN, TITLES, chat_files, locomo_file, passage_files
 
 DRAWN = {"seed": 0, "resamples": 50}
 
@@ -130,12 +130,15 @@ def test_judge_reports_every_regime(tmp_path: Path) -> None:
     (tmp_path / "locomo").mkdir()
     locomo_file(tmp_path / "locomo")
     passage_files(tmp_path / "multihop")
+    chat_files(tmp_path / "longmemeval")
     request = Request(data=tmp_path, config=PATTERN, embedder="hashing:64", device="cpu")
     judged = judge(request, resamples=20, settings=2, large=2, steps=1)
     report: dict[str, Any] = judged.report
     names = set(report["regimes"])
     assert {"strong seeds: linear", "all conversations in one store", "multi-hop"} <= names
     assert {"passages @5, apart", "passages @5, the gold alone", "small @5, apart"} <= names
+    # The question that has no answer in the chats counts in nothing.
+    assert report["regimes"]["chats @5"]["n"] == report["regimes"]["chats @5, weak seeds"]["n"] == 2
     assert report["regimes"]["strong seeds: linear"]["tried"] == 2 * len(FACTORS)
     assert report["speed"]["largest_difference"] < 1e-4
     assert set(report["learned"]["gains"]) >= {"temporal", "similarity reverse"}
