@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, KeysView, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, islice, pairwise
 
@@ -20,6 +20,7 @@ from torch import Tensor
 from graphmem_torch.atoms import CONCEPT, DEFAULT_EDGE_WEIGHT, Atom, EdgeType, Link
 from graphmem_torch.config import LinkConfig
 from graphmem_torch.edges import EdgeBlock
+from graphmem_torch.memory.lexicon import Forms, Lexicon
 from graphmem_torch.ops import knn_graph, topk_cosine
 from graphmem_torch.ops.growing import GrowingRows
 from graphmem_torch.store.reader import StoreReader
@@ -147,7 +148,7 @@ class Linker:
         self._concept_rows = GrowingRows(torch.empty(0, dim))
         self._concept_nodes: list[int] = []
         self._concept_at: dict[int, int] = {}  # place of a node among the concepts
-        self._names: dict[str, int] = {}
+        self._names = Lexicon()  # by place among the concepts
         self._node_of: dict[str, int | None] = {}  # of ids that were asked for; None: not there
         self._store: StoreReader | None = None  # what knows the sessions and ids that are not here
         self._stated: dict[str, list[tuple[int, Link]]] = {}  # by target, those of `_pending` too
@@ -168,8 +169,7 @@ class Linker:
         self._nodes = [node for node, name, _ in outline if name is None]
         for node, name, _ in outline:
             if name is not None:
-                self._names[name] = self._concept_at[node] = len(self._concept_nodes)
-                self._concept_nodes.append(node)
+                self._put_concept(name, node)
         self._name((name, node) for _, name, node in store.aliases())
         nodes = [node for node, _, stating in outline if stating]
         atoms = store.atoms(nodes)
@@ -210,8 +210,8 @@ class Linker:
 
     def _name(self, aliases: Iterable[tuple[str, int]]) -> None:
         for name, node in aliases:
-            if node in self._concept_at:
-                self._names.setdefault(name, self._concept_at[node])
+            if node in self._concept_at and name not in self._names:
+                self._names.put(name, self._concept_at[node], own=False)
 
     @property
     def unresolved(self) -> tuple[int, str | None]:
@@ -230,8 +230,28 @@ class Linker:
 
     def concepts(self) -> tuple[Tensor, Tensor]:  # [c] int64, [c, d]
         """Node numbers of concepts, -1 for those that are gone, and the vectors of their names."""
-        nodes = [node if node in self._concept_at else -1 for node in self._concept_nodes]
-        return torch.tensor(nodes, dtype=torch.int64), self._concept_rows.view
+        return torch.tensor(self._concept_nodes, dtype=torch.int64), self._concept_rows.view
+
+    def concept_row(self, node: int) -> int:
+        """The place of a concept among `concepts`."""
+        return self._concept_at[node]
+
+    @property
+    def aliases(self) -> KeysView[str]:
+        """Names of concepts but their own."""
+        return self._names.others
+
+    def names_of(self, node: int) -> list[str]:
+        """The names of a concept."""
+        return self._names.of(self._concept_at[node]) if node in self._concept_at else []
+
+    def aliases_near(self, words: Iterable[str], forms: Forms) -> dict[str, int]:
+        """Of `aliases` those that texts of these words may say, with the nodes of their concepts.
+
+        See `Lexicon.near`.
+        """
+        names = self._names.near(words, forms)
+        return {name: self._concept_nodes[self._names[name]] for name in names}
 
     def knows(self, name: str) -> bool:
         """Whether a name has a concept; may be asked by any thread."""
@@ -326,13 +346,14 @@ class Linker:
     def forget(self, atoms: Sequence[tuple[int, Atom]], names: Iterable[str] = ()) -> None:
         """Knows nothing any more of atoms and concepts that are gone, nor of names of concepts."""
         gone = {node for node, _ in atoms}
-        concepts = {self._concept_at.pop(node) for node in gone & self._concept_at.keys()}
-        if concepts:
-            # A vector of zeros is near to no name.
-            self._concept_rows.view[torch.tensor(list(concepts))] = 0.0
-        theirs = [name for name, at in self._names.items() if at in concepts] if concepts else []
-        for name in (*theirs, *names):
-            self._names.pop(name, None)
+        for node in gone & self._concept_at.keys():
+            at = self._concept_at.pop(node)
+            self._concept_rows.view[at] = 0.0  # near to no name
+            self._concept_nodes[at] = -1
+            for name in self._names.of(at):
+                self._names.drop(name)
+        for name in names:
+            self._names.drop(name)
         for node, atom in atoms:
             self._node_of[atom.id] = None
             for link in atom.edges:
@@ -492,7 +513,7 @@ class Linker:
             if known >= 0:
                 old = len(self._concept_nodes) - len(atoms)
                 concept = known if known < old else self._names[fresh[known - old]]
-                self._names[name] = concept
+                self._names.put(name, concept, own=False)
                 aliases.append((name, self._concept_nodes[concept]))
         return atoms, vectors[alias < 0], aliases, vectors[alias >= 0]
 
@@ -552,12 +573,17 @@ class Linker:
                 edges.append((*ends, EdgeType.ASSOCIATION, value))
 
     def _remember_concept(self, name: str, node: int, vector: Tensor, edges: _Edges) -> None:
-        self._names[name] = self._concept_at[node] = len(self._concept_nodes)
-        self._concept_nodes.append(node)
+        self._put_concept(name, node)
         self._concept_rows.append(vector)
         self._node_of[concept_id(name)] = node
         for source, link in self._pending.pop(concept_id(name), ()):
             edges.append((source, node, link.type, link.strength))
+
+    def _put_concept(self, name: str, node: int) -> None:
+        place = self._concept_at[node] = len(self._concept_nodes)
+        self._concept_nodes.append(node)
+        self._names.drop(name)  # a damaged store may have it as another's
+        self._names.put(name, place, own=True)
 
 
 def is_turn(atom: Atom) -> bool:

@@ -19,7 +19,6 @@ says, names that are known come before those that are new.
 from __future__ import annotations
 
 import heapq
-from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -29,12 +28,13 @@ import torch
 from torch import Tensor
 
 from graphmem_torch.atoms import CONCEPT
-from graphmem_torch.memory.link import own_mentions
+from graphmem_torch.memory.lexicon import NameVectors
+from graphmem_torch.memory.link import Linker, own_mentions
 from graphmem_torch.store import MemoryStore
 from graphmem_torch.store.adjacency import Adjacency
 from graphmem_torch.text.concepts import ConceptExtractor, Letters, names_within, spelled
 
-__all__ = ["Names", "Renaming", "Vectors", "among"]
+__all__ = ["Names", "Renaming", "among"]
 
 _READ = 64  # texts that are read at once
 _NAMES = 64  # names whose cosines are found at once
@@ -43,20 +43,6 @@ _TIE = 1e-6  # cosines that differ by less are the same
 _BEFORE_ALL = (-1, 0)  # when a name is first said of which it cannot be told
 
 _Place = tuple[int, int]  # node number of an atom, and the place of a name in what it says
-
-
-@dataclass(frozen=True, eq=False)
-class Vectors:
-    """Vectors of names, each read when it is first needed.
-
-    Attributes:
-        own: Gives the node numbers [c] of concepts, -1 for those that are gone, and the vectors
-            [c, d] of their own names.
-        others: Gives the other names, and their vectors [n, d].
-    """
-
-    own: Callable[[], tuple[Tensor, Tensor]]
-    others: Callable[[], tuple[list[str], Tensor]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,29 +79,29 @@ class Names:
         self,
         store: MemoryStore,
         near: Adjacency,
+        linker: Linker,
         extractor: ConceptExtractor,
         gone: Mapping[int, str],
         new: tuple[int, Sequence[str]] | None = None,
     ) -> None:
-        """Reads the names that are stored.
+        """Reads nothing yet.
 
         Args:
             store: As it is before anything goes.
             near: The edges that are stored.
+            linker: Knows the names, and follows the store.
             extractor: What found the concepts.
             gone: The texts of atoms that go, by node number.
             new: Node number, and names that it says, of what comes in place of the only one.
         """
-        self._store, self._near, self._extractor = store, near, extractor
+        self._store, self._near, self._linker = store, near, linker
+        self._extractor = extractor
         self._gone, self._new = gone, new or (-1, ())
         self._bodies = {node: spelled(text) for node, text in gone.items()}
         self._forms = cache(lambda word: frozenset(map(spelled, extractor.forms(word))))
-        self.node = {name: node for _, name, node in store.aliases()}
-        self._other = defaultdict[int, list[str]](list)
-        for name, node in self.node.items():
-            self._other[node].append(name)
-        self._aliases = list(self.node)
+        self.node = dict[str, int]()
         self.own: dict[int, str] = {}
+        self._names: dict[int, list[str]] = {}
         self._sayers: dict[int, list[int]] = {}
         self._told: dict[int, list[str]] = {}
         self._spelt: dict[tuple[int, int], list[str]] = {}  # by concept and atom
@@ -166,7 +152,7 @@ class Names:
         mentioned: Mapping[int, Sequence[int]],
         lost: Collection[int],
         threshold: float,
-        vectors: Vectors,
+        others: Callable[[], NameVectors],
     ) -> Renaming:
         """What becomes of names when the atoms are gone.
 
@@ -174,18 +160,18 @@ class Names:
             mentioned: What the atoms that go mention.
             lost: Nodes that go.
             threshold: The cosine from which on names are of one concept.
-            vectors: Of all names.
+            others: Gives the vectors of names that are not their concepts' own.
         """
         unsaid, later = self._changed(mentioned, lost)
-        replay = _Replay(self, lost, threshold, vectors)
+        replay = _Replay(self, self._linker, lost, threshold, others)
         for concept in dict.fromkeys(self.node[name] for name in [*unsaid, *later]):
-            own, others = self.own[concept], self.names_of(concept)[1:]
+            own, behind = self.own[concept], self.names_of(concept)[1:]
             place = self.first(own)
-            if place is None and any(self.first(name) is not None for name in others):
+            if place is None and any(self.first(name) is not None for name in behind):
                 replay.end(concept)
             elif place is not None and own in later:
                 replay.ask(self._before(place, concept))
-            replay.ask(name for name in others if name in later)
+            replay.ask(name for name in behind if name in later)
         joined = replay.run()
         said = self._saying(dict.fromkeys(self.node[name] for name in joined), joined)
         names = list(dict.fromkeys(name for each in said.values() for name in each))
@@ -203,12 +189,15 @@ class Names:
     ) -> tuple[set[str], set[str]]:
         """Names that nothing says any more, and those that are first said later, of what stays."""
         saying, letters = dict[str, list[int]](), Letters(self._bodies, self._forms)
-        for name in self._aliases:
-            if (having := letters.saying(name)) and self.node[name] not in lost:
+        words = {word for body in self._bodies.values() for word in body.split()}
+        near = self._linker.aliases_near(words, self._forms)
+        self.node |= near
+        for name, concept in near.items():
+            if concept not in lost and (having := letters.saying(name)):
                 saying[name] = [*having]
         for node in sorted(self._gone):
             for concept in mentioned[node]:
-                if concept not in self._other or concept in lost:
+                if concept in lost or len(self.names_of(concept)) < 2:
                     continue
                 nodes = saying.setdefault(self.own[concept], [])
                 if node not in nodes and node in letters.saying(self.own[concept]):
@@ -326,12 +315,13 @@ class Names:
         fresh = [node for node in concepts if node not in self.own]
         for node, atom in zip(fresh, self._store.atoms(fresh), strict=True):
             self.own[node] = atom.text if atom.kind == CONCEPT else ""
-            if self.own[node]:
-                self.node[self.own[node]] = node
+            names = self._names[node] = [self.own[node]] if self.own[node] else []
+            names += [name for name in self._linker.names_of(node) if name != self.own[node]]
+            self.node |= dict.fromkeys(names, node)
 
     def names_of(self, concept: int) -> list[str]:
-        """All names of a concept, none of another node."""
-        return [name for name in (self.own[concept], *self._other.get(concept, ())) if name]
+        """All names of a concept, its own first; none of another node."""
+        return self._names[concept]
 
     def _within(self, body: str, names: Iterable[str]) -> list[str]:
         return names_within(body, names, self._forms)
@@ -345,9 +335,15 @@ class _Replay:
     """
 
     def __init__(
-        self, names: Names, lost: Collection[int], threshold: float, vectors: Vectors
+        self,
+        names: Names,
+        linker: Linker,
+        lost: Collection[int],
+        threshold: float,
+        others: Callable[[], NameVectors],
     ) -> None:
-        self._names, self._lost, self._threshold, self._vectors = names, lost, threshold, vectors
+        self._names, self._linker, self._lost, self._threshold = names, linker, lost, threshold
+        self._read_others = others
         self.ended: list[int] = []
         self._asked: set[str] = set()
         self._open: list[tuple[_Place, str]] = []
@@ -380,11 +376,9 @@ class _Replay:
 
     def vector(self, name: str) -> Tensor:  # [d]
         """That of a name."""
-        _, others, place = self._aliases
-        if name in place:
-            return others[place[name]]
-        _, rows, row = self._concepts
-        return rows[row[self._names.node[name]]]
+        if (row := self._others.row.get(name)) is not None:
+            return self._others.rows[row]
+        return self._concepts[1][self._linker.concept_row(self._names.node[name])]
 
     def _decide(self, place: _Place, name: str) -> None:
         near = self._near(name)
@@ -418,42 +412,38 @@ class _Replay:
         if name not in self._found:
             self._look([name, *(other for _, other in self._open[: _NAMES - 1])])
         concepts, others = self._found[name]
-        names.learn(concepts)
+        names.learn([*concepts, *self._linker.nodes_named(others)])
         found = {names.own[node]: value for node, value in concepts.items()} | others
-        found = {
+        return {
             other: value
             for other, value in found.items()
             if other != name and names.node[other] not in self._lost
         }
-        names.learn({names.node[other] for other in found})
-        return found
 
     def _look(self, asked: Sequence[str]) -> None:
         """Has the concepts and the other names at hand that are near names, with their cosines."""
-        (nodes, rows, _), (others, vectors, _) = self._concepts, self._aliases
+        (nodes, rows), others = self._concepts, self._others
         own = torch.stack([self.vector(name) for name in asked])
-        for name, concepts, named in zip(asked, own @ rows.T, own @ vectors.T, strict=True):
+        for name, concepts, named in zip(asked, own @ rows.T, own @ others.rows.T, strict=True):
             at, to = ((each >= self._threshold).nonzero().flatten() for each in (concepts, named))
             at = at[nodes[at] >= 0]
             self._found[name] = (
                 dict(zip(nodes[at].tolist(), concepts[at].tolist(), strict=True)),
                 {
-                    others[i]: value
+                    others.names[i]: value
                     for i, value in zip(to.tolist(), named[to].tolist(), strict=True)
                 },
             )
 
     @cached_property
-    def _concepts(self) -> tuple[Tensor, Tensor, dict[int, int]]:
-        """Node numbers of concepts, -1 for those that are gone, their vectors, and their rows."""
-        nodes, rows = self._vectors.own()
-        return nodes, rows, {node: row for row, node in enumerate(nodes.tolist())}
+    def _concepts(self) -> tuple[Tensor, Tensor]:
+        """Node numbers of concepts, -1 for those that are gone, and their vectors."""
+        return self._linker.concepts()
 
     @cached_property
-    def _aliases(self) -> tuple[list[str], Tensor, dict[str, int]]:
-        """The other names, their vectors, and their rows."""
-        names, rows = self._vectors.others()
-        return names, rows, {name: row for row, name in enumerate(names)}
+    def _others(self) -> NameVectors:
+        """Of the other names."""
+        return self._read_others()
 
 
 def among(values: Tensor, nodes: Iterable[int], stop: int) -> Tensor:  # [n] int64 -> [n] bool

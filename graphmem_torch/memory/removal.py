@@ -20,15 +20,23 @@ from graphmem_torch.atoms import CONCEPT, DEFAULT_EDGE_WEIGHT, Atom, EdgeType
 from graphmem_torch.config import LinkConfig
 from graphmem_torch.coo import isin, isin_pairs
 from graphmem_torch.edges import EdgeBlock
-from graphmem_torch.memory.link import Session, concept_id, is_turn, mention_ties, own_mentions
-from graphmem_torch.memory.names import Names, Renaming, Vectors, among
+from graphmem_torch.memory.lexicon import NameVectors
+from graphmem_torch.memory.link import (
+    Linker,
+    Session,
+    concept_id,
+    is_turn,
+    mention_ties,
+    own_mentions,
+)
+from graphmem_torch.memory.names import Names, Renaming, among
 from graphmem_torch.store import MemoryStore
 from graphmem_torch.store.adjacency import Adjacency
 from graphmem_torch.text.concepts import ConceptExtractor
 
 __all__ = ["Heir", "Removal", "unlink"]
 
-_TILE = 1 << 24  # cosines at once: 64 MB
+_TILE = 1 << 21  # cosines at once: 8 MB, which a cache may hold
 _SAME = 1e-4  # by which the cosine of an edge may differ from that of its ends
 
 _Edge = tuple[int, int, int, float | None]  # source, target, type, weight (None: any)
@@ -91,8 +99,8 @@ def unlink(
     gone: dict[int, Atom],
     config: LinkConfig,
     extractor: ConceptExtractor | None,
-    vectors: Callable[[], tuple[Tensor, Tensor, Tensor]],
-    names: Vectors,
+    linker: Linker,
+    others: Callable[[], NameVectors],
     heir: Heir | None = None,
     waiting: Collection[int] = (),
 ) -> Removal:
@@ -103,9 +111,8 @@ def unlink(
         gone: The atoms that go, by node number.
         config: How the edges were made.
         extractor: What found the concepts.
-        vectors: Gives the numbers of all atoms but concepts, ascending [n], and the rows of their
-            vectors [n, d], and which are there [n].
-        names: Vectors of the names of concepts.
+        linker: Knows what is stored.
+        others: Gives the vectors of names that are not their concepts' own.
         heir: What takes the place of the only one that goes.
         waiting: Atoms whose concepts are not linked yet.
     """
@@ -131,9 +138,9 @@ def unlink(
     if extractor is not None:
         new = None if heir is None else (heir.node, heir.names)
         texts = {node: atom.text for node, atom in gone.items() if node not in waiting}
-        known = Names(store, near, extractor, texts, new)
+        known = Names(store, near, linker, extractor, texts, new)
         own = known.mentioned(texts)
-        renamed = _Renamed(store, heir, known.without(own, lost, config.concept_dedup, names))
+        renamed = _Renamed(store, heir, known.without(own, lost, config.concept_dedup, others))
         lost |= renamed.ended.keys()
         said = renamed.said
         _add_windows(store, said.keys() - windows.keys(), config, then, windows)
@@ -166,7 +173,7 @@ def unlink(
         aliases=renamed.aliases,
         alias_embeddings=renamed.alias_embeddings,
         cut=_block(edge for edge in cut.elements() if not lost & set(edge[:2])),
-        edges=EdgeBlock.cat([_block(made.elements()), _next_similar(vectors, near, gone, config)]),
+        edges=EdgeBlock.cat([_block(made.elements()), _next_similar(linker, near, gone, config)]),
         moved=EdgeBlock.cat(moved),
         window=[] if heir is None else windows.get(heir.node, []),
     )
@@ -417,7 +424,7 @@ def _associations(
 
 
 def _next_similar(
-    vectors: Callable[[], tuple[Tensor, Tensor, Tensor]],
+    linker: Linker,
     near: Adjacency,
     gone: Mapping[int, Atom],
     config: LinkConfig,
@@ -430,7 +437,7 @@ def _next_similar(
     open_ = open_[held >= config.similarity_k]
     if not len(open_) or config.similarity_k < 1:
         return EdgeBlock.empty()
-    node, rows, live = vectors()
+    node, rows, live = linker.rows()
     dead = ~live | isin(node, _numbers(gone))
     blocks, there = [], torch.stack([similar.source, similar.target])
     for part in torch.searchsorted(node, open_).split(max(1, _TILE // max(1, len(node)))):

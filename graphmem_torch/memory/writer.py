@@ -36,8 +36,8 @@ from graphmem_torch.errors import (
     unknown,
 )
 from graphmem_torch.memory.bindings import bind_concepts, bound_concepts
+from graphmem_torch.memory.lexicon import NameVectors
 from graphmem_torch.memory.link import Linker, concept_id
-from graphmem_torch.memory.names import Vectors
 from graphmem_torch.memory.removal import Heir, Removal, unlink
 from graphmem_torch.readers.jsonl import atom_from_record, content_id
 from graphmem_torch.results import RegimeSwitch
@@ -134,6 +134,7 @@ class Writer:
         self._waiting: list[_Addition] = []
         self._queue = threading.Lock()  # of what waits
         self._linker: Linker | None = None
+        self._others = NameVectors(embedder.dim)
         self._sound = False  # whether the linker is at most behind the store
         self._warned: tuple[int, str | None] = 0, None  # edges that point to what is not stored
         # Of the store, as the linker knows it.
@@ -232,9 +233,13 @@ class Writer:
     def _unlinked(
         self, linker: Linker, atoms: dict[int, Atom], heir: Heir | None = None
     ) -> Removal:
-        names = Vectors(linker.concepts, self._alias_vectors)
         config, finder, waiting = self._config, self._extractor, waiting_nodes(self._store)
-        return unlink(self._store, atoms, config, finder, linker.rows, names, heir, waiting)
+
+        def others() -> NameVectors:
+            self._others.follow(linker.aliases, self._alias_vectors)
+            return self._others
+
+        return unlink(self._store, atoms, config, finder, linker, others, heir, waiting)
 
     def consolidate(self, when: float) -> int:
         """Links the concepts of all atoms that wait for it; how many there were.
@@ -254,18 +259,17 @@ class Writer:
                 self._link([], Encoded(torch.empty(0, self._embedder.dim)), [], when, count)
         return count
 
-    def _alias_vectors(self) -> tuple[list[str], Tensor]:
-        """Names of concepts but their own, with vectors; those an older release stored without too.
+    def _alias_vectors(self, names: list[str]) -> Tensor:  # [n, d]
+        """Vectors of names of concepts but their own; those an older release stored without too.
 
         Only these are encoded, once.
         """
-        store = self._store
-        names, vectors = store.alias_vectors()
-        missing = sorted({name for _, name, _ in store.aliases()}.difference(names))
-        if missing:
-            store.put_alias_vectors(self._encode_names(missing))
-            names, vectors = store.alias_vectors()
-        return names, vectors
+        found = self._store.alias_vectors(names)
+        if missing := [name for name in names if name not in found]:
+            made = self._encode_names(missing)
+            self._store.put_alias_vectors(made)
+            found |= made
+        return torch.stack([found[name] for name in names])
 
     def _forget(self, linker: Linker, plan: Removal, left: Sequence[tuple[int, Atom]]) -> EdgeBlock:
         """Has the linker follow a removal; the edges that atoms state to its new concepts."""

@@ -18,7 +18,7 @@ import math
 import struct
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -504,22 +504,24 @@ def _cut_edges(
             "(SELECT max(start) FROM edge_block WHERE start <= ?)"
         )
         for node in pairs.amax(0).tolist():
-            near = [row[0] for row in database.query(sql, (node,))]
+            near = dict.fromkeys(row[0] for row in database.query(sql, (node,)))
             cut.append(thin_edges(database, keep, near))
     if not batch.gone and left.total() > 0:  # a caller may name any
         cut.append(thin_edges(database, keep))
     if batch.gone:
         ranks = adjacency().ranks(torch.tensor(list(batch.gone), dtype=torch.int64), batch.cut)
-        cut.append(thin_edges(database, keep, _blocks_of(database, ranks)))
+        cut.append(thin_edges(database, keep, _within_blocks(database, ranks)))
     return CutEdges.cat(cut)
 
 
-def _blocks_of(database: Database, ranks: Tensor) -> list[int]:
-    """The blocks of edges, by how many are stored in front of each."""
+def _within_blocks(database: Database, ranks: Tensor) -> dict[int, Tensor | None]:
+    """Edges by how many are stored in front of each [n], ascending, as places in their blocks."""
     rows = database.query("SELECT block, count FROM edge_block ORDER BY block")
     blocks, counts = torch.tensor(rows, dtype=torch.int64).reshape(-1, 2).T
-    place = torch.searchsorted(counts.cumsum(0), ranks, right=True).unique()
-    return blocks[place].tolist()
+    ends = counts.cumsum(0)
+    owner, held = torch.searchsorted(ends, ranks, right=True).unique_consecutive(return_counts=True)
+    parts = (ranks - (ends - counts)[owner].repeat_interleave(held)).split(held.tolist())
+    return dict(zip(blocks[owner].tolist(), parts, strict=True))
 
 
 def _edge_keys(edges: EdgeBlock) -> list[tuple[int, int, int, float | None]]:
@@ -607,36 +609,39 @@ def put_alias_vectors(database: Database, names: Iterable[str], vectors: Tensor)
     database.execute_many("INSERT OR REPLACE INTO alias_vector VALUES (?, ?, ?)", rows)
 
 
-def read_alias_vectors(database: Database, dim: int) -> tuple[list[str], Tensor]:
-    """The names of concepts other than their own that have vectors, and these [n, d].
+def read_alias_vectors(database: Database, names: Iterable[str], dim: int) -> dict[str, Tensor]:
+    """The vectors [d] of those names of concepts, other than their own, that have one.
 
     Raises:
         StoreDamagedError: One does not match its checksum, or has another length.
     """
-    sql = "SELECT name, entry, checksum, data FROM alias JOIN alias_vector USING (entry)"
-    names, rows = list[str](), list[bytes]()
-    for name, entry, expected, data in database.query(f"{sql} ORDER BY entry"):
-        seen = ("alias_vector", entry, expected) in database.sound
-        if len(data) != 4 * dim or not (seen or _checksum([data], entry) == expected):
+    sql = (
+        "SELECT name, entry, checksum, data FROM alias JOIN alias_vector USING (entry) "
+        "WHERE name IN (SELECT value FROM json_each(?))"
+    )
+    found = dict[str, Tensor]()
+    for name, entry, expected, data in database.query(sql, (json.dumps(list(names)),)):
+        if len(data) != 4 * dim or _checksum([data], entry) != expected:
             raise damaged(database.place, f"the vector of the name {name!r} does not match it")
-        database.sound.add(("alias_vector", entry, expected))
-        names.append(name)
-        rows.append(data)
-    return names, _decode(database, b"".join(rows), torch.float32, len(rows), dim)
+        found[name] = _decode(database, data, torch.float32, dim)
+    return found
 
 
 def thin_edges(
-    database: Database, keep: Callable[[EdgeBlock], Tensor], blocks: Sequence[int] | None = None
+    database: Database,
+    keep: Callable[[EdgeBlock], Tensor],
+    near: Mapping[int, Tensor | None] | None = None,
 ) -> CutEdges:
     """Rewrite the edge blocks without the edges that `keep` [E] bool leaves out; which they are.
 
     Only inside `Database.write`. Blocks keep their place and, when nothing is left in them, go.
-    With `blocks` only these are looked at.
+    With `near` only these blocks are looked at, and of each, where they are given, only the edges
+    at some places.
     """
     sql, values = f"{_EDGES} ORDER BY block", tuple[str, ...]()
-    if blocks is not None:
+    if near is not None:
         sql = f"{_EDGES} WHERE block IN (SELECT value FROM json_each(?)) ORDER BY block"
-        values = (json.dumps(list(blocks)),)
+        values = (json.dumps(list(near)),)
     gone: list[tuple[int]] = []
     changed: list[tuple[Any, ...]] = []
     thinned: list[tuple[int, Tensor]] = []
@@ -648,7 +653,12 @@ def thin_edges(
         for row in rows:
             block, start, count, *_ = row
             edges = _edge_block(database, *row)
-            kept = keep(edges)
+            places = near[block] if near is not None else None
+            if places is None:
+                kept = keep(edges)
+            else:
+                kept = torch.ones(count, dtype=torch.bool)
+                kept[places] = keep(edges.take(places))
             left = int(kept.sum())
             if left < count:
                 going = (~kept).nonzero().squeeze(1)

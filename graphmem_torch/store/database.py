@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
 
+from graphmem_torch.atoms import CONCEPT
 from graphmem_torch.errors import StoreDamagedError, StoreError, StoreLockedError
 from graphmem_torch.store.pages import MOST_PAGES, Descriptors, LogMark, clear_unused
 
@@ -228,6 +229,9 @@ CREATE TABLE source_atom (
 ) WITHOUT ROWID""",
     "source_atom_id": "CREATE INDEX source_atom_id ON source_atom (id)",
     "atom_session": "CREATE INDEX atom_session ON atom (session) WHERE session IS NOT NULL",
+    # Whole texts in an index would be as much again.
+    "atom_said": f"""
+CREATE INDEX atom_said ON atom (length(text), substr(text, 1, 8)) WHERE kind != '{CONCEPT}'""",
     "version": """
 CREATE TABLE version (
     node       INTEGER PRIMARY KEY,

@@ -195,10 +195,13 @@ def _said_by_none(
     A name of a concept, `concept:` and the name, may be that of another one.
     """
     ids, texts = {*ids}, {*texts}
-    for table, node in (("atom", "node"), ("version", "current")):
-        for column, asked in (("id", ids), ("text", texts)):
-            sql = f"SELECT {column}, {node} FROM {table} WHERE {column}"
-            asked -= {said for said, own in store._select_in(sql, [*asked]) if own not in but}
+    for sql, asked in (
+        ("SELECT id, node FROM atom WHERE id", ids),
+        ("SELECT id, current FROM version WHERE id", ids),
+        ("SELECT text, current FROM version WHERE text", texts),
+    ):
+        asked -= {said for said, own in store._select_in(sql, [*asked]) if own not in but}
+    texts -= {said for said, own in store.saying(sorted(texts)) if own not in but}
     concept = f"{CONCEPT}:"
     names = [each.removeprefix(concept) for each in ids if each.startswith(concept)]
     named = {row[0] for row in store._select_in("SELECT name FROM alias WHERE name", names)}

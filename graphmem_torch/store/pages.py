@@ -23,7 +23,7 @@ _LOG_HEADER, _FRAME_HEADER = 32, 24  # bytes in front of a log, and of each page
 MOST_PAGES = 1 << 25
 """Of a file in which no other page begins as one of a tree does: with the number of a page."""
 
-_TABLE_LEAF, _INDEX_LEAF, _TABLE, _INDEX = 13, 10, 5, 2
+_TABLE_LEAF, _INDEX_LEAF, _TABLE, _INDEX = _KINDS = 13, 10, 5, 2
 
 FileNumber = tuple[int, int]  # of the device, and on it
 
@@ -56,7 +56,7 @@ def clear_unused(file: int, pages: Iterable[int], *, follow: bool = True) -> int
         if len(page) < size:
             continue  # the file has become shorter
         kind, _, count, content = struct.unpack_from(">BHHH", page, base)
-        if kind not in (_TABLE_LEAF, _INDEX_LEAF, _TABLE, _INDEX):
+        if kind not in _KINDS:
             continue  # of no tree; if it should be, that is for `check` to say
         begin = base + (8 if kind in (_TABLE_LEAF, _INDEX_LEAF) else 12)
         end = begin + 2 * count
@@ -95,7 +95,7 @@ class LogMark:
         return None
 
     def pages(self, log: Path) -> set[int] | None:
-        """Numbers of the pages in a log; None where it is another than this one.
+        """Numbers of the pages in a log that were of a tree; None where it is another than this.
 
         Raises:
             OSError: It cannot be read.
@@ -107,10 +107,12 @@ class LogMark:
             file.seek(8)
             step = _FRAME_HEADER + int.from_bytes(file.read(4))
             for at in range(_LOG_HEADER, log.stat().st_size, step):
-                frame = os.pread(file.fileno(), _FRAME_HEADER, at)
+                frame = os.pread(file.fileno(), _FRAME_HEADER + 1, at)
                 if frame[8:16] != self.salt:
                     break
-                found.add(int.from_bytes(frame[:4]))
+                number = int.from_bytes(frame[:4])
+                if number == 1 or frame[-1] in _KINDS:  # most hold parts of large blobs
+                    found.add(number)
         return found
 
 

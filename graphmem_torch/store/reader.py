@@ -175,6 +175,14 @@ class StoreReader:
         rows = self._select_in("SELECT id, node, digest FROM atom WHERE id", ids)
         return {id_: (node, digest.hex()) for id_, node, digest in rows}
 
+    def saying(self, texts: Sequence[str]) -> list[tuple[str, int]]:
+        """Which of some texts are those of nodes, with their numbers; concepts say their names."""
+        found = self._database.query(_SAYING, (json.dumps(texts),))
+        named = self._select_in(
+            "SELECT id, node FROM atom WHERE id", [f"{CONCEPT}:{text}" for text in texts]
+        )
+        return found + [(name.removeprefix(f"{CONCEPT}:"), node) for name, node in named]
+
     def numbered(self, label: str) -> list[tuple[str, int]]:
         """The stored ids `<label>#<number>`, with their numbers, in the order of these."""
         # "$" is the character behind "#".
@@ -369,14 +377,14 @@ class StoreReader:
         """How many commits there were since a state; None where that is not known."""
         return commits_since(self._database, state)
 
-    def alias_vectors(self) -> tuple[list[str], Tensor]:
-        """Names of concepts other than their own, and their vectors [n, d] float32.
+    def alias_vectors(self, names: Iterable[str]) -> dict[str, Tensor]:
+        """Vectors [d] float32 of names of concepts other than their own.
 
-        Names that an older release stored have none.
+        Those that an older release stored have none.
         """
         if not self._database.has("alias_vector"):
-            return [], torch.empty(0, self.dim or 0)
-        return read_alias_vectors(self._database, self.dim or 0)
+            return {}
+        return read_alias_vectors(self._database, names, self.dim or 0)
 
     def vectors(self, nodes: Sequence[int]) -> NodeVectors:
         """Vectors of single nodes, in the order asked for; numbers may repeat.
@@ -704,6 +712,10 @@ class _Past(StoreReader):
         return place, [self._replaced[now] for now in there]
 
 
+_SAYING = f"""
+SELECT text, node FROM json_each(?) CROSS JOIN atom
+ON length(text) = length(value) AND substr(text, 1, 8) = substr(value, 1, 8) AND text = value
+WHERE kind != '{CONCEPT}'"""
 _STORED = """
 SELECT time, node, id FROM ({0}) JOIN stored_at ON node >= start AND node < start + count
 WHERE time >= ?"""
@@ -791,7 +803,9 @@ def _edge_problems(store: StoreReader) -> list[str]:
 
 def _alias_problems(store: StoreReader) -> list[str]:
     columns, aliases = store.columns(), store.aliases()
-    store.alias_vectors()  # raises where one does not match its checksum
+    store.alias_vectors(
+        name for _, name, _ in aliases
+    )  # raises where one does not match its checksum
     concepts = set(columns.node[columns.is_concept].tolist())
     return [
         f"{name!r} leads to node {node}, which is no concept"
