@@ -20,7 +20,7 @@ from graphmem_torch.graph import Graph
 from graphmem_torch.modes.search import search_modes
 from graphmem_torch.ops import SparseRows, spread_activation
 from graphmem_torch.ops.propagate import Fan
-from graphmem_torch.ops.tiles import empty_best, merge_tile
+from graphmem_torch.ops.tiles import empty_best, merge_tile, rounding_of, stable_topk
 from graphmem_torch.rank.abstention import DEPTH, abstention_statistics, confidence
 from graphmem_torch.rank.anchors import (
     anchor_activation,
@@ -64,6 +64,7 @@ CONSTANTS = ("retention", "spread", "inhibition", "gain", "threshold")
 
 Rows = TypeVar("Rows", Tensor, SparseRows)
 
+_EQUAL = 32  # more than the best that are looked at, for their equals
 _EXTRA = 32  # atoms that only the graph brought, added to the candidates of a large store
 _HALO_SHARE = 6  # one of so many candidates brings its neighbours along
 _REACH = 2  # turns on both sides
@@ -251,9 +252,9 @@ def ranked(
     score = found.scores(signals, weights).masked_fill(~found.listed, -torch.inf)
     if found.query.group is not None:
         score = _once(found, score, found.query.group)
-    best = score.topk(min(max(k, DEPTH), score.shape[1]), dim=1)
-    form = found.form.expand(found.shape).gather(1, best.indices)
-    return Ranked(found, signals, best.indices, best.values, form)
+    values, places = stable_topk(score, min(max(k, DEPTH), score.shape[1]))
+    form = found.form.expand(found.shape).gather(1, places)
+    return Ranked(found, signals, places, values, form)
 
 
 def _once(found: Candidates, score: Tensor, group: Tensor) -> Tensor:  # [B, C] each
@@ -438,16 +439,17 @@ def _base_candidates(
     """
     memory, planned = everyone.memory, everyone.query.planned
     least = {"semantic": -torch.inf, "lexical": 0.0}  # an atom without a question term is no match
-    parts = (
-        [planned]
-        if planned is not None
-        else [
+    share = max(1, count // _HALO_SHARE)
+    if planned is not None:
+        parts, halo = [planned], planned[:, :share]
+    else:
+        best = [
             _best(everyone.signal(name), mask, count, above)
             for mask in _masks(everyone)
             for name, above in least.items()
         ]
-    )
-    halo = torch.cat([rows[:, : max(1, count // _HALO_SHARE)] for rows in parts], dim=1)
+        parts = [rows for rows, _ in best]
+        halo = torch.cat([_best_of(*each, share)[0] for each in best], dim=1)
     pointers, second = memory.turns
     row = halo[:, None]
     for _ in range(_REACH):
@@ -468,14 +470,44 @@ def _masks(everyone: Candidates) -> list[Tensor | None]:
     return there if query.listed is None else [*there, everyone.listed]
 
 
-def _best(values: Tensor, mask: Tensor | None, count: int, above: float) -> Tensor:
-    """The rows [B, c] of the largest of `values` [B, A] inside the mask and above a value."""
+def _best(
+    values: Tensor, mask: Tensor | None, count: int, above: float
+) -> tuple[Tensor, Tensor]:  # [B, c] int64, [B, c]
+    """The rows of the largest of `values` [B, A] inside the mask and above a value, as `_best_of`.
+
+    A few more are looked at, and where even these are all equal, every atom.
+    """
     # A pass over B x A costs more than anything that comes after it, so none is made in vain.
     values = values.detach()
     inside = values if mask is None else values.masked_fill(~mask, -torch.inf)
-    best, rows = empty_best(len(values), min(count, values.shape[1]), values.device)
+    best, rows = empty_best(len(values), min(count + _EQUAL, values.shape[1]), values.device)
     merge_tile(best, rows, inside, 0)
-    return torch.where(best > above, rows, -1)
+    best = best.masked_fill(best <= above, -torch.inf)
+    found, worth = _best_of(*_ascending(rows, best), min(count, values.shape[1]))
+    if best.shape[1] == values.shape[1] or torch.compiler.is_compiling():
+        return found, worth
+    last = worth.amin(1)
+    equal = (best[:, -1] > -torch.inf) & (best[:, -1] >= last - rounding_of(last))
+    (more,) = equal.nonzero(as_tuple=True)
+    if len(more):
+        every = torch.arange(values.shape[1], device=values.device).expand(len(more), -1)
+        found[more], worth[more] = _best_of(every, inside[more], found.shape[1])
+    return found, worth
+
+
+def _best_of(rows: Tensor, worth: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """Of rows [B, n], ascending, and what they are worth, the best: of equal ones the first.
+
+    Ascending again; -1 where they are worth minus infinity.
+    """
+    worth, place = stable_topk(worth, min(count, worth.shape[1]))
+    rows = rows.gather(1, place).masked_fill(worth == -torch.inf, -1)
+    return _ascending(rows, worth)
+
+
+def _ascending(rows: Tensor, worth: Tensor) -> tuple[Tensor, Tensor]:
+    rows, order = rows.sort(dim=1)
+    return rows, worth.gather(1, order)
 
 
 def _mode_candidates(everyone: Candidates, k: int) -> Tensor:  # [B, C] int64, ascending, -1 first
@@ -515,9 +547,9 @@ def _reached_candidates(everyone: Candidates, m: int) -> Tensor:  # [B, <= m] in
         value = value.masked_fill(~inside, -torch.inf)
     values, place = SparseRows(reach.key, value, reach.shape).padded()
     values = values.masked_fill(place < 0, -torch.inf)
-    best = values.topk(min(m, values.shape[1]), dim=1)
-    place = place.gather(1, best.indices)
-    found = best.values > -torch.inf
+    best, chosen = stable_topk(values, min(m, values.shape[1]))
+    place = place.gather(1, chosen)
+    found = best > -torch.inf
     return torch.where(found, column[place.clamp(min=0)], -1).sort(dim=1).values
 
 
@@ -631,8 +663,8 @@ def _most(found: SparseRows | Tensor) -> Tensor:  # [B, A] -> [B, e] int64 rows,
     """The atoms of each question that the graph brought most to."""
     if isinstance(found, SparseRows):
         return found.topk(_EXTRA)[1]
-    best = found.detach().topk(min(_EXTRA, found.shape[1]), dim=1)
-    return best.indices.where(best.values != 0, -1)
+    values, rows = stable_topk(found.detach(), min(_EXTRA, found.shape[1]))
+    return rows.where(values != 0, -1)
 
 
 class Steps(NamedTuple):

@@ -11,6 +11,7 @@ from graphmem_torch.checks import check_count, check_matrix, check_tensor
 from graphmem_torch.coo import offsets_of
 from graphmem_torch.errors import InputError
 from graphmem_torch.graph import Graph
+from graphmem_torch.ops.tiles import stable_topk
 
 __all__ = ["SparseRows", "check_node_rows"]
 
@@ -121,13 +122,15 @@ class SparseRows:
         return self.lookup(torch.arange(self.shape[0], device=columns.device)[:, None], columns)
 
     def topk(self, k: int) -> tuple[Tensor, Tensor]:  # [B, k], [B, k] int64
-        """The k largest entries of each row and their columns; 0 and -1 where there are fewer."""
+        """The k largest entries of each row and their columns; 0 and -1 where there are fewer.
+
+        Best first, and of equal ones at the end those of the first columns.
+        """
         check_count("k", k)
         values, place = self.padded()
-        best = values.masked_fill(place < 0, -torch.inf).topk(min(k, values.shape[1]), dim=1)
-        chosen = torch.nn.functional.pad(
-            place.gather(1, best.indices), (0, k - best.indices.shape[1]), value=_NONE
-        )
+        values = values.masked_fill(place < 0, -torch.inf)
+        _, best = stable_topk(values, min(k, values.shape[1]))
+        chosen = torch.nn.functional.pad(place.gather(1, best), (0, k - best.shape[1]), value=_NONE)
         return self._taken(self.value, chosen, 0.0), self._taken(self.column, chosen, _NONE)
 
     def padded(self) -> tuple[Tensor, Tensor]:  # [B, L], [B, L] int64

@@ -9,11 +9,12 @@ from torch import Tensor
 
 from graphmem_torch.coo import offsets_of
 
-__all__ = ["empty_best", "free_bytes", "merge_tile", "tile_elements"]
+__all__ = ["empty_best", "free_bytes", "merge_tile", "rounding_of", "stable_topk", "tile_elements"]
 
 _SHARE = 256  # bytes of free memory for each float of the largest temporary: 2^28 floats on 80 GB
 _PLAIN = 16_384  # scores up to which the calls of the blocks take longer than a plain topk
 _SMALLEST_BLOCK = 4  # below this a plain topk of the tile is no slower
+_ROUNDING = 1e-6, 1e-7  # of a score, and at least: what the order of a sum can change
 
 
 def tile_elements(device: torch.device, cpu: int, *, free: int | None = None) -> int:
@@ -38,6 +39,37 @@ def empty_best(rows: int, k: int, device: torch.device) -> tuple[Tensor, Tensor]
     """Values minus infinity and indices -1, both `[rows, k]`, float32 and int64."""
     values = torch.full((rows, k), -torch.inf, dtype=torch.float32, device=device)
     return values, torch.full((rows, k), -1, device=device)
+
+
+def rounding_of(score: Tensor) -> Tensor:
+    """By how much the order of its sum may change a score; 0 where it is infinite."""
+    share, least = _ROUNDING
+    return torch.where(score.isfinite(), (score.abs() * share).clamp(min=least), 0.0)
+
+
+def stable_topk(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:  # [B, C] -> [B, k] each
+    """The k best of each row, best first, of equal ones the first; and their columns.
+
+    Scores that rounding alone tells apart are equal, so that neither what is found nor its order
+    depends on what else is computed beside them. `k` is at most C.
+    """
+    columns = scores.shape[1]
+    if k == 0 or len(scores) == 0:
+        return scores[:, :k], torch.zeros_like(scores[:, :k], dtype=torch.long)
+    known = scores.detach()
+    if k < columns:
+        least = known.topk(k, dim=1).values[:, -1:]
+        slack = rounding_of(least)
+        better = known > least + slack
+        tied = (known >= least - slack).logical_xor_(better)
+        room = k - better.sum(1, keepdim=True)
+        chosen = better.logical_or_(tied.logical_and_(tied.cumsum(1) <= room))
+        known = known.masked_fill(~chosen, -torch.inf)
+    values, place = known.topk(k, dim=1)
+    apart = values[:, :-1] - values[:, 1:] > rounding_of(values[:, 1:])
+    level = torch.nn.functional.pad(apart.cumsum(1), (1, 0))
+    place = place.gather(1, (level * columns + place).argsort(1))
+    return scores.gather(1, place), place
 
 
 def merge_tile(

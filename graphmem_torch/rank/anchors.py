@@ -8,6 +8,7 @@ from torch import Tensor
 from graphmem_torch.config import AnchorConfig, WalkConfig
 from graphmem_torch.graph import Graph
 from graphmem_torch.ops import SparseRows, personalized_pagerank
+from graphmem_torch.ops.tiles import stable_topk
 from graphmem_torch.rank.candidates import Candidates
 
 __all__ = ["anchor_activation", "anchor_relevance", "traversal_seeds", "walk_from"]
@@ -77,8 +78,7 @@ def traversal_seeds(
 
 def _best(values: Tensor, candidates: Candidates, k: int) -> tuple[Tensor, Tensor]:
     allowed = values.masked_fill(~candidates.valid, -torch.inf)
-    best = allowed.topk(min(k, values.shape[1]), dim=1)
-    return best.values, best.indices
+    return stable_topk(allowed, min(k, values.shape[1]))
 
 
 def _rows(candidates: Candidates, place: Tensor, values: Tensor) -> Tensor:

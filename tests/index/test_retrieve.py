@@ -217,3 +217,19 @@ def test_retrieve_candidates_of_a_hub_are_bounded() -> None:
     index = MemoryIndex.build(data, settings(**{"spread.max_edges": 4, "segment.hops": 1}))
     found = index(QueryBatch(embeddings[:1]), k=30)
     assert int((found.rows >= 0).sum()) == 5
+
+
+def test_retrieve_takes_the_first_of_equal_atoms_alone_and_among_other_questions() -> None:
+    g = torch.Generator().manual_seed(0)
+    kind = torch.randint(4, (400,), generator=g)
+    kinds = torch.nn.functional.normalize(torch.randn(4, 16, generator=g), dim=1)
+    data = chain(kinds[kind], [])
+    own = {"rank.dense_limit": 0, "rank.candidates": 12, "segment.retrieve": False}
+    weights = {"semantic": 1.0, "traversal": 0.0}
+    index = MemoryIndex.build(data, settings(**own, **{"rank.weights": weights}))
+    questions = torch.nn.functional.normalize(torch.randn(30, 16, generator=g), dim=1)
+    together = index(QueryBatch(questions), k=12).rows.tolist()
+    for question, rows in zip(questions, together, strict=True):
+        alone = index(QueryBatch(question[None]), k=12).rows[0].tolist()
+        best = (kinds @ question).argmax()
+        assert alone == rows == (kind == best).nonzero().flatten()[:12].tolist()

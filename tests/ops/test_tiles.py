@@ -1,11 +1,11 @@
-"""The size of a tile of work, by device."""
+"""The size of a tile of work, by device, and the best of rows with equals."""
 
 from __future__ import annotations
 
 import pytest
 import torch
 
-from graphmem_torch.ops.tiles import free_bytes, tile_elements
+from graphmem_torch.ops.tiles import free_bytes, stable_topk, tile_elements
 
 CUDA = torch.device("cuda:0")
 
@@ -31,3 +31,26 @@ def test_free_bytes_count_what_torch_holds_unused():
     assert before - free_bytes(CUDA) >= 1 << 28
     del held
     assert abs(free_bytes(CUDA) - before) < 1 << 27
+
+
+@pytest.mark.parametrize(("rows", "columns", "k"), [(1, 1, 1), (5, 40, 7), (3, 200, 60), (2, 9, 9)])
+def test_stable_topk_gives_of_equal_scores_the_first(rows, columns, k):
+    g = torch.Generator().manual_seed(columns)
+    level = torch.randint(-3, 4, (rows, columns), generator=g)
+    scores = (level / 8).masked_fill(level == -3, -torch.inf)
+    shaken = scores + 3e-8 * torch.randn(rows, columns, generator=g)
+    for given in (scores, shaken):
+        values, places = stable_topk(given, k)
+        assert torch.equal(values, given.gather(1, places))
+        for own, row in zip(places.tolist(), level.tolist(), strict=True):
+            # What is minus infinity fills up, in any order.
+            filled = sum(one > -3 for one in row)
+            assert (
+                own[:filled]
+                == sorted(range(columns), key=lambda c, row=row: (-row[c], c))[:k][:filled]
+            )
+
+
+def test_stable_topk_of_nothing():
+    assert [one.shape for one in stable_topk(torch.zeros(3, 0), 0)] == [(3, 0), (3, 0)]
+    assert [one.shape for one in stable_topk(torch.zeros(0, 4), 2)] == [(0, 2), (0, 2)]
