@@ -500,7 +500,7 @@ def _best_of(rows: Tensor, worth: Tensor, count: int) -> tuple[Tensor, Tensor]:
 
     Ascending again; -1 where they are worth minus infinity.
     """
-    worth, place = stable_topk(worth, min(count, worth.shape[1]))
+    worth, place = stable_topk(worth, min(count, worth.shape[1]), sorted=False)
     rows = rows.gather(1, place).masked_fill(worth == -torch.inf, -1)
     return _ascending(rows, worth)
 

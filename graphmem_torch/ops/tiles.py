@@ -44,21 +44,34 @@ def empty_best(rows: int, k: int, device: torch.device) -> tuple[Tensor, Tensor]
 def rounding_of(score: Tensor) -> Tensor:
     """By how much the order of its sum may change a score; 0 where it is infinite."""
     share, least = _ROUNDING
-    return torch.where(score.isfinite(), (score.abs() * share).clamp(min=least), 0.0)
+    return score.abs().mul_(share).clamp_(min=least).nan_to_num_(posinf=0.0)
 
 
-def stable_topk(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:  # [B, C] -> [B, k] each
+def stable_topk(
+    scores: Tensor,  # [B, C]
+    k: int,
+    *,
+    sorted: bool = True,
+) -> tuple[Tensor, Tensor]:  # [B, k] each
     """The k best of each row, best first, of equal ones the first; and their columns.
 
     Scores that rounding alone tells apart are equal, so that neither what is found nor its order
-    depends on what else is computed beside them. `k` is at most C.
+    depends on what else is computed beside them. `k` is at most C. Not `sorted`: in any order.
     """
     columns = scores.shape[1]
-    if k == 0 or len(scores) == 0:
-        return scores[:, :k], torch.zeros_like(scores[:, :k], dtype=torch.long)
     known = scores.detach()
+    if k == 0 or len(scores) == 0:
+        return scores[:, :k], torch.zeros_like(known[:, :k], dtype=torch.long)
     if k < columns:
-        least = known.topk(k, dim=1).values[:, -1:]
+        # On a GPU looking at values would wait for it.
+        if not (known.is_cuda or torch.compiler.is_compiling()):
+            values, place = known.topk(k + 1, dim=1)
+            near = values if sorted else values[:, k - 1 :]
+            if bool(_apart(near).all()):
+                return scores.gather(1, place[:, :k]), place[:, :k]
+            least = values[:, k - 1 : k]
+        else:
+            least = known.topk(k, dim=1).values[:, -1:]
         slack = rounding_of(least)
         better = known > least + slack
         tied = (known >= least - slack).logical_xor_(better)
@@ -66,10 +79,15 @@ def stable_topk(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:  # [B, C] -> [
         chosen = better.logical_or_(tied.logical_and_(tied.cumsum(1) <= room))
         known = known.masked_fill(~chosen, -torch.inf)
     values, place = known.topk(k, dim=1)
-    apart = values[:, :-1] - values[:, 1:] > rounding_of(values[:, 1:])
-    level = torch.nn.functional.pad(apart.cumsum(1), (1, 0))
-    place = place.gather(1, (level * columns + place).argsort(1))
+    if sorted:
+        level = torch.nn.functional.pad(_apart(values).cumsum(1), (1, 0))
+        place = place.gather(1, (level * columns + place).argsort(1))
     return scores.gather(1, place), place
+
+
+def _apart(values: Tensor) -> Tensor:  # [B, k] descending -> [B, k - 1] bool
+    """Whether more than rounding lies between one score and the next."""
+    return values[:, :-1] - values[:, 1:] > rounding_of(values[:, 1:])
 
 
 def merge_tile(
