@@ -102,7 +102,7 @@ class Names:
         self.node = dict[str, int]()
         self.own: dict[int, str] = {}
         self._names: dict[int, list[str]] = {}
-        self._sayers: dict[int, list[int]] = {}
+        self._sayers: dict[int, Tensor] = {}  # ascending
         self._told: dict[int, list[str]] = {}
         self._spelt: dict[tuple[int, int], list[str]] = {}  # by concept and atom
         self._first: dict[str, _Place | None] = {}
@@ -279,10 +279,11 @@ class Names:
             Node number, text, and all names of the concept that its letters may say.
         """
         self._load([concept])
-        nodes = [n for n in self._sayers[concept] if stop is None or n < stop]
+        nodes = self._sayers[concept]
+        nodes = nodes if stop is None else nodes[nodes < stop]
         marks = [mark for name in names for mark in self._marks(name)]
         for first in range(0, len(nodes), _READ):
-            part = nodes[first : first + _READ]
+            part = nodes[first : first + _READ].tolist()
             for node, text in zip(part, self._store.texts_of(part), strict=True):
                 lower = text.lower()
                 if any(mark in lower for mark in marks):
@@ -298,12 +299,12 @@ class Names:
             return
         self.learn(fresh)
         ties = self._near.edges(torch.tensor(fresh), "target")
-        ties = ties.take(own_mentions(ties))
-        found: dict[int, set[int]] = {concept: set() for concept in fresh}
-        for node, concept in zip(ties.source.tolist(), ties.target.tolist(), strict=True):
-            if node not in self._gone:
-                found[concept].add(node)
-        self._sayers |= {concept: sorted(nodes) for concept, nodes in found.items()}
+        ties, size = ties.take(own_mentions(ties)), self._store.next_node
+        pairs = (ties.target * size + ties.source)[~among(ties.source, self._gone, size)].unique()
+        nodes, counts = (pairs // size).unique_consecutive(return_counts=True)
+        parts = (pairs % size).split(counts.tolist())
+        self._sayers |= dict.fromkeys(fresh, pairs[:0])
+        self._sayers |= dict(zip(nodes.tolist(), parts, strict=True))
 
     def _marks(self, name: str) -> list[str]:
         """Letters of which a text has some that may say a name."""

@@ -619,12 +619,13 @@ def read_alias_vectors(database: Database, names: Iterable[str], dim: int) -> di
         "SELECT name, entry, checksum, data FROM alias JOIN alias_vector USING (entry) "
         "WHERE name IN (SELECT value FROM json_each(?))"
     )
-    found = dict[str, Tensor]()
-    for name, entry, expected, data in database.query(sql, (json.dumps(list(names)),)):
+    rows = database.query(sql, (json.dumps(list(names)),))
+    for name, entry, expected, data in rows:
         if len(data) != 4 * dim or _checksum([data], entry) != expected:
             raise damaged(database.place, f"the vector of the name {name!r} does not match it")
-        found[name] = _decode(database, data, torch.float32, dim)
-    return found
+    blob = b"".join(row[-1] for row in rows)
+    vectors = _decode(database, blob, torch.float32, len(rows), dim)
+    return dict(zip((row[0] for row in rows), vectors, strict=True))
 
 
 def thin_edges(

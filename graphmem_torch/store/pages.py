@@ -15,6 +15,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 __all__ = ["MOST_PAGES", "Descriptors", "LogMark", "clear_unused"]
 
 _HEADER = 100  # bytes of the file in front of its first page's own
@@ -23,6 +25,7 @@ _LOG_HEADER, _FRAME_HEADER = 32, 24  # bytes in front of a log, and of each page
 MOST_PAGES = 1 << 25
 """Of a file in which no other page begins as one of a tree does: with the number of a page."""
 
+_FRAMES = 1024  # that are read at once
 _TABLE_LEAF, _INDEX_LEAF, _TABLE, _INDEX = _KINDS = 13, 10, 5, 2
 
 FileNumber = tuple[int, int]  # of the device, and on it
@@ -104,15 +107,17 @@ class LogMark:
             return None
         found = set[int]()
         with log.open("rb") as file:
-            file.seek(8)
-            step = _FRAME_HEADER + int.from_bytes(file.read(4))
-            for at in range(_LOG_HEADER, log.stat().st_size, step):
-                frame = os.pread(file.fileno(), _FRAME_HEADER + 1, at)
-                if frame[8:16] != self.salt:
+            step = _FRAME_HEADER + int.from_bytes(file.read(_LOG_HEADER)[8:12])
+            while data := file.read(_FRAMES * step):
+                frames = np.frombuffer(data[: len(data) // step * step], np.uint8).reshape(-1, step)
+                valid = (frames[:, 8:16] == np.frombuffer(self.salt, np.uint8)).all(1)
+                frames = frames[: len(frames) if valid.all() else valid.argmin()]
+                number = np.ascontiguousarray(frames[:, :4]).view(">u4")[:, 0]
+                # Most hold parts of large blobs.
+                tree = np.isin(frames[:, _FRAME_HEADER], _KINDS) | (number == 1)
+                found.update(number[tree].tolist())
+                if not valid.all():
                     break
-                number = int.from_bytes(frame[:4])
-                if number == 1 or frame[-1] in _KINDS:  # most hold parts of large blobs
-                    found.add(number)
         return found
 
 
