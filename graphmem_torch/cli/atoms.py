@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -320,6 +320,7 @@ class Forget(MemoryCommand):
         question: Only the best hits for it, as many as `--k` says.
         k: How many.
         receipt: Write the receipt here, for `graphmem check --receipt`.
+        dry_run: Show what would be erased, and erase nothing.
     """
 
     ids: Annotated[Positional[tuple[str, ...]], arg(metavar="ID ...")] = ()
@@ -330,21 +331,25 @@ class Forget(MemoryCommand):
     question: Annotated[str | None, arg(metavar="QUESTION")] = None
     k: Annotated[int | None, arg(metavar="N")] = None
     receipt: Annotated[Path | None, arg(metavar="FILE")] = None
+    dry_run: bool = False
 
     def run(self) -> int:
-        """Erases the memories, and prints or writes the receipt."""
+        """Erases the memories, and prints or writes the receipt; `dry_run`: shows them."""
         from graphmem_torch.readers.source import parse_json
 
+        ids = self.ids or None
+        conditions: dict[str, Any] = {
+            "session": self.session,
+            "speaker": self.speaker,
+            "before": None if self.before is None else time_of(self.before, "--before"),
+            "where": None if self.where is None else parse_json(self.where, "--where"),
+            "question": self.question,
+            "k": self.k,
+        }
+        if self.dry_run:
+            return self._shown(ids, conditions)
         with _reserved(self.receipt), self.open_memory(self.store, "w") as memory:
-            receipt = memory.forget(
-                self.ids or None,
-                session=self.session,
-                speaker=self.speaker,
-                before=None if self.before is None else time_of(self.before, "--before"),
-                where=None if self.where is None else parse_json(self.where, "--where"),
-                question=self.question,
-                k=self.k,
-            )
+            receipt = memory.forget(ids, **conditions)
             # Before anything else can fail: it cannot be had again.
             said = receipt.to_json()
             written = self.receipt is not None and _written(self.receipt, said + "\n")
@@ -354,6 +359,24 @@ class Forget(MemoryCommand):
         else:
             erased = counted(count, "memory", "memories")
             print(f"{erased} erased from {self.store}; the receipt is {self.receipt}")
+        return 0
+
+    def _shown(self, ids: tuple[str, ...] | None, conditions: Mapping[str, Any]) -> int:
+        from graphmem_torch.readers.jsonl import atom_to_record
+
+        if self.receipt is not None:
+            raise InputError(
+                f"--receipt: expected none with --dry-run, which erases nothing, got "
+                f"{str(self.receipt)!r}; leave one of them out"
+            )
+        with self.open_memory(self.store, "r") as memory:
+            atoms = memory.forgettable(ids, **conditions)
+        if self.json:
+            print_json({"dry_run": True, "atoms": [atom_to_record(atom) for atom in atoms]})
+            return 0
+        for atom in atoms:
+            print_text("\n".join(atom_lines(atom)) + "\n")
+        print(f"{counted(len(atoms), 'memory', 'memories')} would be erased from {self.store}")
         return 0
 
 

@@ -15,8 +15,8 @@ import threading
 import time
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
-from contextlib import ExitStack, nullcontext
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from itertools import groupby
@@ -754,6 +754,57 @@ class Memory:
                 erased then.
             StoreError: Read-only store or full disk; likewise.
         """
+        self.store.expect_writable()
+        with self._forgetting(ids, session, speaker, before, where, question, k) as chosen:
+            archive, nodes, away = chosen
+            if archive is None:
+                self._untie(self.store.contents(nodes)[0])
+                return self._erase(nodes)
+            receipt = self._erase(nodes, (archive.store, away))
+            self._finish_forgetting(archive)
+        return receipt
+
+    def forgettable(
+        self,
+        ids: str | Iterable[str] | None = None,
+        *,
+        session: str | None = None,
+        speaker: str | None = None,
+        before: TimeLike | None = None,
+        where: Mapping[str, Any] | None = None,
+        question: str | None = None,
+        k: int | None = None,
+    ) -> list[Atom]:
+        """What `forget` would erase, given the same: atoms, what is derived from them among them.
+
+        Nothing is changed; archived atoms come behind the others.
+
+        Raises:
+            InputError: As `forget`.
+        """
+        with self._forgetting(ids, session, speaker, before, where, question, k) as chosen:
+            archive, nodes, away = chosen
+            atoms = self.store.atoms(nodes)
+            if archive is not None:
+                atoms += archive.store.atoms(away)
+        # An interrupt may have left one in both.
+        return list({atom.id: atom for atom in reversed(atoms)}.values())[::-1]
+
+    @contextmanager
+    def _forgetting(
+        self,
+        ids: str | Iterable[str] | None,
+        session: str | None,
+        speaker: str | None,
+        before: TimeLike | None,
+        where: Mapping[str, Any] | None,
+        question: str | None,
+        k: int | None,
+    ) -> Iterator[tuple[Memory | None, list[int], list[int]]]:
+        """The archive, and nodes here and there for which all conditions of `forget` hold.
+
+        Nobody else writes inside, or, where the store is only read, is seen to.
+        """
         where = where or None  # no condition at all is no condition to erase by
         given = ids, session, speaker, before, where, question
         if all(each is None for each in given) or (k is None) != (question is None):
@@ -762,26 +813,22 @@ class Memory:
                 f"{'none of them' if k is None and question is None else 'one without the other'}; "
                 "say what to erase"
             )
-        self.store.expect_writable()
         archive = self._archive()
         stores = [self.store] if archive is None else [self.store, archive.store]
         with ExitStack() as stack:
             for store in stores:
-                stack.enter_context(store.turn())
+                stack.enter_context(store.reading() if store.readonly else store.turn())
             conditions = session, speaker, before, where
             if archive is None:
-                nodes = edges.with_derived(self.store, self._chosen(ids, *conditions, question, k))
-                self._untie(self.store.contents(nodes)[0])
-                return self._erase(nodes)
+                chosen = self._chosen(ids, *conditions, question, k)
+                yield None, edges.with_derived(self.store, chosen), []
+                return
             named = [ids] if isinstance(ids, str) else None if ids is None else list(ids)
             if question is None:
                 nodes, away = self._chosen_of_both(archive, named, *conditions)
             else:
                 nodes, away = self._chosen(named, *conditions, question, k), []
-            nodes, away = derived_of_both(self.store, archive.store, nodes, away)
-            receipt = self._erase(nodes, (archive.store, away))
-            self._finish_forgetting(archive)
-        return receipt
+            yield archive, *derived_of_both(self.store, archive.store, nodes, away)
 
     def _finish_forgetting(self, archive: Memory) -> None:
         """Erases from the archive what was forgotten, where that is still to be done."""

@@ -295,6 +295,14 @@ def test_forget_and_its_receipt(
     check = ["check", "--store", str(store), "--forgotten", str(texts), *fast]
     assert main(check) == 1
     assert "text 1: memory.sqlite holds" in capsys.readouterr().out
+    told = reply("forget", "--store", store, "--speaker", "Nora", "--dry-run")["atoms"]
+    assert {atom["speaker"] for atom in told} == {"Nora"} and len(told) == 2
+    shown = ["forget", "--question", "conference", "--k", "1", "--dry-run", "--store", str(store)]
+    assert main([*shown, *fast]) == 0
+    out = capsys.readouterr().out
+    assert "The conference is in Lisbon." in out and "1 memory would be erased" in out
+    assert main([*shown, "--receipt", str(receipt), *fast]) == 2 and not receipt.exists()
+    assert "--dry-run" in capsys.readouterr().err
     assert (
         reply("forget", "--store", store, "--speaker", "Nora", "--receipt", receipt)["atoms"] == 2
     )

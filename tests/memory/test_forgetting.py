@@ -179,6 +179,34 @@ def test_forget_chooses_what_all_conditions_say() -> None:
         assert memory.retrieve("canoe").hits == ()
 
 
+@pytest.mark.parametrize("archived", [False, True])
+def test_what_would_be_forgotten(tmp_path: Path, archived: bool) -> None:
+    """What is told is what goes, and nothing does before."""
+    with opened(tmp_path) as memory:
+        memory.add(turns())
+        memory.add(Atom("sum", "In short", edges=(Link("a3", EdgeType.DERIVED_FROM),)))
+        if archived:
+            memory.archive(["a5"])
+        for asked in (
+            {"ids": ["a3", "a4"]},
+            {"ids": "a5"} if archived else {"ids": "a6"},
+            {"session": "s1", "before": 1.7e9 + 8.6 * 86400},
+            {"speaker": "Ada", "question": "canoe", "k": 2},
+            {"where": {"meta.page": {"$gte": 20}}},
+        ):
+            state, names = memory.store.state, {*memory.store.ids()}
+            told = memory.forgettable(**asked)  # type: ignore[arg-type]
+            with opened(tmp_path, mode="r") as reader:
+                assert reader.forgettable(**asked) == told  # type: ignore[arg-type]
+            assert memory.store.state == state
+            assert memory.forget(**asked).atoms == len(told) > 0  # type: ignore[arg-type]
+            gone = {name for name in names - {*memory.store.ids()} if not name.startswith(CONCEPT)}
+            assert gone == {atom.id for atom in told} - ({"a5"} if archived else set())
+        with pytest.raises(InputError, match="none of them"):
+            memory.forgettable()
+        assert memory.forgettable([]) == []
+
+
 def test_receipts(tmp_path: Path) -> None:
     with opened(tmp_path) as memory:
         memory.add(turns(12))
