@@ -20,7 +20,7 @@ from graphmem_torch.graph import Graph
 from graphmem_torch.modes.search import search_modes
 from graphmem_torch.ops import SparseRows, spread_activation
 from graphmem_torch.ops.propagate import Fan
-from graphmem_torch.ops.tiles import empty_best, merge_tile, rounding_of, stable_topk
+from graphmem_torch.ops.tiles import stable_topk
 from graphmem_torch.rank.abstention import DEPTH, abstention_statistics, confidence
 from graphmem_torch.rank.anchors import (
     anchor_activation,
@@ -64,7 +64,6 @@ CONSTANTS = ("retention", "spread", "inhibition", "gain", "threshold")
 
 Rows = TypeVar("Rows", Tensor, SparseRows)
 
-_EQUAL = 32  # more than the best that are looked at, for their equals
 _EXTRA = 32  # atoms that only the graph brought, added to the candidates of a large store
 _HALO_SHARE = 6  # one of so many candidates brings its neighbours along
 _REACH = 2  # turns on both sides
@@ -449,7 +448,13 @@ def _base_candidates(
             for name, above in least.items()
         ]
         parts = [rows for rows, _ in best]
-        halo = torch.cat([_best_of(*each, share)[0] for each in best], dim=1)
+        halo = torch.cat(
+            [
+                rows.gather(1, stable_topk(worth, min(share, worth.shape[1]), sorted=False)[1])
+                for rows, worth in best
+            ],
+            dim=1,
+        )
     pointers, second = memory.turns
     row = halo[:, None]
     for _ in range(_REACH):
@@ -473,40 +478,15 @@ def _masks(everyone: Candidates) -> list[Tensor | None]:
 def _best(
     values: Tensor, mask: Tensor | None, count: int, above: float
 ) -> tuple[Tensor, Tensor]:  # [B, c] int64, [B, c]
-    """The rows of the largest of `values` [B, A] inside the mask and above a value, as `_best_of`.
+    """The rows of the largest of `values` [B, A] inside the mask and above a value; and these.
 
-    A few more are looked at, and where even these are all equal, every atom.
+    Ascending; -1 and minus infinity where there are fewer.
     """
     # A pass over B x A costs more than anything that comes after it, so none is made in vain.
     values = values.detach()
     inside = values if mask is None else values.masked_fill(~mask, -torch.inf)
-    best, rows = empty_best(len(values), min(count + _EQUAL, values.shape[1]), values.device)
-    merge_tile(best, rows, inside, 0)
-    best = best.masked_fill(best <= above, -torch.inf)
-    found, worth = _best_of(*_ascending(rows, best), min(count, values.shape[1]))
-    if best.shape[1] == values.shape[1] or torch.compiler.is_compiling():
-        return found, worth
-    last = worth.amin(1)
-    equal = (best[:, -1] > -torch.inf) & (best[:, -1] >= last - rounding_of(last))
-    (more,) = equal.nonzero(as_tuple=True)
-    if len(more):
-        every = torch.arange(values.shape[1], device=values.device).expand(len(more), -1)
-        found[more], worth[more] = _best_of(every, inside[more], found.shape[1])
-    return found, worth
-
-
-def _best_of(rows: Tensor, worth: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Of rows [B, n], ascending, and what they are worth, the best: of equal ones the first.
-
-    Ascending again; -1 where they are worth minus infinity.
-    """
-    worth, place = stable_topk(worth, min(count, worth.shape[1]), sorted=False)
-    rows = rows.gather(1, place).masked_fill(worth == -torch.inf, -1)
-    return _ascending(rows, worth)
-
-
-def _ascending(rows: Tensor, worth: Tensor) -> tuple[Tensor, Tensor]:
-    rows, order = rows.sort(dim=1)
+    worth, rows = stable_topk(inside, min(count, values.shape[1]), above=above, sorted=False)
+    rows, order = rows.masked_fill(worth == -torch.inf, -1).sort(dim=1)
     return rows, worth.gather(1, order)
 
 

@@ -9,11 +9,12 @@ from torch import Tensor
 
 from graphmem_torch.coo import offsets_of
 
-__all__ = ["empty_best", "free_bytes", "merge_tile", "rounding_of", "stable_topk", "tile_elements"]
+__all__ = ["empty_best", "free_bytes", "merge_tile", "stable_topk", "tile_elements"]
 
 _SHARE = 256  # bytes of free memory for each float of the largest temporary: 2^28 floats on 80 GB
 _PLAIN = 16_384  # scores up to which the calls of the blocks take longer than a plain topk
 _SMALLEST_BLOCK = 4  # below this a plain topk of the tile is no slower
+_EQUAL = 32  # more than the best of many that are looked at, for their equals
 _ROUNDING = 1e-6, 1e-7  # of a score, and at least: what the order of a sum can change
 
 
@@ -41,53 +42,81 @@ def empty_best(rows: int, k: int, device: torch.device) -> tuple[Tensor, Tensor]
     return values, torch.full((rows, k), -1, device=device)
 
 
-def rounding_of(score: Tensor) -> Tensor:
-    """By how much the order of its sum may change a score; 0 where it is infinite."""
-    share, least = _ROUNDING
-    return score.abs().mul_(share).clamp_(min=least).nan_to_num_(posinf=0.0)
-
-
 def stable_topk(
     scores: Tensor,  # [B, C]
     k: int,
     *,
+    above: float = -torch.inf,
     sorted: bool = True,
+    plain: int = _PLAIN,
 ) -> tuple[Tensor, Tensor]:  # [B, k] each
     """The k best of each row, best first, of equal ones the first; and their columns.
 
     Scores that rounding alone tells apart are equal, so that neither what is found nor its order
-    depends on what else is computed beside them. `k` is at most C. Not `sorted`: in any order.
+    depends on what else is computed beside them. Wide rows are read once, but where more than a few
+    scores are equal to the last.
+
+    Args:
+        scores: No NaN.
+        k: At most C.
+        above: What is no more than this is minus infinity.
+        sorted: Else in any order.
+        plain: Up to so many scores, all are sorted.
     """
-    columns = scores.shape[1]
     known = scores.detach()
     if k == 0 or len(scores) == 0:
-        return scores[:, :k], torch.zeros_like(known[:, :k], dtype=torch.long)
-    if k < columns:
+        return known[:, :k], torch.zeros_like(known[:, :k], dtype=torch.long)
+    width = scores.shape[1]
+    if k + _EQUAL >= width or scores.numel() <= plain or torch.compiler.is_compiling():
+        place = _stable(known, k, sorted)
+    else:
+        best, number = empty_best(len(known), k + _EQUAL, known.device)
+        merge_tile(best, number, known, 0, finite=True)
+        number, order = number.sort(dim=1)
+        few = best.gather(1, order)
+        found = _stable(few, k, sorted)
+        place = number.gather(1, found)
+        last, floor = few.gather(1, found).amin(1), best[:, -1]
+        (more,) = ((floor > above) & (floor >= last - _rounding(last))).nonzero(as_tuple=True)
+        if len(more):
+            place[more] = _stable(known[more], k, sorted)
+    values = scores.gather(1, place)
+    return values.masked_fill(values <= above, -torch.inf), place
+
+
+def _stable(known: Tensor, k: int, sorted: bool) -> Tensor:  # [B, C] -> [B, k] columns
+    width = known.shape[1]
+    if k < width:
         # On a GPU looking at values would wait for it.
         if not (known.is_cuda or torch.compiler.is_compiling()):
             values, place = known.topk(k + 1, dim=1)
-            near = values if sorted else values[:, k - 1 :]
-            if bool(_apart(near).all()):
-                return scores.gather(1, place[:, :k]), place[:, :k]
+            if bool(_apart(values if sorted else values[:, k - 1 :]).all()):
+                return place[:, :k]
             least = values[:, k - 1 : k]
         else:
             least = known.topk(k, dim=1).values[:, -1:]
-        slack = rounding_of(least)
+        slack = _rounding(least)
         better = known > least + slack
         tied = (known >= least - slack).logical_xor_(better)
         room = k - better.sum(1, keepdim=True)
         chosen = better.logical_or_(tied.logical_and_(tied.cumsum(1) <= room))
         known = known.masked_fill(~chosen, -torch.inf)
     values, place = known.topk(k, dim=1)
-    if sorted:
-        level = torch.nn.functional.pad(_apart(values).cumsum(1), (1, 0))
-        place = place.gather(1, (level * columns + place).argsort(1))
-    return scores.gather(1, place), place
+    if not sorted:
+        return place
+    level = torch.nn.functional.pad(_apart(values).cumsum(1), (1, 0))
+    return place.gather(1, (level * width + place).argsort(1))
 
 
 def _apart(values: Tensor) -> Tensor:  # [B, k] descending -> [B, k - 1] bool
     """Whether more than rounding lies between one score and the next."""
-    return values[:, :-1] - values[:, 1:] > rounding_of(values[:, 1:])
+    return values[:, :-1] - values[:, 1:] > _rounding(values[:, 1:])
+
+
+def _rounding(score: Tensor) -> Tensor:
+    """By how much the order of its sum may change a score; 0 where it is infinite."""
+    share, least = _ROUNDING
+    return score.abs().mul_(share).clamp_(min=least).nan_to_num_(posinf=0.0)
 
 
 def merge_tile(

@@ -16,7 +16,7 @@ from torch import Tensor
 from graphmem_torch.checks import check_tensor
 from graphmem_torch.graph import Graph
 from graphmem_torch.ops.ragged import ranges, segment_topk
-from graphmem_torch.ops.tiles import empty_best, merge_tile
+from graphmem_torch.ops.tiles import stable_topk
 from graphmem_torch.ops.topk_cosine import inner_products
 from graphmem_torch.rank.candidates import Candidates, MemoryTensors
 
@@ -221,10 +221,8 @@ def _best_of(
     lane = torch.arange(most, device=column.device)
     worth, keys = [], []
     for values, least in ((cosine, -torch.inf), (lexical, 0.0)):
-        top, place = empty_best(len(values), most, column.device)
-        if most:
-            merge_tile(top, place, torch.where(inside, values, -torch.inf), 0)
-        taken = (top > least) & (lane < best[:, None])
+        top, place = stable_topk(torch.where(inside, values, -torch.inf), most, above=least)
+        taken = (top > -torch.inf) & (lane < best[:, None])
         row, rank = taken.nonzero(as_tuple=True)
         keys.append(row * len(column) + place[row, rank])
         worth.append(top[:, :1].clamp(min=1e-12) if most else top.new_ones(1, 1))

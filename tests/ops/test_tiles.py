@@ -33,22 +33,26 @@ def test_free_bytes_count_what_torch_holds_unused():
     assert abs(free_bytes(CUDA) - before) < 1 << 27
 
 
-@pytest.mark.parametrize(("rows", "columns", "k"), [(1, 1, 1), (5, 40, 7), (3, 200, 60), (2, 9, 9)])
-def test_stable_topk_gives_of_equal_scores_the_first(rows, columns, k):
+@pytest.mark.parametrize("above", [-torch.inf, -0.3])
+@pytest.mark.parametrize("plain", [0, 1 << 14])
+@pytest.mark.parametrize(
+    ("rows", "columns", "k", "levels"),
+    [(1, 1, 1, 3), (5, 40, 7, 3), (3, 600, 60, 3), (2, 9, 9, 3), (6, 1200, 10, 500)],
+)
+def test_stable_topk_gives_of_equal_scores_the_first(rows, columns, k, levels, plain, above):
     g = torch.Generator().manual_seed(columns)
-    level = torch.randint(-3, 4, (rows, columns), generator=g)
-    scores = (level / 8).masked_fill(level == -3, -torch.inf)
+    level = torch.randint(-levels, levels, (rows, columns), generator=g)
+    scores = (level / levels).masked_fill(level == -levels, -torch.inf)
     shaken = scores + 3e-8 * torch.randn(rows, columns, generator=g)
     for given in (scores, shaken):
-        values, places = stable_topk(given, k)
-        assert torch.equal(values, given.gather(1, places))
-        for own, row in zip(places.tolist(), level.tolist(), strict=True):
-            # What is minus infinity fills up, in any order.
-            filled = sum(one > -3 for one in row)
-            assert (
-                own[:filled]
-                == sorted(range(columns), key=lambda c, row=row: (-row[c], c))[:k][:filled]
-            )
+        values, places = stable_topk(given, k, plain=plain, above=above)
+        some = stable_topk(given, k, plain=plain, above=above, sorted=False)[1]
+        for row, value, own, other in zip(given, values, places, some, strict=True):
+            there = [c for c in range(columns) if row[c] > above]
+            best = sorted(there, key=lambda c: (-round(float(row[c]), 6), c))[:k]
+            assert own[: len(best)].tolist() == best
+            assert value.tolist() == [*row[best].tolist(), *[-torch.inf] * (k - len(best))]
+            assert set(best) <= set(other.tolist()) and len(set(other.tolist())) == k
 
 
 def test_stable_topk_of_nothing():
