@@ -27,6 +27,7 @@ from graphmem_torch.errors import InputError
 
 __all__ = [
     "Archive",
+    "Compact",
     "Delete",
     "Export",
     "Forget",
@@ -377,6 +378,21 @@ class Forget(MemoryCommand):
         for atom in atoms:
             print_text("\n".join(atom_lines(atom)) + "\n")
         print(f"{counted(len(atoms), 'memory', 'memories')} would be erased from {self.store}")
+        return 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compact(MemoryCommand):
+    """Give back to the disk what forgetting and deleting have freed."""
+
+    def run(self) -> int:
+        """Says how many bytes the store's file has lost."""
+        with self.open_memory(self.store, "w") as memory:
+            freed = memory.compact()
+        if self.json:
+            print_json({"store": str(self.store), "freed": freed})
+        else:
+            print(f"{self.store} is {freed / 1e6:.1f} MB smaller")
         return 0
 
 

@@ -22,6 +22,7 @@ from graphmem_torch.cli import interrupt_as_usual, leave_at_once
 from graphmem_torch.cli.ask import AnswerQuestion, CompileContext, Evaluate, Explain, Query
 from graphmem_torch.cli.atoms import (
     Archive,
+    Compact,
     Delete,
     Export,
     Forget,
@@ -68,6 +69,7 @@ _COMMANDS = {
     "archive": Archive,
     "restore": Restore,
     "forget": Forget,
+    "compact": Compact,
     "export": Export,
     "import": Import,
     "feedback": GiveFeedback,

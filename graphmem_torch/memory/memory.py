@@ -871,6 +871,20 @@ class Memory:
                 self._regimes = self._monitor()
         return receipt
 
+    def compact(self) -> int:
+        """Gives back to the disk what was freed by forgetting and deleting; how many bytes.
+
+        What is freed is written to again, but the file stays as long as it was: after much was
+        forgotten this writes it anew, in time and room that go with what is left. Others can read
+        meanwhile; while they do, the file may stay long. The archive comes with it.
+
+        Raises:
+            StoreError: Read-only store or full disk; nothing has changed.
+        """
+        self.store.expect_writable()
+        archive = self._archive()
+        return self.store.compact() + (0 if archive is None else archive.store.compact())
+
     def check_receipt(self, receipt: Receipt | str | os.PathLike[str]) -> list[str]:
         """Why a receipt does not prove that its memories are erased; empty where it does.
 

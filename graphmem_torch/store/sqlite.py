@@ -415,6 +415,23 @@ class MemoryStore(StoreReader):
             why,
         )
 
+    def compact(self) -> int:
+        """Gives back to the disk what was freed in the database; bytes that its file has lost.
+
+        None, where a reader holds the old ones: its log then shrinks when it next can.
+
+        Raises:
+            StoreError: A full disk, which for a while needs room for a second copy, or a store that
+                is read or gathers writes; nothing has changed.
+        """
+        if self.path is None:
+            return 0
+        file = self.path / DATABASE_NAME
+        with self.turn():
+            before = file.stat().st_size
+            self._database.compact(self.wipe_wait)
+            return max(0, before - file.stat().st_size)
+
     def _drop_derived(self) -> None:
         """Deletes the snapshot, vectors of another encoder, and what writing one left behind."""
         if self.path is None:

@@ -307,6 +307,11 @@ def test_forget_and_its_receipt(
         reply("forget", "--store", store, "--speaker", "Nora", "--receipt", receipt)["atoms"] == 2
     )
     assert main([*check, "--receipt", str(receipt)]) == 0
+    capsys.readouterr()
+    assert reply("compact", "--store", store)["freed"] >= 0
+    assert main(["compact", "--store", str(store), *fast]) == 0
+    assert "MB smaller" in capsys.readouterr().out
+    assert main([*check, "--receipt", str(receipt)]) == 0
     assert main(["forget", "D1:1", "--store", str(store), "--receipt", str(receipt), *fast]) == 2
     assert main(["forget", "--store", str(store), *fast]) == 2
     receipt.write_text(receipt.read_text().replace('"atoms": 2', '"atoms": 1'))

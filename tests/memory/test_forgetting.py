@@ -310,3 +310,40 @@ def test_find_traces(tmp_path: Path) -> None:
     assert ["a.bin" in found[1], "b.bin" in found[0], len(found)] == [True, True, 2]
     with pytest.raises(InputError, match="expected a folder"):
         find_traces(tmp_path / "none", ["x"])
+
+
+def test_compact_gives_room_back(tmp_path: Path) -> None:
+    with opened(tmp_path) as memory:
+        memory.add([*turns(), *(secret(i) for i in range(400))])
+        before = (tmp_path / "memory.sqlite").stat().st_size
+        memory.forget(speaker="Mallory")
+        held = (tmp_path / "memory.sqlite").stat().st_size
+        answers = plain(memory.retrieve(QUESTIONS))
+        freed = memory.compact()
+        after = (tmp_path / "memory.sqlite").stat().st_size
+        assert held - after == freed > before // 3
+        assert traces(tmp_path) == [] and memory.check() == []
+        assert plain(memory.retrieve(QUESTIONS)) == answers
+        memory.add(secret(0))
+        memory.forget("secret-0")
+        assert traces(tmp_path) == []
+        with opened(tmp_path, mode="r") as reader:
+            with pytest.raises(StoreError, match="reading only"):
+                reader.compact()
+            assert plain(reader.retrieve(QUESTIONS)) == answers
+    with opened() as memory:
+        assert memory.compact() == 0
+
+
+def test_compact_of_a_full_disk_changes_nothing(tmp_path: Path) -> None:
+    with opened(tmp_path) as memory:
+        memory.add([*turns(), *(secret(i) for i in range(60))])
+        memory.forget(speaker="Mallory")
+        answers, held = (
+            plain(memory.retrieve(QUESTIONS)),
+            (tmp_path / "memory.sqlite").stat().st_size,
+        )
+        with file_size_limit(held // 4), pytest.raises(StoreError, match="free some disk space"):
+            memory.compact()
+        assert memory.check() == [] and plain(memory.retrieve(QUESTIONS)) == answers
+        assert memory.compact() >= 0 and memory.check() == []
