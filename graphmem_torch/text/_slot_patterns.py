@@ -8,8 +8,37 @@ there, `o` one that has ended, `of` and `key` what it is of.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from graphmem_torch.text.times import MONTHS
+
+
+class GuardedPattern:
+    """A pattern that begins with any words, looked for where what follows these is found.
+
+    By itself it would begin at each word of a sentence and go on to its end.
+    """
+
+    def __init__(self, pattern: str, rest: str | None = None) -> None:
+        """Compiles both.
+
+        Args:
+            pattern: The whole.
+            rest: A part that every match has; by default what stands behind the first group.
+        """
+        self._whole = re.compile(pattern)
+        self._rest = re.compile(_FIRST_GROUP.sub("", pattern) if rest is None else rest)
+
+    def finditer(self, text: str) -> Iterator[re.Match[str]]:
+        """All matches."""
+        return self._whole.finditer(text) if self._rest.search(text) else iter(())
+
+    def search(self, text: str) -> re.Match[str] | None:
+        """The first match."""
+        return self._whole.search(text) if self._rest.search(text) else None
+
+
+_FIRST_GROUP = re.compile(r"^\(\?P<\w+>[^()]*\)")
 
 WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 CALENDAR = frozenset([*WEEKDAYS, *MONTHS, *(day + "s" for day in WEEKDAYS)])
@@ -109,16 +138,17 @@ COUNTED = re.compile(  # so many of somebody or something
     r"(?:now |already |about |only )?(?P<v>\d[\d.,]*) (?P<key>[^\W\d_]\w*)"
 )
 LED = r"(?:leads|heads|runs|manages|is (?:now )?(?:in charge|head|manager|captain|chair|ceo) of)"
-LEADS = re.compile(rf"(?P<v>[\w'-]+)(?: now)? {LED} (?P<of>[\w' -]+)")
-TAKES = re.compile(
+LEADS = GuardedPattern(rf"(?P<v>[\w'-]+)(?: now)? {LED} (?P<of>[\w' -]+)")
+TAKES = GuardedPattern(
     r"(?P<v>[\w'-]+) (?:took over (?P<of>[\w' -]+?) from (?P<o>[\w'-]+)|"
     r"replaced (?P<o2>[\w'-]+) as (?:head|manager|captain|chair|ceo) of (?P<of2>[\w' -]+))"
 )
-LED_BY = re.compile(
+LED_BY = GuardedPattern(
     r"(?:(?:head|manager|captain|chair|ceo) of (?P<of>[\w' -]+?) is (?:now )?|"
-    r"(?P<of2>[\w' -]+?) is (?:now )?(?:led|run|headed|managed) by )(?P<v>[\w'-]+)"
+    r"(?P<of2>[\w' -]+?) is (?:now )?(?:led|run|headed|managed) by )(?P<v>[\w'-]+)",
+    r"(?:head|manager|captain|chair|ceo) of | is (?:now )?(?:led|run|headed|managed) by ",
 )
-STEPS = re.compile(
+STEPS = GuardedPattern(
     r"(?P<o>[\w'-]+) (?:stepped down|resigned) as (?:head|manager|captain|chair|ceo)"
     r" of (?P<of>[\w' -]+)"
 )
@@ -151,14 +181,15 @@ director email favorite favourite height login manager name nickname password pi
 speed status temperature username version wage weight
 """
 SINGLE = frozenset(SINGLE_WORDS.split())
-COPULA = re.compile(
-    r"(?P<key>(?:[\w'-]+ ){1,6}?)(?:is|was changed to|was set to|has been reset to|was reset to|"
+_IS = (
+    r"(?:is|was changed to|was set to|has been reset to|was reset to|"
     r"has been changed to|changed to|was updated to|is called|:)(?: now| no longer)? "
     r"(?P<v>[\w' -]+)"
 )
+COPULA = GuardedPattern(r"(?P<key>(?:[\w'-]+ ){1,6}?)" + _IS, _IS)
 USED_AS = re.compile(r"(?:use )(?P<v>[\w' -]+?) as (?P<key>[\w' -]+)")
 NEED = re.compile(r"(?:need|use) (?P<v>[\w'-]+) , that's (?P<key>[\w' -]+)")
-BY_MOST = re.compile(
+BY_MOST = GuardedPattern(
     r"(?P<v>[\w' -]+?) is the (?P<key>\w+) (?:\w+ )?(?:likes?|loves?|enjoys?) (?:most|best)"
 )
 MOST_IS = re.compile(
@@ -169,8 +200,8 @@ BEST_OF = re.compile(
     r"most of all|over any other|to any other) (?P<key>\w+)"
 )
 # A slot with its value behind (v) or before (b) what names it, and a value that has ended (o).
-CLAUSES = [
-    (slot, re.compile(pattern))
+CLAUSES: list[tuple[str, re.Pattern[str] | GuardedPattern]] = [
+    (slot, (GuardedPattern if _FIRST_GROUP.match(pattern) else re.compile)(pattern))
     for slot, pattern in (
         ("home", r"\b(?:home|hometown) is (?:now )?(?P<v>.+)"),
         ("home", r"\bfind (?:me|us|him|her|them) in (?P<v>.+)"),
@@ -231,6 +262,8 @@ CLAUSES = [
         ("", r"\b(?:am|i'm|is) over (?P<o>[\w' -]+)"),
     )
 ]
+FAVOURITES: tuple[re.Pattern[str] | GuardedPattern, ...] = (BY_MOST, MOST_IS, BEST_OF)
+ATTRIBUTES: tuple[re.Pattern[str] | GuardedPattern, ...] = (COPULA, USED_AS, NEED)
 PRICE = re.compile(r"\b(?P<v>\d[\d.,]*) (?:euros?|dollars?|pounds?|francs?)\b")
 OF_THINGS = frozenset({"price"})  # whose subject is more than a name: the Sierra rug
 LITERAL = frozenset({"marital", "progress", "price", "phone", "room"})  # the match is the value

@@ -317,12 +317,12 @@ class _Sentence:
             unit = _stems(match["key"])
             if unit and not unit <= _listed(say.MEASURES):
                 yield _Found("count", frozenset([match["v"].replace(",", "")]), key=unit)
-        for pattern in (say.BY_MOST, say.MOST_IS, say.BEST_OF):
-            for match in pattern.finditer(text):
+        for phrase in say.FAVOURITES:
+            for match in phrase.finditer(text):
                 of = _stems(match["key"].rstrip("s"))
                 yield _Found("favourite", _value_before(match["v"]), key=of)
-        for pattern in (say.COPULA, say.USED_AS, say.NEED):
-            for match in pattern.finditer(text):
+        for phrase in say.ATTRIBUTES:
+            for match in phrase.finditer(text):
                 yield from self._attribute(match["key"], match["v"])
 
     def _leads(self, text: str) -> Iterator[_Found]:
