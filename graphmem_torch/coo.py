@@ -20,6 +20,7 @@ __all__ = [
     "pointers",
     "pyg_columns",
     "strongest_of_equal",
+    "unique_pairs",
     "without_once",
 ]
 
@@ -34,6 +35,13 @@ def isin_pairs(pairs: Tensor, others: Tensor) -> Tensor:  # [2, n], [2, m] -> [n
     """Which columns of numbers from 0 on are among the other columns."""
     size = 1 + max((int(each.max()) for each in (pairs, others) if each.numel()), default=0)
     return torch.isin(pairs[0] * size + pairs[1], others[0] * size + others[1])
+
+
+def unique_pairs(pairs: Tensor) -> tuple[Tensor, Tensor]:  # [2, n] -> [2, m], [n] int64
+    """The different columns of numbers from 0 on, ascending, and the place of each among them."""
+    size = 1 + (int(pairs[1].max()) if pairs.numel() else 0)
+    key, place = (pairs[0] * size + pairs[1]).unique(return_inverse=True)
+    return torch.stack([key // size, key % size]), place
 
 
 def check_edge_index(edge_index: Tensor, num_nodes: int | None) -> int:

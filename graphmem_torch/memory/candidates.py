@@ -11,12 +11,13 @@ import threading
 import torch
 from torch import Tensor
 
-from graphmem_torch.atoms import AGGREGATE, CONCEPT, Atom, EdgeType
+from graphmem_torch.atoms import AGGREGATE, EdgeType
+from graphmem_torch.coo import unique_pairs
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.store.reader import StoreReader
-from graphmem_torch.text.slots import Reading
-from graphmem_torch.text.terms import STOP_WORDS, terms
-from graphmem_torch.text.words import foreign
+from graphmem_torch.text.entailment import read_text
+from graphmem_torch.text.screen import ConflictScreen
+from graphmem_torch.text.terms import terms
 
 __all__ = ["SharedKeys", "similar_nodes"]
 
@@ -26,7 +27,8 @@ _TILE = 2048  # texts read at a time
 class SharedKeys:
     """The keys of all memories of a store by node number; safe between threads.
 
-    Texts are read once by whoever holds it, and then only those that were added.
+    Also what of each may be in conflict with another (`ConflictScreen`). Texts are read once by
+    whoever holds it, and then only those that were added.
     """
 
     def __init__(self) -> None:
@@ -36,6 +38,7 @@ class SharedKeys:
         self._key = torch.empty(0, dtype=torch.int64)
         self._node = torch.empty(0, dtype=torch.int64)
         self._of_slot: list[bool] = []  # by key: of a slot, else a word
+        self._screen = ConflictScreen()
         self._read_to = 0
 
     def pairs(
@@ -82,10 +85,23 @@ class SharedKeys:
         if not later:
             return torch.empty(2, 0, dtype=torch.int64)
         pairs = torch.stack([torch.cat(later), torch.cat(earlier)])
-        found, place = pairs.unique(dim=1, return_inverse=True)
+        found, place = unique_pairs(pairs)
         total = torch.zeros(found.shape[1], dtype=torch.int64)
         total.index_add_(0, place, torch.cat(weight))
         return found[:, total >= 2]
+
+    def suspects(self, pairs: Tensor) -> tuple[Tensor, Tensor, Tensor]:  # [2, P] -> [P] bool each
+        """Of pairs of nodes that were read: which may be compared, and which may be conflicts.
+
+        Returns:
+            there: Both are memories, and no aggregates.
+            by_state: Their states may be at odds.
+            by_words: Their words may be, if they are about the same.
+        """
+        with self._lock:
+            there = self._screen.known(pairs).all(0)
+            by_state = self._screen.by_state(pairs)
+            return there, by_state, self._screen.by_words(pairs)
 
     def _read(self, store: StoreReader) -> None:
         """Takes in what was added."""
@@ -94,21 +110,20 @@ class SharedKeys:
             fresh = store.nodes(self._read_to, concepts=False)
             keys, nodes = [self._key], [self._node]
             for part in fresh.split(_TILE):
-                for node, atom in zip(part.tolist(), store.atoms(part.tolist()), strict=True):
-                    own = self._keys_of(atom)
-                    keys.append(torch.tensor(own, dtype=torch.int64))
-                    nodes.append(torch.full((len(own),), node, dtype=torch.int64))
+                atoms = zip(part.tolist(), store.atoms(part.tolist()), strict=True)
+                texts = {node: atom.rendered for node, atom in atoms if atom.kind != AGGREGATE}
+                self._screen.add([*texts], [*texts.values()], stop=stop)
+                own = [self._keys_of(text) for text in texts.values()]
+                count = torch.tensor([len(each) for each in own], dtype=torch.int64)
+                keys.append(torch.tensor([key for each in own for key in each]).long())
+                nodes.append(torch.tensor([*texts]).long().repeat_interleave(count))
         self._key, self._node, self._read_to = torch.cat(keys), torch.cat(nodes), stop
 
-    def _keys_of(self, atom: Atom) -> list[int]:
-        if atom.kind in (AGGREGATE, CONCEPT):
-            return []
-        text = atom.rendered
+    def _keys_of(self, text: str) -> list[int]:
         words = {self._numbered(f"w {term}", of_slot=False) for term in terms(text)}
-        if foreign(text, STOP_WORDS):
-            return sorted(words)
+        read = read_text(text)
         slots = set()
-        for state in Reading.of(text).states:
+        for state in read[1].states if read else ():
             for whose in state.subject:
                 names = [f"= {value}" for value in state.value]
                 if state.slot:
@@ -133,7 +148,7 @@ def similar_nodes(
     later, earlier = ends.amax(0), ends.amin(0)
     fresh = (later >= start) & (later != earlier)
     pairs = torch.stack([later[fresh], earlier[fresh]])
-    found, place = pairs.unique(dim=1, return_inverse=True)
+    found, place = unique_pairs(pairs)
     cosine = torch.full((found.shape[1],), -1.0)
     cosine.scatter_reduce_(0, place, edges.weight[known][fresh], "amax")
     return found, cosine

@@ -2005,7 +2005,10 @@ class Memory:
 
     def _cosines(self, pairs: Tensor) -> Tensor:  # [2, P] -> [P]
         """Of memories by node; -1 where one of them is gone."""
-        snapshot = self._current()
+        snapshot = self._snapshot
+        # The vector of a node never changes: any state that knows them all will do.
+        if snapshot is None or not len(snapshot.node) or snapshot.node[-1] < pairs.max():
+            snapshot = self._current()
         rows = torch.searchsorted(snapshot.node, pairs.contiguous())
         rows.clamp_(max=len(snapshot.node) - 1)
         there = (snapshot.node[rows] == pairs).all(0)

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from graphmem_torch.atoms import AGGREGATE, Atom, EdgeType, Link, text_hash
 from graphmem_torch.config import ReconcileConfig
+from graphmem_torch.coo import unique_pairs
 from graphmem_torch.errors import InputError
 from graphmem_torch.memory.candidates import SharedKeys, similar_nodes
 from graphmem_torch.memory.duplicates import Saying
@@ -79,16 +80,24 @@ def find(
         links = store.edges()
         fresh = store.nodes(start, concepts=False).tolist()
         first = list(zip(fresh, store.first_nodes(start).tolist(), strict=True))
+        present = store.nodes(concepts=False)
+        there = torch.zeros(stop, dtype=torch.bool)
+        there[present[present < stop]] = True
     near, cosine = similar_nodes(links, start, least=config.least)
     shared = keys.pairs(store, start, shared=config.shared, rare=config.rare)
-    every = torch.cat([near, shared], 1).unique(dim=1)
+    every = unique_pairs(torch.cat([near, shared], 1))[0]
+    every = every[:, every[0] < stop]  # what came meanwhile is for the next run
+    every = every[:, there[every].all(0)]
     alike = near[:, cosine >= config.duplicate]
     for low in range(start, stop, block):
         high = min(low + block, stop)
         pairs = every[:, (every[0] >= low) & (every[0] < high)]
         same = alike[:, (alike[0] >= low) & (alike[0] < high)]
         equal = [(node, of) for node, of in first if low <= node < high and of < node]
-        done = _judge_block(store, pairs, local, judge, cosines)
+        passed = Reconciled()
+        if judge is None:
+            pairs, passed = _screened(pairs, keys, local, cosines)
+        done = passed + _judge_block(store, pairs, local, judge, cosines)
         done += _repeat_block(store, same, equal, now)
         known = _judged(store)
         store.meta_set(_JUDGED, json.dumps(known | {name: max(high, known.get(name, 0))}))
@@ -114,6 +123,21 @@ def _read(store: StoreReader, nodes: Sequence[int]) -> dict[int, Atom]:
         there = store.present(nodes)
         atoms = dict(zip(there, store.atoms(there), strict=True))
     return {node: atom for node, atom in atoms.items() if atom.kind != AGGREGATE}
+
+
+def _screened(
+    pairs: Tensor,  # [2, P]
+    keys: SharedKeys,
+    local: LexicalJudge,
+    cosines: Callable[[Tensor], Tensor],
+) -> tuple[Tensor, Reconciled]:
+    """The pairs of which the local judge may have something to say, and what is known of others."""
+    there, suspect, words = keys.suspects(pairs)
+    near = (words & ~suspect & there).nonzero().squeeze(1)
+    if len(near):
+        suspect[near] = cosines(pairs[:, near]) >= local.related
+    suspect &= there
+    return pairs[:, suspect], Reconciled(compared=int((there & ~suspect).sum()))
 
 
 def _judge_block(

@@ -25,7 +25,16 @@ from graphmem_torch.text.terms import STOP_WORDS, terms
 from graphmem_torch.text.times import MONTHS
 from graphmem_torch.text.words import foreign
 
-__all__ = ["RELATED", "Claim", "Evidence", "LexicalJudge", "conflicts"]
+__all__ = [
+    "RELATED",
+    "Claim",
+    "Evidence",
+    "LexicalJudge",
+    "conflicts",
+    "opposites",
+    "read_text",
+]
+
 _NEGATION = re.compile(
     r"\b(?:no|not|never|none|nobody|nothing|nowhere|neither|nor|without|cannot|hardly|"
     r"fail(?:s|ed)? to|stopped|quit|g[ai]ven? up|refus(?:es|ed))\b|n't\b",
@@ -53,7 +62,7 @@ before after | above below | with without
 
 
 @cache  # on first use: the stemmer is not loaded at import
-def _opposites() -> Mapping[str, frozenset[str]]:
+def opposites() -> Mapping[str, frozenset[str]]:
     """Each word's opposites, both ways, as stems; stop words as they are."""
     table: dict[str, set[str]] = {}
     for pair in _OPPOSITES.replace("\n", " ").split("|"):
@@ -138,7 +147,7 @@ def _contradicted(said: _Sentence, hypothesis: Claim) -> bool:
 def _opposed(said: _Sentence, hypothesis: Claim) -> bool:
     """A word of the hypothesis is missing in the sentence, which has its opposite instead."""
     words = frozenset[str]().union(*(sentence.words for sentence in hypothesis.sentences))
-    table = _opposites()
+    table = opposites()
     return any(
         bool(table.get(word, frozenset()) & (said.words - words)) for word in words - said.words
     )
@@ -268,6 +277,11 @@ class LexicalJudge:
         """Judges by the vectors of this encoder."""
         self._embedder = embedder
 
+    @property
+    def related(self) -> float:
+        """Cosine below which two texts are not about the same."""
+        return rescaled(RELATED, self._embedder)
+
     def judge(self, premises: Sequence[str], hypotheses: Sequence[str]) -> list[Verdict]:
         """One verdict for each premise with the hypothesis of the same place.
 
@@ -284,7 +298,7 @@ class LexicalJudge:
         cosine: Tensor,  # [P] of each pair
     ) -> list[Verdict]:
         """`judge` of texts whose vectors are known."""
-        related = rescaled(RELATED, self._embedder)
+        related = self.related
         found = self.evidence(premises, hypotheses)
         pairs = zip(found, cosine.tolist(), strict=True)
         return [
@@ -302,7 +316,7 @@ class LexicalJudge:
         """
         check_pairs(premises, hypotheses)
         cosine = self._cosines(premises, hypotheses)
-        related = rescaled(RELATED, self._embedder)
+        related = self.related
         shared, doubt = [], []
         for each, near in zip(self.evidence(premises, hypotheses), cosine.tolist(), strict=True):
             shared.append(0.0 if each is None else each.shared)
@@ -317,7 +331,7 @@ class LexicalJudge:
             InputError: Lengths that differ.
         """
         check_pairs(premises, hypotheses)
-        known = {text: _read(text) for text in dict.fromkeys([*premises, *hypotheses])}
+        known = {text: read_text(text) for text in dict.fromkeys([*premises, *hypotheses])}
         found: list[Evidence | None] = []
         odds: dict[frozenset[str], tuple[float, ...]] = {}  # whichever comes first
         for premise, hypothesis in zip(premises, hypotheses, strict=True):
@@ -342,7 +356,7 @@ class LexicalJudge:
 
 
 @lru_cache(maxsize=4096)  # what is compared is compared with many
-def _read(text: str) -> tuple[Claim, Reading] | None:
+def read_text(text: str) -> tuple[Claim, Reading] | None:
     """What a text says; None where it is of another language."""
     return None if foreign(text, STOP_WORDS) else (Claim.read(text), Reading.of(text))
 

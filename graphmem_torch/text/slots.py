@@ -97,6 +97,30 @@ class Reading:
             tuple(states[:_MOST]), frozenset(names), _stems(body) | names, tuple(stems), changed
         )
 
+    def sides(self) -> tuple[frozenset[str], frozenset[str]]:
+        """What two readings need in common to be at odds, as tokens.
+
+        `at_odds` tells a slot, an attribute or an end of two readings only where a token of the
+        first set of one of them is in the second set of the other.
+        """
+        says, meets = set[str](), set[str]()
+        kin = _listed(say.KIN_WORDS)
+        for state in self.states:
+            family = sorted(state.subject & kin)
+            held = "" if state.slot == "favourite" else sorted(state.key)
+            ends = {f"{state.slot} {stem} {family}" for stem in state.subject - kin}
+            if not state.ended:
+                both = {f"{end} {held}" for end in ends}
+                says |= both
+                meets |= both | ends | {f"= {stem}" for stem in state.value | state.key}
+            elif state.slot:
+                says |= ends
+            else:
+                says |= {f"= {stem}" for stem in state.value}
+        for stems in self.stems:
+            meets |= {f"= {stem}" for stem in stems}
+        return frozenset(says), frozenset(meets)
+
 
 def at_odds(one: Reading, other: Reading) -> tuple[float, ...]:
     """What of `CUES` holds of two readings, 0 or 1 each; the order of the two does not matter.
