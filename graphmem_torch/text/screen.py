@@ -7,7 +7,8 @@ only these are judged one by one. `docs/mathematics.md` 5.8.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 
 import numpy as np
 import torch
@@ -15,19 +16,21 @@ from torch import Tensor
 
 from graphmem_torch.coo import isin
 from graphmem_torch.ops.growing import GrowingLists, GrowingRows
-from graphmem_torch.text.entailment import Claim, opposites, read_text
+from graphmem_torch.text.entailment import opposites, read_text
 
 __all__ = ["ConflictScreen"]
 
 _WIDTH = 62  # bits of a column; with 64 a shift would meet the sign
-_WORDS = 3  # columns for the words that have opposites
-_READ, _AFFIRMS, _DENIES, _ODD = 1, 2, 4, 8  # flags: the last, an odd number of denials
-_UNITS, _SAYS, _MEETS, _SIZE, _FLAGS = range(2 * _WORDS, 2 * _WORDS + 5)  # columns behind words
+_WIDE = 3  # columns of a wide set of bits
+# Columns of a text: words that have opposites, the opposites of its words, names and content words.
+_POLAR, _AGAINST, _NAMES, _WORDS = (slice(_WIDE * i, _WIDE * (i + 1)) for i in range(4))
+_UNITS, _SUBJECTS, _SAYS, _MEETS, _SIZE, _FLAGS = range(4 * _WIDE, 4 * _WIDE + 6)
 _COLUMNS = _FLAGS + 1
+_READ, _AFFIRMS, _DENIES, _ODD, _NAMED, _STATES = (1 << i for i in range(6))  # flags
 
 
 class ConflictScreen:
-    """What texts show, by numbers that are given to them; about 300 bytes a text.
+    """What texts show, by numbers that are given to them; about 400 bytes a text.
 
     What is passed over is no contradiction to `LexicalJudge`; what is not may still be none. Sets
     of words are kept as hashes: two words with one hash pass a pair more, never one less.
@@ -79,21 +82,32 @@ class ConflictScreen:
     def by_words(self, pairs: Tensor) -> Tensor:  # [2, P] -> [P] bool
         """Pairs whose words may be at odds: half of those of one are in both, and they differ.
 
-        In a denial, in a word that has an opposite in the other, or in what they count. It is a
-        contradiction only of texts that are about the same.
+        In a denial, in a word that has an opposite in the other, or in what they count; and neither
+        is about somebody of whom the other does not speak. It is a contradiction only of texts
+        whose vectors are near, too.
         """
         one, other = self._marks.view[pairs]
         odd = (one[:, _UNITS] & other[:, _UNITS]) != 0
         for a, b in ((one, other), (other, one)):
-            opposed = a[:, _WORDS : 2 * _WORDS] & b[:, :_WORDS] & ~a[:, :_WORDS]
+            opposed = a[:, _AGAINST] & b[:, _POLAR] & ~a[:, _POLAR]
             wanted = torch.where((b[:, _FLAGS] & _ODD) != 0, _AFFIRMS, _DENIES)
             odd |= (opposed != 0).any(1) | ((a[:, _FLAGS] & wanted) != 0)
         size = torch.minimum(one[:, _SIZE], other[:, _SIZE])
-        open_ = (odd & (size > 0)).nonzero().squeeze(1)
+        open_ = (odd & (size > 0) & _acquainted(one, other)).nonzero().squeeze(1)
         common = _in_common(self._stems, self._stems, pairs[:, open_])
         found = torch.zeros(pairs.shape[1], dtype=torch.bool)
         found[open_[2 * common >= size[open_]]] = True
         return found
+
+
+def _acquainted(one: Tensor, other: Tensor) -> Tensor:  # [P, C], [P, C] -> [P] bool
+    """Pairs of columns that may not be of strangers (`slots.at_odds`)."""
+    flags = one[:, _FLAGS] & other[:, _FLAGS]
+    ways = ((one, other), (other, one))
+    within = [(a[:, _NAMES] & ~b[:, _WORDS] == 0).all(1) for a, b in ways]
+    by_name = ((flags & _NAMED) == 0) | within[0] | within[1]
+    by_subject = (one[:, _SUBJECTS] & other[:, _SUBJECTS]) != 0
+    return torch.where((flags & _STATES) != 0, by_subject, by_name)
 
 
 def _in_common(one: GrowingLists, other: GrowingLists, pairs: Tensor) -> Tensor:  # [2, P] -> [P]
@@ -113,34 +127,47 @@ def _shown(text: str) -> tuple[tuple[list[int], ...], list[int]]:
         return ([], [], []), [0] * _FLAGS + [_READ]
     claim, reading = read
     sides = reading.sides()
-    sets = _hashes(claim.stems), _hashes(sides[0]), _hashes(sides[1])
+    sets = _hashes(claim.stems), _hashes(sides.says), _hashes(sides.meets)
     units = _hashes(unit for each in claim.sentences for unit in each.numbers)
-    bits = (_bits(each % _WIDTH for each in hashes) for hashes in (units, *sets[1:]))
+    table = _numbered_opposites()
+    words = {word for each in claim.sentences for word in each.words if word in table}
+    wide = (
+        [table[word][0] for word in words],
+        [place for word in words for place in table[word][1]],
+        _hashes(reading.names),
+        _hashes(reading.words),
+    )
+    narrow = units, _hashes(sides.subjects), *sets[1:]
     denying = [each.negated for each in claim.sentences]
-    flags = _READ | _AFFIRMS * (not all(denying)) | _DENIES * any(denying)
-    flags |= _ODD * (sum(denying) % 2)
-    return sets, [*_word_bits(claim), *bits, len(claim.stems), flags]
+    flags = (
+        _READ
+        | _AFFIRMS * (not all(denying))
+        | _DENIES * any(denying)
+        | _ODD * (sum(denying) % 2)
+        | _NAMED * bool(reading.names)
+        | _STATES * bool(reading.states)
+    )
+    columns = [column for places in wide for column in _bits(places, _WIDE)]
+    columns += [column for places in narrow for column in _bits(places, 1)]
+    return sets, [*columns, len(claim.stems), flags]
 
 
 def _hashes(tokens: Iterable[str]) -> list[int]:
     return [hash(token) & 0x7FFFFFFF for token in tokens]
 
 
-def _bits(places: Iterable[int]) -> int:
-    bits = 0
+def _bits(places: Iterable[int], width: int) -> list[int]:
+    """Places, modulo what there is room for, as bits of so many columns."""
+    columns = [0] * width
     for place in places:
-        bits |= 1 << place
-    return bits
+        column, bit = divmod(place % (width * _WIDTH), _WIDTH)
+        columns[column] |= 1 << bit
+    return columns
 
 
-def _word_bits(claim: Claim) -> list[int]:
-    """The words of a text that have opposites, and the opposites of its words, as bits."""
+@cache  # on first use: the stemmer is not loaded at import
+def _numbered_opposites() -> Mapping[str, tuple[int, tuple[int, ...]]]:
+    """The number of each word that has opposites, and the numbers of these."""
     table = opposites()
     number = {word: place for place, word in enumerate(table)}
-    words = {word for each in claim.sentences for word in each.words if word in table}
-    against = {other for word in words for other in table[word]}
-    columns = []
-    for each in (words, against):
-        whole = _bits(number[word] for word in each)
-        columns += [whole >> _WIDTH * i & (1 << _WIDTH) - 1 for i in range(_WORDS)]
-    return columns
+    return {word: (number[word], tuple(number[o] for o in table[word])) for word in table}

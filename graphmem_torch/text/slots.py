@@ -22,7 +22,7 @@ from graphmem_torch.text import _slot_patterns as say
 from graphmem_torch.text.sentences import split_at_marks
 from graphmem_torch.text.terms import STOP_WORDS, terms
 
-__all__ = ["CUES", "Reading", "State", "at_odds"]
+__all__ = ["CUES", "Reading", "Sides", "State", "at_odds"]
 
 CUES = ("slot", "attribute", "ended", "agreed", "strangers", "changed")
 """What `at_odds` tells of two readings, in this order."""
@@ -97,29 +97,42 @@ class Reading:
             tuple(states[:_MOST]), frozenset(names), _stems(body) | names, tuple(stems), changed
         )
 
-    def sides(self) -> tuple[frozenset[str], frozenset[str]]:
-        """What two readings need in common to be at odds, as tokens.
-
-        `at_odds` tells a slot, an attribute or an end of two readings only where a token of the
-        first set of one of them is in the second set of the other.
-        """
-        says, meets = set[str](), set[str]()
+    def sides(self) -> Sides:
+        """What this and another reading must have in common to be at odds."""
+        says, meets, subjects = set[str](), set[str](), set[str]()
         kin = _listed(say.KIN_WORDS)
         for state in self.states:
             family = sorted(state.subject & kin)
-            held = "" if state.slot == "favourite" else sorted(state.key)
-            ends = {f"{state.slot} {stem} {family}" for stem in state.subject - kin}
+            own = sorted(state.subject - kin, key=_telling)
+            subjects |= {f"{stem} {family}" for stem in own}
+            # Of two subjects that are one, each word of the smaller one is in the larger.
+            mine = [f"{state.slot} {family} {stem}" for stem in own]
             if not state.ended:
-                both = {f"{end} {held}" for end in ends}
-                says |= both
-                meets |= both | ends | {f"= {stem}" for stem in state.value | state.key}
+                held = "" if state.slot == "favourite" else sorted(state.key)
+                says |= {token for one in mine[:1] for token in (f"= {held} {one}", f"< {one}")}
+                meets |= {token for one in mine for token in (f"= {held} {one}", f"> {one}")}
+                meets |= state.value | state.key
             elif state.slot:
-                says |= ends
-            else:
-                says |= {f"= {stem}" for stem in state.value}
-        for stems in self.stems:
-            meets |= {f"= {stem}" for stem in stems}
-        return frozenset(says), frozenset(meets)
+                says |= {f"> {one}" for one in mine[:1]}
+                meets |= {f"< {one}" for one in mine}
+            else:  # if most of its words are met, one of any half of them is
+                says |= {*sorted(state.value, key=_telling)[: (len(state.value) + 1) // 2]}
+        meets.update(*self.stems)
+        return Sides(says, meets, subjects)
+
+
+class Sides(NamedTuple):
+    """What tells of two readings by sets alone that `at_odds` will find nothing.
+
+    Attributes:
+        says, meets: A slot, an attribute or an end is told only where one of the first set of one
+            reading is in the second set of the other.
+        subjects: Two readings with states are of strangers where none is in both.
+    """
+
+    says: set[str]
+    meets: set[str]
+    subjects: set[str]
 
 
 def at_odds(one: Reading, other: Reading) -> tuple[float, ...]:
@@ -186,6 +199,11 @@ def _one_value(one: State, other: State) -> bool:
     if one.slot in say.DISTINCT:
         return one.value <= other.value or other.value <= one.value
     return bool(one.value & other.value)
+
+
+def _telling(stem: str) -> tuple[int, str]:
+    """Sorts the longest stems, which are the rarest, to the front."""
+    return -len(stem), stem
 
 
 def _covered(value: frozenset[str], said: frozenset[str]) -> bool:

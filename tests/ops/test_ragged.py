@@ -11,7 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphmem_torch.coo import isin, offsets_of, pointers, without_once
+from graphmem_torch.coo import isin, offsets_of, pointers, unique_pairs, without_once
 from graphmem_torch.ops.ragged import lower_bounds, ranges, runs, segment_topk
 
 COUNTS = st.lists(st.integers(0, 5), max_size=12)
@@ -109,3 +109,11 @@ def test_ranges_without_rows(device):
     none = torch.empty(0, dtype=torch.int64, device=device)
     row, number = ranges(none, none)
     assert len(row) == len(number) == 0
+
+
+@pytest.mark.parametrize("count", [0, 1, 40])
+def test_unique_pairs_are_those_of_torch(count: int, generator: torch.Generator) -> None:
+    pairs = torch.randint(5, (2, count), generator=generator)
+    found, place = unique_pairs(pairs)
+    expected = pairs.unique(dim=1, return_inverse=True)
+    assert torch.equal(found, expected[0]) and torch.equal(place, expected[1])
