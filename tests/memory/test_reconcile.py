@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import logging
+import socket
 import threading
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +24,8 @@ from graphmem_torch.memory import reconcile
 from graphmem_torch.memory.candidates import SharedKeys, similar_nodes
 from graphmem_torch.oracle import Verdict
 from graphmem_torch.results import Reconciled
+from tests.memories import config_of
+from tests.processes import start
 
 DAY = 86400.0
 T = 1.7e9
@@ -402,3 +406,57 @@ def test_without_links_keys_find_it() -> None:
     with Memory.open(config=config, embedder="hashing") as memory:
         memory.add([*moves()[:3], Atom("derived", "Ana", edges=(Link("porto"),))])
         assert memory.reconcile().superseded == 1
+
+
+RECONCILING = """
+import sys, time
+from pathlib import Path
+from graphmem_torch import Memory
+from graphmem_torch.atoms import Atom
+from graphmem_torch.config import load_config
+folder, work, first, last = sys.argv[1:]
+config = load_config("default", {"link.concepts": "pattern"})
+with Memory.open(folder, config=config, embedder="hashing") as memory:
+    Path(folder, f"ready {work}").touch()
+    while not Path(folder, "go").exists():
+        time.sleep(0.001)
+    if work == "add":
+        for i in range(int(first), int(last)):
+            memory.add(Atom(f"m{i}", f"Name{i % 3} moved to City{i}.", time=1.7e9 + i))
+    else:
+        memory.reconcile(block=4)
+"""
+
+
+def test_processes_at_once_find_what_one_finds_alone(
+    tmp_path: Path, launcher: socket.socket
+) -> None:
+    told = [Atom(f"m{i}", f"Name{i % 3} moved to City{i}.", time=T + i) for i in range(18)]
+
+    def outcome(memory: Memory) -> Any:
+        found = [(each.earlier, each.later, each.how, each.by) for each in memory.conflicts()]
+        assert memory.check() == []
+        return found, spans(memory, *(atom.id for atom in told))
+
+    given: dict[str, Any] = {"config": config_of(), "embedder": "hashing"}
+    with Memory.open(**given) as alone:
+        alone.add(told)
+        alone.reconcile()
+        expected = outcome(alone)
+    folder, program = tmp_path / "m", tmp_path / "program.py"
+    program.write_text(RECONCILING)
+    with Memory.open(folder, **given) as memory:
+        memory.add(told[:12])
+    works = "add", "one", "other"
+    commands = []
+    for work in works:
+        (tmp_path / work).mkdir()
+        commands.append(start(launcher, tmp_path / work, program, folder, work, "12", "18"))
+    while not all((folder / f"ready {work}").exists() for work in works):
+        time.sleep(0.002)
+    (folder / "go").touch()
+    assert [command.wait() for command in commands] == [0, 0, 0], [c.told() for c in commands]
+    with Memory.open(folder, **given) as memory:
+        memory.reconcile()
+        assert outcome(memory) == expected
+        assert memory.reconcile() == Reconciled()
