@@ -14,7 +14,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -33,6 +33,8 @@ from graphmem_torch.index.retrieve import (
 )
 from graphmem_torch.ops import SparseRows
 from graphmem_torch.ops.propagate import fan_scale
+from graphmem_torch.ops.spread import Rule
+from graphmem_torch.ops.spread_without import spread_without
 from graphmem_torch.ops.tiles import tile_elements
 from graphmem_torch.rank.anchors import anchor_activation, anchor_relevance
 from graphmem_torch.rank.candidates import Candidates, MemoryTensors, Reached
@@ -315,24 +317,31 @@ class _Without:
         if not self.graph:
             return score
         moved = self._moved(left, moved)
-        places = (moved | (left < 0) | self.passed[left.clamp(min=0)]).nonzero().squeeze(1)
+        again = moved | (left < 0) | self.passed[left.clamp(min=0)]
         none = left.new_full((1,), -1)
-        brought = self._brought(self._asked(none), self.started).expand(len(left)).clone()
-        if not len(places):
-            return score + brought
-        part, moved = query.rows(places), moved[places].nonzero().squeeze(1)
-        fresh = self._start(part.rows(moved), base[places[moved]])
-        columns: dict[str, Any] = {}
-        for name in ("anchors", "value", "relevance"):
-            whole, own = getattr(self.started, name), getattr(fresh, name)
-            columns[name] = None if whole is None else whole.expand(len(places), -1).clone()
-            if whole is not None:
-                columns[name][moved] = own
-        started = replace(Reached(), **columns)
-        if self.started.traversal is not None:
-            started = replace(started, traversal=self._traversed(part))
-        brought[places] = self._brought(part, started)
+        brought = self._brought(self._asked(none), self.started, none).repeat(len(left))
+        for some in ((again & moved).nonzero().squeeze(1), (again & ~moved).nonzero().squeeze(1)):
+            if not len(some):
+                continue
+            part, gone = query.rows(some), left[some]
+            if moved[some[0]]:
+                brought[some] = self._brought(part, self._start(part, base[some]))
+            else:
+                brought[some] = self._brought(part, self._as_started(part), gone)
         return score + brought
+
+    def _as_started(self, query: QueryBatch) -> Reached:  # M questions
+        """The anchors as nothing left out leaves them; a traversal, which has seeds of its own."""
+
+        def expanded(one: Tensor | None) -> Tensor | None:
+            return None if one is None else one.expand(len(query), -1)
+
+        return Reached(
+            expanded(self.started.anchors),
+            expanded(self.started.value),
+            expanded(self.started.relevance),
+            traversal=self._traversed(query) if self.plan.traverses else None,
+        )
 
     def _moved(self, left: Tensor, looked: Tensor) -> Tensor:  # [M], [M] bool -> [M] bool
         """Without which the anchors, or how much they stand for the question, may be others.
@@ -510,8 +519,16 @@ class _Without:
         leading[hop_discount(back, goal, hops=hops, discount=1.0, mask=mask).column] = True
         return leading
 
-    def _brought(self, query: QueryBatch, started: Reached) -> Tensor:  # M questions -> [M]
-        """What the graph signals bring to the score of the atom without each memory."""
+    def _brought(
+        self,
+        query: QueryBatch,  # M questions
+        started: Reached,
+        left: Tensor | None = None,  # [M] int64 rows, -1 = none
+    ) -> Tensor:  # [M]
+        """What the graph signals bring to the score of the atom without each memory.
+
+        `left` says which those are where `started` is the same for all of them.
+        """
         found, count = self.found, len(query)
         own = self.rows.new_tensor([self.row])
         wanted = torch.cat([self.sources, own]).unique()
@@ -528,13 +545,44 @@ class _Without:
             last._signals[name] = known.expand(count, -1)
         last.reached = started
         if started.anchors is not None:
-            mask = conducting_nodes(memory, query)
-            plan = replace(self.plan, walks=False)
+            plan = replace(self.plan, walks=False, spreads=self.plan.spreads and left is None)
+            mask = conducting_nodes(memory, query) if plan.spreads else None
             last.reached = started
             if self.plan.walks:
                 walk = replace(self.plan, spreads=False, hops=False)
                 started = brought_from(last, walk, started, conducting_nodes(memory, found.query))
             last.reached = brought_from(last, plan, started, mask, dense=True)
+            if self.plan.spreads and left is not None:
+                last.reached = replace(last.reached, activation=self._spread(left, wanted))
         at = int((wanted == self.row).nonzero()[0])
         values = [last.signal(name).expand(count, -1)[:, at : at + 1] for name in self.graph]
         return self._weighed(values, self.graph, self.form[None, self.own : self.own + 1])[:, 0]
+
+    def _spread(self, left: Tensor, wanted: Tensor) -> Tensor:  # [M] rows, [W] rows -> [M, A]
+        """The activation of some atoms without each memory, from the anchors as they are."""
+        memory, query, plan = self.found.memory, self.found.query, self.plan
+        anchors, value = self.started.anchors, self.started.value
+        assert anchors is not None and value is not None
+        s, constants = plan.config.spread, plan.constants
+        mask = conducting_nodes(memory, query)
+        found = value.new_zeros(len(left), memory.num_atoms)
+        found[:, wanted] = spread_without(
+            memory.graph,
+            start_of(memory, query, anchors, value).to_dense()[0],
+            memory.nodes(left),
+            memory.nodes(wanted),
+            rounds=s.rounds,
+            retention=constants["retention"],
+            spread=constants["spread"],
+            reduce=s.reduce,
+            fan=s.fan,
+            rule=Rule(
+                constants.get("inhibition", 0.0),
+                s.top,
+                s.firing == "sigmoid",
+                constants.get("gain", 1.0),
+                constants.get("threshold", 0.0),
+            ),
+            mask=None if mask is None else mask[0],
+        )
+        return found

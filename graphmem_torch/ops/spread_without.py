@@ -1,0 +1,201 @@
+"""spread_without: activation of a few nodes, with each of many other nodes left out in turn."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from graphmem_torch.graph import Graph
+from graphmem_torch.ops.propagate import Fan, fan_scale, propagate
+from graphmem_torch.ops.ragged import ranges
+from graphmem_torch.ops.spmm import Reduce, spmm
+from graphmem_torch.ops.spread import Rule, dense_rounds
+
+__all__ = ["spread_without"]
+_CACHED = 1 << 19  # values that the rounds between the first and the last go through at once
+_SLACK = 1e-4  # how far a bound and what it bounds are rounded apart at most, relatively
+
+
+def spread_without(
+    graph: Graph,  # N nodes; weights >= 0
+    activation: Tensor,  # [N], >= 0
+    left: Tensor,  # [M] int64 nodes, -1 = none
+    wanted: Tensor,  # [W] int64 nodes
+    *,
+    rounds: int,
+    retention: float | Tensor,  # or []
+    spread: float | Tensor,  # or []
+    reduce: Reduce,
+    fan: Fan,
+    rule: Rule,
+    mask: Tensor | None = None,  # [N] bool
+) -> Tensor:  # [M, W]
+    """`spread_activation` at W nodes where, row by row, one more node may not receive.
+
+    To rounding the same numbers in less time. A node that starts with nothing and is not among the
+    strongest changes nothing but itself in the first round, which is then done once, and in the
+    second takes from what others receive what it would send. The last round is done where it is
+    wanted, and at the nodes that may be among the strongest of some row. Has no gradient.
+
+    Args:
+        graph: Edges carry activation from `source` to `target`.
+        activation: Where it starts, in every row.
+        left: What is left out: a node that keeps what it retains, and receives nothing.
+        wanted: Nodes that are asked for.
+        rounds: As for `spread_activation`.
+        retention: As for `spread_activation`.
+        spread: As for `spread_activation`.
+        reduce: As for `spread_activation`.
+        fan: As for `spread_activation`.
+        rule: What happens to what a node received.
+        mask: Nodes that may receive, in every row; all by default.
+    """
+    if not rounds or not len(left):
+        return activation[wanted].expand(len(left), -1)
+    own = _Rounds(graph, retention, spread, reduce, fan, rule, mask)
+    return own.last(own.but_the_last(activation, left, rounds - 1), left, wanted)
+
+
+@dataclass(frozen=True)
+class _Rounds:
+    """Rounds of spreading with one node left out of each row."""
+
+    graph: Graph
+    retention: float | Tensor
+    spread: float | Tensor
+    reduce: Reduce
+    fan: Fan
+    rule: Rule
+    mask: Tensor | None
+
+    def step(self, a: Tensor, mask: Tensor | None) -> Tensor:  # [m, N], [m, N] -> [m, N]
+        """`propagate`."""
+        return propagate(
+            self.graph,
+            a,
+            retention=self.retention,
+            spread=self.spread,
+            reduce=self.reduce,
+            fan=self.fan,
+            mask=mask,
+        )
+
+    def whole(self, a: Tensor, left: Tensor, count: int) -> Tensor:  # [m, N], [m] -> [m, N]
+        """So many rounds, each over all edges, as many rows at once as the cache holds."""
+        height, found = max(1, _CACHED // max(1, a.shape[1])), torch.empty_like(a)
+        for part, out, some in zip(*(t.split(height) for t in (a, found, left)), strict=True):
+            there = torch.ones_like(part, dtype=torch.bool)
+            there = there if self.mask is None else there & self.mask
+            rows = (some >= 0).nonzero().squeeze(1)
+            there[rows, some[rows]] = False
+            # Where it has been is where there is some: a sigmoid leaves some everywhere.
+            step = partial(self.step, mask=there)
+            out.copy_(dense_rounds(step, part, part != 0, count, self.rule))
+        return found
+
+    def but_the_last(self, activation: Tensor, left: Tensor, count: int) -> Tensor:
+        """So many rounds from what all rows start with: [N], [M] -> [M, N]."""
+        if not count:
+            return activation.repeat(len(left), 1)
+        a, mask = activation[None], None if self.mask is None else self.mask[None]
+        u = self.step(a, mask)
+        weighs = activation != 0
+        if self.rule.inhibits:
+            weighs[u[0].topk(min(self.rule.top, u.shape[1])).indices] = True
+        rows = (left >= 0).nonzero().squeeze(1)
+        once = dense_rounds(lambda _: u, a, a != 0, 1, self.rule)[0]
+        if count == 1 or self.reduce == "max":
+            found = once.repeat(len(left), 1)
+            found[rows, left[rows]] = 0.0
+            found = self.whole(found, left, count - 1) if count > 1 else found
+        else:
+            found = self.whole(self.second(once, left), left, count - 2)
+        apart = rows[weighs[left[rows]]]
+        found[apart] = self.whole(activation.repeat(len(apart), 1), left[apart], count)
+        return found
+
+    def second(self, once: Tensor, left: Tensor) -> Tensor:  # [N], [M] -> [M, N]
+        """A round of sums from what differs between rows in what they left out alone."""
+        graph, nodes = self.graph, len(once)
+        a, mask = once[None], None if self.mask is None else self.mask[None]
+        rows = (left >= 0).nonzero().squeeze(1)
+        own = left[rows]
+        u = self.step(a, mask)
+        # How many send to each node: what loses the last has nothing, not what rounding leaves.
+        sends = (once[graph.source] > 0) & (graph.weight > 0)
+        senders = torch.bincount(graph.target, sends.to(once.dtype), minlength=nodes)
+        found, reached = u.repeat(len(left), 1), (u != 0).repeat(len(left), 1)
+        first, count = graph.spans(own)
+        row, place = ranges(first, count)
+        edge = graph.leaving(place).long()
+        live = sends[edge] if self.mask is None else sends[edge] & self.mask[graph.target[edge]]
+        row, edge = row[live], edge[live]
+        key, group = (rows[row] * nodes + graph.target[edge]).unique(return_inverse=True)
+        scale = fan_scale(graph, self.spread, self.fan, once.dtype)[own[row]]
+        sent = torch.bincount(group, once[own[row]] * scale * graph.weight[edge], len(key))
+        target = key % nodes
+        kept = self.retention * once[target]
+        alone = torch.bincount(group, minlength=len(key)) == senders[target]
+        less = torch.maximum(u[0, target] - sent.to(once.dtype), kept).where(~alone, kept)
+        found.view(-1)[key] = less
+        reached.view(-1)[key] = ~alone | (less != 0)
+        found[rows, own], reached[rows, own] = 0.0, False
+        height = max(1, _CACHED // max(1, nodes))
+        for part, there in zip(found.split(height), reached.split(height), strict=True):
+            part.copy_(dense_rounds(torch.clone, part, there, 1, self.rule))
+        return found
+
+    def last(self, a: Tensor, left: Tensor, wanted: Tensor) -> Tensor:  # [M, N], [M], [W] -> [M, W]
+        """The last round, at the nodes that are wanted."""
+        graph, columns = self.graph, wanted
+        if self.rule.inhibits:
+            columns = torch.cat([wanted, self.contenders(a, left)])
+        columns = columns.unique()
+        first, count = graph.indptr[columns], graph.indptr.diff()[columns]
+        column, edge = ranges(first, count)
+        scale = fan_scale(graph, self.spread, self.fan, a.dtype)
+        weight = graph.weight[edge] * scale[graph.source[edge]]
+        kept = self.retention * a[:, columns]
+        closed = left[:, None] == columns
+        closed = closed if self.mask is None else closed | ~self.mask[columns]
+        if self.reduce == "max":
+            indptr = torch.nn.functional.pad(count.cumsum(0, dtype=first.dtype), (1, 0))
+            sender, place = graph.source[edge].unique(return_inverse=True)
+            panel = a[:, sender].t().contiguous()
+            received = spmm(indptr, place.to(first.dtype), weight, panel, reduce="max").t()
+            u = torch.maximum(kept, received.masked_fill(closed, -torch.inf))
+        else:
+            matrix = a.new_zeros(a.shape[1], len(columns))
+            matrix.index_put_((graph.source[edge].long(), column.long()), weight, accumulate=True)
+            u = kept + (a @ matrix).masked_fill_(closed, 0.0)
+        found = dense_rounds(lambda _: u, kept, a[:, columns] != 0, 1, self.rule)
+        return found[:, torch.searchsorted(columns, wanted)]
+
+    def contenders(self, a: Tensor, left: Tensor) -> Tensor:  # [M, N], [M] -> [n] int64
+        """The nodes that may be among the strongest of some row after propagation.
+
+        Above is what a node receives where each has the most that it has in any row; below, where
+        each has the least but for the row that leaves it out, and that row lacks one sender.
+        """
+        mask = None if self.mask is None else self.mask[None]
+        above = self.step(a.amax(0, keepdim=True), mask)[0]
+        rows = (left >= 0).nonzero().squeeze(1)
+        own = a[rows, left[rows]]
+        a[rows, left[rows]] = torch.inf
+        least = a.amin(0, keepdim=True)
+        a[rows, left[rows]] = own
+        least = least.where(least < torch.inf, 0.0)
+        if self.reduce == "max":
+            below = (self.retention * least)[0]
+        else:
+            one = propagate(
+                self.graph, least, retention=0.0, spread=self.spread, reduce="max", fan=self.fan
+            )
+            below = (self.step(least, mask) - one)[0]
+        # One more than counts, for the node that is left out may be one of them.
+        count = min(self.rule.top + 1, len(below))
+        bar = below.topk(count).values[-1] * (1 - _SLACK) if count > self.rule.top else 0.0
+        return ((above >= bar) & (above > 0)).nonzero().squeeze(1)
