@@ -36,7 +36,7 @@ from graphmem_torch.text.concepts import ConceptExtractor
 
 __all__ = ["Heir", "Removal", "unlink"]
 
-_TILE = 1 << 21  # cosines at once: 8 MB, which a cache may hold
+_TILE = 1 << 22  # cosines at once: 16 MB, which a cache may hold
 _SAME = 1e-4  # by which the cosine of an edge may differ from that of its ends
 
 _Edge = tuple[int, int, int, float | None]  # source, target, type, weight (None: any)
@@ -438,20 +438,19 @@ def _next_similar(
     if not len(open_) or config.similarity_k < 1:
         return EdgeBlock.empty()
     node, rows, live = linker.rows()
-    dead = ~live | isin(node, _numbers(gone))
-    blocks, there = [], torch.stack([similar.source, similar.target])
+    dead = (~live | isin(node, _numbers(gone))).nonzero().squeeze(1)
+    blocks = list[EdgeBlock]()
     for part in torch.searchsorted(node, open_).split(max(1, _TILE // max(1, len(node)))):
         cosine = rows[part] @ rows[: int(part[-1])].T
-        cosine[:, dead[: cosine.shape[1]].nonzero().squeeze(1)] = -torch.inf
+        cosine.index_fill_(1, dead[dead < cosine.shape[1]], -torch.inf)
         for own, first in zip(cosine, part.tolist(), strict=True):
             own[first:] = -torch.inf  # only earlier ones
         best = cosine.topk(min(config.similarity_k, cosine.shape[1]), dim=1)
         row, place = (best.values >= config.similarity_min).nonzero(as_tuple=True)
-        ends = torch.stack([node[part[row]], node[best.indices[row, place]]])
-        fresh = ~isin_pairs(ends, there)
-        (source, target), weight = ends[:, fresh], best.values[row, place][fresh]
-        blocks.append(EdgeBlock.of(source, target, EdgeType.SIMILARITY, weight))
-    return EdgeBlock.cat(blocks)
+        ends = node[part[row]], node[best.indices[row, place]]
+        blocks.append(EdgeBlock.of(*ends, EdgeType.SIMILARITY, best.values[row, place]))
+    found, there = EdgeBlock.cat(blocks), torch.stack([similar.source, similar.target])
+    return found.take(~isin_pairs(torch.stack([found.source, found.target]), there))
 
 
 def _similar(edges: EdgeBlock) -> EdgeBlock:

@@ -27,7 +27,7 @@ from torch import Tensor
 
 from graphmem_torch.atoms import Atom
 from graphmem_torch.checks import check_tensor
-from graphmem_torch.coo import isin_pairs, offsets_of
+from graphmem_torch.coo import offsets_of
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.errors import EmbedderError, InputError
 from graphmem_torch.ops.ragged import row_entries
@@ -477,18 +477,17 @@ def _cut_edges(
     left = Counter(_edge_keys(batch.cut))
     gone = torch.zeros(stop, dtype=torch.bool)
     gone[torch.tensor(list(batch.gone), dtype=torch.int64)] = True
-    pairs = torch.stack([batch.cut.source, batch.cut.target])
-    begins, ends = (gone.new_zeros(stop).index_fill(0, own, True) for own in pairs)
+    pairs = (batch.cut.source * stop + batch.cut.target).unique()  # sorted once
 
     def keep(edges: EdgeBlock) -> Tensor:
         source, target = edges.source, edges.target
         mask = gone.index_select(0, source).logical_or_(gone.index_select(0, target))
         mask = mask.logical_not_()
-        if not len(pairs[0]) or not left.total():
+        if not len(pairs) or not left.total():
             return mask
-        at = begins.index_select(0, source).logical_and_(ends.index_select(0, target))
-        at = at.logical_and_(mask).nonzero().flatten()
-        at = at[isin_pairs(torch.stack([edges.source[at], edges.target[at]]), pairs)]
+        own = source * stop + target
+        place = torch.searchsorted(pairs, own).clamp_(max=len(pairs) - 1)
+        at = (pairs.index_select(0, place) == own).logical_and_(mask).nonzero().flatten()
         for i, edge in zip(at.tolist(), _edge_keys(edges.take(at)), strict=True):
             key = next((key for key in (edge, (*edge[:3], None)) if left[key] > 0), None)
             if key is not None:
@@ -503,7 +502,7 @@ def _cut_edges(
             "SELECT block FROM edge_block WHERE start = "
             "(SELECT max(start) FROM edge_block WHERE start <= ?)"
         )
-        for node in pairs.amax(0).tolist():
+        for node in torch.maximum(batch.cut.source, batch.cut.target).tolist():
             near = dict.fromkeys(row[0] for row in database.query(sql, (node,)))
             cut.append(thin_edges(database, keep, near))
     if not batch.gone and left.total() > 0:  # a caller may name any
