@@ -1,12 +1,14 @@
 """One store and many that write and ask at once: processes, then threads with one memory.
 
-`python -m bench.concurrency --seconds 600 [--refining 2] [--json OUT]`
+`python -m bench.concurrency --seconds 600 [--refining 2 [--reconciling]] [--json OUT]`
 
 Writers add turns to a few sessions, one by one and not always in order, and change or delete some
 of their own. Askers ask for what was said to be stored: it must be found, and every hit must have
 the text of its id. In the end the temporal edges must be those of a loop over the sessions, `check`
 must find nothing, and the index must be that of the store at once. With `--refining` every writer
 refines in the background as well: what is the least important is archived, and must be there then.
+With `--reconciling` some turns also tell where somebody lives now, and refining reconciles them: in
+the end no conflict that is sure enough may be open.
 """
 
 from __future__ import annotations
@@ -42,6 +44,7 @@ from graphmem_torch.text.embedder import HashingEmbedder
 __all__ = ["Concurrency", "main", "run"]
 
 _SESSIONS = 5
+_TOWNS = ("Lisbon", "Oslo", "Turin", "Ghent", "Riga", "Graz", "Cork")
 _LEAST = 3  # turns of a writer before it deletes any
 _WAITING = 30.0  # seconds beyond the end of a run before somebody counts as stuck
 
@@ -60,6 +63,7 @@ class Concurrency:
         pause: Seconds between two turns of a writer, so that the store stays of one size.
         refining: Seconds from one look for changes to the next, of writers that keep as many atoms
             as there are from the start, and make aggregates; 0: they do not.
+        reconciling: Whether refining reconciles, and some turns say where their speaker lives now.
         preset: Preset or path of a YAML file.
         json: Where to write the counts; standard output by default.
     """
@@ -72,6 +76,7 @@ class Concurrency:
     atoms: int = 1000
     pause: float = 0.05
     refining: float = 0.0
+    reconciling: bool = False
     preset: str = "default"
     json: Path | None = None
 
@@ -100,16 +105,20 @@ def _opened(folder: Path, options: Concurrency, mode: Any = "w") -> Memory:
     settings: dict[str, Any] = {"link.concepts": "pattern"}
     if options.refining:
         settings |= {"refine.keep": options.atoms, "aggregate.build": True}
+    if options.reconciling:
+        settings["reconcile.automatic"] = True
     config = load_config(options.preset, settings)
     return Memory.open(folder, config=config, embedder=HashingEmbedder(32), device="cpu", mode=mode)
 
 
-def _turns(name: str, count: int) -> list[Atom]:
+def _turns(name: str, count: int, options: Concurrency) -> list[Atom]:
     """The turns of a writer; the text says the id, and times are all different and in disorder."""
     chance, rows = random.Random(name), texts(count, 7, prefix=name)
     turns = []
     for i, row in enumerate(rows):
         text = f"{row['text']} It is noted as {row['id']}."
+        if options.reconciling and chance.random() < 1 / 4:
+            text = f"I now live in {chance.choice(_TOWNS)}. {text}"
         when = 1.6e9 + i + (chance.random() if chance.random() < 0.8 else -chance.uniform(0, 40))
         session = f"session {chance.randrange(_SESSIONS)}"
         turns.append(Atom(row["id"], text, speaker=row["speaker"], session=session, time=when))
@@ -126,7 +135,8 @@ def _write(
 ) -> None:
     """Adds turns one by one; now and then it changes one of them, or deletes one."""
     chance, own = random.Random(name), list[str]()
-    for turn in _turns(name, 100 + int(options.seconds / max(options.pause, 0.002))):
+    most = 100 + int(options.seconds / max(options.pause, 0.002))
+    for turn in _turns(name, most, options):
         if not goes_on():
             return
         with counts.watched():
@@ -199,7 +209,7 @@ def _threads(folder: Path, options: Concurrency) -> dict[str, Any]:
     """Threads with one memory."""
     alive: set[str] = set()
     with _opened(folder, options) as memory:
-        first = _turns("start", options.atoms)
+        first = _turns("start", options.atoms, options)
         memory.add(first)
         alive |= {turn.id for turn in first}
         refining = memory.refining(every=options.refining) if options.refining else None
@@ -224,7 +234,7 @@ def _threads(folder: Path, options: Concurrency) -> dict[str, Any]:
         stuck = sum(thread.is_alive() for thread in threads)
         if refining is not None:
             refining.stop()
-        return _summary(counts, stuck) | _looked_at(memory, alive)
+        return _summary(counts, stuck) | _looked_at(memory, alive, options)
 
 
 def _process(
@@ -250,7 +260,7 @@ def _process(
                 memory.refining(every=options.refining)
             _write(memory, name, counts, options, goes_on, alive)
         else:
-            known = {turn.id for turn in _turns("start", options.atoms)}
+            known = {turn.id for turn in _turns("start", options.atoms, options)}
             _ask(memory, name, counts, goes_on, lambda: known)
     queue.put((mode, counts, alive))
 
@@ -258,7 +268,7 @@ def _process(
 def _processes(folder: Path, options: Concurrency) -> dict[str, Any]:
     """Processes with one folder; and the readers alone, afterwards."""
     with _opened(folder, options) as memory:
-        first = _turns("start", options.atoms)
+        first = _turns("start", options.atoms, options)
         memory.add(first)
     alive = {turn.id for turn in first}
     context = multiprocessing.get_context("fork")
@@ -298,7 +308,7 @@ def _processes(folder: Path, options: Concurrency) -> dict[str, Any]:
             "cpu_ms": percentiles([s for each in readers for s in each.cpu]),
         }
     with _opened(folder, options) as memory:
-        return _summary(found, stuck) | {"reading": latency} | _looked_at(memory, alive)
+        return _summary(found, stuck) | {"reading": latency} | _looked_at(memory, alive, options)
 
 
 def _summary(counts: Sequence[_Counts], stuck: int) -> dict[str, Any]:
@@ -311,9 +321,16 @@ def _summary(counts: Sequence[_Counts], stuck: int) -> dict[str, Any]:
     return {**totals, "stuck": stuck, "ask_ms": asked, "faults": len(wrong), "first": wrong[:10]}
 
 
-def _looked_at(memory: Memory, alive: set[str]) -> dict[str, Any]:
+def _looked_at(memory: Memory, alive: set[str], options: Concurrency) -> dict[str, Any]:
     """The store and the index as they are in the end."""
     store = memory.store
+    conflicts = {}
+    if options.reconciling:
+        before = len(memory.conflicts())
+        memory.reconcile()
+        found, least = memory.conflicts(), memory.config.reconcile.confidence
+        unresolved = [each for each in found if each.state == "open" and each.confidence >= least]
+        conflicts = {"beside": before, "conflicts": len(found), "unresolved": len(unresolved)}
     columns, names = store.columns(), store.ids()
     name = dict(zip(columns.node.tolist(), names, strict=True))
     every = memory.get([each for each in names if not each.startswith(CONCEPT)])
@@ -331,7 +348,7 @@ def _looked_at(memory: Memory, alive: set[str]) -> dict[str, Any]:
     edges = store.edges()
     own = edges.type == int(EdgeType.TEMPORAL)
     ends = zip(edges.source[own].tolist(), edges.target[own].tolist(), strict=True)
-    return {
+    return conflicts | {
         "atoms": len(atoms),
         "aggregates": len(every) - len(atoms),
         "archived": len(alive & away),
@@ -354,7 +371,7 @@ def run(options: Concurrency) -> dict[str, Any]:
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     none = ("stuck", "faults", "lost", "risen", "wrong_edges", "problems", "differences")
-    holds = not any(part[name] for part in parts.values() for name in none)
+    holds = not any(part.get(name) for part in parts.values() for name in (*none, "unresolved"))
     return {"seconds": options.seconds, "holds": holds, **parts}
 
 

@@ -22,7 +22,7 @@ def beside(launcher: socket.socket, tmp_path_factory: pytest.TempPathFactory) ->
     crowd = ["bench.concurrency", "--seconds", "0.3", "--atoms", "40", *crowd]
     commands = {
         "0": crowd,
-        "0.05": [*crowd, "--refining", "0.05"],
+        "0.05": [*crowd, "--refining", "0.05", "--reconciling"],
         "crash_test": ["bench.crash_test", "--rounds", "2", "--atoms", "40"],
     }
     return {
@@ -96,3 +96,4 @@ def test_many_write_and_ask_at_once(beside: dict[str, Command], refining: str) -
         assert report[part]["added"] >= 1 and report[part]["asked"] >= 2
         there = report[part]["atoms"] + report[part]["archived"]
         assert there == 40 + report[part]["added"] - report[part]["deleted"]
+        assert refining == "0" or report[part]["conflicts"] >= 1

@@ -16,6 +16,7 @@ from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.errors import InputError
 from graphmem_torch.index.conduct import conducting_graph
 from graphmem_torch.index.data import IndexInput, index_tensors, memory_tensors
+from graphmem_torch.ops import propagate
 
 EDGES = {"temporal": 0.5, "similarity": 2.0, "causes": 0.7, "abstraction": 1.0}
 REVERSE = {"temporal": 0.25, "abstraction": 1.0, "derived_from": 0.3}
@@ -96,6 +97,25 @@ def test_conducting_graph_negative_weights_conduct_nothing() -> None:
         (2, 1),
     ]
     assert graph.weight.tolist() == pytest.approx([0.35, 0.35])
+
+
+def test_parallel_edges_add_up_to_the_strength_of_a_strand() -> None:
+    """Cognitive Weave's S_ij = alpha cos + beta co-occurrence + gamma confidence, by hand."""
+    gains = {"similarity": 0.5, "cooccurrence": 0.3, "implication": 0.2}
+    terms = {0: (0.6, 0.3, 0.9), 1: (0.4, 0.0, 0.75)}  # of what gives to node 2
+    rows = [
+        (source, 2, int(EdgeType[name.upper()]), value)
+        for source, values in terms.items()
+        for name, value in zip(gains, values, strict=True)
+        if value
+    ]
+    edges = EdgeBlock.of(*map(list, zip(*rows, strict=True)))
+    graph = conducting_graph(edges, torch.zeros(3, dtype=torch.float64), SpreadConfig(edges=gains))
+    given = torch.tensor([[0.5, 2.0, 0.0]])
+    flown = propagate(graph, given, retention=0.0, spread=1.0, reduce="sum", fan="none")
+    first = 0.5 * 0.6 + 0.3 * 0.3 + 0.2 * 0.9
+    second = 0.5 * 0.4 + 0.2 * 0.75
+    assert flown[0].tolist() == pytest.approx([0.0, 0.0, first * 0.5 + second * 2.0])
 
 
 def test_conducting_graph_no_edges() -> None:
