@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
-from bench import histories, plans, scale
+from bench import histories, plans, reach, scale
 from graphmem_torch.index.data import GrowingIndex
 from tests.processes import Command, start
 
@@ -49,6 +50,26 @@ def test_scale(tmp_path: Path) -> None:
     assert report["atoms"] == 60
     assert {size: each["batches"] for size, each in report["query"].items()} == {"1": 9, "4": 2}
     assert set(report["index"]["stages_s"]) >= {"encoder", "concepts", "similarity", "store"}
+
+
+def test_reach_by_age(tmp_path: Path) -> None:
+    data = tmp_path / "novels.jsonl"
+    texts = [f"Captain Ahab sailed ship {i} to Port Elsa before the storm." for i in range(40)]
+    rows = [{"book": "b", "chapter": i, "par": 0, "text": text} for i, text in enumerate(texts)]
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    options = ["--data", str(data), "--atoms", "30", "--questions", "4", "--batch", "3"]
+    report = _run(reach.main, tmp_path / "out.json", *options)
+    for preset in ("synapse", "default"):
+        found = report["reached"][preset]["30"]
+        assert len(found["deciles"]) == 10 and found["edges"] > 0
+        assert 0 < max(found["deciles"]) <= 1.0
+
+
+def test_shares_of_ten_parts_by_hand() -> None:
+    reached = torch.zeros(2, 20, dtype=torch.bool)
+    reached[0, :2] = reached[1, 0] = reached[1, 19] = True
+    expected = [0.75, *[0.0] * 8, 0.25]
+    assert reach.deciles(reached).tolist() == expected
 
 
 def test_plans_leave_fewer_at_each_step(tmp_path: Path) -> None:
