@@ -197,6 +197,7 @@ FOLLOWED = tuple(name for name in LAYOUT if name.startswith("follow_"))
 _CONCEPT = 1 << 32  # added to the lot of a concept: edges to atoms come first
 _JOINS = np.zeros(256, dtype=bool)  # by type
 _JOINS[[EdgeType.TEMPORAL, EdgeType.DERIVED_FROM, EdgeType.ABSTRACTION]] = True
+_RUNS = 1024  # of rows that are copied one by one
 _MENTION = np.float32(DEFAULT_EDGE_WEIGHT[EdgeType.ABSTRACTION])
 
 
@@ -382,14 +383,15 @@ class GrowingIndex:
         kept = (~gone[rows["node"].long()]).nonzero().squeeze(1)
         new = torch.full((self._count + 1,), -1, dtype=torch.int32)  # and that of no row
         new[kept] = torch.arange(len(kept), dtype=torch.int32)
+        taken = _taker(kept)
         for names in (("terms", "term_offsets"), ("tokens", "pieces", "token_offsets")):
             if names[-1] in rows:
                 offsets = rows[names[-1]]
-                _, entry = row_entries(offsets, kept)
-                rows |= {name: rows[name][entry] for name in names[:-1]}
-                rows[names[-1]] = offsets_of(offsets.diff()[kept])
+                entries = _taker(kept, offsets)
+                rows |= {name: entries(rows[name]) for name in names[:-1]}
+                rows[names[-1]] = offsets_of(taken(offsets.diff()))
         ragged = ("terms", "term_offsets", "tokens", "pieces", "token_offsets")
-        rows |= {name: rows[name][kept] for name in rows if name not in ragged}
+        rows |= {name: taken(rows[name]) for name in rows if name not in ragged}
         concept = self._concepts.view
         concept = concept[~gone[concept]]
         # A kind may stand at concepts alone, whose first one says where it comes.
@@ -428,7 +430,9 @@ class GrowingIndex:
                 *those, torch.zeros_like(self._piece_df)
             )
         self._atom = GrowingRows(new[atom.long()])
-        self._previous, self._next = (new[own[kept].long()] for own in (self._previous, self._next))
+        self._previous, self._next = (
+            new[taken(own).long()] for own in (self._previous, self._next)
+        )
         derived = new[self._derived].long()
         self._derived = derived[:, (derived >= 0).all(0)]
         self._concepts = GrowingRows(concept)
@@ -586,7 +590,7 @@ class GrowingIndex:
         previous, following = (torch.cat([own, none]) for own in (self._previous, self._next))
         before = behind = added
         if len(gone):
-            joints = joints[without_once(joints.T, gone.T)]
+            joints = _taker(without_once(joints.T, gone.T).nonzero().squeeze(1))(joints)
             self._joints = GrowingRows(joints)
             source, target = self._between_atoms(gone)
             previous[target], following[source] = -1, -1
@@ -635,6 +639,23 @@ class GrowingIndex:
             names,
             offsets,
         )
+
+
+def _taker(kept: Tensor, offsets: Tensor | None = None) -> Callable[[Tensor], Tensor]:
+    """What takes some rows [n], ascending, out of columns; with `offsets` the entries of rows.
+
+    Where little goes in between, the rest is copied as it lies.
+    """
+    last = (kept.diff(append=kept[-1:] + 2) != 1).nonzero().squeeze(1)
+    if len(last) > _RUNS:
+        entry = kept if offsets is None else row_entries(offsets, kept)[1]
+        return lambda column: column.index_select(0, entry)
+    ends = kept[last] + 1
+    begins = kept[torch.cat([last.new_zeros(min(1, len(last))), last[:-1] + 1])]
+    if offsets is not None:
+        begins, ends = offsets[begins], offsets[ends]
+    runs = list(zip(begins.tolist(), ends.tolist(), strict=True))
+    return lambda column: torch.cat([column[:0], *(column[begin:end] for begin, end in runs)])
 
 
 def _joints_of(edges: EdgeBlock) -> Tensor:  # [n, 3] int64
