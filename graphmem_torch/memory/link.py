@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, KeysView, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, KeysView, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, islice, pairwise
 
@@ -101,10 +101,13 @@ class Session:
         earlier = reversed(self.nodes[: self.nodes.index(node)])
         return list(islice((turn for turn in earlier if turn in there), count))
 
-    def drop(self, node: int) -> None:
-        """Takes a turn out."""
-        at = self.stored.index(node)
-        del self.stored[at], self._first[at], self._given[at]
+    def drop(self, nodes: Container[int]) -> None:
+        """Takes turns out."""
+        kept = [at for at, node in enumerate(self.stored) if node not in nodes]
+        self.stored, self._first = (
+            array("q", [own[at] for at in kept]) for own in (self.stored, self._first)
+        )
+        self._given = array("d", [self._given[at] for at in kept])
         self._order()
 
     def _order(self) -> None:
@@ -354,6 +357,7 @@ class Linker:
                 self._names.drop(name)
         for name in names:
             self._names.drop(name)
+        sessions = set[str]()
         for node, atom in atoms:
             self._node_of[atom.id] = None
             for link in atom.edges:
@@ -365,7 +369,9 @@ class Linker:
                 continue
             self._dead.add(bisect_left(self._nodes, node))
             if atom.session in self._sessions and is_turn(atom):
-                self._sessions[atom.session].drop(node)
+                sessions.add(atom.session)
+        for session in sessions:
+            self._sessions[session].drop(gone)
         for _, atom in atoms:
             if waiting := self._stated.get(atom.id):
                 self._pending[atom.id] = list(waiting)
