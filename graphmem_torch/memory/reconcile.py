@@ -21,11 +21,12 @@ from torch import Tensor
 from graphmem_torch.atoms import AGGREGATE, Atom, EdgeType, Link, text_hash
 from graphmem_torch.config import ReconcileConfig
 from graphmem_torch.coo import unique_pairs
+from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.errors import InputError
 from graphmem_torch.memory.candidates import SharedKeys, similar_nodes
 from graphmem_torch.memory.duplicates import Saying
 from graphmem_torch.memory.edges import connect_all, contradiction
-from graphmem_torch.memory.validity import Superseding, supersede, validity_of
+from graphmem_torch.memory.validity import Superseding, spans_of, supersede, validity_of
 from graphmem_torch.oracle import Judge, Verdict, ask_judge
 from graphmem_torch.results import Conflict, Reconciled, Validity
 from graphmem_torch.store import MemoryStore
@@ -243,11 +244,19 @@ def _repeat_block(
     return Reconciled(duplicates=count)
 
 
-def conflicts_of(store: StoreReader) -> list[Conflict]:
-    """See `Memory.conflicts`."""
+def conflicts_of(store: StoreReader, *, open_from: float | None = None) -> list[Conflict]:
+    """See `Memory.conflicts`.
+
+    Args:
+        store: Of the memories.
+        open_from: Only those that are open, and at least so sure: what is resolved is not read.
+    """
     with store.reading():
         edges = store.edges()
         against = edges.take(edges.type == int(EdgeType.CONTRADICTS))
+        if open_from is not None:
+            against = against.take(against.weight.double().abs() >= open_from)
+            against = against.take(_at_one_time(store, against))
         sure: dict[tuple[int, int], float] = {}
         for a, b, weight in zip(
             against.source.tolist(), against.target.tolist(), against.weight.tolist(), strict=True
@@ -256,7 +265,7 @@ def conflicts_of(store: StoreReader) -> list[Conflict]:
             sure[pair] = max(sure.get(pair, 0.0), min(abs(weight), 1.0))
         there = _there(store, sorted({node for pair in sure for node in pair}))
         spans = validity_of(store, {atom.id: node for node, atom in there.items()})
-        stated = _stated(store)
+        stated = _stated(store) if there else {}
     found = []
     for pair, confidence in sure.items():
         if pair[0] not in there or pair[1] not in there:
@@ -266,6 +275,8 @@ def conflicts_of(store: StoreReader) -> list[Conflict]:
         how, by = _resolution(
             (one.id, other.id), (spans[one.id], spans[other.id]), stated.get(frozenset(pair))
         )
+        if open_from is not None and how is not None:
+            continue
         found.append(
             Conflict(
                 one.id,
@@ -278,6 +289,16 @@ def conflicts_of(store: StoreReader) -> list[Conflict]:
             )
         )
     return sorted(found, key=lambda each: (each.earlier, each.later))
+
+
+def _at_one_time(store: StoreReader, edges: EdgeBlock) -> Tensor:  # [E] bool
+    """Edges whose ends are stored, and valid at one time or another together."""
+    ends = torch.stack([edges.source, edges.target]).long()
+    node, start, stop = spans_of(store, ends.unique().tolist())
+    if not len(node):
+        return torch.zeros(len(edges), dtype=torch.bool)
+    place = torch.searchsorted(node, ends).clamp(max=len(node) - 1)
+    return (node[place] == ends).all(0) & (stop[place] > start[place].amax(0)).all(0)
 
 
 def _there(store: StoreReader, nodes: Sequence[int]) -> dict[int, Atom]:
@@ -345,8 +366,7 @@ def resolve(store: MemoryStore, config: ReconcileConfig, by: Resolver) -> Reconc
     Raises:
         StoreError: Read-only store or full disk; what was resolved stays.
     """
-    least = config.confidence
-    left = [c for c in conflicts_of(store) if c.state == "open" and c.confidence >= least]
+    left = conflicts_of(store, open_from=config.confidence)
     if not left:
         return Reconciled()
     store.expect_writable()

@@ -31,6 +31,7 @@ __all__ = [
     "named_statements",
     "restore_statements",
     "set_validity",
+    "spans_of",
     "statements_of",
     "supersede",
     "validity_of",
@@ -115,6 +116,33 @@ def validity_of(
     atoms = dict(zip(nodes.values(), store.atoms(list(nodes.values())), strict=True))
     spans = _in_force(store, atoms, as_of)
     return _results(store, {name: spans[node] for name, node in nodes.items()})
+
+
+def spans_of(
+    store: StoreReader, nodes: Sequence[int]
+) -> tuple[Tensor, Tensor, Tensor]:  # [n] int64, [n], [n]
+    """When atoms are valid, as of today, without reading them; inside `store.reading()`.
+
+    Returns:
+        node: Those of the numbers that are stored, ascending.
+        start: From when on each is valid, seconds since the epoch UTC, -inf where that is open.
+        stop: Until when, likewise.
+    """
+    node, time, begun, ended = store.times(nodes).unbind(1)
+    node = node.long()
+    start = torch.where(begun.isnan(), time, begun).nan_to_num(nan=-torch.inf)
+    stop = ended.nan_to_num(nan=torch.inf)
+    start = torch.where(stop < start, -torch.inf, start)
+    last = {said.node: said for said in store.validity.stated(node.tolist())}
+    if last:
+        place = torch.searchsorted(node, torch.tensor([*last]))
+        for column, said in (
+            (start, [each.start for each in last.values()]),
+            (stop, [each.stop for each in last.values()]),
+        ):
+            values = torch.tensor([math.nan if v is None else v for v in said], dtype=torch.float64)
+            column[place] = torch.where(values.isnan(), column[place], values)
+    return node, start, stop
 
 
 def statements_of(store: StoreReader, node: int) -> list[Validity]:

@@ -265,6 +265,19 @@ class StoreReader:
         values = [[math.nan if each is None else each for each in row] for row in rows]
         return torch.tensor(values, dtype=torch.float64).view(-1, 3)
 
+    def times(self, nodes: Sequence[int]) -> Tensor:  # [n, 4] float64
+        """Node number, time, `event_time` and `event_end` of those of some atoms that are stored.
+
+        As in `events`.
+        """
+        rows = self._database.query(
+            f"SELECT node, time, event_time, event_end FROM {self._table} "
+            "WHERE node IN (SELECT value FROM json_each(?)) ORDER BY node",
+            (json.dumps(list(nodes)),),
+        )
+        values = [[math.nan if each is None else each for each in row] for row in rows]
+        return torch.tensor(values, dtype=torch.float64).view(-1, 4)
+
     def nodes(self, start: int = 0, *, concepts: bool = True) -> Tensor:  # [n] int64
         """Numbers of the atoms from node `start` on, ascending; without `concepts` of memories."""
         own, values = ("", ()) if concepts else (" AND kind != ?", (CONCEPT,))

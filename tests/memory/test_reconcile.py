@@ -283,6 +283,38 @@ def test_equal_times_and_backward_clocks() -> None:
         assert spans(memory, "a")[0][1] == "b"
 
 
+def test_open_conflicts_are_those_of_all_conflicts_that_are_open() -> None:
+    with opened(confidence=1.0) as memory:
+        memory.add(moves())
+        memory.add(
+            [
+                Atom("past", "Ana lives in Rome.", time=T + 20 * DAY, event_end=T - DAY),
+                Atom("later", "Ana lives in Bern.", time=T, event_time=T + 30 * DAY),
+                Atom("timeless", "Ana lives in Lund."),
+            ]
+        )
+        memory.reconcile()
+
+        def looked_at() -> int:
+            every = reconcile.conflicts_of(memory.store)
+            for least in (0.0, 0.8, 0.95, 1.0):
+                asked = reconcile.conflicts_of(memory.store, open_from=least)
+                assert asked == [
+                    each for each in every if each.state == "open" and each.confidence >= least
+                ]
+            return len(asked) + sum(each.state == "open" for each in every)
+
+        before = looked_at()
+        memory.set_validity("later", start=T, stop=T + DAY)
+        memory.supersede("lisbon", "porto")
+        assert looked_at() < before
+        memory.set_validity("later", stop=T + 9 * DAY)
+        looked_at()
+        memory.reconcile(policy="both")
+        memory.forget(["porto"])
+        looked_at()
+
+
 def test_what_was_taken_back_is_superseded_once_more_and_in_no_circle() -> None:
     with opened(policy="importance") as memory:
         memory.add(moves()[:3])
