@@ -324,13 +324,17 @@ def _summary(counts: Sequence[_Counts], stuck: int) -> dict[str, Any]:
 def _looked_at(memory: Memory, alive: set[str], options: Concurrency) -> dict[str, Any]:
     """The store and the index as they are in the end."""
     store = memory.store
-    conflicts = {}
+    conflicts: dict[str, int] = {}
     if options.reconciling:
-        before = len(memory.conflicts())
+        replaced = _superseded(memory)  # as refining left it
         memory.reconcile()
         found, least = memory.conflicts(), memory.config.reconcile.confidence
         unresolved = [each for each in found if each.state == "open" and each.confidence >= least]
-        conflicts = {"beside": before, "conflicts": len(found), "unresolved": len(unresolved)}
+        conflicts = {
+            "superseded": replaced,
+            "conflicts": len(found),
+            "unresolved": len(unresolved),
+        }
     columns, names = store.columns(), store.ids()
     name = dict(zip(columns.node.tolist(), names, strict=True))
     every = memory.get([each for each in names if not each.startswith(CONCEPT)])
@@ -358,6 +362,16 @@ def _looked_at(memory: Memory, alive: set[str], options: Concurrency) -> dict[st
         "problems": memory.check(),
         "differences": differences(memory),
     }
+
+
+def _superseded(memory: Memory) -> int:
+    """How many memories others took the place of, in the memory and in its archive."""
+    archive = memory.archived()
+    count = 0
+    for part in (memory,) if archive is None else (memory, archive):
+        names = [name for name in part.store.ids() if not name.startswith(CONCEPT)]
+        count += sum(span.by is not None for span in part.validity(names).values())
+    return count
 
 
 def run(options: Concurrency) -> dict[str, Any]:
