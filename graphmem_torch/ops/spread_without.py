@@ -15,6 +15,7 @@ from graphmem_torch.ops.spmm import Reduce, spmm
 from graphmem_torch.ops.spread import Rule, dense_rounds
 
 __all__ = ["spread_without"]
+
 _CACHED = 1 << 19  # values that the rounds between the first and the last go through at once
 _SLACK = 1e-4  # how far a bound and what it bounds are rounded apart at most, relatively
 

@@ -816,9 +816,8 @@ def _edge_problems(store: StoreReader) -> list[str]:
 
 def _alias_problems(store: StoreReader) -> list[str]:
     columns, aliases = store.columns(), store.aliases()
-    store.alias_vectors(
-        name for _, name, _ in aliases
-    )  # raises where one does not match its checksum
+    # Raises where one does not match its checksum.
+    store.alias_vectors(name for _, name, _ in aliases)
     concepts = set(columns.node[columns.is_concept].tolist())
     return [
         f"{name!r} leads to node {node}, which is no concept"
