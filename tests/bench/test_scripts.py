@@ -117,4 +117,6 @@ def test_many_write_and_ask_at_once(beside: dict[str, Command], refining: str) -
         assert report[part]["added"] >= 1 and report[part]["asked"] >= 2
         there = report[part]["atoms"] + report[part]["archived"]
         assert there == 40 + report[part]["added"] - report[part]["deleted"]
-        assert refining == "0" or report[part]["conflicts"] >= 1
+    if refining != "0":  # which turns are there until the end is a matter of chance
+        parts = [report[part] for part in ("threads", "processes")]
+        assert sum(part["conflicts"] + part["superseded"] for part in parts) >= 1

@@ -118,8 +118,8 @@ KINDS = [
 def test_the_best_of_every_subset(kind: str) -> None:
     """Where items need or repeat each other the best is found nearly always, proven mostly."""
     proven, shares = 0, []
-    for seed in range(8):
-        given = case(kind, seed, rows=5, n=[2, 5, 7, 8][seed % 4])
+    for seed in range(6):
+        given = case(kind, seed, rows=5, n=[2, 5, 7, 8, 5, 7][seed])
         found = select(*given[:3], pinned=given.pinned, requires=given.requires, overlap=given[5])
         shares += sound(found, given)
         proven += int(found.exact.sum())
@@ -131,7 +131,7 @@ def test_the_best_of_every_subset(kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_without_search_selection_and_bound_hold(kind: str) -> None:
     shares = []
-    for seed in range(20, 26):
+    for seed in range(20, 24):
         given = case(kind, seed, rows=5, n=7)
         found = select(
             *given[:3], pinned=given.pinned, requires=given.requires, overlap=given[5], work=0

@@ -370,4 +370,4 @@ def test_what_was_connected_stays_apart_from_what_linking_made(seed: int) -> Non
             name_of = dict(zip(columns.node.tolist(), memory.store.ids(), strict=True))
             ends = zip(found.source.tolist(), found.target.tolist(), strict=True)
             assert {(name_of[a], name_of[b]) for a, b in ends} == expected, (i, what)
-            assert not memory.check()
+        assert not memory.check()

@@ -37,7 +37,7 @@ def test_free_bytes_count_what_torch_holds_unused():
 @pytest.mark.parametrize("plain", [0, 1 << 14])
 @pytest.mark.parametrize(
     ("rows", "columns", "k", "levels"),
-    [(1, 1, 1, 3), (5, 40, 7, 3), (3, 600, 60, 3), (2, 9, 9, 3), (6, 1200, 10, 500)],
+    [(1, 1, 1, 3), (5, 40, 7, 3), (3, 600, 60, 3), (2, 9, 9, 3), (2, 1200, 10, 500)],
 )
 def test_stable_topk_gives_of_equal_scores_the_first(rows, columns, k, levels, plain, above):
     g = torch.Generator().manual_seed(columns)

@@ -32,6 +32,11 @@ def reply(text: Any, **fields: Any) -> bytes:
 Act = Callable[["Exchange"], None]
 
 
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 64  # whom a full queue turns away knocks again after a second
+
+
 class Exchange:
     """One request, and the ways to answer it."""
 
@@ -103,8 +108,7 @@ class ScriptedServer:
             def log_message(self, *_: Any) -> None:
                 pass
 
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._http.daemon_threads = True
+        self._http = _Server(("127.0.0.1", 0), Handler)
         self._http.handle_error = lambda *_: None  # type: ignore[method-assign]
         self.url = f"http://127.0.0.1:{self._http.server_port}/v1"
         threading.Thread(target=self._http.serve_forever, args=(0.002,), daemon=True).start()
@@ -125,6 +129,13 @@ class ScriptedServer:
         finally:
             with self._lock:
                 self._now -= 1
+
+    def asked(self, count: int) -> bool:
+        """Whether so many requests come; one may be read after its client has given up."""
+        end = time.monotonic() + 20
+        while len(self.requests) < count and time.monotonic() < end:
+            time.sleep(0.001)
+        return len(self.requests) == count
 
     def close(self) -> None:
         """Stops; whoever hangs gets no answer."""

@@ -249,7 +249,7 @@ def test_a_flipped_bit_of_a_value_is_noticed_when_it_is_read(
                 sql += " AND name = 'atom'"
             rows = connection.execute(sql).fetchall()
         # Each row of `meta` says something else.
-        for place, value in rows if table == "meta" else g.choices(rows, k=5):
+        for place, value in rows if table == "meta" else g.choices(rows, k=3):
             path.write_bytes(whole)
             connection = sqlite3.connect(path)
             with connection:
@@ -271,7 +271,7 @@ def test_flipped_bits_never_go_unnamed(filled: Path) -> None:
     with MemoryStore.open(filled, mode="r") as store:
         atoms, embeddings, edges = store.atoms(range(60)), store.embeddings(), store.edges()
     g = torch.Generator().manual_seed(0)
-    for _ in range(30):
+    for _ in range(20):
         data = bytearray(whole)
         place = int(torch.randint(0, len(whole), (), generator=g))
         data[place] ^= 1 << int(torch.randint(0, 8, (), generator=g))
