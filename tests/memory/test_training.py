@@ -22,6 +22,7 @@ def ran(root: Path) -> dict[str, Any]:
     """What the blocks of the page leave behind."""
     page = (root / "docs" / "training").with_suffix(".md").read_text(encoding="utf-8")
     names: dict[str, Any] = {"words": WORDS}
+    torch.compiler.reset()  # else `forward`, compiled for others' shapes, is compiled for any
     for block in re.findall(r"^```py\n(.*?)^```", page, re.MULTILINE | re.DOTALL):
         exec(compile(block, "tutorial", "exec"), names)
     return names
