@@ -26,7 +26,6 @@ from graphmem_torch.index.retrieve import (
     brought_from,
     candidates_of,
     conducting_nodes,
-    paths_to,
     spread_from,
     start_of,
     traversed,
@@ -38,7 +37,7 @@ from graphmem_torch.ops.spread_without import spread_without
 from graphmem_torch.ops.tiles import tile_elements
 from graphmem_torch.rank.anchors import anchor_activation, anchor_relevance
 from graphmem_torch.rank.candidates import Candidates, MemoryTensors, Reached
-from graphmem_torch.rank.paths import hop_discount
+from graphmem_torch.rank.paths import hop_discount, strongest_paths
 from graphmem_torch.rank.query import QueryBatch
 
 __all__ = ["Explained", "explain"]
@@ -148,23 +147,39 @@ def _started(memory: MemoryTensors, found: Candidates) -> SparseRows:  # [1, N],
 def _chains(
     memory: MemoryTensors, plan: Plan, query: QueryBatch, start: SparseRows, node: Tensor
 ) -> tuple[Tensor, Tensor]:  # [K, T], [K]
-    """The strongest path from each anchor, as if there were no other."""
-    count = len(start.key)
-    each = SparseRows(
-        torch.arange(count, device=node.device) * start.shape[1] + start.column,
-        start.value,
-        (count, start.shape[1]),
-    )
-    same = torch.zeros(count, dtype=torch.int64, device=node.device)
-    paths = paths_to(memory, plan, query.rows(same), each, node.expand(count, 1))[:, 0]
-    graph, _, spread, fan = Steps.of(memory, plan)
-    there, edge = paths >= 0, paths.clamp(min=0)
-    if not graph.num_edges:
-        return paths, start.value.new_zeros(count)
-    sender = graph.source[edge].long()
-    step = fan_scale(graph, spread, fan, graph.weight.dtype)[sender] * graph.weight[edge]
-    strength = start.value * step.where(there, 1.0).prod(1)
+    """The strongest path from each anchor, as if there were no other.
+
+    All of them at once: backwards they are the strongest from the one node to each anchor.
+    """
+    graph, rounds, spread, fan = Steps.of(memory, plan)
+    step = fan_scale(graph, spread, fan, graph.weight.dtype)[graph.source.long()] * graph.weight
+    mask = conducting_nodes(memory, query)
+    if mask is not None:
+        step = step.where(mask[0, graph.target.long()], 0.0)
+    back = _reversed(graph, step)
+    end = SparseRows.of(node[:, None], start.value.new_ones(1, 1), graph.num_nodes)
+    found = strongest_paths(back, end, start.column[None], rounds=rounds, spread=1.0, fan="none")
+    found = found[0].flip(1)
+    there = found >= 0
+    paths = torch.nn.functional.pad(graph.out_edge.long(), (0, 1), value=-1)[found]
+    strength = start.value * torch.nn.functional.pad(step, (0, 1), value=1.0)[paths].prod(1)
     return paths, strength.where(there.any(1), 0.0)
+
+
+def _reversed(graph: Graph, weight: Tensor) -> Graph:  # [E], of the edges as they are
+    """The same edges the other way round, of other weights: edge i is `graph.out_edge[i]`."""
+    order = graph.out_edge.long()
+    place = torch.arange(len(order), dtype=torch.int32, device=order.device)
+    return Graph(
+        graph.out_indptr,
+        graph.target[order],
+        graph.source[order],
+        weight[order],
+        graph.type[order],
+        graph.indptr,
+        torch.empty_like(place).index_copy_(0, order, place),
+        graph.num_nodes,
+    )
 
 
 def _gradients(
@@ -256,10 +271,9 @@ def _influence(
     influence = weights.new_zeros(found.memory.num_atoms)
     nodes = max(1, found.memory.graph.num_nodes)
     height = max(1, tile_elements(weights.device, _TILE) // nodes)
-    left = without.mattering()
-    whole = without.scores(left.new_full((1,), -1))
-    for part in left.split(height):
-        influence[part] = whole - without.scores(part)
+    for part in without.mattering().split(height):
+        scores = without.scores(torch.cat([part.new_full((1,), -1), part]))
+        influence[part] = scores[0] - scores[1:]
     return influence
 
 
@@ -309,7 +323,7 @@ class _Without:
         rows = torch.cat([self.rows, self.passed.nonzero().squeeze(1)]).unique()
         return rows[rows != self.row]
 
-    def scores(self, left: Tensor) -> Tensor:  # [M] int64 rows, -1 = none -> [M]
+    def scores(self, left: Tensor) -> Tensor:  # [M] int64 rows, the first is -1, none -> [M]
         """The score without each memory."""
         query = self._asked(left)
         base, moved = self._base(left, query)
@@ -317,17 +331,18 @@ class _Without:
         if not self.graph:
             return score
         moved = self._moved(left, moved)
-        again = moved | (left < 0) | self.passed[left.clamp(min=0)]
-        none = left.new_full((1,), -1)
-        brought = self._brought(self._asked(none), self.started, none).repeat(len(left))
-        for some in ((again & moved).nonzero().squeeze(1), (again & ~moved).nonzero().squeeze(1)):
-            if not len(some):
-                continue
-            part, gone = query.rows(some), left[some]
-            if moved[some[0]]:
-                brought[some] = self._brought(part, self._start(part, base[some]))
-            else:
-                brought[some] = self._brought(part, self._as_started(part), gone)
+        still = ((left < 0) | self.passed[left]) & ~moved
+        brought = torch.empty_like(score)
+        some = still.nonzero().squeeze(1)
+        if len(some):
+            part = query.rows(some)
+            found = self._brought(part, self._as_started(part), left[some])
+            brought[:] = found[0]  # what activation does not pass changes nothing
+            brought[some] = found
+        some = moved.nonzero().squeeze(1)
+        if len(some):
+            part = query.rows(some)
+            brought[some] = self._brought(part, self._start(part, base[some]))
         return score + brought
 
     def _as_started(self, query: QueryBatch) -> Reached:  # M questions
@@ -504,16 +519,7 @@ class _Without:
     def _leading(self, hops: int, mask: Tensor | None) -> Tensor:  # [N] bool
         """Nodes from which so many edges lead to the atom."""
         memory, graph = self.found.memory, self.found.memory.graph
-        back = Graph(
-            graph.out_indptr,
-            graph.target[graph.out_edge.long()],
-            graph.source[graph.out_edge.long()],
-            graph.weight[graph.out_edge.long()],
-            graph.type,
-            graph.indptr,
-            graph.out_edge.argsort().to(torch.int32),
-            graph.num_nodes,
-        )
+        back = _reversed(graph, graph.weight)
         goal = memory.nodes(self.rows.new_tensor([[self.row]]))
         leading = torch.zeros(graph.num_nodes, dtype=torch.bool, device=goal.device)
         leading[hop_discount(back, goal, hops=hops, discount=1.0, mask=mask).column] = True

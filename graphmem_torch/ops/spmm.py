@@ -131,16 +131,23 @@ def maximum_gradients(
     tiles = list(zip(*(t.split(_step(x)) for t in (row, column, weight)), strict=True))
     attained = torch.zeros_like(top) if others is None else others.clone()
     for r, c, w in tiles:
-        attained.index_add_(0, r, (x[c] * w[:, None] == top[r]).to(top.dtype))
+        equal = x.index_select(0, c) * w[:, None] == top.index_select(0, r)
+        _add_rows(attained, r, equal.to(top.dtype))
     share = grad / attained.clamp(min=1)
     grad_x = torch.zeros_like(x)
     parts = []
     for r, c, w in tiles:
-        near = x[c]
-        passed = torch.where(near * w[:, None] == top[r], share[r], 0.0)
+        near = x.index_select(0, c)
+        equal = near * w[:, None] == top.index_select(0, r)
+        passed = torch.where(equal, share.index_select(0, r), 0.0)
         parts.append(torch.linalg.vecdot(passed, near))
-        grad_x.index_add_(0, c, passed * w[:, None])
+        _add_rows(grad_x, c, passed * w[:, None])
     return grad_x, torch.cat(parts), share
+
+
+def _add_rows(total: Tensor, place: Tensor, rows: Tensor) -> None:  # [R, B], [n], [n, B]
+    """`total.index_add_(0, place, rows)`, on a CPU 4 to 12 times as fast for a few columns."""
+    total.scatter_add_(0, place.long()[:, None].expand_as(rows), rows)
 
 
 def _step(panel: Tensor) -> int:
