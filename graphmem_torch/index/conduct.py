@@ -16,7 +16,7 @@ from torch import Tensor
 
 from graphmem_torch.atoms import EdgeType
 from graphmem_torch.config import SpreadConfig
-from graphmem_torch.coo import offsets_of, pointers, without_once
+from graphmem_torch.coo import offsets_of, pointers
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.graph import GRAPH_PARTS, Graph, Stored
 from graphmem_torch.ops.growing import GrowingLists
@@ -60,6 +60,12 @@ class _Arcs(NamedTuple):
 
     def take(self, at: np.ndarray) -> _Arcs:  # [m] integers or [n] bool
         return _Arcs(*(column[at] for column in self))
+
+    @property
+    def entries(self) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        """As entries of the lists of their sources, by these."""
+        own = self.take(_stable_order(self.source))
+        return own.source, {"target": own.target, "type": own.type, "weight": own.weight}
 
     def key(self, nodes: int) -> np.ndarray:  # [n] int64
         """What orders arcs by source, then target, then type."""
@@ -163,12 +169,9 @@ class ConductingGraph:
         nodes = len(time)
         self._arcs.resize(nodes)
         if len(fresh.source):
-            own = fresh.take(_stable_order(fresh.source))
-            columns = {"target": own.target, "type": own.type, "weight": own.weight}
-            self._arcs.append(own.source, columns)
+            self._arcs.append(*fresh.entries)
         touched = _distinct(np.concatenate([fresh.source, gone.source]))
-        if len(gone.source):
-            self._take_out(gone)
+        self._arcs.discard(*gone.entries)
         row, entry = self._arcs.entries(touched)
         column = self._arcs.columns
         arcs = _Arcs(
@@ -198,22 +201,6 @@ class ConductingGraph:
         value = np.concatenate([strength * gains, strength * reverse])
         ends = np.concatenate([source, target]), np.concatenate([target, source])
         return _Arcs(*ends, np.concatenate([type, type]), value).take(value > 0)
-
-    def _take_out(self, gone: _Arcs) -> None:
-        """Takes each of these arcs out of the list of its source, once."""
-        lists = np.unique(gone.source)
-        row, entry = self._arcs.entries(lists)
-        columns = {name: column[entry] for name, column in self._arcs.columns.items()}
-        held, leaving = (
-            torch.from_numpy(np.stack([list_, target, type, weight.view(np.int32)]))
-            for list_, target, type, weight in (
-                (row, *columns.values()),
-                (lists.searchsorted(gone.source), gone.target, gone.type, gone.weight),
-            )
-        )
-        kept = without_once(held, leaving).numpy()
-        counts = np.bincount(row[kept], minlength=len(lists))
-        self._arcs.replace(lists, counts, {k: column[kept] for k, column in columns.items()})
 
     def _replace(self, sources: np.ndarray, arcs: _Arcs, nodes: int) -> None:
         """Has `arcs`, in the order of source, target and type, leave these nodes and no others."""

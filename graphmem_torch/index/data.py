@@ -27,9 +27,9 @@ from graphmem_torch.modes.find import (
     modes_to_tensors,
 )
 from graphmem_torch.ops.bm25 import BM25
-from graphmem_torch.ops.growing import GrowingRows
+from graphmem_torch.ops.growing import GrowingLists, GrowingRows
 from graphmem_torch.ops.postings import ListedBM25, PostingLists, Postings
-from graphmem_torch.ops.ragged import row_entries
+from graphmem_torch.ops.ragged import row_entries, runs
 from graphmem_torch.ops.sorted_rows import merged_order
 from graphmem_torch.rank.candidates import MemoryTensors
 from graphmem_torch.rank.hops import HOP_PARTS, HopParts, hop_parts
@@ -197,7 +197,6 @@ FOLLOWED = tuple(name for name in LAYOUT if name.startswith("follow_"))
 _CONCEPT = 1 << 32  # added to the lot of a concept: edges to atoms come first
 _JOINS = np.zeros(256, dtype=bool)  # by type
 _JOINS[[EdgeType.TEMPORAL, EdgeType.DERIVED_FROM, EdgeType.ABSTRACTION]] = True
-_RUNS = 1024  # of rows that are copied one by one
 _MENTION = np.float32(DEFAULT_EDGE_WEIGHT[EdgeType.ABSTRACTION])
 
 
@@ -223,7 +222,9 @@ class GrowingIndex:
         self._atom = GrowingRows(torch.empty(0, dtype=torch.int32))  # of each node
         self._concepts = GrowingRows(torch.empty(0, dtype=torch.int64))
         self._lot = GrowingRows(torch.empty(0, dtype=torch.int64))  # of each node
-        self._joints = GrowingRows(torch.empty(0, 3, dtype=torch.int64))  # source, target, type
+        # Of turns and of what is derived: source, target, type.
+        self._joints = GrowingRows(torch.empty(0, 3, dtype=torch.int64))
+        self._about = GrowingLists({"target": torch.int32, "type": torch.uint8})  # of each node
         self._derived = torch.empty(2, 0, dtype=torch.int64)
         self._previous = self._next = torch.empty(0, dtype=torch.int32)
         self._piece_df = torch.empty(0, dtype=torch.int32)
@@ -232,7 +233,10 @@ class GrowingIndex:
 
     def to_tensors(self) -> dict[str, Tensor]:
         """What the buffers do not say of it, so that `from_tensors` can go on from both."""
-        rows, joints = self._rows, self._joints.view
+        rows = self._rows
+        counts, about = self._about.compact()
+        source = torch.arange(len(counts), dtype=torch.int32).repeat_interleave(counts)
+        joints = self._joints.view
         return {
             **({"follow_pieces": rows["pieces"].view} if "pieces" in rows else {}),
             "follow_terms": rows["terms"].view.to(torch.int32),
@@ -241,14 +245,18 @@ class GrowingIndex:
             "follow_concept": self._concepts.view.to(torch.int32),
             "follow_lot": self._lot.view,
             "follow_session_code": self._session_of.view.to(torch.int32),
-            "follow_joint_ends": joints[:, :2].to(torch.int32),
-            "follow_joint_type": joints[:, 2].to(torch.uint8),
+            "follow_joint_ends": torch.cat(
+                [joints[:, :2].to(torch.int32), torch.stack([source, about["target"]], 1)]
+            ),
+            "follow_joint_type": torch.cat([joints[:, 2].to(torch.uint8), about["type"]]),
             **{f"follow_{name}": part for name, part in self._graph.to_tensors().items()},
         }
 
     @classmethod
     def from_tensors(cls, config: Config, parts: Mapping[str, Tensor]) -> GrowingIndex:
         """Goes on from the buffers of an index and `to_tensors`, which fit each other.
+
+        What is not among the buffers is its own from then on, and written to.
 
         Raises:
             InputError: Some of `to_tensors` is missing.
@@ -276,7 +284,10 @@ class GrowingIndex:
         own._atom = GrowingRows(parts["atom"])
         own._concepts = GrowingRows(follow["concept"].long())
         ends, type = follow["joint_ends"].long(), follow["joint_type"].long()
-        own._joints = GrowingRows(torch.cat([ends, type[:, None]], 1))
+        joints = torch.cat([ends, type[:, None]], 1)
+        tells = _tells(joints)
+        own._joints = GrowingRows(joints[~tells])
+        own._add_about(joints[tells], len(parts["atom"]))
         own._lot = GrowingRows(follow["lot"])
         own._derived = torch.stack([parts["derived_source"], parts["derived_target"]]).long()
         own._previous, own._next = parts["previous"], parts["next"]
@@ -377,21 +388,23 @@ class GrowingIndex:
             nodes: [n] int64, which were added.
             kinds: The code of the kind of the concepts, which atoms may have too, if there is one.
         """
-        atom, rows = self._atom.view, {name: grown.view for name, grown in self._rows.items()}
-        before = dict(rows)
+        atom, before = self._atom.view, {name: rows.view for name, rows in self._rows.items()}
         gone = torch.zeros(len(atom), dtype=torch.bool).index_fill(0, nodes, True)
-        kept = (~gone[rows["node"].long()]).nonzero().squeeze(1)
+        left = gone[before["node"].long()]
+        kept = (~left).nonzero().squeeze(1)
         new = torch.full((self._count + 1,), -1, dtype=torch.int32)  # and that of no row
         new[kept] = torch.arange(len(kept), dtype=torch.int32)
-        taken = _taker(kept)
-        for names in (("terms", "term_offsets"), ("tokens", "pieces", "token_offsets")):
-            if names[-1] in rows:
-                offsets = rows[names[-1]]
-                entries = _taker(kept, offsets)
-                rows |= {name: entries(rows[name]) for name in names[:-1]}
-                rows[names[-1]] = offsets_of(taken(offsets.diff()))
-        ragged = ("terms", "term_offsets", "tokens", "pieces", "token_offsets")
-        rows |= {name: taken(rows[name]) for name in rows if name not in ragged}
+        first, count = _spans(kept)
+        held: dict[str, GrowingRows] = {}
+        for *names, bounds in (("terms", "term_offsets"), ("tokens", "pieces", "token_offsets")):
+            if bounds in before:
+                offsets = before[bounds].numpy()
+                spans = offsets[first], offsets[first + count] - offsets[first]
+                held |= {name: self._rows[name].taken(*spans) for name in names}
+                held[bounds] = GrowingRows(offsets_of(before[bounds].diff()[kept]))
+        others = self._rows.keys() - held.keys()
+        held |= {name: self._rows[name].taken(first, count) for name in others}
+        rows = {name: own.view for name, own in held.items()}
         concept = self._concepts.view
         concept = concept[~gone[concept]]
         # A kind may stand at concepts alone, whose first one says where it comes.
@@ -408,35 +421,30 @@ class GrowingIndex:
             ("speaker", speakers),
             ("session", sessions),
         ):
-            rows[name] = _inverse(old)[rows[name].long()].to(rows[name].dtype)
+            held[name].array[:] = _inverse(old).numpy()[held[name].array]
         given = _inverse(sessions, self._sessions)[self._session_of.view]
         there = (given >= 0).nonzero().squeeze(1)
         number, self._sessions = self._sessions, len(sessions)
         self._session_of = GrowingRows(given[there])
         if "duplicate" in rows:
             group = rows["duplicate"].long()
-            first = torch.full((len(new),), len(new)).scatter_reduce(
+            earliest = torch.full((len(new),), len(new)).scatter_reduce(
                 0, group, torch.arange(len(kept)), "amin"
             )
-            rows["duplicate"] = first[group].to(torch.int32)
+            held["duplicate"].array[:] = earliest[group].numpy()
         if "pieces" in rows:
-            left, offsets = (
-                gone[before["node"].long()].nonzero().squeeze(1),
-                before["token_offsets"],
-            )
-            _, entry = row_entries(offsets, left)
-            those = before["pieces"][entry], offsets_of(offsets.diff()[left])
+            ends = before["token_offsets"]
+            _, entry = row_entries(ends, left.nonzero().squeeze(1))
+            those = before["pieces"][entry], offsets_of(ends.diff()[left])
             self._piece_df = self._piece_df - _document_frequency(
                 *those, torch.zeros_like(self._piece_df)
             )
         self._atom = GrowingRows(new[atom.long()])
-        self._previous, self._next = (
-            new[taken(own).long()] for own in (self._previous, self._next)
-        )
+        self._previous, self._next = (new[own[kept].long()] for own in (self._previous, self._next))
         derived = new[self._derived].long()
         self._derived = derived[:, (derived >= 0).all(0)]
         self._concepts = GrowingRows(concept)
-        self._rows = {name: GrowingRows(own) for name, own in rows.items()}
+        self._rows = held
         orders = (new[rows_of.long()] for rows_of in (self._time_order, self._told_order))
         self._time_order, self._told_order = (left[left >= 0] for left in orders)
         self._remove_terms(before, kept, new, terms, _inverse(sessions, number))
@@ -584,14 +592,19 @@ class GrowingIndex:
     def _join(self, edges: EdgeBlock, cut: EdgeBlock) -> None:
         """Turns before and after, what is derived, and concepts: from the edges that say so."""
         added, gone = _joints_of(edges), _joints_of(cut)
+        about, none = _tells(added), _tells(gone)
+        self._add_about(added[about], len(self._atom))
+        self._about.discard(*_entries(gone[none]))
+        added, gone = added[~about], gone[~none]
         self._joints.append(added)
         joints = self._joints.view
         none = torch.full((self._count - len(self._previous),), -1, dtype=torch.int32)
         previous, following = (torch.cat([own, none]) for own in (self._previous, self._next))
         before = behind = added
         if len(gone):
-            joints = _taker(without_once(joints.T, gone.T).nonzero().squeeze(1))(joints)
-            self._joints = GrowingRows(joints)
+            stays = without_once(joints.T, gone.T).nonzero().squeeze(1)
+            self._joints = self._joints.taken(*_spans(stays))
+            joints = self._joints.view
             source, target = self._between_atoms(gone)
             previous[target], following[source] = -1, -1
             # The ends of an edge that went may have another.
@@ -609,6 +622,11 @@ class GrowingIndex:
         if derived.shape[1]:
             self._derived = torch.cat([self._derived, derived], 1)
 
+    def _add_about(self, joints: Tensor, nodes: int) -> None:
+        self._about.resize(nodes)
+        if len(joints):
+            self._about.append(*_entries(joints))
+
     def _between_atoms(self, joints: Tensor, type: EdgeType = EdgeType.TEMPORAL) -> Tensor:
         """[2, n], the atoms at the ends of the edges of a type, where both are atoms."""
         rows = joints.numpy()
@@ -625,9 +643,10 @@ class GrowingIndex:
             return None
         number = torch.full((data.num_nodes,), -1)
         number[self._concepts.view] = torch.arange(len(self._concepts))
-        source, target, kind = self._joints.view.T
-        source, target = self._atom.view[source].long(), number[target]
-        about = (kind % WHOLE == int(EdgeType.ABSTRACTION)) & (source >= 0) & (target >= 0)
+        counts, about = self._about.compact()
+        source = self._atom.view.long().repeat_interleave(counts)
+        target = number[about["target"].long()]
+        there = (source >= 0) & (target >= 0)
         names, offsets = data.name_terms, data.name_offsets
         if names is None or offsets is None:
             names, offsets = title.new_empty(0), title.new_zeros(len(self._concepts) + 1)
@@ -635,27 +654,17 @@ class GrowingIndex:
             rows["terms"],
             rows["term_offsets"],
             title,
-            (source[about], target[about]),
+            (source[there], target[there]),
             names,
             offsets,
         )
 
 
-def _taker(kept: Tensor, offsets: Tensor | None = None) -> Callable[[Tensor], Tensor]:
-    """What takes some rows [n], ascending, out of columns; with `offsets` the entries of rows.
-
-    Where little goes in between, the rest is copied as it lies.
-    """
-    last = (kept.diff(append=kept[-1:] + 2) != 1).nonzero().squeeze(1)
-    if len(last) > _RUNS:
-        entry = kept if offsets is None else row_entries(offsets, kept)[1]
-        return lambda column: column.index_select(0, entry)
-    ends = kept[last] + 1
-    begins = kept[torch.cat([last.new_zeros(min(1, len(last))), last[:-1] + 1])]
-    if offsets is not None:
-        begins, ends = offsets[begins], offsets[ends]
-    runs = list(zip(begins.tolist(), ends.tolist(), strict=True))
-    return lambda column: torch.cat([column[:0], *(column[begin:end] for begin, end in runs)])
+def _spans(kept: Tensor) -> tuple[np.ndarray, np.ndarray]:  # [n] int64 -> [s], [s] int64
+    """Where runs of consecutive rows begin, and how long they are."""
+    rows = kept.numpy()
+    begin, count = runs(rows - np.arange(len(rows)))
+    return rows[begin], count
 
 
 def _joints_of(edges: EdgeBlock) -> Tensor:  # [n, 3] int64
@@ -670,6 +679,18 @@ def _joints_of(edges: EdgeBlock) -> Tensor:  # [n, 3] int64
     kind = type.astype(np.int64)
     kind[(kind == EdgeType.ABSTRACTION) & (weight == _MENTION)] += WHOLE
     return torch.from_numpy(np.stack([source, target, kind], 1))
+
+
+def _tells(joints: Tensor) -> Tensor:  # [n, 3] -> [n] bool
+    """Which join an atom to a concept that it is about."""
+    return joints[:, 2] % WHOLE == int(EdgeType.ABSTRACTION)
+
+
+def _entries(joints: Tensor) -> tuple[np.ndarray, dict[str, np.ndarray]]:  # [n, 3]
+    """Edges as entries of the lists of their sources, by these."""
+    source, target, type = joints.numpy().T
+    order = source.argsort(kind="stable")
+    return source[order], {"target": target[order], "type": type[order]}
 
 
 def _ranked(config: Config) -> bool:

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphmem_torch.coo import offsets_of
+from graphmem_torch.coo import offsets_of, without_once
 from graphmem_torch.errors import InputError
 from graphmem_torch.ops.ragged import array_ranges, ranges, runs
 
@@ -17,6 +17,7 @@ __all__ = ["GrowingLists", "GrowingRows"]
 _LEAST = 1024  # rows that a buffer has room for once it grows
 _ROOM = 4  # entries that a list has room for at least beyond those it needs
 _LEFT = 8  # an eighth of the entries may be left behind
+_SPANS = 1024  # that are copied one by one
 
 
 class GrowingRows:
@@ -64,21 +65,40 @@ class GrowingRows:
         """Adds rows of undefined values; the new `array`."""
         old, needed = self._count, self._count + count
         if needed > self._buffer.shape[0]:
-            room = max(needed, 2 * old, _LEAST)
-            grown = self._buffer.new_empty(room, *self._buffer.shape[1:])
-            grown[:old] = self.view
-            self._buffer, self._written = grown, None
+            grown = _empty(self.array, max(needed, 2 * old, _LEAST))
+            grown[:old] = self.array
+            self._buffer, self._written = torch.from_numpy(grown), grown
         self._view, self._count = None, needed
         return self.array
+
+    def taken(self, first: np.ndarray, count: np.ndarray) -> GrowingRows:  # [s], [s] integers
+        """The rows of some spans, one after another, in a buffer with room for an eighth more."""
+        rows, total = self.array, int(count.sum())
+        buffer = _empty(rows, total + total // _LEFT)
+        if len(first) > _SPANS:
+            rows.take(array_ranges(first, count)[1], axis=0, out=buffer[:total], mode="clip")
+        else:  # copied as they lie
+            end = 0
+            for begin, size in zip(first.tolist(), count.tolist(), strict=True):
+                buffer[end : end + size] = rows[begin : begin + size]
+                end += size
+        own = GrowingRows(torch.from_numpy(buffer))
+        own._view, own._count = None, total
+        return own
+
+
+def _empty(like: np.ndarray, count: int) -> np.ndarray:  # [n, ...] -> [count, ...]
+    """Undefined values; of numpy, whose memory comes in huge pages: a third of the time."""
+    return np.empty((count, *like.shape[1:]), dtype=like.dtype)
 
 
 class GrowingLists:
     """Lists of entries that are appended to, or replaced, in time proportional to the change.
 
-    Entries that are there are not written over, so that whoever has copied `first` and `count` can
-    read on in the columns of that time. A list that has outgrown its room moves behind all others,
-    to half as much again; one that is replaced moves there too. All are written anew, one after
-    another, when an eighth of the entries was left behind by replacements.
+    Only `discard` writes over entries that are there: without it, whoever has copied `first` and
+    `count` can read on in the columns of that time. A list that has outgrown its room moves behind
+    all others, to half as much again; one that is replaced moves there too. All are written anew,
+    one after another, when an eighth of the entries was left behind by replacements.
     """
 
     def __init__(self, columns: Mapping[str, torch.dtype]) -> None:
@@ -170,6 +190,32 @@ class GrowingLists:
             self._rows, self._left = whole._rows, 0
             self._first, self._count, self._room = whole._first, whole._count, whole._room
 
+    def discard(self, lists: np.ndarray, columns: Mapping[str, np.ndarray]) -> None:
+        """Takes entries, [n] a column, out of their `lists` [n], each the first that equals it.
+
+        The others move up in their place, also in columns that came from elsewhere.
+        """
+        if not len(lists):
+            return
+        touched = np.unique(lists)
+        row, entry = self.entries(touched)
+        held = {name: column[entry] for name, column in self.columns.items()}
+        own, gone = (
+            torch.from_numpy(np.stack([place, *map(_bits, parts)]))
+            for place, parts in (
+                (row, held.values()),
+                (
+                    touched.searchsorted(lists),
+                    [columns[name].astype(part.dtype) for name, part in held.items()],
+                ),
+            )
+        )
+        kept = without_once(own, gone).numpy()
+        count = np.bincount(row[kept], minlength=len(touched))
+        place = array_ranges(self._first.array[touched], count)[1]
+        self._write(place, {name: column[kept] for name, column in held.items()})
+        self._count.array[touched] = count
+
     def _extend(self, count: int) -> int:
         """Makes room for entries behind all others; where they begin."""
         end = len(next(iter(self._rows.values())))
@@ -191,3 +237,8 @@ class GrowingLists:
     def _write(self, place: np.ndarray | slice, columns: Mapping[str, np.ndarray]) -> None:
         for name, column in self.columns.items():
             column[place] = columns[name]
+
+
+def _bits(column: np.ndarray) -> np.ndarray:  # [n] -> [n] integers
+    """What equal entries, and no others, have in common."""
+    return column.view(f"i{column.itemsize}") if column.dtype.kind == "f" else column

@@ -27,6 +27,22 @@ def test_growing_rows_are_those_that_were_added(sizes: list[int], start: int) ->
         assert torch.equal(view, then)
 
 
+@given(st.lists(st.booleans(), max_size=3000), st.integers(0, 3))
+def test_growing_rows_that_are_taken_are_those_of_a_mask(kept: list[bool], more: int) -> None:
+    """Few spans and many; what they were taken from stays as it is."""
+    rows = GrowingRows(torch.randn(len(kept), 2))
+    before = rows.view.clone()
+    mask = np.array(kept, dtype=bool)
+    edges = np.diff(np.concatenate([[False], mask, [False]]).astype(int)).nonzero()[0]
+    taken = rows.taken(edges[::2], edges[1::2] - edges[::2])
+    wanted = before[torch.from_numpy(mask)]
+    assert torch.equal(taken.view, wanted)
+    added = torch.randn(more, 2)
+    taken.append(added)
+    assert torch.equal(taken.view, torch.cat([wanted, added]))
+    assert torch.equal(rows.view, before)
+
+
 def test_growing_rows_of_another_kind_are_refused() -> None:
     rows = GrowingRows(torch.zeros(2, 3))
     for other in (torch.zeros(2, 4), torch.zeros(2, 3, dtype=torch.int64), torch.zeros(3)):
@@ -64,6 +80,34 @@ def test_lists_are_those_of_python(steps: list[tuple[bool, list[int]]]) -> None:
         assert lists.columns["value"][entry].tolist() == wanted
         assert lists.columns["twice"][entry].tolist() == [2 * value for value in wanted]
         assert place.tolist() == [i for i, each in enumerate(kept[::-1]) for _ in each]
+
+
+PAIRS = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2)), max_size=12)
+
+
+@given(st.lists(st.tuples(PAIRS, PAIRS), max_size=6))
+def test_lists_lose_what_is_discarded(steps: list[tuple[list, list]]) -> None:
+    """Of equal entries the first go, as many as are named."""
+    kept: list[list[float]] = [[] for _ in range(4)]
+    lists = GrowingLists({"value": torch.float32})
+    lists.resize(4)
+    for added, gone in steps:
+        added = sorted(added, key=lambda pair: pair[0])
+        for place, value in added:
+            kept[place].append(-0.5 * value)
+        gone = [pair for i, pair in enumerate(gone) if i % 3 == 0]
+        gone = [
+            (p, v)
+            for i, (p, v) in enumerate(gone)
+            if gone[:i].count((p, v)) < kept[p].count(-0.5 * v)
+        ]
+        for place, value in gone:
+            kept[place].remove(-0.5 * value)
+        for change, pairs in ((lists.append, added), (lists.discard, gone)):
+            where = np.array([place for place, _ in pairs], dtype=np.int64)
+            change(where, {"value": np.array([-0.5 * value for _, value in pairs])})
+        entry = lists.entries(np.arange(4))[1]
+        assert lists.columns["value"][entry].tolist() == [value for each in kept for value in each]
 
 
 def test_lists_take_room_in_proportion_to_their_entries() -> None:
