@@ -68,6 +68,8 @@ def strongest_paths(
     are travelled, as `graph.stored` numbers them; place 0 is -1 where the chain is shorter. Of
     equally strong ones that from the first node counts.
     """
+    if not rows.numel():
+        return torch.empty(*rows.shape, rounds, dtype=torch.int64, device=rows.device)
     best = [anchors]
     for _ in range(1, rounds):
         best.append(_propagate_max(graph, best[-1], 1, spread, fan, mask))

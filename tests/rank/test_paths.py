@@ -82,6 +82,13 @@ def test_strongest_paths_unreached_and_empty() -> None:
     assert empty.shape == (0, 4, 2)
 
 
+def test_strongest_paths_to_nothing() -> None:
+    graph = Graph.from_edges(torch.tensor([[0, 1], [1, 2]]), num_nodes=3)
+    rows = torch.empty(1, 0, dtype=torch.int64)
+    paths = strongest_paths(graph, sparse(torch.tensor([[1.0, 0.0, 0.0]])), rows, rounds=2)
+    assert paths.shape == (1, 0, 2)
+
+
 def test_strongest_paths_an_anchor_is_explained_only_by_what_brings_more() -> None:
     edges = torch.tensor([[0, 0], [1, 2]])
     graph = Graph.from_edges(edges, torch.tensor([1.0, 1.0]), num_nodes=3)
