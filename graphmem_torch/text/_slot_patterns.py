@@ -86,6 +86,8 @@ CHANGED = re.compile(
 )
 
 HOME = r"(?:home|house|apartment|flat|condo|place)"
+_GONE = "(?:lost|quit|left)"
+_KEPT = rf"(?<!{_GONE} my )(?<!{_GONE} h(?:is|er) )(?<!{_GONE} their )"
 AFTER: tuple[tuple[str, str], ...] = (  # slot, what stands before its value
     ("home", r"(?:lives?|living|resid(?:es?|ing)|based|settled|settling)(?: \w+)? (?:in|at)"),
     ("home", r"(?:have|has|'ve) lived (?:in|at)"),
@@ -98,7 +100,7 @@ AFTER: tuple[tuple[str, str], ...] = (  # slot, what stands before its value
     ("employer", r"employed (?:by|at)"),
     ("employer", r"hired by"),
     ("joined", r"joined"),
-    ("employer", r"(?:job|position|offer|started|living) (?:at|with|from)"),
+    ("employer", rf"{_KEPT}(?:job|position|offer|started|living) (?:at|with|from)"),
     ("employer", r"payroll of"),
     ("employer", r"employer is"),
     ("role", r"(?:works?|working|retrained|money|living) as"),
@@ -169,6 +171,7 @@ ENDED = re.compile(
     r"(?:gone|went) off|got rid of|sold|cancell?ed|former(?:ly)?|"
     r"(?:\w+n't|not|cannot|can't)(?= .*\bany ?(?:more|longer)\b))\s(?P<v>[^,.;!?]+)"
 )
+WHERE = re.compile(r" (?:in|near|around|at|with) ")
 # What stands before a denial has ended with it: "osprey doesn't work as the gate code anymore".
 ENDED_BEFORE = re.compile(
     r"^(?P<v>[\w' -]+?) (?:(?:does|do)n't work|isn't used) (?:as|for) .*\bany ?more\b"
@@ -259,13 +262,20 @@ CLAUSES: list[tuple[str, re.Pattern[str] | GuardedPattern]] = [
             r"(?! is (?:dead|gone|history))",
         ),
         ("", r"(?P<o>[\w' -]+?) is (?:dead|gone|history)\b"),
-        ("", r"\b(?:am|i'm|is) over (?P<o>[\w' -]+)"),
+        ("", r"\b(?:am|i'm|is) over (?P<o>[\w'-]+(?: [\w'-]+){0,2})$"),
     )
 ]
 FAVOURITES: tuple[re.Pattern[str] | GuardedPattern, ...] = (BY_MOST, MOST_IS, BEST_OF)
 ATTRIBUTES: tuple[re.Pattern[str] | GuardedPattern, ...] = (COPULA, USED_AS, NEED)
 PRICE = re.compile(r"\b(?P<v>\d[\d.,]*) (?:euros?|dollars?|pounds?|francs?)\b")
+# What has been paid or got for something is no price that it has.
+DEALT = re.compile(
+    r"\b(?:sold|bought|paid|spent|saved|won|lost|earned|donated|raised|lent|borrowed|tipped|owes?)\b"
+)
 OF_THINGS = frozenset({"price"})  # whose subject is more than a name: the Sierra rug
+OWN_KEY = frozenset({"attribute", "schedule", "lead"})  # whose key is the subject
+# Those of somebody or something; all others are of somebody, a name or the speaker.
+OF_ANY = frozenset({"", "count", "phone", "progress"})
 LITERAL = frozenset({"marital", "progress", "price", "phone", "room"})  # the match is the value
 DISTINCT = frozenset({"favourite", "manager", "car"})  # mint tea and green tea are two
 LEAVING = re.compile(r"\b(?:resigned|let go|fired|laid off|notice|job)\b")
@@ -286,7 +296,8 @@ SCHEDULING = (
 )
 MEASURES = (
     "mile kilometre kilometer km metre meter hour day week minute second month year page time "
-    "percent step calorie degree inch foot pound kilo gram euro dollar franc"
+    "percent step calorie degree inch foot feet pound lb lbs oz kilo kg gram cm mm ml mb gb tb mah "
+    "mph euro dollar franc"
 )
 LEADING = "new now head manager captain chair from"
 NEWER = "new current now use need called again today currently"
@@ -295,8 +306,10 @@ SAID = (
     "fell went status update sell charge pay euro dollar pound franc"
 )
 OPENERS_WORDS = """
-always anyway call everybody everyone finally good great guess hello hey hi home just last maybe
-news nobody note nowadays oh please project recently reminder since so sorry status still thanks
-there today update use word wow yes yesterday
+add additionally always anyway avoid bring call check choose congratulations consider create ensure
+everybody everyone finally fortunately get good great guess hello hey hi home however include just
+keep last learn look luckily make maybe news nobody note nowadays oh overall please project read
+recently remember reminder sadly save see set since so sorry start status still take thanks there
+today try unfortunately update use visit word wow yes yesterday
 """
 OPENERS = frozenset(OPENERS_WORDS.split())

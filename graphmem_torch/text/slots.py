@@ -6,8 +6,10 @@ whether the value holds or has ended ("no longer", "left", "gave up"). What is a
 or once was is no state. Two statements are at odds where a slot of one subject has two values, or
 where one says that what the other tells has ended (`docs/mathematics.md` 5.2).
 
-What no pattern reads is not there: absence of a state means nothing. Sentences of more than 100
-words, and states beyond 64 of a text, are not read.
+What no pattern reads is not there: absence of a state means nothing. States are of somebody or
+something that is named, or of whoever speaks; a text of more than 12 sentences is a document, most
+of which still holds when one of them does not, and an assistant tells nothing of itself: there none
+is read, as in sentences of more than 100 words.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from functools import cache
 from typing import NamedTuple
 
 from graphmem_torch.text import _slot_patterns as say
+from graphmem_torch.text.question import role_of
 from graphmem_torch.text.sentences import split_at_marks
 from graphmem_torch.text.terms import STOP_WORDS, terms
 
@@ -28,7 +31,7 @@ CUES = ("slot", "attribute", "ended", "agreed", "strangers", "changed")
 """What `at_odds` tells of two readings, in this order."""
 
 _LONGEST = 100  # words of a sentence that patterns are looked for in
-_MOST = 64  # states of a text
+_STATEMENT = 12  # sentences of a text that states are looked for in
 _SHORT = 6  # words of what is said in place of what has ended
 _PLAIN = 8  # words of a sentence that says no more than what somebody is
 _HEAD = 80  # characters that the name of a speaker is looked for in
@@ -45,6 +48,7 @@ class State:
         subject: Stems of whom or what.
         value: Stems of the value.
         ended: Whether it no longer holds.
+        core: Of what has ended, those of its noun phrase, without where and with whom it was.
     """
 
     slot: str
@@ -52,6 +56,11 @@ class State:
     subject: frozenset[str]
     value: frozenset[str]
     ended: bool = False
+    core: frozenset[str] = frozenset()
+
+    def ends(self, said: frozenset[str]) -> bool:
+        """Whether it is of words that it has ended: most of its own are among them."""
+        return _covered(self.value, said) and _covered(self.core or self.value, said)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,24 +87,25 @@ class Reading:
         text = text.replace("\u2019", "'")
         head = say.SPEAKER.match(text[:_HEAD])
         speaker = _stems(head[1]) if head else frozenset[str]()
+        machine = head is not None and role_of(head[1]) < 0
         body = text[head.end() :] if head else text
+        parts = [part for line in body.split("\n") for part in split_at_marks(line, ".!?;")]
+        parts = [part for part in parts if part.strip()]
         states: list[State] = []
         names: set[str] = set()
         stems = []
         changed = False
-        for line in body.split("\n"):
-            for part in split_at_marks(line, ".!?;"):
-                if not part.strip() or part.rstrip().endswith("?"):
-                    continue
-                sentence = _Sentence(part, speaker)
+        for part in parts:
+            if part.rstrip().endswith("?"):
+                continue
+            sentence = _Sentence(part, speaker)
+            if len(parts) <= _STATEMENT and not (machine and sentence.first):
                 states += sentence.states()
-                names |= sentence.names
-                changed = changed or say.CHANGED.search(sentence.lowered) is not None
-                if not any(p.search(sentence.lowered) for p in (say.DENIED, say.UNREAL, say.ENDED)):
-                    stems.append(_stems(part) | sentence.names)
-        return cls(
-            tuple(states[:_MOST]), frozenset(names), _stems(body) | names, tuple(stems), changed
-        )
+            names |= sentence.names
+            changed = changed or say.CHANGED.search(sentence.lowered) is not None
+            if not any(p.search(sentence.lowered) for p in (say.DENIED, say.UNREAL, say.ENDED)):
+                stems.append(_stems(part) | sentence.names)
+        return cls(tuple(states), frozenset(names), _stems(body) | names, tuple(stems), changed)
 
     def sides(self) -> Sides:
         """What this and another reading must have in common to be at odds."""
@@ -154,7 +164,7 @@ def at_odds(one: Reading, other: Reading) -> tuple[float, ...]:
             if a.ended or b.ended:
                 out, kept = (a, b) if a.ended else (b, a)
                 if not out.slot or out.slot == kept.slot:
-                    ended = ended or _covered(out.value, kept.value | kept.key)
+                    ended = ended or out.ends(kept.value | kept.key)
             elif a.slot == b.slot and _one_key(a, b):
                 if _one_value(a, b):
                     agreed = True
@@ -166,7 +176,7 @@ def at_odds(one: Reading, other: Reading) -> tuple[float, ...]:
         ended = ended or any(
             state.ended
             and not state.slot
-            and any(_covered(state.value, said) for said in theirs.stems if state.subject <= said)
+            and any(state.ends(said) for said in theirs.stems if state.subject <= said)
             for state in mine.states
         )
     named = bool(one.names) and bool(other.names)
@@ -218,6 +228,7 @@ class _Found(NamedTuple):
     value: frozenset[str]
     ended: bool = False
     key: frozenset[str] = frozenset()
+    core: frozenset[str] = frozenset()
 
 
 class _Sentence:
@@ -255,17 +266,23 @@ class _Sentence:
         )
         managed = any(each.slot == "manager" for each in found)
         kin = self.kin - _listed("boss") if managed else self.kin
-        subject = ((self.names - held - ended) or (self.names - held)) | kin
+        somebody = ((self.names - held - ended) or (self.names - held)) | kin
         nouns = _stems(self.lowered) - _listed(say.VERBS) - _listed(say.SAID)
         thing = nouns - held - ended - keys
-        if not subject - kin:  # a thing without a name is what its nouns say
-            subject |= thing
+        # A thing without a name is what its nouns say.
+        subject = somebody if somebody - kin else somebody | thing
         states = []
         for each in found:
-            own = each.slot in ("attribute", "schedule", "lead") and each.key
-            mine = each.key if own else thing if each.slot in say.OF_THINGS else subject
+            if each.slot in say.OWN_KEY and each.key:
+                mine = each.key
+            elif each.slot in say.OF_THINGS:
+                mine = thing
+            elif each.slot in say.OF_ANY:
+                mine = subject
+            else:
+                mine = somebody
             if mine and each.value:
-                states.append(State(each.slot, each.key, mine, each.value, each.ended))
+                states.append(State(each.slot, each.key, mine, each.value, each.ended, each.core))
         return states
 
     def _found(self) -> Iterator[_Found]:
@@ -301,12 +318,13 @@ class _Sentence:
         slots = {say.NAMED.get(slot, slot) for slot in slots}
         if say.LEAVING.search(self.lowered[ended.start() : ended.start("v")]):
             slots.add("employer")
-        price = say.PRICE.search(gone)
+        price = None if say.DEALT.search(self.lowered) else say.PRICE.search(gone)
         if price:
             yield _Found("price", _stems(price["v"]), ended=True)
         else:
             slot = next(iter(slots)) if len(slots) == 1 else ""
-            yield _Found(slot, _object(ended["v"]), ended=True)
+            core = _object(say.WHERE.split(ended["v"])[0])
+            yield _Found(slot, _object(ended["v"]), ended=True, core=core)
         said = say.SO.match(rest[0]) if rest and len(rest[0].split()) <= _SHORT else None
         if said and not say.DENIED.search(rest[0]):
             for slot in slots - {"price"}:
@@ -323,6 +341,8 @@ class _Sentence:
     def _clauses(self, text: str) -> Iterator[_Found]:
         for slot, pattern in say.CLAUSES:
             if slot == "phone" and not say.PHONE.search(text):
+                continue
+            if slot == "price" and say.DEALT.search(text):
                 continue
             for match in pattern.finditer(text):
                 groups, value = match.groupdict(), frozenset[str]()
@@ -357,7 +377,7 @@ class _Sentence:
         counted = " ".join(say.NUMBERS.get(word, word) for word in text.split())
         for match in say.COUNTED.finditer(counted):
             unit = _stems(match["key"])
-            if unit and not unit <= _listed(say.MEASURES):
+            if unit and len(match["key"]) > 1 and not unit <= _listed(say.MEASURES):
                 yield _Found("count", frozenset([match["v"].replace(",", "")]), key=unit)
         for phrase in say.FAVOURITES:
             for match in phrase.finditer(text):
@@ -394,10 +414,18 @@ class _Sentence:
             noun, value = (said, _value_before(key)) if flip else (key, _value(said))
             behind = re.split(r"favou?rite", noun, maxsplit=1)[1]
             yield _Found("favourite", value, key=_stems(behind) - self.names)
-        elif nouns & say.SINGLE:
-            yield _Found("attribute", _value(said) - left, key=left | self.speaker)
-        elif others & say.SINGLE:
-            yield _Found("attribute", _value_before(key) - right, key=right | self.speaker)
+        else:
+            single = _listed(say.SINGLE_WORDS)
+            for named, of, value in (
+                (nouns, left, _value(said)),
+                (others, right, _value_before(key)),
+            ):
+                of = of | self.speaker
+                if named & say.SINGLE:
+                    # A weight, or a budget, that is nobody's is that of anything.
+                    if of - single:
+                        yield _Found("attribute", value - of, key=of)
+                    return
 
 
 def _named(word: str, *, first: bool) -> bool:

@@ -69,6 +69,8 @@ def test_judge_of_a_batch_is_that_of_its_pairs() -> None:
         ("1,200 euros", "1200 euros", 1.0, ()),
         ("20 % of sales", "30 % of sales", 0.5, ("number",)),
         ("5 cats", "5 dogs", 0.5, ()),
+        ("Ana fed 5 cats", "Ana saw 3 cats", 0.5, ()),
+        ("Ana fed 5 cats in Rome", "Ana fed 3 cats in Oslo", 0.6, ("number",)),
         ("...", "cats", 0.0, ()),
     ],
 )
