@@ -71,6 +71,10 @@ class GrowingRows:
         self._view, self._count = None, needed
         return self.array
 
+    def copy(self) -> GrowingRows:
+        """The same rows in a buffer of their own, with room for an eighth more."""
+        return self.taken(np.zeros(1, dtype=np.int64), np.full(1, len(self)))
+
     def taken(self, first: np.ndarray, count: np.ndarray) -> GrowingRows:  # [s], [s] integers
         """The rows of some spans, one after another, in a buffer with room for an eighth more."""
         rows, total = self.array, int(count.sum())
@@ -95,10 +99,10 @@ def _empty(like: np.ndarray, count: int) -> np.ndarray:  # [n, ...] -> [count, .
 class GrowingLists:
     """Lists of entries that are appended to, or replaced, in time proportional to the change.
 
-    Only `discard` writes over entries that are there: without it, whoever has copied `first` and
-    `count` can read on in the columns of that time. A list that has outgrown its room moves behind
-    all others, to half as much again; one that is replaced moves there too. All are written anew,
-    one after another, when an eighth of the entries was left behind by replacements.
+    Only `keep` and `discard` write over entries that are there: without them, whoever has copied
+    `first` and `count` can read on in the columns of that time. A list that has outgrown its room
+    moves behind all others, to half as much again; one that is replaced moves there too. All are
+    written anew, one after another, when an eighth of the entries was left behind by replacements.
     """
 
     def __init__(self, columns: Mapping[str, torch.dtype]) -> None:
@@ -118,6 +122,16 @@ class GrowingLists:
         lists._first = GrowingRows(offsets_of(counts)[:-1])
         lists._count, lists._room = GrowingRows(counts), GrowingRows(counts.clone())
         return lists
+
+    def copy(self) -> GrowingLists:
+        """The same lists; what is written over in one of both stays as it is in the other."""
+        own = GrowingLists({})
+        own._rows = {name: rows.copy() for name, rows in self._rows.items()}
+        own._first, own._count, own._room = (
+            rows.copy() for rows in (self._first, self._count, self._room)
+        )
+        own._left = self._left
+        return own
 
     def compact(self) -> tuple[Tensor, dict[str, Tensor]]:
         """Counts [L] and columns, as `of` takes them."""
@@ -191,10 +205,7 @@ class GrowingLists:
             self._first, self._count, self._room = whole._first, whole._count, whole._room
 
     def discard(self, lists: np.ndarray, columns: Mapping[str, np.ndarray]) -> None:
-        """Takes entries, [n] a column, out of their `lists` [n], each the first that equals it.
-
-        The others move up in their place, also in columns that came from elsewhere.
-        """
+        """Takes entries, [n] a column, out of their `lists` [n], each the first that equals it."""
         if not len(lists):
             return
         touched = np.unique(lists)
@@ -210,11 +221,27 @@ class GrowingLists:
                 ),
             )
         )
-        kept = without_once(own, gone).numpy()
-        count = np.bincount(row[kept], minlength=len(touched))
-        place = array_ranges(self._first.array[touched], count)[1]
-        self._write(place, {name: column[kept] for name, column in held.items()})
-        self._count.array[touched] = count
+        self.keep(touched, without_once(own, gone).numpy())
+
+    def keep(self, lists: np.ndarray, mask: np.ndarray) -> None:  # [r] integers, [T] bool
+        """Leaves of some lists, each once, those of their `entries` that a mask says.
+
+        They move up in their place, also in columns that came from elsewhere.
+        """
+        row, entry = self.entries(lists)
+        count = np.bincount(row[mask], minlength=len(lists))
+        place = array_ranges(self._first.array[lists], count)[1]
+        self._write(place, {name: column[entry[mask]] for name, column in self.columns.items()})
+        self._count.array[lists] = count
+
+    def take(self, lists: np.ndarray) -> None:  # [r] integers
+        """Leaves some lists, each once, in this order."""
+        held = int(self._room.array.sum())
+        self._first, self._count, self._room = (
+            GrowingRows(torch.from_numpy(rows.array[lists]))
+            for rows in (self._first, self._count, self._room)
+        )
+        self._left += held - int(self._room.array.sum())
 
     def _extend(self, count: int) -> int:
         """Makes room for entries behind all others; where they begin."""

@@ -126,20 +126,29 @@ class Postings:
         self, term: np.ndarray, doc: np.ndarray, counts: np.ndarray, vocab_size: int
     ) -> None:
         """Adds entries, each (term, document) once, in their order."""
-        if self._lists is None:
-            indptr, docs, own = self._whole
-            self._lists = GrowingLists.of(indptr.diff(), {"docs": docs, "counts": own})
-        lists = self._lists
+        lists = self._as_lists()
         lists.resize(vocab_size)
         begin, size = runs(term)
         named = term[begin]
         held, end = lists.spans(named)
-        last = lists.columns["docs"].take(end - 1, mode="clip")
-        behind = (held == 0) | (last < doc[begin])
+        behind = held == 0
+        behind[~behind] = lists.columns["docs"][end[~behind] - 1] < doc[begin[~behind]]
         row = np.repeat(behind, size)
         lists.append(term[row], {"docs": doc[row], "counts": counts[row]})
         if not behind.all():
             _put_among(lists, named[~behind], term[~row], doc[~row], counts[~row])
+        self._give_out(lists)
+
+    def _as_lists(self) -> GrowingLists:
+        if self._lists is not None:
+            return self._lists
+        indptr, docs, counts = self._whole
+        return GrowingLists.of(indptr.diff(), {"docs": docs, "counts": counts})
+
+    def _give_out(self, lists: GrowingLists) -> None:
+        """Goes on with these."""
+        self._lists = lists
+        self._whole = self._whole[0], self._whole[1][:0], self._whole[2][:0]
         self.listed = PostingLists(lists.first.clone(), lists.count.clone(), **lists.tensors)
 
     def remove(
@@ -160,28 +169,27 @@ class Postings:
             kept_terms: The terms from now on, by their numbers of before.
             number: Of each document from now on, ascending or not; -1 for those without texts.
         """
-        listed = self.listed
-        indptr, docs, counts = self._whole if listed is None else listed.compact()
-        term, doc, taken = count_terms(terms, offsets, documents, max(1, len(indptr) - 1))
-        place = lower_bounds(indptr.numpy(), docs.numpy(), term.numpy(), doc.numpy())
-        counts = counts.index_add(0, torch.from_numpy(place), -taken)
-        first = indptr[kept_terms]
-        row, entry = ranges(first, indptr[kept_terms + 1] - first)
-        counts = counts.index_select(0, entry)
-        there = (counts > 0).nonzero().squeeze(1)
-        row, counts = row.index_select(0, there), counts.index_select(0, there)
-        docs = number.to(torch.int32)[docs.index_select(0, entry.index_select(0, there)).long()]
-        key = (row << 32) + docs
-        if bool((key[1:] < key[:-1]).any()):
-            order = key.argsort()
-            docs, counts = docs[order], counts[order]
+        lists = self._as_lists().copy()  # those that were given out are not written over
+        counted = count_terms(terms, offsets, documents, len(lists))
+        term, doc, taken = (each.numpy() for each in counted)
+        column = lists.columns
+        held, end = lists.spans(term)
+        column["counts"][lower_bounds(end - held, end, column["docs"], doc)] -= taken
+        named = np.unique(term)
+        lists.keep(named, column["counts"][lists.entries(named)[1]] > 0)
+        lists.take(kept_terms.numpy())
+        new = number.to(torch.int32).numpy()
+        if not np.array_equal(new, np.arange(len(new))):
+            # Also what is no entry, wherever that leads.
+            column["docs"][:] = new.take(column["docs"], mode="clip")
+            if (np.diff(new[new >= 0]) < 0).any():
+                lists = _in_order(lists)
         lengths = self.lengths.index_add(0, documents.long(), -offsets.diff())
         kept = (number >= 0).nonzero().squeeze(1)
         self.lengths = torch.empty_like(lengths[kept]).index_copy_(
             0, number[kept].long(), lengths[kept]
         )
-        self._whole = offsets_of(torch.bincount(row, minlength=len(kept_terms))), docs, counts
-        self._lists = self.listed = None
+        self._give_out(lists)
 
     def weighed(self, *, k1: float = BM25.k1, b: float = 0.75) -> BM25:
         """The lexical index of these counts; arguments as for `BM25.build`.
@@ -194,6 +202,14 @@ class Postings:
         if listed is None:
             return BM25(*self._whole, norm=norm, idf=idf, k1=k1)
         return ListedBM25(listed, norm, idf, k1)
+
+
+def _in_order(lists: GrowingLists) -> GrowingLists:
+    """The same, whose documents ascend again."""
+    count, column = lists.compact()
+    row = torch.arange(len(count)).repeat_interleave(count)
+    order = ((row << 32) + column["docs"]).argsort()
+    return GrowingLists.of(count, {name: each[order] for name, each in column.items()})
 
 
 def _put_among(

@@ -118,13 +118,12 @@ def runs(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:  # [n] -> [r], [r
 
 
 def lower_bounds(
-    indptr: np.ndarray,  # [N + 1] integers
-    values: np.ndarray,  # [E], ascending inside each row
-    rows: np.ndarray,  # [m] integers, in 0..N-1
+    low: np.ndarray,  # [m] int64
+    high: np.ndarray,  # [m] int64, where the runs end
+    values: np.ndarray,  # [E], ascending inside each run
     keys: np.ndarray,  # [m]
 ) -> np.ndarray:  # [m] int64
-    """In each row the first entry that is not below a key, or the end of the row."""
-    low, high = indptr[rows].astype(np.int64), indptr[rows + 1].astype(np.int64)
+    """In each run the first entry that is not below its key, or the end of the run."""
     while True:
         opened = low < high
         if not opened.any():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import chain
+
 import numpy as np
 import pytest
 import torch
@@ -106,8 +108,12 @@ def test_lists_lose_what_is_discarded(steps: list[tuple[list, list]]) -> None:
         for change, pairs in ((lists.append, added), (lists.discard, gone)):
             where = np.array([place for place, _ in pairs], dtype=np.int64)
             change(where, {"value": np.array([-0.5 * value for _, value in pairs])})
-        entry = lists.entries(np.arange(4))[1]
-        assert lists.columns["value"][entry].tolist() == [value for each in kept for value in each]
+        before, order = lists.copy(), np.array([2, 0, 3])
+        lists.take(order)
+        for some, wanted in ((before, kept), (lists, [kept[i] for i in order])):
+            entry = some.entries(np.arange(len(some)))[1]
+            assert some.columns["value"][entry].tolist() == list(chain(*wanted))
+        lists = before
 
 
 def test_lists_take_room_in_proportion_to_their_entries() -> None:

@@ -87,7 +87,8 @@ def test_lower_bounds_are_those_of_bisect(rows, random):
     asked = [(random.randrange(len(rows)), random.randint(-1, 10)) for _ in range(9)]
     row, key = torch.tensor(asked).T
     values = torch.tensor([value for row in rows for value in row], dtype=torch.int32)
-    found = lower_bounds(*(each.numpy() for each in (indptr, values, row, key)))
+    runs_of = indptr[row], indptr[row + 1]
+    found = lower_bounds(*(each.numpy() for each in (*runs_of, values, key)))
     assert found.tolist() == [int(indptr[r]) + bisect_left(rows[r], k) for r, k in asked]
 
 
