@@ -411,7 +411,8 @@ class _Replay:
         """The other names that are near one, with their cosines."""
         names = self._names
         if name not in self._found:
-            self._look([name, *(other for _, other in self._open[: _NAMES - 1])])
+            more = (other for _, other in self._open if other not in self._found)
+            self._look([name, *islice(more, _NAMES - 1)])
         concepts, others = self._found[name]
         names.learn([*concepts, *self._linker.nodes_named(others)])
         found = {names.own[node]: value for node, value in concepts.items()} | others

@@ -30,13 +30,16 @@ from graphmem_torch.memory.link import (
     own_mentions,
 )
 from graphmem_torch.memory.names import Names, Renaming, among
+from graphmem_torch.ops.tiles import empty_best, merge_tile
+from graphmem_torch.ops.topk_cosine import tile_scores
 from graphmem_torch.store import MemoryStore
 from graphmem_torch.store.adjacency import Adjacency
 from graphmem_torch.text.concepts import ConceptExtractor
 
 __all__ = ["Heir", "Removal", "unlink"]
 
-_TILE = 1 << 22  # cosines at once: 16 MB, which a cache may hold
+_TILE = 1 << 20  # cosines at once: 4 MB, which a cache may hold
+_TOGETHER = 256  # atoms whose cosines are found at once
 _SAME = 1e-4  # by which the cosine of an edge may differ from that of its ends
 
 _Edge = tuple[int, int, int, float | None]  # source, target, type, weight (None: any)
@@ -157,7 +160,7 @@ def unlink(
             joined.update(combinations(concepts, 2))
             joined.subtract(combinations(old, 2))
         cut.update(_associations(near, own, (-joined).elements(), known))
-        made.update(renamed.associations((+joined).elements(), config.similarity_min))
+        made.update(renamed.associations((+joined).elements(), config.similarity_min, linker))
     same = cut & made
     cut, made = cut - same, made - same
     if renamed.ended:
@@ -219,15 +222,18 @@ class _Renamed:
             new = [now.get(n, found.concepts.get(n, -1)) for n in names]
             self.said[atom] = list(dict.fromkeys(old)), [n for n in dict.fromkeys(new) if n >= 0]
 
-    def associations(self, pairs: Iterable[tuple[int, int]], least: float) -> Iterator[_Edge]:
-        """Edges between concepts, of cosines from `least` on."""
+    def associations(
+        self, pairs: Iterable[tuple[int, int]], least: float, linker: Linker
+    ) -> Iterator[_Edge]:
+        """Edges between concepts, of cosines from `least` on; the linker knows those of before."""
         asked = list(pairs)
         if not asked:
             return
         ends = torch.tensor(asked).T
         nodes, place = ends.unique(return_inverse=True)
         new = nodes >= self.first
-        rows = self._store.vectors(nodes[~new].tolist()).embeddings
+        known = _numbers(linker.concept_row(node) for node in nodes[~new].tolist())
+        rows = linker.concepts()[1][known]
         rows = torch.cat([rows, self.embeddings[nodes[new] - self.first]])
         cosine = (rows[place[0]] * rows[place[1]]).sum(1)
         for (one, other), value in zip(asked, cosine.tolist(), strict=True):
@@ -439,18 +445,25 @@ def _next_similar(
         return EdgeBlock.empty()
     node, rows, live = linker.rows()
     dead = (~live | isin(node, _numbers(gone))).nonzero().squeeze(1)
-    blocks = list[EdgeBlock]()
-    for part in torch.searchsorted(node, open_).split(max(1, _TILE // max(1, len(node)))):
-        cosine = rows[part] @ rows[: int(part[-1])].T
-        cosine.index_fill_(1, dead[dead < cosine.shape[1]], -torch.inf)
-        for own, first in zip(cosine, part.tolist(), strict=True):
-            own[first:] = -torch.inf  # only earlier ones
-        best = cosine.topk(min(config.similarity_k, cosine.shape[1]), dim=1)
-        row, place = (best.values >= config.similarity_min).nonzero(as_tuple=True)
-        ends = node[part[row]], node[best.indices[row, place]]
-        blocks.append(EdgeBlock.of(*ends, EdgeType.SIMILARITY, best.values[row, place]))
-    found, there = EdgeBlock.cat(blocks), torch.stack([similar.source, similar.target])
-    return found.take(~isin_pairs(torch.stack([found.source, found.target]), there))
+    asking = torch.searchsorted(node, open_)
+    best, found = empty_best(len(asking), config.similarity_k, rows.device)
+    buffer = torch.empty(_TILE)
+    for part, *kept in zip(*(each.split(_TOGETHER) for each in (asking, best, found)), strict=True):
+        width = _TILE // len(part)
+        for first in range(0, int(part[-1]), width):
+            own = slice(int(torch.searchsorted(part, first, right=True)), None)
+            last = min(first + width, int(part[-1]))
+            cosine = tile_scores(rows[part[own]], rows[first:last], buffer)
+            cosine.index_fill_(1, dead[(dead >= first) & (dead < last)] - first, -torch.inf)
+            some = part[own][: int(torch.searchsorted(part[own], last))]
+            later = torch.arange(first, last) >= some[:, None]
+            cosine[: len(some)].masked_fill_(later, -torch.inf)  # only earlier ones
+            merge_tile(kept[0][own], kept[1][own], cosine, first, finite=True)
+    row, place = (best >= config.similarity_min).nonzero(as_tuple=True)
+    ends = node[asking[row]], node[found[row, place]]
+    edges = EdgeBlock.of(*ends, EdgeType.SIMILARITY, best[row, place])
+    there = torch.stack([similar.source, similar.target])
+    return edges.take(~isin_pairs(torch.stack([edges.source, edges.target]), there))
 
 
 def _similar(edges: EdgeBlock) -> EdgeBlock:
@@ -478,6 +491,6 @@ def _without(edges: EdgeBlock, linked: Counter[_Edge]) -> EdgeBlock:
 def _without_cosines(store: MemoryStore, edges: EdgeBlock, kind: EdgeType) -> EdgeBlock:
     """The edges without those of a type that weigh as much as their ends are similar."""
     nodes, place = torch.stack(edges.columns[:2]).unique(return_inverse=True)
-    rows = store.vectors(nodes.tolist()).embeddings
+    rows = store.vectors(nodes.tolist(), tokens=False).embeddings
     cosine = (rows[place[0]] * rows[place[1]]).sum(1)
     return edges.take(~((edges.type == int(kind)) & ((cosine - edges.weight).abs() < _SAME)))

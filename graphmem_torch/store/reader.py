@@ -399,8 +399,12 @@ class StoreReader:
             return {}
         return read_alias_vectors(self._database, names, self.dim or 0)
 
-    def vectors(self, nodes: Sequence[int]) -> NodeVectors:
+    def vectors(self, nodes: Sequence[int], *, tokens: bool = True) -> NodeVectors:
         """Vectors of single nodes, in the order asked for; numbers may repeat.
+
+        Args:
+            nodes: Their numbers.
+            tokens: Whether their token vectors are read too.
 
         Raises:
             InputError: No atom ever had one of these numbers.
@@ -410,7 +414,8 @@ class StoreReader:
             unknown = next((node for node in nodes if not 0 <= node < stop), None)
             if unknown is not None:
                 raise self._unknown_node(unknown)
-            return read_vectors(self._database, nodes, self.dim or 0, self.token_dim)
+            width = self.token_dim if tokens else None
+            return read_vectors(self._database, nodes, self.dim or 0, width)
 
     def misplaced_edges(self, *, by_time: bool) -> tuple[Tensor, Tensor]:
         """What is wrong about the temporal edges of linking.
@@ -695,7 +700,7 @@ class _Past(StoreReader):
         """As of the versions."""
         with self.reading():
             rows, place, old = super().embeddings(start), *self._places(start)
-            rows[place] = self.vectors(old).embeddings
+            rows[place] = self.vectors(old, tokens=False).embeddings
         return rows
 
     def tokens(self, start: int = 0) -> TokenRows | None:
