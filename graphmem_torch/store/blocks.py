@@ -309,11 +309,11 @@ def zero_embeddings(database: Database, start: int, rows: Tensor) -> None:
     if not len(rows):
         return
     _verify(database, "embedding_block", start, expected, [data], start, count)
-    values = torch.frombuffer(bytearray(data), dtype=torch.float32).view(count, -1)
-    values[rows] = 0.0
-    blob = values.numpy().tobytes()
+    blob = bytearray(data)
+    torch.frombuffer(blob, dtype=torch.float32).view(count, -1)[rows] = 0.0
+    seal = _seal(database, "embedding_block", start, [blob], start, count)
     sql = "UPDATE embedding_block SET checksum = ?, data = ? WHERE start = ?"
-    database.execute_many(sql, [(_checksum([blob], start, count), blob, start)])
+    database.execute_many(sql, [(seal, blob, start)])
 
 
 def rewrite_tokens(database: Database, start: int, rows: Tensor) -> None:
@@ -325,13 +325,15 @@ def rewrite_tokens(database: Database, start: int, rows: Tensor) -> None:
         return
     _verify(database, "token_block", start, expected, blobs, start, count)
     counts = _decode(database, blobs[0], torch.int32, count)
+    if not bool(counts[rows].any()):  # concepts have none
+        return
     keep = torch.ones(count, dtype=torch.bool)
     keep[rows] = False
-    kept = keep.repeat_interleave(counts)
-    total = len(kept)
-    pieces = _decode(database, blobs[1], torch.int32, total)[kept]
+    kept = keep.repeat_interleave(counts).nonzero().squeeze(1)
+    total = int(counts.sum())
     width = len(blobs[2]) // max(total, 1)
-    tokens = _decode(database, blobs[2], torch.int8, total, width)[kept]
+    pieces = _decode(database, blobs[1], torch.int32, total).index_select(0, kept)
+    tokens = _decode(database, blobs[2], torch.int8, total, width).index_select(0, kept)
     database.execute_many("DELETE FROM token_block WHERE start = ?", [(start,)])
     _insert_tokens(database, start, counts.where(keep, 0), pieces, tokens)
 
@@ -638,49 +640,37 @@ def thin_edges(
     With `near` only these blocks are looked at, and of each, where they are given, only the edges
     at some places.
     """
-    sql, values = f"{_EDGES} ORDER BY block", tuple[str, ...]()
-    if near is not None:
-        sql = f"{_EDGES} WHERE block IN (SELECT value FROM json_each(?)) ORDER BY block"
-        values = (json.dumps(list(near)),)
-    gone: list[tuple[int]] = []
-    changed: list[tuple[Any, ...]] = []
-    thinned: list[tuple[int, Tensor]] = []
-    removed = list[CutEdges]()
+    run, removed = database.execute_many, list[CutEdges]()
     counts = dict(database.query("SELECT block, count FROM edge_block ORDER BY block"))
     fronts = dict(zip(counts, itertools.accumulate(counts.values(), initial=0), strict=False))
     lost = 0  # in the blocks in front
-    with contextlib.closing(database.stream(sql, values)) as rows:
-        for row in rows:
-            block, start, count, *_ = row
-            edges = _edge_block(database, *row)
-            places = near[block] if near is not None else None
-            if places is None:
-                kept = keep(edges)
-            else:
-                kept = torch.ones(count, dtype=torch.bool)
-                kept[places] = keep(edges.take(places))
-            left = int(kept.sum())
-            if left < count:
-                going = (~kept).nonzero().squeeze(1)
-                # In front of the i-th that goes, i others have gone.
-                place = fronts[block] - lost + going - torch.arange(len(going))
-                removed.append(CutEdges(edges.take(going), place))
-            lost += count - left
-            if left == 0:
-                gone.append((block,))
-            elif left < count:
-                thinned.append((block, _thinned(_parts(database, block, start, count), kept)))
-                blobs = [column.numpy().tobytes() for column in edges.take(kept).columns]
-                changed.append((left, _checksum(blobs, start, left), *blobs, block))
-    database.execute_many("DELETE FROM edge_block WHERE block = ?", gone)
-    database.execute_many("DELETE FROM edge_parts WHERE block = ?", gone)
-    for block, parts in thinned:
-        _keep_parts(database, block, parts)
-    database.execute_many(
-        "UPDATE edge_block SET count = ?, checksum = ?, source = ?, target = ?, type = ?, "
-        "weight = ? WHERE block = ?",
-        changed,
-    )
+    for block in sorted(counts if near is None else near):
+        row = database.query(f"{_EDGES} WHERE block = ?", (block,))[0]
+        edges, (_, start, count, *_) = _edge_block(database, *row), row
+        places = None if near is None else near[block]
+        places = torch.arange(count) if places is None else places
+        going = places[~keep(edges.take(places))]
+        if not len(going):
+            continue
+        # In front of the i-th that goes, i others have gone.
+        place = fronts[block] - lost + going - torch.arange(len(going))
+        removed.append(CutEdges(edges.take(going), place))
+        lost += len(going)
+        if len(going) == count:
+            run("DELETE FROM edge_block WHERE block = ?", [(block,)])
+            run("DELETE FROM edge_parts WHERE block = ?", [(block,)])
+            continue
+        kept = torch.ones(count, dtype=torch.bool)
+        kept[going] = False
+        left = count - len(going)
+        _keep_parts(database, block, _thinned(_parts(database, block, start, count), kept))
+        blobs = [column.numpy().tobytes() for column in edges.take(kept).columns]
+        seal = _seal(database, "edge_block", block, blobs, start, left)
+        run(
+            "UPDATE edge_block SET count = ?, checksum = ?, source = ?, target = ?, type = ?, "
+            "weight = ? WHERE block = ?",
+            [(left, seal, *blobs, block)],
+        )
     return CutEdges.cat(removed)
 
 
@@ -696,7 +686,7 @@ def is_sound(expected: int, blobs: Iterable[bytes], start: int, count: int) -> b
     return expected in (plain, _checksum((), start, count, before=plain))
 
 
-def _checksum(blobs: Iterable[bytes], *place: int, before: int = 0) -> int:
+def _checksum(blobs: Iterable[bytes | bytearray], *place: int, before: int = 0) -> int:
     """CRC-32 over blobs in a row, then over the numbers of a place."""
     for blob in blobs:
         before = zlib.crc32(blob, before)
@@ -713,12 +703,25 @@ def _verify(
     count: int,
 ) -> None:
     """Looks at the checksum of a block, where this process has not yet done so."""
-    if (table, key, expected) in database.sound:
+    if database.sound.get((table, key)) == expected:
         return
     if not is_sound(expected, blobs, start, count):
         what = f"{table}: the block that starts at node {start} does not match its checksum"
         raise damaged(database.place, what)
-    database.sound.add((table, key, expected))
+    database.sound[table, key] = expected
+
+
+def _seal(
+    database: Database,
+    table: str,
+    key: int,
+    blobs: Sequence[bytes | bytearray],
+    start: int,
+    count: int,
+) -> int:
+    """The checksum of a block that is written, which needs no look when it is read again."""
+    database.sound[table, key] = seal = _checksum(blobs, start, count)
+    return seal
 
 
 def _expect_held(database: Database, stop: int, dim: int | None) -> int:

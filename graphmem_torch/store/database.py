@@ -431,7 +431,7 @@ class Database:
     Attributes:
         place: The folder, for messages (`<memory>` without one).
         readonly: Whether writes are refused.
-        sound: Blocks whose checksum was right, as (table, key, checksum): each is looked at once.
+        sound: By table and key of blocks the checksum that was right: each is looked at once.
         asked: When it was last used, of a clock that never goes back.
         resting: Whether its files are closed until the next use.
     """
@@ -458,7 +458,7 @@ class Database:
         """
         self.place = "<memory>" if folder is None else str(folder)
         self.readonly = readonly
-        self.sound: set[tuple[str, int, int]] = set()
+        self.sound: dict[tuple[str, int], int] = {}
         self._lock = threading.RLock()
         self._pinned = 0
         self._pinned_by: int | None = None
