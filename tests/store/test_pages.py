@@ -73,11 +73,11 @@ def test_texts_that_were_moved_by_what_went_before_go_with_their_atoms(tmp_path:
     draw = random.Random(4)
     texts = {
         f"a{i}": " ".join(f"{draw.getrandbits(40):010x}" for _ in range(draw.randint(3, 30)))
-        for i in range(2000)
+        for i in range(1000)
     }
     with MemoryStore.open(tmp_path) as store:
-        store.append(Batch([Atom(*each) for each in texts.items()], torch.ones(2000, 1)))
-        left = list(range(2000))
+        store.append(Batch([Atom(*each) for each in texts.items()], torch.ones(1000, 1)))
+        left = list(range(1000))
         while left:
             gone = draw.sample(left, 1 + len(left) // 2)
             left = sorted({*left} - {*gone})
@@ -93,7 +93,7 @@ def test_nothing_is_left_where_the_log_tells_what_was_written(tmp_path: Path, ho
     draw, texts, left, stayed = random.Random(how), dict[int, tuple[str, str]](), set[int](), 0
     store = MemoryStore.open(tmp_path)
     for turn in range(6):
-        for first in range(store.next_node, store.next_node + 200, 20):
+        for first in range(store.next_node, store.next_node + 120, 20):
             for node in range(first, first + 20):
                 words = [f"{draw.getrandbits(40):010x}" for _ in range(draw.randint(3, 30))]
                 texts[node] = f"{draw.getrandbits(64):016x}", " ".join(words)
