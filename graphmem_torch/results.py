@@ -559,7 +559,9 @@ class QueryPlan:
         concepts: Names of concepts that edges are followed from as well.
         kept: Memories that are left in the end at most.
         discount: What an edge takes off, in (0, 1].
-        order: How the first `among` hits are ordered: `relevance`, or `first` or `latest` by time.
+        order: How the first `among` hits are ordered: `relevance`; `first` or `latest` by time;
+            `present`: a hit gives way to later ones that are like it and fit about as well. Then as
+            many are looked at, however few are asked for; 30 are a good number.
         among: So many.
         least: A window that leaves fewer memories gives way, and any time will do.
         match: So does one in which the best BM25 is a smaller share of the best of any time. A
@@ -592,7 +594,8 @@ class QueryPlan:
             for step in self.steps
         ]
         if self.order != "relevance":
-            lines.append(f"{'order':<10} the best {self.among} by time, the {self.order} one first")
+            how = "what holds now" if self.order == "present" else f"the {self.order} one"
+            lines.append(f"{'order':<10} the best {self.among} by time, {how} first")
         return "\n".join(lines) or "no steps yet"
 
     def as_dict(self) -> dict[str, Any]:

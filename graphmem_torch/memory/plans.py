@@ -20,6 +20,7 @@ from graphmem_torch.index.retrieve import Retrieval, Stages
 from graphmem_torch.memory.assemble import Snapshot
 from graphmem_torch.memory.filters import PlanLike, concept_nodes, plain_name
 from graphmem_torch.rank.plan import PlanBatch
+from graphmem_torch.rank.present import present_scores
 from graphmem_torch.rank.query import QueryBatch
 from graphmem_torch.rank.succession import WAYS, SuccessionBatch
 from graphmem_torch.results import PlanStep, QueryPlan
@@ -41,7 +42,8 @@ Chains = Sequence[Tensor]
 tensor is looked at once (`ValiditySpans.successions`)."""
 
 _DAY = 86_400.0
-_ORDERS = ("relevance", "first", "latest")
+_ORDERS = ("relevance", "first", "latest", "present")
+_OF_HITS = ("rows", "scores", "shares", "paths")  # of a retrieval
 _NEAR = 16  # hits, one of which must state a value that a question names
 _WORDS = 4  # of the name of a concept that a question is searched for
 
@@ -466,10 +468,15 @@ def answered(
             stages.done("plan")
     done: list[QueryPlan | None] = [None] * len(plans)
     parts, places = [], list[int]()
+    index = snapshot.index
     for group in groups:
+        wide = [plan.among for plan in group.plans if plan and plan.order == "present"]
+        count = index.config.rank.k if k is None else k
         with torch.inference_mode():
-            found = snapshot.index(group.query, k=k, paths=paths, stages=stages)
-            parts.append(_in_order(found, snapshot.index.time, group.plans))
+            # What holds now may stand behind the first k.
+            found = index(group.query, k=max([count, *wide]), paths=paths, stages=stages)
+            found = _in_order(found, index.time, index.embeddings, group.plans)
+            parts.append(_first(found, count) if wide else found)
         for place, plan in zip(group.places, group.plans, strict=True):
             done[place] = plan
         places += group.places
@@ -482,30 +489,48 @@ def answered(
     return _joined(parts, places), done
 
 
-def _in_order(found: Retrieval, time: Tensor, plans: Sequence[QueryPlan | None]) -> Retrieval:
-    """With the first hits by time where a plan says so; of unknown time last, ties as they were."""
-    ways: Mapping[str, float] = {"first": 1.0, "latest": -1.0}
-    sign = [ways.get(plan.order, 0.0) if plan else 0.0 for plan in plans]
+def _in_order(
+    found: Retrieval, time: Tensor, vectors: Tensor, plans: Sequence[QueryPlan | None]
+) -> Retrieval:
+    """With the first hits in the order that a plan says; ties as they were.
+
+    By time those of unknown time are last.
+    """
+    orders = [plan.order if plan else "relevance" for plan in plans]
     count = found.rows.shape[1]
-    if not any(sign) or not count:
+    if all(order == "relevance" for order in orders) or not count:
         return found
     device = found.rows.device
-    way = torch.tensor(sign, dtype=torch.float64, device=device)[:, None]
+    ways: Mapping[str, float] = {"first": 1.0, "latest": -1.0}
+    way = torch.tensor([ways.get(order, 0.0) for order in orders], device=device)[:, None]
     among = torch.tensor([plan.among if plan else 0 for plan in plans], device=device)[:, None]
     place = torch.arange(count, device=device)
-    sorted_ = (way != 0) & (place < among) & (found.rows >= 0)
-    key = (time[found.rows.clamp(min=0)] * way).nan_to_num(nan=torch.inf)
+    sorted_ = (place < among) & (found.rows >= 0)
+    at = found.rows.clamp(min=0)
+    key = (time[at] * way.double()).nan_to_num(nan=torch.inf)
+    asked = [row for row, order in enumerate(orders) if order == "present"]
+    if asked:
+        wide = min(count, max(cast(QueryPlan, plans[row]).among for row in asked))
+        rows = torch.tensor(asked, device=device)
+        own = at[rows, :wide]
+        scores = found.scores[rows, :wide].masked_fill(~sorted_[rows, :wide], -torch.inf)
+        key[rows, :wide] = -present_scores(scores, vectors[own], time[own]).double()
     order = key.masked_fill(~sorted_, torch.inf).argsort(dim=1, stable=True)
     # What is not sorted stays behind, in its place.
-    order = torch.where(way != 0, order, place)
+    plain = torch.tensor([order == "relevance" for order in orders], device=device)[:, None]
+    order = torch.where(plain, place, order)
 
     def taken(values: Tensor) -> Tensor:
         extra = values.shape[2:]
         at = order.view(*order.shape, *(1 for _ in extra)).expand(*order.shape, *extra)
         return values.gather(1, at)
 
-    columns = ("rows", "scores", "shares", "paths")
-    return found._replace(**{name: taken(getattr(found, name)) for name in columns})
+    return found._replace(**{name: taken(getattr(found, name)) for name in _OF_HITS})
+
+
+def _first(found: Retrieval, count: int) -> Retrieval:
+    """The first hits of each question."""
+    return found._replace(**{name: getattr(found, name)[:, :count] for name in _OF_HITS})
 
 
 def _joined(parts: Sequence[Retrieval], places: Sequence[int]) -> Retrieval:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import statistics
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -178,12 +179,55 @@ def test_the_first_and_the_latest(memory: Memory) -> None:
         assert all(hit == same[hit.id] for hit in found.hits)
 
 
+def test_the_present_is_that_of_a_loop(memory: Memory) -> None:
+    question, depth = "comet story", 12
+    plain = memory.retrieve(question, k=depth)
+    plan = QueryPlan(best=None, hops=0, order="present", among=depth)
+    found = memory.retrieve(question, plan=plan, k=depth)
+    assert {*ids(found)} == {*ids(plain)} and ids(found) != ids(plain)
+    score = [hit.score for hit in plain.hits]
+    when = times(memory, plain)
+    unit = [v / v.norm() for v in memory.embedder.encode([h.text for h in plain.hits]).pooled]
+    mean = sum(unit) / depth
+    own = [(v - mean) / (v - mean).norm() for v in unit]
+    spread = statistics.stdev(score)
+
+    def chance(x: float) -> float:
+        return 1 / (1 + math.exp(-x))
+
+    expected = {}
+    for i, hit in enumerate(plain.hits):
+        expected[hit.id] = hit.score
+        for j in range(depth):
+            if when[i] is not None and when[j] is not None and when[j] > when[i]:
+                fits = chance(2 * (2.5 - (max(score) - score[j]) / spread))
+                alike = chance(5 * float(own[i] @ own[j]))
+                expected[hit.id] += spread * math.log1p(-0.99 * fits * alike)
+    assert ids(found) == sorted(expected, key=lambda i: -expected[i])
+    same = {hit.id: hit for hit in plain.hits}
+    assert all(hit == same[hit.id] for hit in found.hits)  # what it is worth has not changed
+    few = memory.retrieve(question, plan=plan, k=3)
+    assert ids(few) == ids(found)[:3] and "what holds now first" in str(few.plan)
+
+
+def test_the_present_of_hits_that_fit_alike_is_the_latest() -> None:
+    with opened() as made:
+        assert not made.retrieve("tea", plan=QueryPlan(best=None, hops=0, order="present")).hits
+        said = [Atom(f"t{i}", "Ada drinks tea.", time=i * DAY) for i in (3, 1, 4, 2)]
+        made.add([*said, Atom("never", "Ada drinks tea.")])
+        plan = QueryPlan(best=None, hops=0, order="present", among=30)
+        found = ids(made.retrieve("What does Ada drink?", plan=plan, k=5))
+        assert [i for i in found if i != "never"] == ["t4", "t3", "t2", "t1"]
+        assert ids(made.retrieve("What does Ada drink?", plan=plan, k=1)) == found[:1]
+
+
 def test_a_batch_is_its_questions_alone(memory: Memory) -> None:
-    questions = [DECEMBER, "comet", "Who has been to Oslo?", "canoe"]
+    questions = [DECEMBER, "comet", "Who has been to Oslo?", "the comet story", "canoe"]
     given: list[QueryPlan | bool | None] = [
         True,
         False,
         QueryPlan(between=(None, "2023-12-01"), best=4),
+        QueryPlan(best=None, hops=0, order="present", among=12),
         None,
     ]
     batch = memory.retrieve(questions, plan=given, k=7, trace=True)
@@ -195,7 +239,7 @@ def test_a_batch_is_its_questions_alone(memory: Memory) -> None:
         )
         assert [hit.path for hit in found.hits] == [hit.path for hit in alone.hits]
         assert found.trace is not None and found.trace.candidates == 40
-    assert batch[1].plan is None and batch[3].plan is None
+    assert batch[1].plan is None and batch[4].plan is None
     assert ids(batch[1]) == ids(memory.retrieve("comet", k=7))
 
 

@@ -14,6 +14,7 @@ from graphmem_torch.config import Config
 from graphmem_torch.evaluation.bootstrap import interval_table
 from graphmem_torch.evaluation.metrics import ranking_measures
 from graphmem_torch.memory import Memory
+from graphmem_torch.results import QueryPlan
 from graphmem_torch.text.embedder import encode_checked
 
 from ..common.encoder import CachingEmbedder, caching, load_encoder
@@ -41,9 +42,10 @@ _PART = 50  # questions of one batch, each at all instants
 _NEWEST = 5  # hits of which the newest is taken
 _DEPTH = 30
 _FIRST = 5  # hits among which the value before another is looked for
-_MEASURES = ("now", "as of", "true at", "before")
+_MEASURES = ("now", "first hit", "as of", "true at", "before")
 _TEMPORAL, _CUTOFF = 2, 10  # LoCoMo's category, and the hits at which recall is measured
-_FOUND, _OTHER = "superseded as found", "other words"
+_NOTHING, _FOUND, _OTHER = "nothing superseded", "superseded as found", "other words"
+_PRESENT = QueryPlan(best=None, hops=0, order="present", among=_DEPTH)
 _WHOLE, _RECONCILED = "as it is", "reconciled"
 _TIMES = ("date", "event", "time_expression")
 
@@ -62,9 +64,10 @@ def judge(
     """Asks for values of now, as they were known, as they were true, and before another.
 
     An answer is right where the first hit about the fact, among 30, carries the value that was
-    true; of a value before another, where it is among the first 5 hits. The preset is told what was
-    superseded, or finds it by itself (`Memory.reconcile`); beside it stand the preset without any
-    and search by cosine.
+    true, and, by `first hit`, where that is the first hit of all; of a value before another, where
+    it is among the first 5 hits. The preset is told what was superseded, or finds it by itself
+    (`Memory.reconcile`), or is asked for the present (`QueryPlan.order`); beside it stand the
+    preset without any and search by cosine.
 
     Args:
         request: What is evaluated; its data is a LoCoMo file.
@@ -88,7 +91,8 @@ def judge(
         found = {}
         held_out = _Told(*evolving_facts(*facts, seed=request.seed, held_out=True), instants)
         for name, own in ((_FOUND, told), (f"{_FOUND}, {_OTHER}", held_out)):
-            right[name], found[name] = _reconciled(own, config, encoder, request)
+            answers, found[name] = _reconciled(own, config, encoder, request)
+            right |= {name + how: measured for how, measured in answers.items()}
         locomo = _locomo(config, encoder, request, drawn)
     report = framed(
         "temporal",
@@ -151,6 +155,10 @@ class _Told:
             dtype=torch.float64,
         )
 
+    def right_first(self, ranked: Ranking, answers: Sequence[str | None]) -> Tensor:  # [B] float64
+        """Whether the first hit of each question of `now` is about the fact and has its answer."""
+        return self.right([hits[:1] for hits in ranked], answers)
+
     def right_before(self, ranked: Ranking) -> Tensor:  # [B] float64
         """Whether the answer of each question of `past` is among its first hits."""
         wanted = [(question.fact, question.answer) for question in self.past]
@@ -189,7 +197,8 @@ def _evolving(
         found = {
             "cosine": _by_cosine(told, memory, newest=1),
             f"cosine, newest of {_NEWEST}": _by_cosine(told, memory, newest=_NEWEST),
-            "nothing superseded": _asked(told, memory, request),
+            _NOTHING: _asked(told, memory, request),
+            f"{_NOTHING}, asked for the present": _asked(told, memory, request, plan=_PRESENT),
         }
         for fact in told.facts:
             for old, new in zip(fact.versions, fact.versions[1:], strict=False):
@@ -204,8 +213,11 @@ def _evolving(
 
 def _reconciled(
     told: _Told, config: Config, encoder: CachingEmbedder, request: Request
-) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """What a memory answers that finds by itself what was superseded, and how well it does."""
+) -> tuple[dict[str, dict[str, Tensor]], dict[str, Any]]:
+    """What a memory answers that finds by itself what was superseded, and how well it does.
+
+    The answers are by how it is asked: plainly, and for the present.
+    """
     concepts = encoder.extractor(config.link.concepts)
     with memory_of(told.atoms, config, encoder, request.device, concepts=concepts) as memory:
         done = memory.reconcile(progress=request.progress)
@@ -214,7 +226,10 @@ def _reconciled(
             for name, span in memory.validity([atom.id for atom in told.atoms]).items()
             if span.by is not None
         }
-        right = _asked(told, memory, request)
+        right = {
+            "": _asked(told, memory, request),
+            ", asked for the present": _asked(told, memory, request, plan=_PRESENT),
+        }
     ended = {version.id for fact in told.facts for version in fact.versions[:-1]}
     last = {fact.versions[-1].id for fact in told.facts}
     # That a later one of its fact is in its place, not always the next, is right.
@@ -235,9 +250,14 @@ def _of(told: _Told, name: str) -> int | None:
 
 
 def _asked(
-    told: _Told, memory: Memory, request: Request, *, swept: bool = False
+    told: _Told,
+    memory: Memory,
+    request: Request,
+    *,
+    swept: bool = False,
+    plan: QueryPlan | None = None,
 ) -> dict[str, Tensor]:
-    """What a memory answers; `swept`: of now and of before alone."""
+    """What a memory answers; `swept`: of now and before alone; `plan`: but for before."""
     facts = told.facts
 
     def ranked(questions: Sequence[str], **filters: Any) -> Ranking:
@@ -248,8 +268,10 @@ def _asked(
         return found
 
     past = [question.text for question in told.past]
+    current, values = ranked(told.texts, plan=plan), [fact.true_at(END) for fact in facts]
     found = {
-        "now": told.right(ranked(told.texts), [fact.true_at(END) for fact in facts]),
+        "now": told.right(current, values),
+        "first hit": told.right_first(current, values),
         "before": told.right_before(ranked(past)),
     }
     if swept:
@@ -257,11 +279,11 @@ def _asked(
     by_instant: list[Ranking] = [[] for _ in told.instants]
     bar = tqdm(list(_parts(told.texts)), desc="moments", disable=not request.progress)
     for part in bar:
-        for results in memory.retrieve(part, k=_DEPTH, as_of=told.instants):
+        for results in memory.retrieve(part, k=_DEPTH, as_of=told.instants, plan=plan):
             for own, result in zip(by_instant, results, strict=True):
                 own.append([hit.id for hit in result.hits])
     found["as of"] = _over_instants(told, by_instant, Fact.known_at)
-    by_instant = [ranked(told.texts, valid_at=moment) for moment in told.instants]
+    by_instant = [ranked(told.texts, valid_at=moment, plan=plan) for moment in told.instants]
     found["true at"] = _over_instants(told, by_instant, Fact.true_at)
     return found
 
@@ -298,8 +320,10 @@ def _by_cosine(told: _Told, memory: Memory, *, newest: int) -> dict[str, Tensor]
     texts, past = told.texts, [question.text for question in told.past]
     known = [ranked(texts, told_at, moment) for moment in told.instants]
     true = [ranked(texts, begun, moment) for moment in told.instants]
+    current, values = ranked(texts, told_at, END), [fact.true_at(END) for fact in facts]
     return {
-        "now": told.right(ranked(texts, told_at, END), [fact.true_at(END) for fact in facts]),
+        "now": told.right(current, values),
+        "first hit": told.right_first(current, values),
         "before": told.right_before(ranked(past, told_at, END)),
         "as of": _over_instants(told, known, Fact.known_at),
         "true at": _over_instants(told, true, Fact.true_at),

@@ -56,7 +56,7 @@ def test_the_judge(locomo: Path) -> None:
     report = judged.report
     assert report["n"]["facts"] == 8 and report["n"]["atoms"] == 28
     systems = report["facts"]
-    assert set(systems["cosine"]) == {"now", "before", "as of", "true at"}
+    assert set(systems["cosine"]) == {"now", "first hit", "before", "as of", "true at"}
     assert systems["superseded as it was"]["true at"][0] >= systems["cosine"]["true at"][0]
     # What has ended is behind all else: no hit of it comes before one that is true.
     assert report["weights"]["-50.0"]["now"][0] >= 0.9 > report["weights"]["0.0"]["now"][0]
