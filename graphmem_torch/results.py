@@ -13,6 +13,7 @@ from graphmem_torch.atoms import Atom
 from graphmem_torch.errors import InputError
 
 __all__ = [
+    "PRESENT",
     "Added",
     "Answer",
     "Change",
@@ -561,7 +562,7 @@ class QueryPlan:
         discount: What an edge takes off, in (0, 1].
         order: How the first `among` hits are ordered: `relevance`; `first` or `latest` by time;
             `present`: a hit gives way to later ones that are like it and fit about as well. Then as
-            many are looked at, however few are asked for; 30 are a good number.
+            many are looked at, however few are asked for (`PRESENT` looks at 30).
         among: So many.
         least: A window that leaves fewer memories gives way, and any time will do.
         match: So does one in which the best BM25 is a smaller share of the best of any time. A
@@ -601,6 +602,10 @@ class QueryPlan:
     def as_dict(self) -> dict[str, Any]:
         """As plain JSON values."""
         return asdict(self)
+
+
+PRESENT = QueryPlan(best=None, hops=0, order="present", among=30)
+"""Asks what holds now, and narrows nothing down."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from graphmem_torch.cli.options import (
 from graphmem_torch.config import Config, load_config
 from graphmem_torch.errors import InputError, OracleError, output_file
 from graphmem_torch.quality.request import COMPARING, JUDGES, Judged, Request, judge
+from graphmem_torch.results import PRESENT
 from graphmem_torch.text.times import parse_time
 
 __all__ = ["AnswerQuestion", "CompileContext", "Evaluate", "Explain", "Query", "time_of"]
@@ -89,6 +90,8 @@ class Query(AskingCommand):
         trace: Whether to say how long each stage took, and what it looked at.
         plan: Whether dates and concepts in a question narrow it down, and to say so: a window of
             time, the best in it, what edges lead to from there, each with its number of memories.
+        present: Whether it is asked how things are now: a memory gives way to later ones that are
+            like it and fit about as well. Not beside a plan.
         archived: Ask what was archived instead.
         verify: Name of a model that is asked whether the memories found mention an answer; where
             they do not, the memory has no record of it.
@@ -100,14 +103,17 @@ class Query(AskingCommand):
     trace: bool = False
     as_of: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="TIME")] = ()  # type: ignore[assignment]
     plan: bool = False
+    present: bool = False
     archived: bool = False
     verify: Annotated[str | None, arg(metavar="MODEL")] = None
     base_url: Annotated[str | None, arg(metavar="URL")] = None
 
     def run(self) -> int:
         """Answers all the questions in one batch."""
+        if self.plan and self.present:
+            raise InputError("--present: expected no --plan beside it; leave one of them out")
         questions, filters = self._questions(), self.filters()
-        filters["plan"] = True if self.plan else None
+        filters["plan"] = PRESENT if self.present else self.plan or None
         with (
             served_oracle(self.verify, self.base_url) as oracle,
             self.open_memory(self.store, "r") as memory,

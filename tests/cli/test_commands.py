@@ -151,6 +151,20 @@ def test_query_with_a_plan(
     assert "plan" not in reply(*asked[:-1])["results"][0]
 
 
+def test_query_for_the_present(
+    store: Path, reply: Callable[..., Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ("query", "Where is the conference?", "--store", store, "--present")
+    (result,) = reply(*asked)["results"]
+    assert result["plan"]["order"] == "present" and not result["plan"]["steps"]
+    (plain,) = reply(*asked[:-1])["results"]
+    assert {hit["id"] for hit in result["hits"]} == {hit["id"] for hit in plain["hits"]}
+    assert main([*map(str, asked)]) == 0
+    assert "what holds now first" in capsys.readouterr().out
+    assert main([*map(str, asked), "--plan"]) == 2
+    assert "leave one of them out" in capsys.readouterr().err
+
+
 def test_query_with_a_trace(
     store: Path, reply: Callable[..., Any], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -14,7 +14,7 @@ from graphmem_torch.config import Config
 from graphmem_torch.evaluation.bootstrap import interval_table
 from graphmem_torch.evaluation.metrics import ranking_measures
 from graphmem_torch.memory import Memory
-from graphmem_torch.results import QueryPlan
+from graphmem_torch.results import PRESENT, QueryPlan
 from graphmem_torch.text.embedder import encode_checked
 
 from ..common.encoder import CachingEmbedder, caching, load_encoder
@@ -45,7 +45,6 @@ _FIRST = 5  # hits among which the value before another is looked for
 _MEASURES = ("now", "first hit", "as of", "true at", "before")
 _TEMPORAL, _CUTOFF = 2, 10  # LoCoMo's category, and the hits at which recall is measured
 _NOTHING, _FOUND, _OTHER = "nothing superseded", "superseded as found", "other words"
-_PRESENT = QueryPlan(best=None, hops=0, order="present", among=_DEPTH)
 _WHOLE, _RECONCILED = "as it is", "reconciled"
 _TIMES = ("date", "event", "time_expression")
 
@@ -198,7 +197,7 @@ def _evolving(
             "cosine": _by_cosine(told, memory, newest=1),
             f"cosine, newest of {_NEWEST}": _by_cosine(told, memory, newest=_NEWEST),
             _NOTHING: _asked(told, memory, request),
-            f"{_NOTHING}, asked for the present": _asked(told, memory, request, plan=_PRESENT),
+            f"{_NOTHING}, asked for the present": _asked(told, memory, request, plan=PRESENT),
         }
         for fact in told.facts:
             for old, new in zip(fact.versions, fact.versions[1:], strict=False):
@@ -228,7 +227,7 @@ def _reconciled(
         }
         right = {
             "": _asked(told, memory, request),
-            ", asked for the present": _asked(told, memory, request, plan=_PRESENT),
+            ", asked for the present": _asked(told, memory, request, plan=PRESENT),
         }
     ended = {version.id for fact in told.facts for version in fact.versions[:-1]}
     last = {fact.versions[-1].id for fact in told.facts}
