@@ -595,8 +595,8 @@ class QueryPlan:
             for step in self.steps
         ]
         if self.order != "relevance":
-            how = "what holds now" if self.order == "present" else f"the {self.order} one"
-            lines.append(f"{'order':<10} the best {self.among} by time, {how} first")
+            how = "what holds now" if self.order == "present" else f"by time, the {self.order} one"
+            lines.append(f"{'order':<10} the best {self.among}: {how} first")
         return "\n".join(lines) or "no steps yet"
 
     def as_dict(self) -> dict[str, Any]:
