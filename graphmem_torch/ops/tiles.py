@@ -77,7 +77,9 @@ def stable_topk(
         found = _stable(few, k, sorted)
         place = number.gather(1, found)
         last, floor = few.gather(1, found).amin(1), best[:, -1]
-        (more,) = ((floor > above) & (floor >= last - _rounding(last))).nonzero(as_tuple=True)
+        short = place.amin(1) < 0  # fewer than k are finite: what is beside them has no number yet
+        again = short.logical_or_((floor > above) & (floor >= last - _rounding(last)))
+        (more,) = again.nonzero(as_tuple=True)
         if len(more):
             place[more] = _stable(known[more], k, sorted)
     values = scores.gather(1, place)

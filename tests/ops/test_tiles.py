@@ -55,6 +55,20 @@ def test_stable_topk_gives_of_equal_scores_the_first(rows, columns, k, levels, p
             assert set(best) <= set(other.tolist()) and len(set(other.tolist())) == k
 
 
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
+@pytest.mark.parametrize(("rows", "columns", "k"), [(4000, 200, 32), (8, 3000, 9), (7, 40, 8)])
+def test_stable_topk_of_rows_with_few_finite_scores(rows, columns, k, device):
+    g = torch.Generator().manual_seed(rows)
+    row = torch.arange(rows)[:, None]
+    count = torch.where(row % 9 == 0, columns // 2, row % k)
+    order = torch.rand(rows, columns, generator=g).argsort(dim=1)
+    scores = (1 - order / columns).masked_fill(order >= count, -torch.inf)
+    values, places = (each.cpu() for each in stable_topk(scores.to(device), k, plain=0))
+    assert torch.equal(values, scores.sort(dim=1, descending=True).values[:, :k])
+    assert torch.equal(values, scores.gather(1, places))
+    assert all(len(set(row)) == k for row in places.tolist())
+
+
 def test_stable_topk_of_nothing():
     assert [one.shape for one in stable_topk(torch.zeros(3, 0), 0)] == [(3, 0), (3, 0)]
     assert [one.shape for one in stable_topk(torch.zeros(0, 4), 2)] == [(0, 2), (0, 2)]
