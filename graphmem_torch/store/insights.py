@@ -15,7 +15,9 @@ from graphmem_torch.store.database import Database
 __all__ = ["InsightRows", "StoredImportance"]
 
 _LISTED = "(SELECT value FROM json_each(?))"
-_PUT = "INSERT OR REPLACE INTO {0} SELECT ?1, {1} WHERE EXISTS (SELECT 1 FROM atom WHERE node = ?1)"
+_PUT = """
+INSERT OR REPLACE INTO {0} SELECT own.* FROM (SELECT ? AS node, {1}) AS own
+WHERE EXISTS (SELECT 1 FROM atom WHERE atom.node = own.node)"""
 
 
 class StoredImportance(NamedTuple):
@@ -51,7 +53,7 @@ class InsightRows:
     def set_importance(self, rows: Sequence[StoredImportance]) -> None:
         """Keeps the importance of atoms that are there still, in place of what was kept."""
         if rows:
-            put = _PUT.format("importance", "?2, ?3, ?4")
+            put = _PUT.format("importance", "?, ?, ?")
             self._database.write(lambda: self._database.execute_many(put, rows))
 
     def said(self, nodes: Sequence[int]) -> dict[int, dict[str, Any]]:
@@ -78,7 +80,7 @@ class InsightRows:
         """Keeps what an oracle said of atoms that are there still."""
         rows = [(node, json.dumps(each)) for node, each in said.items()]
         if rows:
-            put = _PUT.format("insight", "?2")
+            put = _PUT.format("insight", "?")
             self._database.write(lambda: self._database.execute_many(put, rows))
 
     def pass_on(self, old: int, new: int, *, same: bool) -> None:

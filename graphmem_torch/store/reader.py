@@ -310,10 +310,10 @@ class StoreReader:
     def first_nodes(self, start: int = 0) -> Tensor:  # [n] int64
         """For each atom from node `start` on the first one of its text; no concepts."""
         sql = (
-            "SELECT (SELECT min(node) FROM atom WHERE text_hash = own.text_hash AND kind != ?1) "
-            "FROM atom AS own WHERE node >= ?2 AND kind != ?1 ORDER BY node"
+            "SELECT (SELECT min(node) FROM atom WHERE text_hash = own.text_hash AND kind != ?) "
+            "FROM atom AS own WHERE node >= ? AND kind != ? ORDER BY node"
         )
-        rows = self._database.query(sql, (CONCEPT, start))
+        rows = self._database.query(sql, (CONCEPT, start, CONCEPT))
         return torch.tensor([row[0] for row in rows], dtype=torch.int64)
 
     def rendered(self) -> list[tuple[int, str, bool]]:

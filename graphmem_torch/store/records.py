@@ -218,12 +218,14 @@ def _coded(values: Iterable[str | None]) -> Coded:
 _VERSION = "store.types"
 _REMOVALS = "store.removals"
 _FOUND = """
-INSERT INTO found_type SELECT ?1, ?2, ?3, ?4 WHERE EXISTS (SELECT 1 FROM atom WHERE node = ?1)
+INSERT INTO found_type SELECT own.* FROM (SELECT ? AS node, ?, ?, ?) AS own
+WHERE EXISTS (SELECT 1 FROM atom WHERE atom.node = own.node)
 ON CONFLICT DO UPDATE
 SET type = excluded.type, decay_factor = excluded.decay_factor, source = excluded.source
-WHERE source IS NOT ?5"""
+WHERE source IS NOT ?"""
 _PIN = """
-INSERT INTO pin SELECT ?1, ?2 WHERE EXISTS (SELECT 1 FROM atom WHERE node = ?1)
+INSERT INTO pin SELECT own.* FROM (SELECT ? AS node, ?) AS own
+WHERE EXISTS (SELECT 1 FROM atom WHERE atom.node = own.node)
 ON CONFLICT DO UPDATE SET pinned = excluded.pinned"""
 
 

@@ -96,7 +96,8 @@ class Sources:
             run = self._database.execute_many
             run("UPDATE source SET name = char(0) || source WHERE source = ?", _each(moved))
             # Its atoms still say where it was: until they are put anew, not all of it is stored.
-            run("UPDATE source SET name = ?2, digest = NULL WHERE source = ?1", list(moved.items()))
+            named = [(name, number) for number, name in moved.items()]
+            run("UPDATE source SET name = ?, digest = NULL WHERE source = ?", named)
 
         if moved:
             self._database.write(work)
@@ -153,8 +154,8 @@ class Sources:
             run = self._database.execute_many
             run("DELETE FROM source_atom WHERE id = ? AND source = ?", rows)
             run(
-                f"INSERT INTO source_atom SELECT {NOBODY}, ?1 WHERE NOT EXISTS "
-                "(SELECT 1 FROM source_atom WHERE id = ?1)",
+                f"INSERT INTO source_atom SELECT {NOBODY}, own.id FROM (SELECT ? AS id) AS own "
+                "WHERE NOT EXISTS (SELECT 1 FROM source_atom AS other WHERE other.id = own.id)",
                 _each(name for name, _ in rows),
             )
 

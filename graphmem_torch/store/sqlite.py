@@ -347,10 +347,10 @@ class MemoryStore(StoreReader):
 
             # With what was deleted before, whose bytes go as well; concepts teach nothing.
             first = database.query(
-                "WITH listed AS (SELECT value FROM json_each(?1)) SELECT min(node) FROM ("
+                "WITH listed AS (SELECT value FROM json_each(?)) SELECT min(node) FROM ("
                 "SELECT node FROM unwiped UNION ALL "
                 "SELECT node FROM version WHERE current IN listed UNION ALL "
-                "SELECT node FROM atom WHERE kind != ?2 AND node IN listed)",
+                "SELECT node FROM atom WHERE kind != ? AND node IN listed)",
                 (listed, CONCEPT),
             )[0][0]
 
@@ -659,10 +659,10 @@ class MemoryStore(StoreReader):
         # The vectors of versions that are kept are still read.
         kept = json.dumps([old for old, _ in batch.versions])
         run(
-            "INSERT OR IGNORE INTO unwiped SELECT value FROM json_each(?1) "
-            "WHERE value NOT IN (SELECT value FROM json_each(?2)) UNION ALL "
-            "SELECT node FROM version WHERE current IN (SELECT value FROM json_each(?1))",
-            [(listed, kept)],
+            "INSERT OR IGNORE INTO unwiped SELECT value FROM json_each(?) "
+            "WHERE value NOT IN (SELECT value FROM json_each(?)) UNION ALL "
+            "SELECT node FROM version WHERE current IN (SELECT value FROM json_each(?))",
+            [(listed, kept, listed)],
         )
         run("DELETE FROM version WHERE current IN (SELECT value FROM json_each(?))", [(listed,)])
         gone = len(nodes) - len(batch.versions) - concepts

@@ -29,7 +29,8 @@ _MANY = 4096  # atoms whose uses are written without waiting for that
 _BYTES = 8 * (KEPT - 1)  # of the times before the last
 _COUNTER = "store.uses"
 _PUT = """
-INSERT INTO use SELECT ?1, ?2, ?3, ?4, ?5 WHERE EXISTS (SELECT 1 FROM atom WHERE node = ?1)
+INSERT INTO use SELECT own.* FROM (SELECT ? AS node, ?, ?, ?, ?) AS own
+WHERE EXISTS (SELECT 1 FROM atom WHERE atom.node = own.node)
 ON CONFLICT DO UPDATE SET count = count + excluded.count, last = excluded.last,
 earlier = excluded.earlier, entry = excluded.entry"""
 
