@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar, overload
 
 import torch
@@ -31,6 +30,9 @@ _LEAST = 1e-6  # a signal that differs by less tells nothing
 _NONE = 1e-30  # a square that is none beside it
 
 
+_COMPUTED: list[str] = []  # the names of all that is computed once
+
+
 class _once(Generic[T]):
     """A property that is computed when it is first asked for.
 
@@ -43,6 +45,7 @@ class _once(Generic[T]):
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
+        _COMPUTED.append(name)
 
     @overload
     def __get__(self, instance: None, owner: type) -> _once[T]: ...
@@ -157,8 +160,8 @@ class MemoryTensors:
 
     def conducting(self, graph: Graph) -> MemoryTensors:
         """The same memory whose nodes are joined by another graph; what it keeps is kept."""
-        other = copy.copy(self)
-        object.__setattr__(other, "graph", graph)
+        other = replace(self, graph=graph)
+        _keep_computed(other, self)
         return other
 
     def of_atoms(self, found: SparseRows) -> SparseRows:  # [B, N] -> [B, A]
@@ -252,9 +255,11 @@ class Candidates:
 
     def reaching(self, reached: Reached) -> Candidates:
         """The same candidates with what the graph brings; only its signals are computed again."""
-        other = copy.copy(self)
-        other.reached = reached
-        other._every = None if self._every is None else self._every.reaching(reached)
+        every = None if self._every is None else self._every.reaching(reached)
+        given = self.memory, self.query, self.config, self.rows
+        other = Candidates(*given, reached=reached, every=every, background=self.background)
+        _keep_computed(other, self)
+        other._turns, other._farthest, other._widest = self._turns, self._farthest, self._widest
         other._signals = {n: value for n, value in self._signals.items() if not SIGNALS[n].graph}
         other._keep_scales(self)
         return other
@@ -596,6 +601,13 @@ class Candidates:
         ordered, order = sessions.sort(dim=1)
         fresh = torch.nn.functional.pad((ordered[:, 1:] != ordered[:, :-1]).long(), (1, 0))
         return torch.empty_like(order).scatter(1, order, fresh.cumsum(1))
+
+
+def _keep_computed(other: object, own: object) -> None:
+    """Hands on what is computed once; `copy.copy` would, but torch 2.11 does not compile that."""
+    for name in _COMPUTED:
+        if name in own.__dict__:
+            other.__dict__[name] = own.__dict__[name]
 
 
 def weighted_sums(
