@@ -302,7 +302,8 @@ def _start(relaxed: _Relaxed, best: _Best) -> Tensor:  # [R]
         total = (best.loss[rows] - price * before)[:, None] + loss @ weights + price[:, None] * room
         best.loss[rows], code = total.masked_fill_(room < 0, _NEVER).min(1)
         best.room[rows] = room.gather(1, code[:, None])[:, 0]
-        best.moved[rows] = best.moved[rows].scatter_reduce(1, item, subsets[code], "amax")
+        moved = best.moved[rows]
+        best.moved[rows] = moved.scatter(1, item, moved.gather(1, item) | subsets[code])
         open_ = best.wanted(rows) > beyond[rows]
         if not bool(open_.any()):
             return rows[open_]
