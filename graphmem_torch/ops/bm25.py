@@ -20,7 +20,7 @@ from torch import Tensor
 from graphmem_torch.checks import check_count, check_entries, check_range, check_tensor
 from graphmem_torch.coo import offsets_of
 from graphmem_torch.errors import InputError
-from graphmem_torch.ops._library import register
+from graphmem_torch.ops._library import import_kernels, register
 from graphmem_torch.ops.ragged import blocks, ranges, row_entries
 from graphmem_torch.ops.tiles import empty_best, merge_tile
 
@@ -293,7 +293,7 @@ def score_postings(
     """`graphmem::bm25_score`: the sum of a document's scores over the terms of each question.
 
     A CPU adds a run of `long` postings or more where it lies, and reads `together` postings of
-    shorter ones at once; a GPU more.
+    shorter ones at once; a GPU adds all of them where they lie (`kernels/bm25.py`).
     """
     out = scores.new_zeros(query_terms.shape[0], num_docs)
     _add_postings(out, indptr, docs, scores, query_terms, long, together)
@@ -364,18 +364,20 @@ def _add_postings(
     flat = query_terms.flatten()
     if flat.numel():
         _check_terms(int(flat.max()), indptr.shape[0] - 1)
+    if docs.is_cuda:
+        import_kernels("bm25").launch_add_postings(out, indptr, docs, scores, query_terms)
+        return
     place = (flat >= 0).nonzero().squeeze(1)
     term = flat[place]
     start, stop = indptr[term], indptr[term + 1]
     row = torch.div(place, max(1, query_terms.shape[1]), rounding_mode="floor")
-    if not docs.is_cuda:
-        own, rows = stop - start >= long, out.unbind()
-        for r, first, last in torch.stack([row, start, stop])[:, own].T.tolist():
-            rows[r].index_add_(0, docs[first:last], scores[first:last])
-        row, start, stop = row[~own], start[~own], stop[~own]
+    own, rows = stop - start >= long, out.unbind()
+    for r, first, last in torch.stack([row, start, stop])[:, own].T.tolist():
+        rows[r].index_add_(0, docs[first:last], scores[first:last])
+    row, start, stop = row[~own], start[~own], stop[~own]
     base = (row * out.shape[1]).to(torch.int32 if out.numel() < 1 << 31 else torch.int64)
     sums, count = out.view(-1), stop - start
-    for runs, total in blocks(count, together * (_CUDA if docs.is_cuda else 1)):
+    for runs, total in blocks(count, together):
         run, entry = ranges(start[runs], count[runs], total=total)
         goal = base[runs].index_select(0, run)
         goal += docs.index_select(0, entry)

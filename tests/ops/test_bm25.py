@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from graphmem_torch.errors import InputError
 from graphmem_torch.ops.bm25 import BM25, score_postings, topk_postings
+from tests.kernels import kernels
 
 DOCUMENTS = st.lists(st.lists(st.integers(0, 6), max_size=12), max_size=12)
 QUERIES = st.lists(st.lists(st.integers(-1, 6), min_size=3, max_size=3), max_size=5)
@@ -193,6 +194,29 @@ def test_score_and_topk_refuse_bad_questions_by_name():
         index.topk(torch.zeros(1, 1, dtype=torch.int64, device="meta"), 1)
     with pytest.raises(InputError, match="k: expected an integer of at least 1"):
         index.topk(torch.tensor([[0]]), 0)
+
+
+@pytest.mark.parametrize("questions", [1, 3])
+def test_kernel_adds_every_posting(questions):
+    """Terms of no, few and many postings, in parts of 16; some asked twice, some not at all."""
+    generator = torch.Generator().manual_seed(0)
+    lengths = torch.tensor([0, 1, 16, 17, 40, 0, 5])
+    indptr = torch.nn.functional.pad(lengths.cumsum(0), (1, 0))
+    drawn = [torch.randperm(50, generator=generator)[:n].sort().values for n in lengths]
+    docs = torch.cat(drawn).int()
+    scores = torch.rand(len(docs), generator=generator)
+    query = torch.randint(-1, 7, (questions, 5), generator=generator)
+    query[0] = torch.tensor([4, 4, -1, 3, 2])
+    dense = torch.zeros(8, 50, dtype=torch.float64)
+    dense[torch.repeat_interleave(lengths), docs.long()] = scores.double()
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    given = [part.to(device) for part in (indptr, docs, scores, query)]
+    out = torch.full((questions, 50), 2.0, device=device)
+    kernels("bm25").launch_add_postings(out, *given, block=16, least=20)
+    torch.testing.assert_close(out.cpu().double(), 2 + dense[query].sum(1), rtol=1e-6, atol=1e-6)
+    kernels("bm25").launch_add_postings(out, given[0], given[1][:0], given[2][:0], given[3])
+    kernels("bm25").launch_add_postings(out, *given[:3], given[3][:, :0])
+    torch.testing.assert_close(out.cpu().double(), 2 + dense[query].sum(1), rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.cuda
