@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, Literal, NamedTuple, TypeVar, get_args
 
 import torch
 from torch import Tensor
@@ -34,10 +34,18 @@ Rows = TypeVar("Rows", Tensor, SparseRows)
 Step = Callable[[Tensor, Tensor | None], Tensor]  # activation [b, N], mask [b, N] -> [b, N]
 
 _FRONTIER_FROM = 20_000  # nodes from which following only the active ones can pay
+_FEW_VALUES = 1 << 25  # of a dense round on a GPU, which are done before a frontier is launched
 
-# Nanoseconds on one core: an edge that the frontier follows, against a node and an edge of a dense
-# round.
-_FOLLOWED, _NODE, _EDGE = 120.0, 8.0, 0.4
+
+class _Costs(NamedTuple):
+    """Nanoseconds: an edge that the frontier follows, a node and an edge of a dense round."""
+
+    followed: float
+    node: float
+    edge: float
+
+
+_CPU, _CUDA = _Costs(120.0, 8.0, 0.4), _Costs(1.0, 0.015, 0.002)  # of one core; of an H200
 _DENSE = 1 << 24  # values of the dense matrices that it falls back to on a CPU
 _PANEL = 16  # rows that a product on a CPU takes at once
 _CACHED = 1 << 19  # values of the matrices that rounds of some rows go through on a CPU
@@ -140,8 +148,7 @@ def spread_activation(
         check_tensor("mask", mask, "bool", activation.shape, do, device=graph.device)
     small = graph.num_nodes < _FRONTIER_FROM
     if start.is_cuda:  # a few launches a round, where the frontier has many and waits for each
-        size = activation.shape[0] * graph.num_nodes
-        small = not sparse or size <= tile_elements(start.device, _DENSE)
+        small = not sparse or activation.shape[0] * graph.num_nodes <= _FEW_VALUES
     dense = method == "dense" or (method == "auto" and (differentiable or by_row or small))
     sigmoid = firing if isinstance(firing, Tensor) else firing == "sigmoid"
     rule = Rule(inhibition, top, sigmoid, gain, threshold, spare)
@@ -388,7 +395,7 @@ def spread_frontier(
     rule: Rule,
     mask: Tensor | None,  # [B, N] bool
     step: Step | None = None,
-    followed_cost: float = _FOLLOWED,
+    followed_cost: float | None = None,
     dense_values: int | None = None,
 ) -> SparseRows:  # [B, N]
     """`spread_activation` in time and memory of the edges that leave active nodes; no gradient.
@@ -396,10 +403,13 @@ def spread_frontier(
     `scale` says what a unit of activation at a node sends along each of its edges, `maximum`
     whether the largest of what arrives counts, not the sum. Given `step`, a dense round of
     propagation, it goes on with that as soon as it is cheaper than `followed_cost` nanoseconds an
-    edge, with dense matrices of `dense_values`, by default as the device has room.
+    edge, with dense matrices of `dense_values`; by default as many as the device takes and has room
+    for.
     """
     questions, nodes = activation.shape
-    dense_cost = questions * (_NODE * nodes + _EDGE * graph.num_edges)
+    costs = _CUDA if activation.key.is_cuda else _CPU
+    dense_cost = questions * (costs.node * nodes + costs.edge * graph.num_edges)
+    cost = costs.followed if followed_cost is None else followed_cost
     work = torch.promote_types(activation.value.dtype, torch.float32)
     edges = graph.stored
     weight = edges.weight.to(work)
@@ -408,7 +418,7 @@ def spread_frontier(
         node = state.column
         first, fan = graph.spans(node)
         followed = int(fan.sum())
-        if step is not None and followed * followed_cost > dense_cost:
+        if step is not None and followed * cost > dense_cost:
             if dense_values is None:
                 dense_values = tile_elements(graph.device, _DENSE)
             state = _dense(state, step, rounds - done, rule, mask, dense_values)
