@@ -103,7 +103,10 @@ def differences(memory: Memory) -> list[str]:
     ]
     if found.vocabulary.to_bytes() != expected.vocabulary.to_bytes():
         wrong.append("vocabulary")
-    own, other = found.index.state_dict(), expected.index.state_dict()
+    own, other = (
+        {name: part.cpu() for name, part in each.index.state_dict().items()}
+        for each in (found, expected)
+    )
     wrong += sorted(own.keys() ^ other.keys())
     wrong += [n for n in own.keys() & other.keys() - {"pagerank"} if not _equal(own[n], other[n])]
     ranks = [each._growing._graph.rank for each in (memory._assemble, anew)]

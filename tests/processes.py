@@ -154,8 +154,16 @@ def begun_ahead(begin: Begin) -> Any:
     Args:
         begin: From a folder of its own to its `code`, and what else `subprocess.Popen` is given.
     """
-    _BEGIN[begin.__name__] = begin
-    return pytest.fixture(scope="session")(lambda programs: programs[begin.__name__])
+    name = begin.__name__
+    _BEGIN[name] = begin
+
+    def begun(programs: dict[str, Program | BaseException]) -> Program:
+        program = programs[name]
+        if isinstance(program, Program):
+            return program
+        raise program
+
+    return pytest.fixture(scope="session")(begun)
 
 
 @pytest.fixture(scope="session")
@@ -167,15 +175,19 @@ def turn(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture(scope="session", autouse=True)
 def programs(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[dict[str, Program]]:
-    """Those of `begun_ahead` that a test will ask for, by name."""
+) -> Iterator[dict[str, Program | BaseException]]:
+    """Those of `begun_ahead` that a test will ask for, by name; or why one could not be begun."""
     asked = {name for item in request.session.items for name in getattr(item, "fixturenames", ())}
     if "launcher" in asked:
         request.getfixturevalue("launcher")
-    running = {}
+    running: dict[str, Program | BaseException] = {}
     for name in sorted(asked & _BEGIN.keys()):
         folder = tmp_path_factory.mktemp(name)
-        options = _BEGIN[name](folder)
+        try:
+            options = _BEGIN[name](folder)
+        except (Exception, pytest.skip.Exception) as error:  # told to the tests that ask for it
+            running[name] = error
+            continue
         code = request.getfixturevalue("turn") + options.pop("code")
         out, err = folder / "stdout", folder / "stderr"
         with out.open("w") as first, err.open("w") as second:
@@ -184,8 +196,9 @@ def programs(
         running[name] = Program(process, out, err)
     yield running
     for program in running.values():
-        program.process.kill()
-        program.process.wait()
+        if isinstance(program, Program):
+            program.process.kill()
+            program.process.wait()
 
 
 @pytest.fixture(scope="session")

@@ -389,9 +389,10 @@ def test_every_public_name_resolves() -> None:
 
 def _build(tmp_path: Path, version: str) -> Path:
     """Builds the wheel (`standard`) or the editable wheel (`editable`) and unpacks it."""
-    from hatchling.builders.wheel import WheelBuilder
-
-    (built,) = WheelBuilder(str(ROOT)).build(directory=str(tmp_path / "dist"), versions=[version])
+    wheels = pytest.importorskip("hatchling.builders.wheel")
+    (built,) = wheels.WheelBuilder(str(ROOT)).build(
+        directory=str(tmp_path / "dist"), versions=[version]
+    )
     unpacked = tmp_path / "unpacked"
     with zipfile.ZipFile(built) as wheel:
         wheel.extractall(unpacked)

@@ -964,12 +964,13 @@ class Memory:
         return found[0], found[1]
 
     def rows_of(self, ids: Sequence[str]) -> Tensor:  # [n] int64
-        """Rows of the index that stand for stored atoms; of one id alone a single row.
+        """Rows of the index that stand for stored atoms, on its device; of one id a single row.
 
         Raises:
             InputError: An id that is not stored, or that of a concept.
         """
-        return self._placed([ids] if isinstance(ids, str) else ids)[1]
+        snapshot, rows = self._placed([ids] if isinstance(ids, str) else ids)
+        return rows.to(snapshot.index.embeddings.device)
 
     # Questions.
 

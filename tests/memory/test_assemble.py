@@ -60,7 +60,7 @@ def kept_share(path: Path) -> float:
 
 def check(modes: Modes, x: Tensor, time: Tensor) -> None:
     """Size, centroid, variance, latest time and eigenvalues, in numpy, row by row."""
-    data, label = x.double().numpy(), modes.label.numpy()
+    data, label = x.double().cpu().numpy(), modes.label.cpu().numpy()
     error = 0.0
     for k in range(len(modes)):
         own = label == k
@@ -70,7 +70,7 @@ def check(modes: Modes, x: Tensor, time: Tensor) -> None:
         assert int(modes.size[k]) == own.sum() > 0
         np.testing.assert_allclose(modes.centroid[k], mean, atol=1e-5)
         assert float(modes.variance[k]) == pytest.approx(spread.mean(), abs=1e-5)
-        known = time.numpy()[own]
+        known = time.cpu().numpy()[own]
         assert float(modes.latest[k]) == known[~np.isnan(known)].max()
     assert modes.centroid_error == pytest.approx(error / len(data), abs=1e-6)
     gram = np.linalg.eigvalsh(data.T @ data / len(data))[::-1]

@@ -109,14 +109,15 @@ def test_columns_of_an_earlier_state_stay() -> None:
         index, query = memory.index, memory.encode_questions(QUESTIONS)
         before = {name: tensor.clone() for name, tensor in index.state_dict().items()}
         answers = index(query)
-        direction = torch.zeros(32, requires_grad=True)
+        direction = index.embeddings.new_zeros(32).requires_grad_()
         loss = (index.embeddings @ direction).sum()
         for i in range(20, 200, 60):  # the buffers are filled, and those of tokens grow meanwhile
             memory.add(map(atom, range(i, i + 60)))
             memory.retrieve("kiln")
         loss.backward()  # nothing that it needs counts as changed
         for name, tensor in index.state_dict().items():
-            np.testing.assert_array_equal(tensor.numpy(), before[name].numpy(), err_msg=name)
+            kept = before[name].cpu().numpy()
+            np.testing.assert_array_equal(tensor.cpu().numpy(), kept, err_msg=name)
         assert torch.equal(index(query).rows, answers.rows)
 
 

@@ -70,7 +70,7 @@ def centrality(memory: Memory) -> Tensor:  # [A]
     """PageRank of the atoms, relative to the largest; by networkx."""
     graph = memory.index.graph
     found = torch.tensor(walked(graph, dict.fromkeys(range(graph.num_nodes), 1.0)))
-    own = found[memory.index.node.long()]
+    own = found[memory.index.node.long().cpu()]
     return own / own.max()
 
 

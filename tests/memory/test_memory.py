@@ -278,7 +278,7 @@ def test_rows_of_ids() -> None:
         memory.add(turns())
         rows = memory.rows_of(["a7", "a0", "a7"])
         expected = HashingEmbedder(32).encode([turns()[i].rendered for i in (7, 0, 7)]).pooled
-        torch.testing.assert_close(memory.index.embeddings[rows], expected)
+        torch.testing.assert_close(memory.index.embeddings[rows].cpu(), expected)
 
 
 def test_retrieve_as_of_a_time_sees_nothing_later() -> None:

@@ -471,9 +471,14 @@ def test_push_on_cuda_matches_cpu(random_graph):
     graph = random_graph(3000, 20_000, hub=True)
     seeds = torch.zeros(65, 3000)
     seeds[torch.arange(65), torch.arange(65) * 7] = 1.0
-    here = personalized_pagerank(graph, seeds, k=10, method="push", epsilon=1e-7)
-    there = personalized_pagerank(graph.to("cuda"), seeds.cuda(), k=10, method="push", epsilon=1e-7)
-    torch.testing.assert_close(there.values.cpu(), here.values, atol=1e-5, rtol=0)
+    exact = personalized_pagerank(graph, seeds, method="power", tol=1e-7).values
+    found = personalized_pagerank(graph.to("cuda"), seeds.cuda(), k=10, method="push", epsilon=1e-7)
+    assert found.indices is not None and float(found.residual.max()) < 0.1
+    # In which order nodes are pushed differs; what is left at them bounds what is missing.
+    missed = exact.gather(1, found.indices.cpu()) - found.values.cpu()
+    assert (missed.abs() <= found.residual.cpu()[:, None] / 0.15 + 1e-6).all()
+    best = exact.topk(10).values
+    torch.testing.assert_close(found.values.cpu(), best, atol=3e-4, rtol=1e-3)
 
 
 def _moments(seed: int) -> Iterator[tuple[Graph, list[int]]]:
