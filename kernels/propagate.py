@@ -20,7 +20,7 @@ _LINE = 128  # bytes
 
 @triton.jit
 def _propagate_kernel(
-    x, own, indptr, column, weight, scale, pattern, edges, extra, partial, mask, retention, step,
+    x, own, indptr, column, weight, scale, pattern, edges, partial, mask, retention, step,
     out, num_rows, num_cols, stride,
     MAXIMUM: tl.constexpr, SCALED: tl.constexpr, PATTERNS: tl.constexpr, MASKED: tl.constexpr,
     HUBS: tl.constexpr, PIECE: tl.constexpr, ROWS: tl.constexpr, LANES: tl.constexpr,
@@ -35,7 +35,7 @@ def _propagate_kernel(
     cols = tl.program_id(1) * COLS + tl.arange(0, COLS)
     real = row < num_rows
     received = row_totals(
-        x, indptr, column, weight, scale, pattern, edges, extra, partial,
+        x, indptr, column, weight, scale, pattern, edges, partial,
         row, real, cols, num_cols, stride,
         MAXIMUM, SCALED, PATTERNS, HUBS, PIECE, ROWS, LANES, COLS,
     )  # fmt: skip
@@ -78,14 +78,14 @@ def launch_propagate(
     weight, scale, retention = weight.contiguous(), scale.contiguous(), retention.contiguous()
     tile = tile_for(nodes, source.shape[0], questions)
     factor = scale if shared else None
-    hubs = hub_totals(x, indptr, source, weight, factor, maximum, tile, piece, pattern)
+    partial = hub_totals(x, indptr, source, weight, factor, maximum, tile, piece, pattern)
     _propagate_kernel[triton.cdiv(nodes, tile.rows), triton.cdiv(questions, tile.columns)](
         x, own, indptr, source, weight, scale, weight if pattern is None else pattern,
-        source.shape[0], hubs.extra, hubs.partial,
+        source.shape[0], partial,
         out if mask is None else mask.contiguous().view(torch.uint8),
-        retention.to(hubs.partial.dtype), retention.dim(), out, nodes, questions, x.stride(0),
+        retention.to(partial.dtype), retention.dim(), out, nodes, questions, x.stride(0),
         MAXIMUM=maximum, SCALED=shared, PATTERNS=pattern is not None, MASKED=mask is not None,
-        HUBS=hubs.any, PIECE=piece,
+        HUBS=len(partial) > 0, PIECE=piece,
         ROWS=tile.rows, LANES=tile.lanes, COLS=tile.columns, num_warps=WARPS,
     )  # fmt: skip
     return out

@@ -6,12 +6,13 @@ its rows at once and adds the lanes up at the end, so that several gathers are u
 
 Rows of one program walk in step, hence as long as the longest of them. Sorting the rows into bins
 of equal degree would even them out, but would also scatter what neighbouring rows write, and cost a
-sort of all rows for every product. Instead a row is cut after PIECE edges: what is beyond is
-reduced first, in pieces of at most PIECE edges that have programs of their own, and the row then
-takes in its pieces like edges. So there are two bins, whole rows and pieces, no program takes more
-than PIECE / lanes steps over edges, and a hub is spread over the device. The number of pieces is
-bounded by E / PIECE, which does not depend on data, so nothing waits for the device; sums are made
-in a fixed order, so results are reproducible.
+sort of all rows for every product. Instead a row of more than PIECE edges is cut at every multiple
+of PIECE: what is beyond the first is reduced before, in pieces of at most PIECE edges that have
+programs of their own, and the row then takes in its pieces like edges. So there are two bins, whole
+rows and pieces, no program takes more than PIECE / lanes steps over edges, and a hub is spread over
+the device. A piece finds the row that it is of by bisection, and those of short rows do nothing;
+their number, E / PIECE, does not depend on data, so nothing is prepared and nothing waits for the
+device. Sums are made in a fixed order, so results are reproducible.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-__all__ = ["PIECE", "WARPS", "Hubs", "Tile", "hub_totals", "launch_spmm", "row_totals", "tile_for"]
+__all__ = ["PIECE", "WARPS", "Tile", "hub_totals", "launch_spmm", "row_totals", "tile_for"]
 
 PIECE = 128  # edges of a row that one program walks
 _ELEMENTS = 4096  # of a tile: 16 a thread
@@ -70,7 +71,7 @@ def _walk(
 
 @triton.jit
 def row_totals(
-    x, indptr, column, weight, scale, pattern, edges, extra, partial,
+    x, indptr, column, weight, scale, pattern, edges, partial,
     row, real, cols, num_cols, stride,
     MAXIMUM: tl.constexpr, SCALED: tl.constexpr, PATTERNS: tl.constexpr, HUBS: tl.constexpr,
     PIECE: tl.constexpr, ROWS: tl.constexpr, LANES: tl.constexpr, COLS: tl.constexpr,
@@ -80,14 +81,17 @@ def row_totals(
     best = tl.full([ROWS, LANES, COLS], start, partial.dtype.element_ty)
     first = tl.load(indptr + row, mask=real, other=0)
     last = tl.load(indptr + row + 1, mask=real, other=0)
-    count = tl.minimum(last - first, PIECE)
+    count = last - first
+    if HUBS:
+        long = count > PIECE
+        begin = first // PIECE
+        pieces = tl.where(long, (last - 1) // PIECE - begin, 0)
+        count = tl.where(long, (begin + 1) * PIECE - first, count)
     best = _walk(
         x, column, weight, scale, pattern, edges, first, count, cols, num_cols, stride, best,
         MAXIMUM, SCALED, PATTERNS, LANES,
     )  # fmt: skip
     if HUBS:
-        begin = tl.load(extra + row, mask=real, other=0)
-        pieces = tl.load(extra + row + 1, mask=real, other=0) - begin
         for k in range(0, tl.max(pieces), LANES):
             nth = k + tl.arange(0, LANES)[None, :]
             live = nth < pieces[:, None]
@@ -101,24 +105,34 @@ def row_totals(
 
 @triton.jit
 def _hub_kernel(
-    x, indptr, column, weight, scale, pattern, edges, extra, owner, partial,
-    num_pieces, num_cols, stride, num_rows,
+    x, indptr, column, weight, scale, pattern, edges, partial,
+    num_pieces, num_cols, stride, num_rows, steps,
     MAXIMUM: tl.constexpr, SCALED: tl.constexpr, PATTERNS: tl.constexpr, PIECE: tl.constexpr,
     ROWS: tl.constexpr, LANES: tl.constexpr, COLS: tl.constexpr,
 ):  # fmt: skip
-    """Reduces the p-th piece beyond its row's first into partial[p]; unowned ones are skipped."""
+    """partial[p]: the edges from (p + 1) * PIECE on of the long row that these are in the midst of.
+
+    Pieces that begin with their row, or are of a short one, are not written, and never read.
+    """
     piece = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     cols = tl.program_id(1) * COLS + tl.arange(0, COLS)
-    row = tl.load(owner + piece, mask=piece < num_pieces, other=num_rows).to(tl.int64)
-    owned = row < num_rows
-    nth = piece - tl.load(extra + row, mask=owned, other=0) + 1
-    first = tl.load(indptr + row, mask=owned, other=0) + nth * PIECE
-    last = tl.load(indptr + row + 1, mask=owned, other=0)
-    count = tl.where(owned, tl.minimum(last - first, PIECE), 0)
+    real = piece < num_pieces
+    begin = tl.where(real, (piece + 1) * PIECE, 0)
+    row = tl.zeros([ROWS], tl.int32)
+    beyond = row + num_rows
+    for _ in range(0, steps):  # indptr[row] <= begin < indptr[beyond]
+        middle = (row + beyond) // 2
+        inside = tl.load(indptr + middle) <= begin
+        row = tl.where(inside, middle, row)
+        beyond = tl.where(inside, beyond, middle)
+    first = tl.load(indptr + row)
+    last = tl.load(indptr + row + 1)
+    owned = real & (first < begin) & (last - first > PIECE)
+    count = tl.where(owned, tl.minimum(last - begin, PIECE), 0)
     start: tl.constexpr = float("-inf") if MAXIMUM else 0.0
     best = tl.full([ROWS, LANES, COLS], start, partial.dtype.element_ty)
     best = _walk(
-        x, column, weight, scale, pattern, edges, first, count, cols, num_cols, stride, best,
+        x, column, weight, scale, pattern, edges, begin, count, cols, num_cols, stride, best,
         MAXIMUM, SCALED, PATTERNS, LANES,
     )  # fmt: skip
     total = tl.max(best, axis=1) if MAXIMUM else tl.sum(best, axis=1)
@@ -128,7 +142,7 @@ def _hub_kernel(
 
 @triton.jit
 def _spmm_kernel(
-    x, indptr, column, weight, extra, partial, out, num_rows, num_cols, stride,
+    x, indptr, column, weight, partial, out, num_rows, num_cols, stride,
     MAXIMUM: tl.constexpr, HUBS: tl.constexpr, PIECE: tl.constexpr,
     ROWS: tl.constexpr, LANES: tl.constexpr, COLS: tl.constexpr,
 ):  # fmt: skip
@@ -137,7 +151,7 @@ def _spmm_kernel(
     cols = tl.program_id(1) * COLS + tl.arange(0, COLS)
     real = row < num_rows
     total = row_totals(
-        x, indptr, column, weight, weight, weight, 0, extra, partial,
+        x, indptr, column, weight, weight, weight, 0, partial,
         row, real, cols, num_cols, stride,
         MAXIMUM, False, False, HUBS, PIECE, ROWS, LANES, COLS,
     )  # fmt: skip
@@ -162,14 +176,6 @@ def tile_for(rows: int, edges: int, columns: int) -> Tile:
     return Tile(_ELEMENTS // (lanes * wide), lanes, wide)
 
 
-class Hubs(NamedTuple):
-    """The pieces of long rows: those of row i are `partial[extra[i]:extra[i + 1]]`."""
-
-    extra: Tensor  # [R + 1] int32
-    partial: Tensor  # [pieces, B] float32 or float64
-    any: bool
-
-
 def hub_totals(
     x: Tensor,  # [C, B], rows contiguous
     indptr: Tensor,  # [R + 1] int32
@@ -180,27 +186,22 @@ def hub_totals(
     tile: Tile,
     piece: int = PIECE,
     pattern: Tensor | None = None,  # [B]
-) -> Hubs:
-    """Reduces what rows have beyond their first `piece` edges; waits for no device."""
+) -> Tensor:  # [pieces, B] float32 or float64
+    """Reduces what rows have beyond their first piece; waits for no device."""
     rows, columns = indptr.shape[0] - 1, x.shape[1]
-    pieces = column.shape[0] // piece
+    pieces = max(0, column.shape[0] - 1) // piece
     kind = torch.promote_types(x.dtype, torch.float32)
     partial = torch.empty(pieces, columns, dtype=kind, device=x.device)
-    if not pieces:
-        return Hubs(indptr, partial, False)
-    beyond = (indptr.diff() - 1).clamp(min=0) // piece
-    extra = torch.nn.functional.pad(beyond.cumsum(0), (1, 0)).to(torch.int32)
-    ids = torch.arange(pieces, dtype=torch.int32, device=x.device)
-    owner = torch.searchsorted(extra[1:], ids, right=True, out_int32=True)
-    grid = (triton.cdiv(pieces, tile.rows), triton.cdiv(columns, tile.columns))
-    _hub_kernel[grid](
-        x, indptr, column, weight, weight if scale is None else scale,
-        weight if pattern is None else pattern, column.shape[0], extra, owner, partial,
-        pieces, columns, x.stride(0), rows,
-        MAXIMUM=maximum, SCALED=scale is not None, PATTERNS=pattern is not None, PIECE=piece,
-        ROWS=tile.rows, LANES=tile.lanes, COLS=tile.columns, num_warps=WARPS,
-    )  # fmt: skip
-    return Hubs(extra, partial, True)
+    if pieces:
+        grid = (triton.cdiv(pieces, tile.rows), triton.cdiv(columns, tile.columns))
+        _hub_kernel[grid](
+            x, indptr, column, weight, weight if scale is None else scale,
+            weight if pattern is None else pattern, column.shape[0], partial,
+            pieces, columns, x.stride(0), rows, (rows - 1).bit_length(),
+            MAXIMUM=maximum, SCALED=scale is not None, PATTERNS=pattern is not None, PIECE=piece,
+            ROWS=tile.rows, LANES=tile.lanes, COLS=tile.columns, num_warps=WARPS,
+        )  # fmt: skip
+    return partial
 
 
 def launch_spmm(
@@ -218,10 +219,10 @@ def launch_spmm(
         return out
     x, indptr, column, weight = (t.contiguous() for t in (x, indptr, column, weight))
     tile = tile_for(rows, column.shape[0], columns)
-    hubs = hub_totals(x, indptr, column, weight, None, maximum, tile, piece)
+    partial = hub_totals(x, indptr, column, weight, None, maximum, tile, piece)
     _spmm_kernel[triton.cdiv(rows, tile.rows), triton.cdiv(columns, tile.columns)](
-        x, indptr, column, weight, hubs.extra, hubs.partial, out, rows, columns, x.stride(0),
-        MAXIMUM=maximum, HUBS=hubs.any, PIECE=piece,
+        x, indptr, column, weight, partial, out, rows, columns, x.stride(0),
+        MAXIMUM=maximum, HUBS=len(partial) > 0, PIECE=piece,
         ROWS=tile.rows, LANES=tile.lanes, COLS=tile.columns, num_warps=WARPS,
     )  # fmt: skip
     return out

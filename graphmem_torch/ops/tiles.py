@@ -30,8 +30,12 @@ def tile_elements(device: torch.device, cpu: int, *, free: int | None = None) ->
     return max(cpu, 1 << max(0, (free // _SHARE).bit_length() - 1))
 
 
+@torch.compiler.assume_constant_result
 def free_bytes(device: torch.device) -> int:
-    """Bytes of a GPU that an allocation can still get, those that torch holds unused among them."""
+    """Bytes of a GPU that an allocation can still get, those that torch holds unused among them.
+
+    A graph that is compiled keeps what it was then.
+    """
     free, _ = torch.cuda.mem_get_info(device)
     return free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
 

@@ -60,7 +60,8 @@ def kept_share(path: Path) -> float:
 
 def check(modes: Modes, x: Tensor, time: Tensor) -> None:
     """Size, centroid, variance, latest time and eigenvalues, in numpy, row by row."""
-    data, label = x.double().cpu().numpy(), modes.label.cpu().numpy()
+    x, time = x.cpu(), time.cpu()
+    data, label = x.double().numpy(), modes.label.cpu().numpy()
     error = 0.0
     for k in range(len(modes)):
         own = label == k
@@ -68,13 +69,14 @@ def check(modes: Modes, x: Tensor, time: Tensor) -> None:
         spread = ((data[own] - mean) ** 2).sum(1)
         error += spread.sum()
         assert int(modes.size[k]) == own.sum() > 0
-        np.testing.assert_allclose(modes.centroid[k], mean, atol=1e-5)
+        np.testing.assert_allclose(modes.centroid[k].cpu(), mean, atol=1e-5)
         assert float(modes.variance[k]) == pytest.approx(spread.mean(), abs=1e-5)
-        known = time.cpu().numpy()[own]
+        known = time.numpy()[own]
         assert float(modes.latest[k]) == known[~np.isnan(known)].max()
     assert modes.centroid_error == pytest.approx(error / len(data), abs=1e-6)
     gram = np.linalg.eigvalsh(data.T @ data / len(data))[::-1]
-    np.testing.assert_allclose(modes.spectrum.values, gram[: len(modes.spectrum.values)], atol=1e-6)
+    kept = modes.spectrum.values.cpu()
+    np.testing.assert_allclose(kept, gram[: len(kept)], atol=1e-6)
 
 
 @pytest.mark.parametrize("preset", ["spectral", "default"])

@@ -111,7 +111,7 @@ def test_strength_is_retention_and_centrality() -> None:
         memory.connect("episodic", "semantic", "causes")
         rank = centrality(memory)
         for name, kept in (("episodic", 0.5), ("semantic", 1.0)):
-            central = float(rank[memory.rows_of([name])])
+            central = float(rank[memory.rows_of([name]).cpu()])
             found = memory.strength(name, as_of=NOW + 10 * HOUR)[name]
             assert found == pytest.approx(2.0 * kept + 0.7 * central, abs=1e-5)
         assert memory.strength([]) == {} == memory.types([])

@@ -235,6 +235,7 @@ def test_a_full_disk_costs_no_answer(tmp_path: Path, caplog: pytest.LogCaptureFi
     config = load_config("contextos", {"decay.classify": "rules", "link.concepts": "pattern"})
     with opened(tmp_path / "m", config=config) as memory:
         memory.add(turns(8))
+        memory.retrieve("canoe")  # what a GPU runs is compiled once, into a file
     with opened(tmp_path / "m", config=config) as memory:
         with file_size_limit(0):
             first = memory.compile("canoe", budget=80)

@@ -110,7 +110,7 @@ def test_delete_is_noticed_by_everything() -> None:
         memory.modes(), memory.structure(), memory.strength("a22")
         gone = ["a4", "a20", "a22", "a23"]  # the latest among them
         assert memory.delete(gone) == 4
-        fresh = Memory(memory.store, memory.embedder, settings, "cpu")
+        fresh = Memory(memory.store, memory.embedder, settings, memory.device)
         for one in (memory, fresh):
             assert one.pinned() == ["a5"] and len(one) == 20 and "a4" not in one
             with pytest.raises(InputError, match="'a4', which is not in the store"):

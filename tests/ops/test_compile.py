@@ -27,7 +27,7 @@ import triton.language as tl
 import triton.runtime.cache
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
-from graphmem_torch.kernels import inhibit, local_push, maxsim, propagate, spmm, topk_cosine
+from graphmem_torch.kernels import bm25, inhibit, local_push, maxsim, propagate, spmm, topk_cosine
 
 # A digest of the whole compiler, for what an earlier run has left in a cache; this one is new.
 triton.runtime.cache.triton_key = lambda: ""
@@ -42,11 +42,11 @@ def build(kernel, **kinds):
 
 # Every branch and every type of every kernel once; bfloat16 is where all conversions are.
 edges = dict(
-    indptr="*i32", column="*i32", weight="*fp32", extra="*i32", partial="*fp32", num_rows="i32",
-    num_cols="i32", stride="i32", PIECE=128, ROWS=4, LANES=4, COLS=16,
+    indptr="*i32", column="*i32", weight="*fp32", partial="*fp32", num_rows="i32", num_cols="i32",
+    stride="i32", PIECE=128, ROWS=4, LANES=4, COLS=16,
 )
 settings = dict(edges, scale="*fp32", pattern="*i64", edges="i32", SCALED=True)
-hubs = dict(settings, owner="*i32", num_pieces="i32")
+hubs = dict(settings, num_pieces="i32", steps="i32")
 rounds = dict(
     settings, own="*fp32", mask="*u8", retention="*fp32", step="i32", MASKED=True, HUBS=True
 )
@@ -71,6 +71,10 @@ for keys, parts in (("*bf16", 3), ("*fp32", 0)):
         num_shares="i32", query_stride="i32", key_stride="i32", K=30, PADDED=32, PARTS=parts,
         BLOCK_Q=16, BLOCK_N=16, BLOCK_D=16,
     )
+assert build(
+    bm25._add_postings_kernel, out="*fp32", indptr="*i64", docs="*i32", scores="*fp32",
+    terms="*i64", width="i32", num_docs="i32", own="i32", shares="i32", BLOCK=256,
+)
 assert build(
     local_push._local_push_kernel, out_indptr="*i32", out_edge="*i32", target="*i32",
     weight="*fp32", nodes="*i64", weights="*fp64", keys="*i32", settled="*fp64", left="*fp64",

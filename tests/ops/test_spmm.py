@@ -112,6 +112,22 @@ def test_kernel_matches_every_row_by_hand(size, columns, dtype, reduce, monkeypa
 
 
 @REDUCE
+@pytest.mark.parametrize("shift", [0, 1, 7])
+def test_kernel_takes_in_pieces_wherever_rows_begin_and_end(shift, reduce):
+    """Rows are cut at every multiple of 8 edges, where many of these begin or end."""
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    lengths = torch.tensor([shift, 0, 8, 16, 24, 7, 9, 1, 40, 0, 23, 8, 17])
+    generator = torch.Generator().manual_seed(shift)
+    edges = int(lengths.sum())
+    column = torch.randint(0, 5, (edges,), generator=generator).int()
+    indptr = torch.nn.functional.pad(lengths.cumsum(0), (1, 0)).int()
+    matrix, x = (indptr, column, torch.randn(edges, generator=generator)), _panel(5, 2)
+    there = [t.to(device) for t in (*matrix, x)]
+    got = kernel.launch_spmm(*there, reduce == "max", piece=8).cpu()
+    torch.testing.assert_close(got, _by_hand(*matrix, x, reduce).float())
+
+
+@REDUCE
 def test_gradients(reduce):
     indptr, column, weight = _matrix(8, 6, 30)
     indptr[-1:] = indptr[-2]  # the last row is empty
