@@ -138,6 +138,7 @@ def _same_bits(sizes: Stress) -> Iterator[tuple[str, float, float]]:
         ),
         "inhibit": lambda: launch_inhibit(a, half, 7),
         "maxsim": lambda: launch_maxsim(words, share, tokens, offsets, None),
+        "bm25": lambda: _postings_added(a[0], batch),
     }
     for name, call in runs.items():
         first = call()
@@ -146,6 +147,20 @@ def _same_bits(sizes: Stress) -> Iterator[tuple[str, float, float]]:
             float(sum(not torch.equal(call(), first) for _ in range(sizes.repeats))),
             0.0,
         )
+
+
+def _postings_added(scores: Tensor, questions: int) -> Tensor:  # [N] -> [questions, N]
+    """Terms that every, every second and every third document has, and a question for all."""
+    from graphmem_torch.kernels.bm25 import launch_add_postings
+
+    documents = torch.arange(len(scores), dtype=torch.int32, device=scores.device)
+    docs = [documents[::step] for step in (1, 2, 3)]
+    first = torch.tensor([0, *map(len, docs)], device=scores.device).cumsum(0)
+    own = torch.cat([scores[: len(part)] for part in docs])
+    out = scores.new_zeros(questions, len(scores))
+    terms = torch.tensor([[0, 2, 1, 0]] * questions, device=scores.device)
+    launch_add_postings(out, first, torch.cat(docs), own, terms)
+    return out
 
 
 def _searches(sizes: Stress) -> Iterator[tuple[str, float, float]]:

@@ -30,7 +30,6 @@ def tile_elements(device: torch.device, cpu: int, *, free: int | None = None) ->
     return max(cpu, 1 << max(0, (free // _SHARE).bit_length() - 1))
 
 
-@torch.compiler.assume_constant_result
 def free_bytes(device: torch.device) -> int:
     """Bytes of a GPU that an allocation can still get, those that torch holds unused among them.
 
@@ -38,6 +37,10 @@ def free_bytes(device: torch.device) -> int:
     """
     free, _ = torch.cuda.mem_get_info(device)
     return free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+
+
+# As `torch.compiler.assume_constant_result` marks it, which would import the compiler here.
+free_bytes._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 def empty_best(rows: int, k: int, device: torch.device) -> tuple[Tensor, Tensor]:

@@ -24,10 +24,10 @@ def test_stress_holds_and_is_written_down(tmp_path, capsys):
     assert main([*arguments, "--device", DEVICE, "--json", str(out)]) == 0
     report = json.loads(out.read_text())
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == len(report["checks"]) == 14
+    assert len(lines) == len(report["checks"]) == 15
     assert all(line.startswith("holds") for line in lines)
     checked = {one["check"].split(":")[0] for one in report["checks"]}
-    assert checked == {"push", "spmm", "propagate", "inhibit", "maxsim", "topk_cosine"}
+    assert checked == {"push", "spmm", "propagate", "inhibit", "maxsim", "bm25", "topk_cosine"}
 
 
 def test_stress_says_what_is_broken(monkeypatch):
