@@ -42,6 +42,7 @@ from graphmem_torch.index.retrieve import (
     retrieve,
 )
 from graphmem_torch.modes.find import Modes
+from graphmem_torch.ops.growing import RowsOnDevice
 from graphmem_torch.ops.tiles import tile_elements
 from graphmem_torch.rank import signals  # noqa: F401  (so that they are registered)
 from graphmem_torch.rank.candidates import Candidates, MemoryTensors, weighted_sums
@@ -61,6 +62,7 @@ from graphmem_torch.rank.succession import SuccessionBatch, follow
 
 __all__ = ["Features", "MemoryIndex"]
 
+_LARGEST = "embeddings", "tokens"  # nine tenths of an index, rows that are never rewritten
 _TILE = 1 << 23  # floats of the largest temporary of a tile of questions on a CPU: 32 MB
 
 
@@ -344,6 +346,20 @@ class MemoryIndex(nn.Module):
         elif self._listed is not None:
             self._listed, self._read = self._listed.mapped(fn), None
         return super()._apply(fn, recurse)
+
+    def follow_to(self, device: torch.device | str, kept: dict[str, RowsOnDevice]) -> None:
+        """As `to(device)`, where the index that this one followed has been moved before.
+
+        Args:
+            device: Where to.
+            kept: What is there of the rows that only grow, which all calls share; of these what is
+                new alone is moved.
+        """
+        for name in _LARGEST:
+            rows = self._buffers.get(name)
+            if rows is not None and rows.device.type == "cpu":
+                setattr(self, name, kept.setdefault(name, RowsOnDevice(device)).of(rows))
+        self.to(device)
 
     @property
     def graph(self) -> Graph:

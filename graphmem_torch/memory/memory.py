@@ -171,6 +171,7 @@ from graphmem_torch.memory.writer import (
     changed_atom,
     waiting_nodes,
 )
+from graphmem_torch.ops.growing import RowsOnDevice
 from graphmem_torch.oracle import Judge, Oracle, method_of
 from graphmem_torch.rank.abstention import conformal_threshold
 from graphmem_torch.rank.query import QueryBatch
@@ -313,6 +314,7 @@ class Memory:
     def _let_go(self) -> None:
         """Knows no content of the store but that from which its next state can be followed."""
         self._snapshot: Snapshot | None = None
+        self._on_device: dict[str, RowsOnDevice] = {}  # of the index, where that is no CPU
         self._modes.expire()
         self._structure = StructureCache(self.store)
         self._decay = DecayState(self.store, self._settings.decay, clock=self._clock)
@@ -3251,8 +3253,8 @@ class Memory:
                     fresh = self._assemble.load(self.store, self.config)
                 if fresh is None:
                     fresh = self._assemble(self.store, self.config, self._num_pieces())
-                if fresh.index.embeddings.device != torch.device(self.device):
-                    fresh.index.to(self.device)
+                if self.device != "cpu":
+                    fresh.index.follow_to(self.device, self._on_device)
                 self._snapshot = fresh
             return self._snapshot
 

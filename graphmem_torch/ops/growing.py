@@ -12,7 +12,7 @@ from graphmem_torch.coo import offsets_of, without_once
 from graphmem_torch.errors import InputError
 from graphmem_torch.ops.ragged import array_ranges, ranges, runs
 
-__all__ = ["GrowingLists", "GrowingRows"]
+__all__ = ["GrowingLists", "GrowingRows", "RowsOnDevice"]
 
 _LEAST = 1024  # rows that a buffer has room for once it grows
 _ROOM = 4  # entries that a list has room for at least beyond those it needs
@@ -94,6 +94,50 @@ class GrowingRows:
 def _empty(like: np.ndarray, count: int) -> np.ndarray:  # [n, ...] -> [count, ...]
     """Undefined values; of numpy, whose memory comes in huge pages: a third of the time."""
     return np.empty((count, *like.shape[1:]), dtype=like.dtype)
+
+
+class RowsOnDevice:
+    """A copy on a device of rows that grow at their end: of what has grown only the new ones move.
+
+    Tensors that were given out stay as they are. One caller at a time.
+    """
+
+    def __init__(self, device: torch.device | str) -> None:
+        """Without rows."""
+        self._device = device
+        self._rows: Tensor | None = None  # whose copy it is; held, so that no other lies there
+        self._copy = torch.empty(0, device=device)
+
+    def of(self, rows: Tensor) -> Tensor:  # [n, ...] each
+        """The rows on the device.
+
+        Args:
+            rows: `GrowingRows.view`, or any other tensor whose rows nobody writes to.
+        """
+        known, total = self._known(rows), rows.shape[0]
+        if total == 0:
+            return rows.to(self._device)
+        if total > self._copy.shape[0] or known == 0:
+            own = torch.empty(
+                (total + (total // _LEFT if known else 0), *rows.shape[1:]),
+                dtype=rows.dtype,
+                device=self._device,
+            )
+            if known:
+                own[:known] = self._copy[:known]
+            self._copy = own
+        if total > known:
+            self._copy[known:total].copy_(rows[known:])
+            self._rows = rows
+        return self._copy[:total]
+
+    def _known(self, rows: Tensor) -> int:
+        """How many of the first of these are on the device."""
+        old = self._rows
+        if old is None or rows.dtype != old.dtype or rows.shape[1:] != old.shape[1:]:
+            return 0
+        same = rows.data_ptr() == old.data_ptr() and rows.stride() == old.stride()
+        return min(old.shape[0], rows.shape[0]) if same else 0
 
 
 class GrowingLists:

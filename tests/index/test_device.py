@@ -13,6 +13,7 @@ from graphmem_torch.config import Config, load_config
 from graphmem_torch.index.data import GrowingIndex, IndexInput
 from graphmem_torch.index.module import MemoryIndex
 from graphmem_torch.index.retrieve import Retrieval
+from graphmem_torch.ops.growing import RowsOnDevice
 from graphmem_torch.rank.plan import PlanBatch
 from graphmem_torch.rank.query import QueryBatch
 from graphmem_torch.rank.registry import SIGNALS
@@ -133,6 +134,17 @@ def test_explained_on_cuda_is_that_on_the_cpu(
     found = index.to("cuda").explain(asked.to("cuda"), row)
     torch.testing.assert_close(found.shares.cpu(), expected.shares, rtol=1e-3, atol=1e-3)
     torch.testing.assert_close(found.score.cpu(), expected.score, rtol=1e-3, atol=1e-3)
+
+
+def test_an_index_follows_another_to_cuda(
+    random_columns: Columns, random_questions: Questions
+) -> None:
+    config, asked, kept = load_config("default"), random_questions(6), dict[str, RowsOnDevice]()
+    index = MemoryIndex.build(random_columns(ATOMS, 30), config)
+    moved = MemoryIndex.build(random_columns(ATOMS, 30), config)
+    moved.follow_to("cuda", kept)
+    assert moved.embeddings.is_cuda and moved.graph.source.is_cuda and kept
+    same(moved(asked.to("cuda"), k=K), index(asked, k=K))
 
 
 def test_what_an_index_follows_with_stays_on_the_cpu(

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphmem_torch.errors import InputError
-from graphmem_torch.ops.growing import GrowingLists, GrowingRows
+from graphmem_torch.ops.growing import GrowingLists, GrowingRows, RowsOnDevice
 
 
 @given(st.lists(st.integers(0, 700), max_size=8), st.integers(0, 3))
@@ -50,6 +50,43 @@ def test_growing_rows_of_another_kind_are_refused() -> None:
     for other in (torch.zeros(2, 4), torch.zeros(2, 3, dtype=torch.int64), torch.zeros(3)):
         with pytest.raises(InputError, match="rows: expected"):
             rows.append(other)
+
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 700)), max_size=12))
+def test_rows_on_a_device_are_those_at_hand(steps: list[tuple[int, int]]) -> None:
+    """Rows grow, are put elsewhere, or are those of an earlier state again."""
+    rows, there = GrowingRows(torch.zeros(0, 2)), RowsOnDevice(DEVICE)
+    given, states = list[tuple[torch.Tensor, torch.Tensor]](), [rows.view]
+    for kind, size in steps:
+        if kind == 0:
+            rows = rows.copy()
+        elif kind == 1:
+            some = states[size % len(states)]
+            assert torch.equal(there.of(some).cpu(), some)
+        else:
+            rows.append(torch.randn(size, 2))
+        states.append(rows.view)
+        found = there.of(rows.view)
+        assert torch.equal(found.cpu(), rows.view)
+        given.append((found, rows.view.clone()))
+    for found, then in given:
+        assert torch.equal(found.cpu(), then)
+
+
+def test_rows_on_a_device_move_once() -> None:
+    rows, there = GrowingRows(torch.randn(3000, 2)), RowsOnDevice(DEVICE)
+    rows.append(torch.randn(10, 2))  # from here on there is room behind them
+    there.of(rows.view)
+    rows.append(torch.randn(10, 2))
+    before = there.of(rows.view)  # with room there, too
+    rows.array[0] = 7.0  # what nobody does: it shows that the first rows stay where they are
+    rows.append(torch.randn(10, 2))
+    found = there.of(rows.view)
+    assert found.data_ptr() == before.data_ptr()
+    assert torch.equal(found[1:].cpu(), rows.view[1:]) and float(found[0, 0]) != 7.0
 
 
 step = st.tuples(st.booleans(), st.lists(st.integers(0, 9), max_size=12))
