@@ -37,6 +37,7 @@ ROUNDS = 100
 COMPARED = 64
 """Questions that the rebuilt index is asked as well."""
 
+_SINGLY = 3000  # turns that come one by one at most, to be held against as many at once
 _SESSION = 200  # turns of a session
 _START, _STEP = 1.6e9, 60.0  # seconds since the epoch of the first turn, and between two
 _SELDOM = 5  # of so many additions there is one correction, and one deletion
@@ -102,7 +103,8 @@ def judge(request: Request, *, rounds: int = ROUNDS, compared: int = COMPARED) -
             memory = stack.enter_context(Memory.open(folder / "own", **options))
             turns = life(request.data, memory, sizes[-1] + rounds)
             asked = request.chance.choices(turns[: sizes[0]], k=compared)
-            singly = _singly(folder, options, turns[: sizes[0]], asked, clock)
+            few = turns[: min(sizes[0], _SINGLY)]
+            singly = _singly(folder, options, few, asked, clock)
             systems: dict[str, System] = {config.name: Own(memory)}
             for name in (name for name, there in peers.items() if there):
                 systems[name] = PEERS[name](folder / name, embedder)
