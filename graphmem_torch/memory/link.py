@@ -22,7 +22,7 @@ from graphmem_torch.config import LinkConfig
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.memory.lexicon import Forms, Lexicon
 from graphmem_torch.ops import knn_graph, topk_cosine
-from graphmem_torch.ops.growing import GrowingRows
+from graphmem_torch.ops.growing import GrowingRows, RowsOnDevice
 from graphmem_torch.store.reader import StoreReader
 
 __all__ = ["Linked", "Linker", "Session", "concept_id", "is_turn", "mention_ties", "own_mentions"]
@@ -135,20 +135,23 @@ class Linker:
         config: LinkConfig,
         extract: Callable[[Sequence[str]], list[list[str]]] | None,
         encode: Callable[[Sequence[str]], Tensor],
+        device: str = "cpu",
     ) -> None:
         """An empty graph of vectors of width `dim`.
 
         `extract` gives the concepts of texts (None links none), `encode` unit vectors [n, d] of
-        their names.
+        their names. What is similar is looked for on `device`.
         """
         self._config = config
         self._extract = extract
         self._encode = encode
-        self._rows = GrowingRows(torch.empty(0, dim))
+        self._device = torch.device(device)
+        self._rows, self._rows_there = GrowingRows(torch.empty(0, dim)), RowsOnDevice(device)
         self._nodes: list[int] = []
         self._dead: set[int] = set()  # rows of atoms that are gone
         self._sessions: dict[str, Session] = {}
         self._concept_rows = GrowingRows(torch.empty(0, dim))
+        self._concepts_there = RowsOnDevice(device)
         self._concept_nodes: list[int] = []
         self._concept_at: dict[int, int] = {}  # place of a node among the concepts
         self._names = Lexicon()  # by place among the concepts
@@ -352,6 +355,7 @@ class Linker:
         for node in gone & self._concept_at.keys():
             at = self._concept_at.pop(node)
             self._concept_rows.view[at] = 0.0  # near to no name
+            self._concepts_there = RowsOnDevice(self._device)
             self._concept_nodes[at] = -1
             for name in self._names.of(at):
                 self._names.drop(name)
@@ -486,7 +490,9 @@ class Linker:
         if config.similarity_k < 1 or start == len(self._rows):
             return EdgeBlock.empty()
         k = config.similarity_k + len(self._dead)
-        cosine, neighbour = knn_graph(self._rows.view, k, start=start, earlier=True)
+        there = self._where(self._rows, self._rows_there)
+        found = knn_graph(there, k, start=start, earlier=True)
+        cosine, neighbour = (each.cpu() for each in found)
         near = cosine >= config.similarity_min
         if self._dead:
             near &= ~torch.isin(neighbour, torch.tensor(list(self._dead)))
@@ -495,6 +501,10 @@ class Linker:
         rows = start + row, neighbour[row, place]
         source, target = ([self._nodes[i] for i in each.tolist()] for each in rows)
         return EdgeBlock.of(source, target, EdgeType.SIMILARITY, cosine[row, place])
+
+    def _where(self, rows: GrowingRows, there: RowsOnDevice) -> Tensor:
+        """The rows where they are looked through."""
+        return rows.view if self._device.type == "cpu" else there.of(rows.view)
 
     def _new_concepts(
         self, names: Sequence[Sequence[str]], first: int, edges: _Edges
@@ -534,7 +544,9 @@ class Linker:
         threshold, known, count = self._config.concept_dedup, len(self._concept_rows), len(vectors)
         best, alias = torch.full((count,), -torch.inf), torch.full((count,), -1, dtype=torch.int64)
         if known:
-            value, index = topk_cosine(vectors, self._concept_rows.view, 1)
+            rows = self._where(self._concept_rows, self._concepts_there)
+            found = topk_cosine(vectors.to(rows.device), rows, 1)
+            value, index = (each.cpu() for each in found)
             near = value[:, 0] >= threshold
             best, alias = best.where(~near, value[:, 0]), alias.where(~near, index[:, 0])
         later, earlier, cosine = _near_pairs(vectors, threshold)

@@ -3410,7 +3410,7 @@ class Memory:
 
     def _writer_with(self, embedder: Embedder) -> Writer:
         link = link_settings(self.config.link, embedder)
-        return Writer(self.store, embedder, link, self._concepts, self._observe)
+        return Writer(self.store, embedder, link, self._concepts, self._observe, self.device)
 
     def _observe(
         self,

@@ -116,6 +116,7 @@ class Writer:
         config: LinkConfig,
         concepts: str | ConceptExtractor,
         observe: Callable[[Sequence[Atom], Tensor, int], list[RegimeSwitch]] | None = None,
+        device: str = "cpu",
     ) -> None:
         """Nothing is read before the first batch.
 
@@ -126,9 +127,10 @@ class Writer:
             concepts: What finds the concepts of a store that has none yet; see `bind_concepts`.
             observe: Called in the turn with atoms that were just stored, their vectors [n, d] and
                 the node number of the first of them.
+            device: Where what is similar is looked for.
         """
         self._store, self._embedder, self._config = store, embedder, config
-        self._concepts, self._observe = concepts, observe
+        self._concepts, self._observe, self._device = concepts, observe, device
         self._finder: str | None = None
         self._extractor: ConceptExtractor | None = None
         self._waiting: list[_Addition] = []
@@ -649,7 +651,8 @@ class Writer:
                 return linker
         # The first time, after an error, or where something was deleted.
         names = None if self._extractor is None else self._found
-        self._linker = linker = Linker(self._embedder.dim, self._config, names, self._vectors_of)
+        dim, config = self._embedder.dim, self._config
+        self._linker = linker = Linker(dim, config, names, self._vectors_of, self._device)
         self._sound = False
         linker.take_up(store)
         self._aliases = max((entry for entry, *_ in store.aliases()), default=0)

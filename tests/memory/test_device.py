@@ -10,7 +10,7 @@ import pytest
 
 from graphmem_torch.atoms import Atom
 from graphmem_torch.memory import Memory
-from tests.memories import DAY, QUESTIONS, ids, opened, turns
+from tests.memories import DAY, QUESTIONS, ids, opened, stored, turns
 
 pytestmark = pytest.mark.cuda
 
@@ -78,6 +78,20 @@ def test_all_that_is_asked_is_answered_on_cuda(preset: str, tmp_path: Path) -> N
         memory.modes()
         memory.report(tmp_path / "report.html")
         assert (tmp_path / "report.html").stat().st_size > 1000
+
+
+def test_what_is_linked_on_cuda_is_what_is_linked_on_the_cpu() -> None:
+    one, other = pair()
+    with one, other:
+        for memory in (one, other):
+            memory.add(turns(30))
+            memory.forget(["a3", "a9"])  # concepts among them, whose vectors are known no more
+            for i in range(30, 50):
+                memory.add(turns(i + 1)[i:])
+        expected, found = stored(one.store), stored(other.store)
+        assert [ends for ends, _ in found] == [ends for ends, _ in expected]
+        weights = [weight for _, weight in expected]
+        assert [weight for _, weight in found] == pytest.approx(weights, abs=1e-5)
 
 
 def test_a_store_is_opened_on_either(tmp_path: Path) -> None:
