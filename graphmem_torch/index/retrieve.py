@@ -20,7 +20,7 @@ from graphmem_torch.graph import Graph
 from graphmem_torch.modes.search import search_modes
 from graphmem_torch.ops import SparseRows, spread_activation
 from graphmem_torch.ops.propagate import Fan
-from graphmem_torch.ops.tiles import stable_topk
+from graphmem_torch.ops.tiles import numbers_on, stable_topk
 from graphmem_torch.rank.abstention import DEPTH, abstention_statistics, confidence
 from graphmem_torch.rank.anchors import (
     anchor_activation,
@@ -304,7 +304,8 @@ def retrieve(
                 start = start_of(memory, query, anchors, value)
             walked = paths_to(memory, plan, query, start, memory.nodes(rows))
     statistics, first = best.statistics(plan.statistics)
-    sure = confidence(statistics, first, plan.gate.to(statistics), plan.config.gate)
+    gate = plan.gate.to(statistics, non_blocking=True)
+    sure = confidence(statistics, first, gate, plan.config.gate)
     if stages is not None:
         stages.done("paths and gate")
     return Retrieval(rows, values, shares, sure, anchors, value, walked)
@@ -333,7 +334,7 @@ def candidates_of(
         return found
     base = plan.places(graph=False)
     signals = found.signals([plan.names[place] for place in base])
-    score = found.scores(signals, weights[:, base])
+    score = found.scores(signals, weights.index_select(1, numbers_on(weights.device, base)))
     if stages is not None:
         stages.done("base signals")
     reached = reached_from(found, plan, score, conducting)
@@ -417,7 +418,7 @@ def _background(everyone: Candidates) -> Tensor:  # [B or 1, S] int64, ascending
     """Atoms drawn evenly from those there are for each question, in runs of neighbours."""
     there, atoms = everyone.query.allowed, everyone.memory.num_atoms
     if there is None:
-        count = torch.tensor([[atoms]], device=everyone.query.embedding.device)
+        count = torch.full((1, 1), atoms, device=everyone.query.embedding.device)
     else:
         count = there.sum(1, keepdim=True)
     run = torch.arange(_RUN, device=count.device)

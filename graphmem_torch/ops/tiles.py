@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from graphmem_torch.coo import offsets_of
 
-__all__ = ["empty_best", "free_bytes", "merge_tile", "stable_topk", "tile_elements"]
+__all__ = [
+    "empty_best",
+    "free_bytes",
+    "merge_tile",
+    "numbers_on",
+    "stable_topk",
+    "tile_elements",
+]
 
 _SHARE = 256  # bytes of free memory for each float of the largest temporary: 2^28 floats on 80 GB
+_NARROW = 4096  # columns that a GPU sorts sooner than it would answer whether it must
 _PLAIN = 16_384  # scores up to which the calls of the blocks take longer than a plain topk
 _SMALLEST_BLOCK = 4  # below this a plain topk of the tile is no slower
 _EQUAL = 32  # more than the best of many that are looked at, for their equals
@@ -41,6 +50,11 @@ def free_bytes(device: torch.device) -> int:
 
 # As `torch.compiler.assume_constant_result` marks it, which would import the compiler here.
 free_bytes._dynamo_marked_constant = True  # type: ignore[attr-defined]
+
+
+def numbers_on(device: torch.device, values: Sequence[int] | Sequence[bool]) -> Tensor:  # [n]
+    """A few numbers on a device, which is not waited for."""
+    return torch.tensor(values, dtype=None if values else torch.int64).to(device, non_blocking=True)
 
 
 def empty_best(rows: int, k: int, device: torch.device) -> tuple[Tensor, Tensor]:
@@ -74,6 +88,7 @@ def stable_topk(
     if k == 0 or len(scores) == 0:
         return known[:, :k], torch.zeros_like(known[:, :k], dtype=torch.long)
     width = scores.shape[1]
+    plain = max(plain, len(known) * _NARROW) if known.is_cuda and plain else plain
     if k + _EQUAL >= width or scores.numel() <= plain or torch.compiler.is_compiling():
         place = _stable(known, k, sorted)
     else:

@@ -15,6 +15,7 @@ from graphmem_torch.modes.find import Modes
 from graphmem_torch.ops import SparseRows, token_maxima
 from graphmem_torch.ops.bm25 import BM25
 from graphmem_torch.ops.sorted_rows import SortedRows, sorted_order
+from graphmem_torch.ops.tiles import numbers_on
 from graphmem_torch.rank.hops import HopParts, named_keys
 from graphmem_torch.rank.query import QueryBatch
 from graphmem_torch.rank.registry import FORMS, SIGNALS
@@ -317,7 +318,11 @@ class Candidates:
             return values.mT
         fresh = [place for place, name in enumerate(names) if name not in self._scaled]
         if fresh:
-            own = values if len(fresh) == len(names) else values[:, fresh]
+            own = (
+                values
+                if len(fresh) == len(names)
+                else values.index_select(1, numbers_on(values.device, fresh))
+            )
             scale = self.scale_of([names[place] for place in fresh], own)
             self._scales = scale if self._scales is None else torch.cat([self._scales, scale], 2)
             self._scaled += [names[place] for place in fresh]
@@ -333,8 +338,9 @@ class Candidates:
         assert self._scales is not None
         mean, unit = self._scales
         if [*names] != self._scaled:
-            places = [self._scaled.index(name) for name in names]
-            mean, unit = mean[:, places], unit[:, places]
+            own = [self._scaled.index(name) for name in names]
+            places = numbers_on(mean.device, own)
+            mean, unit = mean.index_select(1, places), unit.index_select(1, places)
         return (values - mean[:, None]).div_(unit[:, None]).clamp_(min=-_HIGHEST)
 
     def scale_of(self, names: Sequence[str], values: Tensor) -> Tensor:  # [B, F, C] -> [2, B, F]
@@ -355,14 +361,16 @@ class Candidates:
         largest = torch.where(self.valid[:, None], values, -torch.inf).amax(2)
         unit = torch.maximum(deviation, (largest - mean) / _HIGHEST)
         unit = unit.masked_fill(unit <= _LEAST, torch.inf)
-        plain = torch.tensor([SIGNALS[name].indicator for name in names], device=unit.device)
+        plain = numbers_on(unit.device, [SIGNALS[name].indicator for name in names])
         return torch.stack([mean.masked_fill(plain, 0.0), unit.masked_fill(plain, 1.0)])
 
     def _keep_scales(self, other: Candidates) -> None:
         """Those of other candidates that the graph changes nothing about."""
         kept = [place for place, name in enumerate(other._scaled) if not SIGNALS[name].graph]
         self._scaled = [other._scaled[place] for place in kept]
-        self._scales = None if other._scales is None else other._scales[:, :, kept]
+        if other._scales is not None:
+            places = numbers_on(other._scales.device, kept)
+            self._scales = other._scales.index_select(2, places)
 
     @_once
     def _share(self) -> Tensor:  # [B or 1, C] float64
