@@ -289,6 +289,14 @@ class Conflict:
     by: str | None = None
 
 
+def _done(counts: Mapping[str, int]) -> str:
+    """`4 compared, 1 conflict`; what there is nothing of is not named."""
+    named = (
+        (count, name.removesuffix("s") if count == 1 else name) for name, count in counts.items()
+    )
+    return ", ".join(f"{count:,} {name}" for count, name in named if count) or "nothing to do"
+
+
 @dataclass(frozen=True, slots=True)
 class Reconciled:
     """What a `Memory.reconcile` did.
@@ -316,8 +324,7 @@ class Reconciled:
 
     def __str__(self) -> str:
         """What it did, in a line."""
-        said = ", ".join(f"{value:,} {name}" for name, value in asdict(self).items() if value)
-        return said or "nothing to do"
+        return _done(asdict(self))
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,9 +355,7 @@ class Consolidated:
     def __str__(self) -> str:
         """What it did, in a line."""
         counts = asdict(self)
-        counts = counts.pop("reconciled") | counts
-        said = ", ".join(f"{value:,} {name}" for name, value in counts.items() if value)
-        return said or "nothing to do"
+        return _done(counts.pop("reconciled") | counts)
 
 
 @dataclass(frozen=True, slots=True)
