@@ -116,7 +116,7 @@ class Index(MemoryCommand):
             "left out": len(done.skipped),
         }
         told = [f"{count:,} {what}" for what, count in counts.items() if count]
-        told += [f"{done.known:,} were there already"] if done.known else []
+        told += [_known(done.known)] if done.known else []
         new = counted(done.new, "memory", "memories")
         would = "would be " if self.dry_run else ""
         taken = "" if self.dry_run else f" in {seconds:.1f} s"
@@ -132,6 +132,10 @@ class Index(MemoryCommand):
             print_text(f"graphmem: left out: {' '.join(reason.split())}", to_reader=True)
 
 
+def _known(count: int) -> str:
+    return f"{count:,} {'was' if count == 1 else 'were'} there already"
+
+
 def _tell_added(command: MemoryCommand, added: Added, seconds: float) -> None:
     """Says how much was new in a store."""
     if command.json:
@@ -144,7 +148,7 @@ def _tell_added(command: MemoryCommand, added: Added, seconds: float) -> None:
             }
         )
     else:
-        known = f", {added.known:,} were there already" if added.known else ""
+        known = f", {_known(added.known)}" if added.known else ""
         new = counted(added.new, "memory", "memories")
         print(f"{new} added to {command.store} in {seconds:.1f} s{known}")
 
@@ -442,9 +446,8 @@ class WriteReport(MemoryCommand):
         if self.json:
             print_json(report.as_dict())
         else:
-            drawn = f"{report.drawn_nodes:,} of {report.nodes:,} nodes"
-            print(
-                f"{report.path}: {drawn}, {report.communities:,} communities, "
-                f"{report.modes:,} modes, {report.bytes / 1e6:.1f} MB"
-            )
+            drawn = f"{report.drawn_nodes:,} of {counted(report.nodes, 'node')}"
+            found = counted(report.communities, "community", "communities")
+            modes, size = counted(report.modes, "mode"), f"{report.bytes / 1e6:.1f} MB"
+            print(f"{report.path}: {drawn}, {found}, {modes}, {size}")
         return 0
