@@ -114,6 +114,11 @@ class RowsOnDevice:
         Args:
             rows: `GrowingRows.view`, or any other tensor whose rows nobody writes to.
         """
+        # What is made in inference mode must not be written to outside of it.
+        with torch.inference_mode(False), torch.no_grad():
+            return self._followed(rows)
+
+    def _followed(self, rows: Tensor) -> Tensor:
         known, total = self._known(rows), rows.shape[0]
         if total == 0:
             return rows.to(self._device)

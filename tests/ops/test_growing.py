@@ -89,6 +89,17 @@ def test_rows_on_a_device_move_once() -> None:
     assert torch.equal(found[1:].cpu(), rows.view[1:]) and float(found[0, 0]) != 7.0
 
 
+def test_rows_on_a_device_are_followed_in_inference_mode_and_outside() -> None:
+    rows, there = GrowingRows(torch.randn(3000, 2)), RowsOnDevice(DEVICE)
+    for mode in (False, True, False, True, False):
+        rows.append(torch.randn(10, 2))
+        with torch.inference_mode(mode):
+            assert torch.equal(there.of(rows.view).cpu(), rows.view)
+    weight = torch.ones(2, device=DEVICE, requires_grad=True)
+    (there.of(rows.view) @ weight).sum().backward()
+    torch.testing.assert_close(weight.grad.cpu(), rows.view.sum(0), rtol=1e-3, atol=1e-3)
+
+
 step = st.tuples(st.booleans(), st.lists(st.integers(0, 9), max_size=12))
 
 
