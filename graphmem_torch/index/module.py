@@ -355,11 +355,12 @@ class MemoryIndex(nn.Module):
             kept: What is there of the rows that only grow, which all calls share; of these what is
                 new alone is moved.
         """
-        for name in _LARGEST:
-            rows = self._buffers.get(name)
-            if rows is not None and rows.device.type == "cpu":
-                setattr(self, name, kept.setdefault(name, RowsOnDevice(device)).of(rows))
-        self.to(device)
+        with torch.inference_mode(False):  # whoever asks for gradients later reads it, too
+            for name in _LARGEST:
+                rows = self._buffers.get(name)
+                if rows is not None and rows.device.type == "cpu":
+                    setattr(self, name, kept.setdefault(name, RowsOnDevice(device)).of(rows))
+            self.to(device)
 
     @property
     def graph(self) -> Graph:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
 
 from graphmem_torch.atoms import Atom
 from graphmem_torch.memory import Memory
@@ -115,7 +116,9 @@ def test_what_is_learned_on_cuda_is_kept() -> None:
     for memory in pair():
         with memory:
             memory.add(atoms)
-            memory.fit(questions, evidence)
+            with torch.inference_mode():
+                assert memory.index.embeddings.device.type == memory.device
+            memory.fit(questions, evidence)  # which wants gradients of what was moved there
             learned.append({name: float(w) for name, w in memory.config.rank.weights.items()})
             assert memory.retrieve(questions[0], k=5).hits
     assert learned[1] == pytest.approx(learned[0], rel=0.05, abs=0.05)
