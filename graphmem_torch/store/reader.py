@@ -153,8 +153,9 @@ class StoreReader:
     @property
     def num_atoms(self) -> int:
         """Number of atoms that are no concepts."""
-        sql = "SELECT count(*) FROM atom WHERE kind != ?"
-        return int(self._database.query(sql, (CONCEPT,))[0][0])
+        # In the words of an index (`atom_said`), which is counted in place of all rows.
+        sql = f"SELECT count(*) FROM atom WHERE kind != '{CONCEPT}'"
+        return int(self._database.query(sql)[0][0])
 
     @property
     def next_node(self) -> int:
