@@ -157,8 +157,8 @@ def bind_concepts(store: MemoryStore, wanted: str | ConceptExtractor) -> Concept
         # The name of an extractor is its specification and its version: "spacy:PIPELINE-3.8.0".
         spec = kept.rpartition("-")[0] or kept if own and kept is not None else wanted
         extractor = None if spec == "none" else _named(spec, kept if own else None)
-    elif isinstance(wanted, ConceptExtractor):
-        extractor = wanted
+    elif all(hasattr(wanted, name) for name in ("name", "extract", "forms")):
+        extractor = wanted  # `isinstance` does not see what `__getattr__` passes on (Python 3.12)
     else:
         raise InputError(
             f"concepts: expected an extractor or its name, got {type(wanted).__name__}; give an "

@@ -352,10 +352,12 @@ class Linker:
     def forget(self, atoms: Sequence[tuple[int, Atom]], names: Iterable[str] = ()) -> None:
         """Knows nothing any more of atoms and concepts that are gone, nor of names of concepts."""
         gone = {node for node, _ in atoms}
-        for node in gone & self._concept_at.keys():
+        concepts = gone & self._concept_at.keys()
+        if concepts:  # their rows are written to
+            self._concepts_there = RowsOnDevice(self._device)
+        for node in concepts:
             at = self._concept_at.pop(node)
             self._concept_rows.view[at] = 0.0  # near to no name
-            self._concepts_there = RowsOnDevice(self._device)
             self._concept_nodes[at] = -1
             for name in self._names.of(at):
                 self._names.drop(name)

@@ -38,14 +38,17 @@ _FEW_VALUES = 1 << 25  # of a dense round on a GPU, which are done before a fron
 
 
 class _Costs(NamedTuple):
-    """Nanoseconds: an edge that the frontier follows, a node and an edge of a dense round."""
+    """Nanoseconds: an edge that the frontier follows, a node and an edge of a dense round.
+
+    Measured on one core; of an H200 what its bandwidth says.
+    """
 
     followed: float
     node: float
     edge: float
 
 
-_CPU, _CUDA = _Costs(120.0, 8.0, 0.4), _Costs(1.0, 0.015, 0.002)  # of one core; of an H200
+_CPU, _CUDA = _Costs(120.0, 8.0, 0.4), _Costs(1.0, 0.015, 0.002)
 _DENSE = 1 << 24  # values of the dense matrices that it falls back to on a CPU
 _PANEL = 16  # rows that a product on a CPU takes at once
 _CACHED = 1 << 19  # values of the matrices that rounds of some rows go through on a CPU

@@ -146,3 +146,17 @@ def test_prompts_bind_a_store_as_its_encoder_does(
             }
             assert seen == [("named", rest)]
         assert store.meta_get("embedder") == '["named", 128]'  # as earlier releases read it
+
+
+def test_what_passes_attributes_on_is_what_it_stands_for() -> None:
+    class Passing:
+        def __init__(self, inner: object) -> None:
+            self._inner = inner
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(self._inner, name)
+
+    embedder, concepts = Passing(HashingEmbedder(32)), Passing(PatternConcepts())
+    with Memory.open(config=config_of(), embedder=embedder, concepts=concepts) as memory:
+        memory.add(turns(3))
+        assert memory.retrieve("canoe").hits
