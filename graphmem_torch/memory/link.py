@@ -14,6 +14,7 @@ from collections.abc import Callable, Container, Iterable, KeysView, Mapping, Se
 from dataclasses import dataclass
 from itertools import combinations, islice, pairwise
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -147,12 +148,12 @@ class Linker:
         self._encode = encode
         self._device = torch.device(device)
         self._rows, self._rows_there = GrowingRows(torch.empty(0, dim)), RowsOnDevice(device)
-        self._nodes: list[int] = []
+        self._nodes = array("q")
         self._dead: set[int] = set()  # rows of atoms that are gone
         self._sessions: dict[str, Session] = {}
         self._concept_rows = GrowingRows(torch.empty(0, dim))
         self._concepts_there = RowsOnDevice(device)
-        self._concept_nodes: list[int] = []
+        self._concept_nodes = array("q")
         self._concept_at: dict[int, int] = {}  # place of a node among the concepts
         self._names = Lexicon()  # by place among the concepts
         self._node_of: dict[str, int | None] = {}  # of ids that were asked for; None: not there
@@ -172,7 +173,7 @@ class Linker:
         named = torch.tensor([name is not None for _, name, _ in outline], dtype=torch.bool)
         self._rows.append(embeddings[~named])
         self._concept_rows.append(embeddings[named])
-        self._nodes = [node for node, name, _ in outline if name is None]
+        self._nodes.extend(node for node, name, _ in outline if name is None)
         for node, name, _ in outline:
             if name is not None:
                 self._put_concept(name, node)
@@ -232,11 +233,11 @@ class Linker:
         """Node numbers of atoms but concepts, ascending, their vectors, and which are there."""
         there = torch.ones(len(self._nodes), dtype=torch.bool)
         there[torch.tensor(list(self._dead), dtype=torch.int64)] = False
-        return torch.tensor(self._nodes, dtype=torch.int64), self._rows.view, there
+        return _copied(self._nodes), self._rows.view, there
 
     def concepts(self) -> tuple[Tensor, Tensor]:  # [c] int64, [c, d]
         """Node numbers of concepts, -1 for those that are gone, and the vectors of their names."""
-        return torch.tensor(self._concept_nodes, dtype=torch.int64), self._concept_rows.view
+        return _copied(self._concept_nodes), self._concept_rows.view
 
     def concept_row(self, node: int) -> int:
         """The place of a concept among `concepts`."""
@@ -384,7 +385,7 @@ class Linker:
         if len(self._dead) > _DEAD:
             kept_rows = [row for row in range(len(self._nodes)) if row not in self._dead]
             self._rows = GrowingRows(self._rows.view[torch.tensor(kept_rows, dtype=torch.int64)])
-            self._nodes = [self._nodes[row] for row in kept_rows]
+            self._nodes = array("q", [self._nodes[row] for row in kept_rows])
             self._dead = set()
 
     def rename(
@@ -631,6 +632,10 @@ def own_mentions(edges: EdgeBlock) -> Tensor:  # [E] bool
     """
     whole = torch.tensor(DEFAULT_EDGE_WEIGHT[EdgeType.ABSTRACTION])  # float32, as it is stored
     return (edges.type == int(EdgeType.ABSTRACTION)) & (edges.weight == whole)
+
+
+def _copied(numbers: array[int]) -> Tensor:  # [n] int64
+    return torch.from_numpy(np.array(numbers))
 
 
 def _ends(pairs: Iterable[tuple[int, int]]) -> Tensor:  # [2, P] int64

@@ -228,8 +228,9 @@ class Writer:
         plan = self._unlinked(linker, atoms)
         self._sound = False
         stated = self._forget(linker, plan, self._left(plan, atoms))
-        done = write(self._batch_of(plan, [], none, stated))
-        self._follow()
+        batch = self._batch_of(plan, [], none, stated)
+        done = write(batch)
+        self._wrote(batch)
         return done
 
     def _unlinked(
@@ -372,7 +373,7 @@ class Writer:
         )
         waits = [new if each == node else each for each in waiting]
         store.append(batch, when=own.when, first=new, meta=_kept(waits, waiting))
-        self._follow()
+        self._wrote(batch)
 
     def _ready(self) -> None:
         """Binds and mends the store; in the turn."""
@@ -386,9 +387,13 @@ class Writer:
         others = [node for node in plan.gone if node not in atoms]
         return [*atoms.items(), *zip(others, self._store.atoms(others), strict=True)]
 
-    def _follow(self) -> None:
-        """Notes that the linker knows all that is stored; in the turn."""
-        self._next, self._nodes = self._store.next_node, self._store.num_nodes
+    def _wrote(self, batch: Batch) -> None:
+        """Notes that a batch, which the linker knows, is stored; in the turn."""
+        self._follow(self._nodes + len(batch.atoms) - len(batch.gone))
+
+    def _follow(self, nodes: int) -> None:
+        """Notes that the linker knows all that is stored, so many nodes; in the turn."""
+        self._next, self._nodes = self._store.next_node, nodes
         self._generation, self._sound = self._store.generation, True
 
     def _lead(self, own: _Addition) -> None:
@@ -482,8 +487,7 @@ class Writer:
         )
         waits = [*nodes, *range(first, first + len(atoms))][ready:]
         store.append(batch, when=when, first=first, meta=_kept(waits, nodes))
-        self._next, self._nodes = first + len(rows), self._nodes + len(rows)
-        self._generation, self._sound = store.generation, True
+        self._wrote(batch)
         return first
 
     def _fresh(self, own: _Addition, known: dict[str, str]) -> list[int]:
@@ -656,7 +660,7 @@ class Writer:
         self._sound = False
         linker.take_up(store)
         self._aliases = max((entry for entry, *_ in store.aliases()), default=0)
-        self._follow()
+        self._follow(store.num_nodes)
         return linker
 
     def _take_in(self, linker: Linker, nodes: list[int]) -> None:
@@ -667,7 +671,7 @@ class Writer:
             known = [(name, node) for _, name, node in aliases]
             linker.restore(atoms, store.embeddings(self._next), known, store.first_versions())
         self._aliases = aliases[-1][0] if aliases else self._aliases
-        self._follow()
+        self._follow(self._nodes + len(nodes))
 
     def _found(self, texts: Sequence[str]) -> list[list[str]]:
         return [self._names[text] for text in texts]

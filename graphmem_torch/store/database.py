@@ -190,6 +190,7 @@ CREATE TABLE alias_vector (
 CREATE TRIGGER alias_gone AFTER DELETE ON alias BEGIN
     DELETE FROM alias_vector WHERE entry = old.entry;
 END""",
+    "alias_node": "CREATE INDEX alias_node ON alias (node)",
     "stored_at": """
 CREATE TABLE stored_at (
     start INTEGER PRIMARY KEY,

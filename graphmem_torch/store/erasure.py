@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import mmap
 import secrets
-from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -50,23 +49,26 @@ def erase_rows(database: Database, nodes: Sequence[int]) -> None:
     rows = database.query("SELECT node FROM unwiped")
     gone = sorted({*nodes, *(row[0] for row in rows)})
     for table, rewrite in (("embedding_block", zero_embeddings), ("token_block", rewrite_tokens)):
-        starts = [row[0] for row in database.query(f"SELECT start FROM {table} ORDER BY start")]
-        within: dict[int, list[int]] = {}
-        for node in gone:
-            if at := bisect_right(starts, node):
-                within.setdefault(starts[at - 1], []).append(node)
-        for start, own in within.items():
+        for start, own in _parts_of(database, table, gone).items():
             rewrite(database, start, torch.tensor(own) - start)
     # A time of storing goes with the last atom that was stored then.
-    for start, count in database.query("SELECT start, count FROM stored_at"):
-        left = database.query(
-            "SELECT 1 FROM (SELECT node FROM atom UNION ALL SELECT node FROM version) "
-            "WHERE node >= ? AND node < ? LIMIT 1",
-            (start, start + count),
-        )
-        if not left:
-            run("DELETE FROM stored_at WHERE start = ?", [(start,)])
+    there = "SELECT 1 FROM {} WHERE node >= stored_at.start AND node < stored_at.start + count"
+    left = " OR ".join(f"EXISTS ({there.format(table)})" for table in ("atom", "version"))
+    starts = [(start,) for start in _parts_of(database, "stored_at", gone)]
+    run(f"DELETE FROM stored_at WHERE start = ? AND NOT ({left})", starts)
     run("DELETE FROM unwiped", [()])
+
+
+def _parts_of(database: Database, table: str, nodes: Sequence[int]) -> dict[int, list[int]]:
+    """The nodes of each row that has a part of all nodes, by its start."""
+    start = f"SELECT max(start) FROM {table} WHERE start <= value"
+    within: dict[int, list[int]] = {}
+    for first, node in database.query(
+        f"SELECT ({start}), value FROM json_each(?)", (json.dumps(list(nodes)),)
+    ):
+        if first is not None:
+            within.setdefault(first, []).append(node)
+    return within
 
 
 def receipt_problems(stores: Sequence[StoreReader], receipt: Receipt) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,29 @@ def test_when_a_batch_was_stored(make_batch: MakeBatch) -> None:
     assert found[:5].tolist() == [300.0, 100.0, 100.0, 50.0, 300.0]
     assert found[5:].isnan().all()
     assert store.life.stored_at(asked[:0]).shape == (0,)
+
+
+def test_a_time_of_storing_is_erased_with_the_last_that_was_stored_then(
+    make_batch: MakeBatch,
+) -> None:
+    def kept() -> list[bool]:
+        return (~store.life.stored_at(torch.arange(9)).isnan()).tolist()
+
+    store, none = MemoryStore.open(None), torch.empty(0, 8)
+    for start, when in ((0, 100.0), (3, 200.0), (6, 300.0)):
+        store.append(make_batch(3, start=start), when=when)
+    store.erase(Batch([], none, gone=[0, 1, 3]), when=0.0)
+    assert kept() == [True] * 9
+    store.erase(Batch([], none, gone=[2]), when=0.0)
+    assert kept() == [False] * 3 + [True] * 6
+    # What was deleted before goes with the next that is erased, whatever that is; a version that
+    # is kept was stored then as well.
+    store.append(Batch([], none, gone=[4, 5]))
+    store.append(replace(make_batch(1, start=9), gone=[8], versions=[(8, 9)]))
+    store.erase(Batch([], none, gone=[6, 7]), when=0.0)
+    assert kept() == [False] * 6 + [True] * 3
+    store.erase(Batch([], none, gone=[9]), when=0.0)
+    assert kept() == [False] * 9
 
 
 def test_an_older_store_opens(tmp_path: Path, make_batch: MakeBatch) -> None:
