@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import Any
 
 import pytest
 
 from graphmem_torch.errors import InputError
 from graphmem_torch.memory import Added
+from graphmem_torch.text.embedder import Encoded, HashingEmbedder
 from tests.memories import QUESTIONS, opened, plain, turns
 
 
@@ -49,14 +51,23 @@ def test_many_tasks_add_side_by_side() -> None:
 
 
 def test_cancelled_add_leaves_the_store_whole() -> None:
+    begun, cancelled = threading.Event(), threading.Event()
+
+    class Waiting(HashingEmbedder):
+        def encode(self, *arguments: Any, **options: Any) -> Encoded:
+            begun.set()
+            cancelled.wait()
+            return super().encode(*arguments, **options)
+
     async def run() -> None:
         adding = asyncio.create_task(memory.aadd(turns(40)))
-        await asyncio.sleep(0.01)
+        await asyncio.to_thread(begun.wait)
         adding.cancel()
         with pytest.raises(asyncio.CancelledError):
             await adding
+        cancelled.set()
 
-    with opened() as memory:
+    with opened(embedder=Waiting(32)) as memory:
         asyncio.run(run())  # waits for its threads
         assert len(memory) == 40 and memory.check() == []
         assert memory.add(turns(40)) == Added(0, 40)

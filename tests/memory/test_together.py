@@ -174,6 +174,24 @@ def test_memories_of_one_folder_follow_each_other(tmp_path: Path) -> None:
         memory.store.close()  # without a snapshot
 
 
+def test_what_another_memory_deletes_is_linked_to_by_none(tmp_path: Path) -> None:
+    """Also where as many came as went, so that their number tells nothing."""
+    one, two = opened(tmp_path), opened(tmp_path)
+    one.add([Atom(f"t{i}", f"Ada rows over lake number {i}", session="s") for i in range(6)])
+    two.delete("t5")
+    one.add(Atom("u0", "Ada rows over lake number 5", session="s"))
+    one.delete("t4")
+    two.delete("t3")
+    two.add(Atom("u1", "Ada rows over lake number 4", session="s"))
+    one.add(Atom("u2", "Ada rows over lake number 3", session="s"))
+    with opened() as alone:
+        alone.add(one.get(one.store.ids_of_kind("turn")))
+        assert [pair for pair, _ in stored(one.store)] == [pair for pair, _ in stored(alone.store)]
+    assert one.check() == []
+    for memory in (one, two):
+        memory.store.close()
+
+
 def grouped(memory: Memory, atoms: Sequence[Atom]) -> list[Added | Exception]:
     """What adding each of these gives where all of them wait for one turn."""
     with ThreadPoolExecutor(len(atoms)) as pool:
