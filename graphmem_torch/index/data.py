@@ -98,10 +98,10 @@ class Renamed(NamedTuple):
     """What the codes that are left were before, in the order of the new ones.
 
     Attributes:
-        terms, kinds, speakers, sessions: int64.
+        terms, kinds, speakers, sessions: int64; None: all terms are what they were.
     """
 
-    terms: Tensor
+    terms: Tensor | None
     kinds: Tensor
     speakers: Tensor
     sessions: Tensor
@@ -412,7 +412,10 @@ class GrowingIndex:
         if kinds and len(concept):
             kind, node = torch.cat([kind, kind.new_tensor(kinds)]), torch.cat([node, concept[:1]])
         order = node.argsort()
-        terms, own_kinds = _first_met(rows["terms"]), _first_met(kind[order])
+        own_kinds, gone_texts = _first_met(kind[order]), _texts_of(before, left)
+        # Only where one goes that has a term first do terms get other numbers.
+        first_of = self._postings.weighed().first_documents()[gone_texts.terms].long()
+        terms = _first_met(rows["terms"]) if bool(left[first_of].any()) else None
         speakers = _first_met(rows["speaker"].long())
         sessions = _first_met(rows["session"].long())
         for name, old in (
@@ -421,7 +424,8 @@ class GrowingIndex:
             ("speaker", speakers),
             ("session", sessions),
         ):
-            held[name].array[:] = _inverse(old).numpy()[held[name].array]
+            if old is not None:
+                held[name].array[:] = _inverse(old).numpy()[held[name].array]
         given = _inverse(sessions, self._sessions)[self._session_of.view]
         there = (given >= 0).nonzero().squeeze(1)
         number, self._sessions = self._sessions, len(sessions)
@@ -447,7 +451,7 @@ class GrowingIndex:
         self._rows = held
         orders = (new[rows_of.long()] for rows_of in (self._time_order, self._told_order))
         self._time_order, self._told_order = (left[left >= 0] for left in orders)
-        self._remove_terms(before, kept, new, terms, _inverse(sessions, number))
+        self._remove_terms(gone_texts, new, terms, _inverse(sessions, number))
         return Renamed(terms, own_kinds, speakers, there)
 
     def _add_nodes(self, data: IndexInput) -> None:
@@ -562,31 +566,24 @@ class GrowingIndex:
 
     def _remove_terms(
         self,
-        rows: Mapping[str, Tensor],
-        kept: Tensor,  # [n] int64
+        gone: _Texts,
         new: Tensor,  # [A + 1]
-        terms: Tensor,  # [V] int64
+        terms: Tensor | None,  # [V] int64
         sessions: Tensor,  # [S + 1] int64
     ) -> None:
-        """Takes the terms of all but the rows that are kept out of both lexical indexes.
+        """Takes the terms of texts that go out of both lexical indexes.
 
         Args:
-            rows: Columns of before.
-            kept: Rows that stay.
+            gone: These.
             new: The row of each row from now on, -1 = gone.
-            terms: Those from now on, by their numbers of before.
+            terms: Those from now on, by their numbers of before; None: the same.
             sessions: As `new`.
         """
-        size = rows["term_offsets"].diff()
-        gone = torch.ones(size.shape, dtype=torch.bool).index_fill(0, kept, False)
-        gone = gone.nonzero().squeeze(1)
-        _, entry = row_entries(rows["term_offsets"], gone)
-        texts = rows["terms"][entry], offsets_of(size[gone])
         for postings, documents, number in (
-            (self._postings, gone.to(torch.int32), new[:-1]),
-            (self._session_postings, rows["session"][gone], sessions[:-1]),
+            (self._postings, gone.rows.to(torch.int32), new[:-1]),
+            (self._session_postings, gone.session, sessions[:-1]),
         ):
-            postings.remove(*texts, documents, kept_terms=terms, number=number)
+            postings.remove(gone.terms, gone.offsets, documents, kept_terms=terms, number=number)
         self._lexical = {}
 
     def _join(self, edges: EdgeBlock, cut: EdgeBlock) -> None:
@@ -658,6 +655,28 @@ class GrowingIndex:
             names,
             offsets,
         )
+
+
+class _Texts(NamedTuple):
+    """Texts of some atoms.
+
+    Attributes:
+        rows, session: [n] int64 and int32, of the atoms.
+        terms, offsets: [T] and [n + 1] int64, as in `IndexInput`.
+    """
+
+    rows: Tensor
+    session: Tensor
+    terms: Tensor
+    offsets: Tensor
+
+
+def _texts_of(rows: Mapping[str, Tensor], which: Tensor) -> _Texts:  # [A] bool
+    """Of the columns of an index those texts that are wanted."""
+    own = which.nonzero().squeeze(1)
+    _, entry = row_entries(rows["term_offsets"], own)
+    ends = offsets_of(rows["term_offsets"].diff()[own])
+    return _Texts(own, rows["session"][own], rows["terms"][entry], ends)
 
 
 def _spans(kept: Tensor) -> tuple[np.ndarray, np.ndarray]:  # [n] int64 -> [s], [s] int64

@@ -92,8 +92,9 @@ class StoreColumns:
 
     def rename(self, renamed: Renamed) -> None:
         """Numbers names as the index does from which nodes were removed; what is gone has none."""
-        words = self.vocabulary.words
-        self.vocabulary = Vocabulary([words[i] for i in renamed.terms.tolist()])
+        if renamed.terms is not None:
+            words = self.vocabulary.words
+            self.vocabulary = Vocabulary([words[i] for i in renamed.terms.tolist()])
         for names, old in (
             (self.kinds, renamed.kinds),
             (self.speakers, renamed.speakers),

@@ -157,7 +157,7 @@ class Postings:
         offsets: Tensor,  # [n + 1] int64
         documents: Tensor,  # [n] int32
         *,
-        kept_terms: Tensor,  # [V] int64
+        kept_terms: Tensor | None,  # [V] int64
         number: Tensor,  # [N] integers
     ) -> None:
         """Takes texts out, as `add` took them in, and numbers terms and documents anew.
@@ -166,7 +166,7 @@ class Postings:
             terms: The terms of the texts.
             offsets: As for `add`.
             documents: As for `add`.
-            kept_terms: The terms from now on, by their numbers of before.
+            kept_terms: The terms from now on, by their numbers of before; None: the same.
             number: Of each document from now on, ascending or not; -1 for those without texts.
         """
         lists = self._as_lists().copy()  # those that were given out are not written over
@@ -177,7 +177,8 @@ class Postings:
         column["counts"][lower_bounds(end - held, end, column["docs"], doc)] -= taken
         named = np.unique(term)
         lists.keep(named, column["counts"][lists.entries(named)[1]] > 0)
-        lists.take(kept_terms.numpy())
+        if kept_terms is not None:
+            lists.take(kept_terms.numpy())
         new = number.to(torch.int32).numpy()
         if not np.array_equal(new, np.arange(len(new))):
             # Also what is no entry, wherever that leads.
