@@ -13,7 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 import torch
 from torch import Tensor
@@ -21,14 +21,17 @@ from torch import Tensor
 from graphmem_torch.atoms import AGGREGATE, Atom, EdgeType, Link, text_hash
 from graphmem_torch.config import AggregateConfig
 from graphmem_torch.memory.assemble import Snapshot
+from graphmem_torch.memory.edges import dated
 from graphmem_torch.memory.link import own_mentions
 from graphmem_torch.ops import knn_graph
 from graphmem_torch.ops.ragged import ranges, segment_topk
+from graphmem_torch.oracle.prompts import clean
 from graphmem_torch.oracle.protocol import ask_checked
 from graphmem_torch.store import MemoryStore
 from graphmem_torch.text.question import is_question
 from graphmem_torch.text.sentences import split_sentences
 from graphmem_torch.text.terms import terms
+from graphmem_torch.text.words import count_words
 
 __all__ = [
     "aggregate_atoms",
@@ -226,7 +229,7 @@ def aggregate_atoms(
 ) -> tuple[set[str], list[Atom]]:
     """The ids of the aggregates of clusters, and those that are not built yet.
 
-    An id tells the members and what they say.
+    An id tells the members and what they say; the time is still to be told (`edges.dated`).
 
     Args:
         found: The clusters.
@@ -247,13 +250,11 @@ def aggregate_atoms(
     made = []
     for place in fresh:
         own = groups[place]
-        times = [atom.time for atom in own if atom.time is not None]
         made.append(
             Atom(
                 id=ids[place],
                 text=digest(own, frequency, len(groups), config.words),
                 kind=AGGREGATE,
-                time=max(times) if times else None,
                 meta={_DEPTH: depth, "coherence": round(float(found.coherence[place]), 4)},
                 edges=tuple(Link(atom.id, EdgeType.DERIVED_FROM) for atom in own),
             )
@@ -264,15 +265,16 @@ def aggregate_atoms(
 def unchanged(store: MemoryStore, made: Sequence[Atom], digests: Mapping[str, str]) -> list[Atom]:
     """Aggregates whose members are all stored still, as they were; in the turn to add them.
 
-    What a member said before it was changed or forgotten is not told on.
+    What a member said before it was changed or forgotten is not told on. They get their times.
     """
     known = store.known([link.target for atom in made for link in atom.edges])
     now = {name: digest for name, (_, digest) in known.items()}
-    return [
+    kept = [
         atom
         for atom in made
         if all(now.get(link.target) == digests[link.target] for link in atom.edges)
     ]
+    return dated(store, kept)
 
 
 def written(
@@ -294,7 +296,7 @@ def written(
     said = ask_checked(
         lambda: summarise(whole, None, 2 * config.words),
         len(whole),
-        lambda answer: answer if isinstance(answer, str) and answer.strip() else None,
+        lambda answer: answer if _is_summary(answer, 2 * config.words) else None,
         what=("summaries", "clusters"),
         wanted="no text",
         lost="sentences of their members stand in",
@@ -345,6 +347,16 @@ def digest(own: Sequence[Atom], frequency: Mapping[str, int], groups: int, words
         parts.append(f"{atom.speaker}: {text}" if named else text)
         speaker = atom.speaker
     return " ".join(parts) or own[0].rendered
+
+
+def _is_summary(answer: object, words: int) -> TypeGuard[str]:
+    """Whether an oracle gave text that can be stored, and no more of it than was asked for."""
+    return (
+        isinstance(answer, str)
+        and bool(answer.strip())
+        and answer == clean(answer)
+        and count_words(answer) <= words
+    )
 
 
 def _is_claimed(text: str, members: str) -> bool:

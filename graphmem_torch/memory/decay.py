@@ -215,7 +215,7 @@ class Classified:
         types: How many atoms were found to be of each type.
         failed: How many of them the oracle gave no usable answer for: the local rules found their
             type, and the next call asks again. What an oracle has said of them before stays.
-        contents: Memories that were added for what the oracle extracted.
+        contents: Memories that were added, or changed, for what the oracle extracted.
         relations: Edges that it stated, and that were not there yet.
     """
 
@@ -239,7 +239,8 @@ def extracted_atom(atom: Atom, node: Mapping[str, Any]) -> Atom | None:
     """What an oracle extracted from an atom as one derived from it; None where it is its text.
 
     A memory of its own, not a note beside the text: it is found by its own words, its source
-    through it, and it is erased with its source. Its type is the oracle's word, not its own, which
+    through it, and it is erased with its source. Its time is still to be told (`edges.dated`). Its
+    type is the oracle's word, not its own, which
     would pin what is procedural.
     """
     content = " ".join(str(node["content"]).split())
@@ -252,7 +253,6 @@ def extracted_atom(atom: Atom, node: Mapping[str, Any]) -> Atom | None:
         kind="observation",
         speaker=atom.speaker,
         session=atom.session,
-        time=atom.time,
         edges=(Link(atom.id, EdgeType.DERIVED_FROM),),
     )
 

@@ -18,13 +18,14 @@ from torch import Tensor
 from graphmem_torch.atoms import AGGREGATE, Atom, EdgeType
 from graphmem_torch.memory.assemble import Snapshot
 from graphmem_torch.store.reader import StoreReader
-from graphmem_torch.text.entailment import Claim
+from graphmem_torch.text.entailment import Claim, conflicts
 from graphmem_torch.text.slots import Reading
+from graphmem_torch.text.terms import terms
 
 __all__ = ["DuplicateGroups", "Saying"]
 
 _SAYING = 3  # content words of a text that says something, lest every "thanks" supports another
-_DIGITS = re.compile(r"\d+(?:[.,]\d+)*")
+_DIGITS = re.compile(r"(?:(?<![^\s(])[-\u2212])?\d+(?:[.,]\d+)*")
 
 
 @dataclass(frozen=True)
@@ -35,21 +36,33 @@ class Saying:
     claim: Claim
     reading: Reading
     numbers: frozenset[str]
+    named: tuple[str, ...]  # those of the reading's names that it says, in its order
 
     @classmethod
     def of(cls, atom: Atom) -> Saying:
         """What a memory says, as it is shown."""
         text = atom.rendered
         numbers = frozenset(each.replace(",", "") for each in _DIGITS.findall(text))
-        return cls(atom, Claim.read(text), Reading.of(text), numbers)
+        reading = Reading.of(text)
+        named = tuple(term for term in terms(text) if term in reading.names)
+        return cls(atom, Claim.read(text), reading, numbers, named)
 
     def repeats(self, other: Saying) -> bool:
-        """Whether both agree in numbers, names and denials."""
+        """Whether both agree in numbers, names and denials, and neither has a word of its own.
+
+        One may say more than the other; a word in place of another is another fact more often than
+        another word for the same, and so are names in another order.
+        """
+        own, others = self.claim.stems, other.claim.stems
+        if len(own) < _SAYING or self.atom.rendered == other.atom.rendered:
+            return len(own) >= _SAYING
         return (
-            len(self.claim.stems) >= _SAYING
-            and self.numbers == other.numbers
+            self.numbers == other.numbers
             and self.reading.names == other.reading.names
+            and self.named == other.named
             and self._denials == other._denials
+            and (own <= others or others <= own)
+            and not conflicts(self.claim, other.claim)[1]
         )
 
     @property

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from graphmem_torch.atoms import MAX_EDGE_WEIGHT, EdgeType, Link
+from graphmem_torch.atoms import MAX_EDGE_WEIGHT, Atom, EdgeType, Link
 from graphmem_torch.checks import check_count, check_range
 from graphmem_torch.coo import strongest_of_equal
 from graphmem_torch.edges import EdgeBlock
@@ -21,17 +21,20 @@ from graphmem_torch.oracle import Judge, Verdict, ask_judge
 from graphmem_torch.readers.jsonl import parse_edge_type
 from graphmem_torch.results import Added
 from graphmem_torch.store import Batch, MemoryStore
+from graphmem_torch.store.reader import StoreReader
 
 __all__ = [
     "JudgedEdges",
     "checked_pairs",
     "connect_all",
     "contradiction",
+    "dated",
     "disconnect",
     "judge_pairs",
     "nodes_of",
     "similar_ids",
     "similar_pairs",
+    "told_since",
     "with_derived",
 ]
 
@@ -135,6 +138,34 @@ def with_derived(store: MemoryStore, nodes: Sequence[int]) -> list[int]:
         new = {*derived.tolist()} - reached
         reached |= new
     return sorted(reached)
+
+
+def told_since(store: StoreReader, ids: Iterable[str]) -> dict[str, float | None]:
+    """From when on stored atoms told what they tell now: their time, or when they were changed.
+
+    None for those of unknown time, which are in no answer of a moment.
+    """
+    known = store.known(list(dict.fromkeys(ids)))
+    nodes = [node for node, _ in known.values()]
+    begun = store.begun(nodes)
+    return {
+        atom.id: None if atom.time is None else max(atom.time, begun.get(node, atom.time))
+        for node, atom in zip(nodes, store.atoms(nodes), strict=True)
+    }
+
+
+def dated(store: StoreReader, made: Sequence[Atom]) -> list[Atom]:
+    """Atoms that are derived from others, at the time from which on these told all of it.
+
+    A moment must not be told what was said later; of unknown time where that of a source is.
+    """
+    since = told_since(store, (link.target for atom in made for link in atom.edges))
+    found = []
+    for atom in made:
+        times = [since.get(link.target) for link in atom.edges]
+        known = [time for time in times if time is not None]
+        found.append(replace(atom, time=max(known) if known and len(known) == len(times) else None))
+    return found
 
 
 def nodes_of(

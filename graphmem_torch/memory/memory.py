@@ -151,7 +151,13 @@ from graphmem_torch.memory.questions import (
     with_duplicates,
     with_traces,
 )
-from graphmem_torch.memory.reconcile import Resolver, conflicts_of, find, resolve
+from graphmem_torch.memory.reconcile import (
+    Resolver,
+    conflicts_of,
+    find,
+    outdated_statements,
+    resolve,
+)
 from graphmem_torch.memory.reembed import reembed_store
 from graphmem_torch.memory.refining import Refining
 from graphmem_torch.memory.sources import Follower, Reading
@@ -1984,6 +1990,8 @@ class Memory:
             ):
                 done += part
                 bar.update(part.compared)
+        with self.store.turn():
+            self.delete(outdated_statements(self.store))
         by = Resolver(self.importance, lambda atoms: self.add(atoms).new, self._named, now)
         return done + resolve(self.store, settings, by)
 
@@ -1997,8 +2005,8 @@ class Memory:
     def duplicates(self) -> list[tuple[str, ...]]:
         """Ids of memories that say the same, as `reconcile` found them, the first one in front.
 
-        They agree in numbers, names and denials, and are of equal text, or as similar as
-        `reconcile.duplicate` says. With `rank.unique` only the best of them is a hit.
+        They are of equal text, or as similar as `reconcile.duplicate` says, agree in numbers, names
+        and denials, and none has a word where another has another one. With `rank.unique` only the best of them is a hit.
         """
         with self.store.reading():
             groups = self._duplicates.groups()
@@ -2707,13 +2715,18 @@ class Memory:
         return done
 
     def _extracted(self, found: Sequence[tuple[Atom, Mapping[str, Any]]]) -> Classified:
-        """Keeps what an oracle extracted from atoms; what is there already stays as it is."""
-        made = {a.id: (a, node) for atom, node in found if (a := extracted_atom(atom, node))}
-        known = self.store.known([*made])
-        fresh = {name: pair for name, pair in made.items() if name not in known}
-        added = self.add([atom for atom, _ in fresh.values()]).new if fresh else 0
+        """Keeps what an oracle extracted from atoms, in place of what it did before."""
+        pairs = [(a, node) for atom, node in found if (a := extracted_atom(atom, node))]
+        said = {atom.id: node for atom, node in pairs}
+        with self.store.turn():
+            made = {a.id: a for a in edges.dated(self.store, [atom for atom, _ in pairs])}
+            known = self.store.known([*made])
+            fresh = {n: a for n, a in made.items() if n not in known or known[n][1] != a.digest}
+            self.add([atom for name, atom in fresh.items() if name not in known])
+            for name in fresh.keys() & known.keys():
+                self.update(name, text=fresh[name].text, time=fresh[name].time)
         types = {
-            number: (str(fresh[name][1]["type"]), float(fresh[name][1]["decay_factor"]))
+            number: (str(said[name]["type"]), float(said[name]["decay_factor"]))
             for name, (number, _) in self.store.known([*fresh]).items()
         }
         self.store.life.set_found_types(types, ORACLE)
@@ -2726,8 +2739,10 @@ class Memory:
                 "relations are dropped",
                 *(len(missing), missing[0]),
             )
-        edges = stated_edges(found, there)
-        return Classified(contents=added, relations=self.connect(edges).new if edges else 0)
+        related = stated_edges(found, there)
+        return Classified(
+            contents=len(fresh), relations=self.connect(related).new if related else 0
+        )
 
     # Insight: what a memory is, and what it speaks of (`docs/mathematics.md` 5.3).
 
@@ -2898,7 +2913,7 @@ class Memory:
                 old = self.store.known(sorted(built.difference(wanted)))
                 nodes = edges.with_derived(self.store, [node for node, _ in old.values()])
                 gone += self.delete([atom.id for atom in self.store.atoms(nodes)])
-            if summarise is not None:
+            if summarise is not None and fresh:
                 fresh = written(fresh, atoms.values(), summarise, config)
             digests = {atom.id: atom.digest for atom in atoms.values()}
             for part in batched(iter(fresh), _TOGETHER):

@@ -25,7 +25,7 @@ from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.errors import InputError
 from graphmem_torch.memory.candidates import SharedKeys, similar_nodes
 from graphmem_torch.memory.duplicates import Saying
-from graphmem_torch.memory.edges import connect_all, contradiction
+from graphmem_torch.memory.edges import connect_all, contradiction, dated, told_since
 from graphmem_torch.memory.validity import Superseding, spans_of, supersede, validity_of
 from graphmem_torch.oracle import Judge, Verdict, ask_judge
 from graphmem_torch.results import Conflict, Reconciled, Validity
@@ -33,7 +33,7 @@ from graphmem_torch.store import MemoryStore
 from graphmem_torch.store.reader import StoreReader
 from graphmem_torch.text.entailment import LexicalJudge
 
-__all__ = ["Resolver", "conflicts_of", "find", "resolve"]
+__all__ = ["Resolver", "conflicts_of", "find", "outdated_statements", "resolve"]
 
 _log = logging.getLogger(__name__)
 
@@ -98,8 +98,11 @@ def find(
         passed = Reconciled()
         if judge is None:
             pairs, passed = _screened(pairs, keys, local, cosines)
-        done = passed + _judge_block(store, pairs, local, judge, cosines)
-        done += _repeat_block(store, same, equal, now)
+        judged = _judge_block(store, pairs, local, judge, cosines)
+        done = passed + judged + _repeat_block(store, same, equal, now)
+        if judge is not None and 0 < judged.failed == judged.compared:  # it is down: ask again
+            yield done
+            return
         known = _judged(store)
         store.meta_set(_JUDGED, json.dumps(known | {name: max(high, known.get(name, 0))}))
         yield done
@@ -375,9 +378,8 @@ def resolve(store: MemoryStore, config: ReconcileConfig, by: Resolver) -> Reconc
     chosen: dict[str, tuple[str, tuple[float, ...]]] = {}
     with store.reading():
         node = store.known([name for c in left for name in (c.earlier, c.later)])
-        order = [node[name][0] for name in node]
-        atoms = dict(zip(node, store.atoms(order), strict=True))
         spans = validity_of(store, {name: number for name, (number, _) in node.items()})
+        since = told_since(store, node)
     left = [each for each in left if each.earlier in node and each.later in node]
     rank = by.importance(list(node)) if config.policy == "importance" else {}
     for each in left:
@@ -389,7 +391,7 @@ def resolve(store: MemoryStore, config: ReconcileConfig, by: Resolver) -> Reconc
         if old not in chosen or key < chosen[old][1]:
             chosen[old] = new, key
     pairs: list[Superseding] = [
-        (old, new, None, atoms[new].time) for old, (new, _) in chosen.items()
+        (old, new, None, _known(since[old], since[new])) for old, (new, _) in chosen.items()
     ]
     done = _supersede(store, pairs, by)
     # What is told late was known before what is in force, and holds from there on as well.
@@ -404,6 +406,12 @@ def resolve(store: MemoryStore, config: ReconcileConfig, by: Resolver) -> Reconc
     if again:
         _supersede(store, again, by)
     return Reconciled(superseded=done)
+
+
+def _known(*since: float | None) -> float | None:
+    """When two that contradict each other were both told; None: now, as one is of unknown time."""
+    known = [moment for moment in since if moment is not None]
+    return max(known) if len(known) == len(since) else None
 
 
 def _supersede(store: MemoryStore, pairs: list[Superseding], by: Resolver) -> int:
@@ -427,17 +435,39 @@ def _aggregates(store: StoreReader, left: Sequence[Conflict]) -> list[Atom]:
         atoms = dict(zip(node, store.atoms(order), strict=True))
     for each in left:
         ends = [atoms[name] for name in (each.earlier, each.later) if name in atoms]
-        if len(ends) < 2:
-            continue
-        times = [atom.time for atom in ends if atom.time is not None]
-        said = " / ".join(atom.rendered for atom in ends)
-        made.append(
-            Atom(
-                _STATES + text_hash("\n".join([each.earlier, each.later, said]))[:32],
-                f"Two memories contradict each other: {said}",
-                kind=AGGREGATE,
-                time=max(times) if times else None,
-                edges=tuple(Link(atom.id, EdgeType.DERIVED_FROM) for atom in ends),
+        if len(ends) == 2:
+            made.append(
+                Atom(
+                    _stating_id(ends),
+                    f"Two memories contradict each other: {_both(ends)}",
+                    kind=AGGREGATE,
+                    edges=tuple(Link(atom.id, EdgeType.DERIVED_FROM) for atom in ends),
+                )
             )
-        )
-    return made
+    return dated(store, made)
+
+
+def _both(ends: Sequence[Atom]) -> str:
+    return " / ".join(atom.rendered for atom in ends)
+
+
+def _stating_id(ends: Sequence[Atom]) -> str:
+    """That of the aggregate which states a conflict of two memories, as they are."""
+    return _STATES + text_hash("\n".join([*(atom.id for atom in ends), _both(ends)]))[:32]
+
+
+def outdated_statements(store: StoreReader) -> list[str]:
+    """Ids of aggregates that state a conflict between memories that are gone, or say other things.
+
+    In the turn in which they are deleted.
+    """
+    names = [name for name in store.ids_of_kind(AGGREGATE) if name.startswith(_STATES)]
+    made = store.atoms([node for node, _ in store.known(names).values()])
+    known = store.known([link.target for atom in made for link in atom.edges])
+    atoms = dict(zip(known, store.atoms([node for node, _ in known.values()]), strict=True))
+    outdated = []
+    for atom in made:
+        ends = [atoms[link.target] for link in atom.edges if link.target in atoms]
+        if atom.id not in {_stating_id(ends), _stating_id(ends[::-1])}:
+            outdated.append(atom.id)
+    return outdated

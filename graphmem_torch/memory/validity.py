@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary, WeakSet
 import torch
 from torch import Tensor
 
-from graphmem_torch.atoms import Atom
+from graphmem_torch.atoms import AGGREGATE, Atom
 from graphmem_torch.errors import InputError
 from graphmem_torch.memory.assemble import Snapshot
 from graphmem_torch.results import Validity
@@ -297,7 +297,8 @@ class _Statements:
     ) -> None:
         said = StatedValidity(node, start, stop, by, known)
         before = self.spans[node].stated
-        if said in self._said or (before is not None and before[:4] == said[:4]):
+        again = before is not None and before[:4] == said[:4] and before.known <= known
+        if said in self._said or again:
             return
         self._said.add(said)
         self.statements.append(said)
@@ -440,7 +441,7 @@ class ValiditySpans:
             for column, said in ((start, log.start[rows]), (stop, log.stop[rows])):
                 column[which, place] = torch.where(said.isnan(), column[which, place], said)
         moment = torch.tensor(at, dtype=torch.float64)[:, None]
-        return (start <= moment) & (moment < stop)
+        return _without_mixed(snapshot, (start <= moment) & (moment < stop))
 
     def ended(
         self,
@@ -550,6 +551,23 @@ class ValiditySpans:
         with self._lock:
             self._placed[snapshot] = start, stop
         return start, stop
+
+
+def _without_mixed(snapshot: Snapshot, found: Tensor) -> Tensor:  # [T, A] bool
+    """Without aggregates of which a member is not true: they tell what it says as well."""
+    if AGGREGATE not in snapshot.kinds:
+        return found
+    index = snapshot.index
+    source, target = (
+        each.long().cpu() for each in (index.tensors.derived_source, index.tensors.derived_target)
+    )
+    made = index.kind.cpu()[source] == snapshot.kinds.index(AGGREGATE)
+    source, target = source[made], target[made]
+    while True:  # they may be of aggregates
+        which, edge = (found[:, source] & ~found[:, target]).nonzero(as_tuple=True)
+        if not len(edge):
+            return found
+        found[which, source[edge]] = False
 
 
 def _rows(snapshot: Snapshot, node: Tensor) -> tuple[Tensor, Tensor]:  # [n] -> [m], [m]

@@ -543,6 +543,12 @@ class StoreReader:
         sql = "SELECT current, node FROM version WHERE until > ? ORDER BY until DESC, node DESC"
         return dict(self._database.query(sql, (when,)))
 
+    def begun(self, nodes: Sequence[int]) -> dict[int, float]:
+        """When those of some nodes that have earlier versions became what they are."""
+        if not self._database.has("version"):
+            return {}
+        return dict(self._database.query(_BEGUN, (json.dumps(list(nodes)),)))
+
     def version_ends(self) -> list[float]:
         """When versions were replaced, ascending.
 
@@ -735,6 +741,9 @@ _SAYING = f"""
 SELECT text, node FROM json_each(?) CROSS JOIN atom
 ON length(text) = length(value) AND substr(text, 1, 8) = substr(value, 1, 8) AND text = value
 WHERE kind != '{CONCEPT}'"""
+_BEGUN = """
+SELECT current, max(until) FROM version WHERE current IN (SELECT value FROM json_each(?))
+GROUP BY current"""
 _STORED = """
 SELECT time, node, id FROM ({0}) JOIN stored_at ON node >= start AND node < start + count
 WHERE time >= ?"""

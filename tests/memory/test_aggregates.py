@@ -201,6 +201,38 @@ def test_what_goes_while_an_aggregate_is_written_is_in_none(memory: Memory, what
     assert any("violin" in atom.text for atom in built(memory)) and memory.check() == []
 
 
+def test_a_moment_is_told_nothing_that_was_changed_later() -> None:
+    now = [1.8e9]
+    settings = {"aggregate.build": True, "aggregate.least": 0.3}
+    config = config_of(**settings)
+    with opened(config=config, embedder="hashing:256", clock=lambda: now[0]) as memory:
+        memory.add(told())
+        for name in ("violin1", "violin2", "violin3"):
+            memory.update(name, text=memory.get(name).text.replace("brought", "SECRET"))
+        memory.consolidate()
+        assert any("SECRET" in atom.text for atom in built(memory))
+        for moment, said in ((now[0] - 1, False), (now[0], True)):
+            hits = memory.retrieve("SECRET violin", k=50, as_of=moment).hits
+            assert any("SECRET" in hit.text for hit in hits) is said
+
+
+@pytest.mark.parametrize("answer", ["\ud800 bad", " ".join(["violin"] * 10_000), "", None, 7])
+def test_a_summary_that_cannot_be_used_leaves_the_sentences(memory: Memory, answer: Any) -> None:
+    memory.consolidate()
+    own = {atom.text for atom in built(memory)}
+    with opened(config=memory.config, embedder="hashing:256") as other:
+        other.add(told())
+        asked: list[int] = []
+
+        def summarise(texts: Sequence[str], question: str | None, most: int) -> list[Any]:
+            asked.append(len(texts))
+            return [answer] * len(texts)
+
+        other.consolidate(oracle=summarise)
+        assert {atom.text for atom in built(other)} == own
+        assert asked and 0 not in asked
+
+
 def test_those_of_users_stay(memory: Memory) -> None:
     own = Atom(
         "mine", "My own words.", kind=AGGREGATE, edges=(Link("canoe1", EdgeType.DERIVED_FROM),)

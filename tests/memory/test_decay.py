@@ -376,6 +376,25 @@ def test_what_an_oracle_extracts_is_kept(caplog: pytest.LogCaptureFixture, clock
         assert "b#content" not in memory
 
 
+def test_what_is_extracted_of_a_change_takes_its_place(clock: Clock) -> None:
+    def oracle(texts: Sequence[str]) -> list[Any]:
+        return [
+            {"content": f"In short: {text[-6:]}", "type": "semantic", "decay_factor": 0.5}
+            for text in texts
+        ]
+
+    with living(clock=clock) as memory:
+        memory.add(Atom("a", "Nora lives in Oslo", time=NOW - HOUR))
+        clock.now = NOW
+        memory.classify(oracle, extract=True)
+        clock.now = NOW + HOUR
+        memory.update("a", text="Nora lives in Lisbon")
+        done = memory.classify(oracle, ids="a", extract=True)
+        assert done.contents == 1 and memory.get("a#content").text == "In short: Lisbon"
+        before = memory.retrieve("Nora", as_of=NOW + HOUR - 1).hits
+        assert {hit.text for hit in before} == {"Nora lives in Oslo", "In short: n Oslo"}
+
+
 def test_what_an_oracle_extracts_is_left_unless_it_is_asked_for() -> None:
     with living() as memory:
         memory.add(Atom("c", "Nora went home."))

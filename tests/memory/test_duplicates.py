@@ -9,6 +9,7 @@ import pytest
 
 from graphmem_torch.atoms import Atom, EdgeType
 from graphmem_torch.memory import Memory
+from graphmem_torch.memory.duplicates import Saying
 from tests.memories import DAY, config_of, ids, opened, turns
 
 SAID = {
@@ -59,6 +60,25 @@ def test_the_groups_are_what_was_said_again(memory: Memory) -> None:
     found = [each for each in memory.duplicates() if same(each[0])]
     assert found == groups(told())
     assert not any("other" in each for each in memory.duplicates())
+
+
+OTHER_FACTS = (
+    ("The left engine of the boat is broken.", "The right engine of the boat is broken."),
+    ("Nora paid 300 euros for the old boat.", "Nora paid 300 euros for the new boat."),
+    ("Nora paid Theo 300 euros for the boat.", "Theo paid Nora 300 euros for the boat."),
+    ("Before noon Nora met Theo at the station.", "After noon Nora met Theo at the station."),
+    ("The balance of the club is -300 euros.", "The balance of the club is 300 euros."),
+)
+
+
+@pytest.mark.parametrize("pair", OTHER_FACTS)
+def test_another_fact_in_nearly_the_same_words_is_none(pair: tuple[str, str]) -> None:
+    one, other = (Saying.of(Atom(f"{i}", text)) for i, text in enumerate(pair))
+    assert not one.repeats(other) and not other.repeats(one)
+    # Said again, and said with more or in another order, it is.
+    for text in (pair[0], f"{pair[0]} Luckily!", f"In May: {pair[0]}"):
+        again = Saying.of(Atom("again", text))
+        assert one.repeats(again) and again.repeats(one)
 
 
 def test_one_stands_for_all_and_names_them(memory: Memory) -> None:

@@ -179,6 +179,71 @@ def test_nonsense_is_neutral(oracle: Any, caplog: pytest.LogCaptureFixture) -> N
         assert "neutral" in caplog.text and memory.conflicts() == []
 
 
+def test_what_was_changed_later_is_told_to_no_earlier_moment() -> None:
+    """Neither by an end of validity nor by an aggregate: nobody knew of Porto before the change."""
+    for policy in ("recency", "both"):
+        now = [T + 100 * DAY]
+        config = replace(load_config("default"), reconcile=ReconcileConfig(policy=policy))
+        with Memory.open(config=config, embedder="hashing", clock=lambda now=now: now[0]) as memory:
+            memory.add(moves()[0])
+            memory.add(Atom("porto", "Ana likes tea.", time=T + 5 * DAY))
+            now[0] += DAY
+            memory.update("porto", text="Ana moved to Porto.")
+            now[0] += DAY
+            done = memory.reconcile()
+            assert done.superseded + done.stated == 1
+            known = T + 101 * DAY  # of the change
+            for moment, told in ((known - 1, False), (known, True)):
+                span = memory.validity("lisbon", as_of=moment)["lisbon"]
+                assert (span.by is not None) is (told and policy == "recency")
+                result = memory.retrieve("Where does Ana live?", k=9, as_of=moment)
+                said = any("Porto" in hit.text for hit in result.hits)
+                assert said is told
+            stated = [hit for hit in result.hits if hit.kind == "aggregate"]
+            assert [hit.time for hit in stated] == ([known] if policy == "both" else [])
+
+
+def test_an_aggregate_of_what_has_no_time_has_none() -> None:
+    with opened(policy="both") as memory:
+        memory.add([moves()[0], replace(moves()[2], time=None)])
+        assert memory.reconcile().stated == 1
+        (conflict,) = memory.conflicts()
+        assert conflict.by is not None and memory.get(conflict.by).time is None
+        assert not any("Porto" in hit.text for hit in memory.retrieve("Ana", as_of=T * 2).hits)
+
+
+@pytest.mark.parametrize("what", ["delete", "archive", "update"])
+def test_a_stated_conflict_goes_with_what_it_states(what: str) -> None:
+    with opened(policy="both") as memory:
+        memory.add(moves()[:3])
+        memory.reconcile()
+        (conflict,) = memory.conflicts()
+        change = {"text": "Ana once saw Lisbon."} if what == "update" else {}
+        getattr(memory, what)("lisbon", **change)
+        memory.reconcile()
+        assert conflict.by not in memory and memory.check() == []
+        told = " ".join(hit.text for hit in memory.retrieve("Where does Ana live?", k=9).hits)
+        assert "Ana lives in Lisbon." not in told
+
+
+def test_an_oracle_that_was_down_is_asked_again() -> None:
+    answers: list[Any] = []
+
+    def oracle(premises: Sequence[str], hypotheses: Sequence[str]) -> list[Any]:
+        if not answers:
+            raise ConnectionError("down")
+        return answers * len(premises)
+
+    with opened() as memory:
+        memory.add(moves())
+        done = memory.reconcile(oracle=oracle, block=1)
+        assert done.failed == done.compared == 1, "it is not asked of the other blocks"
+        answers.append(("contradict", 1.0))
+        done = memory.reconcile(oracle=oracle, block=1)
+        assert done.failed == 0 and done.conflicts == done.compared > 1
+        assert memory.reconcile(oracle=oracle) == Reconciled()
+
+
 def test_one_way_round_alone_is_half_as_sure() -> None:
     def oracle(premises: Sequence[str], hypotheses: Sequence[str]) -> list[Any]:
         pairs = zip(premises, hypotheses, strict=True)

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graphmem_torch.atoms import Atom
+from graphmem_torch.atoms import Atom, EdgeType, Link
 from graphmem_torch.config import load_config
 from graphmem_torch.errors import InputError, StoreError
 from graphmem_torch.memory import Memory
@@ -133,6 +133,31 @@ def test_saying_it_again_changes_nothing() -> None:
     assert memory.supersede("v0", "v1", when=10.0).known in (100.0, 300.0)
     assert memory.validity("v0")["v0"].stop == 10.0
     assert len(memory.store.validity.stated()) <= 2
+
+
+def test_what_was_known_earlier_than_it_was_said_counts_from_then_on() -> None:
+    memory = memory_of(moved(2), Clock(1000.0))
+    memory.supersede("v0", "v1")
+    memory.supersede("v0", "v1", known=30.0)
+    for moment, by in ((29.0, None), (30.0, "v1"), (500.0, "v1"), (1000.0, "v1")):
+        assert memory.validity("v0", as_of=moment)["v0"].by == by
+    assert memory.supersede("v0", "v1", known=2000.0).known == 1000.0, "it was known already"
+
+
+def test_an_aggregate_is_as_true_as_all_that_it_is_of() -> None:
+    memory = memory_of(moved(3), Clock(1000.0))
+    of = [Atom("a01", "v0 and v1", kind="aggregate", edges=derived("v0", "v1"))]
+    of += [Atom("a12", "v1 and v2", kind="aggregate", edges=derived("v1", "v2"))]
+    of += [Atom("all", "of both", kind="aggregate", edges=derived("a01", "a12"))]
+    memory.add(of)
+    assert seen(memory, valid_at=500.0) == {"v0", "v1", "v2", "a01", "a12", "all"}
+    memory.supersede("v0", "v1", when=100.0)
+    assert seen(memory, valid_at=500.0) == {"v1", "v2", "a12"}
+    assert seen(memory, valid_at=99.0) == {"v0", "v2"}
+
+
+def derived(*ids: str) -> tuple[Link, ...]:
+    return tuple(Link(name, EdgeType.DERIVED_FROM) for name in ids)
 
 
 def test_what_is_told_late_was_known_before() -> None:
