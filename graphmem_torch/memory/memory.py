@@ -2006,7 +2006,8 @@ class Memory:
         """Ids of memories that say the same, as `reconcile` found them, the first one in front.
 
         They are of equal text, or as similar as `reconcile.duplicate` says, agree in numbers, names
-        and denials, and none has a word where another has another one. With `rank.unique` only the best of them is a hit.
+        and denials, and none has a word where another has another one. With `rank.unique` only the
+        best of them is a hit.
         """
         with self.store.reading():
             groups = self._duplicates.groups()
