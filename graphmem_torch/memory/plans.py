@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple, cast
@@ -32,7 +32,7 @@ from graphmem_torch.text.question import (
     value_terms,
 )
 from graphmem_torch.text.terms import terms
-from graphmem_torch.text.times import asked_window, parse_span, undated
+from graphmem_torch.text.times import LAST_SECOND, asked_window, parse_span, undated
 from graphmem_torch.text.words import lowered, words
 
 __all__ = ["Chains", "answered", "carried_out", "plans_of"]
@@ -104,7 +104,7 @@ def plans_of(
     plans: list[QueryPlan | None] = []
     for question, when, said, narrow in zip(questions, asked, each, narrowed, strict=True):
         if isinstance(said, QueryPlan):
-            plans.append(said)
+            plans.append(replace(said, steps=()))
         elif said is False:
             plans.append(None)
         else:
@@ -122,11 +122,9 @@ def _check(plan: QueryPlan, store: StoreReader) -> None:
             "plan.best: expected a number beside a window, edges or concepts, got None; give one, "
             "or hops=0 alone"
         )
-    for name in ("best", "kept", "among"):
-        if getattr(plan, name) is not None:
-            check_count(f"plan.{name}", getattr(plan, name))
-    for name in ("hops", "least"):
-        check_count(f"plan.{name}", getattr(plan, name), 0)
+    for name, low in (("best", 1), ("kept", 1), ("among", 1), ("hops", 0), ("least", 0)):
+        if name != "best" or plan.best is not None:
+            check_count(f"plan.{name}", getattr(plan, name), low)
     check_range("plan.discount", plan.discount, 1e-9, 1.0)
     check_range("plan.match", plan.match, 0.0, 1.0)
     check_choice("plan.order", plan.order, _ORDERS)
@@ -135,7 +133,8 @@ def _check(plan: QueryPlan, store: StoreReader) -> None:
         raise InputError(f'plan.of: expected words, got {plan.of!r:.80}; give "" for none')
     for name in ("edges", "concepts"):
         listed = getattr(plan, name)
-        if isinstance(listed, str) or not all(isinstance(each, str) for each in listed):
+        names = isinstance(listed, Collection) and not isinstance(listed, str)
+        if not names or not all(isinstance(each, str) for each in listed):
             raise InputError(
                 f"plan.{name}: expected a list of names, got {listed!r:.80}; give () for none"
             )
@@ -166,7 +165,8 @@ def _narrowing(
     """The plan that a question asks for; None where it asks for none and need not have one."""
     window = asked_window(question, asked) if settings.dates else None
     if window is not None and math.isfinite(window[0]) and math.isfinite(window[1]):
-        window = window[0], window[1] + settings.late * _DAY
+        stop = window[1] + settings.late * _DAY
+        window = window[0], stop if stop < LAST_SECOND else math.inf
     order = asks_order(question) if settings.among else "relevance"
     if not (always or window or concepts or order != "relevance"):
         return None
@@ -241,17 +241,20 @@ def _batch(
         question if plan.between is None else undated(question)
         for plan, question in zip(plans, questions, strict=True)
     ]
+    # Larger numbers say no more, and may not fit into 64 bits.
+    most = snapshot.index.num_nodes + 1
+    numbers = {
+        name: torch.tensor([min(getattr(plan, name), most) for plan in plans])
+        for name in ("least", "best", "hops", "kept")
+    }
     return PlanBatch(
         window=torch.tensor(spans, dtype=torch.float64).view(-1, 2),
-        least=torch.tensor([plan.least for plan in plans]),
         match=torch.tensor([float(plan.match) for plan in plans]),
-        best=torch.tensor([plan.best for plan in plans]),
-        hops=torch.tensor([plan.hops for plan in plans]),
         types=types,
         starts=starts,
-        kept=torch.tensor([plan.kept for plan in plans]),
-        discount=torch.tensor([plan.discount for plan in plans]),
+        discount=torch.tensor([float(plan.discount) for plan in plans]),
         terms=snapshot.vocabulary.encode_padded(texts),
+        **numbers,
     ).to(snapshot.index.embeddings.device)
 
 
@@ -431,8 +434,9 @@ def _window(plan: QueryPlan) -> str:
 
 
 def _shown(seconds: float) -> str:
-    # As seconds may be a hair short of a whole one.
-    moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=round(seconds, 3))
+    # As seconds may be a hair short of a whole one, but behind the last there is none.
+    whole = min(round(seconds, 3), LAST_SECOND - 1)
+    moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=whole)
     return moment.strftime("%Y-%m-%d %H:%M")
 
 
@@ -470,7 +474,8 @@ def answered(
     parts, places = [], list[int]()
     index = snapshot.index
     for group in groups:
-        wide = [plan.among for plan in group.plans if plan and plan.order == "present"]
+        present = [plan for plan in group.plans if plan and plan.order == "present"]
+        wide = [min(plan.among, index.num_atoms) for plan in present]
         count = index.config.rank.k if k is None else k
         with torch.inference_mode():
             # What holds now may stand behind the first k.
@@ -503,14 +508,16 @@ def _in_order(
     device = found.rows.device
     ways: Mapping[str, float] = {"first": 1.0, "latest": -1.0}
     way = torch.tensor([ways.get(order, 0.0) for order in orders], device=device)[:, None]
-    among = torch.tensor([plan.among if plan else 0 for plan in plans], device=device)[:, None]
+    # Of more columns than there are memories, the others are padding.
+    sizes = [min(plan.among, len(time)) if plan else 0 for plan in plans]
+    among = torch.tensor(sizes, device=device)[:, None]
     place = torch.arange(count, device=device)
     sorted_ = (place < among) & (found.rows >= 0)
     at = found.rows.clamp(min=0)
     key = (time[at] * way.double()).nan_to_num(nan=torch.inf)
     asked = [row for row, order in enumerate(orders) if order == "present"]
     if asked:
-        wide = min(count, max(cast(QueryPlan, plans[row]).among for row in asked))
+        wide = min(count, max(sizes[row] for row in asked))
         rows = torch.tensor(asked, device=device)
         own = at[rows, :wide]
         scores = found.scores[rows, :wide].masked_fill(~sorted_[rows, :wide], -torch.inf)

@@ -136,7 +136,7 @@ def prune(everyone: Candidates, plan: PlanBatch) -> Pruned:
     key, value = _related(memory, plan, inside, key, value)
     row = key // memory.num_atoms
     size = torch.bincount(row, minlength=count)
-    place = segment_topk(value, row, size, int(plan.kept.max()))
+    place = segment_topk(value, row, size, min(int(plan.kept.max()), memory.num_atoms))
     lane = torch.arange(place.shape[1], device=place.device)
     place = place.masked_fill(lane >= plan.kept[:, None], -1)
     place = place[:, : int((place >= 0).sum(1).max())]
@@ -256,6 +256,8 @@ def _related(
     fresh = torch.ones_like(sent, dtype=torch.bool)
     for done in range(rounds):
         (from_,) = (fresh & (plan.hops[sent // nodes] > done)).nonzero(as_tuple=True)
+        if not len(from_):
+            break
         goal, brought = _followed(memory, graph, plan, sent[from_], known_value[from_])
         atom = memory.atom[goal % nodes].long()
         seen = (atom < 0) | inside[goal // nodes, atom.clamp(min=0)]

@@ -210,7 +210,8 @@ def told_days(text: str, said: float | None) -> tuple[int, int]:
 
     Dates ("on 8 May, 2023", "in July"), and what is told from where the text stands ("yesterday",
     "last Friday", "two weeks ago", "the Monday before July 24, 2023"). A month without a year is
-    the latest that has begun. Spans beyond 100 days, as years are, tell nothing apart.
+    the latest that has begun. Spans beyond 100 days, as years are, tell nothing apart; nor do
+    those that end outside of the years 1 to 9999.
 
     Args:
         text: What is said, or asked.
@@ -294,10 +295,12 @@ def _years(text: str) -> Iterator[_Place]:
 
 def _past_spans(text: str, today: date) -> Iterator[_Place]:
     """Of what is told from today on the part that is over, or told of as if it were."""
-    over, tomorrow = _OVER.search(text), today + _DAY
+    over = _OVER.search(text)
     for begin, end, (first, behind) in _spoken_spans(text, today):
-        if behind <= today or (over and first <= today):
-            yield begin, end, (first, min(behind, tomorrow))
+        if behind <= today:
+            yield begin, end, (first, behind)
+        elif over and first <= today:  # so there is a tomorrow: the calendar goes on to `behind`
+            yield begin, end, (first, today + _DAY)
 
 
 def _date_of(seconds: float) -> date:
@@ -372,7 +375,7 @@ def _named(match: re.Match[str], text: str, today: date | None) -> _Span | None:
     if year is None:
         if today is None or (parts["month5"] and not _IN.search(text[: match.start()])):
             return None
-        year = today.year - (date(today.year, month, 1) > today + 31 * _DAY)
+        year = today.year - (date(today.year, month, 1) - today > 31 * _DAY)
     day = parts["day"] or parts["day2"]
     if day is None:
         return _months(year, month)

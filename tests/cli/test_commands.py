@@ -149,6 +149,8 @@ def test_query_with_a_plan(
     out = capsys.readouterr().out
     assert "2024-02-01 00:00 to" in out and "best by cosine" in out
     assert "plan" not in reply(*asked[:-1])["results"][0]
+    (last,) = reply(*asked, "--as-of", "9999-12-31")["results"]
+    assert last["plan"] == result["plan"]
 
 
 def test_query_for_the_present(

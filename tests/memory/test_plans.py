@@ -98,6 +98,45 @@ def test_a_plan_may_be_given_again_and_changed(memory: Memory) -> None:
     assert len(memory.retrieve(DECEMBER, plan=narrow).hits) == 3
 
 
+@pytest.mark.parametrize("huge", [10**12, 10**30])
+@pytest.mark.parametrize("order", ["relevance", "first", "present"])
+def test_numbers_beyond_the_memory_are_those_of_all_of_it(
+    memory: Memory, order: str, huge: int
+) -> None:
+    question, window = "canoe story", ("2023-12-01", None)
+    plans = [
+        QueryPlan(window, best=n, hops=n, kept=n, order=order, among=n, least=n)
+        for n in (huge, 1000)
+    ]
+    found, whole = (memory.retrieve(question, plan=plan, k=40) for plan in plans)
+    assert found.hits == whole.hits and len(found.hits) == 40
+    assert found.plan is not None and found.plan.steps[-1].after == 40
+
+
+@pytest.mark.parametrize("asked", ["0001-01-01", "9999-12-31"])
+def test_a_plan_at_the_ends_of_the_calendar(memory: Memory, asked: str) -> None:
+    for when in ("yesterday", "last week", "this month", "next year", "two weeks ago", "in March"):
+        question = f"What was said {when}?"
+        # Nothing was said then: a window gives way.
+        found = memory.retrieve(question, plan=True, asked=asked)
+        assert found.plan is not None and ids(found) == ids(memory.retrieve(question, asked=asked))
+    # The days in which it is still told go on behind the last one.
+    late = memory.plan("What was said last week?", asked="9999-12-31")
+    assert late.between == (parse_time("9999-12-20"), None)
+    last = math.nextafter(parse_time("9999-12-31") + DAY, 0)
+    assert "until 9999-12-31 23:59" in str(memory.plan("canoe", plan=QueryPlan((None, last))))
+
+
+def test_what_steps_did_is_told_once() -> None:
+    with opened() as made:
+        made.add([Atom("old", "Ada lives in Oslo"), Atom("new", "Ada lives in Lisbon")])
+        made.supersede("old", "new")
+        asked = QueryPlan(best=None, hops=0, succession="before")
+        plan = made.plan("Where did Ada live?", plan=asked)
+        assert [step.name for step in plan.steps] == ["succession"]
+        assert made.plan("Where did Ada live?", plan=plan) == plan
+
+
 def test_a_plan_is_plain_values(memory: Memory) -> None:
     """Open ends, and times in any form, as seconds or null."""
     for question, plan in (
@@ -381,11 +420,20 @@ def test_an_empty_memory_has_plans_too() -> None:
         (QueryPlan(between="yesterday"), "plan.between: expected a start and an end"),  # type: ignore[arg-type]
         (QueryPlan(best=0), "plan.best: expected"),
         (QueryPlan(kept=0), "plan.kept: expected"),
+        (QueryPlan(kept=None), "plan.kept: expected an integer"),  # type: ignore[arg-type]
+        (QueryPlan(among=None), "plan.among: expected an integer"),  # type: ignore[arg-type]
+        (QueryPlan(least=None), "plan.least: expected an integer"),  # type: ignore[arg-type]
+        (QueryPlan(kept=True), "plan.kept: expected an integer"),
         (QueryPlan(hops=-1), "plan.hops: expected"),
+        (QueryPlan(match=math.nan), "plan.match: expected"),
         (QueryPlan(discount=math.nan), "plan.discount: expected"),
         (QueryPlan(discount=0.0), "plan.discount: expected"),
         (QueryPlan(edges=("suports",)), "plan.edges: .*supports"),
         (QueryPlan(edges="supports"), "plan.edges: expected a list"),  # type: ignore[arg-type]
+        (QueryPlan(edges=None), "plan.edges: expected a list"),  # type: ignore[arg-type]
+        (QueryPlan(edges=iter(["supports"])), "plan.edges: expected a list"),  # type: ignore[arg-type]
+        (QueryPlan(concepts=None), "plan.concepts: expected a list"),  # type: ignore[arg-type]
+        (QueryPlan(concepts=5), "plan.concepts: expected a list"),  # type: ignore[arg-type]
         (QueryPlan(concepts=("nowhere at all",)), "plan.concepts: expected"),
         (QueryPlan(order="newest"), "plan.order: expected"),
         ("yes", "plan: expected a QueryPlan, True or False, got 'yes'"),

@@ -172,6 +172,21 @@ def test_prune_leaves_what_a_scan_leaves(
         assert worth == pytest.approx([wanted["worth"][a] for a in wanted["rows"]], abs=1e-5)
 
 
+def test_numbers_beyond_the_memory_are_those_of_all_of_it(
+    index: MemoryIndex, random_questions: Callable[..., QueryBatch]
+) -> None:
+    query, nodes = random_questions(2), ATOMS + CONCEPTS
+    huge = plan_of(2, best=[1, 10**12], hops=[10**9, 2], kept=[10**12, 7], starts=[[61], []])
+    whole = plan_of(2, best=[1, ATOMS], hops=[nodes, 2], kept=[ATOMS, 7], starts=[[61], []])
+    found = index.prune(query, huge)
+    for row in range(2):
+        wanted = scanned(index, query, whole, row)
+        assert found.counts[row].tolist() == wanted["counts"]
+        assert int(found.reached[row]) == wanted["reached"]
+        worth = [wanted["worth"][a] for a in found.rows[row].tolist() if a >= 0]
+        assert worth == pytest.approx([wanted["worth"][a] for a in wanted["rows"]], abs=1e-5)
+
+
 def test_a_batch_of_plans_is_each_alone(
     index: MemoryIndex, random_questions: Callable[..., QueryBatch]
 ) -> None:

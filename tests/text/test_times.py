@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from graphmem_torch.errors import InputError
 from graphmem_torch.text.times import (
+    FIRST_SECOND,
+    LAST_SECOND,
     TimeLike,
     asked_window,
     parse_span,
@@ -292,6 +294,51 @@ def test_asked_window(question: str, window: tuple[str | None, str | None] | Non
     # The last instant before the end.
     end = math.inf if stop is None else parse_time(stop)
     assert found[1] == (end if stop is None else math.nextafter(end, -math.inf))
+
+
+@pytest.mark.parametrize(
+    ("question", "asked", "window"),
+    [
+        ("What happened last week?", "9999-12-31", ("9999-12-20", "9999-12-27")),
+        ("What happened yesterday?", "9999-12-31", ("9999-12-30", "9999-12-31")),
+        ("What was said in March?", "9999-12-31", ("9999-03-01", "9999-04-01")),
+        ("What was said since March?", "9999-12-31", ("9999-03-01", None)),
+        ("What was on today?", "9999-12-30", ("9999-12-30", "9999-12-31")),
+        ("What was on this month?", "9999-11-30", ("9999-11-01", "9999-12-01")),
+        ("What was on today?", "9999-12-31", None),
+        ("What was on in December?", "9999-12-31", None),
+        ("What is on next year, and next month?", "9999-12-31", None),
+        ("What happened two weeks ago?", "0001-01-01", None),
+        ("What was said in March?", "0001-01-01", None),
+        ("What happened yesterday?", "0001-01-02", ("0001-01-01", "0001-01-02")),
+    ],
+)
+def test_asked_window_at_the_ends_of_the_calendar(
+    question: str, asked: str, window: tuple[str, str | None] | None
+) -> None:
+    found = asked_window(question, parse_time(asked))
+    if window is None:
+        assert found is None
+        return
+    start, stop = window
+    end = math.inf if stop is None else math.nextafter(parse_time(stop), -math.inf)
+    assert found == (parse_time(start), end)
+
+
+@pytest.mark.parametrize("days", [0, 1, 6, 30, 31, 364, 366])
+def test_relative_words_at_the_ends_of_the_calendar(days: int) -> None:
+    parts = ["today", "yesterday", "tomorrow", "two weeks ago", "999 months ago", "in March"]
+    parts += ["the past 999 weeks", "the week before 1 January", "the Monday after 31 December"]
+    units = ("week", "weekend", "month", "winter", "Friday", "May")
+    parts += [f"{which} {unit}" for which in ("last", "this", "next") for unit in units]
+    early = FIRST_SECOND // 86_400
+    late = LAST_SECOND // 86_400
+    for said in (FIRST_SECOND + days * 86_400, math.nextafter(LAST_SECOND, 0) - days * 86_400):
+        for part in parts:
+            first, behind = told_days(part, said)
+            assert (first, behind) == (0, 0) or early <= first < behind <= late
+            window = asked_window(f"What was there {part}?", said)
+            assert window is None or FIRST_SECOND <= window[0] <= window[1] <= LAST_SECOND
 
 
 def test_asked_window_of_an_unknown_moment() -> None:
