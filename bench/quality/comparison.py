@@ -15,7 +15,7 @@ from graphmem_torch.evaluation.bootstrap import mean_interval, randomization_tes
 from graphmem_torch.evaluation.retrieval import measure_rankings
 from graphmem_torch.readers.source import decode, parse_json, read_bytes
 
-from .common.compare import DIGITS
+from .common.compare import DIGITS, question_digest
 from .common.measure import code_version
 from .common.scores import gain, percent
 from .common.tables import Head, Table
@@ -37,13 +37,13 @@ class _Run:
         path: The file.
         presets: Names of the systems that are presets, the first the one it is about.
         values: By system, by measure (`recall@10`), by id of the question.
-        asked: By id, the text and the gold; empty for a report.
+        asked: By id, `question_digest` of the text and the gold; empty for an older report.
     """
 
     path: Path
     presets: tuple[str, ...]
     values: Mapping[str, Mapping[str, Mapping[str, float]]]
-    asked: Mapping[str, tuple[str, Mapping[str, float]]]
+    asked: Mapping[str, str]
 
 
 def compare(
@@ -170,14 +170,17 @@ def _read(path: Path) -> _Run:
             where=str(path),
         )
     values: dict[str, dict[str, dict[str, float]]] = {}
+    asked: dict[str, str] = {}
     for part in parts:
+        if "asked" in part:
+            asked |= zip(part["ids"], part["asked"], strict=True)
         for system, measures in part["systems"].items():
             for name, row in measures.items():
                 known = values.setdefault(system, {}).setdefault(name, {})
                 pairs = zip(part["ids"], row, strict=True)
                 known.update((id, value) for id, value in pairs if value is not None)
     presets = tuple(report.get("configs") or [report["preset"]])
-    return _Run(path, presets, values, {})
+    return _Run(path, presets, values, asked)
 
 
 def _read_rankings(path: Path) -> _Run:
@@ -209,7 +212,8 @@ def _read_rankings(path: Path) -> _Run:
         if row.get("preset"):
             presets[system] = None
     values = {system: _measured(ranked, asked) for system, ranked in rows.items()}
-    return _Run(path, tuple(presets), values, asked)
+    digests = {id: question_digest(text, gold) for id, (text, gold) in asked.items()}
+    return _Run(path, tuple(presets), values, digests)
 
 
 def _measured(

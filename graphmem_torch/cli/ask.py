@@ -368,9 +368,16 @@ class Evaluate(Command):
     def run(self) -> int:
         """Runs the evaluation, writes its report and prints the table."""
         # Told now, not after the work.
+        files: dict[Path, str] = {}
         for name in ("json", "rankings", "csv", "latex"):
-            if getattr(self, name) is not None:
-                output_file(getattr(self, name), f"--{name}")
+            if (path := getattr(self, name)) is None:
+                continue
+            output_file(path, f"--{name}")
+            if (other := files.setdefault(path.resolve(), name)) != name:
+                raise InputError(
+                    f"--{name}: expected another file than that of --{other}, got {str(path)!r}; "
+                    "name one for each"
+                )
         found = self._compared() if self.dataset == _COMPARE else self._judged()
         if self.json is not None:
             _write(self.json, [json.dumps(found.report, indent=1), "\n"])

@@ -95,12 +95,14 @@ def encode_checked(
     With `query` they are questions, and go through `encode_query` where the embedder has one.
 
     Raises:
-        EmbedderError: Wrong shapes or dtypes, or pooled vectors that are not finite or neither of
-            unit length nor zero; names the first such text.
+        EmbedderError: No tensors, wrong shapes or dtypes, or pooled vectors that are not finite or
+            neither of unit length nor zero; names the first such text.
     """
     encode = getattr(embedder, "encode_query", embedder.encode) if query else embedder.encode
     encoded: Encoded = encode(texts, progress=progress)
     n = len(texts)
+    for part in ("pooled", *(("tokens", "pieces", "offsets") if embedder.token_dim else ())):
+        _require_tensor(encoded, part, embedder.name)
     pooled = encoded.pooled
     if pooled.shape != (n, embedder.dim) or pooled.dtype != torch.float32:
         raise EmbedderError(
@@ -131,6 +133,23 @@ def encode_checked(
             f"{offsets.dtype}; mend its `encode`"
         )
     return encoded
+
+
+def _require_tensor(encoded: object, part: str, name: str) -> None:
+    value = getattr(encoded, part, None)
+    if value is None and isinstance(encoded, Encoded) and part != "pooled":
+        return  # told with the others
+    if not isinstance(value, Tensor):
+        what, got = (part, value) if hasattr(encoded, part) else ("all of it", encoded)
+        raise EmbedderError(
+            f"embedder {name!r}: expected `encode` to return an Encoded of tensors, got "
+            f"{type(got).__name__} for {what}; return Encoded(torch.from_numpy(...), ...)"
+        )
+    if value.requires_grad:
+        raise EmbedderError(
+            f"embedder {name!r}: expected {part} without a gradient, got one; encode under "
+            "torch.no_grad()"
+        )
 
 
 _ORTHOGONAL = 0.1  # up to this background thresholds are as they are: all-MiniLM-L6-v2 has 0.05

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 import torch
@@ -70,6 +71,28 @@ def test_encode_checked_refuses_wrong_shapes_and_types(
     change: Callable[[Encoded], Encoded],
 ) -> None:
     assert "expected" in refuse(change)
+
+
+@pytest.mark.parametrize(
+    ("change", "got"),
+    [
+        (lambda e: None, "NoneType for all of it"),
+        (lambda e: e.pooled, "Tensor for all of it"),
+        (lambda e: (e.pooled, e.tokens), "tuple for all of it"),
+        (lambda e: Encoded(e.pooled.numpy(), e.tokens, e.pieces, e.offsets), "ndarray for pooled"),
+        (lambda e: Encoded(e.pooled, e.tokens.numpy(), e.pieces, e.offsets), "ndarray for tokens"),
+        (lambda e: Encoded(e.pooled, e.tokens, e.pieces, [0, 1]), "list for offsets"),
+        (lambda e: Encoded(None, e.tokens, e.pieces, e.offsets), "NoneType for pooled"),
+        (
+            lambda e: Encoded(e.pooled.requires_grad_(), e.tokens, e.pieces, e.offsets),
+            "pooled without a gradient",
+        ),
+    ],
+)
+def test_encode_checked_says_what_came_in_place_of_tensors(
+    change: Callable[[Encoded], Any], got: str
+) -> None:
+    assert got in refuse(change)
 
 
 def test_load_embedder_takes_one_as_it_is() -> None:

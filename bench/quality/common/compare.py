@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +22,7 @@ from .baselines import BASELINES, Baseline
 from .encoder import CachingEmbedder, caching
 from .fitting import Fit, linear_scores
 from .measure import latencies, peak_memory
+from .questions import Question
 from .rankings import rank_candidates
 from .scores import Scores, gain, group_masks, measured, percent, summarise
 from .sets import QuestionSet
@@ -38,6 +41,7 @@ __all__ = [
     "build",
     "by_question",
     "compare",
+    "question_digest",
     "ranking_rows",
     "system_table",
     "systems_of",
@@ -249,6 +253,7 @@ def compare(
     places = {k: asks.cutoffs.index(k) for k in (10, asks.at) if k in asks.cutoffs}
     report["by_question"] = by_question(
         ids,
+        [question for task in built.own for question in task.asked],
         {
             name: {
                 f"{measure}@{k}": torch.cat(found.measures[measure])[:, place]
@@ -372,11 +377,22 @@ def ranking_rows(
         }
 
 
-def by_question(ids: Sequence[str], values: Mapping[str, Mapping[str, Tensor]]) -> dict[str, Any]:
+def question_digest(text: str, gold: Mapping[str, float]) -> str:
+    """What tells questions apart that have one id: their text, or what answers them."""
+    asked = json.dumps([text, sorted((name, float(grade)) for name, grade in gold.items())])
+    return hashlib.sha256(asked.encode()).hexdigest()[:16]
+
+
+def by_question(
+    ids: Sequence[str],
+    questions: Sequence[Question],
+    values: Mapping[str, Mapping[str, Tensor]],
+) -> dict[str, Any]:
     """The section of a report that `graphmem eval compare` reads.
 
     Args:
         ids: Names of n questions.
+        questions: These.
         values: By system and measure, [n]; NaN without gold.
     """
 
@@ -385,6 +401,7 @@ def by_question(ids: Sequence[str], values: Mapping[str, Mapping[str, Tensor]]) 
 
     return {
         "ids": list(ids),
+        "asked": [question_digest(each.text, each.grades) for each in questions],
         "systems": {
             system: {name: plain(column) for name, column in measures.items()}
             for system, measures in values.items()

@@ -161,7 +161,7 @@ def judge_questions(
         }
         for name, found in reports.items()
     }
-    report["by_question"] = by_question([question.id for question in asked], values)
+    report["by_question"] = by_question([each.id for each in asked], asked, values)
     built.close()
     return Judged(report, format_questions(report, columns), rankings)
 

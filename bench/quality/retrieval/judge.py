@@ -71,7 +71,11 @@ def read_collection(corpus: Path, queries: Path, qrels: Path) -> tuple[Conversat
     """
     atoms = []
     for name, row, where in _records(corpus):
-        text = Passage(str(row.get("title") or ""), str(row["text"])).whole.strip()
+        title, said = row.get("title") or "", row["text"]
+        for part, value in (("title", title), ("text", said)):
+            if not isinstance(value, str):
+                raise InputError(f"{part}: expected a text, got {value!r:.80}", where=where)
+        text = Passage(str(title), str(said)).whole.strip()
         if not text:
             raise InputError(
                 f"text: expected the text of document {name!r}, got none; take the line out",
@@ -130,6 +134,7 @@ def _read_qrels(
 ) -> dict[str, dict[str, float]]:
     """The grades by query and document."""
     grades: dict[str, dict[str, float]] = {}
+    first = True
     for number, line in enumerate(decode(read_bytes(path), str(path)).splitlines(), 1):
         if not line.strip():
             continue
@@ -138,7 +143,8 @@ def _read_qrels(
         if len(parts) == 4:  # TREC: query, iteration, document, grade
             del parts[1]
         grade = _number(parts[2]) if len(parts) == 3 else None
-        if grade is None and number == 1 and len(parts) == 3 and parts[0] not in queries:
+        named, first = first and len(parts) == 3 and parts[0] not in queries, False
+        if grade is None and named:
             continue  # names of the columns
         if grade is None:
             raise InputError(

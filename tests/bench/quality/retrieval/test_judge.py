@@ -223,9 +223,18 @@ def test_what_cannot_be_compared_is_named(run: Run, tmp_path: Path) -> None:
     ):
         with pytest.raises(InputError, match=message):
             compare(rankings, other)
+    report = run.folder / "out.json"
     for change in ({"question": "Who?"}, {"gold": {"d1": 1.0}}):
-        with pytest.raises(InputError, match="one text and one gold of question 'q1'"):
-            compare(rankings, _changed(rows, path, **change))
+        other = _changed(rows, path, **change)
+        for own in (rankings, report):
+            with pytest.raises(InputError, match="one text and one gold of question 'q1'"):
+                compare(own, other)
+    asked = run.report["by_question"]["asked"]
+    assert len(set(asked)) == len(run.report["by_question"]["ids"])
+    others = run.report | {"by_question": run.report["by_question"] | {"asked": asked[::-1]}}
+    path.write_text(json.dumps(others))
+    with pytest.raises(InputError, match="one text and one gold of question"):
+        compare(report, path)
     with pytest.raises(InputError, match=r"--systems: .*; did you mean 'default'"):
         compare(rankings, rankings, systems=["default", "defalt"])
     alone = _changed(rows, path, system="theirs")
@@ -262,6 +271,9 @@ def test_reports_of_several_sets_are_compared_over_what_they_share(tmp_path: Pat
         ("corpus", '{"_id": "d1", "text": "x"}\n{"_id": "d2", "te', "corpus.jsonl:2"),
         ("corpus", '{"_id": "d1"}', "corpus.jsonl:1: expected the field 'text'"),
         ("corpus", '{"_id": "d1", "text": " "}', "text: expected the text of document 'd1'"),
+        ("corpus", '{"_id": "d1", "text": null}', "jsonl:1: text: expected a text, got None"),
+        ("corpus", '{"_id": "d1", "text": ["x"]}', "text: expected a text, got ..x"),
+        ("corpus", '{"_id": "d1", "text": "x", "title": 7}', "title: expected a text, got 7"),
         ("corpus", '{"_id": 1, "text": "x"}\n{"_id": "1", "text": "y"}', "got '1', which .*:1 has"),
         ("queries", '{"_id": "q1", "text": 3}', "text: expected a question, got 3"),
         ("queries", '{"_id": ["q1"], "text": "x"}', "_id: expected a text or a number"),
@@ -292,6 +304,9 @@ def test_qrels_may_lack_the_head_and_have_the_columns_of_trec(tmp_path: Path) ->
     assert read_collection(files.corpus, files.queries, files.qrels) == expected
     files.qrels.write_text("".join(f"{q} 0 {d} {grade}\r\n" for q, d, grade in QRELS))
     assert read_collection(files.corpus, files.queries, files.qrels) == expected
+    lines = ["", "query-id\tcorpus-id\tscore", *("\t".join(map(str, row)) for row in QRELS)]
+    files.qrels.write_text("\n".join(lines) + "\n")
+    assert read_collection(files.corpus, files.queries, files.qrels) == expected
     questions = expected[0].questions
     assert questions[0].grades == {"d1": 2.0, "d7": 1.0} and questions[3].gold == ()
     assert expected[0].atoms[1].text == f"Remark 1\n{TEXTS[1]}"
@@ -305,6 +320,7 @@ def test_options_that_do_not_fit_are_named(
     broken.write_text("import no_such_thing")
     taken = tmp_path / "taken.py"
     taken.write_text(OWN.replace("own_length", "semantic"))
+    again = tmp_path / ".." / tmp_path.name / "out.json"
     for arguments, message in (
         (["retrieval", *files.options()], "--json: expected a file"),
         (["compare", str(files.qrels)], "compare: expected two files, got 1"),
@@ -319,6 +335,16 @@ def test_options_that_do_not_fit_are_named(
         (
             ["retrieval", *files.options(), *out, "--rankings", str(tmp_path)],
             "--rankings: expected a file to write",
+        ),
+        (
+            [
+                "retrieval",
+                *files.options(),
+                *out,
+                "--csv",
+                str(tmp_path / ".." / tmp_path.name / "out.json"),
+            ],
+            "--csv: expected another file than that of --json",
         ),
         (["retrieval", *files.options(), *out, "--import", str(broken)], "no_such_thing"),
         (
