@@ -342,7 +342,7 @@ def test_options_that_do_not_fit_are_named(
                 *files.options(),
                 *out,
                 "--csv",
-                str(tmp_path / ".." / tmp_path.name / "out.json"),
+                str(again),
             ],
             "--csv: expected another file than that of --json",
         ),
