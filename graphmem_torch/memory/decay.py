@@ -21,6 +21,7 @@ from graphmem_torch.atoms import MEMORY_TYPES, Atom, EdgeType, Link
 from graphmem_torch.config import DecayConfig
 from graphmem_torch.errors import StoreError
 from graphmem_torch.oracle import Classifier, ask_classifier
+from graphmem_torch.oracle.prompts import clean
 from graphmem_torch.store import Columns, MemoryStore
 from graphmem_torch.text.memory_type import RULES, memory_types
 
@@ -246,6 +247,9 @@ def extracted_atom(atom: Atom, node: Mapping[str, Any]) -> Atom | None:
     content = " ".join(str(node["content"]).split())
     own = {" ".join(text.split()) for text in (atom.text, atom.rendered)}
     if content in own or atom.id.endswith(_CONTENT):
+        return None
+    if content != clean(content):
+        _log.warning("%r: what the oracle extracted is dropped, as UTF-8 cannot hold it", atom.id)
         return None
     return Atom(
         atom.id + _CONTENT,

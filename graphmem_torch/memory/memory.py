@@ -903,7 +903,14 @@ class Memory:
             InputError: No receipt.
         """
         if not isinstance(receipt, Receipt):
-            receipt = Receipt.from_json(decode(Path(receipt).read_bytes(), str(receipt)))
+            try:
+                said = Path(receipt).read_bytes()
+            except OSError as error:
+                raise InputError(
+                    f"receipt: expected a file, got {str(receipt)!r} ({error.strerror}); name one "
+                    "that has what `forget` gave"
+                ) from error
+            receipt = Receipt.from_json(decode(said, str(receipt)))
         archive = self._archive()
         with self.store.reading():
             others = [] if archive is None else [archive.store]

@@ -75,7 +75,7 @@ def reembed_store(
     Raises:
         EmbedderError, StoreError: As they say; the store is as it was, and the next call goes on.
     """
-    if store.fingerprint == embedder.fingerprint or not store.next_node:
+    if store.fingerprint == embedder.fingerprint:
         advance(store.num_nodes)
         return 0
     with ExitStack() as stack:

@@ -165,11 +165,15 @@ class Follower:
         rows = {row.name: row for row in self._store.sources.rows()}
         lost = [p for p in paths if prune and base and _was_followed(Path(p), base, rows)]
         given = [path for path in paths if path not in lost]
+
+        def emptied(folder: Path) -> bool:
+            return base is not None and _holds_one(folder, base, rows)
+
         found: list[Source] = []
         if given or not lost:
             if not skip_bad:
                 check_paths(given, self._reading.format)
-            found = list(find_sources(given, self._reading.format, self._skipped))
+            found = list(find_sources(given, self._reading.format, self._skipped, emptied))
         if base is None:
             base = self._new_base(given, found)
         self._begin(kept)
@@ -312,6 +316,8 @@ class Follower:
             row, held = self._first(file, text)
         else:
             held = sources.held(row.number)
+        # What was deleted or forgotten of a file comes again with other content alone.
+        same = file.name in moved and row.reading == file.settings
         # Until all of it is stored.
         row = replace(row, digest=None, stamp="", reading=file.settings)
         atoms = self._atoms(file, row)
@@ -323,6 +329,8 @@ class Follower:
             row = replace(row, next=max(row.next, self._given.get(row.label, 0)))
             fresh, following = _renumbered(list(atoms), stored, row)
             self._given[row.label] = following
+            if same:
+                fresh = [atom for atom in fresh if atom.id in held]
             atoms, row = iter(fresh), replace(row, next=following)
         first = next(atoms, None)
         if first is None:  # JSON of another kind, which the reader has warned of
@@ -707,8 +715,11 @@ def _is_within(path: Path, scope: Sequence[Path]) -> bool:
 
 def _was_followed(path: Path, base: Path, rows: Mapping[str, SourceRow]) -> bool:
     """Whether a path that is gone is that of a source, or of a folder of sources."""
-    if str(path) == "-" or path.exists():
-        return False
+    return str(path) != "-" and not path.exists() and _holds_one(path, base, rows)
+
+
+def _holds_one(path: Path, base: Path, rows: Mapping[str, SourceRow]) -> bool:
+    """Whether a path is that of a source, or of a folder of sources."""
     return any(_is_within(base / name, [path.resolve()]) for name in rows)
 
 

@@ -394,6 +394,7 @@ class Writer:
     def _follow(self, nodes: int) -> None:
         """Notes that the linker knows all that is stored, so many nodes; in the turn."""
         self._next, self._nodes = self._store.next_node, nodes
+        self._aliases = self._store.last_alias
         self._generation, self._sound = self._store.generation, True
 
     def _lead(self, own: _Addition) -> None:
@@ -659,7 +660,6 @@ class Writer:
         self._linker = linker = Linker(dim, config, names, self._vectors_of, self._device)
         self._sound = False
         linker.take_up(store)
-        self._aliases = max((entry for entry, *_ in store.aliases()), default=0)
         self._follow(store.num_nodes)
         return linker
 
@@ -670,7 +670,6 @@ class Writer:
             atoms = list(zip(nodes, store.atoms(nodes), strict=True))
             known = [(name, node) for _, name, node in aliases]
             linker.restore(atoms, store.embeddings(self._next), known, store.first_versions())
-        self._aliases = aliases[-1][0] if aliases else self._aliases
         self._follow(self._nodes + len(nodes))
 
     def _found(self, texts: Sequence[str]) -> list[list[str]]:

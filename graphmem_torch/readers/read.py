@@ -6,7 +6,7 @@ import io
 import json
 import logging
 import os
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -207,8 +207,15 @@ def find_sources(
     paths: Sequence[str | os.PathLike[str]],
     format: str | None = None,
     skipped: list[str] | None = None,
+    emptied: Callable[[Path], bool] | None = None,
 ) -> Iterator[Source]:
     """The files that paths name, and those in folders; the arguments are those of `read_atoms`.
+
+    Args:
+        paths: Files and folders, "-" for standard input.
+        format: Of all of them.
+        skipped: Takes what is left out.
+        emptied: Whether a folder may hold nothing to read, as what was in it is gone.
 
     Raises:
         InputError: As `check_paths`; a folder with nothing to read, an unknown format.
@@ -226,12 +233,14 @@ def find_sources(
             if str(path) == "-":
                 yield Source(None, format)
             elif path.is_dir():
-                yield from _folder(path, format)
+                yield from _folder(path, format, emptied)
             else:
                 yield Source(path, format or _FORMATS[path.suffix.lower()])
 
 
-def _folder(root: Path, format: str | None) -> Iterator[Source]:
+def _folder(
+    root: Path, format: str | None, emptied: Callable[[Path], bool] | None
+) -> Iterator[Source]:
     found = False
     for folder, folders, files in os.walk(root, onerror=_warn_unreadable):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
@@ -251,7 +260,7 @@ def _folder(root: Path, format: str | None) -> Iterator[Source]:
             else:
                 found = True
                 yield Source(path, format or kind, named=format is not None)
-    if not found:
+    if not found and not (emptied and emptied(root)):
         raise InputError(
             f"expected files of {', '.join(_FORMATS)}, got a folder that holds nothing to read; "
             "name another",

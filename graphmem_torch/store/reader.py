@@ -586,6 +586,13 @@ class StoreReader:
         sql = "SELECT entry, name, node FROM alias WHERE entry > ? ORDER BY entry"
         return self._database.query(sql, (after,))
 
+    @property
+    def last_alias(self) -> int:
+        """The largest entry number of `aliases`; that of one that is gone may be given again."""
+        if not self._database.has("alias"):
+            return 0
+        return int(self._database.query("SELECT coalesce(max(entry), 0) FROM alias")[0][0])
+
     def meta_get(self, key: str) -> str | None:
         """A string that `MemoryStore.meta_set` kept, or None."""
         return self._meta(own_key(key))

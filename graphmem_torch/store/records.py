@@ -187,6 +187,7 @@ def _check_seconds(atom: Atom, name: str) -> None:
 def _json(atom: Atom, name: str, value: Any) -> str:
     try:
         text = json.dumps(value, allow_nan=False)
+        json.dumps(value, ensure_ascii=False).encode()  # half a surrogate pair: no export holds it
         # Keys that are not strings come back as strings, in another order: the digest would change.
         unchanged = json.dumps(json.loads(text), sort_keys=True) == json.dumps(
             value, sort_keys=True

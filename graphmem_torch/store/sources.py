@@ -132,6 +132,14 @@ class Sources:
             found.setdefault(name, set()).add(number)
         return found
 
+    def labelled(self, ids: Iterable[str]) -> set[int]:
+        """The sources whose label the ids of some chunks have, stored or not."""
+        labels = {label for name in ids if (label := name.rpartition("#")[0])}
+        if not self._database.has("source"):
+            return set()
+        sql = "SELECT source FROM source WHERE label IN (SELECT value FROM json_each(?))"
+        return {row[0] for row in self._database.query(sql, (json.dumps([*labels]),))}
+
     def hold(self, number: int, ids: Iterable[str]) -> None:
         """Notes that atoms, which may be still to come, are of a source."""
         rows = [(number, name) for name in ids]

@@ -338,6 +338,7 @@ class MemoryStore(StoreReader):
                 f"{CONCEPT}:{name}" for name in [*batch.unnamed, *(row[0] for row in theirs)]
             }
             away, said = ([], set()) if archived is None else archived[0].contents(archived[1])
+            holders |= self.sources.labelled([*ids, *away])  # what was archived is held no more
             ids, texts = [*ids, *unnamed, *away], texts | said
             atoms = database.query(
                 "SELECT count(*) FROM atom WHERE kind != ? AND node IN "

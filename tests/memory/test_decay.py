@@ -395,6 +395,22 @@ def test_what_is_extracted_of_a_change_takes_its_place(clock: Clock) -> None:
         assert {hit.text for hit in before} == {"Nora lives in Oslo", "In short: n Oslo"}
 
 
+def test_what_cannot_be_stored_of_an_oracle_costs_itself_alone(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def oracle(texts: Sequence[str]) -> list[Any]:
+        ends = ["\ud83d" if "b" in text else "." for text in texts]
+        return [
+            {"content": f"In short {end}", "type": "semantic", "decay_factor": 0.5} for end in ends
+        ]
+
+    with living() as memory, caplog.at_level(logging.WARNING):
+        memory.add([Atom(name, f"the text of {name}", time=NOW) for name in "abc"])
+        assert memory.classify(oracle, extract=True).contents == 2
+        assert "b#content" not in memory and "'b'" in caplog.text
+        assert [*memory.types(["a", "b", "c"]).values()] == ["semantic"] * 3
+
+
 def test_what_an_oracle_extracts_is_left_unless_it_is_asked_for() -> None:
     with living() as memory:
         memory.add(Atom("c", "Nora went home."))

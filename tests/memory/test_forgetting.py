@@ -111,6 +111,38 @@ def test_forget_of_all_of_a_file_forgets_the_file(tmp_path: Path) -> None:
     assert b"quokka" not in bytes_of(folder)
 
 
+def test_a_name_that_came_under_a_number_of_another_is_forgotten(tmp_path: Path) -> None:
+    """Names are numbered, and the number of one that is gone is given again."""
+    one, two = (opened(tmp_path, embedder="hashing:64") for _ in range(2))
+    one.add([Atom("1", "garden harbour in Rome"), Atom("2", "harbour garden in Oslo")])
+    two.retrieve("harbour")
+    one.delete("2")
+    two.add(Atom("3", "quokka bakery in Paris"))
+    two.add(Atom("4", "bakery quokka in Lima"))
+    assert [name for _, name, _ in two.store.aliases()] == ["bakery quokka"]
+    one.add(Atom("5", "hello comet"))
+    receipt = one.forget("4")
+    assert one.store.aliases() == [] and one.check_receipt(receipt) == one.check() == []
+    assert b"bakery quokka" not in bytes_of(tmp_path)
+    for memory in (one, two):
+        memory.store.close()
+
+
+@pytest.mark.parametrize("archived", [1, 99])
+def test_forget_of_what_was_archived_forgets_the_file(tmp_path: Path, archived: int) -> None:
+    file, folder = tmp_path / "quokka.md", tmp_path / "store"
+    file.write_text("".join(f"All about number {i}.\n\n" * 9 for i in range(3)))
+    with opened(folder, config=config_of(**{"embedder.max_tokens": 60})) as memory:
+        memory.add_files(file)
+        ids = [name for name in memory.store.ids() if "#" in name]
+        assert len(ids) >= 3
+        memory.archive(ids[:archived])
+        receipt = memory.forget(ids)
+        assert memory.check_receipt(receipt) == memory.check() == []
+        assert b"quokka" not in bytes_of(folder)
+        assert memory.add_files(file).added == ("quokka.md",)
+
+
 def test_forget_is_followed_and_says_nothing(tmp_path: Path) -> None:
     """No file tells of it; who has the index of before goes on from that, others read anew."""
     with opened(tmp_path) as memory, opened(tmp_path, mode="r") as reader:
@@ -241,6 +273,9 @@ def test_receipts(tmp_path: Path) -> None:
             file.write_text(text)
             with pytest.raises(InputError, match="receipt: expected"):
                 memory.check_receipt(file)
+        for path in (tmp_path / "none.json", tmp_path):
+            with pytest.raises(InputError, match="receipt: expected a file"):
+                memory.check_receipt(path)
     # By a third party, with nothing but the folder and the receipt.
     value = json.loads(second.to_json())
     digest = value.pop("digest")

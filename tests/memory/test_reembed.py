@@ -59,6 +59,17 @@ def test_it_is_as_if_the_encoder_had_been_there_from_the_start(tmp_path: Path, d
         assert ids(memory.namespace("ada").retrieve(QUESTIONS[0]))
 
 
+def test_it_is_of_a_memory_that_holds_namespaces_alone(tmp_path: Path) -> None:
+    with opened(tmp_path, embedder=HashingEmbedder(32)) as memory:
+        memory.namespace("ada", create=True).add(turns(9))
+    assert Memory.reembed(tmp_path, HashingEmbedder(48), config=config_of())
+    assert Memory.reembed(tmp_path, HashingEmbedder(48), config=config_of()) == 0
+    with opened(tmp_path, embedder=HashingEmbedder(48)) as memory:
+        assert ids(memory.namespace("ada").retrieve(QUESTIONS[0])) and memory.check() == []
+    with pytest.raises(EmbedderError, match="expected the embedder that filled this store"):
+        opened(tmp_path, embedder=HashingEmbedder(32))
+
+
 def test_it_goes_on_where_it_was_cut_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Stopping(HashingEmbedder):
         def __init__(self, calls: int) -> None:

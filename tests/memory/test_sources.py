@@ -87,6 +87,33 @@ def edited(folder: Path, draw: Draw) -> None:
         written(path, *parts)
 
 
+@pytest.mark.parametrize("way", ["forget", "delete"])
+def test_what_went_from_a_file_comes_again_with_other_content_alone(notes: Path, way: str) -> None:
+    with follows() as memory:
+        memory.add_files(notes)
+        gone = next(name for name in memory.store.ids() if name.endswith("a.txt#1"))
+        text = memory.get(gone).text
+        getattr(memory, way)(gone)
+        (notes / "a.txt").rename(notes / "moved.txt")
+        done = memory.add_files(notes)
+        assert len(done.moved) == 1 and done.new == 0
+        assert text not in {memory.get(name).text for name in memory.store.ids() if "#" in name}
+        written(notes / "moved.txt", (notes / "moved.txt").read_text(), paragraph(Draw(5)))
+        assert memory.add_files(notes).new == 2, "with other content all of it is read"
+
+
+def test_a_folder_that_became_empty_is_pruned(notes: Path) -> None:
+    with follows() as memory:
+        memory.add_files(notes)
+        for file in notes.iterdir():
+            file.unlink()
+        assert len(memory.add_files(notes).gone) == 2 and len(memory) == 8
+        assert len(memory.add_files(notes, prune=True, dry_run=True).pruned) == 2
+        assert len(memory.add_files(notes, prune=True).pruned) == 2 and len(memory) == 0
+        with pytest.raises(InputError, match="holds nothing to read"):
+            memory.add_files(notes)
+
+
 @pytest.mark.parametrize("seed", range(2))
 def test_what_it_holds_is_what_the_files_say(tmp_path: Path, seed: int) -> None:
     draw, folder = Draw(seed), tmp_path / "notes"

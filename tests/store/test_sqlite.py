@@ -224,6 +224,8 @@ def test_ids_given_twice(filled: tuple[MemoryStore, list[Batch]]) -> None:
         (Atom("b", "x", time=True), "time: expected finite"),
         (Atom("b", "x", meta={"a": math.nan}), "meta: expected what JSON can hold"),
         (Atom("b", "x", meta={"a": object()}), "meta: expected what JSON can hold"),
+        (Atom("b", "x", meta={"a": ["cut \ud83d"]}), "meta: expected what JSON can hold"),
+        (Atom("b", "x", meta={"\ud83d": 1}), "meta: expected what JSON can hold"),
         (Atom("b", "x", meta={2: 1, 10: 1}), "meta: expected keys that are strings"),
     ],
 )
