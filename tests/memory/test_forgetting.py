@@ -113,10 +113,10 @@ def test_forget_of_all_of_a_file_forgets_the_file(tmp_path: Path) -> None:
 
 def test_a_name_that_came_under_a_number_of_another_is_forgotten(tmp_path: Path) -> None:
     """Names are numbered, and the number of one that is gone is given again."""
+    with opened(tmp_path, embedder="hashing:64") as memory:
+        memory.add([Atom("1", "garden harbour in Rome"), Atom("2", "harbour garden in Oslo")])
     one, two = (opened(tmp_path, embedder="hashing:64") for _ in range(2))
-    one.add([Atom("1", "garden harbour in Rome"), Atom("2", "harbour garden in Oslo")])
-    two.retrieve("harbour")
-    one.delete("2")
+    one.delete("2")  # which has read the first name
     two.add(Atom("3", "quokka bakery in Paris"))
     two.add(Atom("4", "bakery quokka in Lima"))
     assert [name for _, name, _ in two.store.aliases()] == ["bakery quokka"]
