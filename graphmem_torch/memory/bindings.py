@@ -10,10 +10,10 @@ from typing import Any, Literal
 
 import torch
 
-from graphmem_torch.config import EmbedderConfig, LinkConfig
+from graphmem_torch.config import Config, EmbedderConfig, LinkConfig
 from graphmem_torch.errors import ConfigError, EmbedderError, InputError, first_line
 from graphmem_torch.store import MemoryStore
-from graphmem_torch.store.database import DATABASE_NAME
+from graphmem_torch.store.database import DATABASE_NAME, store_folder
 from graphmem_torch.store.reader import LINKED_BY
 from graphmem_torch.store.sqlite import has_namespaces
 from graphmem_torch.text.concepts import ConceptExtractor, load_concepts
@@ -30,6 +30,7 @@ __all__ = [
     "link_settings",
     "load_as",
     "open_bound",
+    "resolved_settings",
     "usable_device",
 ]
 
@@ -52,6 +53,7 @@ def open_bound(
     Raises:
         EmbedderError, StoreError: As they say; nothing is changed.
     """
+    path = None if path is None else store_folder(path)
     if mode == "r" and embedder is None:
         return MemoryStore.open(path, mode="r"), None
     if not create and not _exists(path):
@@ -77,8 +79,25 @@ def open_bound(
     return store, loaded
 
 
-def _exists(path: str | os.PathLike[str] | None) -> bool:
-    return path is not None and (Path(path) / DATABASE_NAME).exists()
+def _exists(folder: Path | None) -> bool:
+    return folder is not None and (folder / DATABASE_NAME).exists()
+
+
+def resolved_settings(settings: Config) -> Config:
+    """The settings with absolute paths: their folders of models stay those of now."""
+    encoder, context = settings.embedder, settings.context
+    name, chunker = _located(encoder.name), _located(encoder.chunk_tokenizer)
+    return replace(
+        settings,
+        embedder=replace(encoder, name=name, chunk_tokenizer=chunker),
+        context=replace(context, tokenizer=_located(context.tokenizer)),
+    )
+
+
+def _located(name: str) -> str:
+    """A name of a model as it is; the path of a folder absolute."""
+    folder = name and not name.startswith("hashing") and Path(name).is_dir()
+    return str(Path(name).resolve()) if folder else name
 
 
 def load_as(spec: Any, how: EmbedderConfig, device: str) -> Embedder:
@@ -96,7 +115,7 @@ def embedder_meta(spec: Any, how: EmbedderConfig) -> dict[str, str | None]:
     """The strings by which a store remembers an encoder that was named; None: it was not."""
     if not isinstance(spec, str):
         return {_EMBEDDER: None}
-    name = str(Path(spec).resolve()) if Path(spec).is_dir() else spec
+    name = _located(spec)
     prompts = [how.query_prompt, how.document_prompt]
     # Earlier releases read the first two alone.
     own = [] if prompts == [AUTO, AUTO] else prompts

@@ -78,6 +78,7 @@ from graphmem_torch.memory.bindings import (
     link_settings,
     load_as,
     open_bound,
+    resolved_settings,
     usable_device,
 )
 from graphmem_torch.memory.candidates import SharedKeys
@@ -210,7 +211,7 @@ from graphmem_torch.results import (
 )
 from graphmem_torch.spectral.structure import Structure
 from graphmem_torch.store import MemoryStore
-from graphmem_torch.store.database import store_error
+from graphmem_torch.store.database import store_error, store_folder
 from graphmem_torch.store.erasure import receipt_problems
 from graphmem_torch.store.lock import WriterLock
 from graphmem_torch.store.reader import StoreReader
@@ -352,7 +353,8 @@ class Memory:
         """Opens the memory in a folder.
 
         Args:
-            path: The folder of the store; None keeps it in the process.
+            path: The folder of the store, relative to the current folder of now, whatever that is
+                later; None keeps it in the process.
             preset: Name of a preset, or path of a YAML file.
             config: Settings, instead of a preset.
             embedder: A SentenceTransformer, its name, or an embedder; by default the store's own,
@@ -369,7 +371,8 @@ class Memory:
             ConfigError, EmbedderError, StoreError: As they say; nothing is changed.
         """
         check_count("namespaces_open", namespaces_open)
-        settings = load_config(preset) if config is None else checked_config(config)
+        given = load_config(preset) if config is None else checked_config(config)
+        settings = resolved_settings(given)
         place = usable_device(device)
         store, loaded = open_bound(
             path, mode, embedder, settings.embedder, place, create=create or path is None
@@ -425,8 +428,9 @@ class Memory:
         meta = {**embedder_meta(embedder, settings.embedder), REGIME_KEY: None}
         link = link_settings(settings.link, loaded)
         with ExitStack() as stack:
-            stack.enter_context(MemoryStore.open(path, mode="r"))  # there is one
-            folders = [Path(path), *namespace_folders(Path(path))]
+            folder = store_folder(path)
+            stack.enter_context(MemoryStore.open(folder, mode="r"))  # there is one
+            folders = [folder, *namespace_folders(folder)]
             stores = [stack.enter_context(MemoryStore.open(each)) for each in folders]
             total = 2 * sum(len(store.rendered()) for store in stores)
             bar = stack.enter_context(_progress(progress, "reembed", "texts", total))
@@ -571,7 +575,9 @@ class Memory:
         """Follows files and folders: brings the memory to what they say now.
 
         As often as wanted, and from anywhere: a file is known by its place, however its path is
-        given, and one that has moved by its content. What has the size and times it had is not
+        given. A new file is known by its content if that is what a file that is gone said: it has
+        moved. A file that is still there keeps its ids, also after it was copied, or its content
+        and another's were exchanged. What has the size and times it had is not
         read. Of a file that has changed, chunks (lines) of the same text keep their ids and are not
         encoded again, others are new versions of those that stood there, and what it says no longer
         is deleted, unless another file says it too. What callers added is never touched.
@@ -3047,7 +3053,7 @@ class Memory:
             InputError: It is none, or one of the store's own.
         """
         own = (self._parent or self).store.path
-        if own is not None and path.resolve().is_relative_to(own.resolve()):
+        if own is not None and path.resolve().is_relative_to(own):
             raise InputError(
                 f"path: expected a file outside of the store, got {str(path)!r}; name another"
             )

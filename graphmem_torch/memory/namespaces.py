@@ -82,7 +82,7 @@ class Namespaces(Generic[M]):
         """
         self._store, self._readonly, self._most = store, store.readonly, most
         self._make, self._forget, self._changed = make, put_down, changed
-        self._folder = None if store.path is None else store.path.absolute() / NAMESPACES_NAME
+        self._folder = None if store.path is None else store.path / NAMESPACES_NAME
         self._lock = threading.Lock()  # of the following; no other is taken inside of it
         self._views: WeakValueDictionary[str, M] = WeakValueDictionary()
         self._awake: dict[str, M] = {}
@@ -93,7 +93,7 @@ class Namespaces(Generic[M]):
         """The names, sorted, those of archives included."""
         if self._folder is None:
             return sorted(self._kept)
-        named = (_name_in(path) for path in _folders(self._folder))
+        named = (_name_in(path) for path in _folders(self._there()))
         return sorted(name for name in named if name is not None)
 
     def expect(self, name: object) -> str:
@@ -182,7 +182,7 @@ class Namespaces(Generic[M]):
             found = [(name, view.store.check()) for name, view in sorted(self._kept.items())]
             return [f"namespace {name!r}: {each}" for name, problems in found for each in problems]
         problems = []
-        for path in sorted(_folders(self._folder)):
+        for path in sorted(_folders(self._there())):
             name = _name_in(path)
             if name is None:
                 problems.append(
@@ -197,7 +197,7 @@ class Namespaces(Generic[M]):
             problems += [f"namespace {name or path.name!r}: {each}" for each in found_here]
         problems += [
             f"{left}: a namespace that was dropped is not deleted yet; drop it, or another, again"
-            for left in sorted(self._folder.glob(f"*{_OLD}"))
+            for left in sorted(self._there().glob(f"*{_OLD}"))
         ]
         return problems
 
@@ -241,7 +241,7 @@ class Namespaces(Generic[M]):
         """Size of all their files together."""
         if self._folder is None:
             return 0
-        return sum(_bytes_in(path) for path in _folders(self._folder))
+        return sum(_bytes_in(path) for path in _folders(self._there()))
 
     def _create(self, path: Path, name: str, fingerprint: str | None, dim: int | None) -> None:
         """Makes a store under another name and moves it into place: it is there whole or not."""
@@ -332,8 +332,17 @@ class Namespaces(Generic[M]):
             raise self._unknown(name)
 
     def _path(self, name: str) -> Path:
+        return self._there() / _digest(name)
+
+    def _there(self) -> Path:
+        """The folder of the namespaces; another store may have its name now.
+
+        Raises:
+            StoreError: The store was moved, dropped or replaced.
+        """
         assert self._folder is not None
-        return self._folder / _digest(name)
+        self._store.expect_there()
+        return self._folder
 
     @contextlib.contextmanager
     def _changing(self, path: Path) -> Iterator[None]:

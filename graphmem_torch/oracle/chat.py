@@ -164,7 +164,7 @@ class AnswerCache:
     """
 
     def __init__(self, path: str | Path | None = None) -> None:
-        self.path = None if path is None else Path(path)
+        self.path = None if path is None else Path(path).absolute()
         try:
             # Whoever opens it need not be the thread that uses it; only one ever does at a time.
             self._file = sqlite3.connect(

@@ -106,7 +106,9 @@ class OpenAIClient:
         self.concurrency = _checked_count("concurrency", concurrency)
         self.max_tokens = None if max_tokens is None else _checked_count("max_tokens", max_tokens)
         self.options = _checked_options(options or {})
-        self._cache, self._api_key = cache, api_key
+        # Opened again after `close`: the file stays the one that was named.
+        self._cache = Path(cache).absolute() if cache and cache is not True else cache
+        self._api_key = api_key
         self._start(Usage())
 
     def __repr__(self) -> str:

@@ -29,6 +29,7 @@ __all__ = [
     "Database",
     "damaged",
     "store_error",
+    "store_folder",
     "sync_folder",
 ]
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
@@ -466,9 +467,9 @@ class Database:
         self._streams = 0
         self._gathering = False  # whether what is written is part of one transaction
         self._writing = False  # whether a transaction that writes is open
-        self._folder = None if folder is None else folder.absolute()
+        self._folder = folder
         # Looked at before every statement, so not put together each time.
-        self._path = None if folder is None else os.fspath(folder.absolute() / DATABASE_NAME)
+        self._path = None if folder is None else os.fspath(folder / DATABASE_NAME)
         self._woken = woken
         # The log since all unused bytes of the file were cleared; None: not known.
         self._cleared: LogMark | None = None
@@ -712,10 +713,14 @@ class Database:
         moving = self.query("PRAGMA auto_vacuum")[0][0]
         return not moving and self.query("PRAGMA page_count")[0][0] <= MOST_PAGES
 
-    def expect_writable(self) -> None:
-        """Raises StoreError where it cannot be: opened to be read, inside `reading`, gone."""
+    def expect_there(self) -> None:
+        """Raises StoreError if the files were removed, or replaced by those of another store."""
         if self._gone or (not self._closed and self.gone):
             raise self._lost()
+
+    def expect_writable(self) -> None:
+        """Raises StoreError where it cannot be: opened to be read, inside `reading`, gone."""
+        self.expect_there()
         if self.readonly:
             raise StoreError(
                 f"{self.place}: the store is open for reading only. Open it with mode='w'"
@@ -783,8 +788,7 @@ class Database:
         self.asked = time.monotonic()
         if self._folder is None or self._pinned or self._writing:
             return
-        if self._gone or (not self._closed and self.gone):
-            raise self._lost()
+        self.expect_there()
         if self._closed:
             return
         if not self.resting:
@@ -844,6 +848,24 @@ class Database:
                 _descriptors.release(self._file)
 
 
+def store_folder(path: str | os.PathLike[str]) -> Path:
+    """The folder that a path names now: absolute, with `~` and links resolved.
+
+    Whatever opens a store resolves its path once, so that the store stays the one that was opened,
+    also after the process has changed its folder or a link leads elsewhere.
+
+    Raises:
+        StoreError: A relative path, while the current folder is gone.
+    """
+    try:
+        return Path(os.path.realpath(os.path.expanduser(path)))
+    except FileNotFoundError as error:
+        raise StoreError(
+            f"{os.fspath(path)}: expected a folder, got a relative path, and the current folder is "
+            "gone; give an absolute path"
+        ) from error
+
+
 def sync_folder(folder: Path) -> None:
     """Make the names in a folder durable, as after a rename."""
     file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
@@ -854,7 +876,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def _uri(path: Path, mode: str) -> str:
-    return f"file:{quote(str(path.absolute()))}?mode={mode}"
+    return f"file:{quote(str(path))}?mode={mode}"
 
 
 def _connect(uri: str) -> sqlite3.Connection:
@@ -907,4 +929,4 @@ def _create(folder: Path) -> None:
     sync_folder(folder)
     # The folder may be new as well; one that may not be read cannot be synced.
     with contextlib.suppress(PermissionError):
-        sync_folder(folder.absolute().parent)
+        sync_folder(folder.parent)

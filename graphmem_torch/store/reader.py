@@ -104,6 +104,10 @@ class StoreReader:
         """Raises StoreError where a write would, before work is in vain."""
         self._database.expect_writable()
 
+    def expect_there(self) -> None:
+        """Raises StoreError if the store's files were moved, removed or replaced."""
+        self._database.expect_there()
+
     @property
     def gone(self) -> bool:
         """Whether the store's files were removed or replaced since it was opened."""

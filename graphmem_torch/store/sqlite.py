@@ -39,6 +39,7 @@ from graphmem_torch.store.database import (
     SCHEMA_VERSION,
     Database,
     damaged,
+    store_folder,
 )
 from graphmem_torch.store.erasure import contents, erase_rows, new_receipt
 from graphmem_torch.store.lock import WriterLock
@@ -96,7 +97,8 @@ class MemoryStore(StoreReader):
         """Open the store in a folder; with mode "w" it is created when it is missing.
 
         Args:
-            path: The store's folder; None: a store in memory that ends with the object.
+            path: The store's folder (`store_folder`); None: a store in memory that ends with the
+                object.
             mode: "w" waits for the writer's lock while it opens, and at every write; "r" needs no
                 lock and, after a clean close, no folder that can be written.
             fingerprint: Of the embedder; an empty store is bound to it, another must have it.
@@ -117,7 +119,7 @@ class MemoryStore(StoreReader):
                 f"mode: expected 'w' or, for a store on disk, 'r', got {mode!r}. Use mode='w'"
             )
         bound = {"fingerprint": fingerprint, "dim": None if dim is None else str(dim)}
-        folder = None if path is None else Path(path)
+        folder = None if path is None else store_folder(path)
         lock = WriterLock(folder if mode == "w" else None, create=create)
         with lock:
             if folder is not None:
