@@ -181,7 +181,8 @@ class Follower:
         changed = self._changed(files)
         there = {file.name for file in files}
         absent = [row for name, row in rows.items() if name not in there and _is_gone(base / name)]
-        moved = self._match(changed, absent)
+        # A file that is empty is still there, and may say something again.
+        moved = self._match(changed, [row for row in absent if not (base / row.name).exists()])
         self._count_unchanged([file for file in files if file not in changed])
         # What has a past first: what moved from one file to another is known then.
         try:
@@ -273,30 +274,28 @@ class Follower:
             return {"as": "locomo", "input": own.input}
         return {"as": "text", "max_tokens": own.max_tokens, "tokenizer": own.tokenizer_name}
 
-    def _match(self, changed: Sequence[_File], absent: Sequence[SourceRow]) -> dict[str, str]:
-        """Gives files the rows of those whose content they have now; names before, by name.
+    def _match(self, changed: Sequence[_File], gone: Sequence[SourceRow]) -> dict[str, str]:
+        """Gives new files the rows of those that are gone and said the same; old names by new.
 
-        A file that has this content no longer is gone, or says something else now.
+        A file that is still there keeps its ids, whatever it and others say now: what was copied
+        from it, or changed places with it, is another file.
         """
-        elsewhere = defaultdict[str, list[SourceRow]](list)
-        for row in [*absent, *(file.row for file in changed if file.row is not None)]:
+        before = defaultdict[str, list[SourceRow]](list)
+        for row in gone:
             if row.digest:
-                elsewhere[row.digest].append(row)
+                before[row.digest].append(row)
         moved: dict[str, str] = {}
-        owner: dict[int, str] = {}  # new name of a row
         for file in changed:
-            same = [row for row in elsewhere[file.digest] if row.number not in owner]
-            if same and (file.row is None or file.row.digest != file.digest):
+            if file.row is None and (same := before[file.digest]):
                 row = min(same, key=lambda row: Path(row.name).name != Path(file.name).name)
-                moved[file.name], owner[row.number] = row.name, file.name
-        found = {row.name: row for rows in elsewhere.values() for row in rows}
-        for file in changed:
-            if file.name in moved:
-                file.row = replace(found[moved[file.name]], name=file.name)
-            elif file.row is not None and file.row.number in owner:
-                file.row = None  # another file says now what this one said
-        if owner and self._known is not None:
-            self._store.sources.move(owner)
+                same.remove(row)
+                moved[file.name] = row.name
+                file.row = replace(row, name=file.name)
+        if moved and self._known is not None:
+            rows = {
+                file.row.number: file.name for file in changed if file.row and file.name in moved
+            }
+            self._store.sources.move(rows)
         return moved
 
     def _count_unchanged(self, files: Sequence[_File]) -> None:

@@ -83,24 +83,11 @@ class Sources:
         return self._database.write(work)
 
     def move(self, moved: Mapping[int, str]) -> None:
-        """Gives sources other names, which they may have had among each other.
-
-        A source that has one of these names and is not moved is followed no longer.
-        """
-
-        def work() -> None:
-            taken = {row.name: row.number for row in self.rows() if row.number not in moved}
-            for name in moved.values():
-                if name in taken:
-                    self._drop(taken[name])
-            run = self._database.execute_many
-            run("UPDATE source SET name = char(0) || source WHERE source = ?", _each(moved))
-            # Its atoms still say where it was: until they are put anew, not all of it is stored.
-            named = [(name, number) for number, name in moved.items()]
-            run("UPDATE source SET name = ?, digest = NULL WHERE source = ?", named)
-
-        if moved:
-            self._database.write(work)
+        """Gives sources names that no source has, by number."""
+        # Its atoms still say where it was: until they are put anew, not all of it is stored.
+        sql = "UPDATE source SET name = ?, digest = NULL WHERE source = ?"
+        named = [(name, number) for number, name in moved.items()]
+        self._database.write(lambda: self._database.execute_many(sql, named))
 
     def held(self, number: int) -> dict[str, Held]:
         """The atoms of a source by id, in the order in which their first versions were stored."""
