@@ -7,11 +7,12 @@ document, an extracted fact, a concept. Every atom is one node of the graph.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
+
+from graphmem_torch.exact import ExactEncoder
 
 __all__ = [
     "AGGREGATE",
@@ -135,7 +136,8 @@ class Atom:
             `datetime` or an ISO string (`text.times.parse_time`).
         event_time: When what it tells happened, likewise.
         type: Memory type: `semantic`, `episodic`, `procedural` or `working`.
-        meta: Anything else that JSON can hold; stored, never interpreted.
+        meta: Anything else that JSON can hold, numbers of any size and decimals with all of their
+            digits among it (`exact`); stored, never interpreted.
         edges: Edges the input states.
         event_end: When what it tells ended, as `event_time`; None: it goes on, or nobody knows.
     """
@@ -176,7 +178,7 @@ class Atom:
         return text_hash(_CANONICAL.encode(content))
 
 
-_CANONICAL = json.JSONEncoder(sort_keys=True, ensure_ascii=False)
+_CANONICAL = ExactEncoder(sort_keys=True, ensure_ascii=False)
 
 
 def text_hash(text: str) -> str:

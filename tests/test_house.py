@@ -32,6 +32,7 @@ FLOORS = [
     "version",
     "kernels",
     "errors",
+    "exact",
     "atoms",
     "results",
     "config",

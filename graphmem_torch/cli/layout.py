@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from itertools import zip_longest
 
 from graphmem_torch.atoms import Atom
+from graphmem_torch.exact import dump_json
 from graphmem_torch.results import Context, Hit, Particle, Result, Trace, Validity
 
 __all__ = [
@@ -79,7 +80,7 @@ def atom_lines(atom: Atom) -> list[str]:
     """One memory: its text, its origin, and what else is known of it."""
     lines = [*_wrap(atom.rendered), *_origin(atom)]
     told = {"happened": when(atom.event_time), "ended": when(atom.event_end), "type": atom.type}
-    told |= {"meta": json.dumps(dict(atom.meta), ensure_ascii=False) if atom.meta else None}
+    told |= {"meta": dump_json(dict(atom.meta), ensure_ascii=False) if atom.meta else None}
     told |= {"edges": " · ".join(f"{e.type.name.lower()} {e.target}" for e in atom.edges)}
     for name, value in told.items():
         lines += _wrap(f"{name}  {value}") if value else []

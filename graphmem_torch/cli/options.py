@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from abc import ABC, abstractmethod
@@ -18,6 +17,7 @@ from tyro.conf import Suppress, UseAppendAction, arg
 
 from graphmem_torch.config import Config, load_config
 from graphmem_torch.errors import GraphMemError, InputError, first_line
+from graphmem_torch.exact import dump_json
 from graphmem_torch.text.visible import visible
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ def print_json(value: Any) -> None:
     """
     encoding = (sys.stdout.encoding or "").lower().replace("-", "").replace("_", "")
     try:
-        text = json.dumps(value, ensure_ascii=encoding != "utf8", allow_nan=False)
+        text = dump_json(value, ensure_ascii=encoding != "utf8", allow_nan=False)
     except ValueError as error:
         raise GraphMemError(
             "expected finite numbers in the result, got one that is infinite or not a number; "

@@ -26,6 +26,7 @@ from torch import Tensor
 from graphmem_torch.atoms import MEMORY_TYPES, Atom, EdgeType, Link
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.errors import InputError
+from graphmem_torch.exact import dump_json
 from graphmem_torch.memory.decay import ORACLE
 from graphmem_torch.memory.edges import nodes_of
 from graphmem_torch.memory.validity import NamedStatement, named_statements
@@ -85,7 +86,7 @@ def export_lines(
     digest, count = hashlib.sha256(), 0
     with store.reading():
         for record in chain(_records(store, vectors, header), _tied_records(*tied)):
-            line = json.dumps(record, ensure_ascii=False, allow_nan=False)
+            line = dump_json(record, ensure_ascii=False, allow_nan=False)
             digest.update(line.encode() + b"\n")
             count += 1
             yield line

@@ -6,21 +6,25 @@ And where a question sets out beside what it finds by itself.
 from __future__ import annotations
 
 import math
+import operator
 import threading
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from difflib import get_close_matches
+from fractions import Fraction
 from functools import cached_property
 from itertools import chain
 from numbers import Real
-from typing import Any, Literal, TypedDict, cast
+from typing import Any, Literal, TypedDict, TypeVar, cast
 
 import torch
 from torch import Tensor
 
 from graphmem_torch.atoms import CONCEPT
 from graphmem_torch.errors import InputError, unknown
+from graphmem_torch.exact import exact_value
 from graphmem_torch.memory.assemble import Snapshot
 from graphmem_torch.rank.hops import name_key
 from graphmem_torch.results import QueryPlan
@@ -41,6 +45,8 @@ __all__ = [
     "plain_name",
 ]
 
+T = TypeVar("T")
+
 _META: FieldName = "meta"
 _FIELDS: tuple[FieldName, ...] = ("kind", "speaker", "session", "time", "type", "id")
 _JOINTS = ("$and", "$or", "$not")
@@ -56,6 +62,7 @@ _TYPE_OF = {
     bool: _TRUTH,
     int: _NUMBER,
     float: _NUMBER,
+    Decimal: _NUMBER,
     str: _STRING,
     list: _LIST,
     dict: _OBJECT,
@@ -303,21 +310,28 @@ def _unknown_concept(given: str, name: str, store: StoreReader, argument: str) -
     return unknown(argument, given, nearest, what="a name of a concept, such as")
 
 
+_Exact = int | Fraction | float
+"""The exact value of a number; infinite ones are floats."""
+
+
 @dataclass(frozen=True, eq=False)
 class _Column:
     """A field of A atoms.
 
     Attributes:
         type: [A] int8 place in `_TYPES`.
-        code: [A] int32 place of a string in `names`, 0 or 1 of a truth value, else -1.
-        number: [A] float64, NaN where there is no number.
+        code: [A] int32 place of a string in `names`, or in `odd` of a number that no float64 holds,
+            0 or 1 of a truth value, else -1.
+        number: [A] float64, the nearest to a number; NaN where there is none.
         names: Places of the strings; those of later atoms may be behind them.
+        odd: Likewise of the numbers that no float64 holds.
     """
 
     type: Tensor
     code: Tensor
     number: Tensor
     names: dict[str, int]
+    odd: dict[_Exact, int]
 
     @cached_property
     def held(self) -> list[int]:
@@ -336,14 +350,20 @@ class _Column:
         codes = torch.where(self.type == _STRING, self.code, -1).long()
         return [names[place] for place in order], rank.to(codes.device)[codes]
 
+    @cached_property
+    def odd_values(self) -> list[_Exact]:
+        """The numbers that no float64 holds, by place."""
+        return list(self.odd)
+
     def take(self, node: Tensor) -> _Column:  # [A] int64
         """Some of the atoms, in that order."""
-        return _Column(self.type[node], self.code[node], self.number[node], self.names)
+        parts = self.type[node], self.code[node], self.number[node]
+        return _Column(*parts, self.names, self.odd)
 
     def to(self, device: torch.device) -> _Column:
         """The same on another device."""
         type_, code, number = (part.to(device) for part in (self.type, self.code, self.number))
-        return _Column(type_, code, number, self.names)
+        return _Column(type_, code, number, self.names, self.odd)
 
     def equals(self, value: Any) -> Tensor:  # [A] bool
         """Where it is this; what is missing is null."""
@@ -353,40 +373,66 @@ class _Column:
             return (self.type == _STRING) & (self.code == self.names.get(value, -2))
         if isinstance(value, bool):
             return (self.type == _TRUTH) & (self.code == int(value))
-        return self.number == _float(value)
+        exact, nearest = exact_value(value), _nearest(value)
+        if not self.odd and exact == nearest:
+            return self.number == nearest
+        return (self.number == nearest) & (self.code == self._code_of(exact, nearest))
 
     def one_of(self, values: Sequence[Any]) -> Tensor:  # [A] bool
         """Where it is one of these; as `equals`, but all strings and all numbers in one pass."""
-        found = torch.zeros_like(self.type, dtype=torch.bool)
         strings = [self.names.get(value, -2) for value in values if isinstance(value, str)]
-        numbers = [_float(value) for value in values if _type_of(value) == _NUMBER]
-        codes = torch.tensor(strings, dtype=torch.int32, device=found.device)
-        sizes = torch.tensor(numbers, dtype=torch.float64, device=found.device)
-        found |= (self.type == _STRING) & torch.isin(self.code, codes)
-        found |= torch.isin(self.number, sizes)
+        numbers = [value for value in values if _type_of(value) == _NUMBER]
+        sizes = [_nearest(value) for value in numbers]
+        places = [
+            self._code_of(exact_value(v), size) for v, size in zip(numbers, sizes, strict=True)
+        ]
+        sizes = [size for size, place in zip(sizes, places, strict=True) if place == -1]
+        found = (self.type == _STRING) & self._code_in(strings)
+        found |= torch.isin(self.number, self.number.new_tensor(sizes)) & (self.code == -1)
+        if self.odd:
+            found |= (self.type == _NUMBER) & self._code_in([p for p in places if p >= 0])
         for value in (None, False, True):
             if any(each is value for each in values):
                 found |= self.equals(value)
         return found
 
     def compares(self, operator: str, value: Any) -> Tensor:  # [A] bool
-        """Where it is greater or less; strings by code points."""
-        mine: Tensor = self.number
+        """Where it is greater or less; strings by code points, numbers by their exact values."""
         if isinstance(value, str):
             names, mine = self.ordered
             # Whole places on both sides of the string, which need not be among them.
             left, right = bisect_left(names, value), bisect_right(names, value)
             ends = {"$gt": right - 1, "$gte": left, "$lt": left, "$lte": right - 1}
-            limit = float(ends[operator])
-        else:
-            limit = _float(value)
-        found: Tensor = {
-            "$gt": mine.__gt__,
-            "$gte": mine.__ge__,
-            "$lt": mine.__lt__,
-            "$lte": mine.__le__,
-        }[operator](limit)
-        return found & (self.type == _STRING) if isinstance(value, str) else found
+            return _COMPARED[operator](mine, ends[operator]) & (self.type == _STRING)
+        exact, nearest = exact_value(value), _nearest(value)
+        # No float64 lies between a number and the one nearest to it, and where two numbers are
+        # nearest to different ones, these compare as they do.
+        beside = {} if exact == nearest else _ABOVE if exact > nearest else _BELOW
+        found = _COMPARED[beside.get(operator, operator)](self.number, nearest)
+        if self.odd:
+            tied = (self.number == nearest) & (self.code >= 0)
+            codes, place = self.code[tied].unique(return_inverse=True)
+            fits = [_COMPARED[operator](self.odd_values[code], exact) for code in codes.tolist()]
+            found[tied] = torch.tensor(fits, dtype=torch.bool, device=found.device)[place]
+        return found
+
+    def _code_of(self, exact: _Exact, nearest: float) -> int:
+        """The code that a number has, where it is there; -1 of one that float64 holds."""
+        return -1 if exact == nearest else self.odd.get(exact, -2)
+
+    def _code_in(self, codes: Sequence[int]) -> Tensor:  # [A] bool
+        return torch.isin(self.code, self.code.new_tensor(codes))
+
+
+_COMPARED: dict[str, Callable[[Any, Any], Any]] = {
+    "$gt": operator.gt,
+    "$gte": operator.ge,
+    "$lt": operator.lt,
+    "$lte": operator.le,
+}
+# How float64 compare with a number that lies above, or below, the one nearest to it.
+_ABOVE = {"$gte": "$gt", "$lt": "$lte"}
+_BELOW = {"$gt": "$gte", "$lte": "$lt"}
 
 
 def _no_column() -> _Column:
@@ -395,6 +441,7 @@ def _no_column() -> _Column:
         torch.empty(0, dtype=torch.int8),
         torch.empty(0, dtype=torch.int32),
         torch.empty(0, dtype=torch.float64),
+        {},
         {},
     )
 
@@ -492,17 +539,21 @@ def _leaves(meta: Mapping[str, Any]) -> Iterator[str]:
 
 def _extended(column: _Column, values: Iterable[tuple[int, Any]], stop: int) -> _Column:
     """A column by node number with what the nodes up to `stop` - 1 have to say."""
-    names = column.names  # what is new is behind the names that an older column knows
+    names, odd = column.names, column.odd  # what is new is behind what an older column knows
     nodes, types, codes, numbers = [], list[int](), list[int](), list[float]()
     for node, value in values:
         kind = _type_of(value)
         nodes.append(node)
         types.append(kind)
-        numbers.append(_float(value) if kind == _NUMBER else math.nan)
+        number, code = _nearest(value) if kind == _NUMBER else math.nan, -1
         if kind == _STRING:
-            codes.append(names.setdefault(value, len(names)))
-        else:
-            codes.append(int(value) if kind == _TRUTH else -1)
+            code = names.setdefault(value, len(names))
+        elif kind == _TRUTH:
+            code = int(value)
+        elif kind == _NUMBER and number != value:
+            code = odd.setdefault(exact_value(value), len(odd))
+        numbers.append(number)
+        codes.append(code)
     start = len(column.type)
     place = torch.tensor(nodes, dtype=torch.int64) - start
 
@@ -516,6 +567,7 @@ def _extended(column: _Column, values: Iterable[tuple[int, Any]], stop: int) -> 
         behind(column.code, codes, -1),
         behind(column.number, numbers, math.nan),
         names,
+        odd,
     )
 
 
@@ -606,7 +658,11 @@ def _operand(field: str, operator: str, value: Any, column: _Column) -> Any:
     kind = _type_of(value)
     ordered = operator in _ORDER
     fits = {_NUMBER, _STRING} if ordered else {_NULL, _TRUTH, _NUMBER, _STRING}
-    if kind not in fits or (kind == _NUMBER and math.isnan(_float(value))):
+    try:
+        exact = exact_value(value) if kind == _NUMBER else 0
+    except ValueError as error:
+        raise InputError(f"where: {field}: {operator}: {error}; give a shorter one") from error
+    if kind not in fits or exact != exact:  # NaN
         wanted = "a number or a string" if ordered else "a string, number, truth value or null"
         raise InputError(
             f"where: {field}: {operator}: expected {wanted}, got {value!r:.80}; for several values "
@@ -631,7 +687,8 @@ def _type_of(value: object) -> int:
     return kind
 
 
-def _float(value: float) -> float:
+def _nearest(value: Any) -> float:
+    """The float64 nearest to a number."""
     try:
         return float(value)
     except OverflowError:

@@ -1084,8 +1084,10 @@ class Memory:
                 `type` (as stated), `id` and those in `meta`, nested ones with dots. Operators are
                 those of LangGraph's stores: `$eq` (or the bare value), `$ne`, `$gt`, `$gte`,
                 `$lt`, `$lte`, and `$in`, `$nin`, `$not`; `$and` and `$or` join lists of
-                conditions. What an atom does not have is null and in no order; numbers compare as
-                float64, strings by code points, and neither is ever the other.
+                conditions. What an atom does not have is null and in no order; numbers compare by
+                their exact values, as Python's do (integers of any size, floats, `Decimal`,
+                `Fraction`: 0.1 is not `Decimal("0.1")`, 1 is 1.0), strings by code points; numbers,
+                strings and truth values are never each other.
             exclude: Ids of atoms that may not be hits, such as those that an agent has read; or a
                 list of them for each question. They still lead to others, as with `kinds`.
             seed_entities: Names of concepts from which the question sets out too, each as strong

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import replace
+from decimal import Decimal
 from typing import Any
 
 from graphmem_torch.atoms import MAX_EDGE_WEIGHT, MEMORY_TYPES, Atom, EdgeType, Link, text_hash
@@ -219,8 +220,8 @@ def _edge(value: object, where: str | None) -> Link:
         )
     if weight is not None and (
         isinstance(weight, bool)
-        or not isinstance(weight, (int, float))
-        or not abs(weight) <= MAX_EDGE_WEIGHT
+        or not isinstance(weight, (int, float, Decimal))
+        or not -MAX_EDGE_WEIGHT <= weight <= MAX_EDGE_WEIGHT
     ):
         raise InputError(
             f"weight of an edge: expected a number between {-MAX_EDGE_WEIGHT:g} and "
@@ -259,5 +260,6 @@ def _json_type(value: object) -> str:
         type(None): "null",
         int: "a number",
         float: "a number",
+        Decimal: "a number",
     }
     return names.get(type(value), f"a {type(value).__name__}")

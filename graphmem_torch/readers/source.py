@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from graphmem_torch.errors import InputError
+from graphmem_torch.exact import load_json
 
 __all__ = [
     "decode",
@@ -113,7 +113,7 @@ def parse_json(text: str, where: str, *, line: int | None = None, do: str = "men
         InputError: It is none; a number that JSON has no word for (NaN) makes it none.
     """
     try:
-        return json.loads(text, parse_constant=_no_constant)
+        return load_json(text, constant=_no_constant)
     except (ValueError, RecursionError) as error:
         line = line or getattr(error, "lineno", None)
         raise InputError(

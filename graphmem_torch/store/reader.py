@@ -16,6 +16,7 @@ from graphmem_torch.atoms import CONCEPT, Atom, EdgeType, text_hash
 from graphmem_torch.coo import isin_pairs
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.errors import InputError, MissingNodeError, StoreDamagedError
+from graphmem_torch.exact import load_json
 from graphmem_torch.store.blocks import (
     NodeVectors,
     TokenRows,
@@ -252,7 +253,7 @@ class StoreReader:
             if name == "meta":
                 nodes, texts = zip(*rows, strict=True)
                 try:  # in one go, faster than one by one
-                    rows = list(zip(nodes, json.loads(f"[{','.join(texts)}]"), strict=True))
+                    rows = list(zip(nodes, load_json(f"[{','.join(texts)}]"), strict=True))
                 except (TypeError, ValueError) as error:
                     raise damaged(self._database.place, f"meta cannot be read: {error}") from error
             yield from rows

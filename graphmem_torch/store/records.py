@@ -17,6 +17,7 @@ from torch import Tensor
 
 from graphmem_torch.atoms import CONCEPT, Atom, EdgeType, Link, text_hash
 from graphmem_torch.errors import InputError
+from graphmem_torch.exact import dump_json, load_json
 from graphmem_torch.store.database import Database
 from graphmem_torch.text.times import FIRST_SECOND, LAST_SECOND
 
@@ -124,8 +125,8 @@ def atom_to_row(node: int, atom: Atom) -> tuple[Any, ...]:
 def atom_from_row(row: tuple[Any, ...]) -> Atom:
     """The atom of a row with the columns `ATOM_COLUMNS`."""
     # Most atoms have neither: parsing "{}" and "[]" is a tenth of the time of an answer.
-    meta = {} if row[9] == "{}" else json.loads(row[9])
-    stated = () if row[10] == "[]" else json.loads(row[10])
+    meta = {} if row[9] == "{}" else load_json(row[9])
+    stated = () if row[10] == "[]" else load_json(row[10])
     links = tuple(Link(target, EdgeType(kind), weight) for target, kind, weight in stated)
     id_, text, kind, speaker, session, time, event_time, type_ = row[1:9]
     end = row[11]
@@ -186,12 +187,10 @@ def _check_seconds(atom: Atom, name: str) -> None:
 
 def _json(atom: Atom, name: str, value: Any) -> str:
     try:
-        text = json.dumps(value, allow_nan=False)
-        json.dumps(value, ensure_ascii=False).encode()  # half a surrogate pair: no export holds it
+        text = dump_json(value, allow_nan=False)
+        dump_json(value, ensure_ascii=False).encode()  # half a surrogate pair: no export holds it
         # Keys that are not strings come back as strings, in another order: the digest would change.
-        unchanged = json.dumps(json.loads(text), sort_keys=True) == json.dumps(
-            value, sort_keys=True
-        )
+        unchanged = dump_json(load_json(text), sort_keys=True) == dump_json(value, sort_keys=True)
     except (TypeError, ValueError, RecursionError) as error:
         raise InputError(
             f"atom {atom.id!r}: {name}: expected what JSON can hold, got an error: {error}"

@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from itertools import pairwise
 from numbers import Real
 
@@ -63,7 +64,7 @@ def parse_time(value: TimeLike, name: str = "time", *, where: str | None = None)
         InputError: For anything else, naming the accepted forms, and for a time outside the years 1
             to 9999.
     """
-    if isinstance(value, Real) and not isinstance(value, bool):
+    if isinstance(value, Real | Decimal) and not isinstance(value, bool):
         try:
             seconds = float(value)
         except OverflowError:

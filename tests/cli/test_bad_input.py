@@ -44,7 +44,7 @@ def test_query_without_a_question(
         ("untexted.jsonl", b'{"id": "a"}\n', "untexted.jsonl:1"),
         ("when.jsonl", b'{"text": "a", "time": "next Tuesday"}\n', "when.jsonl:1"),
         ("edge.jsonl", b'{"text": "a", "edges": [["b", "suports"]]}\n', "supports"),
-        ("meta.jsonl", b'{"text": "a"}\n{"text": "b", "meta": {"a": 1e999}}\n', "meta.jsonl:2"),
+        ("meta.jsonl", b'{"text": "a"}\n{"text": "b", "meta": {"a": 1e9999}}\n', "meta.jsonl:2"),
         ("end.jsonl", b'{"text": "a", "event_time": 9, "event_end": 8}\n', "end.jsonl:1"),
         ("nul.jsonl", b'{"text": "a", "id": "a\\u0000b"}\n', "nul.jsonl:1"),
         ("heavy.jsonl", b'{"text": "a", "edges": [["b", "supports", 1e30]]}\n', "-1000 and 1000"),

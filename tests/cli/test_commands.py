@@ -8,6 +8,7 @@ import math
 import re
 import sys
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -134,6 +135,27 @@ def test_commands_say_what_they_did(
     texts.write_text("The conference is in Lisbon.\n")
     found = said("check", "--receipt", receipt, "--forgotten", texts)
     assert f"what {receipt} names is erased" in found and f"what {texts} lists is left" in found
+
+
+def test_numbers_of_files_and_options_keep_their_digits(
+    store: Path, reply: Callable[..., Any], fast: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    numerals = ["1876543210987654321", "1876543210987654322", "9.00000000000000000001", "1e400"]
+    lines = [
+        f'{{"id": "n{i}", "text": "row", "meta": {{"n": {n}}}}}' for i, n in enumerate(numerals)
+    ]
+    file = store.parent / "numbers.jsonl"
+    file.write_text("\n".join(lines))
+    reply("index", file, "--store", store)
+    for i, numeral in enumerate(numerals):
+        where = ("--where", f'{{"meta.n": {numeral}}}', "--store", store)
+        (found,) = reply("query", "row", *where)["results"]
+        assert [hit["id"] for hit in found["hits"]] == [f"n{i}"]
+        assert [atom["id"] for atom in reply("forget", "--dry-run", *where)["atoms"]] == [f"n{i}"]
+        meta = ("--meta", f'{{"n": {numeral}, "again": true}}', "--store", str(store))
+        assert main(["update", f"n{i}", *meta, *fast, "--json"]) == 0
+        told = json.loads(capsys.readouterr().out, parse_float=Decimal)
+        assert told["atom"]["meta"]["n"] == Decimal(numeral)
 
 
 def test_query_with_a_plan(

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Iterator
+from decimal import Decimal
 from enum import StrEnum
+from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -175,6 +179,122 @@ def test_where_takes_enumerations_and_numbers_of_numpy(memory: Memory) -> None:
 
     where = {"speaker": Who.ADA, "meta.page": {"$in": (np.int64(4), np.float32(10.0))}}
     assert set(ids(memory.retrieve("canoe", where=where))) == {"a4", "a10"}
+
+
+FIRST = 1876543210987654321  # an id as of a chat
+NUMBERS: list[Any] = [
+    *(FIRST, FIRST + 1, FIRST + 2, float(FIRST), 2**53, 2**53 + 1, float(2**53), -(2**53) - 1),
+    *(10**400, 10**400 + 1, -(10**400), Decimal("1e400"), Decimal("1e-400"), Decimal("-1e-400")),
+    *(
+        0.1,
+        Decimal("0.1"),
+        Decimal.from_float(0.1),
+        1,
+        1.0,
+        True,
+        False,
+        0,
+        -0.0,
+        5e-324,
+        1.7976931348623157e308,
+    ),
+    *(Decimal("12345678901234567890.12"), Decimal("12345678901234567890.13"), 2**1024, 0.5),
+]
+NEAR: list[Any] = [
+    *(Fraction(1, 3), Fraction(1, 10), Fraction(2 * 10**400 + 1, 2), Fraction(FIRST * 2 + 1, 2)),
+    *(math.inf, -math.inf, Decimal("Infinity"), np.int64(FIRST), np.uint64(2**53 + 1)),
+    *(np.float32(0.1), np.float64(0.1), Decimal("0.5"), FIRST + 3, 2**53 + 2, -(10**399)),
+]
+ORDERS = {"$gt": operator.gt, "$gte": operator.ge, "$lt": operator.lt, "$lte": operator.le}
+
+
+def exactly(number: Any) -> Any:
+    """Something that Python compares exactly with all others; truth values are no numbers."""
+    if isinstance(number, np.generic):
+        number = number.item()
+    if isinstance(number, Decimal):
+        return Fraction(number) if number.is_finite() else float(number)
+    return Fraction(number) if isinstance(number, float) and math.isfinite(number) else number
+
+
+@pytest.fixture(scope="module")
+def numbered() -> Iterator[Memory]:
+    """A memory of `NUMBERS`."""
+    with opened() as made:
+        made.add([Atom(f"n{i}", "row", meta={"n": {"v": v}}) for i, v in enumerate(NUMBERS)])
+        yield made
+
+
+def rows(memory: Memory, condition: Any) -> set[int]:
+    return {int(atom.id[1:]) for atom in memory.forgettable(where={"meta.n.v": condition})}
+
+
+@pytest.mark.parametrize("value", [*NUMBERS, *NEAR], ids=lambda v: f"{type(v).__name__}-{v!s:.24}")
+def test_numbers_compare_exactly(numbered: Memory, value: Any) -> None:
+    truth, wanted = isinstance(value, bool), exactly(value)
+    kin = {i for i, v in enumerate(NUMBERS) if isinstance(v, bool) == truth}
+    same = {i for i in kin if exactly(NUMBERS[i]) == wanted}
+    found = ids(numbered.retrieve("row", k=100, where={"meta.n.v": value}))
+    assert {int(id[1:]) for id in found} == rows(numbered, {"$eq": value}) == same
+    assert rows(numbered, {"$ne": value}) == {*range(len(NUMBERS))} - same
+    assert rows(numbered, {"$in": [value, FIRST + 1]}) == same | {1}
+    assert rows(numbered, {"$nin": [value, FIRST + 1]}) == {*range(len(NUMBERS))} - same - {1}
+    for name, compares in ORDERS.items() if not truth else ():
+        assert rows(numbered, {name: value}) == {
+            i for i in kin if compares(exactly(NUMBERS[i]), wanted)
+        }, name
+
+
+@pytest.mark.parametrize("way", ["opened", "imported", "archived"])
+def test_numbers_come_back_as_they_were(numbered: Memory, tmp_path: Path, way: str) -> None:
+    numbered.export(tmp_path / "export.jsonl")
+    with opened(tmp_path / "m") as memory:
+        memory.import_(tmp_path / "export.jsonl")
+        if way == "archived":
+            memory.archive([f"n{i}" for i in range(len(NUMBERS))])
+            memory.restore([f"n{i}" for i in range(len(NUMBERS))])
+        if way == "opened":
+            memory.close()
+            memory = opened(tmp_path / "m", mode="r")
+        for i, value in enumerate(NUMBERS):
+            kept = memory.get(f"n{i}").meta["n"]["v"]
+            assert exactly(kept) == exactly(value) and (type(kept) is bool) == (type(value) is bool)
+            same = {j for j, v in enumerate(NUMBERS) if exactly(v) == exactly(value)}
+            kin = {j for j in same if isinstance(NUMBERS[j], bool) == isinstance(value, bool)}
+            assert rows(memory, value) == kin
+        known = [Atom(f"n{i}", "row", meta={"n": {"v": v}}) for i, v in enumerate(NUMBERS)]
+        assert way == "opened" or memory.add(known).new == 0, "they are the same atoms"
+        assert memory.check() == []
+        memory.close()
+
+
+def test_numbers_that_are_added_later_compare_exactly() -> None:
+    with opened() as memory:
+        for i in range(6):  # a column is followed, also behind numbers that no float64 holds
+            memory.add([Atom(f"n{i}", "row", meta={"n": {"v": FIRST + i}})])
+            assert rows(memory, {"$gte": FIRST + i}) == rows(memory, FIRST + i) == {i}
+            assert rows(memory, {"$lt": FIRST + i}) == {*range(i)}
+        assert memory.forget(where={"meta.n.v": FIRST + 3}).atoms == 1
+        assert rows(memory, {"$in": [FIRST + 2, FIRST + 3]}) == {2}
+
+
+def test_numbers_of_many_atoms_compare_exactly() -> None:
+    """Against numpy's whole numbers of 64 bits, most of which no float64 holds."""
+    draw = np.random.default_rng(0)
+    values = FIRST + draw.integers(-300, 300, 600)
+    with opened() as memory:
+        memory.add([Atom(f"n{i}", "row", meta={"n": int(v)}) for i, v in enumerate(values)])
+        for value in [*values[:8].tolist(), FIRST - 400, FIRST + 400]:
+            for name, compares in {**ORDERS, "$eq": operator.eq, "$ne": operator.ne}.items():
+                found = memory.forgettable(where={"meta.n": {name: value}})
+                wanted = compares(values, value).nonzero()[0]
+                assert {atom.id for atom in found} == {f"n{i}" for i in wanted.tolist()}
+
+
+def test_a_number_of_too_many_digits_is_told(memory: Memory) -> None:
+    for value in (10**5000, Decimal("1e5000")):
+        with pytest.raises(InputError, match=r"where: meta\.page: \$gt: .* 4,300 digits"):
+            memory.retrieve("canoe", where={"meta.page": {"$gt": value}})
 
 
 def test_what_does_not_fit_leads_to_what_does() -> None:
