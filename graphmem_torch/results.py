@@ -338,6 +338,7 @@ class Consolidated:
         aggregated: Aggregates that were made.
         dissolved: Aggregates that were taken away, as what they were made of has changed.
         archived: Memories that were put aside.
+        learned: 1 if a correction of the weights was learned from feedback, applied or not.
     """
 
     linked: int = 0
@@ -346,10 +347,19 @@ class Consolidated:
     aggregated: int = 0
     dissolved: int = 0
     archived: int = 0
+    learned: int = 0
 
     def __add__(self, other: Consolidated) -> Consolidated:
         """Both together."""
-        names = ("linked", "reinforced", "reconciled", "aggregated", "dissolved", "archived")
+        names = (
+            "linked",
+            "reinforced",
+            "reconciled",
+            "aggregated",
+            "dissolved",
+            "archived",
+            "learned",
+        )
         return Consolidated(*(getattr(self, name) + getattr(other, name) for name in names))
 
     def __str__(self) -> str:

@@ -432,7 +432,9 @@ def _written(path: Path, text: str) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class GiveFeedback(MemoryCommand):
-    """Say which memories helped with a question, and which it got in vain; a store learns from it.
+    """Say which memories helped with a question, and which it got in vain.
+
+    `graphmem consolidate` learns from it once there is enough; `graphmem learned --learn` at once.
 
     Attributes:
         question: As it was asked.

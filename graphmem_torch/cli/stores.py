@@ -222,7 +222,8 @@ class Reembed(PresetCommand):
 class Consolidate(MemoryCommand):
     """Refine a store: link what waits, reinforce what was used, archive what matters least.
 
-    As the settings under link.every and refine say; by default nothing is archived.
+    As the settings under link.every and refine say; by default nothing is archived. Feedback is
+    learned from once there is enough that is new.
     """
 
     def run(self) -> int:

@@ -300,7 +300,7 @@ class Memory:
         self._past_lock = threading.Lock()
         self._learned: dict[str, learning.Applied] = {}
         self._known = ""  # `LearnedRows.version` of what was learned
-        self._own = False  # whether weights were given to this object alone
+        self._own = frozenset[str]()  # kinds of what was given to this object alone
         self._refining: Refining | None = None
         self._correcting, self._tried = threading.Lock(), 0  # feedback that was there then
         self._regimes: RegimeMonitor | None = None
@@ -1852,7 +1852,7 @@ class Memory:
 
     def _changed(self) -> bool:
         """Whether it has settings of its own."""
-        return self._own
+        return bool(self._own)
 
     def _put_down(self) -> bool:
         """Forgets what can be derived again; False where others are at it, or listen."""
@@ -2270,7 +2270,7 @@ class Memory:
         before = self.config.gate.threshold
         if self.store.readonly:
             with self._lock:
-                self._own = True
+                self._own |= {learning.THRESHOLD}
                 self.config = replace(
                     self.config, gate=replace(self.config.gate, threshold=threshold)
                 )
@@ -2300,8 +2300,8 @@ class Memory:
         """
         config = checked_config(learning.with_weights(self.config, weights))
         with self._lock:
-            self._own = True
             self._use(config)
+            self._own |= {learning.WEIGHTS, learning.CORRECTION}
 
     def feedback(
         self,
@@ -2310,12 +2310,12 @@ class Memory:
         used: str | Sequence[str] = (),
         not_used: str | Sequence[str] = (),
     ) -> None:
-        """Says which memories helped with a question, and which it got in vain; kept in the store.
+        """Records which memories helped with a question, and which it got in vain.
 
-        Of the last 1,024 questions. What `answer` cites, beside what its context held, is kept as
-        well, behind the answer; where another program asks the model, `used=context.cited(text)`
-        says it. From 40 on, whenever there is half as much again, the memory learns from it
-        (`learn_from_feedback`): that call takes as long as asking all of these questions.
+        The store keeps the last 1,024 questions. It also records what `answer` cites, beside what
+        its context held; if another program asks the model, give `used=context.cited(text)`.
+        Nothing is learned here: `consolidate` and `refining` learn from 40 questions on, whenever
+        there are half as many again (`learn_from_feedback`).
 
         Args:
             question: As it was asked.
@@ -2331,15 +2331,6 @@ class Memory:
             (yes, ours), (no, theirs) = self._named(used), self._named(not_used)
             learning.check_feedback(yes, no)
             self.store.learned.give(asked, ours, theirs, self._clock())
-        self._follow()
-        last = self._learned.get(learning.CORRECTION)
-        tried = max(self._tried, 0 if last is None else last.value.get("given", 0))
-        if not learning.is_due(self.store.learned.given(), tried):
-            return
-        try:
-            self.learn_from_feedback()
-        except StoreError as error:
-            _log.warning("feedback is kept, but nothing was learned from it: %s", error)
 
     def learn_from_feedback(self) -> Learned | None:
         """Learns a correction of the weights from `feedback`; what was found, applied or not.
@@ -2347,7 +2338,7 @@ class Memory:
         `learning.fit_correction`: from half of the questions, those of answers that cite included,
         near the weights that are corrected. It is applied only if on the other half it ranks what
         was used above what was not more often than they do: if the lower end of the 95 % bootstrap
-        interval of the difference in AUC is above 0.
+        interval of the difference in AUC is above 0. Takes as long as asking all of the questions.
 
         Returns:
             As in `learned`; None where there are not 20 questions in either half that tell what
@@ -2402,6 +2393,20 @@ class Memory:
             self._correcting.release()
         return next(each for each in self.learned() if each.kind == learning.CORRECTION)
 
+    def _learn_if_due(self) -> bool:
+        """Learns from feedback if there is enough that is new; whether something was found."""
+        self.store.uses.flush()
+        self._follow()
+        last = self._learned.get(learning.CORRECTION)
+        tried = max(self._tried, 0 if last is None else last.value.get("given", 0))
+        if not learning.is_due(self.store.learned.given(), tried):
+            return False
+        try:
+            return self.learn_from_feedback() is not None
+        except StoreError as error:
+            _log.warning("feedback is kept, but nothing was learned from it: %s", error)
+            return False
+
     async def afeedback(
         self,
         question: str,
@@ -2424,8 +2429,11 @@ class Memory:
         shown = []
         for kind, (value, _, reason) in found.items():
             ids = self.store.learned.ids(value.get("evidence", ()))
-            if own and kind != learning.THRESHOLD:
-                reason = "other weights were given to this object"
+            if kind in own:
+                other = (
+                    "another threshold was" if kind == learning.THRESHOLD else "other weights were"
+                )
+                reason = f"{other} given to this object"
             shown.append(learning.shown(kind, value, reason, ids))
         return shown
 
@@ -2480,7 +2488,7 @@ class Memory:
                 return
             rows, encoder = self.store.learned.rows(), self.store.fingerprint
             config, self._learned = learning.apply_learned(self._settings, rows, encoder)
-            self._known, self._own = version, False
+            self._known, self._own = version, frozenset()
             if learning.CORRECTION not in self._learned:
                 self._tried = 0
             for kind, (value, _, reason) in self._learned.items():
@@ -2494,10 +2502,10 @@ class Memory:
 
     def _use(self, config: Config) -> None:
         """Goes on with other weights and another gate."""
-        self.config = config
         if self._snapshot is not None and self._snapshot.index.config != config:
-            index = learning.reweighted(self._snapshot.index, config)
+            index = learning.reweighted(self._snapshot.index, config)  # knows the signals
             self._snapshot = replace(self._snapshot, index=index)
+        self.config = config
 
     # Validity: from when to when what an atom says was true (`docs/mathematics.md` 5.1).
 
@@ -2833,8 +2841,9 @@ class Memory:
 
         Finds the concepts of all memories that wait for it, and links them (`link.every`): they are
         linked as they are when their number is reached. Raises the importance of what was used,
-        reconciles (`reconcile.automatic`), archives what is not important enough (`refine`), and
-        makes aggregates of what belongs together (`aggregate`). Each step is there for good before
+        reconciles (`reconcile.automatic`), archives what is not important enough (`refine`),
+        makes aggregates of what belongs together (`aggregate`), and learns from `feedback` once
+        there is enough of it. Each step is there for good before
         the next, so that one who is killed loses nothing and calls again; who asks meanwhile does
         not wait, and a second call finds nothing to do.
 
@@ -2880,7 +2889,8 @@ class Memory:
         """Names what a consolidation looks at; None where it has to look at the time as well."""
         if self.config.refine.prune and self.config.refine.half_life:
             return None
-        return self.store.state, self.store.uses.total(), self.store.validity.version
+        given = self.store.learned.given()
+        return self.store.state, self.store.uses.total(), self.store.validity.version, given
 
     def _consolidate(
         self,
@@ -2901,7 +2911,8 @@ class Memory:
         # Of what is left, lest the next one finds aggregates of what has gone.
         if self.config.aggregate.build and going():
             made, gone = self._aggregate(summarise, going)
-        return Consolidated(linked, reinforced, reconciled, made, gone, aside)
+        learned = int(going() and self._learn_if_due())
+        return Consolidated(linked, reinforced, reconciled, made, gone, aside, learned)
 
     def _aggregate(
         self, summarise: Callable[..., Any] | None, going: Callable[[], bool]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import random
 import threading
+import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,8 +18,18 @@ from graphmem_torch.config import Config
 from graphmem_torch.errors import InputError, StoreError
 from graphmem_torch.memory import Memory
 from graphmem_torch.memory.learning import CORRECTION
+from graphmem_torch.results import Consolidated
 from graphmem_torch.store.learned import KEPT, LearnedRows
-from tests.memories import QUESTIONS, WORDS, config_of, file_size_limit, opened, plain, turns
+from tests.memories import (
+    QUESTIONS,
+    WORDS,
+    Counting,
+    config_of,
+    file_size_limit,
+    opened,
+    plain,
+    turns,
+)
 
 COUNT = 64
 
@@ -91,6 +103,65 @@ def test_feedback_that_helps_is_learned_and_kept(tmp_path: Path) -> None:
         assert memory.reset_learned("feedback") == COUNT - 2 + 1
         assert [each.kind for each in memory.learned()] == ["weights"]
         assert memory.learn_from_feedback() is None
+
+
+def test_feedback_records_and_consolidating_learns(tmp_path: Path) -> None:
+    encoder = Counting()
+    with opened(tmp_path, config=settings(), embedder=encoder) as memory:
+        memory.add(short_and_long())
+        memory.consolidate()
+        encoder.seen.clear()
+        config = memory.config
+        for number in range(39):
+            ask(memory, number)
+        assert memory.consolidate().learned == 0, "too few"
+        for number in range(39, 62):
+            ask(memory, number)
+        assert correction(memory) is None and memory.config == config and not encoder.seen
+        assert memory.consolidate() == Consolidated(learned=1)
+        assert correction(memory).applied and memory.config != config and encoder.seen
+        assert memory.consolidate() == Consolidated()
+        for number in range(30):
+            ask(memory, number)
+        assert memory.consolidate().learned == 0, "less than half as much again"
+        ask(memory, 30)
+    with opened(tmp_path, config=settings()) as memory:
+        assert memory.consolidate().learned == 1
+
+
+def test_refining_learns_from_feedback(tmp_path: Path) -> None:
+    with (
+        opened(tmp_path, config=settings()) as memory,
+        opened(tmp_path, config=settings()) as other,
+        memory.refining(every=0.01) as refining,
+    ):
+
+        def wait(until: Callable[[], bool]) -> None:
+            last = time.monotonic() + 60
+            while not until():
+                assert time.monotonic() < last and refining.error is None
+                time.sleep(0.01)
+
+        memory.add(short_and_long())
+        for number in range(30):
+            ask(other, number)
+        wait(lambda: refining.done == Consolidated())
+        with other.store.gathering():  # all at once, so that it is not tried with few
+            for number in range(30, COUNT):
+                ask(other, number)
+        wait(lambda: correction(memory) is not None)
+        assert correction(memory).applied
+
+
+def test_feedback_that_cannot_be_learned_from_is_tried_once() -> None:
+    encoder = Counting()
+    with opened(config=settings(), embedder=encoder) as memory:
+        memory.add(turns(4))
+        for number in range(COUNT):
+            memory.feedback(f"{number}?", not_used=["a0"])
+        assert memory.consolidate().learned == 0 and correction(memory) is None
+        encoder.seen.clear()
+        assert memory.consolidate() == Consolidated() and not encoder.seen
 
 
 def test_feedback_that_says_nothing_changes_nothing() -> None:
@@ -254,4 +325,4 @@ def test_correction_is_forgotten_with_its_memories(tmp_path: Path) -> None:
         fresh.add([atom for atom in short_and_long() if atom.id != "long0"])
         assert plain([memory.retrieve("canoe 8?")]) == plain([fresh.retrieve("canoe 8?")])
         ask(memory, 1)  # and learned again from the rest
-        assert correction(memory).applied
+        assert memory.consolidate().learned == 1 and correction(memory).applied

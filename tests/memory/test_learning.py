@@ -271,6 +271,34 @@ def test_what_is_learned_stays(tmp_path: Path) -> None:
         assert memory.config == shipped and memory.learned() == []
 
 
+def test_a_reader_is_told_what_it_has_of_its_own(taught: Path) -> None:
+    other = "other weights were given to this object"
+    threshold = "another threshold was given to this object"
+
+    def reasons(memory: Memory) -> list[tuple[str, str]]:
+        shown = memory.learned()
+        assert all(each.applied == (not each.reason) for each in shown)
+        return [(each.kind, each.reason) for each in shown]
+
+    with opened(taught, config=few(), mode="r") as memory:
+        fitted, before = memory.learned()[0].value, plain(memory.retrieve(QUESTIONS))
+        memory.calibrate(QUESTIONS, refused=0.0)
+        assert reasons(memory) == [("weights", ""), ("threshold", threshold)]
+        assert memory.config.rank.weights == fitted
+        assert plain(memory.retrieve(QUESTIONS)) == before
+        memory.use_weights({"semantic": 2.0})
+        assert reasons(memory) == [("weights", other), ("threshold", threshold)]
+    with opened(taught, config=few(), mode="r") as memory:
+        memory.fit(QUESTIONS, EVIDENCE)
+        assert reasons(memory) == [("weights", other), ("threshold", "")]
+        with opened(taught, config=few()) as writer:
+            writer.calibrate(QUESTIONS)  # what is learned anew is for all
+        assert reasons(memory) == [("weights", ""), ("threshold", "")]
+        with pytest.raises(ConfigError):
+            memory.use_weights({"semantics": 1.0})
+        assert reasons(memory) == [("weights", ""), ("threshold", "")]
+
+
 def test_what_is_learned_is_for_the_settings_it_was_learned_by(taught: Path) -> None:
     other = few(**{"rank.weights.semantic": 3.0})
     with opened(taught, config=other) as memory:
