@@ -371,8 +371,8 @@ class ContextConfig:
         order: How they are ordered.
         template: The prompt, with the fields `{context}` and `{question}`; empty: the format's own.
         pool: Memories to choose from at most, for a question.
-        redundancy: Cosine from which two memories are near-duplicates, which lose value once one is
-            in; above 1: none are.
+        redundancy: Cosine from which two memories that say the same (`Memory.duplicates`) are
+            near-duplicates, which lose value once one is in; above 1: none are.
         value: What the score of a memory says that it is worth; see
             `context.pool.values_from_scores`.
         temperature: Of the value `share`: above 1 trusts the scores less.
@@ -462,8 +462,8 @@ class ReconcileConfig:
         rare: Memories that may have a word for it to be rare; two that share two rare words are
             compared.
         confidence: That a contradiction needs, lest it is kept open.
-        duplicate: Cosine from which memories that agree in numbers, names and denials are
-            duplicates; above 1: only those of equal text are.
+        duplicate: Cosine from which memories that say the same word for word are duplicates;
+            above 1: only those of equal text are.
     """
 
     automatic: bool = False
@@ -472,7 +472,7 @@ class ReconcileConfig:
     shared: int = _bounded(16, 0)
     rare: int = _bounded(32, 0)
     confidence: float = _bounded(0.8, 0, 1)
-    duplicate: float = _bounded(0.95, 0)
+    duplicate: float = _bounded(0.75, 0)
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -17,6 +18,9 @@ from graphmem_torch.errors import InputError
 from graphmem_torch.ops.ragged import row_entries
 
 __all__ = ["Choice", "Headed", "near_duplicates", "with_headers"]
+
+Repeats = Callable[[Tensor, Tensor], Tensor]
+"""Function from rows [P] and rows [P] of atoms whether each pair says the same, [P] bool."""
 
 _MOST = 1024  # items of a question that are compared: a context rarely holds more
 _ROUNDING = 1e-6  # of vectors; nothing is above a cosine of 1 but by that
@@ -36,6 +40,7 @@ class Choice:
         redundancy: Cosine from which two items are near-duplicates; above 1: none are.
         work: See `select`.
         gap: Likewise.
+        repeats: What else must hold of near-duplicates; None: nothing.
     """
 
     pool: Pool
@@ -47,6 +52,7 @@ class Choice:
     redundancy: float
     work: int
     gap: float
+    repeats: Repeats | None
 
     @classmethod
     def of(
@@ -60,6 +66,7 @@ class Choice:
         redundancy: float,
         work: int = 64,
         gap: float = 0.0,
+        repeats: Repeats | None = None,
     ) -> Choice:
         """The problems of pools; `groups` numbers the header that each entry stands under.
 
@@ -82,7 +89,7 @@ class Choice:
         costs, header, prices = with_headers(costs, groups, header_costs)
         beyond = (costs.sum(1) + prices.sum(1) + 1)[:, None]
         costs = torch.where(pool.barred, beyond, costs)
-        return cls(pool, costs, header, prices, pinned, embeddings, redundancy, work, gap)
+        return cls(pool, costs, header, prices, pinned, embeddings, redundancy, work, gap, repeats)
 
     @cached_property
     def least(self) -> Tensor:  # [B]
@@ -114,7 +121,7 @@ class Choice:
         pairs = Overlap(none, none, none, none.double())
         while len(again):
             rows, chosen = self.pool.rows[question[again]], found.mask[again]
-            fresh = near_duplicates(rows, chosen, self.embeddings, self.redundancy)
+            fresh = near_duplicates(rows, chosen, self.embeddings, self.redundancy, self.repeats)
             fresh = Overlap(again[fresh.row], fresh.item, fresh.other, fresh.share)
             pairs, again = _united(pairs, fresh, self.costs.shape[1])
             if len(again):
@@ -171,6 +178,7 @@ def near_duplicates(
     chosen: Tensor,  # [B, n] bool
     embeddings: Tensor,  # [A, d] unit rows
     least: float,
+    repeats: Repeats | None = None,
     *,
     cells: int = 1 << 23,
 ) -> Overlap:
@@ -184,18 +192,26 @@ def near_duplicates(
         chosen: Those to compare; then with all others, up to 1,024 of a question.
         embeddings: Their vectors.
         least: Cosine from which the share of a pair rises, from 0 to 1 at a cosine of 1.
+        repeats: What else must hold of a pair; None: nothing.
         cells: Numbers of a tile.
     """
-    found = _pairs(rows, chosen.to(torch.int8), embeddings, least, cells)
+    found = _pairs(rows, chosen.to(torch.int8), embeddings, least, repeats, cells)
     more = found.row.unique()
     if not len(more):
         return found
     first = (rows[more] >= 0).to(torch.int8) + chosen[more]
-    every = _pairs(rows[more], first, embeddings, least, cells)
+    every = _pairs(rows[more], first, embeddings, least, repeats, cells)
     return Overlap(more[every.row], every.item, every.other, every.share)
 
 
-def _pairs(rows: Tensor, first: Tensor, embeddings: Tensor, least: float, cells: int) -> Overlap:
+def _pairs(
+    rows: Tensor,
+    first: Tensor,
+    embeddings: Tensor,
+    least: float,
+    repeats: Repeats | None,
+    cells: int,
+) -> Overlap:
     """The pairs among the items [B, n] that count more than 0, those that count most first."""
     width = min(int((first > 0).sum(1).max()) if first.numel() else 0, _MOST)
     place = first.argsort(dim=1, descending=True, stable=True)[:, :width]
@@ -207,7 +223,11 @@ def _pairs(rows: Tensor, first: Tensor, embeddings: Tensor, least: float, cells:
         vectors = embeddings[item[tile].to(embeddings.device)].float()
         alike = torch.bmm(vectors, vectors.transpose(1, 2)).cpu()
         both = (there[tile][:, :, None] & there[tile][:, None]).triu_(1)
-        row, one, other = (both & (alike >= min(least, 1.0) - _ROUNDING)).nonzero(as_tuple=True)
+        near = (both & (alike >= min(least, 1.0) - _ROUNDING)).nonzero()
+        if repeats is not None:
+            own = tile[near[:, 0]]
+            near = near[repeats(item[own, near[:, 1]], item[own, near[:, 2]])]
+        row, one, other = near.unbind(1)
         share = (alike[row, one, other].double() - least) / max(1.0 - least, _ROUNDING)
         share = torch.ones_like(share) if least >= 1.0 else share.clamp(0.0, 1.0)
         row = tile[row]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -23,6 +24,7 @@ from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.errors import InputError
 from graphmem_torch.index.retrieve import Retrieval
 from graphmem_torch.memory.assemble import Snapshot, to_rows
+from graphmem_torch.memory.duplicates import Saying
 from graphmem_torch.memory.filters import Filters
 from graphmem_torch.results import Answer, Context
 from graphmem_torch.store.reader import StoreReader
@@ -216,6 +218,7 @@ class ContextCompiler:
                 redundancy=config.redundancy,
                 work=config.work,
                 gap=config.gap,
+                repeats=partial(self._repeats, snapshot),
             )
             curves = compiler.compile(pool, choice, questions, budgets)
 
@@ -257,6 +260,15 @@ class ContextCompiler:
             for row in made.chosen
         }
         return contexts, snapshot.node[torch.tensor(sorted(used), dtype=torch.int64)]
+
+    def _repeats(self, snapshot: Snapshot, one: Tensor, other: Tensor) -> Tensor:  # [P] bool
+        """Whether the atoms of rows say the same, pair by pair."""
+        rows, place = torch.cat([one, other]).unique(return_inverse=True)
+        atoms = self._fetched(snapshot.node[rows].tolist())
+        number: dict[Hashable, int] = {}
+        said = [number.setdefault(Saying.of(atom).content, len(number)) for atom in atoms]
+        first, second = torch.tensor(said, dtype=torch.int64)[place].view(2, -1)
+        return first == second
 
     def _fetched(self, nodes: Sequence[int]) -> list[Atom]:
         """The memories of nodes; what is written again and again is read once."""

@@ -6,9 +6,8 @@ groups are in the graph: nothing else is kept of them, and what is deleted leave
 
 from __future__ import annotations
 
-import re
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,56 +17,50 @@ from torch import Tensor
 from graphmem_torch.atoms import AGGREGATE, Atom, EdgeType
 from graphmem_torch.memory.assemble import Snapshot
 from graphmem_torch.store.reader import StoreReader
-from graphmem_torch.text.entailment import Claim, conflicts
-from graphmem_torch.text.slots import Reading
-from graphmem_torch.text.terms import terms
+from graphmem_torch.text.terms import STOP_WORDS
+from graphmem_torch.text.times import told_days
+from graphmem_torch.text.wording import wording
 
 __all__ = ["DuplicateGroups", "Saying"]
 
-_SAYING = 3  # content words of a text that says something, lest every "thanks" supports another
-_DIGITS = re.compile(r"(?:(?<![^\s(])[-\u2212])?\d+(?:[.,]\d+)*")
+_SAYING = 2  # content words of a text that says something: every "thanks" would support another
 
 
 @dataclass(frozen=True)
 class Saying:
-    """What tells whether a memory says the same as another one."""
+    """What a memory says, to be compared with what another one says.
+
+    Attributes:
+        atom: The memory.
+        words: `text.wording` of it.
+        days: Days that it tells of, as `text.times.told_days` reads them from when it was said.
+    """
 
     atom: Atom
-    claim: Claim
-    reading: Reading
-    numbers: frozenset[str]
-    named: tuple[str, ...]  # those of the reading's names that it says, in its order
+    words: tuple[str, ...]
+    days: tuple[int, int]
 
     @classmethod
     def of(cls, atom: Atom) -> Saying:
-        """What a memory says, as it is shown."""
-        text = atom.rendered
-        numbers = frozenset(each.replace(",", "") for each in _DIGITS.findall(text))
-        reading = Reading.of(text)
-        named = tuple(term for term in terms(text) if term in reading.names)
-        return cls(atom, Claim.read(text), reading, numbers, named)
-
-    def repeats(self, other: Saying) -> bool:
-        """Whether both agree in numbers, names and denials, and neither has a word of its own.
-
-        One may say more than the other; a word in place of another is another fact more often than
-        another word for the same, and so are names in another order.
-        """
-        own, others = self.claim.stems, other.claim.stems
-        if len(own) < _SAYING or self.atom.rendered == other.atom.rendered:
-            return len(own) >= _SAYING
-        return (
-            self.numbers == other.numbers
-            and self.reading.names == other.reading.names
-            and self.named == other.named
-            and self._denials == other._denials
-            and (own <= others or others <= own)
-            and not conflicts(self.claim, other.claim)[1]
-        )
+        """What a memory says."""
+        return cls(atom, wording(atom.text), told_days(atom.text, atom.time))
 
     @property
-    def _denials(self) -> int:
-        return sum(sentence.negated for sentence in self.claim.sentences)
+    def content(self) -> Hashable:
+        """Equal for memories that say the same: of one speaker, in the same words, of one day.
+
+        Every word and sign counts, in its order (`text.wording`): another word is another fact more
+        often than another word for the same, and so are the same words in another order.
+        "Yesterday" is another day each time.
+        """
+        return self.atom.speaker, self.words, self.days
+
+    def repeats(self, other: Saying) -> bool:
+        """Whether both say the same, and say something."""
+        if self.content != other.content:
+            return False
+        content = {word for word in self.words if any(map(str.isalnum, word))} - STOP_WORDS
+        return len(content) >= _SAYING
 
 
 class DuplicateGroups:
@@ -80,7 +73,8 @@ class DuplicateGroups:
 
         Args:
             store: Of the memories.
-            least: Cosine from which memories that agree are duplicates; those of equal text are.
+            least: Cosine from which memories that say the same are duplicates; those of equal text
+                are.
             cosines: Function from pairs [2, P] of nodes to their cosines [P].
         """
         self._store, self._least, self._cosines = store, least, cosines

@@ -2020,9 +2020,9 @@ class Memory:
     def duplicates(self) -> list[tuple[str, ...]]:
         """Ids of memories that say the same, as `reconcile` found them, the first one in front.
 
-        They are of equal text, or as similar as `reconcile.duplicate` says, agree in numbers, names
-        and denials, and none has a word where another has another one. With `rank.unique` only the
-        best of them is a hit.
+        They are of one speaker, of equal text or as similar as `reconcile.duplicate` says, and have
+        the same words and signs in the same order, whatever their case, punctuation and greetings;
+        "today" is the same day in all of them. With `rank.unique` only the best of them is a hit.
         """
         with self.store.reading():
             groups = self._duplicates.groups()

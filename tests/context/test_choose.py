@@ -209,6 +209,19 @@ def test_a_threshold_of_one_takes_only_the_same() -> None:
     assert [found.item.tolist(), found.other.tolist(), found.share.tolist()] == [[0], [2], [1.0]]
 
 
+def test_near_vectors_alone_do_not_make_near_duplicates() -> None:
+    vectors = torch.eye(3)[torch.tensor([0, 0, 0, 1])]
+    rows = torch.tensor([[3, 0, 1, 2], [0, 3, 1, -1]])
+
+    def repeats(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+        return (one == 0) & (other == 2) | (one == 2) & (other == 0)
+
+    found = near_duplicates(rows, rows >= 0, vectors, 0.9, repeats)
+    pairs = zip(found.row.tolist(), found.item.tolist(), found.other.tolist(), strict=True)
+    assert {*pairs} == {(0, 1, 3)}
+    assert len(near_duplicates(rows[1:], rows[1:] >= 0, vectors, 0.9, repeats).row) == 0
+
+
 def test_nothing_chosen_repeats_nothing() -> None:
     rows = torch.tensor([[0, 1, 2]])
     assert len(near_duplicates(rows, rows < 0, torch.eye(3), 0.5).row) == 0

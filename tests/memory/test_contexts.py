@@ -234,7 +234,7 @@ class Alike(HashingEmbedder):
 
 def test_context_holds_near_duplicates_once() -> None:
     pytest.importorskip("bpe_openai")
-    texts = ["canoe red and long on the lake", "canoe long and red on the lake", "violin of Ada"]
+    texts = ["canoe red and long on the lake", "Canoe, red and long, on the lake!", "violin of Ada"]
     settings = {"context.redundancy": 0.9}
     with opened(embedder=Alike(64), config=config_of(**settings)) as memory:
         memory.add([Atom(f"a{i}", text) for i, text in enumerate(texts)])
@@ -247,6 +247,15 @@ def test_context_holds_near_duplicates_once() -> None:
         embedder=Alike(64), config=config_of(**{**settings, "context.redundancy": 1.1})
     ) as memory:
         memory.add([Atom(f"a{i}", text) for i, text in enumerate(texts)])
+        assert set(memory.compile("canoe red", budget=2 * each).sources) == {"a0", "a1"}
+
+
+def test_context_holds_both_of_two_that_share_their_words() -> None:
+    pytest.importorskip("bpe_openai")
+    texts = ["canoe red and long on the lake", "canoe long and red on the lake", "violin of Ada"]
+    with opened(embedder=Alike(64), config=config_of(**{"context.redundancy": 0.9})) as memory:
+        memory.add([Atom(f"a{i}", text) for i, text in enumerate(texts)])
+        each = max(get_counter()(f"10. {text}\n") for text in texts)
         assert set(memory.compile("canoe red", budget=2 * each).sources) == {"a0", "a1"}
 
 

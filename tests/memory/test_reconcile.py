@@ -263,7 +263,8 @@ def test_duplicates_support_the_first_and_count_as_its_use() -> None:
             [
                 Atom("first", said, time=T),
                 Atom("again", said, time=T + DAY),
-                Atom("near", "Ana keeps 3 red canoes in the old harbour.", time=T + 2 * DAY),
+                Atom("near", "Oh, Ana keeps 3 red canoes in the harbour!", time=T + 2 * DAY),
+                Atom("more", "Ana keeps 3 red canoes in the old harbour.", time=T + 2 * DAY),
                 Atom("number", "Ana keeps 4 red canoes in the harbour.", time=T + 3 * DAY),
                 Atom("denied", "Ana never keeps 3 red canoes in the harbour.", time=T + 4 * DAY),
                 Atom("other", "Ben keeps 3 red canoes in the harbour.", time=T + 5 * DAY),
@@ -282,7 +283,7 @@ def test_duplicates_support_the_first_and_count_as_its_use() -> None:
         assert {source for source, _ in pairs} == {"again", "near"}
         assert ("again", "first") in pairs
         counts = memory.store.uses
-        assert len(memory) == 8 and counts.last(torch.tensor([0]), T + 50 * DAY)[0] >= T + DAY
+        assert len(memory) == 9 and counts.last(torch.tensor([0]), T + 50 * DAY)[0] >= T + DAY
         assert memory.strength(["first"], as_of=T + 50 * DAY)["first"] >= before
         assert memory.reconcile() == Reconciled()
 
