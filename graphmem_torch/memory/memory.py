@@ -235,6 +235,9 @@ _log = logging.getLogger(__name__)
 _EDGES = 1 << 17  # that are imported in one transaction
 _ASIDE = 256  # memories that are archived in one turn
 _TOGETHER = 32  # aggregates that are encoded and stored in one
+_UNSEEN = 4096  # memories that the detector of switches reads before those that are added
+_REREAD = 256  # memories that it reads again, rather than that its state is written
+_PASSES = 16  # of a consolidation; more than 3 are rare
 _AGGREGATED = "aggregate.done"  # the state that a consolidation found nothing to aggregate in
 _EVERYTHING = Scope()
 
@@ -2839,13 +2842,17 @@ class Memory:
     def consolidate(self, *, oracle: Any = None) -> Consolidated:
         """Refines the memory, as the settings say; what there was to do.
 
-        Finds the concepts of all memories that wait for it, and links them (`link.every`): they are
-        linked as they are when their number is reached. Raises the importance of what was used,
-        reconciles (`reconcile.automatic`), archives what is not important enough (`refine`),
-        makes aggregates of what belongs together (`aggregate`), and learns from `feedback` once
-        there is enough of it. Each step is there for good before
-        the next, so that one who is killed loses nothing and calls again; who asks meanwhile does
-        not wait, and a second call finds nothing to do.
+        Each step commits before the next starts, so an interrupted run loses nothing and can be
+        repeated; readers are not blocked. The steps go on until none finds anything, so a second
+        call finds nothing to do:
+
+        * the detector of regime switches reads what it has not read yet (`switches`);
+        * memories that wait for it are linked (`link.every`);
+        * what was used gains importance;
+        * contradictions and repetitions are found (`reconcile.automatic`);
+        * what is not important enough is archived (`refine`);
+        * what belongs together becomes aggregates (`aggregate`);
+        * `feedback` changes the weights, once there is enough that is new.
 
         Args:
             oracle: An object that judges pairs (`judge`, as in `reconcile`), writes aggregates
@@ -2898,17 +2905,40 @@ class Memory:
         judge: Oracle | None,
         going: Callable[[], bool] = lambda: True,
     ) -> Consolidated:
-        """See `consolidate`; as long as it is told to go on."""
+        """See `consolidate`; as long as it is told to go on.
+
+        Steps feed each other: what is repeated is used, what is used is kept, and what is put aside
+        leaves its aggregates. So all are taken until none finds anything.
+        """
+        done, reconciles = Consolidated(), self.config.reconcile.automatic
+        for _ in range(_PASSES):
+            state, part = self.store.state, self._refine(summarise, judge, going, reconciles)
+            done += part
+            reconciles &= (
+                not part.reconciled.failed
+            )  # an oracle that fails is asked by the next call
+            if not going() or (part == Consolidated() and self.store.state == state):
+                return done
+        _log.warning("consolidate: %d passes, and the last one found more; call it again", _PASSES)
+        return done
+
+    def _refine(
+        self,
+        summarise: Callable[..., Any] | None,
+        judge: Oracle | None,
+        going: Callable[[], bool],
+        reconciles: bool,
+    ) -> Consolidated:
+        """Takes every step of a consolidation once; what there was to do."""
         linked = self._written_by().consolidate(self._clock())
         now = self._decay.now()
         reinforced = self._importance.reinforce(self._current(), now)
         made, gone, reconciled = 0, 0, Reconciled()
-        if self.config.reconcile.automatic and going():
+        if reconciles and going():
             reconciled = self.reconcile(oracle=judge)
         snapshot = self._current()
         least = self._importance.least(snapshot, now, self._ended(snapshot, now))
         aside = self._put_aside(least, going)
-        # Of what is left, lest the next one finds aggregates of what has gone.
         if self.config.aggregate.build and going():
             made, gone = self._aggregate(summarise, going)
         learned = int(going() and self._learn_if_due())
