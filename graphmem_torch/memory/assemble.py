@@ -29,7 +29,7 @@ from graphmem_torch.store.reader import StoreReader
 from graphmem_torch.text.question import name_words
 from graphmem_torch.text.terms import TERMS, Vocabulary
 
-__all__ = ["Assembler", "ModeCache", "Snapshot", "to_rows"]
+__all__ = ["NEVER", "SWITCHED_KEY", "Assembler", "ModeCache", "Snapshot", "last_switch", "to_rows"]
 
 _log = logging.getLogger(__name__)
 
@@ -204,9 +204,12 @@ class Assembler:
         index = MemoryIndex.from_state_dict(
             {name: part for name, part in parts.items() if name not in FOLLOWED}, config
         )
-        share = float(meta["share"])
         if index.modes is not None:
-            self._modes.restore(index.modes, config.modes, node, share)
+            self._modes.follow(last_switch(store))
+            if self._modes.switched == int(meta.get("switched", NEVER)):
+                self._modes.restore(index.modes, config.modes, node, float(meta["share"]))
+            else:  # a regime has switched since they were found
+                state, current = "", False
         self._columns, self._growing = columns, GrowingIndex.from_tensors(config, parts)
         self._config, self._kept, self._atoms = config, state, len(node)
         return self._snapshot(index, columns) if current else None
@@ -228,6 +231,7 @@ class Assembler:
             "columns": json.dumps(self._columns.to_dict()),
             "terms": str(len(snapshot.vocabulary)),
             "share": repr(snapshot.share),
+            "switched": str(self._modes.switched),
         }
         store.save_snapshot(tensors, meta, state=snapshot.state)
         self._kept, self._atoms = snapshot.state, index.num_atoms
@@ -250,6 +254,16 @@ def _signature(config: Config) -> str:
     # So that what routing reads is kept beside them and not derived at each opening.
     routing = sorted(routing_parts(signal_names((*config.rank.weights, *config.rank.cold_weights))))
     return json.dumps([_FORMAT, TERMS, spread, modes, routing], sort_keys=True)
+
+
+NEVER = -1
+"""The last switch of a store in which no regime has switched."""
+SWITCHED_KEY = "regime.switched"  # under which the store keeps the node of the last switch
+
+
+def last_switch(store: StoreReader) -> int:
+    """The node at which a regime has switched last, as far as it was found; else `NEVER`."""
+    return int(store.meta_get(SWITCHED_KEY) or NEVER)
 
 
 def to_rows(edges: EdgeBlock, node: Tensor) -> EdgeBlock:  # node [N]: number of every row
@@ -278,10 +292,11 @@ class ModeCache:
         updated: How often new atoms were counted in instead.
         share: `Modes.centroid_error` when they were last found, as a share of the energy: what
             drift is measured from.
+        switched: The last switch of regime (`last_switch`) that they know of.
     """
 
     def __init__(self) -> None:
-        self.found, self.updated, self.share = 0, 0, 0.0
+        self.found, self.updated, self.share, self.switched = 0, 0, 0.0, NEVER
         self._lock = threading.RLock()
         self._modes: Modes | None = None
         self._settings: tuple[object, ...] = ()
@@ -295,9 +310,18 @@ class ModeCache:
         return self._modes is None and not self._due
 
     def expire(self) -> None:
-        """Has the modes found anew when they are next asked for: a regime has switched."""
+        """Has the modes found anew when they are next asked for."""
         with self._lock:
             self._modes, self._tracker, self._due = None, None, True
+
+    def follow(self, switched: int) -> bool:
+        """Has the modes found anew if a regime has switched since, by `last_switch`; whether so."""
+        with self._lock:
+            if switched == self.switched:
+                return False
+            self.switched = switched
+            self.expire()
+        return True
 
     def restore(self, modes: Modes, settings: ModesConfig, node: Tensor, share: float) -> None:
         """Goes on from modes of the atoms `node` [A], found by these settings at `share`."""

@@ -69,7 +69,7 @@ from graphmem_torch.memory.archive import (
     superseding_with,
     ties_of,
 )
-from graphmem_torch.memory.assemble import Assembler, ModeCache, Snapshot
+from graphmem_torch.memory.assemble import Assembler, ModeCache, Snapshot, last_switch
 from graphmem_torch.memory.bindings import (
     bound_concepts,
     bound_embedder,
@@ -318,6 +318,7 @@ class Memory:
         """Knows nothing of the store yet; whoever is at work goes on with what was known."""
         self._writer: Writer | None = None
         self._modes = ModeCache()
+        self._modes.follow(last_switch(self.store))
         self._assemble = Assembler(self._modes)
         self._let_go()
 
@@ -646,7 +647,11 @@ class Memory:
             nullcontext() if dry_run else self.store.following(),
             _progress(progress, "index", "atoms") as bar,
         ):
-            done = follower.run(listed, prune=prune, skip_bad=skip_bad, advance=advance)
+            try:
+                done = follower.run(listed, prune=prune, skip_bad=skip_bad, advance=advance)
+            except BaseException:
+                self._read_again()  # what the detector has read may be undone
+                raise
             advance(0)
         if writer is not None:
             self._untie(deleted.difference(self.store.known(sorted(deleted))))
@@ -884,8 +889,7 @@ class Memory:
         self._follow()
         with self._lock:
             self._let_go()
-            if self._regimes is not None:
-                self._regimes = self._monitor()
+        self._read_again()
         return receipt
 
     def compact(self) -> int:
@@ -1859,9 +1863,11 @@ class Memory:
 
     def _put_down(self) -> bool:
         """Forgets what can be derived again; False where others are at it, or listen."""
-        if self._regimes is not None or not self._lock.acquire(blocking=False):
+        if self._listeners or not self._lock.acquire(blocking=False):
             return False
         try:
+            self._save_regimes()
+            self._regimes = None
             snapshot, store = self._snapshot, self.store
             current = snapshot is not None and snapshot.state == store.state
             if current and not store.readonly and self._assemble.worth_saving(store):
@@ -2057,6 +2063,8 @@ class Memory:
         Raises:
             InputError: If the library for communities is not installed.
         """
+        with self._lock:
+            self._expire_switched()
         if refresh:
             self._structure.expire()
         return self._structure.get(self.config.structure, self.device)
@@ -2157,31 +2165,53 @@ class Memory:
         with (
             self.store.turn()
         ):  # no atom is stored unseen between the catching up and the first call
-            if self._regimes is None:
-                self._regimes = self._monitor()
+            self._caught_up()
             self._listeners.append(function)
         return function
 
     def switches(self) -> list[RegimeSwitch]:
         """The regime switches among all atoms that are there, in the order of adding.
 
-        Needs no callback: the detector reads what was added since it was last asked, and nothing
-        that comes later than a switch is looked at to tell it. What it has seen stays in the store,
-        where that can be written; after `forget` it reads what is left from the beginning.
+        The detector reads what is added as it comes, or all that it has not read yet where that is
+        much; nothing that comes later than a switch is looked at to tell it. What it has seen stays
+        in the store, where that can be written; after `forget` it reads what is left from the
+        beginning. On a switch `modes` and `structure` find everything anew, once.
 
         Raises:
             InputError: A preset whose `regime.detector` is `none`.
         """
         if self.store.readonly:
-            return self._monitor().switches()
-        with self.store.turn():
-            monitor = self._regimes or self._monitor()
+            monitor = self._monitor()
             monitor.catch_up()
+            return monitor.switches()
+        with self.store.turn():
+            monitor = self._caught_up()
             monitor.save()
             return monitor.switches()
 
     def _monitor(self) -> RegimeMonitor:
         return RegimeMonitor(self.store, self.config.regime, self.embedder.dim)
+
+    def _caught_up(self) -> RegimeMonitor:
+        """The detector, which has read all that is stored; in the store's turn."""
+        if self._regimes is None:
+            self._regimes = self._monitor()
+        self._regimes.catch_up()
+        return self._regimes
+
+    def _read_again(self) -> None:
+        """Has the detector go on from what the store keeps; listeners are told of what comes."""
+        self._regimes = None
+        if self._listeners:
+            with self.store.turn():
+                self._caught_up()
+
+    def _expire_switched(self) -> None:
+        """Has modes and structure found anew where a regime has switched since they were."""
+        if self._modes.follow(last_switch(self.store)):
+            self._structure.expire()
+            if self.config.modes.build:
+                self._snapshot = None  # its index has modes of its own
 
     # Learning.
 
@@ -2910,13 +2940,14 @@ class Memory:
         Steps feed each other: what is repeated is used, what is used is kept, and what is put aside
         leaves its aggregates. So all are taken until none finds anything.
         """
+        if self.config.regime.detector != "none":
+            with self.store.turn():
+                self._caught_up()
         done, reconciles = Consolidated(), self.config.reconcile.automatic
         for _ in range(_PASSES):
             state, part = self.store.state, self._refine(summarise, judge, going, reconciles)
             done += part
-            reconciles &= (
-                not part.reconciled.failed
-            )  # an oracle that fails is asked by the next call
+            reconciles &= not part.reconciled.failed  # whom the next call asks again
             if not going() or (part == Consolidated() and self.store.state == state):
                 return done
         _log.warning("consolidate: %d passes, and the last one found more; call it again", _PASSES)
@@ -3283,13 +3314,17 @@ class Memory:
         """Writes what the next opening need not make anew."""
         if self.store.closed or self.store.readonly or self.store.path is None or self.store.gone:
             return
-        if self._regimes is not None:
-            self._regimes.save()
+        self._save_regimes()
         if self.store.num_nodes and self._assemble.worth_saving(self.store):
             try:
                 self._save_snapshot(self._current())
             except EmbedderError as error:  # the store was given another one
                 _log.warning("the next opening makes its index anew: %s", error)
+
+    def _save_regimes(self) -> None:
+        """Keeps what the detector has learned, unless it is read again as soon."""
+        if self._regimes is not None:
+            self._regimes.save(least=1 if self._listeners else _REREAD)
 
     def _save_snapshot(self, snapshot: Snapshot) -> None:
         try:
@@ -3317,6 +3352,7 @@ class Memory:
         """The index of the store's present state."""
         with self._lock:
             self._follow()
+            self._expire_switched()
             if self._snapshot is None or self._snapshot.state != self.store.state:
                 fresh = None
                 if self._embedder is not None:
@@ -3490,14 +3526,21 @@ class Memory:
         embeddings: Tensor,  # [n, d]
         first: int,
     ) -> list[RegimeSwitch]:
-        """The regime switches in a batch whose first atom is node `first`; in the store's turn."""
-        return [] if self._regimes is None else self._regimes.observe(atoms, embeddings, first)
+        """The regime switches in a batch whose first atom is node `first`; in the store's turn.
+
+        Where much was added unseen, as to an older store, `consolidate` and `switches` read it:
+        who adds does not wait for that.
+        """
+        if self.config.regime.detector == "none":
+            return []
+        if self._regimes is None:
+            self._regimes = self._monitor()
+        if not self._listeners and self._regimes.behind(first) > _UNSEEN:
+            return []
+        return self._regimes.observe(atoms, embeddings, first)
 
     def _tell(self, switches: Sequence[RegimeSwitch]) -> None:
         """Tells the listeners, who find modes and structure fresh; logs what they raise."""
-        if switches:
-            self._modes.expire()
-            self._structure.expire()
         for switch in switches:
             for function in tuple(self._listeners):
                 try:

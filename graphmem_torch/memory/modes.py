@@ -11,11 +11,11 @@ from dataclasses import asdict
 import torch
 from torch import Tensor
 
-from graphmem_torch.atoms import Atom
+from graphmem_torch.atoms import AGGREGATE, Atom
 from graphmem_torch.config import RegimeConfig
 from graphmem_torch.errors import InputError
 from graphmem_torch.index.data import modes_by
-from graphmem_torch.memory.assemble import Snapshot
+from graphmem_torch.memory.assemble import SWITCHED_KEY, Snapshot, last_switch
 from graphmem_torch.modes.find import Modes
 from graphmem_torch.modes.regime import detector_of
 from graphmem_torch.modes.search import align_modes, select_modes
@@ -212,14 +212,15 @@ def align_parts(
 
 
 class RegimeMonitor:
-    """Runs a detector over the atoms of a store, in the order of adding.
+    """Runs a detector over the atoms of a store, in the order of adding, aggregates aside.
 
-    The detector starts with what is stored: from its own state, which the store keeps with the
-    switches seen, and the atoms that came since.
+    The detector goes on from its own state, which the store keeps with the switches seen, and the
+    atoms that came since. A switch expires modes and structure (`last_switch`) once: it stays in
+    the store, for whoever holds some there, and is no news where it is seen again.
     """
 
     def __init__(self, store: MemoryStore, config: RegimeConfig, dim: int) -> None:
-        """Catches up with the store; a writer's is in its turn.
+        """Has read what the store keeps, and no atom since; see `catch_up`.
 
         Raises:
             InputError: The settings want no detector.
@@ -235,7 +236,10 @@ class RegimeMonitor:
         self._seen: list[tuple[int, float, int]] = []  # node, statistic, position
         self._next = self._restored()
         self._kept = self._detector.count
-        self.catch_up()
+
+    def behind(self, stop: int) -> int:
+        """How many nodes before node `stop` are not read."""
+        return stop - self._next
 
     def observe(
         self,
@@ -246,8 +250,11 @@ class RegimeMonitor:
         """The switches in a batch of atoms that was just stored from node `first` on."""
         self.catch_up(first)  # with what other processes stored before it
         self._next = self._store.next_node
+        told = torch.tensor([atom.kind != AGGREGATE for atom in atoms], dtype=torch.bool)
         nodes = torch.arange(first, first + len(atoms))
-        return self._switches(self._read(nodes, embeddings), dict(enumerate(atoms, first)))
+        return self._switches(
+            self._read(nodes[told], embeddings[told]), dict(enumerate(atoms, first))
+        )
 
     def switches(self) -> list[RegimeSwitch]:
         """Every switch seen at an atom that is still there, in the order of adding."""
@@ -279,6 +286,8 @@ class RegimeMonitor:
         columns = nodes[at].tolist(), steps.statistic[at].tolist(), steps.position[at].tolist()
         seen = list(zip(*columns, strict=True))
         self._seen += seen
+        if seen and not self._store.readonly and seen[-1][0] > last_switch(self._store):
+            self._store.meta_set(SWITCHED_KEY, str(seen[-1][0]))
         if self._detector.count - self._kept >= _SAVED:
             self.save()
         return seen
@@ -290,7 +299,7 @@ class RegimeMonitor:
         with self._store.reading():
             columns, rows = self._store.columns(self._next), self._store.embeddings(self._next)
             end = self._store.next_node
-        wanted = ~columns.is_concept
+        wanted = ~columns.is_concept & ~columns.kind.equals(AGGREGATE)
         if stop is not None:
             wanted &= columns.node < stop
         nodes, rows = columns.node[wanted], rows[wanted]
@@ -300,9 +309,10 @@ class RegimeMonitor:
                 self._read(some, part)
         self._next = end
 
-    def save(self) -> None:
-        """Keeps the state of the detector in the store."""
-        if self._store.readonly or self._store.path is None or self._detector.count == self._kept:
+    def save(self, *, least: int = 1) -> None:
+        """Keeps the state of the detector in the store, once it has read `least` atoms since."""
+        fresh = self._detector.count - self._kept
+        if self._store.readonly or self._store.path is None or fresh < least:
             return
         from safetensors.torch import save
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from safetensors.torch import load, save
 
-from graphmem_torch.atoms import Atom
+from graphmem_torch.atoms import Atom, EdgeType, Link
 from graphmem_torch.errors import InputError
 from graphmem_torch.memory import Memory
 from graphmem_torch.results import RegimeSwitch
@@ -219,6 +219,130 @@ def test_switches_of_an_older_store_are_found(tmp_path: Path) -> None:
         del kept["switches"]  # as before they were kept
         memory.store.meta_set("regime", json.dumps(kept))
         assert memory.switches() == listed
+
+
+QUIET = {"regime.detector": "none"}
+KEPT = {"modes.drift": 1.0}  # modes follow what is added, however far
+
+
+def modes_of(memory: Memory) -> list[tuple[int, float, list[str]]]:
+    return [
+        (mode.size, pytest.approx(mode.variance, abs=1e-4), [one.id for one in mode.typical])
+        for mode in memory.modes()
+    ]
+
+
+def from_nothing(atoms: list[Atom], **change: Any) -> list[tuple[int, float, list[str]]]:
+    """The modes of who has never found any before."""
+    with opened(config=config_of(**QUIET, **change)) as memory:
+        memory.add(atoms)
+        return modes_of(memory)
+
+
+def found(memory: Memory) -> int:
+    return memory.stats()["modes_found"]
+
+
+@pytest.mark.parametrize("build", [False, True])
+def test_adding_expires_modes_and_structure_without_a_callback(build: bool) -> None:
+    with opened(config=config_of(**{**KEPT, "modes.build": build})) as memory:
+        memory.add(talk(20))
+        memory.modes()
+        before, structure = found(memory), memory.structure()
+        memory.add(talk(1, length=2, start=120))  # goes on: there is no switch
+        memory.modes()
+        assert found(memory) == before
+        memory.add(talk(10, start=122))
+        assert modes_of(memory) == from_nothing(talk(20) + talk(1, 2, 120) + talk(10, start=122))
+        assert found(memory) == before + 1 and memory.structure() is not structure
+        again = memory.structure()
+        memory.retrieve("canoe")
+        memory.switches()
+        memory.consolidate()
+        # Once.
+        assert memory.structure() is again
+        memory.modes()
+        assert found(memory) == before + 1
+
+
+@pytest.mark.parametrize("ask", ["switches", "consolidate"])
+@pytest.mark.parametrize("build", [False, True])
+def test_asking_expires_what_another_process_holds(tmp_path: Path, ask: str, build: bool) -> None:
+    change = {**KEPT, "modes.build": build}
+    atoms = talk(30)
+    with (
+        opened(tmp_path / "m", config=config_of(**QUIET, **change)) as unseen,
+        opened(tmp_path / "m", config=config_of(**change)) as memory,
+        opened(tmp_path / "m", mode="r", config=config_of(**change)) as reader,
+    ):
+        unseen.add(atoms[:96])
+        for each in (unseen, memory, reader):
+            each.modes()
+        unseen.add(atoms[96:])
+        counts = [(each.modes(), found(each))[1] for each in (unseen, memory, reader)]
+        structure = reader.structure()
+        getattr(memory, ask)()
+        expected = from_nothing(atoms, **change)
+        for each, count in zip((unseen, memory, reader), counts, strict=True):
+            assert modes_of(each) == expected and found(each) == count + 1
+        assert reader.structure() is not structure
+        getattr(memory, ask)()
+        assert [(each.modes(), found(each))[1] - 1 for each in (unseen, memory, reader)] == counts
+    with opened(tmp_path / "m", config=config_of(**change)) as memory:
+        assert modes_of(memory) == expected
+
+
+def test_a_snapshot_from_before_a_switch_is_not_asked_for_modes(tmp_path: Path) -> None:
+    change = {**KEPT, "modes.build": True}
+    atoms = talk(30)
+    with opened(tmp_path / "m", config=config_of(**QUIET, **change)) as memory:
+        memory.add(atoms[:96])
+        memory.modes()
+        memory.add(atoms[96:])
+        drifted = modes_of(memory)
+    with opened(tmp_path / "m", config=config_of(**QUIET, **change)) as memory:
+        assert modes_of(memory) == drifted and found(memory) == 0  # they were kept
+    with (
+        pytest.raises(KeyboardInterrupt),
+        opened(tmp_path / "m", config=config_of(**change)) as memory,
+    ):
+        assert memory.switches()
+        raise KeyboardInterrupt  # who is killed keeps no snapshot
+    expected = from_nothing(atoms, **change)
+    assert expected != drifted
+    for times in (1, 0):  # found anew once, and kept again
+        with opened(tmp_path / "m", config=config_of(**change)) as memory:
+            assert modes_of(memory) == expected and found(memory) == times
+            memory.retrieve("canoe")
+
+
+def test_aggregates_are_no_part_of_the_stream() -> None:
+    with opened() as plain, opened() as memory:
+        plain.add(talk(30))
+        for start in range(0, 180, 12):
+            memory.add(talk(2, start=start))
+            links = (Link(f"t{start}", EdgeType.DERIVED_FROM),)
+            memory.add(Atom(f"sum{start}", "a bakery and rye", kind="aggregate", edges=links))
+        expected = [(each.atom, each.position) for each in plain.switches()]
+        assert expected and [(each.atom, each.position) for each in memory.switches()] == expected
+
+
+def test_what_was_undone_is_no_part_of_the_stream(tmp_path: Path) -> None:
+    def lines(atoms: list[Atom]) -> str:
+        rows = [{"id": a.id, "text": a.text, "session": a.session, "time": a.time} for a in atoms]
+        return "".join(f"{json.dumps(row)}\n" for row in rows)
+
+    file = tmp_path / "talk.jsonl"
+    with opened(tmp_path / "m") as memory, opened() as plain:
+        file.write_text(lines(talk(20)))
+        memory.add_files(file)
+        file.write_text(lines(talk(20)[:60]) + lines(talk(10, start=180)) + "{bad}\n")
+        with pytest.raises(InputError):
+            memory.add_files(file)
+        file.write_text(lines(talk(20)) + lines(talk(10, start=120)))
+        memory.add_files(file)
+        plain.add(memory.get([f"t{i}" for i in range(180) if f"t{i}" in memory]))
+        assert [each.atom for each in memory.switches()] == [s.atom for s in plain.switches()]
 
 
 def test_switches_need_a_detector() -> None:
