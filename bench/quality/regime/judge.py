@@ -15,7 +15,7 @@ from ..common.encoder import load_encoder
 from ..common.measure import framed
 from ..common.scores import gain, percent
 from ..request import Judged, Request
-from .segmentation import MEASURES, Judgement, chosen, judged
+from .segmentation import MEASURES, NEAR, Judgement, chosen, judged
 from .streams import DIALOGUES, Stream, read_streams
 from .systems import System, systems_of
 
@@ -53,9 +53,21 @@ def format_table(report: Mapping[str, Any]) -> str:
         rows = [list(_HEAD)]
         rows += [_row(system, found) for system, found in systems.items()]
         lines += text_table(rows)
+        for system, found in systems.items():
+            if system.startswith("cold_shipped"):
+                lines.append(f"as in a new memory: {_said_near(found['near'], size)}")
         lines.append("")
     lines.append(f"F1 gained by {report['preset']}, paired over streams, with its 95 % interval")
     return "\n".join(lines)
+
+
+def _said_near(near: Mapping[str, int], size: Mapping[str, int]) -> str:
+    chance = percent(near["steps_near"] / max(1, size["steps"]))
+    return (
+        f"{near['alarms_near']} of {near['alarms']} alarms within {NEAR} steps of a switch (at "
+        f"random {chance} %), {near['switches_near']} of {size['switches']} switches within {NEAR} "
+        "steps of an alarm"
+    )
 
 
 def _row(name: str, found: Mapping[str, Any]) -> list[str]:
@@ -133,6 +145,7 @@ def _halves(system: System, streams: Sequence[Stream], others: Sequence[Stream])
         lag=torch.cat([part.lag for part in parts]),
         length=torch.cat([part.length for part in parts]),
         quiet=torch.cat([part.quiet for part in parts])[places],
+        near=torch.cat([part.near for part in parts])[places],
     )
 
 
@@ -157,6 +170,7 @@ def _summary(
             "thresholds": part.threshold.tolist(),
             "sparing": _column(sparing, 0),
             "lag": _lag(part),
+            "near": _near(part),
             "ci": {
                 **_column(best, slice(1, None)),
                 "sparing": _column(sparing, slice(1, None)),
@@ -182,6 +196,11 @@ def _lag(part: Judgement) -> dict[str, float | None]:
         "charged_mean": float(torch.where(hit, part.lag, part.length).mean()) if there else None,
         "false_per_100": float(part.quiet[:, MEASURES.index("false_per_100")].mean()),
     }
+
+
+def _near(part: Judgement) -> dict[str, int]:
+    names = ("alarms", "alarms_near", "switches_near", "steps_near")
+    return dict(zip(names, part.near.sum(0).tolist(), strict=True))
 
 
 def _size(streams: Sequence[Stream]) -> dict[str, int]:

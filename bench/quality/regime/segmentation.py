@@ -18,6 +18,7 @@ from .systems import System
 __all__ = [
     "FALSE",
     "MEASURES",
+    "NEAR",
     "SPARING",
     "Judgement",
     "chosen",
@@ -25,6 +26,7 @@ __all__ = [
     "lags",
     "matched",
     "measures",
+    "nearness",
     "segment_errors",
 ]
 _GRID = 80  # thresholds tried
@@ -47,6 +49,7 @@ class Judgement:
             where there was none before the next switch.
         length: [m] steps to the next switch.
         quiet: [n, 6] `MEASURES` with that threshold.
+        near: [n, 4] int64 `nearness` of the alarms with the threshold of `best`.
     """
 
     threshold: Tensor
@@ -55,6 +58,7 @@ class Judgement:
     lag: Tensor
     length: Tensor
     quiet: Tensor
+    near: Tensor
 
 
 def chosen(system: System, develop: Sequence[Stream]) -> Tensor:  # [3] float64
@@ -94,14 +98,15 @@ def judged(
     system: System, threshold: Tensor, learn: Sequence[Stream], test: Sequence[Stream]
 ) -> Judgement:
     """The system with thresholds [3], on every stream from its beginning."""
-    points, delays = [], []
+    points, delays, near = [], [], []
     for stream, pair in zip(test, _statistics(system, learn, test), strict=True):
         marks, alarm = _marks(system, stream, pair, threshold)
         points.append(measures(marks, stream.switch))
         delays.append(lags(alarm[2], stream.switch))
+        near.append(nearness(alarm[0], stream.switch))
     best, sparing, quiet = torch.stack(points, 1)
     lag, length = (torch.cat(part) for part in zip(*delays, strict=True))
-    return Judgement(threshold, best, sparing, lag, length, quiet)
+    return Judgement(threshold, best, sparing, lag, length, quiet, torch.stack(near))
 
 
 def _statistics(
@@ -181,6 +186,25 @@ def measures(
         ],
         1,
     )
+
+
+NEAR = 3
+"""Steps within which an alarm is near a switch, by `nearness`."""
+
+
+def nearness(
+    alarm: Tensor,  # [n] bool
+    switch: Tensor,  # [n] bool
+) -> Tensor:  # [4] int64
+    """How many alarms, of these near a switch; switches near an alarm; and steps near a switch.
+
+    The last, as a share of all steps, is what alarms at random have.
+    """
+    around = torch.nn.functional.max_pool1d(
+        torch.stack([switch, alarm])[:, None].float(), 2 * NEAR + 1, stride=1, padding=NEAR
+    )[:, 0].bool()
+    counts = (alarm, alarm & around[0], switch & around[1], around[0])
+    return torch.stack([each.sum() for each in counts])
 
 
 def segment_errors(marks: Tensor, switch: Tensor) -> tuple[Tensor, Tensor]:  # [G], [G] float64

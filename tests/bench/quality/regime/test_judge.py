@@ -14,7 +14,14 @@ import torch
 from graphmem_torch.config import load_config
 from graphmem_torch.errors import InputError
 from graphmem_torch.quality.regime.judge import judge
-from graphmem_torch.quality.regime.segmentation import lags, matched, measures, segment_errors
+from graphmem_torch.quality.regime.segmentation import (
+    NEAR,
+    lags,
+    matched,
+    measures,
+    nearness,
+    segment_errors,
+)
 from graphmem_torch.quality.regime.streams import read_streams
 from graphmem_torch.quality.regime.systems import CosineDrift, mean_cusum
 from graphmem_torch.quality.request import Request
@@ -116,6 +123,23 @@ def test_lags() -> None:
     alarm[[3, 6, 7, 15]] = True
     lag, length = lags(alarm, switch)
     assert lag.tolist() == [2, torch.inf, 0] and length.tolist() == [4, 7, 5]
+
+
+def test_nearness_against_every_pair() -> None:
+    for seed in range(8):
+        alarm, switch = random_marks(50, seed, 0.1), random_marks(50, seed + 50, 0.08)
+        places = [each.nonzero().flatten().tolist() for each in (alarm, switch)]
+
+        def near(own: list[int], others: list[int]) -> int:
+            return sum(any(abs(one - other) <= NEAR for other in others) for one in own)
+
+        expected = [
+            len(places[0]),
+            near(*places),
+            near(*places[::-1]),
+            near([*range(50)], places[1]),
+        ]
+        assert nearness(alarm, switch).tolist() == expected
 
 
 def rows_of(regimes: int, length: int, noise: float = 0.6) -> torch.Tensor:  # [n, 12]
