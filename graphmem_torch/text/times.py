@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from itertools import pairwise
 from numbers import Real
 
 from graphmem_torch.errors import InputError
+from graphmem_torch.text.bounds import JOINED, Named, Span, stated_bounds
 
 __all__ = [
     "FIRST_SECOND",
@@ -152,6 +153,14 @@ _NUMBER = dict.fromkeys(("a", "an", "one"), 1) | dict.fromkeys(("two", "couple")
 _NUMBER |= dict.fromkeys(("three", "few", "several"), 3)
 _NUMBER |= {"four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9, "ten": 10}
 _VAGUE = frozenset({"few", "several"})
+_NTH = {name: i for i, name in enumerate(("first", "second", "third", "fourth", "fifth"))}
+_NTH |= {name: i for i, name in enumerate(("1st", "2nd", "3rd", "4th", "5th"))}
+_NTH |= {"last": -1, "final": -1}
+_FRACTION = {"half": 2, "third": 3, "quarter": 4}
+_THIRD = dict.fromkeys(("early", "beginning", "start"), 0) | dict.fromkeys(("mid", "middle"), 1)
+_THIRD |= dict.fromkeys(("late", "end"), 2)
+_EDGE = {"beginning": -1, "start": -1, "end": 1}
+_LARGER = {"day": 7, "week": 31, "month": 366}  # days of the next larger unit
 
 _M = rf"(?:{'|'.join(sorted(_MONTH_NUMBER, key=len, reverse=True))})\b\.?"
 _W = r"(?:mon|tues|wednes|thurs|fri|satur|sun)day"
@@ -167,11 +176,13 @@ _CALENDAR = re.compile(
 )
 # "two weeks before", "the Monday after": what moves the day that is named next.
 _MOVED = re.compile(
-    rf"\b(?:(?P<number>{_N}) )?(?P<unit>day|week|weekend|month|{_W})s? (?P<way>before|after) $",
+    rf"\b(?:(?P<number>{_N}) )?(?P<unit>day|week|weekend|month|{_W})s?"
+    r" (?P<way>before|preceding|after|following) $",
     re.IGNORECASE,
 )
 _IN = re.compile(
-    r"\b(?:in|of|since|during|until|till|by|before|after|late|early|mid|from|to|and|or) $",
+    r"\b(?:in|of|since|during|until|till|by|before|after|late|early|mid|from|to|and|or|between"
+    r"|around|through(?:out)?) $",
     re.IGNORECASE,
 )
 _SPOKEN_OF = re.compile(
@@ -192,18 +203,59 @@ _BEFORE_YEAR = re.compile(rf"\b(?:{_S})(?: of)? $", re.IGNORECASE)
 _BEFORE_AGO = re.compile(rf"\b{_N} (?:day|week|weekend|month)s?$")
 _BEFORE_LAST = re.compile(r"\bthe $")
 _BEFORE = 30  # characters that any of these may take
-# What a question says of a date: everything up to it, or from it on.
-_WAY = re.compile(r"\b(before|until|till|by|after|since|between|from) (?:the )?$", re.IGNORECASE)
-_JOINED = re.compile(r",? (?:and|to|until|till|through) (?:the )?", re.IGNORECASE)
+# "the first weekend of", "late", "the week of": what of the days that are named next.
+_PART = re.compile(
+    rf"\b(?:the )?(?:(?:(?:very )?(?P<nth>{'|'.join(_NTH)})"
+    rf" (?P<unit>{'|'.join(_FRACTION)}|week|weekend|{_W})|(?P<whole>week|weekend)) (?:of|in)"
+    rf"|(?P<third>{'|'.join(_EDGE)}|middle)(?: part)? of"
+    r"|(?P<about>early|mid|late)(?: part of| in)?)"
+    r"(?: the)?(?: month of)?(?: the)? $",
+    re.IGNORECASE,
+)
+# "the three weeks after", "the days before": the whole time beside the days that are named next.
+_STRETCH = re.compile(
+    rf"\b(?:the|within|over|during|these) (?:first |last |next |following )?(?:(?P<number>{_N}) )?"
+    r"(?P<unit>day|week|month)(?P<many>s?) (?P<way>before|preceding|after|following)(?: the)? $",
+    re.IGNORECASE,
+)
+# "3 to 10 May", "May 3-10, 2023": the other day of a span in one month.
+_DAY_BEFORE = re.compile(
+    rf"\b(?:between |from )?(?:the )?(?P<day>{_D})(?: ?[-\u2013\u2014] ?"
+    r"| (?:and|to|until|till|through) (?:the )?)$",
+    re.IGNORECASE,
+)
+_OF_MONTH = re.compile(rf"\b{_M} $", re.IGNORECASE)
+_DAY_BEHIND = re.compile(
+    rf"(?: ?[-\u2013\u2014] ?| (?:and|to|until|till|through) (?:the )?)(?P<day>{_D})\b(?!:)"
+    rf"(?: of)?(?! (?:{_M}))(?:,? (?P<year>{_Y}))?",
+    re.IGNORECASE,
+)
+_DETERMINED = re.compile(r"\b(?:the )?(?:very )?(?:last|first|next) $|\bthe $", re.IGNORECASE)
+_STATED_YEAR = re.compile(rf"\b{_Y}\b")
+_YEAR_LONG = timedelta(days=365)
+_NESTED = 3  # "the first week of the month after May"
+_LOOK = 60  # characters that what stands before a date may take
+_SPOKEN_YEAR = re.compile(
+    rf"\b(?:(?P<number>{_N}) years? ago|(?:the )?(?:last|past) (?P<number2>{_N}) years"
+    r"|(?P<which>last|past|previous|this|next) year)\b"
+    r"|(?<= of )(?:the(?: current)?|this) (?P<unit>week|month|year)\b"
+    r"(?! (?:of|before|after|in|that))",
+    re.IGNORECASE,
+)
+_HYPHEN = re.compile(r"\b(early|mid|late)-(?=[A-Z12])", re.IGNORECASE)
+_SMALL_MONTH = re.compile(
+    rf"(?<=\b)(?:{'|'.join(name for name in MONTHS if name not in ('march', 'may'))})\b"
+    rf"|(?<=\d )(?:{_M})|\b(?:{_M})(?= \d)|(?<=\b(?:in|of) )(?:march|may)\b(?! i\b)"
+)
 _OVER = re.compile(
     r"\b(?:did|was|were|have|has|had|been|(?:last|past) (?:\w+ )?(?:day|week|month)s?)\b",
     re.IGNORECASE,
 )
 _YEAR = re.compile(
-    rf"(?<=\b(?:in|of|by) )(?P<year>{_Y})\b|\b(?:during|since|before|after|until) (?P<year2>{_Y})\b"
+    rf"\b(?:in|of|by|during|since|before|after|until|till|from|between|through(?:out)?|early|mid|late"
+    rf"|to|and|or|around|year|(?:earlier|later) than|prior to)[ -](?P<year>{_Y})\b(?! ?[-/:.,]?\d)"
 )
-_Span = tuple[date, date]  # the first day, and the one behind the last
-_Place = tuple[int, int, _Span]  # where in a text it begins and ends
+_Place = tuple[int, int, Span]  # where in a text it begins and ends
 
 
 def told_days(text: str, said: float | None) -> tuple[int, int]:
@@ -233,10 +285,12 @@ def told_days(text: str, said: float | None) -> tuple[int, int]:
 def asked_window(text: str, asked: float | None) -> tuple[float, float] | None:
     """The window of time that an English question is about, both ends included.
 
-    A date or a span as in `told_days`, years too ("in 2022"); what lies before or after one
-    ("before May 2023", "since last Friday"), or between two. The narrowest date counts, of equal
-    ones the first. What is reckoned from today and is not over, as "next week" or "tonight", is no
-    window unless the question tells of the past: who asks so asks for advice.
+    A date or a span as in `told_days`, years too ("in 2022"), or a part of one ("the first weekend
+    of August", "late 2022", "the week of 23 August"); what lies before or after one ("before May
+    2023", "since last Friday", "in the weeks after 3 June"), or between two. `stated_bounds` says
+    what several come to, and which are beside what is asked. What is reckoned from today and is not
+    over, as "next week" or "tonight", is no window unless the question tells of the past: who asks
+    so asks for advice.
 
     Args:
         text: The question.
@@ -246,35 +300,15 @@ def asked_window(text: str, asked: float | None) -> tuple[float, float] | None:
         Seconds since the epoch, UTC, infinite for an open end; None where it names no date.
     """
     today = None if asked is None or math.isnan(asked) else _date_of(asked)
-    found = [*_calendar_spans(text, today), *_years(text)]
-    if today is not None:
-        found += _past_spans(text, today)
-    if not found:
-        return None
-    found.sort(key=lambda each: (each[0], -each[1]))
-    whole = [each for i, each in enumerate(found) if all(each[0] >= b[1] for b in found[:i])]
-    for one, two in pairwise(whole):
-        way = _WAY.search(text[: one[0]])
-        joined = _JOINED.fullmatch(text[one[1] : two[0]])
-        if way and way[1].lower() in ("between", "from") and joined:
-            return _seconds(one[2][0], max(one[2][1], two[2][1]))
-    begin, _, (first, behind) = min(whole, key=lambda each: each[2][1] - each[2][0])
-    match = _WAY.search(text[:begin])
-    way_of = "" if match is None else match[1].lower()
-    if way_of == "before":
-        return _seconds(None, first)
-    if way_of in ("until", "till", "by"):
-        return _seconds(None, behind)
-    if way_of in ("since", "from"):
-        return _seconds(first, None)
-    return _seconds(behind, None) if way_of == "after" else _seconds(first, behind)
+    text = _with_capitals(text)
+    bounds = stated_bounds(text, _asked_places(text, today))
+    return None if bounds is None else _seconds(*bounds)
 
 
 def undated(text: str) -> str:
     """An English question without the dates in it; its other words stand where they stood."""
-    today = _date_of(0.0)  # any day: only where they stand is asked
-    found = [*_calendar_spans(text, today), *_years(text), *_spoken_spans(text, today)]
-    for begin, end, _ in sorted(found, reverse=True):
+    # Of any day: only where they stand is asked.
+    for begin, end, *_ in _asked_places(_with_capitals(text), _date_of(0.0), all=True):
         text = text[:begin] + " " * (end - begin) + text[end:]
     return text
 
@@ -287,21 +321,199 @@ def _seconds(first: date | None, behind: date | None) -> tuple[float, float]:
     return -math.inf if start is None else start, last
 
 
+def _asked_places(text: str, today: date | None, *, all: bool = False) -> list[Named]:
+    """The days that a question names, in their order; of those that overlap the longest.
+
+    Args:
+        text: The question.
+        today: The day on which it is asked; None: nobody knows.
+        all: Whether days that are not over are named as well, where the question does not tell of
+            the past.
+    """
+    calendar = _longest(Named(*each) for each in (*_named_spans(text, today), *_years(text)))
+    places = [*_narrowed(text, calendar)]
+    if today is not None:
+        spoken = (*_spoken_spans(text, today), *_spoken_years(text, today))
+        over = all or _OVER.search(text) is not None
+        for each in _narrowed(text, [Named(*each) for each in spoken]):
+            first, behind = each.span
+            if behind <= today or all:
+                places.append(each)
+            elif (
+                over and first <= today
+            ):  # so there is a tomorrow: the calendar goes on to `behind`
+                places.append(each._replace(span=(first, today + _DAY)))
+    places = _longest(places)
+    for i in range(len(places) - 1):
+        if JOINED.fullmatch(text[places[i].end : places[i + 1].begin]):
+            places[i : i + 2] = _of_one_year(text, *places[i : i + 2])
+    return places
+
+
+def _longest(places: Iterable[Named]) -> list[Named]:
+    found: list[Named] = []
+    for each in sorted(places, key=lambda each: (each.begin, -each.end)):
+        if not found or each.begin >= found[-1].end:
+            found.append(each)
+    return found
+
+
+def _of_one_year(text: str, one: Named, two: Named) -> tuple[Named, Named]:
+    """Two dates that are joined; the one without a year has that of the other."""
+    stated = [_STATED_YEAR.search(text[each.begin : each.end]) is not None for each in (one, two)]
+    if not stated[0]:
+        # The latest that began before the other one.
+        other = _named_again(text, one, two.span[0])
+        if other.span[0] > two.span[0]:
+            other = _named_again(text, one, two.span[0] - _YEAR_LONG)
+        return other, two
+    if not stated[1]:
+        for more in (0.8, 1.1):
+            other = _named_again(text, two, one.span[0] + more * _YEAR_LONG)
+            if other.span[1] > one.span[0]:
+                return one, other
+    return one, two
+
+
+def _named_again(text: str, place: Named, today: date) -> Named:
+    """The same days of a text as of another day; what is reckoned from today stays."""
+    again = _narrowed(text, [Named(*each) for each in _named_spans(text, today)])
+    return next((each for each in again if each[:2] == place[:2]), place)
+
+
+def _narrowed(text: str, places: Iterable[Named]) -> Iterator[Named]:
+    """Days that are named, with what the words beside them take of them; without those of none."""
+    for place in places:
+        with suppress(ValueError, OverflowError):  # no such day
+            yield _beside_words(text, _to_a_day(text, place))
+
+
+def _to_a_day(text: str, place: Named) -> Named:
+    """The days from the one that is named to another of its month: "May 3-10, 2023"."""
+    _, end, (first, behind), _ = place
+    match = _DAY_BEHIND.match(text, end)
+    if match is None or behind - first > _DAY:
+        return place
+    first = first.replace(year=int(match["year"] or first.year))
+    last = first.replace(day=_number_of(match["day"]))
+    return place._replace(end=match.end(), span=(first, last + _DAY)) if last > first else place
+
+
+def _beside_words(text: str, place: Named) -> Named:
+    """The days that are named with what the words before them take of them, or lead to."""
+    begin, end, span, edge = place
+    for _ in range(_NESTED):
+        before = text[max(0, begin - _LOOK) : begin]
+        if (match := _STRETCH.search(before)) and (match["number"] or match["many"]):
+            span = _beside(span, match)
+        elif match := _MOVED.search(before.removesuffix("the ").rstrip() + " "):
+            span = _moved(span, match)
+        elif (match := _PART.search(before)) and (part := _part(span, match)) is not None:
+            span, edge = part, _EDGE.get((match["third"] or "").lower(), 0)
+        elif (match := _DAY_BEFORE.search(before)) and span[1] - span[0] == _DAY:
+            first = span[0].replace(day=_number_of(match["day"]))
+            if first >= span[0] or _OF_MONTH.search(before[: match.start("day")]):
+                break
+            span = first, span[1]
+        else:
+            break
+        begin -= len(before) - match.start()
+        if match := _DETERMINED.search(text[max(0, begin - _LOOK) : begin]):
+            begin -= len(match[0])
+    return Named(begin, end, span, edge)
+
+
+def _part(span: Span, match: re.Match[str]) -> Span | None:
+    """What a match of `_PART` takes of a span; None where it has no such part."""
+    first, behind = span
+    if match["whole"]:
+        if behind - first > _DAY:
+            return None
+        return _unit(first, match["whole"].lower(), 0)
+    if third := match["third"] or match["about"]:
+        return None if behind - first <= _WEEK else _share(span, _THIRD[third.lower()], 3)
+    nth, unit = _NTH[match["nth"].lower()], match["unit"].lower()
+    if unit in _FRACTION:
+        of = _FRACTION[unit]
+        return _share(span, nth % of, of) if nth < of else None
+    if unit == "week":
+        start = behind - _WEEK if nth < 0 else first + nth * _WEEK
+        return (start, min(start + _WEEK, behind)) if first <= start < behind else None
+    weekday = 5 if unit == "weekend" else _WEEKDAYS[unit[:3]]
+    if nth < 0:
+        day = behind - _DAY
+        day -= (day.weekday() - weekday) % 7 * _DAY
+    else:
+        day = first + (weekday - first.weekday()) % 7 * _DAY + nth * _WEEK
+    if not first <= day < behind:
+        return None
+    return _unit(day, "weekend", 0) if unit == "weekend" else _days(day)
+
+
+def _share(span: Span, part: int, of: int) -> Span:
+    """One of several parts of a span: of whole months in months, else in days."""
+    first, behind = span
+    months = 12 * (behind.year - first.year) + behind.month - first.month
+    if first.day == behind.day == 1 and months % of == 0:
+        return _months(first.year, first.month + months * part // of, months // of)
+    days = (behind - first).days
+    return first + days * part // of * _DAY, first + days * (part + 1) // of * _DAY
+
+
+def _beside(span: Span, match: re.Match[str]) -> Span:
+    """The whole time before or after a span that a match of `_STRETCH` tells of."""
+    unit, before = match["unit"].lower(), match["way"].lower() in ("before", "preceding")
+    from_ = span[0] if before else span[1]
+    if match["number"] is None:
+        to = from_ + (-1 if before else 1) * _LARGER[unit] * _DAY
+    elif unit == "month":
+        number = _count(match["number"]) * (-1 if before else 1)
+        first, behind = _months(from_.year, from_.month + number)
+        to = min(first + (from_.day - 1) * _DAY, behind - _DAY)
+    else:
+        length = _DAY if unit == "day" else _WEEK
+        to = from_ + (-1 if before else 1) * _count(match["number"]) * length
+    return (to, from_) if before else (from_, to)
+
+
+def _with_capitals(text: str) -> str:
+    """A question with capitals where months are written without, of equal length."""
+    text = _SMALL_MONTH.sub(lambda match: match[0].title(), text)
+    return _HYPHEN.sub(r"\1 ", text)
+
+
+def _number_of(day: str) -> int:
+    return int(re.sub(r"\D", "", day))
+
+
 def _years(text: str) -> Iterator[_Place]:
-    for match in _YEAR.finditer(text):
-        name = "year" if match["year"] else "year2"
-        year = int(match[name])
-        yield match.start(name), match.end(name), (date(year, 1, 1), date(year + 1, 1, 1))
+    for match in _YEAR.finditer(text) if "20" in text or "19" in text else ():
+        year = int(match["year"])
+        yield match.start("year"), match.end(), (date(year, 1, 1), date(year + 1, 1, 1))
 
 
-def _past_spans(text: str, today: date) -> Iterator[_Place]:
-    """Of what is told from today on the part that is over, or told of as if it were."""
-    over = _OVER.search(text)
-    for begin, end, (first, behind) in _spoken_spans(text, today):
-        if behind <= today:
-            yield begin, end, (first, behind)
-        elif over and first <= today:  # so there is a tomorrow: the calendar goes on to `behind`
-            yield begin, end, (first, today + _DAY)
+def _spoken_years(text: str, today: date) -> Iterator[_Place]:
+    """Years told from that of today, and the present week, month or year where a part is named."""
+    # Looking for these words first is ten times as quick.
+    told = any(word in text.lower() for word in ("year", " of th"))
+    for match in _SPOKEN_YEAR.finditer(text) if told else ():
+        parts = match.groupdict()
+        try:
+            if parts["unit"]:
+                unit = parts["unit"].lower()
+                yield (
+                    *match.span(),
+                    _months(today.year, 1, 12) if unit == "year" else _unit(today, unit, 0),
+                )
+            elif parts["number2"]:
+                years = _count(parts["number2"])
+                yield *match.span(), (_months(today.year - years, today.month)[0], today + _DAY)
+            else:
+                back = _count(parts["number"]) if parts["number"] else 1
+                back = {"this": 0, "next": -1}.get((parts["which"] or "").lower(), back)
+                yield *match.span(), _months(today.year - back, 1, 12)
+        except (ValueError, OverflowError):
+            continue
 
 
 def _date_of(seconds: float) -> date:
@@ -315,16 +527,21 @@ def _spans(text: str, today: date | None) -> Iterator[_Place]:
 
 
 def _calendar_spans(text: str, today: date | None) -> Iterator[_Place]:
+    for begin, end, named in _named_spans(text, today):
+        moved = _MOVED.search(text[:begin].removesuffix("the ").rstrip() + " ")
+        if moved is None:
+            yield begin, end, named
+            continue
+        with suppress(ValueError, OverflowError):  # no such day
+            yield moved.start(), end, _moved(named, moved)
+
+
+def _named_spans(text: str, today: date | None) -> Iterator[_Place]:
     for place in _begins(text, _CALENDAR_WORDS):
         match = _CALENDAR.match(text, place)
-        try:
-            named = None if match is None else _named(match, text, today)
-            if match is not None and named is not None:
-                moved = _MOVED.search(text[:place].removesuffix("the ").rstrip() + " ")
-                begin = place if moved is None else moved.start()
-                yield begin, match.end(), named if moved is None else _moved(named, moved)
-        except (ValueError, OverflowError):  # no such day
-            continue
+        with suppress(ValueError, OverflowError):  # no such day
+            if match is not None and (named := _named(match, text, today)) is not None:
+                yield place, match.end(), named
 
 
 def _spoken_spans(text: str, today: date) -> Iterator[_Place]:
@@ -360,7 +577,7 @@ def _begins(text: str, words: Sequence[str]) -> list[int]:
     return sorted(found)
 
 
-def _named(match: re.Match[str], text: str, today: date | None) -> _Span | None:
+def _named(match: re.Match[str], text: str, today: date | None) -> Span | None:
     """What a match of `_CALENDAR` names; None where it is no date, or of an unknown year."""
     parts = match.groupdict()
     if parts["iso"]:
@@ -380,12 +597,12 @@ def _named(match: re.Match[str], text: str, today: date | None) -> _Span | None:
     day = parts["day"] or parts["day2"]
     if day is None:
         return _months(year, month)
-    return _days(date(year, month, int(re.sub(r"\D", "", day))))
+    return _days(date(year, month, _number_of(day)))
 
 
-def _moved(named: _Span, match: re.Match[str]) -> _Span:
+def _moved(named: Span, match: re.Match[str]) -> Span:
     """The span that lies before or behind another, by a match of `_MOVED`."""
-    unit, way = match["unit"].lower(), 1 if match["way"].lower() == "after" else -1
+    unit, way = match["unit"].lower(), -1 if match["way"].lower() in ("before", "preceding") else 1
     number = _count(match["number"])
     from_ = named[0] if way < 0 else named[1] - _DAY
     if unit == "day":
@@ -395,7 +612,7 @@ def _moved(named: _Span, match: re.Match[str]) -> _Span:
     return _unit(from_, unit, way * number)
 
 
-def _spoken_of(match: re.Match[str], today: date) -> _Span:
+def _spoken_of(match: re.Match[str], today: date) -> Span:
     """What a match of `_SPOKEN_OF` means on a day."""
     parts = match.groupdict()
     if parts["near"]:
@@ -431,7 +648,7 @@ def _spoken_of(match: re.Match[str], today: date) -> _Span:
     return _unit(today, unit, way)
 
 
-def _unit(today: date, unit: str, count: int) -> _Span:
+def _unit(today: date, unit: str, count: int) -> Span:
     """The week, weekend, month or weekday that is `count` of them away from that of a day."""
     monday = today - today.weekday() * _DAY
     if unit == "week":
@@ -453,15 +670,15 @@ def _count(number: str | None) -> int:
     return int(words[-1]) if words[-1].isdigit() else _NUMBER[words[-1]]
 
 
-def _days(first: date) -> _Span:
+def _days(first: date) -> Span:
     return _around(first, 0)
 
 
-def _around(day: date, more: int) -> _Span:
+def _around(day: date, more: int) -> Span:
     return day - more * _DAY, day + (more + 1) * _DAY
 
 
-def _months(year: int, month: int, count: int = 1) -> _Span:
+def _months(year: int, month: int, count: int = 1) -> Span:
     """Some months from one on, which may lie beyond the year: 13 is the next January."""
     first, last = divmod(month - 1, 12), divmod(month - 1 + count, 12)
     return date(year + first[0], first[1] + 1, 1), date(year + last[0], last[1] + 1, 1)

@@ -296,6 +296,131 @@ def test_asked_window(question: str, window: tuple[str | None, str | None] | Non
     assert found[1] == (end if stop is None else math.nextafter(end, -math.inf))
 
 
+OCTOBER = parse_time("2023-10-20T12:00")  # a Friday
+
+
+@pytest.mark.parametrize(
+    ("question", "window"),
+    [
+        # Parts of what is named.
+        ("Where were we in the first weekend of August?", ("2023-08-04", "2023-08-07")),
+        ("Who came over the last weekend of April 2023?", ("2023-04-28", "2023-05-01")),
+        ("What did I do in the week of 23 August?", ("2023-08-21", "2023-08-28")),
+        ("What was said in the weekend of 5 August?", ("2023-08-04", "2023-08-07")),
+        ("What of the second week of May?", ("2023-05-08", "2023-05-15")),
+        ("What did I do in the last week of May?", ("2023-05-25", "2023-06-01")),
+        ("Who came on the last Monday of March?", ("2023-03-27", "2023-03-28")),
+        ("Who came on the second Tuesday in June 2023?", ("2023-06-13", "2023-06-14")),
+        ("What happened at the end of July?", ("2023-07-21", "2023-08-01")),
+        ("What was said in mid August?", ("2023-08-11", "2023-08-21")),
+        ("What was said in mid-August 2023?", ("2023-08-11", "2023-08-21")),
+        ("What happened in early 2023?", ("2023-01-01", "2023-05-01")),
+        ("What did I do in late 2022?", ("2022-09-01", "2023-01-01")),
+        ("What did I do in the second half of 2022?", ("2022-07-01", "2023-01-01")),
+        ("What did I do in the first half of May?", ("2023-05-01", "2023-05-16")),
+        ("What was it towards the end of summer 2023?", ("2023-08-01", "2023-09-01")),
+        ("What happened late last month?", ("2023-09-21", "2023-10-01")),
+        ("Which classes did she start in May 2023?", ("2023-05-01", "2023-06-01")),
+        ("When did the course end in May 2023?", ("2023-05-01", "2023-06-01")),
+        ("What did he start one year ago?", ("2022-01-01", "2023-01-01")),
+        ("What happened in the fifth week of February 2023?", ("2023-02-01", "2023-03-01")),
+        # Beside what is named.
+        ("What did we do on the weekend before 3 June?", ("2023-05-26", "2023-05-29")),
+        ("What did she join last weekend before April 10, 2023?", ("2023-04-07", "2023-04-10")),
+        ("What came in the three weeks after 1 August?", ("2023-08-02", "2023-08-23")),
+        ("What came within two months before 15 July?", ("2023-05-15", "2023-07-15")),
+        ("What came in the weeks after 3 June?", ("2023-06-04", "2023-07-05")),
+        ("What came in the days before 3 June?", ("2023-05-27", "2023-06-03")),
+        ("What came two days after 3 May 2023?", ("2023-05-05", "2023-05-06")),
+        ("Who called around 5 May 2023?", ("2023-05-02", "2023-05-09")),
+        # Open ends.
+        ("What happened after 15 September 2023?", ("2023-09-16", None)),
+        ("what happened after 15 september 2023?", ("2023-09-16", None)),
+        ("Which came no later than 12 March 2023?", (None, "2023-03-13")),
+        ("What did I do on or after 3 May 2023?", ("2023-05-03", None)),
+        ("What did I do from March 2023 onwards?", ("2023-03-01", None)),
+        ("What did I do on 3 May 2023 or later?", ("2023-05-03", None)),
+        ("How many had he, as of September 2023?", (None, "2023-10-01")),
+        ("What happened by the end of June?", (None, "2023-07-01")),
+        ("What happened before the end of May?", (None, "2023-06-01")),
+        ("What happened after the beginning of May?", ("2023-05-01", None)),
+        ("What happened since the start of the year?", ("2023-01-01", None)),
+        ("What did she do after she moved in May 2023?", ("2023-05-01", None)),
+        ("What did she do before Ada left on 3 May?", (None, "2023-05-03")),
+        # Two.
+        ("What happened after 10 May but before 3 June?", ("2023-05-11", "2023-06-03")),
+        ("What did I buy between 20 June and 4 July 2023?", ("2023-06-20", "2023-07-05")),
+        ("What did I buy between May 3 and May 10, 2023?", ("2023-05-03", "2023-05-11")),
+        ("What did I buy between 3 and 10 May 2022?", ("2022-05-03", "2022-05-11")),
+        ("What did I buy May 3-10, 2022?", ("2022-05-03", "2022-05-11")),
+        ("What did I buy from 3 to 10 May?", ("2023-05-03", "2023-05-11")),
+        ("What came between November and February?", ("2022-11-01", "2023-03-01")),
+        ("What came between 2020 and 2022?", ("2020-01-01", "2023-01-01")),
+        ("What came in May and in June 2022?", ("2022-05-01", "2022-07-01")),
+        ("What did I do last year?", ("2022-01-01", "2023-01-01")),
+        ("What did I do two years ago?", ("2021-01-01", "2022-01-01")),
+        # What is beside the question.
+        ("I moved in March 2023. Which instrument does she play?", None),
+        ("Given that I moved in March 2023, what is my dog called?", None),
+        ("What is my dog called, as I found it in May 2023?", None),
+        ("What is the name of the dog that I found in May 2023?", None),
+        ("I moved in March 2023. What did I buy that month?", ("2023-03-01", "2023-04-01")),
+        ("What was said, as mentioned on 3 May 2023?", ("2023-05-03", "2023-05-04")),
+        ("What has happened since?", None),
+    ],
+)
+def test_asked_window_of_bounds(
+    question: str, window: tuple[str | None, str | None] | None
+) -> None:
+    found = asked_window(question, OCTOBER)
+    if window is None:
+        assert found is None
+        return
+    start, stop = window
+    end = math.inf if stop is None else math.nextafter(parse_time(stop), -math.inf)
+    assert found == (-math.inf if start is None else parse_time(start), end)
+
+
+days_of = st.dates(date(1990, 1, 1), date(2080, 12, 31))
+
+
+@given(days_of, days_of, st.integers(0, 6))
+def test_asked_window_of_days_is_that_of_a_calendar(one: date, two: date, weekday: int) -> None:
+    def shown(day: date) -> str:
+        return f"{day.day} {day:%B %Y}"
+
+    def window(words: str) -> tuple[date | None, date | None]:
+        found = asked_window(f"What happened {words}?", OCTOBER)
+        assert found is not None
+        epoch = date(1970, 1, 1)
+        start, stop = (
+            None if math.isinf(t) else epoch + timedelta(days=t // 86_400) for t in found
+        )
+        return start, stop
+
+    one, two = sorted([one, two])
+    day = timedelta(days=1)
+    assert window(f"after {shown(one)}") == (one + day, None)
+    assert window(f"since {shown(one)}") == (one, None)
+    assert window(f"before {shown(one)}") == (None, one - day)
+    assert window(f"until {shown(one)}") == (None, one)
+    assert window(f"between {shown(one)} and {shown(two)}") == (one, two)
+    assert window(f"from {shown(one)} to {shown(two)}") == (one, two)
+    if two - one > 2 * day:
+        between = f"after {shown(one)} and before {shown(two)}"
+        assert window(between) == (one + day, two - day)
+    monday = one - one.weekday() * day
+    assert window(f"in the week of {shown(one)}") == (monday, monday + 6 * day)
+    name = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"][weekday]
+    month = [one.replace(day=1) + n * day for n in range(31)]
+    own = [d for d in month if d.month == one.month and d.weekday() == weekday]
+    assert window(f"on the second {name} of {one:%B %Y}") == (own[1], own[1])
+    assert window(f"on the last {name} of {one:%B %Y}") == (own[-1], own[-1])
+    saturdays = [d for d in month if d.month == one.month and d.weekday() == 5]
+    weekend = window(f"in the first weekend of {one:%B %Y}")
+    assert weekend == (saturdays[0] - day, saturdays[0] + day)
+
+
 @pytest.mark.parametrize(
     ("question", "asked", "window"),
     [
@@ -362,6 +487,8 @@ def test_asked_window_of_anything(text: str, asked: float | None) -> None:
         ("Who came on 8 May, 2023, and in 2021?", "Who came on , and in ?"),
         ("What did I do two weeks before 24 July, 2023?", "What did I do ?"),
         ("What did we eat last Friday?", "What did we eat ?"),
+        ("Who came in the first weekend of August?", "Who came in ?"),
+        ("Who came between 3 and 10 May 2023?", "Who came ?"),
         ("Who is it?", "Who is it?"),
     ],
 )
