@@ -10,7 +10,9 @@ the marks of questions are read, and what shows nothing has no signifier.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import unicodedata
+from collections import Counter
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,10 +23,11 @@ from graphmem_torch.memory.link import own_mentions
 from graphmem_torch.oracle import Extractor, ask_extractor
 from graphmem_torch.results import Particle, Understood, Validity
 from graphmem_torch.store import MemoryStore
-from graphmem_torch.text.question import is_question, tells_time
+from graphmem_torch.text.question import LINK, asks, tells_time
 from graphmem_torch.text.sentences import split_sentences
 from graphmem_torch.text.terms import STOP_WORDS, terms
-from graphmem_torch.text.words import foreign
+from graphmem_torch.text.times import told_days
+from graphmem_torch.text.words import foreign, pairs, words
 
 __all__ = ["KEYS", "Insight", "read_insight", "to_particles", "understand_nodes"]
 
@@ -34,6 +37,7 @@ _IMPRINT = ("agent_state", "environment")  # fields of `meta` that are part of i
 KEYS = 8
 """Resonance keys of a text at most."""
 
+_DAY = 86_400.0
 _READ = 2000  # characters: a long chunk must not cost more
 _PAST = (
     r"(?:was|were|had|did|went|got|took|made|said|told|came|saw|bought|met|found|left|gave|began"
@@ -87,14 +91,15 @@ def read_insight(text: str, names: Sequence[str] = ()) -> Insight:
     Args:
         text: Any.
         names: Concepts that it mentions: they are its first keys; behind them come its words that
-            are none of the very common ones, in the order of the text.
+            are none of the very common ones, in the order of the text. Each is written as the text
+            writes it most often, in lower case unless it is a name.
     """
     text = text[:_READ]
-    found = {"question"} if is_question(text) else set[str]()
+    found = {"question"} if asks(text) else set[str]()
     if not foreign(text, STOP_WORDS):
         sentences = [each.strip() for each in split_sentences(text.replace("\u2019", "'"))]
         # A word alone claims nothing.
-        told = [s.lower() for s in sentences if len(terms(s)) > 1 and not is_question(s)]
+        told = [s.lower() for s in sentences if len(terms(s)) > 1 and not asks(s)]
         for name, cue in _CUES.items():
             if any(cue.search(each) for each in told):
                 found.add(name)
@@ -103,10 +108,54 @@ def read_insight(text: str, names: Sequence[str] = ()) -> Insight:
         # What is asked, asked for or supposed is not claimed.
         if told and not found & {"hypothesis", "instruction"}:
             found.add("assertion")
-    own = {word for name in names for word in terms(name)}
-    words = [word for word in dict.fromkeys(terms(text)) if word not in own]
-    keys = tuple(dict.fromkeys([*names, *words]))[:KEYS]
-    return Insight(tuple(name for name in SIGNIFIERS if name in found), keys)
+    return Insight(tuple(name for name in SIGNIFIERS if name in found), _keys(text, names))
+
+
+def _keys(text: str, names: Sequence[str]) -> tuple[str, ...]:
+    """What a text speaks of, in its own words: the names, then what no name has."""
+    plain = LINK.sub(" ", unicodedata.normalize("NFKC", text).replace("\u2019", "'"))
+    proper = _proper(plain)
+    forms: dict[str, Counter[str]] = {}
+    spoken = {*terms(plain)}
+    for word in words(plain):
+        for part in [sign for sign in pairs(word) if len(sign) > 1] or [word]:
+            # Another language may have another stem, and other words that say nothing.
+            stems = [stem for stem in terms(part) if stem in spoken]
+            if stems:
+                form = part if part in proper else part.lower()
+                forms.setdefault(stems[-1], Counter())[form] += 1
+    own = {stem for name in names for stem in terms(name)}
+    shown = [_as_written(name, plain, proper) for name in names]
+    shown += [written.most_common(1)[0][0] for stem, written in forms.items() if stem not in own]
+    return tuple(dict.fromkeys(shown))[:KEYS]
+
+
+def _proper(text: str) -> set[str]:
+    """The words of a text that are names: with a capital where no sentence begins, or inside."""
+    found = set[str]()
+    for sentence in split_sentences(text):
+        own = words(sentence)
+        for place, word in enumerate(own):
+            follows = own[place + 1] if place + 1 < len(own) else ""
+            first = place == 0 and not (follows[:1].isupper() and terms(word))
+            if word[1:] != word[1:].lower() or (word[:1].isupper() and not first):
+                found.add(word)
+    lower = {word for word in words(text) if word == word.lower()}
+    return {word for word in found if word.lower() not in lower and terms(word)}
+
+
+def _as_written(name: str, text: str, proper: Container[str]) -> str:
+    """A concept as a text writes it most often; as it is where it does not name it so."""
+    spaced = r"[\W_]+".join(map(re.escape, name.split()))
+    written = re.findall(rf"(?<!\w){spaced}(?!\w)", text, re.IGNORECASE)
+    found = Counter(" ".join(each.split()) for each in written)
+    if not found:
+        return name
+    return re.sub(
+        r"[^\W_]+(?:'[^\W_]+)*",
+        lambda word: word[0] if word[0] in proper else word[0].lower(),
+        found.most_common(1)[0][0],
+    )
 
 
 def understand_nodes(
@@ -160,7 +209,7 @@ def to_particles(
                 created=_known(when) if atom.time is None else atom.time,
                 modified=earlier[-1][1] if earlier else None,
                 accessed=_known(accessed),
-                event_start=span.start,
+                event_start=_begun(atom, span),
                 event_end=span.stop,
                 strands=tuple(strands.get(node, ())),
                 importance=importance[node],
@@ -168,6 +217,16 @@ def to_particles(
             )
         )
     return found
+
+
+def _begun(atom: Atom, span: Validity) -> float | None:
+    """When what an atom tells of began: as is stated, else the first day that its text tells of."""
+    if atom.event_time is not None or span.start != atom.time:
+        return span.start
+    first, behind = told_days(atom.text, atom.time)
+    told = first * _DAY
+    ended = span.stop is not None and told > span.stop
+    return span.start if first == behind or ended else told
 
 
 def _known(time: float) -> float | None:

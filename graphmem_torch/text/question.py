@@ -18,8 +18,10 @@ from graphmem_torch.text.times import MONTHS, undated
 from graphmem_torch.text.words import lowered, pairs, script_language, words
 
 __all__ = [
+    "LINK",
     "QUESTION_MARKS",
     "Succession",
+    "asks",
     "asks_order",
     "asks_succession",
     "asks_when",
@@ -28,6 +30,7 @@ __all__ = [
     "name_words",
     "named_dates",
     "named_speakers",
+    "order_terms",
     "proper_words",
     "recalls",
     "role_of",
@@ -37,6 +40,21 @@ __all__ = [
 
 QUESTION_MARKS = ("?", "？", "؟", "⁇", "⁈")
 """How a sentence that asks ends."""
+LINK = re.compile(r"(?:\b[a-z][a-z+.-]*://|\bwww\.)\S+", re.IGNORECASE)
+"""An address on the web, which is no words of a text."""
+# A mark that ends a sentence which asks; of Greek, Armenian and Ethiopic, too.
+_ASKS = re.compile(
+    r"(?<=[^\W_])[\"'\u201d\u2019\u00bb)\]\u2026.!]*\s?[?\u2047\u2048\u2049\u203d](?![^\W_A-Z]|[=&%/])"
+    r"|[\uff1f\u061f\u055e\u1367\ua60f\u2e2e]|(?<=[\u0370-\u03ff\u1f00-\u1fff])[;\u037e](?=\s|$)"
+)
+# What another says or writes, and what stands beside a sentence: it asks nobody.
+_BESIDE_WORDS = re.compile(r"`[^`]*`|\[[^\[\]]*\]")
+_ASIDE = re.compile(
+    r"\"[^\"]*\"|\u201c[^\u201d]*\u201d|\u201e[^\u201c\u201d]*[\u201c\u201d]|\u00ab[^\u00bb]*\u00bb"
+    r"|\u300c[^\u300d]*\u300d|\u300e[^\u300f]*\u300f|\([^()]*\)|\uff08[^\uff09]*\uff09"
+    r"|(?<!\w)['\u2018][^'\u2019\n]*['\u2019](?!\w)"
+)
+_ENDED = (".", "!", "?", "\u2026", ":\n", *"\uff1f\u061f\u3002\uff01")
 _WORD = re.compile(r"[^\W_]+")
 _DAY = re.compile(r"\b(\d{1,2})(?:st|nd|rd|th)?\b")
 _WHEN = re.compile(
@@ -57,12 +75,22 @@ _MARCH_OR_MAY = re.compile(
     r"|\b(?:March|May),? \d"
 )
 
-_EARLIEST = re.compile(r"\b(?:first|earliest|oldest|initially|originally)\b", re.IGNORECASE)
+_EARLIEST = re.compile(
+    r"\b(?:(?<!at )first(?![ -](?:names?|aid|places?|prizes?|floors?|class|grades?|person|hand"
+    r"|languages?|lady|responders?|sight|and foremost|of all)\b)"
+    r"|earliest|oldest|initially|originally|since when)\b",
+    re.IGNORECASE,
+)
 _LATEST = re.compile(
     r"\b(?:latest|newest|most recent(?:ly)?|current(?:ly)?|nowadays|these days"
-    r"|last(?! (?:(?:\w+ )?(?:day|night|week|weekend|month|year|spring|summer|fall|autumn|winter)s?"
+    r"|(?<!at )last(?! (?:names?|resort|minute|straw|words?|long(?:er)?|forever|for|until"
+    r"|(?:\w+ )?(?:day|night|week|weekend|month|year|spring|summer|fall|autumn|winter)s?"
     r"|(?:mon|tues|wednes|thurs|fri|satur|sun)day|" + "|".join(MONTHS) + r")\b))\b",
     re.IGNORECASE,
+)
+# "How long did it last?"
+_LASTS = re.compile(
+    r"\b(?:did|does|do|will|would|can|could|to|must)\b[^?]*\blasts?\W*$", re.IGNORECASE
 )
 _RECALLS = re.compile(
     r"\b(?:remind me|(?:did|have) you|you (?:\w+ )?(?:said|told|mentioned|suggested|recommended"
@@ -134,11 +162,22 @@ def asks_when(questions: Sequence[str]) -> Tensor:
 
 
 def asks_order(question: str) -> Literal["relevance", "first", "latest"]:
-    """Whether what came `first` or `latest` is asked for, by English words; else `relevance`."""
+    """Whether what came `first` or `latest` is asked for, by English words; else `relevance`.
+
+    The words of a date ("the first weekend of August") order nothing.
+    """
+    if _EARLIEST.search(question) or _LATEST.search(question):
+        question = undated(question)
     early, late = _EARLIEST.search(question), _LATEST.search(question)
+    late = None if _LASTS.search(question) else late
     if (early is None) == (late is None):
         return "relevance"
     return "first" if late is None else "latest"
+
+
+def order_terms(question: str) -> list[str]:
+    """The terms of a question without those of dates, and without what asks for an order."""
+    return terms(_LATEST.sub(" ", _EARLIEST.sub(" ", undated(question))))
 
 
 class Succession(NamedTuple):
@@ -199,6 +238,26 @@ def is_question(text: str) -> bool:
     if text.endswith("]"):
         text = text.rpartition("[")[0].rstrip()
     return text.endswith(QUESTION_MARKS)
+
+
+def asks(text: str) -> bool:
+    """Whether any sentence of a text asks, in any script that marks it.
+
+    What is quoted or stands in brackets beside other words of its sentence asks nothing ("She said
+    'who?' and left."); nor do links, code and captions.
+    """
+    text = _BESIDE_WORDS.sub(" ", LINK.sub(" ", text))
+    return _ASKS.search(_ASIDE.sub(lambda aside: _shown(text, aside), text)) is not None
+
+
+def _shown(text: str, aside: re.Match[str]) -> str:
+    """What is quoted, or in brackets, if it is a sentence of its own; else a word in its place."""
+    before, after = text[: aside.start()].rstrip(" "), text[aside.end() :].lstrip(" ")
+    own = not before or before.endswith((*_ENDED, "\n"))
+    follows = after[:1]
+    goes_on = follows.islower() or follows in (",", ";", ":", "-", "\u2013", "\u2014")
+    # "Have you read it (or not)?" asks with its own mark.
+    return f" {aside[0][1:-1]} " if own and not goes_on else " x "
 
 
 def named_dates(questions: Sequence[str]) -> tuple[Tensor, Tensor]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,7 @@ def test_a_particle_is_what_is_stored() -> None:
         memory.update("b", text="Is Lisbon warm, then?")
         a, b, c = memory.particles(["a", "b", "c"])
         assert (a.id, a.content, a.uses, a.accessed) == ("a", atoms()[0].text, 2, NOW - 5)
-        assert {"lisbon", "anna berg"} <= {*a.keys} and a.signifiers == ("assertion", "event")
+        assert {"Lisbon", "Anna Berg"} <= {*a.keys} and a.signifiers == ("assertion", "event")
         source = {"kind": "turn", "speaker": "Nora", "session": "s"}
         assert a.imprint == {"source": source, "environment": "phone"}
         assert (a.created, a.modified, a.event_start, a.event_end) == (1.7e9, None, 1.6e9, None)
@@ -135,7 +136,73 @@ def test_keys_are_names_first_then_words() -> None:
     keys = read_insight(
         "We met Anna Berg near the old harbour of Oslo.", ["anna berg", "oslo"]
     ).keys
-    assert keys[:2] == ("anna berg", "oslo")
-    assert {"met", "old", "harbour"} <= {*keys} and not {"anna", "berg", "the"} & {*keys}
+    assert keys[:2] == ("Anna Berg", "Oslo")
+    assert {"met", "old", "harbour"} <= {*keys} and not {"Anna", "Berg", "the"} & {*keys}
     assert len(read_insight(" ".join(f"word{i}" for i in range(50))).keys) == KEYS
     assert len(read_insight("wet " * 100_000).keys) == 1
+
+
+KEYED = {
+    "Since Tuesday I adored the synchronised calendars.": "adored synchronised calendars",
+    "Batteries died again. Batteries! Every battery: batteries are cheap.": "batteries cheap",
+    "The bees left. I saw NASA's rover and my iPhone near Zürich.": "bees left NASA's rover iPhone",
+    "Priya Natarajan paid, and Priya left.": "Priya Natarajan paid left",
+    "Look: https://example.com/search?q=trams or www.example.org!": "look",
+    "Πού ήσουν χθες; Σε περίμενα.": "χθες περίμενα",
+    "Wir fuhren mit den Fahrrädern nach Wien.": "fuhren Fahrrädern Wien",
+    "the and of is": "",
+}
+
+
+@pytest.mark.parametrize("text", KEYED)
+def test_keys_are_words_of_the_text(text: str) -> None:
+    keys = read_insight(text).keys
+    assert {*KEYED[text].split()} <= {*keys}
+    assert all(key.lower() in text.lower() for key in keys)
+    assert not {"since", "the", "and", "of", "is", "https", "example"} & {*keys}
+    assert len({key.lower() for key in keys}) == len(keys)
+
+
+def test_a_name_that_a_text_writes_otherwise_is_as_it_is_known() -> None:
+    assert read_insight("Caro called.", ["caroline"]).keys[0] == "caroline"
+    assert (
+        read_insight("We rode to New   York; NEW YORK, New York!", ["new york"]).keys[0]
+        == "New York"
+    )
+
+
+SAID = datetime(2023, 6, 14, 10, tzinfo=UTC)  # a Wednesday
+
+
+@pytest.mark.parametrize(
+    ("text", "day"),
+    [
+        ("We adopted a cat last Friday.", "2023-06-09"),
+        ("Yesterday I ran ten miles.", "2023-06-13"),
+        ("On 3 May we moved.", "2023-05-03"),
+        ("We met on 2022-11-30 in Graz.", "2022-11-30"),
+        ("I'll be in Rome next week.", "2023-06-19"),
+        ("Nothing of note.", None),
+        ("I was there last year.", None),
+    ],
+)
+def test_an_event_starts_on_the_day_that_is_told(text: str, day: str | None) -> None:
+    with opened() as memory:
+        memory.add([Atom("a", text, time=SAID.timestamp()), Atom("b", text)])
+        memory.add([Atom("c", text, time=SAID.timestamp(), event_time=5.0)])
+        a, b, c = memory.particles(["a", "b", "c"])
+        start = SAID if day is None else datetime.fromisoformat(day).replace(tzinfo=UTC)
+        assert a.event_start == start.timestamp() and a.created == SAID.timestamp()
+        absolute = day is not None and day in text
+        assert b.event_start == (start.timestamp() if absolute else None)
+        assert c.event_start == 5.0
+        memory.set_validity("a", start=7.0)
+        assert memory.particles("a")[0].event_start == 7.0
+
+
+def test_an_event_starts_before_it_ends() -> None:
+    with opened() as memory:
+        memory.add([Atom("a", "I'll be in Rome next week.", time=SAID.timestamp())])
+        memory.set_validity("a", stop=SAID.timestamp() + 60)
+        (found,) = memory.particles("a")
+        assert found.event_start == SAID.timestamp()

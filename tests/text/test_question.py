@@ -7,6 +7,7 @@ import calendar
 import pytest
 
 from graphmem_torch.text.question import (
+    asks,
     asks_order,
     asks_succession,
     asks_when,
@@ -221,3 +222,44 @@ def test_names_of_english_are_their_words() -> None:
 )
 def test_asks_order(question: str, order: str) -> None:
     assert asks_order(question) == order
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("Great to hear! What about you? I'm fine.", True),
+        ("Great to hear!What about you?I'm fine.", True),
+        ("You sold the boat?! I can't believe it.", True),
+        ("Really!? No.", True),
+        ("Do you like tea? and coffee too", True),
+        ("(Are you coming?) I am.", True),
+        ('"Where are you?" I am here.', True),
+        ('Have you read "Who Goes There"? I have.', True),
+        ("Have you read it (or not)? I have.", True),
+        ("Ça va ? Je suis là.", True),
+        ("\u4f60\u53bb\u54ea\u91cc\u4e86\uff1f\u6211\u5728\u5bb6\u3002", True),
+        (
+            "\u0623\u064a\u0646 \u0643\u0646\u062a\u061f \u0643\u0646\u062a \u0647\u0646\u0627.",
+            True,
+        ),
+        ("Πού ήσουν χθες; Σε περίμενα.", True),
+        ("Πού ήσουν\u037e Εδώ.", True),
+        ("Ի՞նչ ես անում։", True),
+        ("What is this? [image: a dog]", True),
+        ('She asked "where are you going?" and left.', False),
+        ("She asked: 'Who is it?' and left.", False),
+        ("\u201cIs it late?\u201d he said.", False),
+        ("Il demanda \u00abQui est l\u00e0 ?\u00bb et partit.", False),
+        ("I wonder (who doesn't?) about bees.", False),
+        ("He paid 40 (?) euros.", False),
+        ("See https://example.com/search?q=lisbon for trams.", False),
+        ("It is at www.example.com/?", False),
+        ("The pattern is `colou?r`, and a?b is one too.", False),
+        ("I read it [why?] yesterday.", False),
+        ("Red; green; blue.", False),
+        ("Well, that is it.", False),
+        ("", False),
+    ],
+)
+def test_a_question_inside_a_text(text: str, found: bool) -> None:
+    assert asks(text) is found
