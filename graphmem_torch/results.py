@@ -76,14 +76,15 @@ class Particle:
     Attributes:
         id: Of the atom.
         content: Its text.
-        keys: Resonance keys: concepts that it mentions, then its own words.
+        keys: Resonance keys: concepts that it mentions, then its own words, as its text has them.
         signifiers: What it is, of `atoms.SIGNIFIERS`.
         imprint: Situational imprint: `source` (speaker, session, kind), and what its `meta` has
             under `agent_state` and `environment`.
         created: When it was said, else when it was stored, seconds since the epoch UTC.
         modified: When its latest version took the place of the one before.
         accessed: When it was last used.
-        event_start, event_end: From when to when it was true, as far as it is known today.
+        event_start, event_end: From when to when it was true, as far as it is known today; where
+            nothing else is stated, from the first day that its text tells of.
         strands: Edges to other memories: type, id of the other, weight; those from it first.
         importance: Of now, in [0, 1].
         uses: How often it was used.
@@ -566,7 +567,8 @@ class QueryPlan:
 
     Attributes:
         between: The window of time, as `Memory.retrieve` takes it; None: any time. A memory is in
-            it that was said in it, or tells of days that it touches.
+            it whose event (`event_time` to `event_end`) it touches; of those that state none, one
+            that was said in it, or tells of days that it touches.
         best: Memories that are taken by cosine, and as many by BM25, of those in the window; None:
             all of them, where there is neither a window nor any `hops`: nothing is pruned.
         hops: Edges that are followed from these at most; 0: none.
@@ -579,9 +581,12 @@ class QueryPlan:
             `present`: a hit gives way to later ones that are like it and fit about as well. Then as
             many are looked at, however few are asked for (`PRESENT` looks at 30).
         among: So many.
-        least: A window that leaves fewer memories gives way, and any time will do.
-        match: So does one in which the best BM25 is a smaller share of the best of any time. A
-            window never gives way where both are 0.
+        least: Behind the memories of a window that leaves fewer, others are listed: those of
+            unknown time, then those outside.
+        match: So they are where the best BM25 in the window is a smaller share of the best of any
+            time. Nothing outside is listed where both are 0.
+        late: Days behind a window with two ends in which it is still told of; of those outside,
+            what was said then stands before the rest.
         succession: What is asked for of values that took the place of each other: the one `before`
             or `after` the value `of`, or the `first`; empty: nothing.
         of: The words of a value; empty: the one that is in force.
@@ -599,6 +604,7 @@ class QueryPlan:
     among: int = 5
     least: int = 0
     match: float = 0.0
+    late: float = 0.0
     succession: str = ""
     of: str = ""
     steps: tuple[PlanStep, ...] = ()

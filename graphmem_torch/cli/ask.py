@@ -43,6 +43,8 @@ class AskingCommand(MemoryCommand):
             instant), dates with a time, or seconds since the epoch.
         as_of: Only what had been said by this time, and as it was known then; forms as above.
         valid_at: Only what was true at this time; forms as above.
+        asked: When the questions are asked, from which "last week" in them is reckoned; forms as
+            above.
         where: Only memories that fit, such as '{"speaker": "Nora", "meta.page": {"$gte": 3}}', with
             $eq $ne $gt $gte $lt $lte $in $nin $not $and $or.
         exclude: Id of a memory that may not be listed; it still leads to others. Repeatable.
@@ -54,6 +56,7 @@ class AskingCommand(MemoryCommand):
     between: Annotated[tuple[str, str] | None, arg(metavar="START END")] = None
     as_of: Annotated[str | None, arg(metavar="TIME")] = None
     valid_at: Annotated[str | None, arg(metavar="TIME")] = None
+    asked: Annotated[str | None, arg(metavar="TIME")] = None
     where: Annotated[str | None, arg(metavar="JSON")] = None
     exclude: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="ID")] = ()
     seed_entity: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="NAME")] = ()
@@ -68,6 +71,7 @@ class AskingCommand(MemoryCommand):
             "between": self.between and tuple(time_of(t, "--between") for t in self.between),
             "as_of": self._instants(),
             "valid_at": None if self.valid_at is None else time_of(self.valid_at, "--valid-at"),
+            "asked": None if self.asked is None else time_of(self.asked, "--asked"),
             "where": None if self.where is None else parse_json(self.where, "--where"),
             "exclude": self.exclude,
             "seed_entities": self.seed_entity,

@@ -487,17 +487,18 @@ class PlanConfig:
             (signal `succession`).
         dates: Whether a date in a question becomes a window of time.
         concepts: Whether concepts that a question names are set out from.
-        late: Days behind such a window in which what happened in it is still told.
-        least: Memories that such a window must leave, else it gives way.
-        match: Share of the best BM25 of any time that the best in the window must have, else it
-            gives way.
+        late: Days behind such a window in which what happened in it is still told: what was said
+            then stands before the others outside.
+        least: Memories that such a window must leave, else others are listed behind them.
+        match: Share of the best BM25 of any time that the best in the window must have, else others
+            are listed behind.
         best: Memories that are taken by cosine, and as many by BM25.
         hops: Edges that are followed from these where a concept is named; 0: none.
         edges: Types of edges that are followed; empty: every one that conducts.
         discount: What an edge takes off; in (0, 1].
         kept: Memories that are left in the end at most.
-        among: Hits that are ordered by time where a question asks for the first or the latest; 0:
-            none.
+        among: Hits of which those that fit are ordered by time where a question asks for the first
+            or the latest; 0: none.
     """
 
     use: bool = False
@@ -512,7 +513,7 @@ class PlanConfig:
     edges: tuple[str, ...] = ()
     discount: float = _bounded(0.9, 1e-9, 1)
     kept: int = _bounded(192, 1)
-    among: int = _bounded(0, 0)
+    among: int = _bounded(30, 0)
 
 
 @dataclass(frozen=True)

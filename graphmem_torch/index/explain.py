@@ -24,6 +24,7 @@ from graphmem_torch.index.retrieve import (
     Plan,
     Steps,
     brought_from,
+    by_tier,
     candidates_of,
     conducting_nodes,
     spread_from,
@@ -109,7 +110,10 @@ def explain(
         place = (rows == row).nonzero()[0, 0]
         own = weights[found.form.expand(found.shape)[0, place]]
         hits = found.listed.expand(found.shape)[0]
-        better = (hits & (scores > scores[place])).sum()
+        tier, worth = found.query.tier, scores
+        if tier is not None:
+            worth = by_tier(found, scores.masked_fill(~hits, -torch.inf)[None], tier)[0]
+        better = (hits & (worth > worth[place])).sum()
         start = _started(memory, found)
         node = memory.nodes(wanted[0])
         paths, strength = _chains(memory, plan, query, start, node)

@@ -46,7 +46,7 @@ from graphmem_torch.ops.growing import RowsOnDevice
 from graphmem_torch.ops.tiles import tile_elements
 from graphmem_torch.rank import signals  # noqa: F401  (so that they are registered)
 from graphmem_torch.rank.candidates import Candidates, MemoryTensors, weighted_sums
-from graphmem_torch.rank.plan import PlanBatch, Pruned, prune
+from graphmem_torch.rank.plan import Events, PlanBatch, Pruned, prune
 from graphmem_torch.rank.query import QueryBatch
 from graphmem_torch.rank.registry import (
     FORMS,
@@ -432,12 +432,20 @@ class MemoryIndex(nn.Module):
         ]
         return Retrieval(*(torch.cat(column) for column in zip(*parts, strict=True)))
 
-    def prune(self, query: QueryBatch, plan: PlanBatch, *, tile: int = _TILE) -> Pruned:
+    def prune(
+        self,
+        query: QueryBatch,
+        plan: PlanBatch,
+        events: Events | None = None,
+        *,
+        tile: int = _TILE,
+    ) -> Pruned:
         """What the steps of a plan leave for each of B questions (`rank.plan.prune`).
 
         Args:
             query: As for `forward`.
             plan: Of each question.
+            events: Of the atoms that state one.
             tile: As for `forward`.
 
         Raises:
@@ -445,7 +453,7 @@ class MemoryIndex(nn.Module):
         """
         plan.check(len(query))
         tiles = self._tiles(query, tile)
-        parts = [prune(everyone, plan.rows(part)) for part, everyone in tiles]
+        parts = [prune(everyone, plan.rows(part), events) for part, everyone in tiles]
         rows = _padded([part.rows for part in parts])
         return Pruned(rows, *map(torch.cat, list(zip(*parts, strict=True))[1:]))
 

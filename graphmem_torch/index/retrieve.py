@@ -48,6 +48,7 @@ __all__ = [
     "Stages",
     "Steps",
     "brought_from",
+    "by_tier",
     "candidates_of",
     "conducting_nodes",
     "paths_to",
@@ -246,14 +247,30 @@ def ranked(
     weights: Tensor,  # [4, F], by form
     k: int,
 ) -> Ranked:
-    """The candidates that may be hits by their scores, as many as k hits and abstention take."""
+    """The candidates that may be hits, as many as k hits and abstention take.
+
+    By tiers, where the questions have such, then by their scores.
+    """
     signals = found.signals(names)
     score = found.scores(signals, weights).masked_fill(~found.listed, -torch.inf)
+    worth = score if found.query.tier is None else by_tier(found, score, found.query.tier)
     if found.query.group is not None:
-        score = _once(found, score, found.query.group)
-    values, places = stable_topk(score, min(max(k, DEPTH), score.shape[1]))
+        worth = _once(found, worth, found.query.group)
+    values, places = stable_topk(worth, min(max(k, DEPTH), score.shape[1]))
+    if found.query.tier is not None:
+        values = score.gather(1, places).masked_fill(values == -torch.inf, -torch.inf)
     form = found.form.expand(found.shape).gather(1, places)
     return Ranked(found, signals, places, values, form)
+
+
+def by_tier(found: Candidates, score: Tensor, tier: Tensor) -> Tensor:  # [B, C]
+    """What ranks candidates by their tiers [B or 1, A] and then by their scores; -inf stays."""
+    own = found.pick_each(tier.expand(len(score), -1))
+    order = score.argsort(dim=1, descending=True, stable=True)
+    order = order.gather(1, own.gather(1, order).argsort(dim=1, stable=True))
+    place = torch.arange(score.shape[1], device=score.device, dtype=score.dtype)
+    worth = torch.empty_like(score).scatter_(1, order, -place.expand_as(score))
+    return worth.masked_fill(score == -torch.inf, -torch.inf)
 
 
 def _once(found: Candidates, score: Tensor, group: Tensor) -> Tensor:  # [B, C] each

@@ -108,10 +108,11 @@ class DecayState:
 
     def now(self) -> float:
         """What is now, as the settings say."""
+        if self._config.now == "clock":
+            return self._clock()
         with self._lock:
             self._refresh()
-        latest = self._config.now == "latest" and self._latest > -math.inf
-        return self._latest if latest else self._clock()
+            return self._latest if self._latest > -math.inf else self._clock()
 
     def _is_pinned(self) -> Tensor:  # [N] bool
         """By node: procedural of itself, or pinned, and not unpinned."""

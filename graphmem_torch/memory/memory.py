@@ -181,6 +181,7 @@ from graphmem_torch.memory.writer import (
 from graphmem_torch.ops.growing import RowsOnDevice
 from graphmem_torch.oracle import Judge, Oracle, method_of
 from graphmem_torch.rank.abstention import conformal_threshold
+from graphmem_torch.rank.plan import Events
 from graphmem_torch.rank.query import QueryBatch
 from graphmem_torch.readers.jsonl import parse_edge_type
 from graphmem_torch.readers.read import document_atoms
@@ -1234,10 +1235,10 @@ class Memory:
         def planned(view: _View) -> list[QueryPlan]:
             if not listed:
                 return []
-            plans, chains = self._plans(view, listed, scope)
+            plans, chains, events = self._plans(view, listed, scope)
             plans = [own or QueryPlan(hops=0) for own in plans]
             query = self._query(view, listed, scope)
-            groups = carried_out(view.snapshot, view.store, listed, query, plans, chains)
+            groups = carried_out(view.snapshot, view.store, listed, query, plans, chains, events)
             done = {p: own for group in groups for p, own in zip(*group[::2], strict=True)}
             return [cast(QueryPlan, done[place]) for place in range(len(listed))]
 
@@ -1297,8 +1298,8 @@ class Memory:
         def explained(view: _View) -> Explanation:
             snapshot = view.snapshot
             query = self._query(view, [text], scope)
-            plans, chains = self._plans(view, [text], scope)
-            ((_, query, _),) = carried_out(snapshot, view.store, [text], query, plans, chains)
+            planned = self._plans(view, [text], scope)
+            ((_, query, _),) = carried_out(snapshot, view.store, [text], query, *planned)
             rows = snapshot.rows_of(nodes)
             if id is None:
                 with torch.inference_mode():
@@ -1454,6 +1455,8 @@ class Memory:
             count = settings.candidates(budgets, self.config.rank.k) if k is None else k
             planned = self._plans(view, asked, scope)
             found, _ = answered(snapshot, view.store, asked, query, *planned, count)
+            # What a plan puts behind is worth no more than what stands before it.
+            found = found._replace(scores=found.scores.cummin(dim=1).values)
             threshold = self.config.gate.threshold
             return view.contexts.compile(
                 snapshot, asked, found, query.allowed, budgets, settings, threshold
@@ -3474,17 +3477,18 @@ class Memory:
         questions: Sequence[str],
         scope: Scope,
         instants: Sequence[float | None] | None = None,
-    ) -> tuple[list[QueryPlan | None], Chains]:
+    ) -> tuple[list[QueryPlan | None], Chains, Events | None]:
         """How each question is narrowed down, or not, at each moment; in the order of `_query`.
 
-        And what was superseded as it was known then, where a plan asks for it.
+        And what was superseded as it was known then, where a plan asks for it; and when what atoms
+        tell of happened, where a plan reads times.
         """
         moments, own = scope.instants if instants is None else instants, self.config.plan
         weighed = own.succession and "followed" in view.snapshot.index.reads
         superseded = weighed and scope.plan is not False and self._spans.superseded()
         if scope.plan is False or (scope.plan is None and not (own.use or superseded)):
-            return [None] * (len(questions) * len(moments)), ()
-        now = self._clock() if scope.asked is None else parse_time(scope.asked, "asked")
+            return [None] * (len(questions) * len(moments)), (), None
+        now = self._decay.now() if scope.asked is None else parse_time(scope.asked, "asked")
         asked = [now if moment is None or scope.asked is not None else moment for moment in moments]
         index, store = view.snapshot.index, view.store
         scored = index.num_atoms if index.plan.rule == CandidateRule.EVERY else 0
@@ -3497,9 +3501,12 @@ class Memory:
             for at in asked
         ]
         listed = [plans[place] for place in range(len(questions)) for plans in each]
+        timed = any(plan and (plan.between or plan.order != "relevance") for plan in listed)
+        events = self._spans.events(view.snapshot, store) if timed else None
         if not any(plan is not None and plan.succession for plan in listed):
-            return listed, ()
-        return listed, self._spans.successions(view.snapshot, store, moments) * len(questions)
+            return listed, (), events
+        chains = self._spans.successions(view.snapshot, store, moments) * len(questions)
+        return listed, chains, events
 
     def _add(
         self, atoms: list[Atom], places: Mapping[str, str], writer: Writer | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple, cast
@@ -19,7 +19,8 @@ from graphmem_torch.errors import InputError, unknown
 from graphmem_torch.index.retrieve import Retrieval, Stages
 from graphmem_torch.memory.assemble import Snapshot
 from graphmem_torch.memory.filters import PlanLike, concept_nodes, plain_name
-from graphmem_torch.rank.plan import PlanBatch
+from graphmem_torch.rank.by_time import order_by_time
+from graphmem_torch.rank.plan import Events, PlanBatch
 from graphmem_torch.rank.present import present_scores
 from graphmem_torch.rank.query import QueryBatch
 from graphmem_torch.rank.succession import WAYS, SuccessionBatch
@@ -28,6 +29,8 @@ from graphmem_torch.store.reader import StoreReader
 from graphmem_torch.text.question import (
     asks_order,
     asks_succession,
+    name_words,
+    order_terms,
     proper_words,
     value_terms,
 )
@@ -127,6 +130,7 @@ def _check(plan: QueryPlan, store: StoreReader) -> None:
             check_count(f"plan.{name}", getattr(plan, name), low)
     check_range("plan.discount", plan.discount, 1e-9, 1.0)
     check_range("plan.match", plan.match, 0.0, 1.0)
+    check_range("plan.late", plan.late, 0.0, math.inf)
     check_choice("plan.order", plan.order, _ORDERS)
     check_choice("plan.succession", plan.succession, ("", *WAYS))
     if not isinstance(plan.of, str):
@@ -164,9 +168,6 @@ def _narrowing(
 ) -> QueryPlan | None:
     """The plan that a question asks for; None where it asks for none and need not have one."""
     window = asked_window(question, asked) if settings.dates else None
-    if window is not None and math.isfinite(window[0]) and math.isfinite(window[1]):
-        stop = window[1] + settings.late * _DAY
-        window = window[0], stop if stop < LAST_SECOND else math.inf
     order = asks_order(question) if settings.among else "relevance"
     if not (always or window or concepts or order != "relevance"):
         return None
@@ -182,6 +183,7 @@ def _narrowing(
         among=max(1, settings.among),
         least=settings.least,
         match=settings.match,
+        late=settings.late,
     )
 
 
@@ -253,6 +255,7 @@ def _batch(
         types=types,
         starts=starts,
         discount=torch.tensor([float(plan.discount) for plan in plans]),
+        late=torch.tensor([plan.late * _DAY for plan in plans], dtype=torch.float64),
         terms=snapshot.vocabulary.encode_padded(texts),
         **numbers,
     ).to(snapshot.index.embeddings.device)
@@ -279,6 +282,7 @@ def carried_out(
     query: QueryBatch,
     plans: Sequence[QueryPlan | None],
     chains: Chains,
+    events: Events | None,
 ) -> list[Carried]:
     """Questions that see what their plans leave: those that are narrowed down, and the others.
 
@@ -289,6 +293,7 @@ def carried_out(
         query: As tensors.
         plans: Of each; None for none.
         chains: Of the questions whose plans ask for values in a row.
+        events: When what atoms tell of happened, of those that state it.
     """
     query, led = _followed(snapshot, questions, query, plans, chains)
     narrow = [plan is not None and plan.best is not None for plan in plans]
@@ -303,7 +308,7 @@ def carried_out(
         done = [plans[place] for place in places]
         if wanted:
             texts = [questions[place] for place in places]
-            part, done = _pruned(snapshot, store, texts, part, cast(Any, done))
+            part, done = _pruned(snapshot, store, texts, part, cast(Any, done), events)
         after = [
             plan
             if plan is None or (step := led.get(place)) is None
@@ -383,10 +388,15 @@ def _pruned(
     questions: Sequence[str],
     query: QueryBatch,
     plans: Sequence[QueryPlan],
+    events: Events | None,
 ) -> tuple[QueryBatch, list[QueryPlan | None]]:
     """Questions that see what their plans leave, and what they are led to; and the plans."""
+    if events is not None:
+        device = snapshot.index.embeddings.device
+        events = Events(*(column.to(device) for column in events))
     with torch.inference_mode():
-        pruned = snapshot.index.prune(query, _batch(plans, questions, snapshot, store))
+        batch = _batch(plans, questions, snapshot, store)
+        pruned = snapshot.index.prune(query, batch, events)
     atoms, rows = snapshot.index.num_atoms, pruned.rows
     if query.followed is not None:
         rows = torch.cat([rows, query.followed], dim=1)
@@ -395,7 +405,7 @@ def _pruned(
     left = left[:, :-1]
     if query.followed is not None and query.listed is not None:
         left = left & query.listed
-    told = zip(plans, *(each.tolist() for each in pruned[1:]), strict=True)
+    told = zip(plans, *(each.tolist() for each in pruned[1:4]), strict=True)
     done: list[QueryPlan | None] = [
         replace(
             plan,
@@ -404,19 +414,27 @@ def _pruned(
         )
         for plan, *each in told
     ]
-    return replace(query, planned=rows, listed=left), done
+    # A window alone leaves one tier.
+    tier = pruned.tier if bool(pruned.open.any()) else None
+    if tier is not None and query.followed is not None:
+        # What a value leads to answers, wherever it lies.
+        led = torch.zeros_like(left).scatter_(1, query.followed.clamp(min=0), query.followed >= 0)
+        tier = tier.masked_fill(led, 0)
+    return replace(query, planned=rows, listed=left, tier=tier), done
 
 
 def _steps(plan: QueryPlan, counts: list[int], reached: int, open_: bool) -> tuple[PlanStep, ...]:
     there, inside, best, kept = counts
     steps = []
     if plan.between is not None:
-        does = f"{_window(plan)}, said then or telling of then"
+        does = f"{_window(plan)}, telling of then or said then"
         if open_:
-            does += "; gives way to any time, where more fits better"
+            others = f"{there - inside:,} others stand behind"
+            does += f"; {others if inside else 'gives way to any time, as nothing is'}"
         steps.append(PlanStep("time", does, there, inside))
     does = f"the {plan.best} best by cosine and as many by BM25"
-    steps.append(PlanStep("semantic", does, inside, best if plan.hops else kept))
+    left = there if open_ else inside
+    steps.append(PlanStep("semantic", does, left, best if plan.hops else kept))
     if plan.hops:
         starts = "".join(f", {name!r}" for name in plan.concepts)
         kinds = ", ".join(plan.edges) or "any type"
@@ -447,6 +465,7 @@ def answered(
     query: QueryBatch,
     plans: Sequence[QueryPlan | None],
     chains: Chains,
+    events: Events | None,
     k: int | None,
     *,
     paths: bool = False,
@@ -461,26 +480,29 @@ def answered(
         query: Likewise.
         plans: Likewise.
         chains: Likewise.
+        events: Likewise.
         k: As for `MemoryIndex.forward`.
         paths: Likewise.
         stages: Likewise.
     """
     groups = [Carried([*range(len(plans))], query, [*plans])]
     if any(plan is not None for plan in plans):
-        groups = carried_out(snapshot, store, questions, query, plans, chains)
+        groups = carried_out(snapshot, store, questions, query, plans, chains, events)
         if stages is not None:
             stages.done("plan")
     done: list[QueryPlan | None] = [None] * len(plans)
     parts, places = [], list[int]()
     index = snapshot.index
     for group in groups:
-        present = [plan for plan in group.plans if plan and plan.order == "present"]
-        wide = [min(plan.among, index.num_atoms) for plan in present]
+        ordered = [plan for plan in group.plans if plan and plan.order != "relevance"]
+        wide = [min(plan.among, index.num_atoms) for plan in ordered]
         count = index.config.rank.k if k is None else k
         with torch.inference_mode():
-            # What holds now may stand behind the first k.
+            # What holds now, or came first, may stand behind the first k.
             found = index(group.query, k=max([count, *wide]), paths=paths, stages=stages)
-            found = _in_order(found, index.time, index.embeddings, group.plans)
+            if ordered:
+                texts = [questions[place] for place in group.places]
+                found = _in_order(snapshot, found, texts, group, events)
             parts.append(_first(found, count) if wide else found)
         for place, plan in zip(group.places, group.plans, strict=True):
             done[place] = plan
@@ -495,37 +517,47 @@ def answered(
 
 
 def _in_order(
-    found: Retrieval, time: Tensor, vectors: Tensor, plans: Sequence[QueryPlan | None]
+    snapshot: Snapshot,
+    found: Retrieval,
+    questions: Sequence[str],
+    group: Carried,
+    events: Events | None,
 ) -> Retrieval:
     """With the first hits in the order that a plan says; ties as they were.
 
     By time those of unknown time are last.
     """
-    orders = [plan.order if plan else "relevance" for plan in plans]
     count = found.rows.shape[1]
-    if all(order == "relevance" for order in orders) or not count:
+    if not count:
         return found
-    device = found.rows.device
-    ways: Mapping[str, float] = {"first": 1.0, "latest": -1.0}
-    way = torch.tensor([ways.get(order, 0.0) for order in orders], device=device)[:, None]
-    # Of more columns than there are memories, the others are padding.
-    sizes = [min(plan.among, len(time)) if plan else 0 for plan in plans]
-    among = torch.tensor(sizes, device=device)[:, None]
-    place = torch.arange(count, device=device)
-    sorted_ = (place < among) & (found.rows >= 0)
-    at = found.rows.clamp(min=0)
-    key = (time[at] * way.double()).nan_to_num(nan=torch.inf)
-    asked = [row for row, order in enumerate(orders) if order == "present"]
-    if asked:
-        wide = min(count, max(sizes[row] for row in asked))
-        rows = torch.tensor(asked, device=device)
-        own = at[rows, :wide]
-        scores = found.scores[rows, :wide].masked_fill(~sorted_[rows, :wide], -torch.inf)
-        key[rows, :wide] = -present_scores(scores, vectors[own], time[own]).double()
-    order = key.masked_fill(~sorted_, torch.inf).argsort(dim=1, stable=True)
-    # What is not sorted stays behind, in its place.
-    plain = torch.tensor([order == "relevance" for order in orders], device=device)[:, None]
-    order = torch.where(plain, place, order)
+    device, index = found.rows.device, snapshot.index
+    order = torch.arange(count, device=device).repeat(len(questions), 1)
+    by_time: dict[str, int] = {"first": 1, "latest": -1}
+    for names in (by_time, ("present",)):
+        own = [i for i, plan in enumerate(group.plans) if plan and plan.order in names]
+        if not own:
+            continue
+        rows = torch.tensor(own, device=device)
+        plans = [cast(QueryPlan, group.plans[i]) for i in own]
+        sizes = [min(plan.among, count) for plan in plans]
+        wide = max(sizes)
+        lane = torch.arange(wide, device=device)
+        hits = found.rows[rows, :wide].masked_fill(
+            lane >= torch.tensor(sizes, device=device)[:, None], -1
+        )
+        scores = found.scores[rows, :wide].masked_fill(hits < 0, -torch.inf)
+        at = hits.clamp(min=0)
+        if names is by_time:
+            own_tier = group.query.tier
+            tier = torch.zeros_like(hits) if own_tier is None else own_tier[rows].gather(1, at)
+            way = torch.tensor([by_time[plan.order] for plan in plans], device=device)
+            when = _told_times(snapshot, events)
+            known, others = _about(snapshot, [questions[i] for i in own])
+            parts = (tier.long(), when, known.to(device), others.to(device), way)
+            order[rows, :wide] = order_by_time(index.tensors, hits, scores, *parts)
+        else:
+            scores = present_scores(scores, index.embeddings[at], index.time[at])
+            order[rows, :wide] = (-scores).argsort(dim=1, stable=True)
 
     def taken(values: Tensor) -> Tensor:
         extra = values.shape[2:]
@@ -533,6 +565,31 @@ def _in_order(
         return values.gather(1, at)
 
     return found._replace(**{name: taken(getattr(found, name)) for name in _OF_HITS})
+
+
+def _about(snapshot: Snapshot, questions: Sequence[str]) -> tuple[Tensor, Tensor]:
+    """What questions ask about: known terms [B, W], -1 = padding, and the number of others [B].
+
+    Without names of speakers, who need not name themselves in what they say.
+    """
+    known, others = [], []
+    for question in questions:
+        speakers = {word for word in name_words(question) if word in snapshot.speaker_words}
+        names = {stem for name in speakers for stem in terms(name)}
+        asked = [term for term in dict.fromkeys(order_terms(question)) if term not in names]
+        ids = snapshot.vocabulary.encode_terms([asked], grow=False)[0]
+        known.append(ids)
+        others.append(len(asked) - len(ids))
+    return pad_sequence(known, batch_first=True, padding_value=-1), torch.tensor(others)
+
+
+def _told_times(snapshot: Snapshot, events: Events | None) -> Tensor:  # [A] float64
+    """When what each atom tells of began, seconds since the epoch UTC; NaN: unknown."""
+    told = snapshot.index.tensors.told
+    when = torch.where(told[:, 1] > told[:, 0], told[:, 0] * _DAY, snapshot.index.time.double())
+    if events is not None:
+        when[events.row.to(when.device)] = events.span[:, 0].to(when)
+    return when
 
 
 def _first(found: Retrieval, count: int) -> Retrieval:

@@ -18,6 +18,7 @@ from torch import Tensor
 from graphmem_torch.atoms import AGGREGATE, Atom
 from graphmem_torch.errors import InputError
 from graphmem_torch.memory.assemble import Snapshot
+from graphmem_torch.rank.plan import Events
 from graphmem_torch.results import Validity
 from graphmem_torch.store import MemoryStore
 from graphmem_torch.store.reader import StoreReader
@@ -416,6 +417,7 @@ class ValiditySpans:
         self._stop = 0  # the first node whose times were not read
         self._events = torch.empty(0, 3, dtype=torch.float64)  # node, event_time, event_end
         self._placed: WeakKeyDictionary[Snapshot, tuple[Tensor, Tensor]] = WeakKeyDictionary()
+        self._happened: WeakKeyDictionary[Snapshot, Events | None] = WeakKeyDictionary()
         self._endless: WeakSet[Snapshot] = WeakSet()  # of which no atom says when it ends
 
     def valid(
@@ -467,6 +469,25 @@ class ValiditySpans:
             stop[which, place] = torch.where(said.isnan(), stop[which, place], said)
         found = stop <= torch.tensor(at, dtype=torch.float64)[:, None]
         return found if bool(found.any()) else None
+
+    def events(self, snapshot: Snapshot, store: StoreReader) -> Events | None:
+        """When what atoms tell of happened, of those that state it; None where none does.
+
+        Args:
+            snapshot: A atoms.
+            store: What it shows.
+        """
+        with self._lock:
+            if snapshot in self._happened:
+                return self._happened[snapshot]
+        events = self._read_events(store)
+        row, there = _rows(snapshot, events[:, 0].long())
+        begun, ended = events[there, 1:].unbind(1)
+        span = [torch.where(one.isnan(), two, one) for one, two in ((begun, ended), (ended, begun))]
+        found = Events(row, torch.stack(span, dim=1)) if len(row) else None
+        with self._lock:
+            self._happened[snapshot] = found
+        return found
 
     def superseded(self) -> bool:
         """Whether anything is said to have taken the place of another."""

@@ -20,10 +20,11 @@ from graphmem_torch.ops.tiles import stable_topk
 from graphmem_torch.ops.topk_cosine import inner_products
 from graphmem_torch.rank.candidates import Candidates, MemoryTensors
 
-__all__ = ["PlanBatch", "Pruned", "prune"]
+__all__ = ["Events", "PlanBatch", "Pruned", "prune"]
 
 _DAY = 86_400.0
 _LONGEST = 100.0  # days that an atom tells of at most (`text.times.told_days`)
+_INSIDE, _UNKNOWN, _LATE, _OUTSIDE = range(4)  # tiers
 _FEW = 2  # the atoms of some windows together are gathered where they are one in so many
 _TOGETHER = (
     8  # questions whose windows are looked at together, those that follow each other in time
@@ -36,10 +37,13 @@ class PlanBatch:
 
     Attributes:
         window: [B, 2] float64 seconds since the epoch UTC, both ends included; infinite: open. An
-            atom is inside that was said in it, or tells of days that it touches.
-        least: [B] int64; a window that leaves fewer atoms gives way, and all are looked at.
+            atom is inside whose event it touches; of those that state none, one that was said in
+            it, or tells of days that it touches.
+        least: [B] int64; behind the atoms of a window that leaves fewer, the others are looked at.
         match: [B] float32 in [0, 1]; likewise one the best BM25 in which is a smaller share of the
             best of all.
+        late: [B] float64 seconds behind a window in which it is still told of; what was said then
+            stands before the others outside. None: there are none.
         best: [B] int64 >= 1, atoms that are best by cosine, and as many by BM25.
         hops: [B] int64 >= 0, edges that are followed from these; 0: none.
         types: [B, 256] bool, the types of edges that are followed.
@@ -58,6 +62,7 @@ class PlanBatch:
     starts: Tensor
     kept: Tensor
     discount: Tensor
+    late: Tensor | None = None
     terms: Tensor | None = None
 
     def __len__(self) -> int:
@@ -90,6 +95,18 @@ class PlanBatch:
             check_tensor(f"plan.{name}", tensor, "", (count, *axes.get(name, ())), do)
 
 
+class Events(NamedTuple):
+    """When what some atoms tell of happened, as they state it.
+
+    Attributes:
+        row: [E] int64, atoms.
+        span: [E, 2] float64 seconds since the epoch UTC, both ends included.
+    """
+
+    row: Tensor
+    span: Tensor
+
+
 class Pruned(NamedTuple):
     """What the steps of B plans left.
 
@@ -98,16 +115,19 @@ class Pruned(NamedTuple):
         counts: [B, 4] int64: the atoms that might be hits, those in the window, the best of these,
             and those that are left.
         reached: [B] int64, what relations were followed to, the best included.
-        open: [B] bool, where a window gave way.
+        open: [B] bool, where others stand behind those in the window.
+        tier: [B, A] uint8, how far each atom is from the window: 0 inside; 1 of unknown time; 2
+            outside, but said soon after it; 3 outside. All 0 where nothing is inside.
     """
 
     rows: Tensor
     counts: Tensor
     reached: Tensor
     open: Tensor
+    tier: Tensor
 
 
-def prune(everyone: Candidates, plan: PlanBatch) -> Pruned:
+def prune(everyone: Candidates, plan: PlanBatch, events: Events | None = None) -> Pruned:
     """The atoms that are left for each question, out of all that may be hits.
 
     Time: two bisections of the sorted times, and two of the days that are told of. Meaning: the
@@ -115,25 +135,41 @@ def prune(everyone: Candidates, plan: PlanBatch) -> Pruned:
     Relations: from these, and from the starts with v = 1, an edge brings discount v, from a concept
     divided by the root of its edges; a node has the most that anything brings. What is left are the
     atoms inside of largest v, of equal ones the earlier rows; without hops the best by themselves.
+    Where too few are inside, the same of those outside stands behind them, tier by tier.
 
     Args:
         everyone: B questions against every atom.
         plan: Of the questions.
+        events: Of the atoms that state one; they are of no other time then.
     """
     memory, count = everyone.memory, len(everyone.query)
     there = everyone.listed.expand(count, -1)
     if not memory.num_atoms or not count:
         none = plan.best.new_zeros(count, 4)
         empty = plan.best.new_empty(count, 0)
-        return Pruned(empty, none, none[:, 0], none[:, 0].bool())
+        tier = torch.zeros(count, memory.num_atoms, dtype=torch.uint8, device=none.device)
+        return Pruned(empty, none, none[:, 0], none[:, 0].bool(), tier)
     if plan.terms is None:
         lexical = everyone.signal("lexical").expand(count, -1)
     else:
         lexical = memory.bm25.score(plan.terms)
-    inside, open_ = _in_window(memory, plan, there, lexical)
+    tier = _tiers(memory, plan, events)
+    inside = there & (tier == _INSIDE)
+    tier = tier.masked_fill(~inside.any(1, keepdim=True), _INSIDE)  # all are as far off then
+    open_ = _few(plan, there, inside, lexical)
     key, value = _best(everyone, plan, inside, lexical)
-    number = [_count(there), _count(inside), _per_row(key, count, memory.num_atoms)]
+    best = _per_row(key, count, memory.num_atoms)
     key, value = _related(memory, plan, inside, key, value)
+    if bool(open_.any()):
+        others = there & ~inside & open_[:, None]
+        more, worth = _best(everyone, plan, others, lexical)
+        best = best + _per_row(more, count, memory.num_atoms)
+        more, worth = _related(memory, plan, others, more, worth)
+        key, order = torch.cat([key, more]).sort()
+        value = torch.cat([value, worth])[order]
+        # What is worth most is worth 1, so that all that is nearer is worth more.
+        value = value - 2.0 * tier.flatten()[key]
+    number = [_count(there), _count(inside), best]
     row = key // memory.num_atoms
     size = torch.bincount(row, minlength=count)
     place = segment_topk(value, row, size, min(int(plan.kept.max()), memory.num_atoms))
@@ -142,7 +178,7 @@ def prune(everyone: Candidates, plan: PlanBatch) -> Pruned:
     place = place[:, : int((place >= 0).sum(1).max())]
     rows = (key[place] % memory.num_atoms).masked_fill(place < 0, -1)
     number.append((rows >= 0).sum(1))
-    return Pruned(rows, torch.stack(number, dim=1), size, open_)
+    return Pruned(rows, torch.stack(number, dim=1), size, open_, tier)
 
 
 def _count(mask: Tensor) -> Tensor:  # [B, A] bool -> [B] int64
@@ -154,34 +190,50 @@ def _per_row(key: Tensor, count: int, width: int) -> Tensor:
     return torch.bincount(key // width, minlength=count)
 
 
-def _in_window(
-    memory: MemoryTensors,
+def _tiers(memory: MemoryTensors, plan: PlanBatch, events: Events | None) -> Tensor:
+    """How far each atom is from the window of each question, [B, A] as `Pruned.tier`."""
+    tier = torch.zeros(len(plan), memory.num_atoms, dtype=torch.uint8, device=plan.window.device)
+    (own,) = plan.window.isfinite().any(1).nonzero(as_tuple=True)
+    if not len(own):
+        return tier
+    low, high = plan.window[own].T.contiguous()
+    first, last = (low / _DAY).floor(), (high / _DAY).floor()
+    tells = memory.told[:, 1] > memory.told[:, 0]
+    stated = torch.zeros_like(tells)
+    if events is not None:
+        stated[events.row] = True
+    time = memory.time_bits.view(torch.float64)
+    known = time.isfinite() | tells | stated
+    found = torch.where(known, _OUTSIDE, _UNKNOWN).to(torch.uint8).repeat(len(own), 1)
+    late = torch.zeros_like(high) if plan.late is None else plan.late[own]
+    late = late.masked_fill(~(low.isfinite() & high.isfinite()), 0.0)
+    span, row = memory.by_time.within(low, high + late)
+    later = torch.where(tells[row], _OUTSIDE, _LATE)
+    near = torch.where(time[row] <= high[span], _INSIDE, later)
+    found[span, row] = torch.where(stated[row], _OUTSIDE, near).to(torch.uint8)
+    span, row = memory.by_told.within(first - _LONGEST, last)
+    touches = (memory.told[row, 1] > first[span]) & ~stated[row]
+    found[span[touches], row[touches]] = _INSIDE
+    if events is not None:
+        begins, ends = events.span.T
+        inside = (begins <= high[:, None]) & (ends >= low[:, None])
+        found[:, events.row] = found[:, events.row].masked_fill(inside, _INSIDE)
+    tier[own] = found
+    return tier
+
+
+def _few(
     plan: PlanBatch,
     there: Tensor,  # [B, A] bool
+    inside: Tensor,  # [B, A] bool
     lexical: Tensor,  # [B, A]
-) -> tuple[Tensor, Tensor]:  # [B, A] bool, [B] bool
-    """The atoms in the window of each question, and where it gave way."""
-    bounded = plan.window.isfinite().any(1)
-    (own,) = bounded.nonzero(as_tuple=True)
-    if not len(own):
-        return there, bounded
-    low, high = plan.window[own].T.contiguous()
-    found = torch.zeros(len(own), memory.num_atoms, dtype=torch.bool, device=there.device)
-    found[memory.by_time.within(low, high)] = True
-    first, last = (low / _DAY).floor(), (high / _DAY).floor()
-    span, row = memory.by_told.within(first - _LONGEST, last)
-    touches = memory.told[row, 1] > first[span]
-    found[span[touches], row[touches]] = True
-    found &= there[own]
-    span, row = found.nonzero(as_tuple=True)
-    few = torch.bincount(span, minlength=len(own)) < plan.least[own]
+) -> Tensor:  # [B] bool
+    """Where a window leaves too little to look at it alone."""
+    few = _count(inside) < plan.least
     if bool((plan.match > 0).any()):
-        best = torch.where(there, lexical, 0.0).amax(1)[own]
-        inner = torch.zeros_like(best).scatter_reduce(0, span, lexical[own[span], row], "amax")
-        few |= inner < plan.match[own] * best
-    inside = there.clone()
-    inside[own[~few]] = found[~few]
-    return inside, bounded.index_put((own,), few)
+        best, inner = (torch.where(own, lexical, 0.0).amax(1) for own in (there, inside))
+        few |= inner < plan.match * best
+    return few & plan.window.isfinite().any(1)
 
 
 def _best(

@@ -13,7 +13,7 @@ from graphmem_torch.errors import InputError
 __all__ = ["QueryBatch"]
 
 # One row may stand for all questions.
-_SHARED = ("allowed", "listed", "retention", "ended", "group")
+_SHARED = ("allowed", "listed", "retention", "ended", "group", "tier")
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,6 +46,8 @@ class QueryBatch:
         ended: [B or 1, A] bool, the atoms whose validity has ended; None: of none it has.
         group: [B or 1, A] int64, the number of the memories that say the same as each, from 1, of
             which the best alone is a hit; 0: nothing says the same. None: of none anything does.
+        tier: [B or 1, A] integers: a hit of a smaller one stands before those of larger ones,
+            whatever their scores; None: scores alone decide.
         followed: [B, P] int64, the atoms that what took the place of what led to
             (`rank.succession.follow`), -1 padding; None: nothing did.
     """
@@ -70,6 +72,7 @@ class QueryBatch:
     retention: Tensor | None = None
     ended: Tensor | None = None
     group: Tensor | None = None
+    tier: Tensor | None = None
     followed: Tensor | None = None
 
     def __len__(self) -> int:
@@ -116,6 +119,7 @@ class QueryBatch:
             "retention": (atoms,),
             "ended": (atoms,),
             "group": (atoms,),
+            "tier": (atoms,),
             "followed": ("?",),
         }
         do = "give one row a question, made by the memory's own encoder and vocabulary"

@@ -17,7 +17,7 @@ from graphmem_torch.ops.ragged import segment_topk
 from graphmem_torch.ops.sorted_rows import SortedRows
 from graphmem_torch.rank.candidates import MemoryTensors
 
-__all__ = ["WAYS", "SuccessionBatch", "follow"]
+__all__ = ["WAYS", "SuccessionBatch", "follow", "term_weights"]
 
 WAYS = ("before", "after", "first")
 """Where a question goes from a value: to the one before or behind it, or to the first of all."""
@@ -85,7 +85,7 @@ def follow(
     named = (asked.named >= 0).any(1) | (asked.unknown > 0)
     source = (best >= 0) & chains.member[row]
     source &= _states(memory, asked, chains, row) | ~named[:, None]
-    fits = _words(memory, asked.about)[0].gather(1, row).masked_fill(best < 0, 0.0)
+    fits = term_weights(memory, asked.about)[0].gather(1, row).masked_fill(best < 0, 0.0)
     source &= fits >= _SAYS * fits.amax(1, keepdim=True)
     most = source & (fits >= fits.masked_fill(~source, 0.0).amax(1, keepdim=True))
     ahead = (~most).long().cumprod(1).sum(1, keepdim=True)
@@ -114,7 +114,7 @@ def _states(
     row: Tensor,  # [B, n]
 ) -> Tensor:  # [B, n] bool
     """Whether atoms have the words that are named, and nothing has that they superseded."""
-    weight, idf = _words(memory, asked.named)
+    weight, idf = term_weights(memory, asked.named)
     needed = _SAYS * (idf.sum(1) + asked.unknown * idf.amax(1))
     said = (weight >= needed[:, None]) & (needed > 0)[:, None]
     span, old = chains.replaced(row.flatten())
@@ -124,7 +124,9 @@ def _states(
     return said.gather(1, row) & ~again.view_as(row)
 
 
-def _words(memory: MemoryTensors, terms: Tensor) -> tuple[Tensor, Tensor]:  # [B, A], [B, 1 + W]
+def term_weights(
+    memory: MemoryTensors, terms: Tensor
+) -> tuple[Tensor, Tensor]:  # [B, A], [B, 1 + W]
     """How much of some terms [B, W] atoms have, by idf, and the idf of each; 0 for padding."""
     bm25 = memory.bm25
     padded = torch.nn.functional.pad(terms, (1, 0), value=-1)

@@ -20,6 +20,7 @@ from graphmem_torch.config import load_config
 from graphmem_torch.memory import Memory
 from graphmem_torch.rank.registry import SIGNALS
 from graphmem_torch.results import Hit
+from graphmem_torch.text.times import parse_time
 from tests.cli.conftest import TURNS
 
 
@@ -173,6 +174,13 @@ def test_query_with_a_plan(
     assert "plan" not in reply(*asked[:-1])["results"][0]
     (last,) = reply(*asked, "--as-of", "9999-12-31")["results"]
     assert last["plan"] == result["plan"]
+
+
+def test_query_at_a_moment_that_is_said(store: Path, reply: Callable[..., Any]) -> None:
+    asked = ("query", "Who restored ovens last month?", "--store", store, "--plan", "--asked")
+    for moment, month in (("2024-03-05", "2024-02-01"), ("2023-06-30", "2023-05-01")):
+        (result,) = reply(*asked, moment)["results"]
+        assert result["plan"]["between"][0] == parse_time(month)
 
 
 def test_query_for_the_present(

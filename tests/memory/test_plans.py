@@ -8,12 +8,14 @@ import statistics
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from graphmem_torch.atoms import Atom, EdgeType, Link
 from graphmem_torch.errors import InputError
@@ -73,11 +75,11 @@ def test_a_window_is_a_scan_by_time(memory: Memory, between: Any, question: str)
 
 def test_a_plan_is_chosen_from_the_question(memory: Memory) -> None:
     plan = memory.plan(DECEMBER)
-    late = memory.config.plan.late
     assert plan.between is not None
     start, stop = plan.between
     assert start == parse_time("2023-12-01")
-    assert stop == pytest.approx(parse_time("2024-01-01") + late * DAY, abs=1e-3)
+    assert stop == math.nextafter(parse_time("2024-01-01"), 0)
+    assert plan.late == memory.config.plan.late
     assert plan.hops == 0 and plan.concepts == () and plan.order == "relevance"
     assert [step.name for step in plan.steps] == ["time", "semantic"]
     assert "2023-12-01 00:00 to " in str(plan)
@@ -120,9 +122,8 @@ def test_a_plan_at_the_ends_of_the_calendar(memory: Memory, asked: str) -> None:
         # Nothing was said then: a window gives way.
         found = memory.retrieve(question, plan=True, asked=asked)
         assert found.plan is not None and ids(found) == ids(memory.retrieve(question, asked=asked))
-    # The days in which it is still told go on behind the last one.
     late = memory.plan("What was said last week?", asked="9999-12-31")
-    assert late.between == (parse_time("9999-12-20"), None)
+    assert late.between is not None and late.between[0] == parse_time("9999-12-20")
     last = math.nextafter(parse_time("9999-12-31") + DAY, 0)
     assert "until 9999-12-31 23:59" in str(memory.plan("canoe", plan=QueryPlan((None, last))))
 
@@ -185,6 +186,226 @@ def test_a_chosen_window_gives_way_and_a_given_one_does_not(memory: Memory) -> N
     assert ids(chosen) == ids(memory.retrieve(question))
     given = memory.retrieve(question, plan=QueryPlan(between=("1999-03-01", "1999-04-01")))
     assert given.hits == () and given.plan is not None and given.plan.steps[-1].after == 0
+
+
+FIRST = datetime(2022, 11, 1, tzinfo=UTC)
+
+
+@st.composite
+def stated_bounds(draw: st.DrawFn) -> tuple[str, datetime | None, datetime | None]:
+    """Words for a bound, its first moment, and the first one behind it."""
+    one, two = sorted(FIRST + timedelta(days=draw(st.integers(0, 400))) for _ in range(2))
+    day = timedelta(days=1)
+    first, second = (f"{each.day} {each:%B %Y}" for each in (one, two))
+    month = one.replace(day=1)
+    behind = (month + 32 * day).replace(day=1)
+    saturday = month + (5 - month.weekday()) % 7 * day
+    monday = one - one.weekday() * day
+    return draw(
+        st.sampled_from(
+            [
+                (f"after {first}", one + day, None),
+                (f"since {first}", one, None),
+                (f"before {first}", None, one),
+                (f"by {first}", None, one + day),
+                (f"on {first}", one, one + day),
+                (f"between {first} and {second}", one, two + day),
+                (f"in {one:%B %Y}", month, behind),
+                (f"in the first weekend of {one:%B %Y}", saturday - day, saturday + 2 * day),
+                (f"in the week of {first}", monday, monday + 7 * day),
+            ]
+        )
+    )
+
+
+@st.composite
+def dated_atoms(draw: st.DrawFn) -> list[tuple[Atom, list[tuple[datetime, datetime]]]]:
+    """Atoms, and the spans of each that a bound may touch, both ends included."""
+    found = []
+    for i in range(draw(st.integers(1, 30))):
+        time, told, event = (
+            draw(st.none() | st.integers(0, 400 * 24).map(lambda h: FIRST + timedelta(hours=h)))
+            for _ in range(3)
+        )
+        spans = [] if time is None else [(time, time)]
+        text = f"The canoe of {PLACES[i % 4]} was seen by number {i}."
+        if told is not None:
+            text += f" It was there on {told.day} {told:%B %Y}."
+            day = told.replace(hour=0)
+            spans.append((day, day + timedelta(days=1, microseconds=-1)))
+        if event is not None:
+            spans = [(event, event)]
+        moment = None if time is None else time.timestamp()
+        happened = None if event is None else event.timestamp()
+        found.append((Atom(f"m{i}", text, time=moment, event_time=happened), spans))
+    return found
+
+
+@settings(deadline=None)
+@given(dated_atoms(), stated_bounds(), st.sampled_from([0, 2048]))
+def test_what_lies_inside_a_stated_bound_is_before_what_lies_outside(
+    told: list[tuple[Atom, list[tuple[datetime, datetime]]]],
+    bound: tuple[str, datetime | None, datetime | None],
+    limit: int,
+) -> None:
+    words, start, behind = bound
+    order = {}
+    for atom, spans in told:
+        touches = [
+            (behind is None or begun < behind) and (start is None or ended >= start)
+            for begun, ended in spans
+        ]
+        order[atom.id] = 0 if any(touches) else 2 if spans else 1
+    with opened(config=config_of(**{"rank.dense_limit": limit})) as memory:
+        memory.add([atom for atom, _ in told])
+        found = memory.retrieve(f"What happened to the canoe {words}?", plan=True, k=30)
+    tiers = [order[i] for i in ids(found)]
+    inside = sum(tier == 0 for tier in order.values())
+    assert tiers.count(0) == inside
+    if inside:
+        assert tiers[:inside] == [0] * inside
+        known = [tier for tier in tiers if tier != 1]
+        assert known == sorted(known) and tiers == sorted(tiers)
+    if inside < memory.config.plan.least:
+        assert len(tiers) == len(told)
+
+
+def test_a_duplicate_outside_does_not_hide_the_one_inside() -> None:
+    change = {"rank.unique": True, "reconcile.automatic": True}
+    with opened(config=config_of(**change)) as memory:
+        said = "Ada rowed to Lisbon with the old canoe."
+        memory.add([Atom("may", said, time=parse_time("2023-05-03"))])
+        memory.add([Atom("june", said, time=parse_time("2023-06-03"))])
+        memory.add([Atom(f"n{i}", f"Ben ate {i} pears.", time=1.67e9 + i) for i in range(4)])
+        memory.reconcile()
+        assert memory.duplicates()
+        for month, name in (("May", "may"), ("June", "june")):
+            found = memory.retrieve(f"Where did Ada row in {month} 2023?", plan=True)
+            assert found.hits[0].id == name
+
+
+def test_where_nothing_is_inside_any_time_will_do(memory: Memory) -> None:
+    question = "What did Ada say about the violin in March 1999?"
+    found = memory.retrieve(question, plan=True)
+    assert ids(found) == ids(memory.retrieve(question))
+
+
+def test_a_context_keeps_to_a_stated_bound() -> None:
+    """What a bound puts behind is worth no more than what it leaves in front."""
+    with opened() as memory:
+        near = [Atom(f"in{i}", f"Ada ate {i} pears.", time=1.69e9 + i) for i in range(3)]
+        far = [Atom(f"out{i}", f"Ada rowed the canoe {i}.", time=1.6e9 + i) for i in range(9)]
+        memory.add([*near, *far])
+        question = "What of the canoe after 3 May 2023?"
+        bound, free = (
+            {*memory.compile(question, budget=40, plan=plan).sources} for plan in (True, False)
+        )
+        assert bound and bound <= {"in0", "in1", "in2"} and not free & {"in0", "in1", "in2"}
+
+
+@pytest.mark.parametrize("limit", [0, 2048])
+def test_explain_ranks_as_a_bound_does(limit: int) -> None:
+    with opened(config=config_of(**{"rank.dense_limit": limit})) as memory:
+        memory.add(atoms())
+        question = "What did Ada say about the violin before 22 November 2023?"
+        found = memory.retrieve(question, plan=True)
+        for rank, hit in enumerate(found.hits[:4], start=1):
+            assert memory.explain(question, hit.id, plan=True).rank == rank
+
+
+def test_words_of_time_are_read_against_the_own_clock_of_a_memory() -> None:
+    """That of the record, that of the machine, or the moment that is said."""
+    now = parse_time("2025-03-05T12:00")
+    record = [
+        Atom("july", "The canoe of July", time=parse_time("2023-07-10")),
+        Atom("august", "The canoe of August", time=parse_time("2023-08-12")),
+        Atom("week", "The canoe of the week before", time=parse_time("2023-09-13")),
+        Atom("last", "The canoe at last", time=parse_time("2023-09-20")),
+        Atom("march", "The canoe of March", time=parse_time("2025-02-26")),
+    ]
+
+    def first(memory: Memory, question: str, **asked: Any) -> str:
+        return ids(memory.retrieve(question, plan=True, **asked))[0]
+
+    with opened(config=config_of(**{"decay.now": "latest"}), clock=lambda: now) as memory:
+        memory.add(record[:4])
+        assert first(memory, "What of the canoe in August?") == "august"
+        assert first(memory, "What of the canoe last week?") == "week"
+        assert first(memory, "What of the canoe last month?", asked="2023-08-20") == "july"
+        moments = ["2023-08-20", "2023-09-21"]
+        for found, name in zip(
+            memory.retrieve("What of the canoe last month?", plan=True, as_of=moments),
+            ("july", "august"),
+            strict=True,
+        ):
+            assert ids(found)[0] == name
+        assert memory.plan("last week").between == memory.plan("last week", plan=True).between
+    with opened(clock=lambda: now) as memory:
+        memory.add(record)
+        assert first(memory, "What of the canoe last week?") == "march"
+
+
+def test_namespaces_have_clocks_of_their_own() -> None:
+    with opened(config=config_of(**{"decay.now": "latest"})) as memory:
+        for name, year in (("ada", 2021), ("ben", 2023)):
+            own = memory.namespace(name, create=True)
+            own.add([Atom("may", "A canoe in May", time=parse_time(f"{year}-05-10"))])
+            own.add([Atom("june", "A canoe in June", time=parse_time(f"{year}-06-10"))])
+        found = memory.retrieve(["The canoe last month?"] * 2, namespaces=["ada", "ben"], plan=True)
+        assert [ids(each)[0] for each in found] == ["may", "may"]
+        assert [each.plan.between for each in found if each.plan] == [
+            (parse_time(f"{y}-05-01"), math.nextafter(parse_time(f"{y}-06-01"), 0))
+            for y in (2021, 2023)
+        ]
+
+
+@pytest.mark.parametrize(
+    ("question", "hits"),
+    [
+        ("When did Ada last go swimming?", ["s2", "s3", "s1"]),
+        ("When did Ada first go swimming?", ["s1", "s3", "s2"]),
+        ("What was the most recent concert of Ada?", ["c3", "c1", "c2"]),
+        ("What was the earliest concert of Ada?", ["c2", "c1", "c3"]),
+        ("Since when has Ada been learning Czech?", ["z2", "z1"]),
+        ("When was the last time Ada swam, went swimming that is?", ["s2", "s3", "s1"]),
+        ("What was the first concert of Ada after 1 April 2023?", ["c1", "c3"]),
+        ("What was the latest concert of Ada before June 2023?", ["c1", "c2"]),
+    ],
+)
+def test_first_and_latest_order_what_fits(question: str, hits: list[str]) -> None:
+    told = {
+        "s1": ("Ada went swimming in the lake.", "2023-02-07"),
+        "s2": ("Ada went swimming in the river.", "2023-06-30"),
+        "s3": ("Ada went swimming at the pool.", "2023-04-19"),
+        "c1": ("The concert of Ada was in Graz.", "2023-05-22"),
+        "c2": ("A concert of strings pleased Ada.", "2023-03-13"),
+        "c3": ("Ada played a concert in Basel on 1 August 2023.", "2023-09-02"),
+        "z1": ("Ada is learning Czech.", "2023-07-11"),
+        "z2": ("Ada has begun learning Czech with a tutor.", "2023-01-25"),
+    }
+    with opened() as memory:
+        memory.add([Atom(i, text, time=parse_time(day)) for i, (text, day) in told.items()])
+        noise = ("baked bread", "mended a fence", "lost a hat", "sowed leeks")
+        memory.add(
+            [Atom(f"n{i}", f"Ada {noise[i % 4]}.", time=1.66e9 + i * 7 * DAY) for i in range(80)]
+        )
+        found = ids(memory.retrieve(question, plan=True, k=5))
+        assert found[: len(hits)] == hits
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "What is the first name of Ada?",
+        "How long did the concert last?",
+        "Who came in the first weekend of August?",
+        "What happened in the last week of May?",
+        "What happened last week?",
+        "Who was at last found?",
+    ],
+)
+def test_what_orders_nothing(memory: Memory, question: str) -> None:
+    assert memory.plan(question).order == "relevance"
 
 
 @pytest.mark.parametrize(("limit", "left"), [(2048, 40), (0, 3)])

@@ -20,7 +20,7 @@ from graphmem_torch.errors import InputError
 from graphmem_torch.index.data import IndexInput
 from graphmem_torch.index.module import MemoryIndex
 from graphmem_torch.rank.candidates import Candidates
-from graphmem_torch.rank.plan import PlanBatch, prune
+from graphmem_torch.rank.plan import Events, PlanBatch, prune
 from graphmem_torch.rank.query import QueryBatch
 
 ATOMS, CONCEPTS = 60, 8
@@ -59,11 +59,19 @@ def plan_of(count: int, **change: Any) -> PlanBatch:
     starts = [own + [-1] * (width - len(own)) for own in values.pop("starts")]
     window = torch.tensor(values.pop("window"), dtype=torch.float64).view(count, 2)
     columns = {name: torch.tensor(own) for name, own in values.items()}
+    if "late" in columns:
+        columns["late"] = columns["late"].double()
     own = torch.tensor(starts, dtype=torch.int64).view(count, width)
     return PlanBatch(window=window, types=mask, starts=own, **columns)
 
 
-def scanned(index: MemoryIndex, query: QueryBatch, plan: PlanBatch, row: int) -> dict[str, Any]:
+def scanned(
+    index: MemoryIndex,
+    query: QueryBatch,
+    plan: PlanBatch,
+    row: int,
+    events: dict[int, tuple[float, float]] | None = None,
+) -> dict[str, Any]:
     """One question, atom by atom and edge by edge."""
     memory, graph = index.tensors, index.graph
     times, told = index.time.tolist(), memory.told.tolist()
@@ -73,35 +81,52 @@ def scanned(index: MemoryIndex, query: QueryBatch, plan: PlanBatch, row: int) ->
             own = mask.expand(len(query), -1)[row].tolist()
             listed = [a and b for a, b in zip(listed, own, strict=True)]
     low, high = plan.window[row].tolist()
+    ends_twice = math.isfinite(low) and math.isfinite(high)
+    late = float(plan.late[row]) if plan.late is not None and ends_twice else 0.0
 
-    def fits(atom: int) -> bool:
+    def tier(atom: int) -> int:
         if math.isinf(low) and math.isinf(high):
-            return True
+            return 0
         first, last = (t // DAY if math.isfinite(t) else t for t in (low, high))
         begins, ends = told[atom]
-        return low <= times[atom] <= high or (begins < ends and begins <= last and ends > first)
+        said = low <= times[atom] <= high
+        if events and atom in events:
+            begun, over = events[atom]
+            inside, known = begun <= high and over >= low, True
+        elif begins < ends:
+            inside, known = said or (begins <= last and ends > first), True
+        else:
+            inside, known = said, not math.isnan(times[atom])
+            if not inside and high < times[atom] <= high + late:
+                return 2
+        return 0 if inside else 3 if known else 1
 
     there = [atom for atom in range(ATOMS) if listed[atom]]
-    inside = [atom for atom in there if fits(atom)]
+    tiers = {atom: tier(atom) for atom in there}
+    inside = [atom for atom in there if tiers[atom] == 0]
     cosine = (memory.embeddings.double().numpy() @ query.embedding[row].double().numpy()).tolist()
     assert query.terms is not None
     words = memory.bm25.score(query.terms[row : row + 1])[0].tolist()
     tops = [max([0.0, *(words[a] for a in own)]) for own in (inside, there)]
     few = len(inside) < int(plan.least[row]) or tops[0] < float(plan.match[row]) * tops[1]
     gave_way = few and not (math.isinf(low) and math.isinf(high))
-    inside = there if gave_way else inside
-    best: set[int] = set()
-    tops = []
-    for values, least in ((cosine, -math.inf), (words, 0.0)):
-        ranked = sorted((a for a in inside if values[a] > least), key=lambda a: -values[a])
-        best |= {*ranked[: int(plan.best[row])]}
-        tops.append(max(1e-12, values[ranked[0]] if ranked else 0.0))
-    worth = {a: (max(cosine[a], 0) / tops[0] + words[a] / tops[1]) / 2 for a in best}
-    hops = int(plan.hops[row])
-    node, atom_of = memory.node.tolist(), memory.atom.tolist()
-    value = {node[a]: v for a, v in worth.items()}
-    reached = len(best)
-    if hops:
+    if not inside:
+        tiers = dict.fromkeys(there, 0)
+
+    def left_of(seen: list[int]) -> tuple[dict[int, float], int, int]:
+        """What meaning and relations leave of some atoms, the best, and what was reached."""
+        best: set[int] = set()
+        tops = []
+        for values, least in ((cosine, -math.inf), (words, 0.0)):
+            ranked = sorted((a for a in seen if values[a] > least), key=lambda a: -values[a])
+            best |= {*ranked[: int(plan.best[row])]}
+            tops.append(max(1e-12, values[ranked[0]] if ranked else 0.0))
+        worth = {a: (max(cosine[a], 0) / tops[0] + words[a] / tops[1]) / 2 for a in best}
+        hops = int(plan.hops[row])
+        node, atom_of = memory.node.tolist(), memory.atom.tolist()
+        value = {node[a]: v for a, v in worth.items()}
+        if not hops:
+            return worth, len(best), len(best)
         value |= {n: 1.0 for n in plan.starts[row].tolist() if n >= 0}
         columns = (graph.source, graph.target, graph.type)
         edges = list(zip(*(column.tolist() for column in columns), strict=True))
@@ -110,16 +135,28 @@ def scanned(index: MemoryIndex, query: QueryBatch, plan: PlanBatch, row: int) ->
             after = dict(value)
             for source, target, kind in edges:
                 goal = atom_of[target]
-                if source in value and plan.types[row, kind] and (goal < 0 or goal in inside):
+                if source in value and plan.types[row, kind] and (goal < 0 or goal in seen):
                     sent = value[source] * float(plan.discount[row])
                     sent /= fan[source] ** 0.5 if atom_of[source] < 0 else 1.0
                     after[target] = max(after.get(target, 0.0), sent)
             value = after
         worth = {atom_of[n]: v for n, v in value.items() if atom_of[n] >= 0}
-        reached = len(worth)
-    left = sorted(worth, key=lambda a: -worth[a])[: int(plan.kept[row])]
-    counts = [len(there), len(inside), len(best), len(left)]
-    return {"rows": left, "worth": worth, "counts": counts, "reached": reached, "open": gave_way}
+        return worth, len(best), len(worth)
+
+    worth, best, reached = left_of(inside)
+    if gave_way:
+        more = left_of([atom for atom in there if atom not in inside])
+        worth, best, reached = worth | more[0], best + more[1], reached + more[2]
+    left = sorted(worth, key=lambda a: (tiers[a], -worth[a]))[: int(plan.kept[row])]
+    counts = [len(there), len(inside), best, len(left)]
+    return {
+        "rows": left,
+        "worth": {a: v - 2 * tiers[a] for a, v in worth.items()},
+        "counts": counts,
+        "reached": reached,
+        "open": gave_way,
+        "tiers": tiers,
+    }
 
 
 moment = st.floats(1.6995e9, 1.7405e9) | st.sampled_from([-math.inf, math.inf])
@@ -142,14 +179,21 @@ def batches(draw: st.DrawFn) -> dict[str, Any]:
         "starts": each(st.lists(st.integers(ATOMS, ATOMS + CONCEPTS - 1), max_size=2)),
         "kept": each(st.integers(1, 70)),
         "discount": each(st.sampled_from([0.5, 0.9, 1.0])),
+        "late": each(st.sampled_from([0.0, 3e6])),
     }
 
 
-@given(batches(), st.booleans(), st.integers(0, 99))
+stated = st.dictionaries(
+    st.integers(0, ATOMS - 1), st.tuples(st.floats(1.6995e9, 1.7405e9), st.floats(0, 1e7))
+)
+
+
+@given(batches(), stated, st.booleans(), st.integers(0, 99))
 def test_prune_leaves_what_a_scan_leaves(
     index: MemoryIndex,
     random_questions: Callable[..., QueryBatch],
     drawn: dict[str, Any],
+    stated: dict[int, tuple[float, float]],
     masked: bool,
     seed: int,
 ) -> None:
@@ -160,9 +204,14 @@ def test_prune_leaves_what_a_scan_leaves(
         masks = (torch.rand(n, ATOMS, generator=g) < 0.6 for n in (1, count))
         query = replace(query, **dict(zip(("allowed", "listed"), masks, strict=True)))
     plan = plan_of(count, **drawn)
-    found = index.prune(query, plan)
+    spans = {atom: (begun, begun + length) for atom, (begun, length) in stated.items()}
+    span = torch.tensor([*spans.values()], dtype=torch.float64).view(-1, 2)
+    events = Events(torch.tensor([*spans], dtype=torch.int64), span)
+    found = index.prune(query, plan, events if spans else None)
     for row in range(count):
-        wanted = scanned(index, query, plan, row)
+        wanted = scanned(index, query, plan, row, spans)
+        tiers = found.tier[row].tolist()
+        assert {a: tiers[a] for a in wanted["tiers"]} == wanted["tiers"]
         rows = [a for a in found.rows[row].tolist() if a >= 0]
         assert len({*rows}) == len(rows) and found.counts[row].tolist() == wanted["counts"]
         assert int(found.reached[row]) == wanted["reached"]

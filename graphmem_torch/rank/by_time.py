@@ -1,0 +1,67 @@
+"""Hits by time: the first or the latest of those that fit a question.
+
+An order of the query plan (`docs/mathematics.md` 5.7).
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from graphmem_torch.rank.candidates import MemoryTensors
+from graphmem_torch.rank.succession import term_weights
+
+__all__ = ["order_by_time"]
+
+_SAYS = 0.5  # share of the weight of a question's words that a hit must have to go by words
+_ALIKE = 0.75  # of what the best hit has, which fits as well
+
+
+def order_by_time(
+    memory: MemoryTensors,
+    rows: Tensor,  # [B, K] int64, -1 = none
+    scores: Tensor,  # [B, K]
+    tier: Tensor,  # [B, K]
+    when: Tensor,  # [A] seconds, NaN = unknown
+    terms: Tensor,  # [B, W] int64, -1 = padding
+    unknown: Tensor,  # [B] int64
+    way: Tensor,  # [B], 1: the first in front, -1: the latest
+) -> Tensor:  # [B, K] int64
+    """The places of hits with those that fit in front, by time; tier by tier, the others as before.
+
+    A hit fits that has three quarters of the weight (idf) of the question's words that the best one
+    has, if that is half of all; else the words say nothing, and those fit that stand before the
+    widest gap of the scores. What fits but is of unknown time comes behind the others that fit.
+
+    Args:
+        memory: A atoms.
+        rows: Hits of B questions, best first.
+        scores: Of the same.
+        tier: Of the same, ascending.
+        when: Of every atom.
+        terms: What the questions ask about, without words of time and order.
+        unknown: How many more terms they have that no atom has: each weighs as the heaviest.
+        way: Of each question.
+    """
+    there = rows >= 0
+    nearest = there & (tier == tier[:, :1])
+    weight, idf = term_weights(memory, terms)
+    has = weight.gather(1, rows.clamp(min=0)).masked_fill(~there, 0.0)
+    best = has.masked_fill(~nearest, 0.0).amax(1, keepdim=True)
+    total = (idf.sum(1) + unknown * idf.amax(1))[:, None]
+    fits = torch.where(best >= _SAYS * total, has >= _ALIKE * best, _before_gap(scores, nearest))
+    key = (when[rows.clamp(min=0)] * way[:, None]).nan_to_num(nan=torch.inf)
+    fits &= there
+    order = key.masked_fill(~fits, torch.inf).argsort(dim=1, stable=True)
+    for column in (~fits, tier, ~there):
+        order = order.gather(1, column.long().gather(1, order).argsort(dim=1, stable=True))
+    return order
+
+
+def _before_gap(scores: Tensor, nearest: Tensor) -> Tensor:  # [B, K], [B, K] bool -> [B, K] bool
+    """The hits in front of the widest gap between two that follow each other in the first tier."""
+    own = scores.masked_fill(~nearest, torch.nan)
+    fall = (own[:, :-1] - own[:, 1:]).nan_to_num(nan=-torch.inf)
+    place = torch.arange(scores.shape[1], device=scores.device)
+    last = fall.argmax(1, keepdim=True) if fall.shape[1] else place[:1].expand(len(scores), 1)
+    return nearest & (place <= last)
