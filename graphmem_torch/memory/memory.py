@@ -2946,9 +2946,9 @@ class Memory:
         if self.config.regime.detector != "none":
             with self.store.turn():
                 self._caught_up()
-        done, reconciles = Consolidated(), self.config.reconcile.automatic
+        done, reconciles, stuck = Consolidated(), self.config.reconcile.automatic, set[int]()
         for _ in range(_PASSES):
-            state, part = self.store.state, self._refine(summarise, judge, going, reconciles)
+            state, part = self.store.state, self._refine(summarise, judge, going, reconciles, stuck)
             done += part
             reconciles &= not part.reconciled.failed  # whom the next call asks again
             if not going() or (part == Consolidated() and self.store.state == state):
@@ -2962,8 +2962,12 @@ class Memory:
         judge: Oracle | None,
         going: Callable[[], bool],
         reconciles: bool,
+        stuck: set[int],
     ) -> Consolidated:
-        """Takes every step of a consolidation once; what there was to do."""
+        """Takes every step of a consolidation once; what there was to do.
+
+        `stuck` are nodes that cannot be archived: those that are found join it.
+        """
         linked = self._written_by().consolidate(self._clock())
         now = self._decay.now()
         reinforced = self._importance.reinforce(self._current(), now)
@@ -2972,7 +2976,7 @@ class Memory:
             reconciled = self.reconcile(oracle=judge)
         snapshot = self._current()
         least = self._importance.least(snapshot, now, self._ended(snapshot, now))
-        aside = self._put_aside(least, going)
+        aside = self._put_aside([node for node in least if node not in stuck], going, stuck)
         if self.config.aggregate.build and going():
             made, gone = self._aggregate(summarise, going)
         learned = int(going() and self._learn_if_due())
@@ -3016,8 +3020,8 @@ class Memory:
             self.store.meta_set(_AGGREGATED, done)
         return made, gone
 
-    def _put_aside(self, nodes: Sequence[int], going: Callable[[], bool]) -> int:
-        """Archives atoms, a batch at a time, lest others wait; how many."""
+    def _put_aside(self, nodes: Sequence[int], going: Callable[[], bool], stuck: set[int]) -> int:
+        """Archives atoms, a batch at a time, lest others wait; how many. See `_refine`."""
         done = 0
         for start in range(0, len(nodes), _ASIDE):
             if not going():
@@ -3029,8 +3033,9 @@ class Memory:
             except InputError as error:
                 if len(part) == 1:
                     _log.warning("not archived: %s", error)
+                    stuck.update(part)
                 else:
-                    done += sum(self._put_aside([node], going) for node in part)
+                    done += sum(self._put_aside([node], going, stuck) for node in part)
         return done
 
     def _ended(self, snapshot: Snapshot, now: float) -> Tensor | None:  # [A] bool
