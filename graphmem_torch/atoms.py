@@ -16,6 +16,7 @@ from graphmem_torch.exact import ExactEncoder
 
 __all__ = [
     "AGGREGATE",
+    "BUILT",
     "CONCEPT",
     "DEFAULT_EDGE_WEIGHT",
     "KINDS",
@@ -33,6 +34,9 @@ CONCEPT = "concept"
 
 AGGREGATE = "aggregate"
 """Kind of what is made of other memories; it is derived from each of them."""
+
+BUILT = "aggregate:"
+"""How the id of an aggregate begins that a consolidation makes."""
 
 KINDS: Mapping[str, str] = {
     "turn": "what one person said in a dialogue",
@@ -140,6 +144,10 @@ class Atom:
             digits among it (`exact`); stored, never interpreted.
         edges: Edges the input states.
         event_end: When what it tells ended, as `event_time`; None: it goes on, or nobody knows.
+
+    An aggregate that a consolidation makes has the time of its latest member, from which on it may
+    be known; `event_time` and `event_end` are the first and the last of the days that its members
+    tell of, and say nothing about how long it is true.
     """
 
     id: str
@@ -158,6 +166,11 @@ class Atom:
     def rendered(self) -> str:
         """The text as it is embedded and shown: with its speaker in front."""
         return f"{self.speaker}: {self.text}" if self.speaker else self.text
+
+    @property
+    def is_built(self) -> bool:
+        """Whether it is an aggregate that a consolidation made."""
+        return self.kind == AGGREGATE and self.id.startswith(BUILT)
 
     @property
     def digest(self) -> str:

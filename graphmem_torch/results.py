@@ -79,12 +79,13 @@ class Particle:
         keys: Resonance keys: concepts that it mentions, then its own words, as its text has them.
         signifiers: What it is, of `atoms.SIGNIFIERS`.
         imprint: Situational imprint: `source` (speaker, session, kind), and what its `meta` has
-            under `agent_state` and `environment`.
+            under `agent_state` and `environment`; of an aggregate its `value`, too.
         created: When it was said, else when it was stored, seconds since the epoch UTC.
         modified: When its latest version took the place of the one before.
         accessed: When it was last used.
-        event_start, event_end: From when to when it was true, as far as it is known today; where
-            nothing else is stated, from the first day that its text tells of.
+        event_start, event_end: When it began and ceased to be true, as far as it is known today; if
+            nothing else is stated, it began on the first day that its text tells of. Of an
+            aggregate, the first and the last day that its members tell of.
         strands: Edges to other memories: type, id of the other, weight; those from it first.
         importance: Of now, in [0, 1].
         uses: How often it was used.
@@ -724,6 +725,8 @@ class Explanation:
             activation it sends on, from none (0) to all (1), at 1; the largest first.
         influences: By id, the score minus what it were without that memory, the largest first;
             memories that are not named have none. `index.explain` says what stays.
+        members: Ids of the memories that it is of and leads to, if it is an aggregate; it is a hit
+            only if aggregates are asked for.
     """
 
     question: str
@@ -737,12 +740,15 @@ class Explanation:
     edges: tuple[EdgeGradient, ...]
     gradients: dict[str, float]
     influences: dict[str, float]
+    members: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         """The reasons that count most, a line each, below what their numbers mean."""
         place = f"rank {self.rank}" if self.rank else "no hit"
         lines = [f"{self.id!r} for {self.question!r:.80}: score {self.score:.4g}, {place}"]
         lines.append("  " + " ".join(self.text.split())[:_LINE])
+        if self.members:
+            lines.append(f"an aggregate, listed if asked for; leads to {', '.join(self.members)}")
 
         def tell(heading: str, rows: Iterable[tuple[float, str]]) -> None:
             told = [f"  {number:>+10.3g}  {what}" for number, what in rows]

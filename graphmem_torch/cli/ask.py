@@ -39,6 +39,7 @@ class AskingCommand(MemoryCommand):
         k: How many memories for each question, or to choose from; the preset's number, or as many
             as could fit, by default.
         kind: Only memories of this kind (`turn`, `chunk`, `observation`, ...); repeatable.
+            Aggregates are listed only if it is `aggregate`.
         between: Only memories of this span of time, ends included. Times are dates (their first
             instant), dates with a time, or seconds since the epoch.
         as_of: Only what had been said by this time, and as it was known then; forms as above.

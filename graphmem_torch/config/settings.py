@@ -344,7 +344,8 @@ class AggregateConfig:
         least: Weight from which two memories are joined.
         neighbours: Most similar memories that each is compared with.
         smallest, largest: Members of an aggregate.
-        words: Of its text, about.
+        words: Most words of its text.
+        price: What so many words cost, as a share of what its members are about.
         depth: Up to which aggregates are made of aggregates.
     """
 
@@ -358,6 +359,7 @@ class AggregateConfig:
     smallest: int = _bounded(3, 2)
     largest: int = _bounded(12, 2)
     words: int = _bounded(60, 1)
+    price: float = _bounded(0.25, 0)
     depth: int = _bounded(2, 1)
 
 

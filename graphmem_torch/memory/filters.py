@@ -22,10 +22,11 @@ from typing import Any, Literal, TypedDict, TypeVar, cast
 import torch
 from torch import Tensor
 
-from graphmem_torch.atoms import CONCEPT
+from graphmem_torch.atoms import AGGREGATE, CONCEPT
 from graphmem_torch.errors import InputError, unknown
 from graphmem_torch.exact import exact_value
 from graphmem_torch.memory.assemble import Snapshot
+from graphmem_torch.memory.validity import whole
 from graphmem_torch.rank.hops import name_key
 from graphmem_torch.results import QueryPlan
 from graphmem_torch.store.reader import FieldName, StoreReader
@@ -174,10 +175,12 @@ def atom_masks(
 ) -> dict[str, Tensor]:
     """The filters of a retrieval as the masks `allowed` [1 or T, A] and `listed` [1 or B, A].
 
-    `between`, `as_of` and `valid_at` say which atoms there are for the question; `kinds`, `where`
+    `between`, `as_of` and `valid_at` say which atoms there are for the question, an aggregate only
+    with all of its members; `kinds`, `where`
     and `exclude` only which of them are listed: a fact still leads to the turns it was derived
     from, an answer is found by the question before it, whoever asked it, and what an agent has read
-    leads on to what it has not.
+    leads on to what it has not. Aggregates are listed only if `kinds` names them, or `where` speaks
+    of `kind` or `id`.
 
     Args:
         snapshot: A atoms.
@@ -201,9 +204,11 @@ def atom_masks(
                 raise InputError(unknown("kinds", kind, known))
         codes = torch.tensor([snapshot.kinds.index(kind) for kind in kinds])
         masks["listed"] = torch.isin(index.kind.long(), codes.to(index.kind.device))[None]
+    elif AGGREGATE in snapshot.kinds and not _names_kind(where):
+        masks["listed"] = (index.kind != snapshot.kinds.index(AGGREGATE))[None]
     if where is not None:
         listed = fields.where(snapshot, where)[None]
-        masks["listed"] = listed & masks["listed"] if kinds is not None else listed
+        masks["listed"] = listed & masks["listed"] if "listed" in masks else listed
     if any(excluded):
         rows = [snapshot.rows_of(nodes) for nodes in excluded]
         question = torch.arange(len(rows)).repeat_interleave(torch.tensor(list(map(len, rows))))
@@ -220,10 +225,24 @@ def atom_masks(
         )
         # An unknown time is NaN, which is in no span.
         masks["allowed"] = (index.time >= start) & (index.time <= last)
+        if between is not None:
+            masks["allowed"] = whole(snapshot, masks["allowed"])
     if valid is not None:
         valid = valid.to(index.kind.device)
         masks["allowed"] = valid & masks["allowed"] if "allowed" in masks else valid
     return masks
+
+
+def _names_kind(where: Mapping[str, Any] | None) -> bool:
+    """Whether conditions speak of kinds or ids, which is how aggregates are asked for by them."""
+    if not isinstance(where, Mapping):
+        return False
+    inner = chain.from_iterable(
+        each if isinstance(each, list | tuple) else (each,)
+        for name, each in where.items()
+        if name in _JOINTS
+    )
+    return not {"kind", "id"}.isdisjoint(where) or any(map(_names_kind, inner))
 
 
 def entity_seeds(

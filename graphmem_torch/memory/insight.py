@@ -33,6 +33,7 @@ __all__ = ["KEYS", "Insight", "read_insight", "to_particles", "understand_nodes"
 
 _ASKED = 64  # atoms a call: what a failing oracle can lose, and a transaction
 _IMPRINT = ("agent_state", "environment")  # fields of `meta` that are part of it
+_WORTH = ("value", "relevance", "complexity")  # likewise, of an aggregate
 
 KEYS = 8
 """Resonance keys of a text at most."""
@@ -209,8 +210,8 @@ def to_particles(
                 created=_known(when) if atom.time is None else atom.time,
                 modified=earlier[-1][1] if earlier else None,
                 accessed=_known(accessed),
-                event_start=_begun(atom, span),
-                event_end=span.stop,
+                event_start=atom.event_time if atom.is_built else _begun(atom, span),
+                event_end=atom.event_end if atom.is_built else span.stop,
                 strands=tuple(strands.get(node, ())),
                 importance=importance[node],
                 uses=uses.get(node, 0),
@@ -243,7 +244,8 @@ def _insight(atom: Atom, names: Sequence[str], said: Mapping[str, Any] | None) -
 
 def _imprint(atom: Atom) -> dict[str, Any]:
     source = {"kind": atom.kind, "speaker": atom.speaker, "session": atom.session}
-    told = {name: atom.meta[name] for name in _IMPRINT if name in atom.meta}
+    names = (*_IMPRINT, *_WORTH) if atom.is_built else _IMPRINT
+    told = {name: atom.meta[name] for name in names if name in atom.meta}
     return {"source": {name: value for name, value in source.items() if value is not None}, **told}
 
 

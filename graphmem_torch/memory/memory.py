@@ -44,12 +44,11 @@ from graphmem_torch.index.module import MemoryIndex
 from graphmem_torch.index.retrieve import CandidateRule, Stages
 from graphmem_torch.memory import contexts, edges, learning
 from graphmem_torch.memory.aggregates import (
-    Clusters,
+    Source,
     aggregate_atoms,
-    atoms_of_depth,
     built_of_depth,
-    clusters,
     mentions_of,
+    sources_of_depth,
     unchanged,
     written,
 )
@@ -82,6 +81,7 @@ from graphmem_torch.memory.bindings import (
     usable_device,
 )
 from graphmem_torch.memory.candidates import SharedKeys
+from graphmem_torch.memory.clusters import Clusters, clusters
 from graphmem_torch.memory.contexts import CompileOptions as Options
 from graphmem_torch.memory.decay import (
     ORACLE,
@@ -965,7 +965,9 @@ class Memory:
             check_count("k", cast(int, k))
             view, asked = self._view(), checked_questions(question)
             listed = torch.isin(view.snapshot.node, nodes)
-            query = self._query(view, asked)
+            query = self._query(view, asked, Scope(where=where))
+            if named is None and query.listed is not None:
+                listed &= query.listed[0].cpu()
             query = replace(query, listed=listed[None].to(query.embedding.device))
             with torch.inference_mode():
                 rows = view.snapshot.index(query, k=k).rows[0].cpu()
@@ -1068,7 +1070,9 @@ class Memory:
         Args:
             questions: One question, or B of them, answered as one batch.
             k: Hits a question; the preset's number by default.
-            kinds: Only hits of these kinds; other atoms still lead to them.
+            kinds: Only hits of these kinds; other atoms still lead to them. Aggregates lead to the
+                memories that they are of, and are hits only if `kinds` names "aggregate", or
+                `where` speaks of `kind` or `id`.
             between: Only atoms whose time is in this span, both ends included, None for an open
                 one. Times are as `text.times.parse_time` takes them: seconds since the epoch UTC,
                 a `datetime` (UTC where it is naive), ISO 8601.
@@ -2995,22 +2999,25 @@ class Memory:
             return 0, 0
         for depth in range(1, config.depth + 1):
 
-            def found_in(view: _View, depth: int = depth) -> tuple[Clusters, dict[int, Atom]]:
-                atoms = atoms_of_depth(self.store, view.snapshot, depth)
-                rows = torch.tensor(list(atoms), dtype=torch.int64)
+            def found_in(view: _View, depth: int = depth) -> tuple[Clusters, dict[int, Source]]:
+                sources = sources_of_depth(self.store, view.snapshot, depth)
+                beside = torch.tensor(list(sources), dtype=torch.int64)
+                telling = [bool(source.said) for source in sources.values()]
+                rows = beside[torch.tensor(telling, dtype=torch.bool)]
                 mentions = mentions_of(self.store, view.snapshot, rows)
-                return clusters(view.snapshot, rows, mentions, config), atoms
+                return clusters(view.snapshot, rows, beside, mentions, config), sources
 
-            found, atoms = self._asked(found_in)
+            found, sources = self._asked(found_in)
             built = built_of_depth(self.store, depth, and_more=depth == config.depth)
-            wanted, fresh = aggregate_atoms(found, atoms, built, depth, config)
+            wanted, fresh = aggregate_atoms(found, sources, built, depth, config)
             with self.store.turn():  # with those that are made of them
                 old = self.store.known(sorted(built.difference(wanted)))
                 nodes = edges.with_derived(self.store, [node for node, _ in old.values()])
                 gone += self.delete([atom.id for atom in self.store.atoms(nodes)])
+            atoms = {own.atom.id: own.atom for own in sources.values()}
             if summarise is not None and fresh:
-                fresh = written(fresh, atoms.values(), summarise, config)
-            digests = {atom.id: atom.digest for atom in atoms.values()}
+                fresh = written(fresh, atoms, summarise, config)
+            digests = {name: atom.digest for name, atom in atoms.items()}
             for part in batched(iter(fresh), _TOGETHER):
                 if not going():
                     return made, gone

@@ -140,7 +140,8 @@ def _parts(modes: Modes, snapshot: Snapshot) -> list[Tensor]:  # 3 of [M, _SPARE
     claim, evidence, question = (
         _of_kinds(snapshot, names) for names in (_CLAIMS, _EVIDENCE, _QUESTIONS)
     )
-    free = ~(claim | evidence | question)
+    # What an aggregate says its members say as well.
+    free = ~(claim | evidence | question | _of_kinds(snapshot, (AGGREGATE,)))
     asks = index.is_question > 0.5
     never = torch.full_like(value, -torch.inf)
     neutral = torch.where(free & ~asks, value, never)

@@ -10,7 +10,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from graphmem_torch.atoms import EdgeType
+from graphmem_torch.atoms import AGGREGATE, Atom, EdgeType
 from graphmem_torch.errors import InputError
 from graphmem_torch.index.explain import Explained
 from graphmem_torch.index.retrieve import Retrieval, Stages
@@ -349,7 +349,15 @@ def to_explanation(
             atoms[node].id: value
             for node, value in zip(others.tolist(), influence[left].tolist(), strict=True)
         },
+        members=_members(atoms[int(own)]),
     )
+
+
+def _members(atom: Atom) -> tuple[str, ...]:
+    """What an aggregate is of; of other memories nothing."""
+    if atom.kind != AGGREGATE:
+        return ()
+    return tuple(link.target for link in atom.edges if link.type == EdgeType.DERIVED_FROM)
 
 
 def _padded_tokens(encoded: Encoded) -> tuple[Tensor | None, Tensor | None]:

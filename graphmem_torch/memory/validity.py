@@ -36,6 +36,7 @@ __all__ = [
     "statements_of",
     "supersede",
     "validity_of",
+    "whole",
 ]
 
 Superseding = tuple[str, str, TimeLike | None, TimeLike | None]
@@ -63,8 +64,10 @@ class _Span(NamedTuple):
 
 def _own(atom: Atom) -> tuple[float, float]:
     """From when to when an atom says itself that it is valid."""
-    start = atom.time if atom.event_time is None else atom.event_time
-    stop = math.inf if atom.event_end is None else atom.event_end
+    # What days an aggregate tells of is no bound: it is as true as its members (`whole`).
+    bounded = not atom.is_built
+    start = atom.event_time if bounded and atom.event_time is not None else atom.time
+    stop = atom.event_end if bounded and atom.event_end is not None else math.inf
     # What was over when it was said began nobody knows when.
     return (-math.inf if start is None or stop < start else start), stop
 
@@ -443,7 +446,7 @@ class ValiditySpans:
             for column, said in ((start, log.start[rows]), (stop, log.stop[rows])):
                 column[which, place] = torch.where(said.isnan(), column[which, place], said)
         moment = torch.tensor(at, dtype=torch.float64)[:, None]
-        return _without_mixed(snapshot, (start <= moment) & (moment < stop))
+        return whole(snapshot, (start <= moment) & (moment < stop))
 
     def ended(
         self,
@@ -574,8 +577,8 @@ class ValiditySpans:
         return start, stop
 
 
-def _without_mixed(snapshot: Snapshot, found: Tensor) -> Tensor:  # [T, A] bool
-    """Without aggregates of which a member is not true: they tell what it says as well."""
+def whole(snapshot: Snapshot, found: Tensor) -> Tensor:  # [T, A] bool
+    """Return the atoms found, less aggregates of which a member is not: they tell of it as well."""
     if AGGREGATE not in snapshot.kinds:
         return found
     index = snapshot.index
@@ -583,7 +586,8 @@ def _without_mixed(snapshot: Snapshot, found: Tensor) -> Tensor:  # [T, A] bool
         each.long().cpu() for each in (index.tensors.derived_source, index.tensors.derived_target)
     )
     made = index.kind.cpu()[source] == snapshot.kinds.index(AGGREGATE)
-    source, target = source[made], target[made]
+    source, target = source[made].to(found.device), target[made].to(found.device)
+    found = found.clone()
     while True:  # they may be of aggregates
         which, edge = (found[:, source] & ~found[:, target]).nonzero(as_tuple=True)
         if not len(edge):

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from graphmem_torch.atoms import CONCEPT, Atom, EdgeType, text_hash
+from graphmem_torch.atoms import AGGREGATE, BUILT, CONCEPT, Atom, EdgeType, text_hash
 from graphmem_torch.coo import isin_pairs
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.errors import InputError, MissingNodeError, StoreDamagedError
@@ -65,6 +65,7 @@ _BLOCKS = {
     "token_block": ("counts", "pieces", "data"),
     "edge_block": ("source", "target", "type", "weight"),
 }
+_BUILT = "(kind = ? AND id GLOB ?)"  # an aggregate that a consolidation made
 _SHOWN = 5  # of each kind of problem; one damaged disk sector can break thousands of rows
 _DIGITS = 16  # of numbers that no label reaches, and that SQLite and Python still hold
 _TEXTS = 4096  # texts that are read at once
@@ -261,12 +262,13 @@ class StoreReader:
     def events(self, start: int = 0) -> Tensor:  # [n, 3] float64
         """Node number, `event_time` and `event_end` of the atoms from `start` on that have one.
 
-        Seconds since the epoch UTC, NaN where there is none; in the order of node numbers.
+        Seconds since the epoch UTC, NaN where there is none; in the order of node numbers. Without
+        aggregates that a consolidation made, whose span bounds nothing.
         """
         rows = self._database.query(
             f"SELECT node, event_time, event_end FROM {self._table} WHERE node >= ? "
-            "AND (event_time IS NOT NULL OR event_end IS NOT NULL) ORDER BY node",
-            (start,),
+            f"AND (event_time IS NOT NULL OR event_end IS NOT NULL) AND NOT {_BUILT} ORDER BY node",
+            (start, AGGREGATE, f"{BUILT}*"),
         )
         values = [[math.nan if each is None else each for each in row] for row in rows]
         return torch.tensor(values, dtype=torch.float64).view(-1, 3)
@@ -277,9 +279,9 @@ class StoreReader:
         As in `events`.
         """
         rows = self._database.query(
-            f"SELECT node, time, event_time, event_end FROM {self._table} "
-            "WHERE node IN (SELECT value FROM json_each(?)) ORDER BY node",
-            (json.dumps(list(nodes)),),
+            f"SELECT node, time, iif({_BUILT}, NULL, event_time), iif({_BUILT}, NULL, event_end) "
+            f"FROM {self._table} WHERE node IN (SELECT value FROM json_each(?)) ORDER BY node",
+            (*2 * (AGGREGATE, f"{BUILT}*"), json.dumps(list(nodes))),
         )
         values = [[math.nan if each is None else each for each in row] for row in rows]
         return torch.tensor(values, dtype=torch.float64).view(-1, 4)

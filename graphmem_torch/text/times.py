@@ -9,6 +9,7 @@ from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from numbers import Real
+from typing import NamedTuple
 
 from graphmem_torch.errors import InputError
 from graphmem_torch.text.bounds import JOINED, Named, Span, stated_bounds
@@ -17,8 +18,10 @@ __all__ = [
     "FIRST_SECOND",
     "LAST_SECOND",
     "MONTHS",
+    "DatedPlace",
     "TimeLike",
     "asked_window",
+    "dated_places",
     "parse_span",
     "parse_time",
     "told_days",
@@ -303,6 +306,44 @@ def asked_window(text: str, asked: float | None) -> tuple[float, float] | None:
     text = _with_capitals(text)
     bounds = stated_bounds(text, _asked_places(text, today))
     return None if bounds is None else _seconds(*bounds)
+
+
+class DatedPlace(NamedTuple):
+    """Where an English text names days, and which.
+
+    Attributes:
+        begin, end: Characters `text[begin:end]`.
+        first, behind: The first day, and the one after the last.
+        spoken: Whether it is told from where the text stands ("last Friday"), and is no date.
+    """
+
+    begin: int
+    end: int
+    first: date
+    behind: date
+    spoken: bool
+
+
+def dated_places(text: str, said: float | None) -> list[DatedPlace]:
+    """Return the places that `told_days` reads, in order; of two that overlap the longer.
+
+    Args:
+        text: What is said.
+        said: When, seconds since the epoch, UTC. None or NaN: nobody knows, and only dates with a
+            year are found.
+    """
+    today = None if said is None or math.isnan(said) else _date_of(said)
+    # Lower-casing must not move what comes after.
+    text = "".join(sign if len(sign.lower()) == 1 else " " for sign in text)
+    found = [DatedPlace(*place[:2], *place[2], False) for place in _calendar_spans(text, today)]
+    if today is not None:
+        found += [DatedPlace(*place[:2], *place[2], True) for place in _spoken_spans(text, today)]
+    found.sort(key=lambda place: (place.begin, -place.end))
+    kept: list[DatedPlace] = []
+    for place in found:
+        if not kept or place.begin >= kept[-1].end:
+            kept.append(place)
+    return kept
 
 
 def undated(text: str) -> str:

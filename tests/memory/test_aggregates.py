@@ -12,7 +12,7 @@ import torch
 from graphmem_torch.atoms import AGGREGATE, Atom, EdgeType, Link
 from graphmem_torch.memory import Memory
 from graphmem_torch.memory import memory as memory_module
-from graphmem_torch.memory.aggregates import star_clusters
+from graphmem_torch.memory.clusters import star_clusters
 from graphmem_torch.results import Consolidated
 from graphmem_torch.text.terms import terms
 from tests.memories import config_of, opened

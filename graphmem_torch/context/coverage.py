@@ -1,0 +1,138 @@
+"""Texts that cover most of what matters for their length: relevance minus complexity, exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from itertools import combinations
+from typing import NamedTuple
+
+__all__ = ["Coverage", "select_coverage", "select_coverage_reference"]
+
+_EVEN = 1e-12  # relative: sums of the same weights in another order are equal
+
+
+class Coverage(NamedTuple):
+    """Chosen texts and what they are worth.
+
+    Attributes:
+        chosen: Places of the texts, ascending.
+        relevance: Share of the weight that they cover, in [0, 1].
+        complexity: Share of the length that they may have, in [0, 1].
+        value: Relevance minus `price` times complexity.
+        bound: What no choice exceeds; equal to `value` where the choice is proven the best.
+    """
+
+    chosen: tuple[int, ...]
+    relevance: float
+    complexity: float
+    value: float
+    bound: float
+
+
+def select_coverage_reference(
+    units: Sequence[Collection[str]],
+    lengths: Sequence[int],
+    weight: Mapping[str, float],
+    *,
+    limit: int,
+    price: float,
+) -> Coverage:
+    """The definition, by trying every choice; of equal ones the one with fewest, then first texts.
+
+    Arguments as for `select_coverage`.
+    """
+    total = sum(weight.values())
+    best = Coverage((), 0.0, 0.0, 0.0, 0.0)
+    for count in range(len(units) + 1):
+        for chosen in combinations(range(len(units)), count):
+            length = sum(lengths[place] for place in chosen)
+            covered = {unit for place in chosen for unit in units[place]}
+            relevance = sum(weight[unit] for unit in covered) / total if total else 0.0
+            value = relevance - price * length / limit
+            if length <= limit and value > best.value + _EVEN:
+                best = Coverage(chosen, relevance, length / limit, value, value)
+    return best
+
+
+def select_coverage(
+    units: Sequence[Collection[str]],
+    lengths: Sequence[int],
+    weight: Mapping[str, float],
+    *,
+    limit: int,
+    price: float,
+    work: int = 20_000,
+) -> Coverage:
+    """Choose the texts S that cover most for their length (`docs/mathematics.md` 5.6).
+
+        max  w(union of their units) / w(all units) - price * length(S) / limit,  length(S) <= limit
+
+    Relevance is submodular and length adds up, so what a text gains beside others never grows:
+    a text that gains nothing is left out for good, and the gains that are left, filled up to the
+    limit as a fractional knapsack, bound every choice that goes on from here. Branch and bound with
+    that bound is exact; the text of most gain for its length comes first, so that the first choice
+    is the greedy one. NP-hard: after `work` steps the best choice so far stands, and `bound` says
+    how far it may be from the best.
+
+    Args:
+        units: What each of n texts covers; keys of `weight`.
+        lengths: Of the texts, above 0.
+        weight: Of what can be covered, at least 0.
+        limit: Length that all of them together may have, above 0.
+        price: What the whole length costs, in shares of all weight; at least 0.
+        work: Steps of the search.
+    """
+    total = sum(weight.values()) or 1.0
+    best: tuple[float, tuple[int, ...]] = (0.0, ())
+    steps, bound = 0, 0.0
+
+    def search(
+        chosen: tuple[int, ...],
+        covered: frozenset[str],
+        left: int,
+        value: float,
+        among: Sequence[int],
+    ) -> None:
+        nonlocal best, steps, bound
+        key = (value, tuple(sorted(chosen)))
+        if value > best[0] + _EVEN:
+            best = key
+        gains = []
+        for place in among:
+            if lengths[place] <= left:
+                new = sum(weight[unit] for unit in units[place] if unit not in covered) / total
+                gain = new - price * lengths[place] / limit
+                if gain > 0:
+                    gains.append((gain / lengths[place], gain, place))
+        gains.sort(key=lambda each: (-each[0], each[2]))
+        for at, (_, gain, place) in enumerate(gains):
+            most = value + _fractional(gains[at:], lengths, left)
+            if most <= best[0] + _EVEN:
+                return
+            if steps >= work:
+                bound = max(bound, most)
+                return
+            steps += 1
+            others = [other for *_, other in gains[at + 1 :]]
+            with_it = covered.union(units[place])
+            search((*chosen, place), with_it, left - lengths[place], value + gain, others)
+
+    search((), frozenset(), limit, 0.0, range(len(units)))
+    chosen = best[1]
+    covered = {unit for place in chosen for unit in units[place]}
+    relevance = sum(weight[unit] for unit in covered) / total
+    complexity = sum(lengths[place] for place in chosen) / limit
+    value = relevance - price * complexity
+    return Coverage(chosen, relevance, complexity, value, max(value, bound))
+
+
+def _fractional(
+    gains: Sequence[tuple[float, float, int]], lengths: Sequence[int], left: int
+) -> float:
+    """The most that texts gain within a length if parts of them count; densest first."""
+    found = 0.0
+    for density, gain, place in gains:
+        if lengths[place] > left:
+            return found + density * left
+        found, left = found + gain, left - lengths[place]
+    return found

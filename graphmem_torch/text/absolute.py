@@ -1,0 +1,239 @@
+"""Absolute days in place of relative ones: "last Friday" as "on 5 May 2023".
+
+English alone, by the reader of `text.times`. What it cannot place is never guessed: such a text has
+no absolute form.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from datetime import UTC, date, datetime, timedelta
+from typing import NamedTuple
+
+from graphmem_torch.text.times import MONTHS, DatedPlace, dated_places
+
+__all__ = ["absolute", "spelled_day"]
+
+_DAY = timedelta(days=1)
+_ANY = 0.0  # a moment: only where relative words stand is asked
+_UNIT = r"(?:second|minute|hour|day|night|week|weekend|month|year|decade)s?"
+_PART = r"(?:morning|afternoon|evening|night)"
+_NUMBER = (
+    r"(?:\d+|an?|one|two|three|four|five|six|seven|eight|nine|ten"
+    r"|(?:a )?(?:couple(?: of)?|few|several))"
+)
+_WEEKDAY = r"(?:mon|tues?|wed(?:nes)?|thurs?|fri|sat(?:ur)?|sun)(?:day)?"
+_SEASON = r"(?:spring|summer|fall|autumn|winter)"
+_COUNT = {"a": 1, "an": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5}
+_COUNT |= {"six": 6, "seven": 7, "eight": 8, "nine": 9, "ten": 10}
+
+_YEARS = re.compile(
+    r"\b(?:(?P<which>last|this|next) year"
+    rf"|(?P<number>{'|'.join(_COUNT)}|\d{{1,2}}) years? ago)\b",
+    re.IGNORECASE,
+)
+# What is left of time words once the places are taken out ("\0"): nobody can place it later.
+_LEFT = re.compile(
+    r"\b(?:ago|yesterday|today|tonight|tomorrow|recently|lately|nowadays|currently|soon|now"
+    r"|(?:later|earlier)(?! ?\0)|at the moment|so far"
+    rf"|(?:last|past|previous|this|next|coming|upcoming|following|other|that|same|these|those)"
+    rf" (?:{_NUMBER} )?(?:{_UNIT}|{_PART}s?|{_SEASON}|{_WEEKDAY}|time|{'|'.join(MONTHS)})"
+    rf"|in {_NUMBER} {_UNIT}|{_NUMBER} {_UNIT} (?:before|after|from|away|left|until|till)"
+    rf"|(?<!every )(?<!each )(?:mon|tues|wednes|thurs|fri|satur|sun)day(?!\w)(?!,? \0)"
+    r"|the weekend|(?:on|by|until|since|before|after) the \d{1,2}(?:st|nd|rd|th))\b",
+    re.IGNORECASE,
+)
+_BESIDE = re.compile(
+    rf"\b(?:{_UNIT}|{_PART}|{_WEEKDAY}) (?:before|after) (?:the )?$", re.IGNORECASE
+)
+_TURNED = re.compile(r"\b(the|this) $", re.IGNORECASE)
+_BOUND = re.compile(r"\b(?:over|under|(?:more|less) than|at least|at most) $", re.IGNORECASE)
+_AHEAD = re.compile(
+    r"\b(?:will|going to|gonna|plan(?:s|ning|ned)?|hop(?:e|es|ing) to|upcoming|coming up"
+    r"|look(?:s|ing)? forward|can't wait|excited (?:for|to))\b|'ll\b",
+    re.IGNORECASE,
+)
+_PAST = re.compile(r"\b(?:was|were|had|did|went|been|\w{2,}[^e\W]ed)\b", re.IGNORECASE)
+_WORD_BEFORE = re.compile(r"\b(\w+) $")
+# A day behind one of these needs no word of its own: "since 5 May 2023".
+_GOVERNING = frozenset(
+    [
+        *("about", "after", "all", "as", "before", "between", "by", "during", "entire", "for"),
+        *("from", "like", "of", "on", "over", "since", "than", "through", "throughout", "till"),
+        *("to", "until", "whole", "within"),
+    ]
+)
+_ABOUT = frozenset(("about", "around", "almost", "nearly", "roughly", "approximately"))
+_OVER = re.compile(r"\b(?:over|in|for|during|within|throughout) $", re.IGNORECASE)
+# A day that does something is no adverb: "yesterday was great".
+_DOES = re.compile(
+    r"['\u2019]s\b| (?:is|was|were|are|will|would|has|had|have|been|could|can|might|may|must|should"
+    r"|seems?|seemed|feels?|felt|marks?|marked|went|turned)\b",
+    re.IGNORECASE,
+)
+_OF_DAY = re.compile(rf" ({_PART})\b", re.IGNORECASE)
+_PARTS = {"tonight": "evening", "last night": "night"}
+
+
+class _Phrase(NamedTuple):
+    """What stands in place of a relative phrase.
+
+    Attributes:
+        preposition: What joins it to a sentence; empty: nothing does.
+        words: The days.
+        noun: The same where it is the subject.
+    """
+
+    preposition: str
+    words: str
+    noun: str = ""
+
+
+def absolute(text: str, said: float | None) -> str | None:
+    """Return an English text with absolute days in place of the relative ones.
+
+    "I painted it last Friday", said on 8 May 2023: "I painted it on 5 May 2023". Weeks are named by
+    their Monday, weekends by their Saturday; a month or a day without a year gets the year that
+    `told_days` reads, unless another is as near or the text looks ahead.
+
+    Args:
+        text: Any.
+        said: When, seconds since the epoch, UTC; None or NaN: nobody knows.
+
+    Returns:
+        None if some time in it is relative and cannot be placed: "recently", "the next day", a
+        weekday alone, or any relative day where nobody knows when it was said.
+    """
+    said = None if said is None or math.isnan(said) else said
+    places = dated_places(text, _ANY if said is None else said)
+    spans = [(place.begin, place.end) for place in places]
+    fixed = {(place.begin, place.end) for place in dated_places(text, None)}
+    loose = [place for place in places if (place.begin, place.end) not in fixed]
+    years = [match for match in _YEARS.finditer(text) if _is_free(match, spans)]
+    changes: list[tuple[int, int, str]] = []
+    if said is None:
+        if loose or years:
+            return None
+    else:
+        today = datetime.fromtimestamp(said, UTC).date()
+        for place in loose:
+            change = _spoken(text, place) if place.spoken else _with_year(text, place, today)
+            if change is None:
+                return None
+            changes.append(change)
+        changes += [_placed(text, *match.span(), _year(match, today)) for match in years]
+    if _LEFT.search(_blanked(text, [*spans, *(change[:2] for change in changes)])):
+        return None
+    for begin, end, words in sorted(changes, reverse=True):
+        text = text[:begin] + words + text[end:]
+    return text
+
+
+def spelled_day(day: date) -> str:
+    """Return a day as "5 May 2023"."""
+    return f"{day.day} {_month(day)}"
+
+
+def _month(day: date) -> str:
+    return f"{MONTHS[day.month - 1].capitalize()} {day.year}"
+
+
+def _is_free(match: re.Match[str], spans: Sequence[tuple[int, int]]) -> bool:
+    return all(match.end() <= begin or match.start() >= end for begin, end in spans)
+
+
+def _blanked(text: str, spans: Sequence[tuple[int, int]]) -> str:
+    """The text with a zero in place of what is placed."""
+    for begin, end in sorted(spans, reverse=True):
+        text = text[:begin] + "\0" + text[end:]
+    return text
+
+
+def _with_year(text: str, place: DatedPlace, today: date) -> tuple[int, int, str] | None:
+    """A date with the year that is meant; None where another one may be."""
+    named, first, behind = text[place.begin : place.end], place.first, place.behind
+    if behind <= today:
+        back, ahead = today - behind, first - today + 365 * _DAY
+        as_near = back > ahead and not _PAST.search(text)
+        if as_near or _AHEAD.search(text):
+            return None
+    stop = "." if named.rstrip(".").lower().endswith(MONTHS) and named.endswith(".") else ""
+    named = named.removesuffix(stop)
+    comma = "," if named[-1].isdigit() or named[-2:] in ("st", "nd", "rd", "th") else ""
+    return place.begin, place.end, f"{named}{comma} {first.year}{stop}"
+
+
+def _year(match: re.Match[str], today: date) -> _Phrase:
+    if match["which"]:
+        return _Phrase(
+            "in", str(today.year + {"last": -1, "this": 0, "next": 1}[match["which"].lower()])
+        )
+    number = match["number"].lower()
+    back = _COUNT.get(number) or int(number)
+    return _Phrase("around" if back > 1 else "in", str(today.year - back))
+
+
+def _spoken(text: str, place: DatedPlace) -> tuple[int, int, str] | None:
+    """What stands in place of a phrase that is told from the day it was said; None: unknown."""
+    begin, end = place.begin, place.end
+    said, before = text[begin:end].lower(), text[:begin]
+    if _BESIDE.search(before) or (said.endswith(" ago") and _BOUND.search(before)):
+        return None
+    turned = _TURNED.search(before)
+    if turned is not None:
+        if said.startswith(("next", "previous")) and turned[1].lower() == "the":
+            return None  # after another day of the tale, not after this one
+        if said.startswith(("last", "past", "next", "previous")):
+            begin = turned.start()
+    part = _PARTS.get(said) or (said.split()[1] if said.startswith("this ") else "")
+    of_day = _OF_DAY.match(text[end:])
+    if not part and of_day and place.behind - place.first == _DAY and not said.endswith(" ago"):
+        part, end = of_day[1].lower(), end + of_day.end()
+    if said.startswith("the "):
+        over = _OVER.search(before)
+        begin = begin if over is None else over.start()
+    return _placed(text, begin, end, _phrase(said, part, place))
+
+
+def _phrase(said: str, part: str, place: DatedPlace) -> _Phrase:
+    """The days of a phrase, and the preposition that joins them to a sentence."""
+    first, last = place.first, place.behind - _DAY
+    middle = first + (last - first) // 2
+    if said.startswith("the "):
+        span = f"from {spelled_day(first)} to {spelled_day(last)}"
+        return _Phrase("", span, f"the days {span}")
+    season = re.search(_SEASON, said)
+    if season:
+        return _Phrase("in", f"the {season[0]} of {first.year}")
+    if "weekend" in said and not _is_vague(said):
+        return _Phrase("on", f"the weekend of {spelled_day(first + _DAY)}")
+    if first.day == 1 and place.behind.day == 1 and not _is_vague(said):
+        return _Phrase("in", _month(first))
+    if said.endswith("week"):
+        return _Phrase("in", f"the week of {spelled_day(first)}")
+    if first < last:
+        return _Phrase("around", spelled_day(middle) if "month" not in said else _month(middle))
+    if re.fullmatch(_PART, part):
+        return _Phrase("on", f"the {part} of {spelled_day(first)}")
+    return _Phrase("on", spelled_day(first))
+
+
+def _is_vague(said: str) -> bool:
+    return "few" in said or "several" in said
+
+
+def _placed(text: str, begin: int, end: int, phrase: _Phrase) -> tuple[int, int, str]:
+    """A phrase as it stands in the sentence, with the preposition that it needs."""
+    before = _WORD_BEFORE.search(text[:begin])
+    word = "" if before is None else before[1].lower()
+    preposition, words = phrase.preposition, phrase.words
+    does = _DOES.match(text[end:]) is not None
+    if does or word == "of":
+        preposition, words = "", phrase.noun or words
+    elif word == preposition or word in _ABOUT or word in _GOVERNING:
+        preposition = preposition if preposition == "around" and word not in _ABOUT else ""
+    new = f"{preposition} {words}".strip()
+    opens = not text[:begin].strip("\"'\u201c\u2018([ ")
+    return begin, end, new[0].upper() + new[1:] if opens else new
