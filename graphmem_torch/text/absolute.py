@@ -42,7 +42,7 @@ _LEFT = re.compile(
     rf" (?:{_NUMBER} )?(?:{_UNIT}|{_PART}s?|{_SEASON}|{_WEEKDAY}|time|{'|'.join(MONTHS)})"
     rf"|in {_NUMBER} {_UNIT}|{_NUMBER} {_UNIT} (?:before|after|from|away|left|until|till)"
     rf"|(?<!every )(?<!each )(?:mon|tues|wednes|thurs|fri|satur|sun)day(?!\w)(?!,? \0)"
-    r"|the weekend|(?:on|by|until|since|before|after) the \d{1,2}(?:st|nd|rd|th))\b",
+    r"|the weekend(?! of \0)|(?:on|by|until|since|before|after) the \d{1,2}(?:st|nd|rd|th))\b",
     re.IGNORECASE,
 )
 _BESIDE = re.compile(

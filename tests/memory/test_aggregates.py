@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 import pytest
 import torch
 
 from graphmem_torch.atoms import AGGREGATE, Atom, EdgeType, Link
+from graphmem_torch.config import load_config
 from graphmem_torch.memory import Memory
 from graphmem_torch.memory import memory as memory_module
 from graphmem_torch.memory.clusters import star_clusters
@@ -272,3 +275,197 @@ def test_memories_that_hardly_are(texts: list[str]) -> None:
         memory.add([Atom(f"a{i}", text) for i, text in enumerate(texts) if text])
         memory.consolidate()
         assert memory.check() == [] and str(memory.consolidate()) == "nothing to do"
+
+
+DATED = {
+    "cello0": ("2023-05-08", "Ana", "I bought the old cello in Graz last Friday."),
+    "cello1": ("2023-05-20", "Ana", "The old cello in Graz got new strings yesterday."),
+    "cello2": ("2023-06-03", "Ben", "I heard the old cello in Graz two days ago."),
+    "cello3": ("2023-06-04", "Ben", "Recently the old cello in Graz was in the news."),
+    "talk0": ("2023-05-08", "Ben", "Wow, Ana, that's so amazing!"),
+    "talk1": ("2023-05-20", "Ana", "Thanks so much, Ben! You're amazing!"),
+    "talk2": ("2023-06-03", "Ben", "Wow, that is so amazing, Ana!"),
+    "talk3": ("2023-06-04", "Ana", "Thanks, Ben, that's so amazing of you!"),
+    "other0": ("2023-05-08", "Ben", "The boiler in the cellar was replaced by Mr. Novak."),
+    "other1": ("2023-05-20", "Ana", "My passport number ends with 4471."),
+    "other2": ("2023-06-03", "Ben", "The train to Vienna leaves from platform 9."),
+    "other3": ("2023-06-04", "Ana", "Rosa teaches chemistry at the grammar school."),
+    "other4": ("2023-06-05", "Ben", "The dentist charged 140 euros for a filling."),
+}
+
+
+def noon(day: str) -> float:
+    return datetime.fromisoformat(f"{day}T12:00:00+00:00").timestamp()
+
+
+def dated_turns(named: dict[str, tuple[str, str, str]] = DATED) -> list[Atom]:
+    return [
+        Atom(name, text, speaker=speaker, time=noon(day))
+        for name, (day, speaker, text) in named.items()
+    ]
+
+
+@pytest.fixture
+def dated() -> Any:
+    settings = {"aggregate.build": True, "aggregate.least": 0.3, "link.concepts": "pattern"}
+    with opened(config=config_of(**settings), embedder="hashing:256") as memory:
+        memory.add(dated_turns())
+        memory.consolidate()
+        yield memory
+
+
+def test_days_are_absolute_and_say_whose_they_are(dated: Memory) -> None:
+    (made,) = built(dated)
+    assert {link.target for link in made.edges} == {f"cello{i}" for i in range(4)}
+    assert made.text == (
+        "Ana: I bought the old cello in Graz on 5 May 2023. The old cello in Graz got new strings "
+        "on 19 May 2023. Ben: I heard the old cello in Graz on 1 June 2023."
+    ), "what was told recently has no day, and is not said"
+    assert made.time == noon("2023-06-04")
+    assert made.event_time == noon("2023-05-05") - DAY / 2
+    assert made.event_end == noon("2023-06-04")
+
+
+def test_small_talk_makes_no_aggregate(dated: Memory) -> None:
+    assert not any(link.target.startswith("talk") for atom in built(dated) for link in atom.edges)
+    assert not any("amazing" in atom.text for atom in built(dated))
+
+
+def test_its_value_is_that_of_its_sentences(dated: Memory) -> None:
+    """Relevance and complexity by hand; the best of all choices of its members' sentences."""
+    (made,) = built(dated)
+    worth = {name: made.meta[name] for name in ("value", "relevance", "complexity")}
+    price, words = dated.config.aggregate.price, dated.config.aggregate.words
+    said = made.text.replace("Ana: ", "").replace("Ben: ", "")
+    assert worth["complexity"] == pytest.approx(len(said.split()) / words, abs=1e-4)
+    assert worth["value"] == pytest.approx(
+        worth["relevance"] - price * worth["complexity"], abs=2e-4
+    )
+    assert "bound" not in made.meta, "it is proven the best"
+    (particle,) = dated.particles([made.id])
+    assert {name: particle.imprint[name] for name in worth} == worth
+    assert (particle.event_start, particle.event_end) == (made.event_time, made.event_end)
+
+
+def test_they_are_no_hits_unless_they_are_asked_for(dated: Memory) -> None:
+    (made,) = built(dated)
+    question = "Who bought the cello?"
+    for preset in ("default", "weave", "synapse", "contextos", "sgrm", "spectral"):
+        with opened(config=load_config(preset), embedder="hashing:256") as memory:
+            memory.add([*dated_turns(), replace(made, id="sum")])
+            hits = memory.retrieve(question, k=99).hits
+            assert hits and "sum" not in {hit.id for hit in hits}, preset
+            assert "sum" not in memory.compile(question, budget=500).sources
+            asked = memory.retrieve(question, k=99, kinds=["aggregate"]).hits
+            assert {hit.id for hit in asked} <= {"sum"}, preset
+    for where in (
+        {"kind": "aggregate"},
+        {"$or": [{"kind": "aggregate"}, {"speaker": "Zoe"}]},
+        {"$not": {"kind": "turn"}},
+        {"id": made.id},
+    ):
+        assert [hit.id for hit in dated.retrieve(question, k=99, where=where).hits] == [made.id]
+    assert made.id not in {
+        hit.id for hit in dated.retrieve(question, where={"speaker": "Ana"}).hits
+    }
+    assert made.id not in dated.forgettable(question=question, k=99)
+    dated.pin(made.id)
+    assert made.id in dated.compile(question, budget=500).sources
+
+
+def test_an_aggregate_leads_to_its_members_and_explain_says_so(dated: Memory) -> None:
+    (made,) = built(dated)
+    weights = {"semantic": 1.0, "derived_semantic": 1.0}
+    config = replace(dated.config, rank=replace(dated.config.rank, weights=weights))
+    with opened(config=config, embedder="hashing:256") as memory:
+        memory.add([*dated_turns(), made])
+        found = memory.explain(made.text, "cello3")
+        assert found.signals["derived_semantic"] > 0 and found.influences[made.id] > 0
+        assert found.members == () and "aggregate, listed" not in str(found)
+        own = memory.explain(made.text, made.id)
+        assert own.rank == 0 and own.members == tuple(link.target for link in made.edges)
+        assert "leads to cello0, cello1" in str(own)
+
+
+def test_spans_of_time_hold_an_aggregate_with_all_of_its_members(dated: Memory) -> None:
+    (made,) = built(dated)
+
+    def seen(**filters: Any) -> bool:
+        hits = dated.retrieve("cello", k=99, kinds=["aggregate"], **filters).hits
+        return made.id in {hit.id for hit in hits}
+
+    assert seen(between=("2023-05-01", "2023-07-01"))
+    assert not seen(between=("2023-06-01", "2023-07-01")), "most of it was said before"
+    assert not seen(between=("2023-05-01", "2023-06-04T11:00")), "and some later"
+    assert seen(as_of="2023-06-04T13:00") and not seen(as_of="2023-06-04T11:00")
+    assert seen(valid_at="2024-01-01") and not seen(valid_at="2023-05-09")
+
+
+def test_aggregates_made_before_are_made_anew(dated: Memory) -> None:
+    (made,) = built(dated)
+    dated.delete(made.id)
+    edges = tuple(Link(f"cello{i}", EdgeType.DERIVED_FROM) for i in range(3))
+    old = Atom(
+        "aggregate:" + "0" * 24,
+        "Ana: I bought the old cello in Graz last Friday.",
+        kind=AGGREGATE,
+        time=noon("2023-06-03"),
+        meta={"depth": 1, "coherence": 0.5},
+        edges=edges,
+    )
+    dated.add(old)
+    done = dated.consolidate()
+    assert (done.dissolved, done.aggregated) == (1, 1)
+    assert built(dated) == [made] and dated.check() == []
+
+
+def test_others_than_english_are_quoted_with_their_day() -> None:
+    named = {
+        f"d{i}": (day, "Anna", f"Gestern habe ich mit der Geige {piece} von Bach gespielt.")
+        for i, (day, piece) in enumerate(
+            [
+                ("2023-05-08", "die Partita"),
+                ("2023-05-09", "die Sonate"),
+                ("2023-05-10", "die Suite"),
+            ]
+        )
+    }
+    settings = {"aggregate.build": True, "aggregate.least": 0.3, "link.concepts": "pattern"}
+    others = {name: own for name, own in DATED.items() if name.startswith("other")}
+    with opened(config=config_of(**settings), embedder="hashing:256") as memory:
+        memory.add(dated_turns(named | others))
+        memory.consolidate()
+        (made,) = built(memory)
+        assert made.text.startswith("Anna (8 May 2023): Gestern habe ich mit der Geige die Partita")
+
+
+def test_an_oracle_is_given_absolute_days_and_may_tell_of_no_other(dated: Memory) -> None:
+    asked: list[str] = []
+    answers = iter(["Ana bought a cello last Friday.", "Ana bought a cello on 6 May 2023."])
+    own = {atom.text for atom in built(dated)}
+    for answer in answers:
+        dated.delete([atom.id for atom in built(dated)])
+
+        def summarise(
+            texts: Sequence[str], question: str | None, most: int, answer: str = answer
+        ) -> list[str]:
+            asked.extend(texts)
+            return [answer] * len(texts)
+
+        dated.consolidate(oracle=summarise)
+        assert {atom.text for atom in built(dated)} == own
+    assert "Ana: I bought the old cello in Graz on 5 May 2023." in asked[0]
+    assert "Ben: (said on 4 June 2023) Recently" in asked[0] and "last Friday" not in asked[0]
+    dated.delete([atom.id for atom in built(dated)])
+    dated.consolidate(oracle=lambda texts, *_: ["Ana bought a cello on 5 May 2023."] * len(texts))
+    (made,) = built(dated)
+    assert made.text == "Ana bought a cello on 5 May 2023."
+    assert 0 < made.meta["relevance"] < 1 and made.meta["complexity"] == pytest.approx(
+        8 / 60, abs=1e-4
+    )
+
+
+def test_nobody_reads_in_a_summary_of_modes_what_an_aggregate_says(dated: Memory) -> None:
+    (made,) = built(dated)
+    for summary in dated.summary():
+        assert made.id not in {each.id for each in (summary.claim, summary.evidence) if each}

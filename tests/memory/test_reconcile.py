@@ -196,7 +196,8 @@ def test_what_was_changed_later_is_told_to_no_earlier_moment() -> None:
             for moment, told in ((known - 1, False), (known, True)):
                 span = memory.validity("lisbon", as_of=moment)["lisbon"]
                 assert (span.by is not None) is (told and policy == "recency")
-                result = memory.retrieve("Where does Ana live?", k=9, as_of=moment)
+                where = {"kind": {"$in": ["turn", "aggregate"]}}
+                result = memory.retrieve("Where does Ana live?", k=9, as_of=moment, where=where)
                 said = any("Porto" in hit.text for hit in result.hits)
                 assert said is told
             stated = [hit for hit in result.hits if hit.kind == "aggregate"]

@@ -20,6 +20,7 @@ from graphmem_torch.atoms import Atom, EdgeType, Link
 from graphmem_torch.config import load_config
 from graphmem_torch.errors import InputError, StoreError
 from graphmem_torch.memory import Memory
+from graphmem_torch.memory.validity import spans_of
 from graphmem_torch.results import Validity
 from graphmem_torch.text.embedder import HashingEmbedder
 from tests.memories import ids, opened
@@ -150,10 +151,27 @@ def test_an_aggregate_is_as_true_as_all_that_it_is_of() -> None:
     of += [Atom("a12", "v1 and v2", kind="aggregate", edges=derived("v1", "v2"))]
     of += [Atom("all", "of both", kind="aggregate", edges=derived("a01", "a12"))]
     memory.add(of)
-    assert seen(memory, valid_at=500.0) == {"v0", "v1", "v2", "a01", "a12", "all"}
+    every = {"where": {"kind": {"$in": ["turn", "aggregate"]}}}
+    assert seen(memory, valid_at=500.0, **every) == {"v0", "v1", "v2", "a01", "a12", "all"}
     memory.supersede("v0", "v1", when=100.0)
-    assert seen(memory, valid_at=500.0) == {"v1", "v2", "a12"}
-    assert seen(memory, valid_at=99.0) == {"v0", "v2"}
+    assert seen(memory, valid_at=500.0, **every) == {"v1", "v2", "a12"}
+    assert seen(memory, valid_at=99.0, **every) == {"v0", "v2"}
+
+
+def test_days_that_an_aggregate_tells_of_do_not_bound_its_truth() -> None:
+    """Those of a user's own do: what a user states stands."""
+    memory = memory_of(moved(2), Clock(1000.0))
+    span = {"kind": "aggregate", "time": 20.0, "event_time": 3.0, "event_end": 30.0}
+    memory.add([Atom("aggregate:1", "v0 and v1", edges=derived("v0", "v1"), **span)])
+    memory.add([Atom("mine", "v0, v1", edges=derived("v0", "v1"), **span)])
+    only = {"kinds": ["aggregate"]}
+    assert seen(memory, valid_at=25.0, **only) == {"aggregate:1", "mine"}
+    assert seen(memory, valid_at=500.0, **only) == {"aggregate:1"}
+    assert seen(memory, valid_at=5.0, **only) == set(), "v1 was not said yet"
+    assert memory.validity("aggregate:1")["aggregate:1"] == Validity(20.0, None)
+    assert memory.validity("mine")["mine"] == Validity(3.0, 30.0)
+    nodes = memory.store.nodes(concepts=False).tolist()
+    assert spans_of(memory.store, nodes)[2].isfinite().sum() == 1
 
 
 def derived(*ids: str) -> tuple[Link, ...]:

@@ -1,0 +1,115 @@
+"""Relative days become the days that were meant, by the calendar, or nothing is said."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta
+
+import pytest
+
+from graphmem_torch.text.absolute import absolute, spelled_day
+from graphmem_torch.text.times import told_days
+
+SAID = datetime(2023, 5, 8, 13, 56, tzinfo=UTC)  # a Monday
+EPOCH = date(1970, 1, 1)
+DAY = timedelta(days=1)
+
+PLACED = {
+    "I painted it last Friday.": "I painted it on 5 May 2023.",
+    "We went last month.": "We went in April 2023.",
+    "We met last week.": "We met in the week of 1 May 2023.",
+    "Yesterday was great!": "7 May 2023 was great!",
+    "Yesterday I went home.": "On 7 May 2023 I went home.",
+    "I moved two weeks ago.": "I moved around 24 April 2023.",
+    "A few weeks ago we met.": "Around 17 April 2023 we met.",
+    "Three months ago I began.": "In February 2023 I began.",
+    "I'll run next month.": "I'll run in June 2023.",
+    "This morning we ran.": "On the morning of 8 May 2023 we ran.",
+    "We sing tonight.": "We sing on the evening of 8 May 2023.",
+    "We got in last night.": "We got in on the night of 7 May 2023.",
+    "We ate out last Friday night.": "We ate out on the night of 5 May 2023.",
+    "I have been ill since last Friday.": "I have been ill since 5 May 2023.",
+    "It stays until next week.": "It stays until the week of 15 May 2023.",
+    "I loved yesterday's class.": "I loved 7 May 2023's class.",
+    "Over the last two weeks I wrote.": "From 24 April 2023 to 8 May 2023 I wrote.",
+    "The past two weeks were hard.": "The days from 24 April 2023 to 8 May 2023 were hard.",
+    "We hiked this past weekend.": "We hiked on the weekend of 6 May 2023.",
+    "Last summer we swam.": "In the summer of 2022 we swam.",
+    "I won last year.": "I won in 2022.",
+    "I began five years ago.": "I began around 2018.",
+    "The show is next month.": "The show is in June 2023.",
+    "It was in July.": "It was in July 2022.",
+    "It was on April 5th.": "It was on April 5th, 2023.",
+    "I ran on May 3, 2023 and last Monday.": "I ran on May 3, 2023 and on 1 May 2023.",
+}
+KEPT = [
+    "I have known him for four years.",
+    "We sing every Friday.",
+    "The Monday before July 24, 2023 was hot.",
+    "The market is open on Sundays.",
+]
+UNKNOWN = [
+    "The day before yesterday we met.",
+    "We spoke recently.",
+    "We meet on Friday.",
+    "I finish in two days.",
+    "The next day it rained.",
+    "It began more than two weeks ago.",
+    "Two days later it rained.",
+    "I will go in March.",
+    "It happened a while ago.",
+    "The next week it rained.",
+]
+
+
+@pytest.mark.parametrize(("text", "wanted"), PLACED.items())
+def test_relative_days_are_written_out(text: str, wanted: str) -> None:
+    assert absolute(text, SAID.timestamp()) == wanted
+    assert absolute(wanted, None) == wanted, "it is absolute"
+
+
+@pytest.mark.parametrize("text", KEPT)
+def test_other_times_stay(text: str) -> None:
+    assert absolute(text, SAID.timestamp()) == text == absolute(text, None)
+
+
+@pytest.mark.parametrize("text", UNKNOWN)
+def test_what_cannot_be_placed_is_not_guessed(text: str) -> None:
+    assert absolute(text, SAID.timestamp()) is None
+
+
+@pytest.mark.parametrize("text", PLACED)
+def test_nothing_relative_is_placed_where_nobody_knows_when_it_was_said(text: str) -> None:
+    assert absolute(text, None) is None and absolute(text, float("nan")) is None
+
+
+@pytest.mark.parametrize("start", [date(2023, 12, 25), date(2024, 2, 26), date(1999, 12, 30)])
+def test_days_are_those_of_the_calendar(start: date) -> None:
+    """Against datetime, over ends of months and years and a leap day."""
+    for said in (start + i * DAY for i in range(10)):
+        moment = datetime(said.year, said.month, said.day, 23, 59, tzinfo=UTC).timestamp()
+        monday = said - said.weekday() * DAY
+        friday = said - ((said.weekday() - 4) % 7 or 7) * DAY
+        first = (said.replace(day=1) - DAY).replace(day=1)
+        wanted = {
+            "yesterday": f"on {spelled_day(said - DAY)}",
+            "tomorrow": f"on {spelled_day(said + DAY)}",
+            "three days ago": f"on {spelled_day(said - 3 * DAY)}",
+            "last Friday": f"on {spelled_day(friday)}",
+            "this week": f"in the week of {spelled_day(monday)}",
+            "next week": f"in the week of {spelled_day(monday + 7 * DAY)}",
+            "last month": f"in {first:%B} {first.year}",
+        }
+        for phrase, days in wanted.items():
+            assert absolute(f"I saw it {phrase}.", moment) == f"I saw it {days}."
+
+
+@pytest.mark.parametrize("text", PLACED)
+def test_the_days_written_are_days_that_were_told(text: str) -> None:
+    """Read again long after, by the reader of days alone."""
+    for said in (SAID + i * 9 * DAY for i in range(45)):
+        written = absolute(text, said.timestamp())
+        if written is None:
+            continue
+        first, behind = told_days(text, said.timestamp())
+        again = told_days(written, (said + 777 * DAY).timestamp())
+        assert first <= again[0] <= again[1] <= behind, (said, written)
