@@ -249,10 +249,13 @@ def sources_of_depth(store: MemoryStore, snapshot: Snapshot, depth: int) -> dict
     own = {leaf: atoms[leaf] for leaf in itertools.chain.from_iterable(leaves.values())}
     concepts = _concepts(store, snapshot, own)
     said = {leaf: tellings(atom, concepts[leaf], names) for leaf, atom in own.items()}
-    return {
-        row: Source(atoms[row], [each for leaf in under for each in said[leaf]])
-        for row, under in leaves.items()
-    }
+    found = {}
+    for row, under in leaves.items():
+        every = [each for leaf in under for each in said[leaf]]
+        # What it chose of its members; an oracle may have said it in words of its own.
+        chosen = [each for each in every if each.text and each.text in atoms[row].text]
+        found[row] = Source(atoms[row], chosen or every)
+    return found
 
 
 def _leaves(row: int, atoms: Mapping[int, Atom], row_of: Mapping[str, int]) -> list[int]:
