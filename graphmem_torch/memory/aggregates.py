@@ -1,7 +1,7 @@
 """Insight aggregates: what many memories say, found as clusters and said in few sentences.
 
 Cognitive Weave, algorithm 1 (`docs/mathematics.md` 5.6). An aggregate is an atom of its own,
-`derived_from` its members: it is embedded, linked and found as any other, erased with any of them,
+`derived_from` its members: it is embedded and linked as any other, erased with any of them,
 and made of its members' own sentences unless an oracle writes it.
 """
 

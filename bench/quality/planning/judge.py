@@ -40,8 +40,7 @@ Hits = list[list[tuple[str, str]]]
 def judge(request: Request, *, size: tuple[int, int] = PROJECTS, resamples: int = 2000) -> Judged:
     """Asks what a step needs, what waits for it, what leads up to it, and what can be begun.
 
-    What is to be found are the turns that say so; an aggregate says what the turns say whose words
-    it has. Beside the preset, with aggregates and query plans and without, stands search by cosine.
+    What is to be found are the turns that say so, to which aggregates lead. Beside the preset, with aggregates and query plans and without, stands search by cosine.
 
     Args:
         request: What is evaluated; no data is read.
@@ -57,7 +56,6 @@ def judge(request: Request, *, size: tuple[int, int] = PROJECTS, resamples: int 
     config, encoder = request.settings, load_encoder(request)
     config = replace(config, aggregate=replace(config.aggregate, build=False))
     made, atoms, asked = projects(*size, seed=request.seed)
-    texts = {atom.id: atom.text for atom in atoms}
     concepts = encoder.extractor(config.link.concepts)
     found: dict[str, Hits] = {}
     with caching([encoder]):
@@ -78,7 +76,7 @@ def judge(request: Request, *, size: tuple[int, int] = PROJECTS, resamples: int 
     }
     values = {
         name: {
-            measure: _recall([cut(each) for each in hits], asked, texts)
+            measure: _recall([cut(each) for each in hits], asked)
             for measure, cut in measures.items()
         }
         for name, hits in found.items()
@@ -138,15 +136,13 @@ def _within(hits: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
 
 
 def _recall(
-    found: Sequence[Sequence[tuple[str, str]]], asked: Sequence[Asked], texts: Mapping[str, str]
+    found: Sequence[Sequence[tuple[str, str]]], asked: Sequence[Asked]
 ) -> Tensor:  # [B] float64
-    """The share of the gold that is among the hits, or in the words of an aggregate among them."""
+    """The share of the gold that is among the hits."""
     values = []
     for hits, each in zip(found, asked, strict=True):
         names = {name for name, _ in hits}
-        made = [text for name, text in hits if name not in texts]
-        said = [name in names or any(texts[name] in text for text in made) for name in each.gold]
-        values.append(sum(said) / len(said))
+        values.append(sum(name in names for name in each.gold) / len(each.gold))
     return torch.tensor(values, dtype=torch.float64)
 
 
