@@ -239,10 +239,9 @@ def sources_of_depth(store: MemoryStore, snapshot: Snapshot, depth: int) -> dict
     if depth == 1:
         atoms = {row: atom for row, atom in atoms.items() if atom.kind != AGGREGATE}
         concepts = _concepts(store, snapshot, atoms)
-        every = (
-            (row, Source(atom, tellings(atom, concepts[row], names))) for row, atom in atoms.items()
-        )
-        return dict(every)
+        return {
+            row: Source(atom, tellings(atom, concepts[row], names)) for row, atom in atoms.items()
+        }
     below = built_of_depth(store, depth - 1, and_more=False)
     row_of = {atom.id: row for row, atom in atoms.items()}
     leaves = {row: _leaves(row, atoms, row_of) for row, atom in atoms.items() if atom.id in below}

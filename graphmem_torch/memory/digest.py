@@ -96,10 +96,10 @@ class Names:
 def tellings(atom: Atom, concepts: Iterable[str], names: Names) -> list[Telling]:
     """Return the sentences of a memory that say something of their own.
 
-    Left out are questions, captions, scraps, what has no name, number, date or noun, and what one
-    person says to another of the two of them. Of a text in another language than English nobody
-    knows which times are relative, or which words are nouns: it is quoted with the day it was said,
-    and all its words count.
+    Left out are questions, captions, headings, scraps, what has no name, number, date or noun, and
+    what one person says to another of the two of them. Of a text in another language than English
+    nobody knows which times are relative, or which words are nouns: it is quoted with the day it
+    was said, and all its words count.
 
     Args:
         atom: The memory.
@@ -113,7 +113,8 @@ def tellings(atom: Atom, concepts: Iterable[str], names: Names) -> list[Telling]
     found = []
     for sentence in split_sentences(_BRACKETED.sub("", atom.text)):
         sentence, own = sentence.strip(), {*terms(sentence)}
-        if len(own) < _TOLD or is_question(sentence):
+        announces = sentence.rstrip("*_ ").endswith(":")  # a heading, or what a list follows
+        if len(own) < _TOLD or announces or is_question(sentence):
             continue
         if not other:
             facts = _facts(sentence, atom.time, names)

@@ -16,6 +16,7 @@ from graphmem_torch.config import load_config
 from graphmem_torch.memory import Memory
 from graphmem_torch.memory import memory as memory_module
 from graphmem_torch.memory.clusters import star_clusters
+from graphmem_torch.memory.digest import Names, tellings
 from graphmem_torch.results import Consolidated
 from graphmem_torch.text.terms import terms
 from tests.memories import config_of, opened
@@ -469,3 +470,9 @@ def test_nobody_reads_in_a_summary_of_modes_what_an_aggregate_says(dated: Memory
     (made,) = built(dated)
     for summary in dated.summary():
         assert made.id not in {each.id for each in (summary.claim, summary.evidence) if each}
+
+
+def test_headings_and_what_a_list_follows_say_nothing() -> None:
+    text = "**Cellos of the town of Graz:**\nThe cello of Graz is old."
+    found = tellings(Atom("a", text, speaker="assistant"), ["cello", "graz", "town"], Names(()))
+    assert [each.text for each in found] == ["The cello of Graz is old."]

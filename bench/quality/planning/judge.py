@@ -40,7 +40,8 @@ Hits = list[list[tuple[str, str]]]
 def judge(request: Request, *, size: tuple[int, int] = PROJECTS, resamples: int = 2000) -> Judged:
     """Asks what a step needs, what waits for it, what leads up to it, and what can be begun.
 
-    What is to be found are the turns that say so, to which aggregates lead. Beside the preset, with aggregates and query plans and without, stands search by cosine.
+    What is to be found are the turns that say so, to which aggregates lead. Beside the preset, with
+    aggregates and query plans and without, stands search by cosine.
 
     Args:
         request: What is evaluated; no data is read.
