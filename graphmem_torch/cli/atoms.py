@@ -36,6 +36,7 @@ __all__ = [
     "Restore",
     "ShowChanges",
     "ShowHistory",
+    "SplitName",
     "Supersede",
     "Update",
 ]
@@ -229,6 +230,31 @@ class Supersede(MemoryCommand):
             print_json({"id": self.old, "validity": asdict(found)})
         else:
             print_text(f"{self.old}: {validity_line(found)}")
+        return 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class SplitName(MemoryCommand):
+    """Split a name from the concept that it shares with others, for good.
+
+    Attributes:
+        name: A name of a concept.
+        undo: Let a name that was split join others again.
+    """
+
+    name: Annotated[Positional[str], arg(metavar="NAME")]
+    undo: bool = False
+
+    def run(self) -> int:
+        """Splits or joins the name and says whether that is new."""
+        with self.open_memory(self.store, "w") as memory:
+            change = memory.join_name if self.undo else memory.split_name
+            changed = change(self.name)
+        if self.json:
+            print_json({"name": self.name, "split": not self.undo, "changed": changed})
+            return 0
+        state = "joins others again" if self.undo else "is a concept of its own"
+        print_text(f"{self.name} {state}" + ("" if changed else ", as before"))
         return 0
 
 

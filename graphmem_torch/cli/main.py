@@ -31,6 +31,7 @@ from graphmem_torch.cli.atoms import (
     Restore,
     ShowChanges,
     ShowHistory,
+    SplitName,
     Supersede,
     Update,
 )
@@ -63,6 +64,7 @@ _COMMANDS = {
     "get": Get,
     "update": Update,
     "supersede": Supersede,
+    "split-name": SplitName,
     "history": ShowHistory,
     "changes": ShowChanges,
     "delete": Delete,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -26,6 +26,7 @@ from graphmem_torch.rank.registry import signal_names
 from graphmem_torch.rank.routing import relative_pagerank, routing_parts
 from graphmem_torch.store import MemoryStore
 from graphmem_torch.store.reader import StoreReader
+from graphmem_torch.text.naming import plain_name
 from graphmem_torch.text.question import name_words
 from graphmem_torch.text.terms import TERMS, Vocabulary
 
@@ -49,6 +50,7 @@ class Snapshot:
         node: [A] int64 node number of every atom of the index; its nodes are those of the store.
         vocabulary: Terms of the lexical index.
         kinds, speakers: Names behind the codes.
+        called: For each speaker the single words that are names of the same concept.
         share: `ModeCache.share` of the modes of the index.
     """
 
@@ -58,6 +60,7 @@ class Snapshot:
     vocabulary: Vocabulary
     kinds: list[str]
     speakers: list[str]
+    called: list[list[str]]
     share: float = 0.0
 
     def rows_of(self, nodes: Sequence[int]) -> Tensor:  # [n] int64
@@ -79,8 +82,8 @@ class Snapshot:
     def speaker_words(self) -> dict[str, list[int]]:
         """For each word of the speakers' names, the speakers; to find them in questions."""
         words: dict[str, list[int]] = {}
-        for code, name in enumerate(self.speakers):
-            for word in name_words(name):
+        for code, (name, others) in enumerate(zip(self.speakers, self.called, strict=True)):
+            for word in dict.fromkeys(each for own in (name, *others) for each in name_words(own)):
                 words.setdefault(word, []).append(code)
         return words
 
@@ -137,6 +140,7 @@ class Assembler:
                 self._columns.rename(self._growing.remove(changes.gone, concepts))
             modes = config.modes.build  # only they read which atoms have equal content
             added = self._columns.read(store, num_pieces, changes, duplicates=modes)
+            called = _called(store, self._columns.speakers)
         cut = None if changes is None else changes.cut
 
         def found(embeddings: Tensor, time: Tensor, node: Tensor) -> Modes:
@@ -145,11 +149,13 @@ class Assembler:
         tensors = self._growing.append(added, cut, found)
         index = MemoryIndex(tensors, config, self._growing.listed)
         self._config = config
-        return self._snapshot(index, self._columns)
+        return self._snapshot(index, self._columns, called)
 
-    def _snapshot(self, index: MemoryIndex, columns: StoreColumns) -> Snapshot:
+    def _snapshot(
+        self, index: MemoryIndex, columns: StoreColumns, called: list[list[str]]
+    ) -> Snapshot:
         assert columns.state is not None
-        names = list(columns.kinds), list(columns.speakers)
+        names = list(columns.kinds), list(columns.speakers), called
         node = index.node.long()
         words = columns.vocabulary.copy()
         return Snapshot(index, columns.state, node, words, *names, self._modes.share)
@@ -212,7 +218,7 @@ class Assembler:
                 state, current = "", False
         self._columns, self._growing = columns, GrowingIndex.from_tensors(config, parts)
         self._config, self._kept, self._atoms = config, state, len(node)
-        return self._snapshot(index, columns) if current else None
+        return self._snapshot(index, columns, _called(store, columns.speakers)) if current else None
 
     def save(self, store: MemoryStore, snapshot: Snapshot) -> None:
         """Writes the file from which `load` opens at once: of the last index that was made.
@@ -276,6 +282,13 @@ def to_rows(edges: EdgeBlock, node: Tensor) -> EdgeBlock:  # node [N]: number of
     source, target = row[edges.source], row[edges.target]
     keep = (source >= 0) & (target >= 0)
     return EdgeBlock(source[keep], target[keep], edges.type[keep], edges.weight[keep])
+
+
+def _called(store: StoreReader, speakers: Iterable[str]) -> list[list[str]]:
+    """Of each speaker the words by which memories call the same person."""
+    plain = [plain_name(name) for name in speakers]
+    known = store.namesakes(list(dict.fromkeys(plain)))
+    return [[each for each in known.get(name, ()) if " " not in each] for name in plain]
 
 
 class ModeCache:

@@ -29,6 +29,7 @@ from graphmem_torch.errors import InputError
 from graphmem_torch.exact import dump_json
 from graphmem_torch.memory.decay import ORACLE
 from graphmem_torch.memory.edges import nodes_of
+from graphmem_torch.memory.link import split_names
 from graphmem_torch.memory.validity import NamedStatement, named_statements
 from graphmem_torch.readers.jsonl import atom_to_record, parse_edge_type
 from graphmem_torch.readers.source import decode, parse_json, raw_lines
@@ -46,6 +47,7 @@ __all__ = [
     "export_lines",
     "exported_atoms",
     "exported_edges",
+    "exported_splits",
     "exported_validity",
     "restore_learned",
     "restore_life",
@@ -127,6 +129,8 @@ def _records(
             yield {"edge": [*edge[:2], names[kind], weight]}
     for said in named_statements(store):
         yield {"validity": _told(said)}
+    if split := split_names(store):
+        yield {"split_names": sorted(split)}
     for kind, (value, _) in store.learned.rows().items():
         if value is not None:
             yield {
@@ -416,6 +420,21 @@ def exported_validity(
 def _end(value: Any) -> float | None:
     """A start or stop, infinite where it is open."""
     return None if value is None else float(value) if value in _OPEN else parse_time(value)
+
+
+def exported_splits(part: ExportedPart) -> set[str]:
+    """The `name_hash` of each name that was split from others.
+
+    Raises:
+        InputError: A line that no export has.
+    """
+    found = set[str]()
+    for where, record in _lines(part, "split_names"):
+        hashes = record["split_names"]
+        if not isinstance(hashes, list) or not all(isinstance(each, str) for each in hashes):
+            raise InputError(f"expected hashes of names, got {hashes!r:.80}; {_AGAIN}", where=where)
+        found.update(hashes)
+    return found
 
 
 def restore_learned(store: MemoryStore, part: ExportedPart) -> None:

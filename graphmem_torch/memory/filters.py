@@ -30,6 +30,7 @@ from graphmem_torch.memory.validity import whole
 from graphmem_torch.rank.hops import name_key
 from graphmem_torch.results import QueryPlan
 from graphmem_torch.store.reader import FieldName, StoreReader
+from graphmem_torch.text.naming import plain_name
 from graphmem_torch.text.times import TimeLike, parse_span, parse_time
 
 __all__ = [
@@ -43,7 +44,6 @@ __all__ = [
     "concept_nodes",
     "entity_seeds",
     "over_moments",
-    "plain_name",
 ]
 
 T = TypeVar("T")
@@ -298,11 +298,6 @@ def over_moments(masks: Mapping[str, Tensor], questions: int, moments: int) -> d
         else:
             rows[name] = each if name == "listed" else each.repeat(questions, 1)
     return rows
-
-
-def plain_name(name: str) -> str:
-    """The name of a concept as the store has it."""
-    return " ".join(name.lower().split())
 
 
 def concept_nodes(store: StoreReader, named: Sequence[str], argument: str) -> dict[str, int]:

@@ -1,21 +1,16 @@
-"""The names of concepts, found by themselves, by their concepts and by their words."""
+"""The names of concepts, found by themselves, by their concepts, parts and words."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, KeysView
 
-import torch
-from torch import Tensor
+from graphmem_torch.text.naming import name_parts
 
-from graphmem_torch.ops.growing import GrowingRows
-
-__all__ = ["Forms", "Lexicon", "NameVectors"]
+__all__ = ["Forms", "Lexicon"]
 
 Forms = Callable[[str], Collection[str]]
 """Of a word what a text may have in its place, `spelled`; see `names_within`."""
-
-_LEAST = 64  # rows of names that are gone which are always passed over
 
 
 class Lexicon:
@@ -26,12 +21,17 @@ class Lexicon:
         self._concept: dict[str, int] = {}
         self._names: dict[int, dict[str, None]] = {}
         self._others: dict[str, None] = {}
+        self._spelled: dict[tuple[str, ...], dict[str, None]] = {}
         self._forms: Forms | None = None
         self._starting: defaultdict[str, dict[str, None]] = defaultdict(dict)
 
     def __contains__(self, name: object) -> bool:
         """Whether a name has a concept."""
         return name in self._concept
+
+    def __iter__(self) -> Iterator[str]:
+        """All names."""
+        return iter(self._concept)
 
     def __getitem__(self, name: str) -> int:
         """The concept of a name."""
@@ -41,6 +41,7 @@ class Lexicon:
         """Gives a name, which has none, to a concept, as its own one or as another."""
         self._concept[name] = concept
         self._names.setdefault(concept, {})[name] = None
+        self._spelled.setdefault(name_parts(name), {})[name] = None
         if not own:
             self._others[name] = None
             for run in self._runs(name):
@@ -55,6 +56,10 @@ class Lexicon:
         del names[name]
         if not names:
             del self._names[concept]
+        alike = self._spelled[name_parts(name)]
+        del alike[name]
+        if not alike:
+            del self._spelled[name_parts(name)]
         if name in self._others:
             del self._others[name]
             for run in self._runs(name):
@@ -63,6 +68,14 @@ class Lexicon:
     def of(self, concept: int) -> list[str]:
         """The names of a concept, in the order in which they came."""
         return list(self._names.get(concept, ()))
+
+    def alike(self, name: str) -> list[str]:
+        """The other names of the same parts (`name_parts`), in the order in which they came."""
+        return [each for each in self._spelled.get(name_parts(name), ()) if each != name]
+
+    def owners(self) -> Iterator[tuple[str, int]]:
+        """The own names of all concepts."""
+        return ((name, at) for name, at in self._concept.items() if name not in self._others)
 
     @property
     def others(self) -> KeysView[str]:
@@ -88,36 +101,3 @@ class Lexicon:
         if self._forms is not None:
             word = max(name.split(), key=len, default="")
             yield from {next(iter(form.split()), "") for form in self._forms(word)}
-
-
-class NameVectors:
-    """Vectors of names, which are read once.
-
-    Attributes:
-        row: Of each name.
-        names: By row; those of rows that are no name's any more too.
-    """
-
-    def __init__(self, dim: int) -> None:
-        """Of no name yet, of width `dim`."""
-        self.row: dict[str, int] = {}
-        self.names: list[str] = []
-        self._rows = GrowingRows(torch.empty(0, dim))
-
-    @property
-    def rows(self) -> Tensor:  # [n, d]
-        """By row; zeros, which are near to no name, where a name is gone."""
-        return self._rows.view
-
-    def follow(self, names: KeysView[str], read: Callable[[list[str]], Tensor]) -> None:
-        """Has the vectors of these names alone; `read` gives those [n, d] of names that came."""
-        for name in self.row.keys() - names:
-            self._rows.view[self.row.pop(name)] = 0.0
-        if len(self.names) > max(_LEAST, 2 * len(self.row)):
-            place = torch.tensor([*self.row.values()], dtype=torch.int64)
-            self._rows, self.names = GrowingRows(self._rows.view[place]), [*self.row]
-            self.row = {name: row for row, name in enumerate(self.names)}
-        if came := sorted(names - self.row.keys()):
-            self._rows.append(read(came))
-            self.row |= {name: row for row, name in enumerate(came, len(self.names))}
-            self.names += came

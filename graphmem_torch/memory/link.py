@@ -7,10 +7,12 @@ edges point to earlier atoms. The turns of a session are ordered by time, howeve
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Container, Iterable, KeysView, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, KeysView, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, islice, pairwise
 
@@ -22,19 +24,49 @@ from graphmem_torch.atoms import CONCEPT, DEFAULT_EDGE_WEIGHT, Atom, EdgeType, L
 from graphmem_torch.config import LinkConfig
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.memory.lexicon import Forms, Lexicon
-from graphmem_torch.ops import knn_graph, topk_cosine
+from graphmem_torch.memory.people import People
+from graphmem_torch.ops import knn_graph
 from graphmem_torch.ops.growing import GrowingRows, RowsOnDevice
 from graphmem_torch.store.reader import StoreReader
 
-__all__ = ["Linked", "Linker", "Session", "concept_id", "is_turn", "mention_ties", "own_mentions"]
+__all__ = [
+    "SPLIT_NAMES",
+    "SURE",
+    "Linked",
+    "Linker",
+    "Session",
+    "concept_id",
+    "is_turn",
+    "mention_ties",
+    "name_hash",
+    "own_mentions",
+    "split_names",
+]
+
+SPLIT_NAMES = "link.split"
+"""Key of the strings of a store under which `split_names` are kept."""
+
+SURE = 2.0
+"""In place of a cosine, where memories show that two names are one person's."""
+
 _DEAD = 64  # rows of atoms that are gone which are passed over before they are taken out
-_PAIRS = 1 << 24  # cosines of concept names at once: 64 MB
+_TIE = 1e-6  # cosines that differ by less are the same
 _WINDOW_DECAY = 0.9  # a mention ties its own turn strongest, so that the cap keeps that edge
 
 
 def concept_id(name: str) -> str:
     """Id of the node of a concept."""
     return f"{CONCEPT}:{name}"
+
+
+def name_hash(name: str) -> str:
+    """Return the SHA-256 of a name of a concept, by which a name that stands alone is kept."""
+    return hashlib.sha256(f"name\n{name}".encode()).hexdigest()
+
+
+def split_names(store: StoreReader) -> set[str]:
+    """Return the `name_hash` of each name that was split from others."""
+    return {*json.loads(store.meta_get(SPLIT_NAMES) or "[]")}
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +88,12 @@ class Linked:
     cut: EdgeBlock
     aliases: list[tuple[str, int]]
     alias_embeddings: Tensor
+
+    @classmethod
+    def nothing(cls, dim: int) -> Linked:
+        """Of no atom, with vectors of width `dim`."""
+        none = torch.empty(0, dim)
+        return cls([], none, EdgeBlock.empty(), EdgeBlock.empty(), [], none)
 
 
 _Edges = list[tuple[int, int, EdgeType, float]]  # source, target, type, weight
@@ -152,10 +190,10 @@ class Linker:
         self._dead: set[int] = set()  # rows of atoms that are gone
         self._sessions: dict[str, Session] = {}
         self._concept_rows = GrowingRows(torch.empty(0, dim))
-        self._concepts_there = RowsOnDevice(device)
         self._concept_nodes = array("q")
         self._concept_at: dict[int, int] = {}  # place of a node among the concepts
         self._names = Lexicon()  # by place among the concepts
+        self._people, self._split = People(), frozenset[str]()
         self._node_of: dict[str, int | None] = {}  # of ids that were asked for; None: not there
         self._store: StoreReader | None = None  # what knows the sessions and ids that are not here
         self._stated: dict[str, list[tuple[int, Link]]] = {}  # by target, those of `_pending` too
@@ -178,6 +216,12 @@ class Linker:
             if name is not None:
                 self._put_concept(name, node)
         self._name((name, node) for _, name, node in store.aliases())
+        self._split = frozenset(split_names(store))
+        self._people.add(
+            Atom(id="", text=text, speaker=speaker, session=session)
+            for _, speaker, session, text in store.spoken()
+        )
+        self._people.settle(lambda: (text for *_, text in store.spoken()))
         nodes = [node for node, _, stating in outline if stating]
         atoms = store.atoms(nodes)
         self._find(atoms)
@@ -239,6 +283,10 @@ class Linker:
         """Node numbers of concepts, -1 for those that are gone, and the vectors of their names."""
         return _copied(self._concept_nodes), self._concept_rows.view
 
+    def concept_vector(self, node: int) -> Tensor:  # [d]
+        """The vector of a concept's own name."""
+        return self._concept_rows.view[self._concept_at[node]]
+
     def concept_row(self, node: int) -> int:
         """The place of a concept among `concepts`."""
         return self._concept_at[node]
@@ -271,6 +319,7 @@ class Linker:
         first: int,
         waiting: Sequence[tuple[int, Atom]] = (),
         ready: int | None = None,
+        between: int = 0,
     ) -> Linked:
         """Links new atoms, numbered from `first` on, and their concepts behind them.
 
@@ -280,6 +329,7 @@ class Linker:
             first: Number of the first.
             waiting: Atoms that were linked before without their concepts, with their numbers.
             ready: Of so many of `waiting` and `atoms` the concepts are linked; None: of all.
+            between: Number of nodes between the atoms and their concepts.
         """
         edges: _Edges = []
         start = len(self._rows)
@@ -294,7 +344,8 @@ class Linker:
         blocks = [self._similar(start)]
         told = [atom.text for atom in (*(atom for _, atom in waiting), *atoms)][:ready]
         names = self._extract(told) if self._extract else []
-        concepts, vectors, aliases, others = self._new_concepts(names, first + len(atoms), edges)
+        behind = first + len(atoms) + between
+        concepts, vectors, aliases, others = self._new_concepts(names, behind, edges)
         self._tie_concepts(names, windows, edges)
         if edges:
             blocks.append(EdgeBlock.of(*zip(*edges, strict=True)))
@@ -354,8 +405,6 @@ class Linker:
         """Knows nothing any more of atoms and concepts that are gone, nor of names of concepts."""
         gone = {node for node, _ in atoms}
         concepts = gone & self._concept_at.keys()
-        if concepts:  # their rows are written to
-            self._concepts_there = RowsOnDevice(self._device)
         for node in concepts:
             at = self._concept_at.pop(node)
             self._concept_rows.view[at] = 0.0  # near to no name
@@ -521,54 +570,99 @@ class Linker:
             none = torch.empty(0, self._rows.view.shape[1])
             return [], none, [], none
         vectors = self._encode(fresh)
-        alias = self._aliases(vectors)
-        atoms: list[Atom] = []
-        for place, (name, known) in enumerate(zip(fresh, alias.tolist(), strict=True)):
-            if known < 0:
-                self._remember_concept(name, first + len(atoms), vectors[place : place + 1], edges)
-                atoms.append(Atom(id=concept_id(name), text=name, kind=CONCEPT))
-        aliases: list[tuple[str, int]] = []
-        for name, known in zip(fresh, alias.tolist(), strict=True):
-            if known >= 0:
-                old = len(self._concept_nodes) - len(atoms)
-                concept = known if known < old else self._names[fresh[known - old]]
+        new, joined = list[int](), list[int]()
+        atoms, aliases = list[Atom](), list[tuple[str, int]]()
+        for place, name in enumerate(fresh):
+            vector = vectors[place : place + 1]
+            near = self._near(name, vector[0])
+            if near:
+                top = max(near.values()) - _TIE
+                concept = min(place for place, value in near.items() if value >= top)
                 self._names.put(name, concept, own=False)
                 aliases.append((name, self._concept_nodes[concept]))
-        return atoms, vectors[alias < 0], aliases, vectors[alias >= 0]
+                joined.append(place)
+            else:
+                self._remember_concept(name, first + len(atoms), vector, edges)
+                atoms.append(Atom(id=concept_id(name), text=name, kind=CONCEPT))
+                new.append(place)
+        return atoms, vectors[new], aliases, vectors[joined]
 
-    def _aliases(self, vectors: Tensor) -> Tensor:  # [n, d] -> [n] int64
-        """The known concept that each new one is the same as; else -1.
+    def _near(self, name: str, vector: Tensor) -> dict[int, float]:
+        """The concepts that a name may join, by place, and their cosines; by their own names."""
+        sure, alike = self.related(name)
+        own = [self._names[each] for each in alike if each not in self._names.others]
+        cosine = (self._concept_rows.view[own] @ vector).tolist() if own else ()
+        limit = self._config.concept_dedup
+        found = {place: c for place, c in zip(own, cosine, strict=True) if c >= limit}
+        return found | {self._names[n]: SURE for n in sure if n not in self._names.others}
 
-        An earlier new one counts as (number of known ones + its place).
+    def related(self, name: str) -> tuple[list[str], list[str]]:
+        """Known names that may be of one concept with a name.
 
-        As if they came one by one: a name is compared with those that became concepts, not with
-        other names of them.
+        Returns:
+            Those of the same person, as memories show it; those of the same parts. Of a name that
+            was split from others, and among these, there are none.
         """
-        threshold, known, count = self._config.concept_dedup, len(self._concept_rows), len(vectors)
-        best, alias = torch.full((count,), -torch.inf), torch.full((count,), -1, dtype=torch.int64)
-        if known:
-            rows = self._where(self._concept_rows, self._concepts_there)
-            found = topk_cosine(vectors.to(rows.device), rows, 1)
-            value, index = (each.cpu() for each in found)
-            near = value[:, 0] >= threshold
-            best, alias = best.where(~near, value[:, 0]), alias.where(~near, index[:, 0])
-        later, earlier, cosine = _near_pairs(vectors, threshold)
-        if not len(later):
-            return alias
-        own = alias < 0
-        while True:  # after each turn one more name of every chain is settled
-            taken = torch.zeros(count, dtype=torch.bool)
-            taken[later[own[earlier]]] = True
-            settled = (alias < 0) & ~taken
-            if torch.equal(settled, own):
-                break
-            own = settled
-        later, earlier, cosine = (column[own[earlier]] for column in (later, earlier, cosine))
-        top = best.scatter_reduce(0, later, cosine, "amax")
-        closest = (cosine == top[later]) & (cosine > best[later])
-        place = torch.full((count,), count, dtype=torch.int64)
-        place = place.scatter_reduce(0, later[closest], earlier[closest], "amin")
-        return torch.where(own, -1, torch.where(place < count, known + place, alias))
+        if self._stands_alone(name):
+            return [], []
+        mates = sorted(mate for mate in self._people.mates(name) if mate in self._names)
+        both = mates, self._names.alike(name)
+        sure, alike = ([n for n in each if not self._stands_alone(n)] for each in both)
+        return sure, alike
+
+    def _stands_alone(self, name: str) -> bool:
+        return bool(self._split) and name_hash(name) in self._split
+
+    def split(self, hashes: Iterable[str]) -> list[str]:
+        """Has the names of these `name_hash` stand alone, and no others.
+
+        Returns:
+            Known names to be decided anew.
+        """
+        before, self._split = self._split, frozenset(hashes)
+        changed, found = before ^ self._split, dict[str, None]()
+        for name in (name for name in self._names if name_hash(name) in changed):
+            own = self._names.of(self._names[name])
+            sure, alike = self.related(name)
+            found |= dict.fromkeys([*own, *sure, *alike])
+        return list(found)
+
+    def hear(self, came: Sequence[Atom], went: Sequence[tuple[int, Atom]] = ()) -> list[str]:
+        """Takes in what atoms show of people, before they are linked or forgotten.
+
+        Returns:
+            Known names to be decided anew, as they are of other persons than before.
+        """
+        self._people.drop(atom for _, atom in went)
+        self._people.add(came)
+        gone = {node for node, _ in went}
+
+        def texts() -> Iterator[str]:
+            if self._store is not None:
+                rows = self._store.spoken()
+                yield from (text for node, _, _, text in rows if node not in gone)
+            yield from (atom.text for atom in came)
+
+        return [name for name in sorted(self._people.settle(texts)) if name in self._names]
+
+    def unsettled(self) -> list[str]:
+        """Known names whose concept is not what `related` says, as an older release left them.
+
+        An alias of a concept whose own name it may not join, and names of one person that are two
+        concepts.
+        """
+        own = {place: name for name, place in self._names.owners()}
+        found = dict[str, None]()
+        for name in self._names.others:
+            sure, alike = self.related(name)
+            if own.get(self._names[name]) not in (*sure, *alike):
+                found[name] = None
+        for name in self._people.names:
+            if name in self._names and not self._stands_alone(name):
+                mates = (self._names[mate] for mate in self.related(name)[0])
+                if any(place != self._names[name] for place in mates):
+                    found[name] = None
+        return list(found)
 
     def _tie_concepts(
         self,
@@ -640,18 +734,3 @@ def _copied(numbers: array[int]) -> Tensor:  # [n] int64
 
 def _ends(pairs: Iterable[tuple[int, int]]) -> Tensor:  # [2, P] int64
     return torch.tensor(list(pairs), dtype=torch.int64).reshape(-1, 2).T
-
-
-def _near_pairs(vectors: Tensor, threshold: float) -> tuple[Tensor, Tensor, Tensor]:
-    """All pairs of rows of a cosine from `threshold` on: (later row, earlier row, cosine)."""
-    height = max(1, _PAIRS // max(1, len(vectors)))
-    parts = []
-    for start in range(0, len(vectors), height):
-        tile = vectors[start : start + height]
-        cosine = tile @ vectors[: start + len(tile)].T
-        later, earlier = (cosine >= threshold).nonzero(as_tuple=True)
-        keep = earlier < later + start
-        later, earlier = later[keep], earlier[keep]
-        parts.append((later + start, earlier, cosine[later, earlier]))
-    later, earlier, cosine = (torch.cat(column) for column in zip(*parts, strict=True))
-    return later, earlier, cosine

@@ -101,6 +101,7 @@ from graphmem_torch.memory.exchange import (
     export_lines,
     exported_atoms,
     exported_edges,
+    exported_splits,
     exported_validity,
     restore_learned,
     restore_life,
@@ -117,6 +118,7 @@ from graphmem_torch.memory.filters import (
     Scope,
     TimelessFilters,
     atom_masks,
+    concept_nodes,
     entity_seeds,
     over_moments,
 )
@@ -219,6 +221,7 @@ from graphmem_torch.store.reader import StoreReader
 from graphmem_torch.text.concepts import ConceptExtractor
 from graphmem_torch.text.embedder import Embedder, Encoded, encode_checked, rescaled
 from graphmem_torch.text.entailment import LexicalJudge
+from graphmem_torch.text.naming import plain_name
 from graphmem_torch.text.question import looks_back
 from graphmem_torch.text.times import TimeLike, parse_time
 from graphmem_torch.text.tokens import TokenCounter, Tokenizer, get_tokenizer
@@ -1926,6 +1929,40 @@ class Memory:
         """
         return edges.disconnect(self.store, source, target, type)
 
+    def split_name(self, name: str) -> bool:
+        """Splits a name from the concept that it shares with others, for good.
+
+        The name is a concept of its own from then on: memories that are added later do not join it
+        with another, and neither does a copy of the store or an import. Forgetting leaves no name
+        behind: what is kept is its SHA-256.
+
+        Args:
+            name: A name of a concept, in any case.
+
+        Returns:
+            Whether it was not split before.
+
+        Raises:
+            InputError: No concept has this name.
+            StoreError: Read-only store or full disk; nothing has changed then.
+        """
+        concept_nodes(self.store, [name], "name")
+        return self._written_by().split(plain_name(name), alone=True)
+
+    def join_name(self, name: str) -> bool:
+        """Undoes `split_name`: the name joins others again where the memories show that it should.
+
+        Args:
+            name: A name that was split, in any case.
+
+        Returns:
+            Whether it was split before.
+
+        Raises:
+            StoreError: Read-only store or full disk; nothing has changed then.
+        """
+        return self._written_by().split(plain_name(name), alone=False)
+
     def judge_edges(
         self,
         oracle: Oracle | Judge | None = None,
@@ -3208,6 +3245,7 @@ class Memory:
             )
             brought = False
         writer = self._writer_with(known)
+        writer.split_all(exported_splits(part))
         entries = exported_atoms(part, known if brought else None)
         pinned = {node for node, _ in self.store.life.pins()}
         stated = {row.node for row in self.store.validity.stated()}

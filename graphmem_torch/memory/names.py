@@ -1,12 +1,14 @@
 """Which atoms say which names of concepts, and which concepts the names make when atoms go.
 
 Linking takes names in the order in which they are first said: each joins the nearest concept whose
-own name was said before it, from a cosine of `link.concept_dedup` on, or becomes one. So a name
-depends on earlier own names alone, and what goes asks anew only for
+own name was said before it, or becomes one. Near are names that the memories show to be one
+person's, and names of the same parts from a cosine of `link.concept_dedup` on (`Linker.related`).
+So a name depends on earlier own names alone, and what goes asks anew only for
 
 * the names of a concept whose own name is said no more, or only after another of its names,
 * a name of another concept that is first said later than before, perhaps behind a nearer concept,
-* the later names near one that becomes a concept, and those of a concept that joins another.
+* the later names near one that becomes a concept, and those of a concept that joins another,
+* names that are shown to be of another person than before, or that a caller splits or joins.
 
 These are decided in the order in which they are now first said. What comes out is what adding only
 the atoms that stay, in the order of their node numbers, makes; up to rounding, where two cosines,
@@ -21,15 +23,14 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache
 from itertools import islice
 
 import torch
 from torch import Tensor
 
 from graphmem_torch.atoms import CONCEPT
-from graphmem_torch.memory.lexicon import NameVectors
-from graphmem_torch.memory.link import Linker, own_mentions
+from graphmem_torch.memory.link import SURE, Linker, own_mentions
 from graphmem_torch.store import MemoryStore
 from graphmem_torch.store.adjacency import Adjacency
 from graphmem_torch.text.concepts import ConceptExtractor, Letters, names_within, spelled
@@ -37,7 +38,6 @@ from graphmem_torch.text.concepts import ConceptExtractor, Letters, names_within
 __all__ = ["Names", "Renaming", "among"]
 
 _READ = 64  # texts that are read at once
-_NAMES = 64  # names whose cosines are found at once
 _PLAIN = 16  # texts whose letters are looked at before what found the concepts is asked
 _TIE = 1e-6  # cosines that differ by less are the same
 _BEFORE_ALL = (-1, 0)  # when a name is first said of which it cannot be told
@@ -152,18 +152,22 @@ class Names:
         mentioned: Mapping[int, Sequence[int]],
         lost: Collection[int],
         threshold: float,
-        others: Callable[[], NameVectors],
+        others: Callable[[list[str]], Tensor],
+        changed: Sequence[str] = (),
     ) -> Renaming:
         """What becomes of names when the atoms are gone.
 
         Args:
             mentioned: What the atoms that go mention.
             lost: Nodes that go.
-            threshold: The cosine from which on names are of one concept.
-            others: Gives the vectors of names that are not their concepts' own.
+            threshold: The cosine from which on names of the same parts are of one concept.
+            others: Gives the vectors [n, d] of names that are not their concepts' own.
+            changed: Names that are near to others than before.
         """
         unsaid, later = self._changed(mentioned, lost)
         replay = _Replay(self, self._linker, lost, threshold, others)
+        self.learn(self._linker.nodes_named(changed))
+        replay.ask(name for name in changed if self.node[name] not in lost)
         for concept in dict.fromkeys(self.node[name] for name in [*unsaid, *later]):
             own, behind = self.own[concept], self.names_of(concept)[1:]
             place = self.first(own)
@@ -341,15 +345,16 @@ class _Replay:
         linker: Linker,
         lost: Collection[int],
         threshold: float,
-        others: Callable[[], NameVectors],
+        others: Callable[[list[str]], Tensor],
     ) -> None:
         self._names, self._linker, self._lost, self._threshold = names, linker, lost, threshold
-        self._read_others = others
+        self._others = others
         self.ended: list[int] = []
         self._asked: set[str] = set()
         self._open: list[tuple[_Place, str]] = []
         self._own: dict[str, str] = {}  # own names of the concepts of what is decided
-        self._found: dict[str, tuple[dict[int, float], dict[str, float]]] = {}
+        self._found: dict[str, dict[str, float]] = {}
+        self._vectors: dict[str, Tensor] = {}
 
     def ask(self, names: Iterable[str]) -> None:
         """Has those names decided that are said."""
@@ -377,9 +382,12 @@ class _Replay:
 
     def vector(self, name: str) -> Tensor:  # [d]
         """That of a name."""
-        if (row := self._others.row.get(name)) is not None:
-            return self._others.rows[row]
-        return self._concepts[1][self._linker.concept_row(self._names.node[name])]
+        if name not in self._vectors:
+            if name in self._linker.aliases:
+                self._vectors[name] = self._others([name])[0]
+            else:
+                self._vectors[name] = self._linker.concept_vector(self._names.node[name])
+        return self._vectors[name]
 
     def _decide(self, place: _Place, name: str) -> None:
         near = self._near(name)
@@ -409,43 +417,16 @@ class _Replay:
 
     def _near(self, name: str) -> dict[str, float]:
         """The other names that are near one, with their cosines."""
-        names = self._names
         if name not in self._found:
-            more = (other for _, other in self._open if other not in self._found)
-            self._look([name, *islice(more, _NAMES - 1)])
-        concepts, others = self._found[name]
-        names.learn([*concepts, *self._linker.nodes_named(others)])
-        found = {names.own[node]: value for node, value in concepts.items()} | others
-        return {
-            other: value
-            for other, value in found.items()
-            if other != name and names.node[other] not in self._lost
-        }
-
-    def _look(self, asked: Sequence[str]) -> None:
-        """Has the concepts and the other names at hand that are near names, with their cosines."""
-        (nodes, rows), others = self._concepts, self._others
-        own = torch.stack([self.vector(name) for name in asked])
-        for name, concepts, named in zip(asked, own @ rows.T, own @ others.rows.T, strict=True):
-            at, to = ((each >= self._threshold).nonzero().flatten() for each in (concepts, named))
-            at = at[nodes[at] >= 0]
-            self._found[name] = (
-                dict(zip(nodes[at].tolist(), concepts[at].tolist(), strict=True)),
-                {
-                    others.names[i]: value
-                    for i, value in zip(to.tolist(), named[to].tolist(), strict=True)
-                },
-            )
-
-    @cached_property
-    def _concepts(self) -> tuple[Tensor, Tensor]:
-        """Node numbers of concepts, -1 for those that are gone, and their vectors."""
-        return self._linker.concepts()
-
-    @cached_property
-    def _others(self) -> NameVectors:
-        """Of the other names."""
-        return self._read_others()
+            names = self._names
+            sure, alike = self._linker.related(name)
+            names.learn(self._linker.nodes_named([*sure, *alike]))
+            own = self.vector(name)
+            found = {other: float(self.vector(other) @ own) for other in alike}
+            found = {other: value for other, value in found.items() if value >= self._threshold}
+            found |= dict.fromkeys(sure, SURE)
+            self._found[name] = {n: v for n, v in found.items() if names.node[n] not in self._lost}
+        return self._found[name]
 
 
 def among(values: Tensor, nodes: Iterable[int], stop: int) -> Tensor:  # [n] int64 -> [n] bool

@@ -18,7 +18,7 @@ from graphmem_torch.config import PlanConfig
 from graphmem_torch.errors import InputError, unknown
 from graphmem_torch.index.retrieve import Retrieval, Stages
 from graphmem_torch.memory.assemble import Snapshot
-from graphmem_torch.memory.filters import PlanLike, concept_nodes, plain_name
+from graphmem_torch.memory.filters import PlanLike, concept_nodes
 from graphmem_torch.rank.by_time import order_by_time
 from graphmem_torch.rank.plan import Events, PlanBatch
 from graphmem_torch.rank.present import present_scores
@@ -26,6 +26,7 @@ from graphmem_torch.rank.query import QueryBatch
 from graphmem_torch.rank.succession import WAYS, SuccessionBatch
 from graphmem_torch.results import PlanStep, QueryPlan
 from graphmem_torch.store.reader import StoreReader
+from graphmem_torch.text.naming import plain_name
 from graphmem_torch.text.question import (
     asks_order,
     asks_succession,

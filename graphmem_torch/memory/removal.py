@@ -20,7 +20,6 @@ from graphmem_torch.atoms import CONCEPT, DEFAULT_EDGE_WEIGHT, Atom, EdgeType
 from graphmem_torch.config import LinkConfig
 from graphmem_torch.coo import isin, isin_pairs
 from graphmem_torch.edges import EdgeBlock
-from graphmem_torch.memory.lexicon import NameVectors
 from graphmem_torch.memory.link import (
     Linker,
     Session,
@@ -96,6 +95,12 @@ class Removal:
     moved: EdgeBlock
     window: list[int]
 
+    @classmethod
+    def nothing(cls, first: int, dim: int) -> Removal:
+        """Of nothing, with vectors of width `dim`."""
+        none, edges = torch.empty(0, dim), EdgeBlock.empty()
+        return cls([], [], [], none, first, [], none, edges, edges, edges, [])
+
 
 def unlink(
     store: MemoryStore,
@@ -103,11 +108,15 @@ def unlink(
     config: LinkConfig,
     extractor: ConceptExtractor | None,
     linker: Linker,
-    others: Callable[[], NameVectors],
+    others: Callable[[list[str]], Tensor],
     heir: Heir | None = None,
     waiting: Collection[int] = (),
+    changed: Sequence[str] = (),
+    first: int | None = None,
 ) -> Removal:
     """What becomes of the edges of a store that linking filled; in the turn in which it is written.
+
+    Nothing may go: then only names that have `changed` are decided anew.
 
     Args:
         store: Open for writing.
@@ -115,9 +124,11 @@ def unlink(
         config: How the edges were made.
         extractor: What found the concepts.
         linker: Knows what is stored.
-        others: Gives the vectors of names that are not their concepts' own.
+        others: Gives the vectors [n, d] of names that are not their concepts' own.
         heir: What takes the place of the only one that goes.
         waiting: Atoms whose concepts are not linked yet.
+        changed: Names that are near to others than before.
+        first: Number of the first new concept, by default the next one behind the heir.
     """
     near = store.adjacency()
     before, after = _Order(config), _Order(config)
@@ -137,13 +148,16 @@ def unlink(
     touched = [node for node in windows if then.get(node, windows[node]) != windows[node]]
     left_alone = _left_alone(store, near, gone, heir)
     lost, moved = {*gone, *left_alone}, list[EdgeBlock]()
-    renamed = _Renamed(store, heir)
+    if first is None:
+        first = store.next_node if heir is None else heir.node + 1
+    renamed = _Renamed(store, first)
     if extractor is not None:
         new = None if heir is None else (heir.node, heir.names)
         texts = {node: atom.text for node, atom in gone.items() if node not in waiting}
         known = Names(store, near, linker, extractor, texts, new)
         own = known.mentioned(texts)
-        renamed = _Renamed(store, heir, known.without(own, lost, config.concept_dedup, others))
+        limit = config.concept_dedup
+        renamed = _Renamed(store, first, known.without(own, lost, limit, others, changed))
         lost |= renamed.ended.keys()
         said = renamed.said
         _add_windows(store, said.keys() - windows.keys(), config, then, windows)
@@ -194,10 +208,8 @@ class _Renamed:
             mention, before and from now on, in the order of their texts.
     """
 
-    def __init__(
-        self, store: MemoryStore, heir: Heir | None, found: Renaming | None = None
-    ) -> None:
-        self.first = store.next_node if heir is None else heir.node + 1
+    def __init__(self, store: MemoryStore, first: int, found: Renaming | None = None) -> None:
+        self.first = first
         self._store, none = store, torch.empty(0, store.dim or 0)
         joined = {} if found is None else found.joined
         made = [name for name, own in joined.items() if name == own]

@@ -7,7 +7,7 @@ import json
 import logging
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import date
@@ -36,8 +36,14 @@ from graphmem_torch.errors import (
     unknown,
 )
 from graphmem_torch.memory.bindings import bind_concepts, bound_concepts
-from graphmem_torch.memory.lexicon import NameVectors
-from graphmem_torch.memory.link import Linker, concept_id
+from graphmem_torch.memory.link import (
+    SPLIT_NAMES,
+    Linked,
+    Linker,
+    concept_id,
+    name_hash,
+    split_names,
+)
 from graphmem_torch.memory.removal import Heir, Removal, unlink
 from graphmem_torch.readers.jsonl import atom_from_record, content_id
 from graphmem_torch.results import RegimeSwitch
@@ -64,6 +70,8 @@ _log = logging.getLogger(__name__)
 
 _LONGEST_KIND = 64
 _WAITING = "link.waiting"  # key of the nodes whose concepts are not linked yet
+_RENAMED = "link.renamed"  # key of what changes where names change, though nothing goes
+_MEND = 64  # names of an older release that one write decides anew at most
 
 
 @dataclass(eq=False)
@@ -136,11 +144,12 @@ class Writer:
         self._waiting: list[_Addition] = []
         self._queue = threading.Lock()  # of what waits
         self._linker: Linker | None = None
-        self._others = NameVectors(embedder.dim)
         self._sound = False  # whether the linker is at most behind the store
         self._warned: tuple[int, str | None] = 0, None  # edges that point to what is not stored
         # Of the store, as the linker knows it.
         self._next = self._nodes = self._aliases = self._generation = 0
+        self._renamed: str | None = None
+        self._unsettled: list[str] = []  # names that an older release left with others
         self._names: dict[str, list[str]] = {}  # what the additions in hand brought
         self._vectors: dict[str, Tensor] = {}
         self._ahead: tuple[dict[str, list[str]], dict[str, Tensor]] = {}, {}
@@ -225,24 +234,27 @@ class Writer:
             return write(Batch([], none, gone=nodes))
         self._ready()
         linker, atoms = self._following(), dict(zip(nodes, store.atoms(nodes), strict=True))
-        plan = self._unlinked(linker, atoms)
         self._sound = False
+        plan = self._unlinked(linker, atoms, changed=linker.hear([], [*atoms.items()]))
         stated = self._forget(linker, plan, self._left(plan, atoms))
-        batch = self._batch_of(plan, [], none, stated)
+        batch = self._batch_of(plan, stated, [], Encoded(none), Linked.nothing(none.shape[1]))
         done = write(batch)
         self._wrote(batch)
         return done
 
     def _unlinked(
-        self, linker: Linker, atoms: dict[int, Atom], heir: Heir | None = None
+        self,
+        linker: Linker,
+        atoms: dict[int, Atom],
+        heir: Heir | None = None,
+        changed: Sequence[str] = (),
+        first: int | None = None,
     ) -> Removal:
         config, finder, waiting = self._config, self._extractor, waiting_nodes(self._store)
-
-        def others() -> NameVectors:
-            self._others.follow(linker.aliases, self._alias_vectors)
-            return self._others
-
-        return unlink(self._store, atoms, config, finder, linker, others, heir, waiting)
+        others = self._alias_vectors
+        return unlink(
+            *(self._store, atoms, config, finder, linker, others, heir, waiting, changed, first)
+        )
 
     def consolidate(self, when: float) -> int:
         """Links the concepts of all atoms that wait for it; how many there were.
@@ -280,19 +292,25 @@ class Writer:
         return linker.rename(plan.concepts, plan.embeddings, plan.first, plan.aliases)
 
     def _batch_of(
-        self, plan: Removal, atoms: Sequence[Atom], vectors: Tensor, edges: EdgeBlock
+        self, plan: Removal, edges: EdgeBlock, atoms: Sequence[Atom], own: Encoded, linked: Linked
     ) -> Batch:
-        """A removal, with atoms in front of its concepts and more edges."""
+        """A removal, and atoms with what linking adds to them; more edges between all."""
+        concepts = [*plan.concepts, *linked.concepts]
+        tokens = _token_rows(own)
+        if tokens is not None:  # concepts have no token vectors
+            none = tokens.offsets[-1:].expand(len(concepts))
+            tokens = tokens._replace(offsets=torch.cat([tokens.offsets, none]))
         return Batch(
-            atoms=[*atoms, *plan.concepts],
-            embeddings=torch.cat([vectors, plan.embeddings]),
-            edges=EdgeBlock.cat([plan.edges, edges]),
-            cut=plan.cut,
+            atoms=[*atoms, *concepts],
+            embeddings=torch.cat([own.pooled, plan.embeddings, linked.embeddings]),
+            tokens=tokens,
+            edges=EdgeBlock.cat([plan.edges, edges, linked.edges]),
+            cut=EdgeBlock.cat([plan.cut, linked.cut]),
             gone=plan.gone,
             connected=plan.moved,
             unnamed=plan.names,
-            aliases=plan.aliases,
-            alias_embeddings=plan.alias_embeddings,
+            aliases=[*plan.aliases, *linked.aliases],
+            alias_embeddings=torch.cat([plan.alias_embeddings, linked.alias_embeddings]),
         )
 
     def update(self, name: str, change: Callable[[Atom], Atom], when: float) -> Atom:
@@ -351,26 +369,15 @@ class Writer:
             self._names, self._vectors = self._mentions([atom])
         names = self._names.get(atom.text, ())
         heir = Heir(node, new, first, atom, names, linker.nodes_named(names))
-        plan = self._unlinked(linker, {node: old}, heir)
         self._sound = False
+        changed = linker.hear([atom], [(node, old)])
+        plan = self._unlinked(linker, {node: old}, heir, changed)
         left = [each for each in self._left(plan, {}) if each[0] != node]
         stated = self._forget(linker, plan, left)
         vector, behind = own.encoded.pooled, new + 1 + len(plan.concepts)
         linked = linker.link_again((node, old), atom, vector, new, first, plan.window, behind)
-        tokens = _token_rows(own.encoded)
-        if tokens is not None:  # concepts have no token vectors
-            none = tokens.offsets[-1:].expand(len(plan.concepts) + len(linked.concepts))
-            tokens = tokens._replace(offsets=torch.cat([tokens.offsets, none]))
-        batch = self._batch_of(plan, [atom], vector, EdgeBlock.cat([stated, linked.edges]))
-        batch = replace(
-            batch,
-            atoms=[*batch.atoms, *linked.concepts],
-            embeddings=torch.cat([batch.embeddings, linked.embeddings]),
-            tokens=tokens,
-            versions=[(node, new)],
-            aliases=[*plan.aliases, *linked.aliases],
-            alias_embeddings=torch.cat([plan.alias_embeddings, linked.alias_embeddings]),
-        )
+        batch = self._batch_of(plan, stated, [atom], own.encoded, linked)
+        batch = replace(batch, versions=[(node, new)])
         waits = [new if each == node else each for each in waiting]
         store.append(batch, when=own.when, first=new, meta=_kept(waits, waiting))
         self._wrote(batch)
@@ -396,6 +403,7 @@ class Writer:
         self._next, self._nodes = self._store.next_node, nodes
         self._aliases = self._store.last_alias
         self._generation, self._sound = self._store.generation, True
+        self._renamed = self._store.meta_get(_RENAMED)
 
     def _lead(self, own: _Addition) -> None:
         """Stores what waits, `own` among it; in the turn."""
@@ -470,24 +478,21 @@ class Writer:
             self._names, self._vectors = self._mentions(said)
         # After an error the linker is ahead of the store.
         self._sound = False
-        linked = linker.link(atoms, encoded.pooled, first, waiting, ready)
-        rows += [atom_to_row(0, concept) for concept in linked.concepts]
-        tokens = _token_rows(encoded)
-        if tokens is not None:  # concepts have no token vectors
-            none = tokens.offsets[-1:].expand(len(linked.concepts))
-            tokens = tokens._replace(offsets=torch.cat([tokens.offsets, none]))
-        batch = Batch(
-            atoms=[*atoms, *linked.concepts],
-            embeddings=torch.cat([encoded.pooled, linked.embeddings]),
-            tokens=tokens,
-            edges=linked.edges,
-            cut=linked.cut,
-            aliases=linked.aliases,
-            alias_embeddings=linked.alias_embeddings,
-            rows=rows,
-        )
+        changed = linker.hear(atoms) if self._extractor is not None else []
+        plan, stated = Removal.nothing(first, self._embedder.dim), EdgeBlock.empty()
+        if changed:
+            plan = self._unlinked(linker, {}, changed=changed, first=first + len(atoms))
+            stated = self._forget(linker, plan, self._left(plan, {}))
+        between = len(plan.concepts)
+        linked = linker.link(atoms, encoded.pooled, first, waiting, ready, between)
+        rows += [atom_to_row(0, concept) for concept in (*plan.concepts, *linked.concepts)]
+        batch = self._batch_of(plan, stated, atoms, encoded, linked)
+        batch = replace(batch, rows=rows)
         waits = [*nodes, *range(first, first + len(atoms))][ready:]
-        store.append(batch, when=when, first=first, meta=_kept(waits, nodes))
+        meta = _kept(waits, nodes)
+        if plan.names:
+            meta[_RENAMED] = str(store.generation + 1)
+        store.append(batch, when=when, first=first, meta=meta)
         self._wrote(batch)
         return first
 
@@ -647,21 +652,71 @@ class Writer:
     def _following(self) -> Linker:
         """The linker, when it has taken in what others stored since it last did; in the turn."""
         linker, store = self._linker, self._store
-        if linker is not None and self._sound and self._generation == store.generation:
-            return linker
-        if linker is not None and self._sound:
+        sound = self._sound and self._renamed == store.meta_get(_RENAMED)
+        if linker is not None and sound and self._generation != store.generation:
             fresh = store.columns(self._next).node.tolist()
-            if self._nodes + len(fresh) == store.num_nodes:
+            sound = self._nodes + len(fresh) == store.num_nodes
+            if sound:
                 self._take_in(linker, fresh)
-                return linker
-        # The first time, after an error, or where something was deleted.
+        if linker is None or not sound:
+            linker = self._made_anew()
+        part, self._unsettled = self._unsettled[:_MEND], self._unsettled[_MEND:]
+        if part:
+            self._rename(linker, [name for name in part if linker.knows(name)])
+        return linker
+
+    def _made_anew(self) -> Linker:
+        """The linker the first time, after an error, or where something was deleted or renamed."""
+        store = self._store
         names = None if self._extractor is None else self._found
         dim, config = self._embedder.dim, self._config
         self._linker = linker = Linker(dim, config, names, self._vectors_of, self._device)
         self._sound = False
         linker.take_up(store)
         self._follow(store.num_nodes)
+        self._unsettled = linker.unsettled() if names is not None else []
         return linker
+
+    def _rename(self, linker: Linker, names: Sequence[str], **meta: str) -> None:
+        """Decides names anew and stores what comes of it, and strings; in the turn."""
+        store, dim = self._store, self._embedder.dim
+        self._sound = False
+        plan = self._unlinked(linker, {}, changed=names)
+        stated = self._forget(linker, plan, self._left(plan, {}))
+        none = Encoded(torch.empty(0, dim))
+        batch = self._batch_of(plan, stated, [], none, Linked.nothing(dim))
+        if plan.names or meta:
+            store.append(batch, meta={_RENAMED: str(store.generation + 1), **meta})
+        self._wrote(batch)
+
+    def split(self, name: str, *, alone: bool) -> bool:
+        """Has a name of a concept stand alone, or join others again; whether that is new.
+
+        Args:
+            name: The name, as the store has it.
+            alone: Whether it is to stand alone from now on.
+
+        Raises:
+            StoreError: Read-only store or full disk; nothing has changed then.
+        """
+        own = {name_hash(name)}
+        return self._keep_split(lambda kept: kept | own if alone else kept - own)
+
+    def split_all(self, hashes: Collection[str]) -> bool:
+        """As `split`, of the names of these `name_hash`, known or not; whether any is new."""
+        return bool(hashes) and self._keep_split(lambda kept: kept | {*hashes})
+
+    def _keep_split(self, change: Callable[[set[str]], set[str]]) -> bool:
+        self._store.expect_writable()
+        with self._store.turn():
+            kept = split_names(self._store)
+            split = change(kept)
+            if split == kept:
+                return False
+            self._ready()
+            linker, meta = self._following(), {SPLIT_NAMES: json.dumps(sorted(split))}
+            self._rename(linker, linker.split(split), **meta)
+        return True
 
     def _take_in(self, linker: Linker, nodes: list[int]) -> None:
         store, self._sound = self._store, False
@@ -670,6 +725,8 @@ class Writer:
             atoms = list(zip(nodes, store.atoms(nodes), strict=True))
             known = [(name, node) for _, name, node in aliases]
             linker.restore(atoms, store.embeddings(self._next), known, store.first_versions())
+            if self._extractor is not None:
+                linker.hear([atom for _, atom in atoms])
         self._follow(self._nodes + len(nodes))
 
     def _found(self, texts: Sequence[str]) -> list[list[str]]:

@@ -470,6 +470,17 @@ class StoreReader:
             found[session].append((first.get(node, node), node, time))
         return {session: sorted(turns) for session, turns in found.items()}
 
+    def spoken(self) -> Iterator[tuple[int, str | None, str | None, str]]:
+        """Node number, speaker, session and text of every atom, in the order of node numbers."""
+        sql = (
+            "SELECT node, speaker, session, text FROM atom WHERE node > ? AND kind != ? "
+            f"ORDER BY node LIMIT {_TEXTS}"
+        )
+        last = -1
+        while found := self._database.query(sql, (last, CONCEPT)):
+            yield from found
+            last = found[-1][0]
+
     def concepts(self, names: Sequence[str]) -> dict[str, int]:
         """Node numbers of the concepts of those names that have one, aliases included."""
         prefix = f"{CONCEPT}:"
@@ -478,6 +489,16 @@ class StoreReader:
         if self._database.has("alias"):
             aliases = self._select_in("SELECT name, node FROM alias WHERE name", names)
         return dict(aliases) | {id_.removeprefix(prefix): node for id_, node in own}
+
+    def namesakes(self, names: Sequence[str]) -> dict[str, list[str]]:
+        """Of names that concepts have, all names of the same concept."""
+        nodes = self.concepts(names)
+        wanted = list({*nodes.values()})
+        named = {node: [name] for node, name in self._select_in(_OWN_NAMES, wanted)}
+        if self._database.has("alias"):
+            for name, node in self._select_in("SELECT name, node FROM alias WHERE node", wanted):
+                named[node].append(name)
+        return {name: named[node] for name, node in nodes.items()}
 
     def outline(self) -> list[tuple[int, str | None, bool]]:
         """Of every node its number, its name if it is a concept, and whether it states edges."""
@@ -761,6 +782,7 @@ GROUP BY current"""
 _STORED = """
 SELECT time, node, id FROM ({0}) JOIN stored_at ON node >= start AND node < start + count
 WHERE time >= ?"""
+_OWN_NAMES = "SELECT node, text FROM atom WHERE node"
 _TURNS = """
 SELECT node, kind, speaker, session, type, time FROM atom
 WHERE kind != ? AND session IS NOT NULL AND (links = '[]' OR NOT EXISTS (

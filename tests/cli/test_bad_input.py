@@ -96,6 +96,7 @@ def test_index_of_a_known_id_with_other_content(
         ["archive", "D1:1"],
         ["restore", "D1:1"],
         ["supersede", "D1:1", "D1:2"],
+        ["split-name", "bertrand"],
         ["feedback", "Who?", "--used", "D1:1"],
         ["consolidate"],
         ["learned", "--learn"],

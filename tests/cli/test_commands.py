@@ -502,3 +502,26 @@ def test_stats_list_switches(
     assert "switches" not in reply("stats", "--store", store)
     assert main(["stats", "--store", str(store), "--switches", *fast]) == 0
     assert "switches" in capsys.readouterr().out
+
+
+def test_split_name(
+    store: Path,
+    tmp_path: Path,
+    reply: Callable[..., Any],
+    fails: Callable[..., str],
+    fast: list[str],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    more = tmp_path / "more.jsonl"
+    texts = ["So Mara (Mary) came.", "We met Theodora (Theo) and Theo again."]
+    more.write_text("".join(json.dumps({"id": t[:4], "text": t}) + "\n" for t in texts))
+    assert main(["index", str(more), "--store", str(store), *fast]) == 0
+    said = {"name": "Theo", "split": True, "changed": True}
+    assert reply("split-name", "Theo", "--store", store) == said
+    assert reply("split-name", "theo", "--store", store)["changed"] is False
+    capsys.readouterr()
+    for undo, expected in (([], "as before"), (["--undo"], "joins"), (["--undo"], "as before")):
+        assert main(["split-name", "theo", *undo, "--store", str(store), *fast]) == 0
+        assert expected in capsys.readouterr().out
+    assert main(["check", "--store", str(store)]) == 0
+    assert "did you mean" in fails("split-name", "Theodor", "--store", store)

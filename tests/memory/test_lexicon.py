@@ -1,18 +1,17 @@
-"""Names by their words, against all names looked at one by one."""
+"""Names by their words and parts, against all names looked at one by one."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import Tensor
 
-from graphmem_torch.memory.lexicon import Lexicon, NameVectors
+from graphmem_torch.memory.lexicon import Lexicon
 from graphmem_torch.text.concepts import names_within, spelled
+from graphmem_torch.text.naming import name_parts
 
-WORDS = ["kiln", "kilns", "o'brien", "new", "york", "--", "b2"]
+WORDS = ["kiln", "kilns", "kïln", "o'brien", "new", "york", "--", "b2"]
 NAMES = st.lists(st.sampled_from(WORDS), min_size=1, max_size=3).map(" ".join)
 STEPS = st.lists(st.tuples(st.booleans(), NAMES, st.integers(0, 5), st.booleans()), max_size=30)
 
@@ -42,30 +41,15 @@ def test_names_are_found_by_what_a_text_says(
                 concepts.pop(name, None)
                 others = [other for other in others if other != name]
         assert list(lexicon.others) == others
+        owners = [(name, own) for name, own in concepts.items() if name not in others]
+        assert list(lexicon.owners()) == owners
         for concept in range(6):
             assert lexicon.of(concept) == [n for n, own in concepts.items() if own == concept]
         for name in concepts:
             assert name in lexicon and lexicon[name] == concepts[name]
+            alike = [other for other in concepts if name_parts(other) == name_parts(name)]
+            assert lexicon.alike(name) == [other for other in alike if other != name]
         near = lexicon.near(words, forms)
         assert len({*near}) == len(near) and {*near} <= {*others}
         for body in bodies:
             assert {*names_within(body, others, forms)} <= {*near}
-
-
-@given(st.lists(st.sets(st.integers(0, 300)), max_size=6))
-def test_vectors_of_names_are_read_once(steps: list[set[int]]) -> None:
-    vectors, known = NameVectors(2), set[str]()
-
-    def read(names: list[str]) -> Tensor:
-        assert known.isdisjoint(names)
-        return torch.tensor([[float(name), 1.0] for name in names])
-
-    for step in steps:
-        names = dict.fromkeys(map(str, step)).keys()
-        vectors.follow(names, read)
-        known = {*names}
-        assert vectors.row.keys() == names
-        assert all(vectors.names[row] == name for name, row in vectors.row.items())
-        for row, (name, vector) in enumerate(zip(vectors.names, vectors.rows, strict=True)):
-            there = vectors.row.get(name) == row
-            assert vector.tolist() == ([float(name), 1.0] if there else [0.0, 0.0])

@@ -20,8 +20,9 @@ from graphmem_torch.memory import Memory
 from graphmem_torch.text.embedder import Encoded, HashingEmbedder
 from tests.memories import config_of, file_size_limit, opened, stored
 
-# The names lie on a circle: neighbours are near, those two steps apart are not.
-NAMES = [*(f"Q{i}" for i in range(7)), "Q1 Q2", "Q5 Q3"]
+# Spellings of one name on a circle: neighbours are near, those two steps apart are not. Two have
+# the words of others.
+NAMES = ["Lea", "Léa", "Lèa", "Lêa", "Lëa", "Leá", "Leà", "The Léa", "The Leá"]
 STEP = [0.0, 1.0, 2.03, 2.97, 3.88, 4.92, 5.99, 1.61, 4.37]
 ANGLE = {name.lower(): 0.3 * step for name, step in zip(NAMES, STEP, strict=True)}
 CONFIG = config_of(
@@ -116,7 +117,7 @@ def test_names_are_those_of_what_stays(texts: list[list[str]], data: st.DataObje
         for name, vector in vectors.items():
             angle = torch.tensor(ANGLE[name])
             torch.testing.assert_close(vector[:2], torch.stack([angle.cos(), angle.sin()]))
-        found, wanted = (each.retrieve("Q2 and Q4").hits for each in (memory, fresh))
+        found, wanted = (each.retrieve("Lèa and Lëa").hits for each in (memory, fresh))
         assert [hit.id for hit in found] == [hit.id for hit in wanted]
         # Of ways that are equally strong either may be told.
         scores = pytest.approx([hit.score for hit in wanted], abs=1e-4)
@@ -128,32 +129,32 @@ def test_names_are_those_of_what_stays(texts: list[list[str]], data: st.DataObje
 
 
 def chain(memory: Memory) -> None:
-    """Q1 is a concept, Q0 and Q2 are other names of it, Q3 is one, Q4 is its other name."""
-    memory.add([saying(i, [f"Q{k}"]) for i, k in enumerate((1, 0, 2, 3, 4, 4))])
+    """Léa is a concept, Lea and Lèa are other names of it, Lêa is one, Lëa is its other name."""
+    memory.add([saying(i, [NAMES[k]]) for i, k in enumerate((1, 0, 2, 3, 4, 4))])
 
 
 def test_an_update_names_concepts_anew() -> None:
     with circle() as memory, circle() as fresh:
         chain(memory)
-        memory.update("a0", text="it is Q6")
+        memory.update("a0", text="it is Leà")
         assert memory.check() == []
-        fresh.add([saying(i, [f"Q{k}"]) for i, k in enumerate((0, 2, 3, 4, 4), start=1)])
-        fresh.add(saying(0, ["Q6"]))
+        fresh.add([saying(i, [NAMES[k]]) for i, k in enumerate((0, 2, 3, 4, 4), start=1)])
+        fresh.add(saying(0, ["Leà"]))
         assert graph(memory)[:2] == graph(fresh)[:2]
         memory.forget("a0")
         names = {name for _, name, _ in memory.store.aliases()}
-        assert names == {"q3"} and "concept:q1" not in memory.store.ids()
+        assert names == {"lêa"} and "concept:léa" not in memory.store.ids()
 
 
 def test_edges_that_others_made_lead_to_the_new_name() -> None:
     with circle() as memory:
         chain(memory)
-        memory.connect("a3", "concept:q1", "causes")
-        memory.add(Atom("x", "it is said", edges=(Link("concept:q0", EdgeType.SUPPORTS),)))
+        memory.connect("a3", "concept:léa", "causes")
+        memory.add(Atom("x", "it is said", edges=(Link("concept:lea", EdgeType.SUPPORTS),)))
         memory.forget("a0")
         edges = {edge for edge, _ in stored(memory.store)}
-        assert ("a3", "concept:q0", EdgeType.CAUSES) in edges
-        assert ("x", "concept:q0", EdgeType.SUPPORTS) in edges
+        assert ("a3", "concept:lea", EdgeType.CAUSES) in edges
+        assert ("x", "concept:lea", EdgeType.SUPPORTS) in edges
         assert memory.check() == []
 
 
@@ -162,13 +163,13 @@ def test_receipts_name_what_is_said_no_more(tmp_path: Path) -> None:
         chain(memory)
         receipt = memory.forget("a0")
         assert memory.check_receipt(receipt) == []
-        assert receipt.hash_of("id", f"{CONCEPT}:q1") in receipt.erased
-        assert receipt.hash_of("id", f"{CONCEPT}:q2") not in receipt.erased
+        assert receipt.hash_of("id", f"{CONCEPT}:léa") in receipt.erased
+        assert receipt.hash_of("id", f"{CONCEPT}:lèa") not in receipt.erased
         # A name that is a concept no longer is said still, and may be one again.
-        assert "concept:q3" not in memory.store.ids()
+        assert "concept:lêa" not in memory.store.ids()
         memory.forget("a2")
-        assert "concept:q3" in memory.store.ids() and memory.check_receipt(receipt) == []
-    assert b"q1" not in b"".join(file.read_bytes() for file in tmp_path.iterdir())
+        assert "concept:lêa" in memory.store.ids() and memory.check_receipt(receipt) == []
+    assert "léa".encode() not in b"".join(file.read_bytes() for file in tmp_path.iterdir())
 
 
 def test_names_change_whole_or_not_at_all(tmp_path: Path) -> None:
@@ -194,7 +195,7 @@ def test_a_store_whose_names_have_no_vectors(tmp_path: Path) -> None:
         assert memory.check() == [] and memory.store.alias_vectors(NAMES) == {}
         memory.forget("a0")
         assert memory.embedder.asked == 3  # type: ignore[attr-defined]
-        fresh.add([saying(i, [f"Q{k}"]) for i, k in enumerate((0, 2, 3, 4, 4), start=1)])
+        fresh.add([saying(i, [NAMES[k]]) for i, k in enumerate((0, 2, 3, 4, 4), start=1)])
         assert graph(memory) == graph(fresh)
         memory.forget("a2")
         assert memory.embedder.asked == 3  # type: ignore[attr-defined]

@@ -90,18 +90,16 @@ def test_check_knows_edges_that_are_stated() -> None:
 
 
 def test_aliases_are_kept_and_lead_to_concepts(tmp_path: Path) -> None:
-    """Names that differ in one word are one concept here; whoever opens the store knows it."""
+    """Names that differ in an article are one concept; whoever opens the store knows it."""
     config = config_of(**{"link.concept_dedup": 0.5})
     with opened(tmp_path, config=config) as memory:
-        memory.add(
-            [Atom("a", "We saw Harbour Museum"), Atom("b", "So Northern Harbour Museum it is")]
-        )
-        name = "northern harbour museum"
+        memory.add([Atom("a", "We saw Harbour Museum"), Atom("b", "So The Harbour Museum it is")])
+        name = "the harbour museum"
         found = memory.store.aliases()
         node = {name: node for _, name, node in found}[name]
         assert memory.store.atoms([node])[0].kind == CONCEPT
         with opened(tmp_path, config=config) as other:
-            other.add(Atom("c", "We like Northern Harbour Museum"))
+            other.add(Atom("c", "We like The Harbour Museum"))
             assert ("c", node, EdgeType.ABSTRACTION) in {
                 (edge[0], other.store.known([edge[1]])[edge[1]][0], edge[2])
                 for edge, _ in stored(other.store)

@@ -1,0 +1,303 @@
+"""Variants of one person's name: what the memories show, against a memory that holds only that."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from graphmem_torch.atoms import Atom
+from graphmem_torch.errors import InputError
+from graphmem_torch.memory import Memory
+from graphmem_torch.memory.people import People
+from graphmem_torch.text.concepts import PatternConcepts
+from graphmem_torch.text.embedder import Encoded, HashingEmbedder
+from tests.memories import config_of, opened
+from tests.memory.test_names import graph
+
+CONFIG = config_of(**{"link.similarity_min": 0.1, "spread.max_edges": 3})
+SPEAKERS = ["Caroline", "Melanie", "Melvin", "Samuel", None]
+TEXTS = [
+    "Hey Mel! It is good to see you.",
+    "It was fun with Mel and Melanie yesterday.",
+    "We saw Caro at the lake with Caroline Brook.",
+    "Thanks, Caro! It is a lovely kayak.",
+    "Did you hear that Melvin bought a kayak?",
+    "It is Sam who won. Samuel was second.",
+    "Everyone calls me Sam, and Samantha is my sister.",
+    "It is a long walk, said Melanie to Sam.",
+    "Bob is short for Robert, and Robert met Bob.",
+    "The man by the lake is nobody.",
+]
+
+
+def open_chat(path: Path | None = None) -> Memory:
+    return opened(path, config=CONFIG)
+
+
+def turn(number: int, text: int, speaker: int, session: int) -> Atom:
+    said = f"{TEXTS[text]} Number {number}."
+    return Atom(f"a{number}", said, speaker=SPEAKERS[speaker], session=f"s{session}")
+
+
+turns = st.lists(
+    st.tuples(st.integers(0, len(TEXTS) - 1), st.integers(0, 4), st.integers(0, 1)),
+    min_size=2,
+    max_size=9,
+)
+
+
+@settings(max_examples=12, deadline=None)
+@given(turns, st.data())
+def test_names_are_those_of_what_stays_however_it_came(
+    said: list[tuple[int, int, int]], data: st.DataObject
+) -> None:
+    atoms = [turn(i, *each) for i, each in enumerate(said)]
+    gone = data.draw(st.lists(st.integers(0, len(atoms) - 1), unique=True))
+    alone = data.draw(st.sampled_from([None, "mel", "melanie", "caro", "bob"]))
+    with open_chat() as memory, open_chat() as fresh, open_chat() as batch:
+        for atom in atoms:
+            memory.add([atom])
+        batch.add(atoms)
+        assert graph(memory) == graph(batch)
+        names = batch.store.concepts([alone or ""])
+        if names:
+            assert memory.split_name(alone) and batch.split_name(alone)
+            assert graph(memory) == graph(batch)
+        for i in gone:
+            memory.forget(f"a{i}")
+        batch.forget([f"a{i}" for i in gone])
+        stays = [atom for i, atom in enumerate(atoms) if i not in gone]
+        fresh.add(stays)
+        if names and alone in fresh.store.concepts([alone]):
+            fresh.split_name(alone)
+        assert graph(memory) == graph(fresh) == graph(batch)
+        assert memory.check() == batch.check() == []
+        for each in (memory, batch, fresh):
+            each.add(turn(99, 1, 0, 0))
+        if names and alone is not None and alone in fresh.store.concepts([alone]):
+            fresh.split_name(alone)
+        assert graph(memory) == graph(fresh) == graph(batch)
+
+
+CALLS = ["Mel", "Caro", "Sam", "Melvin"]
+MENTIONS = ["Melvin", "Melanie", "Carolina", "Samson", "the mel", "in Melbourne"]
+PERSONS = ["Melanie", "Melvin", "Caroline", "Samuel"]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from([*PERSONS, "user", None]),
+            st.integers(0, 1),
+            st.sampled_from(["calls", "mentions"]),
+            st.integers(0, 5),
+        ),
+        max_size=12,
+    ),
+    st.data(),
+)
+def test_who_is_called_what_against_all_turns_looked_at(
+    said: list[tuple[str | None, int, str, int]], data: st.DataObject
+) -> None:
+    """Addresses and mentions whose words are known, so that the oracle reads no text."""
+    atoms, facts = list[Atom](), list[tuple[str | None, int, str, str]]()
+    for i, (speaker, session, what, which) in enumerate(said):
+        word = CALLS[which % len(CALLS)] if what == "calls" else MENTIONS[which]
+        text = f"Hey {word}! It is on." if what == "calls" else f"And we saw {word} again."
+        atoms.append(Atom(f"{i}", text, speaker=speaker, session=f"{session}"))
+        facts.append((speaker, session, what, word))
+    gone = data.draw(st.sets(st.sampled_from(range(len(atoms))))) if atoms else set()
+    people = People()
+    for atom in atoms:
+        people.add([atom])
+        people.settle(lambda upto=atom: [a.text for a in atoms[: atoms.index(upto) + 1]])
+    people.drop([atoms[i] for i in gone])
+    people.settle(lambda: [atom.text for i, atom in enumerate(atoms) if i not in gone])
+    kept = [fact for i, fact in enumerate(facts) if i not in gone]
+    assert {frozenset({name, *people.mates(name)}) for name in people.names} == called(kept)
+
+
+def called(facts: list[tuple[str | None, int, str, str]]) -> set[frozenset[str]]:
+    """Groups of names of one person, by loops over all pairs of turns."""
+    speakers = {who for who, *_ in facts if who in PERSONS}
+    pairs = set[tuple[str, str]]()
+    for who, session, what, word in facts:
+        there = {w for w, s, *_ in facts if s == session and w in PERSONS and w != who}
+        fits = [p for p in there if what == "calls" and p.startswith(word) and p != word]
+        pairs |= {(word, p) for p in fits if who is not None and len(fits) == 1}
+    groups = dict[str, set[str]]()
+    for name, person in pairs:
+        if sum(other == name for other, _ in pairs) > 1 or name in speakers:
+            continue
+        if any(p.startswith(name) for p in speakers - {person}):
+            continue
+        words = [word for *_, word in facts]
+        small = sum(word == f"the {name.lower()}" for word in words)
+        if small >= sum(word == name for word in words):
+            continue
+        if any(w.startswith(name) and w not in (name, person) for w in words if " " not in w):
+            continue
+        groups.setdefault(person, {person}).add(name)
+    return {frozenset(each.lower() for each in group) for group in groups.values()}
+
+
+CHAT = [
+    Atom("1", "Hey Mel! How is your pottery class?", speaker="Caroline", session="s"),
+    Atom("2", "It is fun. I made a bowl.", speaker="Melanie", session="s"),
+    Atom("3", "I told them that Melanie is good. I made a chair.", speaker="Caroline", session="s"),
+]
+
+
+def shared(memory: Memory, *names: str) -> bool:
+    """Whether names are those of one concept."""
+    found = memory.store.concepts(names)
+    return len(found) == len(names) and len({*found.values()}) == 1
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("The ASR1603 chip", "The ASR1605 chip"),
+        ("Chapter 3", "Chapter 4"),
+        ("Formula 1", "Formula 2"),
+        ("Nora Berg", "Nora Bergh"),
+        ("Michael Jordan", "Michael B. Jordan"),
+        ("GPT-3", "GPT-4"),
+        ("Section 230", "Section 240"),
+    ],
+)
+def test_names_a_digit_or_a_letter_apart(one: str, other: str) -> None:
+    """To an encoder that takes all texts for the same."""
+
+    class Blind(HashingEmbedder):
+        def encode(self, texts: Sequence[str], *, progress: bool = False) -> Encoded:
+            return super().encode(["x" for _ in texts])
+
+    with opened(config=CONFIG, embedder=Blind(32)) as memory:
+        memory.add([Atom("a", f"{one} is stable."), Atom("b", f"{other} is stable.")])
+        assert memory.store.aliases() == [] and memory.check() == []
+
+
+def test_who_comes_later_parts_two_names_and_joins_them_again() -> None:
+    with open_chat() as memory:
+        for atom in CHAT:
+            memory.add([atom])
+        assert shared(memory, "mel", "melanie")
+        memory.add(Atom("4", "My brother Melvin is here.", speaker="Caroline", session="t"))
+        assert not shared(memory, "mel", "melanie")
+        memory.forget("4")
+        assert shared(memory, "mel", "melanie") and memory.check() == []
+        memory.update("1", text="Hey you! How is your pottery class with Mel?")
+        assert not shared(memory, "mel", "melanie")
+
+
+def test_a_question_finds_who_is_called_so() -> None:
+    with open_chat() as memory:
+        memory.add(CHAT)
+        named = [hit.id for hit in memory.retrieve("What did Mel make?").hits]
+        signals = {h.id: h.signals["speaker"] for h in memory.retrieve("What did Mel make?").hits}
+        assert named[0] == "2" and signals["2"] > 0 > signals["1"]
+        memory.split_name("mel")
+        assert not any(h.signals["speaker"] for h in memory.retrieve("What did Mel make?").hits)
+
+
+def test_a_split_lasts(tmp_path: Path) -> None:
+    with open_chat(tmp_path / "one") as memory, open_chat() as apart:
+        memory.add(CHAT)
+        before = graph(memory)
+        assert memory.split_name(" MEL ") and not memory.split_name("mel")
+        assert not shared(memory, "mel", "melanie") and memory.check() == []
+        with pytest.raises(InputError, match="did you mean 'mel'"):
+            memory.split_name("Mell")
+        memory.export(tmp_path / "file")
+        apart.import_(tmp_path / "file")
+        assert graph(apart) == graph(memory)
+    with open_chat(tmp_path / "one") as memory:
+        memory.add(Atom("4", "Thanks, Mel! It was Melanie.", speaker="Caroline", session="s"))
+        assert not shared(memory, "mel", "melanie")
+        memory.forget("4")
+        assert not shared(memory, "mel", "melanie")
+        memory.forget("1")
+        assert "mel" not in memory.store.concepts(["mel"])
+        memory.add(CHAT[0])
+        assert not shared(memory, "mel", "melanie")
+        assert memory.join_name("Mel") and not memory.join_name("Mel")
+        assert shared(memory, "mel", "melanie") and memory.check() == []
+        memory.forget("1")
+        memory.add(CHAT[0])
+        assert len(before[0]) == len(graph(memory)[0])
+
+
+def test_what_is_forgotten_leaves_no_split_name(tmp_path: Path) -> None:
+    with open_chat(tmp_path) as memory:
+        memory.add([Atom("a", "We saw The Quokka"), Atom("b", "They like Quokka here")])
+        memory.add(Atom("c", "hello comet"))
+        assert shared(memory, "quokka", "the quokka")
+        memory.split_name("quokka")
+        assert not shared(memory, "quokka", "the quokka")
+        receipt = memory.forget(["a", "b"])
+        assert memory.check_receipt(receipt) == memory.check() == []
+    assert b"quokka" not in b"".join(f.read_bytes() for f in tmp_path.iterdir()).lower()
+
+
+def test_two_who_write_to_one_store(tmp_path: Path) -> None:
+    """Names that one joins and splits are those of the other, who has read the store before."""
+    with open_chat(tmp_path) as one, open_chat(tmp_path) as two, open_chat() as fresh:
+        one.add(Atom("0", "Mel and Melanie and Mel's bowl."))
+        two.add(Atom("x", "hello comet"))
+        one.add(CHAT)
+        two.add(Atom("4", "It is Mel again.", speaker="Melanie", session="s"))
+        assert shared(two, "mel", "melanie")
+        one.split_name("mel")
+        two.add(Atom("5", "It is Mel, and it is Melanie.", session="s"))
+        two.join_name("mel")
+        one.add(Atom("6", "Melanie it is, or Mel.", session="s"))
+        stored = one.get(["0", "x", "1", "2", "3", "4", "5", "6"])
+        fresh.add(stored)
+        assert graph(one) == graph(two) == graph(fresh)
+        assert one.check() == []
+
+
+def test_names_that_an_older_release_joined_are_parted(tmp_path: Path) -> None:
+    class Extractor(PatternConcepts):
+        """Finds what it is told, as if an older release had found other names."""
+
+        name = "own"
+
+        def __init__(self, names: dict[str, list[str]]) -> None:
+            self.names = names
+
+        def extract(self, texts: Sequence[str]) -> list[list[str]]:
+            return [self.names[text] for text in texts]
+
+    atoms = [Atom("a", "Nora Berg sang", session="s"), Atom("b", "Nora Bergh sang", session="s")]
+    both = Atom("c", "Nora Berg met Nora Bergh", session="s")
+    told = {
+        atoms[0].text: ["nora berg"],
+        atoms[1].text: ["nora bergh"],
+        both.text: ["nora berg", "nora bergh"],
+        "late": [],
+    }
+    older = Extractor({text: ["nora berg"] for text in told} | {"late": []})
+    config = config_of(**{"link.concepts": "auto", "link.similarity_min": 0.1})
+    with opened(tmp_path, config=config, concepts=older) as memory:
+        memory.add([*atoms, both])
+        node = memory.store.concepts(["nora berg"])["nora berg"]
+    with sqlite3.connect(tmp_path / "memory.sqlite") as connection:
+        connection.execute("INSERT INTO alias (name, node) VALUES ('nora bergh', ?)", (node,))
+    with (
+        opened(tmp_path, config=config, concepts=Extractor(told)) as memory,
+        opened(config=config, concepts=Extractor(told)) as fresh,
+    ):
+        assert memory.check() == [] and shared(memory, "nora berg", "nora bergh")
+        memory.add(Atom("d", "late", session="s"))
+        fresh.add([*atoms, both])
+        fresh.add(Atom("d", "late", session="s"))
+        assert memory.check() == [] and not shared(memory, "nora berg", "nora bergh")
+        assert graph(memory) == graph(fresh)
