@@ -100,8 +100,8 @@ class People:
         for atom in atoms:
             if atom.kind == CONCEPT:
                 continue
-            found = namings(atom.text)
             speaker = plain_name(atom.speaker or "")
+            found = namings(atom.text, spoken=bool(speaker))
             named = speaker if speaker and not role_of(speaker) else ""
             for each in found:
                 self._count_naming(each, named, step)

@@ -12,7 +12,6 @@ from graphmem_torch.text.times import MONTHS
 
 __all__ = [
     "Naming",
-    "WordUse",
     "may_be_short_for",
     "name_parts",
     "namings",
@@ -57,25 +56,23 @@ _CLAIM = re.compile(
     rf"|\b(?i:i(?:\s+a|['\u2019])m called|i go by)\s+{_GIVEN}(?!\w)"
 )
 _INTRODUCED = re.compile(rf"\b(?i:name(?:\s+is|['\u2019]s)|i am|i['\u2019]m)\s+({_NAME})")
-# Of two names the full one first, where the other looks like it.
-_BESIDE = (
-    re.compile(
-        rf"({_NAME})(?:\s+{_NAME})?\s+(?:\((?:(?i:aka|a\.k\.a\.|called|or|just)\s+)?{_GIVEN}\)"
-        rf"|[\"\u201c]({_NAME})[\"\u201d])"
-    ),
-    re.compile(
-        rf"({_NAME}),?\s+(?i:(?:(?:also|better|who is|is|was)\s+)*(?:known as|nicknamed|goes by)"
-        rf"|aka|a\.k\.a\.)\s+{_GIVEN}"
-    ),
+# Behind a full name: "Melanie (Mel)", 'Melanie "Mel" Brooks', "Melanie, known as Mel"
+_BESIDE = re.compile(
+    rf"\((?:(?i:aka|a\.k\.a\.|called|or|just)\s+)?{_GIVEN}\)|[\"\u201c]({_NAME})[\"\u201d]"
+    rf"|\b(?i:known as|nicknamed|goes by|aka)\s+{_GIVEN}"
 )
+_BESIDES = "(", '"', "\u201c", "known as", "nicknamed", "goes by", "aka"
+_FULL = re.compile(rf"({_NAME})(?:\s+{_NAME})?,?\s+(?:(?i:also|better|who is|is|was)\s+){{0,3}}$")
 _SHORT_FOR = re.compile(rf"{_GIVEN}\s*(?:,|\(|is|was|as)\s*(?i:short for)\s+{_GIVEN}")
 _FOR_SHORT = re.compile(rf"({_NAME})\s*[,(]?\s*(?:(?i:or|called)\s+)?{_GIVEN} (?i:for short)\b")
 _WEEKDAYS = ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]
 _NO_NAMES = GENERIC | {*MONTHS, *_WEEKDAYS}
 
 _WORD = re.compile(r"[^\W\d_]+(?:['\u2019-][^\W\d_]+)*")
+_OWNER = re.compile(r"['\u2019]s?$")
 _PLACED = re.compile(r"\b(?:in|at|near|across|around)$")
 _LOOK = 16  # characters before a word that are looked at
+_BACK = 80  # and before one that names somebody
 _DIMINUTIVE = re.compile(r"(?:ie|ey|y|i)$")
 
 
@@ -121,26 +118,36 @@ class Naming(NamedTuple):
     full: str = ""
 
 
-def namings(text: str) -> list[Naming]:
-    """Return what a text shows of names of persons; English forms alone are understood."""
+def namings(text: str, *, spoken: bool = True) -> list[Naming]:
+    """Return what a text shows of names of persons; English forms alone are understood.
+
+    Args:
+        text: Of a memory.
+        spoken: Whether somebody says it, so that it may address others.
+    """
     found = dict[Naming, None]()
-    for match in (match for pattern in _ADDRESSES for match in pattern.finditer(text)):
+    for match in (m for pattern in _ADDRESSES if spoken for m in pattern.finditer(text)):
         if _is_name(match[1]):
             found[Naming("address", match[1].lower())] = None
-    for match in _CLOSING.finditer(text):
-        if _is_name(match[1]) and not _SOMEBODY.search(text[: match.start()]):
+    for match in _CLOSING.finditer(text) if spoken else ():
+        before = text[max(0, match.start() - _BACK) : match.start()]
+        if _is_name(match[1]) and not _SOMEBODY.search(before):
             found[Naming("address", match[1].lower())] = None
-    for match in _CLAIM.finditer(text):
+    # Most texts have none of these words, and are looked at no further.
+    for match in _CLAIM.finditer(text) if _has(text, "call", "Call", "go by") else ():
         name = match[1] or match[2]
         full = next((m[1] for m in _INTRODUCED.finditer(text) if m[1] != name), "")
         if _is_name(name) and (not full or _is_name(full)):
             found[Naming("claim", name.lower(), full.lower())] = None
-    for match in (match for pattern in _BESIDE for match in pattern.finditer(text)):
-        full, name = (each.lower() for each in match.groups() if each is not None)
-        if _is_name(*filter(None, match.groups())) and may_be_short_for(name, full):
-            found[Naming("stated", name, full)] = None
+    for match in _BESIDE.finditer(text) if _has(text, *_BESIDES) else ():
+        full_name = _FULL.search(text[max(0, match.start() - _BACK) : match.start()])
+        name = next(filter(None, match.groups()))
+        if full_name and _is_name(name, full_name[1]):
+            pair = name.lower(), full_name[1].lower()
+            if may_be_short_for(*pair):
+                found[Naming("stated", *pair)] = None
     for pattern, order in ((_SHORT_FOR, (1, 2)), (_FOR_SHORT, (2, 1))):
-        for match in pattern.finditer(text):
+        for match in pattern.finditer(text) if _has(text, "short") else ():
             name, full = (match[place].lower() for place in order)
             if _is_name(match[1], match[2]) and name != full:
                 found[Naming("stated", name, full)] = None
@@ -167,34 +174,34 @@ def may_be_short_for(short: str, full: str) -> bool:
     return len(stem) > 2 and stem != short and first.startswith(stem)
 
 
-class WordUse(NamedTuple):
-    """How a text uses a word that may be a name.
+def word_uses(text: str) -> set[tuple[str, str]]:
+    """Return the words of a text, lower-cased, and how each is used where it may be a name.
 
-    Attributes:
-        word: Lower-cased.
-        use: `lower`: written small; `first`: with a capital that begins a sentence; `name`: with a
-            capital elsewhere; `place`: so, and after "in", "at" or the like.
+    Returns:
+        Pairs of a word and `lower`: written small; `first`: with a capital that begins a sentence;
+        `name`: with a capital elsewhere; `place`: so, and after "in", "at" or the like.
     """
-
-    word: str
-    use: str
-
-
-def word_uses(text: str) -> list[WordUse]:
-    """Return the words of a text and how each is used, each pair once."""
-    found = dict[WordUse, None]()
+    found = set[tuple[str, str]]()
     for match in _WORD.finditer(text):
-        word = re.sub(r"['\u2019]s?$", "", match[0])
-        if not word[0].isupper():
-            found[WordUse(word, "lower")] = None
+        word = match[0]
+        if word[-1] in "s'\u2019":
+            word = _OWNER.sub("", word)
+        if word[0].islower():
+            found.add((word, "lower"))
             continue
         before = text[max(0, match.start() - _LOOK) : match.start()].rstrip(" \"'\u201c\u2018(")
         if not before or before[-1] in ".!?\u2026:;\n]":
-            found[WordUse(word.lower(), "first")] = None
-            continue
-        placed = _PLACED.search(before) is not None
-        found[WordUse(word.lower(), "place" if placed else "name")] = None
-    return list(found)
+            use = "first"
+        else:
+            owner = word != match[0]  # "in Mel's house"
+            use = "name" if owner or not _PLACED.search(before) else "place"
+        found.add((word.lower(), use))
+    return found
+
+
+def _has(text: str, *marks: str) -> bool:
+    """Whether a text has one of some runs of letters."""
+    return any(mark in text for mark in marks)
 
 
 def _is_name(*words: str) -> bool:

@@ -513,15 +513,15 @@ def test_split_name(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     more = tmp_path / "more.jsonl"
-    texts = ["So Mara (Mary) came.", "We met Theodora (Theo) and Theo again."]
+    texts = ["1: We met Theodora.", "2: We met Theodora (Theo) and Theo again."]
     more.write_text("".join(json.dumps({"id": t[:4], "text": t}) + "\n" for t in texts))
     assert main(["index", str(more), "--store", str(store), *fast]) == 0
+    capsys.readouterr()
     said = {"name": "Theo", "split": True, "changed": True}
     assert reply("split-name", "Theo", "--store", store) == said
     assert reply("split-name", "theo", "--store", store)["changed"] is False
-    capsys.readouterr()
     for undo, expected in (([], "as before"), (["--undo"], "joins"), (["--undo"], "as before")):
         assert main(["split-name", "theo", *undo, "--store", str(store), *fast]) == 0
         assert expected in capsys.readouterr().out
-    assert main(["check", "--store", str(store)]) == 0
+    assert main(["check", "--store", str(store)]) == 0 and capsys.readouterr()
     assert "did you mean" in fails("split-name", "Theodor", "--store", store)

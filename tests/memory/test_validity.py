@@ -357,7 +357,7 @@ def weighed(path: Path | None = None, clock: Clock | None = None) -> Memory:
 def test_the_signal_speaks_against_what_has_ended() -> None:
     clock = Clock(100.0)
     memory = weighed(clock=clock)
-    memory.add([*moved(3), Atom("over", "Nora lived in Paris", time=1.0, event_end=5.0)])
+    memory.add([*moved(3), Atom("over", "Nora lives in Paris", time=1.0, event_end=5.0)])
 
     def ended(**filters: Any) -> set[str]:
         result = memory.retrieve("Where does Nora live?", **filters)

@@ -152,6 +152,6 @@ def test_what_may_be_short_for_what(short: str, full: str, fits: bool) -> None:
 
 def test_uses_of_words() -> None:
     text = "My brother Melvin came. Melons in Melbourne are fine, man. Near Mel's house"
-    uses = {use.word: use.use for use in word_uses(text)}
+    uses = dict(word_uses(text))
     assert uses["melvin"] == "name" and uses["melbourne"] == "place"
     assert uses["melons"] == uses["my"] == "first" and uses["man"] == "lower"
