@@ -73,7 +73,8 @@ class LinkConfig:
         every: Atoms after which concepts are looked for, in all of them together: until then what
             is added waits without. 1: as they come; `Memory.consolidate` looks at once.
         window: Turns, the mention's own included, that a concept is tied to.
-        concept_dedup: Cosine from which two concepts are one.
+        concept_dedup: Minimum cosine of two names that are one concept, if all their parts agree
+            (`docs/mathematics.md` 4.1).
         cooccurrence: Co-occurrence edges of a new atom to earlier ones of its session: those 1, 2,
             4, 8, ... places before it (`docs/mathematics.md` 2.1).
         batch: Atoms per acknowledged write.

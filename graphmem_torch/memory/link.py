@@ -217,11 +217,10 @@ class Linker:
                 self._put_concept(name, node)
         self._name((name, node) for _, name, node in store.aliases())
         self._split = frozenset(split_names(store))
-        self._people.add(
-            Atom(id="", text=text, speaker=speaker, session=session)
-            for _, speaker, session, text in store.spoken()
-        )
-        self._people.settle(lambda: (text for *_, text in store.spoken()))
+        if self._extract is not None:
+            said = store.spoken()
+            self._people.add(Atom("", text, speaker=who, session=at) for _, who, at, text in said)
+            self._people.settle(lambda: (text for *_, text in store.spoken()))
         nodes = [node for node, _, stating in outline if stating]
         atoms = store.atoms(nodes)
         self._find(atoms)
@@ -633,6 +632,8 @@ class Linker:
         Returns:
             Known names to be decided anew, as they are of other persons than before.
         """
+        if self._extract is None:
+            return []
         self._people.drop(atom for _, atom in went)
         self._people.add(came)
         gone = {node for node, _ in went}

@@ -1,4 +1,4 @@
-"""Which names are of one person, as the memories themselves show it (`docs/mathematics.md` 3).
+"""Which names are of one person, as the memories show it (`docs/mathematics.md` 4.1).
 
 A turn that addresses somebody in a session shows that the name is that of the only other speaker
 whose name it may be short for; a text may also say so. Nothing is assumed where a name may be that
@@ -72,18 +72,18 @@ class People:
         return self._mates.keys()
 
     def add(self, atoms: Iterable[Atom]) -> None:
-        """Takes in memories; concepts say nothing."""
+        """Count memories in; concepts show nothing."""
         self._count(atoms, 1)
 
     def drop(self, atoms: Iterable[Atom]) -> None:
-        """Takes out memories that were taken in."""
+        """Count memories out that were counted in."""
         self._count(atoms, -1)
 
     def settle(self, texts: Callable[[], Iterable[str]]) -> set[str]:
-        """Decides anew; the names whose `mates` are others than before.
+        """Decide anew, and return the names whose `mates` have changed.
 
         Args:
-            texts: Gives the texts of all memories that are taken in.
+            texts: Function that gives the texts of all memories that are counted in.
         """
         if self._settled:
             return set()

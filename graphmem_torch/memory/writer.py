@@ -478,7 +478,7 @@ class Writer:
             self._names, self._vectors = self._mentions(said)
         # After an error the linker is ahead of the store.
         self._sound = False
-        changed = linker.hear(atoms) if self._extractor is not None else []
+        changed = linker.hear(atoms)
         plan, stated = Removal.nothing(first, self._embedder.dim), EdgeBlock.empty()
         if changed:
             plan = self._unlinked(linker, {}, changed=changed, first=first + len(atoms))
@@ -725,8 +725,7 @@ class Writer:
             atoms = list(zip(nodes, store.atoms(nodes), strict=True))
             known = [(name, node) for _, name, node in aliases]
             linker.restore(atoms, store.embeddings(self._next), known, store.first_versions())
-            if self._extractor is not None:
-                linker.hear([atom for _, atom in atoms])
+            linker.hear([atom for _, atom in atoms])
         self._follow(self._nodes + len(nodes))
 
     def _found(self, texts: Sequence[str]) -> list[list[str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -62,7 +63,8 @@ _BESIDE = re.compile(
     rf"|\b(?i:known as|nicknamed|goes by|aka)\s+{_GIVEN}"
 )
 _BESIDES = "(", '"', "\u201c", "known as", "nicknamed", "goes by", "aka"
-_FULL = re.compile(rf"({_NAME})(?:\s+{_NAME})?,?\s+(?:(?i:also|better|who is|is|was)\s+){{0,3}}$")
+_FULL = re.compile(rf"((?:{_NAME}\s+)*{_NAME}),?\s+(?:(?i:also|better|who is|is|was)\s+){{0,3}}$")
+_SURNAME = re.compile(rf"\s+({_NAME})")
 _SHORT_FOR = re.compile(rf"{_GIVEN}\s*(?:,|\(|is|was|as)\s*(?i:short for)\s+{_GIVEN}")
 _FOR_SHORT = re.compile(rf"({_NAME})\s*[,(]?\s*(?:(?i:or|called)\s+)?{_GIVEN} (?i:for short)\b")
 _WEEKDAYS = ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]
@@ -140,18 +142,31 @@ def namings(text: str, *, spoken: bool = True) -> list[Naming]:
         if _is_name(name) and (not full or _is_name(full)):
             found[Naming("claim", name.lower(), full.lower())] = None
     for match in _BESIDE.finditer(text) if _has(text, *_BESIDES) else ():
-        full_name = _FULL.search(text[max(0, match.start() - _BACK) : match.start()])
-        name = next(filter(None, match.groups()))
-        if full_name and _is_name(name, full_name[1]):
-            pair = name.lower(), full_name[1].lower()
-            if may_be_short_for(*pair):
-                found[Naming("stated", *pair)] = None
+        before = text[max(0, match.start() - _BACK) : match.start()]
+        if (full_name := _FULL.search(before)) is not None:
+            name = next(filter(None, match.groups()))
+            found |= dict.fromkeys(_beside(name, full_name[1], _SURNAME.match(text, match.end())))
     for pattern, order in ((_SHORT_FOR, (1, 2)), (_FOR_SHORT, (2, 1))):
         for match in pattern.finditer(text) if _has(text, "short") else ():
             name, full = (match[place].lower() for place in order)
             if _is_name(match[1], match[2]) and name != full:
                 found[Naming("stated", name, full)] = None
     return list(found)
+
+
+def _beside(name: str, full: str, after: re.Match[str] | None) -> Iterator[Naming]:
+    """What a name beside a full one shows: of whom a family name is told, only with that.
+
+    Among many people "Ben" is not always Benjamin, but "Ben Carson" is Benjamin Carson.
+    """
+    words = full.split()
+    while len(words) > 1 and words[0].lower() in GENERIC:  # "Then Melanie (Mel) came"
+        del words[0]
+    first, *family = words
+    family += [] if after is None else [after[1]]
+    if len(family) < 2 and _is_name(name, first) and may_be_short_for(name.lower(), first.lower()):
+        one, other = (" ".join([each, *family]).lower() for each in (name, first))
+        yield Naming("stated", one, other)
 
 
 def may_be_short_for(short: str, full: str) -> bool:
