@@ -280,6 +280,8 @@ class Conflict:
             not true at one time) or `aggregate` (both stay, and a memory states the conflict); None
             while it is open.
         by: Id of the memory that is in the place of one of them, or that states the conflict.
+        reason: What is at odds (`number: 8080 / 9090`), if the rules find it; else `stated or
+            judged`: by `connect`, `judge_edges` or an oracle.
     """
 
     earlier: str
@@ -289,6 +291,7 @@ class Conflict:
     state: Literal["open", "resolved"] = "open"
     how: Literal["superseded", "validity", "aggregate"] | None = None
     by: str | None = None
+    reason: str = "stated or judged"
 
 
 def _done(counts: Mapping[str, int]) -> str:

@@ -157,9 +157,9 @@ from graphmem_torch.memory.questions import (
 from graphmem_torch.memory.reconcile import (
     Resolver,
     conflicts_of,
+    explained,
     find,
     outdated_statements,
-    resolve,
 )
 from graphmem_torch.memory.reembed import reembed_store
 from graphmem_torch.memory.refining import Refining
@@ -2010,24 +2010,27 @@ class Memory:
         block: int = 1024,
         progress: bool = False,
     ) -> Reconciled:
-        """Finds what contradicts or repeats each other among memories, and resolves it.
+        """Find memories that contradict or repeat each other.
 
-        Each memory that is new since the last time is compared with those that are similar to it
-        and those that share a key with it, as the settings under `reconcile` say
-        (`docs/mathematics.md` 5.8). A contradiction is an edge; where it is sure enough the policy
-        resolves it. A memory that says again what an earlier one says supports it, and counts as a
-        use of it. Nothing is deleted. What was found is stored block by block, so that one who is
-        killed calls again; a second call finds nothing to do. Others may read and write meanwhile.
+        Compares each memory that is new since the last call with those that share a key with it
+        (`docs/mathematics.md` 5.8). A contradiction is an open conflict: `conflicts` lists it with
+        its reason, and it changes no ranking and no validity. Without an oracle a memory ends in
+        one case: a later memory of the same speaker or source states the change in so many words
+        ("moved to", "no longer", "changed from A to B", "renamed"). A memory that says again what
+        an earlier one says supports it, and counts as a use of it. Nothing is deleted. Each block
+        of memories commits before the next starts, so an interrupted run can be repeated; a second
+        call finds nothing to do. Readers and writers are not blocked.
 
         Args:
-            oracle: As in `judge_edges`; asked about each pair both ways round. Where it says that
-                one contradicts the other, and the other follows from the one, the pair is neutral,
-                with a warning. By default the local rule, which knows English.
-            policy: Instead of that of the settings. `recency`: the later one supersedes the
-                earlier; `importance`: the more important one (`importance`) the other; `both`: both
-                stay, and an aggregate derived from both states the conflict.
+            oracle: As in `judge_edges`; asked both ways round about each pair that is similar or
+                shares a key. What it calls a contradiction is resolved by the policy. If it says
+                that one contradicts the other, and the other follows from the one, the pair is
+                neutral, with a warning. By default the local rules, which know English.
+            policy: Policy in place of that of the settings. `recency`: the later one supersedes the
+                earlier; `importance`: the more important one (`importance`) the other, if an oracle
+                judges; `both`: both stay, and an aggregate derived from both states the conflict.
             block: Memories whose pairs are judged before what was found is stored.
-            progress: Shows a bar on stderr.
+            progress: Whether to show a bar on stderr.
 
         Raises:
             InputError: No oracle, or an unknown policy.
@@ -2044,7 +2047,11 @@ class Memory:
             settings = replace(settings, policy=policy)
         self.store.expect_writable()
         asked = None if oracle is None else method_of(oracle, "judge")
-        now, done = self._clock(), Reconciled()
+        now = self._clock()
+        by = Resolver(self.importance, lambda atoms: self.add(atoms).new, self._named, now)
+        done = Reconciled()
+        with self.store.turn():
+            self.delete(outdated_statements(self.store))
         with _progress(progress, "reconcile", "pairs") as bar:
             for part in find(
                 self.store,
@@ -2052,23 +2059,20 @@ class Memory:
                 self._keys,
                 local=LexicalJudge(self.embedder),
                 judge=asked,
-                cosines=self._cosines,
-                now=now,
+                by=by,
                 block=block,
             ):
                 done += part
                 bar.update(part.compared)
-        with self.store.turn():
-            self.delete(outdated_statements(self.store))
-        by = Resolver(self.importance, lambda atoms: self.add(atoms).new, self._named, now)
-        return done + resolve(self.store, settings, by)
+        return done
 
     def conflicts(self) -> list[Conflict]:
         """Memories that contradict each other, as `reconcile` and `judge_edges` found or you said.
 
         Open are those that are held to be true at one time, and of which no aggregate states it.
+        Each has its reason, read from both texts again.
         """
-        return conflicts_of(self.store)
+        return explained(conflicts_of(self.store), LexicalJudge(self.embedder))
 
     def duplicates(self) -> list[tuple[str, ...]]:
         """Ids of memories that say the same, as `reconcile` found them, the first one in front.

@@ -1,9 +1,10 @@
-"""Memories that contradict or repeat each other: found, judged, resolved.
+"""Memories that contradict or repeat each other: found, flagged, and ended where that is certain.
 
-What is found are edges: a contradiction is negative and weighs its confidence, a duplicate supports
-the first that said it. What is resolved is said of the validity of a memory, or by an aggregate;
-nothing is deleted. So all that is known of conflicts is in the graph, goes with the memories, and
-whoever is killed finds it there. `docs/mathematics.md` 5.8.
+A contradiction is a negative edge that weighs its confidence, a duplicate an edge that supports the
+first memory that said it. The rules only flag; a memory ends if a later one of the same speaker
+states the change, or if an oracle says that the two contradict each other. Nothing is deleted. All
+that is known of conflicts is in the graph and the validities, so it goes with the memories, and an
+interrupted run finds it there. `docs/mathematics.md` 5.8.
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ from __future__ import annotations
 import json
 import logging
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -25,23 +26,31 @@ from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.errors import InputError
 from graphmem_torch.memory.candidates import SharedKeys, similar_nodes
 from graphmem_torch.memory.duplicates import Saying
-from graphmem_torch.memory.edges import connect_all, contradiction, dated, told_since
+from graphmem_torch.memory.edges import (
+    connect_all,
+    contradiction,
+    dated,
+    disconnect,
+    told_since,
+)
 from graphmem_torch.memory.validity import Superseding, spans_of, supersede, validity_of
 from graphmem_torch.oracle import Judge, Verdict, ask_judge
 from graphmem_torch.results import Conflict, Reconciled, Validity
 from graphmem_torch.store import MemoryStore
 from graphmem_torch.store.reader import StoreReader
 from graphmem_torch.text.entailment import LexicalJudge
+from graphmem_torch.text.times import told_days
 
-__all__ = ["Resolver", "conflicts_of", "find", "outdated_statements", "resolve"]
+__all__ = ["Resolver", "conflicts_of", "explained", "find", "outdated_statements"]
 
 _log = logging.getLogger(__name__)
 
 _JUDGED = "reconcile.judged"  # by judge, the node up to which all pairs were judged
-_LOCAL = "lexical 2"  # the rules, by their version: others judge anew
+_LOCAL = "lexical 3"  # the rules, by their version: others judge anew
 _ASKED = 32  # pairs a call of an oracle, each both ways round
 _STATES = "conflict:"  # begins the id of an aggregate that states one
 _LEAST = 0.5  # confidence below which there is no contradiction
+_DAY = 86400.0
 
 
 def find(
@@ -51,22 +60,20 @@ def find(
     *,
     local: LexicalJudge,
     judge: Judge | None,
-    cosines: Callable[[Tensor], Tensor],
-    now: float,
+    by: Resolver,
     block: int,
 ) -> Iterator[Reconciled]:
-    """Finds contradictions and duplicates of what is new, and stores them; yields what it did.
+    """Find contradictions and duplicates of what is new, and store them; yields what it did.
 
-    What each block gave is stored before the next one: whoever is killed begins there again.
+    Each block commits before the next one starts, so an interrupted run can be repeated.
 
     Args:
-        store: Of the memories.
-        config: What is compared.
-        keys: Of this store.
-        local: What judges where no oracle does.
-        judge: An oracle; None: the local rules.
-        cosines: Function from pairs [2, P] of nodes to their cosines [P].
-        now: Seconds since the epoch UTC, for uses of what is repeated.
+        store: Store of the memories.
+        config: What is compared, and what becomes of a contradiction.
+        keys: Keys of this store.
+        local: The rules that judge without an oracle.
+        judge: An oracle; None: the rules.
+        by: What a resolution needs of the memory.
         block: Memories whose pairs are judged and stored together.
 
     Raises:
@@ -85,8 +92,9 @@ def find(
         there = torch.zeros(stop, dtype=torch.bool)
         there[present[present < stop]] = True
     near, cosine = similar_nodes(links, start, least=config.least)
-    shared = keys.pairs(store, start, shared=config.shared, rare=config.rare)
-    every = unique_pairs(torch.cat([near, shared], 1))[0]
+    every = keys.pairs(store, start, shared=config.shared, rare=0 if judge is None else config.rare)
+    if judge is not None:
+        every = unique_pairs(torch.cat([near, every], 1))[0]
     every = every[:, every[0] < stop]  # what came meanwhile is for the next run
     every = every[:, there[every].all(0)]
     alike = near[:, cosine >= config.duplicate]
@@ -95,11 +103,11 @@ def find(
         pairs = every[:, (every[0] >= low) & (every[0] < high)]
         same = alike[:, (alike[0] >= low) & (alike[0] < high)]
         equal = [(node, of) for node, of in first if low <= node < high and of < node]
-        passed = Reconciled()
         if judge is None:
-            pairs, passed = _screened(pairs, keys, local, cosines)
-        judged = _judge_block(store, pairs, local, judge, cosines)
-        done = passed + judged + _repeat_block(store, same, equal, now)
+            judged = _flag_block(store, pairs, local, config, by)
+        else:
+            judged = _judge_block(store, pairs, judge, local, config, by)
+        done = judged + _repeat_block(store, same, equal, by.now)
         if judge is not None and 0 < judged.failed == judged.compared:  # it is down: ask again
             yield done
             return
@@ -129,55 +137,106 @@ def _read(store: StoreReader, nodes: Sequence[int]) -> dict[int, Atom]:
     return {node: atom for node, atom in atoms.items() if atom.kind != AGGREGATE}
 
 
-def _screened(
+def _paired(
+    store: StoreReader,
     pairs: Tensor,  # [2, P]
-    keys: SharedKeys,
+) -> list[tuple[Atom, Atom]]:
+    """The two memories of each pair that are there still, the one that was true first in front."""
+    atoms = _read(store, pairs.unique().tolist())
+    kept = [pair for pair in pairs.T.tolist() if pair[0] in atoms and pair[1] in atoms]
+    with store.reading():
+        there = {node: atom for node, atom in atoms.items() if store.present([node])}
+        spans = validity_of(store, {atom.id: node for node, atom in there.items()})
+    begin = {node: (_start(spans[atom.id]), node) for node, atom in there.items()}
+    kept = [pair for pair in kept if pair[0] in begin and pair[1] in begin]
+    ordered = [sorted(pair, key=begin.__getitem__) for pair in kept]
+    return [(atoms[one], atoms[other]) for one, other in ordered]
+
+
+def _flag_block(
+    store: MemoryStore,
+    pairs: Tensor,  # [2, P]
     local: LexicalJudge,
-    cosines: Callable[[Tensor], Tensor],
-) -> tuple[Tensor, Reconciled]:
-    """The pairs of which the local judge may have something to say, and what is known of others."""
-    there, suspect, words = keys.suspects(pairs)
-    near = (words & ~suspect & there).nonzero().squeeze(1)
-    if len(near):
-        suspect[near] = cosines(pairs[:, near]) >= local.related
-    suspect &= there
-    return pairs[:, suspect], Reconciled(compared=int((there & ~suspect).sum()))
+    config: ReconcileConfig,
+    by: Resolver,
+) -> Reconciled:
+    """Flag what the rules find, and end what a later memory states to have changed."""
+    both = _paired(store, pairs)
+    if not both:
+        return Reconciled()
+    ends = [[pair[side].rendered for pair in both] for side in (0, 1)]
+    found = [
+        (earlier, later, said)
+        for (earlier, later), said in zip(both, local.compare(*ends), strict=True)
+        if said is not None
+    ]
+    new = _store_edges(
+        store,
+        [contradiction(later.id, earlier.id, said.confidence) for earlier, later, said in found],
+        _checked([pair[:2] for pair in found]),
+    )
+    stated = [
+        (earlier.id, later.id)
+        for earlier, later, said in found
+        if said.ends and said.confidence >= config.confidence and _ends(earlier, later)
+    ]
+    done = Reconciled(compared=len(both), conflicts=new)
+    if config.policy == "both":  # nothing ends: the conflicts are stated
+        return done + _state(store, {frozenset([a.id, b.id]) for a, b, _ in found}, by)
+    return done + _end(store, stated, "recency", by)
+
+
+def _ends(earlier: Atom, later: Atom) -> bool:
+    """Whether a change that one memory states can end another one.
+
+    Both are of one speaker, or of one source; and the change is not of a day before the earlier
+    memory was told: "I moved to Rome in 2019" ends nothing of 2024.
+    """
+    names = [(atom.speaker or "").strip().casefold() for atom in (earlier, later)]
+    if names[0] != names[1] or (not names[0] and earlier.session != later.session):
+        return False
+    first, behind = told_days(later.text, later.time)
+    if behind <= first:
+        return True
+    return earlier.time is not None and behind * _DAY > earlier.time
 
 
 def _judge_block(
     store: MemoryStore,
     pairs: Tensor,  # [2, P]
+    judge: Judge,
     local: LexicalJudge,
-    judge: Judge | None,
-    cosines: Callable[[Tensor], Tensor],
+    config: ReconcileConfig,
+    by: Resolver,
 ) -> Reconciled:
-    atoms = _read(store, pairs.unique().tolist())
-    kept = [(a, b) for a, b in pairs.T.tolist() if a in atoms and b in atoms]
-    if not kept:
-        return Reconciled()
+    """Ask an oracle about each pair, both ways round; its answer decides."""
+    both = _paired(store, pairs)
     done = Reconciled()
-    step = len(kept) if judge is None else _ASKED
-    for start in range(0, len(kept), step):
-        part = kept[start : start + step]
-        ends = [[atoms[pair[side]].rendered for pair in part] for side in (0, 1)]
-        both = ends[0] + ends[1], ends[1] + ends[0]
-        if judge is None:
-            near = cosines(torch.tensor(part, dtype=torch.int64).T)
-            said: Sequence[Verdict | None] = local.judge_near(*both, torch.cat([near, near]))
-        else:
-            said = ask_judge(judge, *both)
-        found, failed = [], 0
-        for place, (later, earlier) in enumerate(part):
-            verdicts = said[place], said[place + len(part)]
-            sure = _agreed(verdicts)
+    for start in range(0, len(both), _ASKED):
+        part = both[start : start + _ASKED]
+        ends = [[pair[side].rendered for pair in part] for side in (0, 1)]
+        said = ask_judge(judge, ends[0] + ends[1], ends[1] + ends[0])
+        found, denied, failed = [], [], 0
+        for place, (earlier, later) in enumerate(part):
+            sure = _agreed((said[place], said[place + len(part)]))
             failed += sure is None
             if sure is not None and sure >= _LEAST:
-                found.append((atoms[later], atoms[earlier], sure))
+                found.append((earlier, later, sure))
+            elif sure is not None:
+                denied.append((earlier, later))
         new = _store_edges(
-            store, [contradiction(a.id, b.id, sure) for a, b, sure in found], _checked(found)
+            store,
+            [contradiction(later.id, earlier.id, sure) for earlier, later, sure in found],
+            _checked([pair[:2] for pair in found]),
         )
+        _take_back(store, denied, local)
         done += Reconciled(compared=len(part), conflicts=new, failed=failed)
-    if done.failed and judge is not None:
+        certain = [(a.id, b.id) for a, b, sure in found if sure >= config.confidence]
+        if config.policy == "both":
+            done += _state(store, {frozenset(pair) for pair in certain}, by)
+        else:
+            done += _end(store, certain, config.policy, by)
+    if done.failed:
         _log.warning(
             "reconcile: %d of %d pairs have no verdict, or two that contradict each other; they "
             "count as neutral",
@@ -185,6 +244,36 @@ def _judge_block(
             done.compared,
         )
     return done
+
+
+def _take_back(
+    store: MemoryStore, denied: Sequence[tuple[Atom, Atom]], local: LexicalJudge
+) -> None:
+    """Remove the flags of the rules from pairs that an oracle has found to be no contradiction.
+
+    A contradiction that the rules do not find was stated by somebody, and stays.
+    """
+    if not denied:
+        return
+    with store.reading():
+        edges = store.edges()
+        flagged = edges.take(edges.type == int(EdgeType.CONTRADICTS))
+        ends = {frozenset(pair) for pair in zip(*_ids(store, flagged), strict=True)}
+    open_ = [pair for pair in denied if frozenset(atom.id for atom in pair) in ends]
+    texts = [[pair[side].rendered for pair in open_] for side in (0, 1)]
+    for (earlier, later), said in zip(open_, local.compare(*texts), strict=True):
+        if said is not None:
+            with store.turn():
+                if len(store.known([earlier.id, later.id])) == 2:
+                    disconnect(store, later.id, earlier.id, EdgeType.CONTRADICTS)
+
+
+def _ids(store: StoreReader, edges: EdgeBlock) -> tuple[list[str], list[str]]:
+    """Ids at both ends of edges; of nodes that are gone, their numbers."""
+    nodes = sorted({*edges.source.tolist(), *edges.target.tolist()})
+    there = _there(store, nodes)
+    names = {node: there[node].id if node in there else str(node) for node in nodes}
+    return ([names[n] for n in edges.source.tolist()], [names[n] for n in edges.target.tolist()])
 
 
 def _agreed(verdicts: tuple[Verdict | None, Verdict | None]) -> float | None:
@@ -202,9 +291,9 @@ def _agreed(verdicts: tuple[Verdict | None, Verdict | None]) -> float | None:
     return sum(each.confidence for each in verdicts if each and each.label == "contradict") / 2
 
 
-def _checked(found: Sequence[tuple[Atom, Atom, float]]) -> dict[str, str]:
+def _checked(found: Sequence[tuple[Atom, Atom]]) -> dict[str, str]:
     """Digests of memories as they were judged, by id."""
-    return {atom.id: atom.digest for pair in found for atom in pair[:2]}
+    return {atom.id: atom.digest for pair in found for atom in pair}
 
 
 def _store_edges(
@@ -238,7 +327,7 @@ def _repeat_block(
     for later, earlier in pairs.items():
         one, other = read[later].atom, read[earlier].atom
         link = Link(other.id, EdgeType.SUPPORTS)
-        if _store_edges(store, [(one.id, link)], _checked([(one, other, 1.0)])):
+        if _store_edges(store, [(one.id, link)], _checked([(one, other)])):
             # Of the two only the edge is looked for again: it is the one that must not be twice.
             store.uses.note([earlier], now if one.time is None else one.time)
             count += 1
@@ -292,6 +381,15 @@ def conflicts_of(store: StoreReader, *, open_from: float | None = None) -> list[
             )
         )
     return sorted(found, key=lambda each: (each.earlier, each.later))
+
+
+def explained(conflicts: Sequence[Conflict], local: LexicalJudge) -> list[Conflict]:
+    """Conflicts with their reasons: what the rules read from both texts, or that it was stated."""
+    texts = [[each.texts[side] for each in conflicts] for side in (0, 1)]
+    return [
+        replace(each, reason="stated or judged" if said is None else str(said))
+        for each, said in zip(conflicts, local.compare(*texts), strict=True)
+    ]
 
 
 def _at_one_time(store: StoreReader, edges: EdgeBlock) -> Tensor:  # [E] bool
@@ -363,25 +461,50 @@ class Resolver:
     now: float
 
 
-def resolve(store: MemoryStore, config: ReconcileConfig, by: Resolver) -> Reconciled:
-    """Resolves what is open and sure enough, by the policy.
+def _state(store: MemoryStore, pairs: Collection[frozenset[str]], by: Resolver) -> Reconciled:
+    """State open conflicts in memories of their own; both sides stay."""
+    left = _open(store, pairs)
+    return Reconciled(stated=by.add(_aggregates(store, left))) if left else Reconciled()
+
+
+def _open(store: StoreReader, pairs: Collection[frozenset[str]]) -> list[Conflict]:
+    """The open conflicts of some pairs of ids."""
+    if not pairs:
+        return []
+    return [
+        each
+        for each in conflicts_of(store, open_from=0.0)
+        if frozenset([each.earlier, each.later]) in pairs
+    ]
+
+
+def _end(
+    store: MemoryStore,
+    pairs: Sequence[tuple[str, str]],
+    policy: Literal["recency", "importance"],
+    by: Resolver,
+) -> Reconciled:
+    """End one memory of each pair, as far as their conflict is open.
+
+    Args:
+        store: Store of the memories.
+        pairs: Ids, the earlier one in front.
+        policy: Which of both ends.
+        by: What a resolution needs of the memory.
 
     Raises:
-        StoreError: Read-only store or full disk; what was resolved stays.
+        StoreError: Read-only store or full disk; what was ended stays.
     """
-    left = conflicts_of(store, open_from=config.confidence)
+    left = _open(store, {frozenset(pair) for pair in pairs})
     if not left:
         return Reconciled()
-    store.expect_writable()
-    if config.policy == "both":
-        return Reconciled(stated=by.add(_aggregates(store, left)))
     chosen: dict[str, tuple[str, tuple[float, ...]]] = {}
     with store.reading():
         node = store.known([name for c in left for name in (c.earlier, c.later)])
         spans = validity_of(store, {name: number for name, (number, _) in node.items()})
         since = told_since(store, node)
     left = [each for each in left if each.earlier in node and each.later in node]
-    rank = by.importance(list(node)) if config.policy == "importance" else {}
+    rank = by.importance(list(node)) if policy == "importance" else {}
     for each in left:
         old, new = each.earlier, each.later
         if rank and rank[old] > rank[new]:
@@ -390,10 +513,10 @@ def resolve(store: MemoryStore, config: ReconcileConfig, by: Resolver) -> Reconc
         key = (-rank[new],) if rank else (_start(spans[new]), float(node[new][0]))
         if old not in chosen or key < chosen[old][1]:
             chosen[old] = new, key
-    pairs: list[Superseding] = [
+    ended: list[Superseding] = [
         (old, new, None, _known(since[old], since[new])) for old, (new, _) in chosen.items()
     ]
-    done = _supersede(store, pairs, by)
+    done = _supersede(store, ended, by)
     # What is told late was known before what is in force, and holds from there on as well.
     with store.reading():
         there = {name: node[name][0] for name in chosen if store.present([node[name][0]])}

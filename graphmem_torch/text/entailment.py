@@ -1,9 +1,8 @@
 """LexicalJudge: does a text support another, contradict it, or neither? By rule, without a model.
 
-It reads what lies on the surface, and what patterns read of states that change (`text.slots`):
-arithmetic and knowledge of the world are beyond it. Denials, opposites, months and patterns are
-those of English: about texts of other languages (`text.words.foreign`) it says nothing.
-`graphmem eval claims` measures how far that goes.
+It compares what two texts state (`text.contradiction`) and which words they share: arithmetic and
+knowledge of the world are beyond it. Its rules are for English: about texts of other languages
+(`text.words.foreign`) it says nothing. `graphmem eval claims` measures how far that goes.
 """
 
 from __future__ import annotations
@@ -12,15 +11,18 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import lru_cache
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from graphmem_torch.oracle.protocol import Verdict, check_pairs
+from graphmem_torch.text.contradiction import Finding, compare
 from graphmem_torch.text.embedder import Embedder, encode_checked, rescaled
+from graphmem_torch.text.opposites import opposites, stem
+from graphmem_torch.text.propositions import Statements, read_statements
 from graphmem_torch.text.sentences import split_at_marks
-from graphmem_torch.text.slots import CUES, Reading, at_odds
 from graphmem_torch.text.terms import STOP_WORDS, terms
 from graphmem_torch.text.times import MONTHS
 from graphmem_torch.text.words import foreign
@@ -28,11 +30,10 @@ from graphmem_torch.text.words import foreign
 __all__ = [
     "RELATED",
     "Claim",
+    "Contradiction",
     "Evidence",
     "LexicalJudge",
     "conflicts",
-    "opposites",
-    "read_text",
 ]
 
 _NEGATION = re.compile(
@@ -43,39 +44,6 @@ _NEGATION = re.compile(
 _NUMBER = re.compile(r"(?<![\w.])(\d+(?:[.,]\d+)*)\s*(%|[^\W\d_]+)?")
 _WORD = re.compile(r"[^\W\d_][\w'-]*")
 _YEARS = range(1000, 2200)
-
-_OPPOSITES = """
-accept reject | accepted denied | active inactive | agree disagree | alive dead | allow ban |
-allow forbid | allow prevent | always never | arrive leave | asleep awake | begin end |
-best worst | better worse | big small | bought sold | buy sell | cause prevent | cheap expensive |
-correct wrong | decrease increase | deny confirm | different same | dry wet | early late |
-easy difficult | easy hard | effective ineffective | empty full | enable disable | enemy friend |
-expand shrink | fall rise | fast slow | fewer more | first last | gain lose | good bad |
-guilty innocent | happy sad | healthy sick | heavy light | high low | higher lower | hate like |
-hate love | hot cold | improve worsen | inhibit promote | inhibit induce | join quit |
-large small | less more | long short | lower raise | married divorced | maximum minimum |
-negative positive | old new | old young | open close | open shut | pass fail |
-possible impossible | present absent | quiet loud | reduce increase | reduce raise | rich poor |
-right wrong | safe dangerous | safe unsafe | similar different | start stop | strong weak |
-success failure | support oppose | true false | up down | weaken strengthen | win lose |
-before after | above below | with without
-"""
-
-
-@cache  # on first use: the stemmer is not loaded at import
-def opposites() -> Mapping[str, frozenset[str]]:
-    """Each word's opposites, both ways, as stems; stop words as they are."""
-    table: dict[str, set[str]] = {}
-    for pair in _OPPOSITES.replace("\n", " ").split("|"):
-        one, other = (_stem(word) for word in pair.split())
-        table.setdefault(one, set()).add(other)
-        table.setdefault(other, set()).add(one)
-    return {word: frozenset(others) for word, others in table.items()}
-
-
-def _stem(word: str) -> str:
-    found = terms(word)
-    return found[0] if found else word
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +145,7 @@ def _sentence(text: str) -> _Sentence:
         if len(plain) == 4 and plain.isdigit() and int(plain) in _YEARS and unit != "%":
             numbers.setdefault("year", set()).add(plain)
         elif unit and unit not in STOP_WORDS:
-            numbers.setdefault(_stem(unit), set()).add(plain)
+            numbers.setdefault(stem(unit), set()).add(plain)
     words = re.findall(r"[^\W_]+", lowered)
     denials = list(_NEGATION.finditer(lowered))
     months = set(words).intersection(MONTHS)
@@ -186,7 +154,7 @@ def _sentence(text: str) -> _Sentence:
     return _Sentence(
         stems=frozenset(terms(text)),
         told=frozenset(terms(" ".join(word for word in _WORD.findall(text) if word[0].islower()))),
-        words=frozenset(_stem(word) for word in words),
+        words=frozenset(stem(word) for word in words),
         negated=len(denials) % 2 == 1,
         denied=frozenset(terms(lowered[denials[-1].end() :])) if denials else frozenset(),
         numbers={unit: frozenset(values) for unit, values in numbers.items()},
@@ -199,42 +167,61 @@ RELATED = 0.5
 _COVERED = 0.7  # share of the hypothesis's words that the premise must hold to entail it
 _SHARED = 0.5  # the same for a conflict of words, which is about the rest
 _DOUBT = 0.5  # what a certain conflict takes from the support of a hypothesis
+_CUES = ("negation", "opposite", "number")
+_ALIKE = 0.65  # cosine of two names from which they may name one thing: NYC, New York City
 
-# Log odds of a verdict, for pairs that give reason for one: fitted by `graphmem eval claims` on the
-# first half of its data, whose report prints them (`fitted`).
+# Log odds of a verdict by words, for pairs that give reason for one: fitted by `graphmem eval
+# claims` on the first half of its data, whose report prints them (`fitted`).
 _CONTRADICTION: Mapping[str, float] = {
     "bias": 5.24,
     "shared": -2.08,
     "negation": -0.73,
     "opposite": 0.78,
     "number": 0.38,
-    "slot": 0.39,
-    "attribute": 0.3,
-    "ended": 0.57,
-    "strangers": 0.43,
-    "changed": 0.88,
 }
-_ENTAILMENT: Mapping[str, float] = {
-    "bias": -3.63,
-    "shared": 4.28,
-    "slot": -2.4,
-    "attribute": -3.15,
-    "ended": -3.13,
-    "agreed": 3.42,
-    "strangers": -0.18,
-    "changed": -0.04,
+_ENTAILMENT: Mapping[str, float] = {"bias": -3.63, "shared": 4.28}
+# How often a contradiction of a kind is a real one in real talk (`docs/evaluation.md` 6).
+_CONFIDENCE: Mapping[str, float] = {
+    "change": 0.9,
+    "denial": 0.6,
+    "number": 0.6,
+    "opposite": 0.6,
+    "order": 0.6,
+    "time": 0.6,
+    "value": 0.6,
 }
 
 
 @dataclass(frozen=True, slots=True)
+class Contradiction:
+    """Why two texts cannot both be true now.
+
+    Attributes:
+        kind: As `Finding.kind`.
+        values: What the earlier and the later text say.
+        confidence: Share of such findings that are right.
+        ends: Whether the later text states that the earlier one, which says nothing else, is no
+            longer true.
+    """
+
+    kind: str
+    values: tuple[str, str]
+    confidence: float
+    ends: bool
+
+    def __str__(self) -> str:
+        """The reason in words: `number: 8080 / 9090`."""
+        return f"{self.kind}: {self.values[0]} / {self.values[1]}"
+
+
+@dataclass(frozen=True, slots=True)
 class Evidence:
-    """What a premise and a hypothesis show.
+    """Which words a premise and a hypothesis share.
 
     Attributes:
         shared: Share of the hypothesis's content words that are in the premise's sentence which has
             most of them.
-        cues: 0 or 1 each: conflicts of words (`negation`, `opposite`, `number`) and what slots say
-            (`slots.CUES`).
+        cues: Conflicts of words, 0 or 1 each: `negation`, `opposite`, `number`.
     """
 
     shared: float
@@ -242,52 +229,34 @@ class Evidence:
 
     def conflict(self, cosine: float, related: float) -> bool:
         """Whether there is reason to call it a contradiction."""
-        if self.cues["slot"] or self.cues["attribute"] or self.cues["ended"]:
-            return True
-        known = not self.cues["strangers"]  # what one is not, another may be
-        return self._at_odds and known and cosine >= related and self.shared >= _SHARED
+        return any(self.cues.values()) and cosine >= related and self.shared >= _SHARED
 
     def agreement(self, cosine: float, related: float) -> bool:
         """Whether there is reason to call it an entailment."""
-        return not self._at_odds and cosine >= related and self.shared >= _COVERED
-
-    @property
-    def _at_odds(self) -> bool:
-        return any(self.cues[name] for name in _OF_WORDS)
+        return not any(self.cues.values()) and cosine >= related and self.shared >= _COVERED
 
     def probability(self, model: Mapping[str, float]) -> float:
-        """By a logistic model of `shared`, the cues and a bias."""
+        """Probability by a logistic model of `shared`, the cues and a bias."""
         features = {"bias": 1.0, "shared": self.shared, **self.cues}
-        return _logistic(sum(weight * features[name] for name, weight in model.items()))
-
-
-_OF_WORDS = ("negation", "opposite", "number")
-
-
-def _logistic(odds: float) -> float:
-    return 1.0 / (1.0 + math.exp(-odds))
+        odds = sum(weight * features[name] for name, weight in model.items())
+        return 1.0 / (1.0 + math.exp(-odds))
 
 
 class LexicalJudge:
-    """The local default `Oracle`: shared words, what speaks against each other, and slots.
+    """The local default `Oracle`: what texts state, and shared words.
 
-    Contradicted is a hypothesis of whose subject the premise tells another value of the same slot
-    or that it has ended, or one that shares most of its words with a sentence of the premise and
-    differs in a negation, an antonym, a number with its unit, a year or a month. Entailed is one
-    whose content words are nearly all in one sentence of a premise that is about the same, with no
-    conflict between the two. Either verdict is given where it is likelier than not, and the
+    `judge` takes both texts for claims about the same: contradicted is a hypothesis if what it
+    states and what the premise states cannot both be true (`text.contradiction`), or if it shares
+    most of its words with a sentence of the premise and differs in a negation, an antonym, a number
+    with its unit, a year or a month. Entailed is one whose content words are nearly all in one
+    sentence of a premise that is about the same, with no conflict of words between the two. The
     confidence is how often such a verdict is right (`docs/mathematics.md` 5.2). Anything else is
-    neutral, with the confidence 0 where nothing speaks for either.
+    neutral. `compare` takes the texts for memories, which may both be true of different things.
     """
 
     def __init__(self, embedder: Embedder) -> None:
         """Judges by the vectors of this encoder."""
         self._embedder = embedder
-
-    @property
-    def related(self) -> float:
-        """Cosine below which two texts are not about the same."""
-        return rescaled(RELATED, self._embedder)
 
     def judge(self, premises: Sequence[str], hypotheses: Sequence[str]) -> list[Verdict]:
         """One verdict for each premise with the hypothesis of the same place.
@@ -296,7 +265,8 @@ class LexicalJudge:
             InputError: Lengths that differ.
         """
         check_pairs(premises, hypotheses)
-        return self.judge_near(premises, hypotheses, self._cosines(premises, hypotheses))
+        cosine = self._cosines(premises, hypotheses)
+        return self.judge_near(premises, hypotheses, cosine)
 
     def judge_near(
         self,
@@ -305,12 +275,43 @@ class LexicalJudge:
         cosine: Tensor,  # [P] of each pair
     ) -> list[Verdict]:
         """`judge` of texts whose vectors are known."""
-        related = self.related
-        found = self.evidence(premises, hypotheses)
-        pairs = zip(found, cosine.tolist(), strict=True)
+        ways = self.compare(premises, hypotheses), self.compare(hypotheses, premises)
+        related = rescaled(RELATED, self._embedder)
+        evidence = self.evidence(premises, hypotheses)
         return [
-            Verdict("neutral", 0.0) if each is None else _verdict(each, near, related)
-            for each, near in pairs
+            _verdict([each for each in found if each is not None], words, near, related)
+            for *found, words, near in zip(*ways, evidence, cosine.tolist(), strict=True)
+        ]
+
+    def compare(self, earlier: Sequence[str], later: Sequence[str]) -> list[Contradiction | None]:
+        """The contradiction between each earlier text and the later one of the same place.
+
+        Raises:
+            InputError: Lengths that differ.
+        """
+        check_pairs(earlier, later)
+        stated = read_statements([*earlier, *later])
+        found = [
+            _contradiction(one, other)
+            for one, other in zip(stated[: len(earlier)], stated[len(earlier) :], strict=True)
+        ]
+        named = [place for place, each in enumerate(found) if each is not None and each.names]
+        values = [each.values for each in found if each is not None and each.names]
+        if values:
+            one, other = zip(*values, strict=True)
+            for place, alike in zip(named, self._cosines(one, other).tolist(), strict=True):
+                if alike >= _ALIKE or _abbreviates(*found[place].values):  # type: ignore[union-attr]
+                    found[place] = None
+        return [
+            None
+            if each is None
+            else Contradiction(
+                each.kind,
+                each.values,
+                _CONFIDENCE[each.kind],
+                each.ends and len(said.propositions) == said.sentences == 1,
+            )
+            for each, said in zip(found, stated, strict=False)
         ]
 
     def support(self, premises: Sequence[str], hypotheses: Sequence[str]) -> Tensor:  # [P]
@@ -323,7 +324,7 @@ class LexicalJudge:
         """
         check_pairs(premises, hypotheses)
         cosine = self._cosines(premises, hypotheses)
-        related = self.related
+        related = rescaled(RELATED, self._embedder)
         shared, doubt = [], []
         for each, near in zip(self.evidence(premises, hypotheses), cosine.tolist(), strict=True):
             shared.append(0.0 if each is None else each.shared)
@@ -332,26 +333,20 @@ class LexicalJudge:
         return 0.75 * cosine + 0.25 * torch.tensor(shared) - _DOUBT * torch.tensor(doubt)
 
     def evidence(self, premises: Sequence[str], hypotheses: Sequence[str]) -> list[Evidence | None]:
-        """What each pair shows; None where one is of another language.
+        """What the words of each pair show; None where one is of another language.
 
         Raises:
             InputError: Lengths that differ.
         """
         check_pairs(premises, hypotheses)
-        known = {text: read_text(text) for text in dict.fromkeys([*premises, *hypotheses])}
         found: list[Evidence | None] = []
-        odds: dict[frozenset[str], tuple[float, ...]] = {}  # whichever comes first
         for premise, hypothesis in zip(premises, hypotheses, strict=True):
-            one, other = known[premise], known[hypothesis]
+            one, other = _claim(premise), _claim(hypothesis)
             if one is None or other is None:
                 found.append(None)
                 continue
-            pair = frozenset([premise, hypothesis])
-            if pair not in odds:
-                odds[pair] = at_odds(one[1], other[1])
-            shared, at = conflicts(one[0], other[0])
-            cues = dict(zip(CUES, odds[pair], strict=True))
-            found.append(Evidence(shared, {n: float(n in at) for n in _OF_WORDS} | cues))
+            shared, at = conflicts(one, other)
+            found.append(Evidence(shared, {name: float(name in at) for name in _CUES}))
         return found
 
     def _cosines(self, premises: Sequence[str], hypotheses: Sequence[str]) -> Tensor:  # [P]
@@ -363,16 +358,40 @@ class LexicalJudge:
 
 
 @lru_cache(maxsize=4096)  # what is compared is compared with many
-def read_text(text: str) -> tuple[Claim, Reading] | None:
-    """What a text says; None where it is of another language."""
-    return None if foreign(text, STOP_WORDS) else (Claim.read(text), Reading.of(text))
+def _claim(text: str) -> Claim | None:
+    """The words of a text; None where it is of another language."""
+    return None if foreign(text, STOP_WORDS) else Claim.read(text)
 
 
-def _verdict(evidence: Evidence, cosine: float, related: float) -> Verdict:
-    if evidence.conflict(cosine, related):
-        sure = evidence.probability(_CONTRADICTION)
-        return Verdict("contradict", sure) if sure >= 0.5 else Verdict("neutral", 1.0 - sure)
-    if evidence.agreement(cosine, related):
-        sure = evidence.probability(_ENTAILMENT)
-        return Verdict("entail", sure) if sure >= 0.5 else Verdict("neutral", 1.0 - sure)
-    return Verdict("neutral", 0.0)
+def _contradiction(earlier: Statements, later: Statements) -> Finding | None:
+    """The first contradiction of two texts; one that ends the earlier before others."""
+    found = [
+        each
+        for one in earlier.propositions
+        for other in later.propositions
+        if (each := compare(one, other)) is not None
+    ]
+    return next((each for each in found if each.ends), found[0] if found else None)
+
+
+def _abbreviates(one: str, other: str) -> bool:
+    """Whether one of two names is the first letters of the other."""
+    short, long = sorted((one.replace(".", ""), other), key=len)
+    return short == "".join(word[0] for word in long.split())
+
+
+def _verdict(
+    found: Sequence[Contradiction], words: Evidence | None, cosine: float, related: float
+) -> Verdict:
+    if found:
+        return Verdict("contradict", max(each.confidence for each in found))
+    label: Literal["contradict", "entail"]
+    if words is None:
+        return Verdict("neutral", 0.0)
+    if words.conflict(cosine, related):
+        label, sure = "contradict", words.probability(_CONTRADICTION)
+    elif words.agreement(cosine, related):
+        label, sure = "entail", words.probability(_ENTAILMENT)
+    else:
+        return Verdict("neutral", 0.0)
+    return Verdict(label, sure) if sure >= 0.5 else Verdict("neutral", 1.0 - sure)

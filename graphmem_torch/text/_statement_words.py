@@ -1,0 +1,135 @@
+"""Words by which statements are read and compared: small closed classes of English."""
+
+from __future__ import annotations
+
+
+def _set(words: str) -> frozenset[str]:
+    return frozenset(words.split())
+
+
+TIMES = _set(
+    """
+    morning afternoon evening night weekend summer winter spring autumn season yesterday today
+    tonight tomorrow ago last next before after until till since during while when whenever always
+    sometimes usually often then previously formerly originally initially first second third once
+    twice daily weekly monthly nightly early late weekday christmas easter holiday childhood
+    century decade every each
+    """
+)
+SPEAKING = _set("i me my mine myself we us our ours ourselves")
+ADDRESSED = _set("you your yours yourself")
+UNRESOLVED = _set(
+    """
+    he she it they him her them his hers its their theirs this that these those there here one
+    ones someone somebody something anyone anybody anything everyone everybody everything nobody
+    nothing none who which what whoever whatever both either neither another other such all many
+    much most some few several thing
+    """
+)
+# Whose they are is unknown: "her brother" of two texts may be two persons.
+OTHERS = _set("his her their its")
+VAGUE = _set("a an this that these those some any another each every either")
+NEUTRAL = _set(
+    """
+    now currently still just really actually finally recently nowadays already so far by again
+    honestly basically simply though however anyway well oh yes no hi hey hello also too indeed
+    obviously luckily unfortunately presently definitely certainly
+    """
+)
+NEW = _set("now currently nowadays new current latest finally recently")
+ADDED = _set("also too another second additional extra besides")
+HEDGES = _set(
+    """
+    maybe perhaps probably possibly apparently supposedly allegedly reportedly hopefully accord
+    ideally theoretically hypothetically
+    """
+)
+# Before a number.
+ROUGHLY = _set("about around roughly almost nearly approximately over under least most up ~")
+MODALS = _set("would could might may should ought")
+CONDITIONS = _set("if unless whether lest provided supposing once")
+DENIALS = _set("not never neither nor hardly barely scarcely")
+STOPS = _set("stop quit cease")
+SAYING = _set(
+    """
+    say think believe guess hope know wonder joke claim swear write tell ask suppose assume
+    imagine dream doubt feel hear read suspect pretend insist argue mean bet reckon
+    """
+)
+CLAUSES = _set("ccomp advcl acl relcl csubj xcomp pcomp")
+SUBJECTS = _set("nsubj nsubjpass csubj")
+ARTICLES = _set("a an the")
+# What they mean depends on when and where they are said.
+DEICTIC = _set("today tonight tomorrow yesterday last next this ago here there")
+CHANGES = _set(
+    """
+    change switch move reschedule shift reset update set postpone go raise lower increase reduce
+    convert upgrade downgrade extend cut rise fall drop grow
+    """
+)
+GONE = _set(
+    """
+    quit leave resign retire step cancel sell give drop lose scrap remove replace abandon delete
+    dismiss dissolve terminate uninstall discontinue sack fire
+    """
+)
+ROLES = _set("step resign retire quit leave replace")
+# they need both ends
+MOVES = _set("go set rise fall drop grow cut")
+PRESENT = _set("has have 've will wo can ca does do must 'll")
+# what happens once stays true
+ONCE = _set("born founded built established")
+MOODS = _set(
+    """
+    sure certain ready ok okay fine right wrong glad happy sad sorry tired busy hungry thirsty
+    good bad better worse great well ill sick excited nervous worried late early back gone done
+    alone able free lucky proud afraid scared bored upset angry calm very so too not
+    """
+)
+PREPOSITIONS = _set("in at on to for with by of from as under near inside behind over into than")
+# nouns of what has one value at a time
+SINGLE = _set(
+    """
+    address age bedtime birthday birthplace boss budget capacity capital captain ceo chair
+    chairman code colour color combination cost date deadline director editor email employer
+    extension favorite favourite fee headquarters height hometown host husband landlord leader
+    limit location login manager maximum mayor minimum name nickname nationality number passcode
+    password pin plate port president price principal rate rent salary score size speed status
+    surname temperature title total username version wage weight wife
+    """
+)
+SCHEDULED = _set(
+    """
+    start begin end finish open close leave arrive depart meet happen run fall land expire
+    """
+)
+NAMING = _set("be use run listen sit live need require weigh cost measure stay")
+IN_USE = _set("be use drink eat drive work live run take play study attend")
+PLACES = _set("in at on under near inside behind over")
+PLACED = _set("live reside dwell")
+KIN = _set(
+    """
+    aunt boyfriend brother cousin dad daughter father fiance friend girlfriend grandfather grandma
+    grandmother grandpa husband mom mother mum neighbor neighbour nephew niece partner roommate
+    sister son uncle wife
+    """
+)
+HOUSES = _set("home house apartment flat condo")
+SITTINGS = _set("meet happen take run")
+WEEKDAYS = _set("monday tuesday wednesday thursday friday saturday sunday")
+# Verbs of an outcome, which one event has once.
+JOBS = _set("job position post work")
+SAID = _set("up away off out of all his her their")
+HELD = _set(
+    """
+    be have use drive ride keep work rent play practise practice learn run wear pay take hold
+    lease
+    """
+)
+OUTCOMES = _set("win lose pass fail accept reject approve deny")
+LIGHT = _set(
+    """
+    be do have know think see get go come mean want like need understand care say tell guess
+    remember agree believe hope feel hear look try wait help watch
+    """
+)
