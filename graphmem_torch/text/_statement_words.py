@@ -56,6 +56,32 @@ SAYING = _set(
     imagine dream doubt feel hear read suspect pretend insist argue mean bet reckon
     """
 )
+# In front of a colon: what follows is somebody's words, or not said to be so.
+REPORTS = _set(
+    """
+    if when said thought wrote told asked claimed answered replied according dream story fiction
+    example quote joke scenario plan goal wish idea option question suggestion rumour rumor line
+    lyrics ad sketch film movie book game
+    """
+)
+NOMINAL = _set("NOUN PROPN ADJ X NUM")
+SYNONYMS = {
+    "kid": "child",
+    "mom": "mother",
+    "mum": "mother",
+    "dad": "father",
+    "bike": "bicycle",
+    "apartment": "flat",
+}
+# What somebody has of something, which need not be said: "my Netflix subscription"
+HOLDINGS = _set("subscription membership contract account role position post job lease")
+# Of whom or which one has one, named after it: "my employer Bosch"
+FUNCTIONAL = _set("employer boss manager supervisor husband wife spouse hometown")
+SEATED = _set("be sit live stand work stay")
+SWAPS = _set("trade swap exchange")
+LEADERS = _set("head leader lead captain chief chair chairman director")
+# A statement of one says that a liking is over; many may be had at a time.
+LIKINGS = _set("like love enjoy prefer adore")
 CLAUSES = _set("ccomp advcl acl relcl csubj xcomp pcomp")
 SUBJECTS = _set("nsubj nsubjpass csubj")
 ARTICLES = _set("a an the")

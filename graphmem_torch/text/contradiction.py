@@ -10,7 +10,7 @@ person is no contradiction. Only a sentence that states the change ("moved to", 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
@@ -173,7 +173,7 @@ def _denial(earlier: Proposition, later: Proposition) -> Finding | None:
     off = [said.denied or said.tense == "ended" for said in (earlier, later)]
     if off[0] == off[1]:
         return None
-    slots, extra = _aligned(earlier.words, later.words)
+    slots, extra = _aligned(_bare(earlier.words), _bare(later.words))
     denying = later if off[1] else earlier
     # Whoever denies the whole denies each part of it; not the other way round.
     if slots or extra[1 if off[1] else 0]:
@@ -185,6 +185,16 @@ def _denial(earlier: Proposition, later: Proposition) -> Finding | None:
     states = ("so", "no longer" if denying.tense == "ended" else "not so")
     ends = off[1] and later.explicit
     return Finding("denial", states if off[1] else states[::-1], ends=ends)
+
+
+def _bare(words: tuple[str, ...]) -> tuple[str, ...]:
+    """Words without "every" and prepositions in front of times: every morning, in the morning."""
+    small = say.PREPOSITIONS | {"every", "each"}
+    follow = (*words[1:], "")
+    return tuple(
+        word for word, after in zip(words, follow, strict=True)
+        if word not in small or not is_time(after)
+    )
 
 
 def _is_light(said: Proposition) -> bool:
@@ -296,6 +306,8 @@ def _slot_value(earlier: Proposition, later: Proposition) -> Finding | None:
     named = earlier.named and later.named
     for of, slot, old in _slots(earlier):
         for whose, other, new in _slots(later):
+            if slot == "liking" and not over:
+                continue  # of many
             if over:
                 if slot == other and {*new} <= {*old} and _one_subject(of, whose, named):
                     return Finding("denial", (" ".join(old), "no longer"), ends=True)
@@ -327,6 +339,9 @@ def _changed(earlier: Proposition, later: Proposition, change: Change) -> Findin
                 if slot == "home" and of == change.of[0] and not {*value} <= {*change.new}:
                     stated = not old or {*change.old} <= {*value}
                     return Finding("change", (" ".join(value), new), ends=stated, names=True)
+        sits = earlier.subject == change.of[0] and not earlier.named
+        if sits and earlier.predicate in say.SEATED and change.new[-1] in earlier.words:
+            return Finding("change", (" ".join(earlier.words), new))
         if not change.old:
             return None
     if change.kind == "renamed":
@@ -338,6 +353,9 @@ def _changed(earlier: Proposition, later: Proposition, change: Change) -> Findin
         return None
     if change.kind == "gone":
         return _gone(earlier, later, change)
+    for of, slot, value in _slots(earlier):
+        if of in (change.of if slot != "leader" else map(_unit, change.of)) and change.old and {*value} <= {*change.old} and slot != "liking":
+            return Finding("change", (" ".join(value), new))
     if earlier.subject not in change.of or earlier.words == change.new:
         return None
     said = tuple(word for word in earlier.words if word not in say.PREPOSITIONS)
@@ -363,9 +381,13 @@ def _gone(earlier: Proposition, later: Proposition, change: Change) -> Finding |
     for of, _, value in _slots(earlier):
         if of in change.of and value and {*value} <= {*change.old}:
             return Finding("change", (" ".join(value), "no longer"))
+    if change.new and earlier.predicate == "have":  # the stove in our kitchen was replaced by a hob
+        kept = {*earlier.words, *earlier.subject}
+        return Finding("change", (" ".join(change.old), "gone")) if {*change.old} <= kept else None
     if earlier.subject not in change.of or earlier.predicate not in say.HELD:
         return None
     old = {*change.old} - say.SAID - change.of[0]
+    old = (old - say.HOLDINGS - say.PREPOSITIONS) or old
     filled = {slot for _, slot, _ in _slots(earlier)}
     job = {*change.old} & say.JOBS and filled & {"employer", "role"}
     said = {*earlier.words} - change.of[0]
@@ -406,6 +428,10 @@ def _slots(said: Proposition) -> Iterator[tuple[frozenset[str], str, tuple[str, 
     elif predicate == "have" and {*words} & say.HOUSES:
         if value := _behind(words, ("in", "at"), said.proper):
             yield subject, "home", value
+    elif predicate == "lead" and words and not {*words} & {"i", "to"}:
+        yield _unit(words), "leader", tuple(sorted(subject))
+    elif predicate in say.LIKINGS and words:
+        yield subject, "liking", _phrase(words)
     elif predicate in say.SITTINGS and (day := _day(words)):
         yield subject, "day", day
     elif predicate == "drive" and {*words} & said.proper:
@@ -413,6 +439,14 @@ def _slots(said: Proposition) -> Iterator[tuple[frozenset[str], str, tuple[str, 
     elif predicate == "report" and (value := _behind(words, ("to",))):
         yield subject, "boss", value
     elif predicate == "be" and words:
+        if (post := subject & say.LEADERS) and subject > post and {*words} <= said.proper:
+            yield _unit(subject - post), "leader", words
+        if words[0] in say.LEADERS and words[1:2] == ("of",):
+            yield _unit(words[2:]), "leader", tuple(sorted(subject))
+        favourite = {"favourite", "favorite"} & subject
+        if favourite and len(subject) > 2:
+            for word in subject:
+                yield frozenset([word]), "liking", words
         if day := _day(words):
             yield subject, "day", day
         if "price" in subject and (number := _number_in(words)):
@@ -420,7 +454,7 @@ def _slots(said: Proposition) -> Iterator[tuple[frozenset[str], str, tuple[str, 
         if "car" in subject and {*words} & said.proper:
             own = tuple(word for word in words if word in said.proper)
             yield subject - {"car"}, "car", own
-        person = said.named or subject & say.KIN
+        person = said.named or subject & say.KIN or len(subject) == 1
         if len(words) <= _ROLE and person and _OCCUPATION.fullmatch(words[-1]):
             yield subject, "role", words
         if words[0] in _PASSIVES:
@@ -434,6 +468,12 @@ def _slots(said: Proposition) -> Iterator[tuple[frozenset[str], str, tuple[str, 
                 value = _behind(words, ("in", "at")) if where else _phrase(words)
                 if slot not in ("home", "employer") or {*value} & said.proper:
                     yield subject - {noun}, slot, value
+
+
+def _unit(words: Iterable[str]) -> frozenset[str]:
+    """What somebody leads: "the head of sales" leads the sales team."""
+    found = frozenset(words) - say.PREPOSITIONS
+    return (found - {"team"}) or found
 
 
 def _number_in(words: tuple[str, ...]) -> tuple[str, ...]:

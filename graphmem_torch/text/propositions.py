@@ -18,6 +18,7 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import takewhile
 from typing import Any, Literal
 
 from graphmem_torch.errors import InputError
@@ -51,7 +52,13 @@ _WORDS = 60  # of a sentence; parses of longer ones are not reliable
 _LETTERS = 4000  # of a text
 _SPEAKER = re.compile(r"([^\W\d_][\w.'-]*(?: [^\W\d_][\w.'-]*){0,2}): ")
 # "Good news: I moved": with the label in front the parser reads no sentence.
-_LABEL = re.compile(r"(?:(?<=^)|(?<=[.!?\n] )|(?<=\n))[A-Za-z]+(?:[ -][A-Za-z]+){0,2}: (?=[A-Z])")
+_LABEL = re.compile(
+    r"(?:(?<=^)|(?<=[.!?\n] )|(?<=\n))([A-Za-z]+(?:[ -][A-Za-z]+){0,2}): "
+    r"(?=[A-Z]|(?:my|our|the|we)\b)"
+)
+_OPENING = re.compile(r"(?:(?<=^)|(?<=[.!?] ))(?:by the way|btw|fyi|oh)[,:] (?:and )?", re.I)
+# One token each: "stand-up" holds no verb, and a quoted word is a name.
+_COMPOUND = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)+|(?<!\w)\"[\w./-]+\"(?!\w)")
 _HEAD = 80  # characters in which a speaker's name is looked for
 # Numbers with signs, separators, units of money: one token each, whatever the tokenizer says.
 _NUMBER = re.compile(
@@ -62,8 +69,9 @@ _DIGITS = {word: str(i) for i, word in enumerate(_COUNTED.split())}
 _DAYS = ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]
 _CALENDAR = frozenset([*_DAYS, *MONTHS, "am", "pm", "noon", "midnight"])
 _PHRASE = 4  # words of a value
+_RELATIVE = 3  # words of a clause that belongs to what a thing is called: "the firm I work for"
 _BE = "be"
-_HAVING = {"own": "have", "possess": "have", "get": "have"}
+_SAME = {"own": "have", "possess": "have", "get": "have", "manage": "lead", "head": "lead"}
 _REACHED = {"reach": "have", "hit": "have", "become": "be", "join": "join", "turn": "be"}
 
 
@@ -197,7 +205,16 @@ def _read(texts: Sequence[str], pipeline: Pipeline) -> dict[str, Statements]:
         short = len(body) <= _LETTERS and len(split_sentences(body)) <= _SENTENCES
         if short and not foreign(body, STOP_WORDS):
             asked.append((_tokens(body, pipeline), (text, speaker)))
-    for doc, (text, speaker) in pipeline.parse(asked, entities=False):
+    parsed = list(pipeline.parse(asked, entities=False))
+    again = [(text, about) for doc, about in parsed if (text := _with_verbs(doc)) != doc.text]
+    mended = {
+        about: doc
+        for doc, about in pipeline.parse(
+            [(_tokens(text, pipeline), about) for text, about in again], entities=False
+        )
+    }
+    for first, (text, speaker) in parsed:
+        doc = mended.get((text, speaker), first)
         told = [sentence for sentence in doc.sents if _says(sentence)]
         own = [p for sentence in told for p in _Sentence(sentence, speaker).propositions()]
         found[text] = Statements(tuple(own), len(told))
@@ -207,14 +224,43 @@ def _read(texts: Sequence[str], pipeline: Pipeline) -> dict[str, Statements]:
 def _tokens(text: str, pipeline: Pipeline) -> Any:
     """A document in which each number is one token."""
     text = unicodedata.normalize("NFC", text).replace("\u2019", "'")
-    text = _LABEL.sub("", text)
+    text = _LABEL.sub(lambda label: label[0] if _reports(label[1]) else "", text)
+    text = _OPENING.sub("", text)
     doc = pipeline.nlp.make_doc(text)
     with doc.retokenize() as merged:
-        for match in _NUMBER.finditer(text):
+        for match in (*_NUMBER.finditer(text), *_COMPOUND.finditer(text)):
             span = doc.char_span(*match.span(), alignment_mode="expand")
             if span is not None and len(span) > 1 and span.text == match[0]:
                 merged.merge(span)
     return doc
+
+
+def _reports(label: str) -> bool:
+    """Whether what follows a label is somebody else's words, or not said to be so."""
+    return any(word in say.REPORTS or _singular(word) in say.SAYING for word in label.lower().split())
+
+
+def _with_verbs(doc: Any) -> str:
+    """A text with "does" before verbs that the parser took for nouns: "The job emails a report"."""
+    text = doc.text
+    for sentence in reversed(list(doc.sents)):
+        root = sentence.root
+        if any(word.dep_ in say.SUBJECTS for word in sentence) or root.i == sentence.start:
+            continue
+        word, before, after = root.lower_, root.nbor(-1), sentence[root.i + 1 - sentence.start :]
+        if not (root.tag_ in ("NNS", "VBZ") and word.endswith("s") and before.pos_ in say.NOMINAL):
+            continue
+        if len(after) and after[0].tag_ in ("DT", "IN", "TO", "CD", "PRP$", "NNP", "JJ", "NN"):
+            end = root.idx + len(root.text)
+            text = f"{text[: root.idx]}does {_singular(word)}{text[end:]}"
+    return text
+
+
+def _singular(word: str) -> str:
+    """A word without the ending that a verb has after a name."""
+    if word.endswith("ies"):
+        return word[:-3] + "y"
+    return word[:-2] if word.endswith(("sses", "shes", "ches", "xes", "oes")) else word[:-1]
 
 
 def _says(sentence: Any) -> bool:
@@ -243,8 +289,71 @@ class _Sentence:
         for verb in words:
             if verb.pos_ not in ("VERB", "AUX") or not self._is_main(verb):
                 continue
-            if (found := self._clause(verb)) is not None:
+            if (found := self._clause(verb) or self._told(verb)) is not None:
                 yield found
+        if not self._sentence.text.rstrip().endswith("?"):
+            yield from self._presupposed(words)
+
+    def _told(self, verb: Any) -> Proposition | None:
+        """What an instruction sets: "Use 8080 as the port"."""
+        if verb.lower_ != "use" or verb.dep_ != "ROOT" or verb.i != self._sentence.start:
+            return None
+        value = next((c for c in verb.children if c.dep_ == "dobj"), None)
+        link = next((w for w in verb.subtree if w.lower_ == "as" and w.dep_ == "prep"), None)
+        what = None if link is None else next(iter(link.children), None)
+        if value is None or what is None or not any(c.lower_ == "the" for c in what.children):
+            return None
+        words = self._phrase_of(value.subtree)
+        about = self._about(what)
+        if not words or about is None:
+            return None
+        return Proposition(*about, _BE, words, "present")
+
+    def _presupposed(self, words: Sequence[Any]) -> Iterator[Proposition]:
+        """What a noun phrase takes for granted: "our flat in Bremen", "my three children"."""
+        for noun in words:
+            owner = next((c for c in noun.children if c.dep_ == "poss"), None)
+            mine = owner is not None and owner.lower_ in ("my", "our") and not self._machine
+            if not mine or self._quoted(noun):
+                continue
+            children = [c for c in noun.children if c.i != owner.i]
+            below = [c for c in children if c.i > noun.i and c.dep_ != "punct"]
+            if any(c.i < noun.i and c.lower_ not in say.NEW and c.dep_ != "nummod" for c in children):
+                continue  # "my old flat", "my first job"
+            said, count = None, [c for c in children if c.dep_ == "nummod" and c.i < noun.i]
+            if count:
+                if len(count) == 1 and all(c.lower_ in say.NEUTRAL | {"all"} for c in below):
+                    said = "have", (self._word(count[0]), self._word(noun))
+            else:
+                said = self._located(noun)
+            if said is not None:
+                proper = frozenset(said[1]) if not count else frozenset[str]()
+                whose = frozenset([self._speaker])
+                if said[0] in say.FUNCTIONAL:
+                    whose, said = whose | {said[0]}, (_BE, said[1])
+                yield Proposition(whose, len(whose) == 1, *said, "present", proper=proper)
+
+    def _located(self, noun: Any) -> tuple[str, tuple[str, ...]] | None:
+        """Where somebody lives or works, by the words after "my flat", "my job"."""
+        after = [word for word in self._sentence if word.i > noun.i]
+        if after and noun.lower_ in say.FUNCTIONAL and (name := self._name_of(after)):
+            return noun.lower_, name
+        if after and after[0].lower_ == "here":
+            after = after[1:]
+        if not after or after[0].lower_ not in ("in", "at", "with") or after[0].dep_ != "prep":
+            return None
+        name = self._name_of(after[1:])
+        if name and noun.lower_ in say.HOUSES and after[0].lower_ == "in":
+            return "live", ("in", *name)
+        if name and noun.lower_ in say.JOBS and after[0].lower_ != "in":
+            return "work", ("at", *name)
+        return None
+
+    def _name_of(self, words: Sequence[Any]) -> tuple[str, ...]:
+        """The name that some words begin with, maybe with an article."""
+        place = 1 if words and words[0].lower_ in say.ARTICLES else 0
+        named = list(takewhile(lambda word: word.pos_ == "PROPN", words[place:]))
+        return tuple(map(self._word, named))
 
     def _asks(self, words: Sequence[Any]) -> bool:
         """Whether it is a question without its mark, or begins with a condition."""
@@ -270,7 +379,7 @@ class _Sentence:
 
     def _clause(self, verb: Any) -> Proposition | None:
         subject = self._subject_of(verb)
-        if subject is None:
+        if subject is None and not self._omits_speaker(verb):
             return None
         about = self._about(subject)
         if about is None:
@@ -293,16 +402,20 @@ class _Sentence:
             explicit = True
             denied = True
         predicate = self._lemma(verb)
-        predicate = _HAVING.get(predicate, predicate)
+        predicate = _SAME.get(predicate, predicate)
         if any(child.dep_ == "aux" and child.lower_ in ("can", "ca") for child in verb.children):
             predicate = f"can {predicate}"
         passive = any(child.dep_ == "auxpass" for child in verb.children)
-        names = frozenset(word for token, word in kept if token.pos_ == "PROPN")
+        names = frozenset(word for token, word in kept if self._is_name(token))
         words = tuple(word for _, word in kept)
         if passive:  # "is closed" is said of a state as "is open" is
             predicate, words = _BE, (verb.lower_, *words)
             if tense == "past" and verb.lower_ in say.ONCE:
                 tense = "present"
+        if verb.lemma_ in say.MOVES and "from" not in lowered and "to" in words:
+            value = words[words.index("to") + 1 :]
+            if value and is_number(value[0]):  # whatever rose to 83 is at 83
+                predicate, words, tense = _BE, value, "present"
         if verb.lemma_ in _REACHED:
             predicate, tense = _REACHED[verb.lemma_], "present" if tense == "past" else tense
         if denied and explicit and tense == "present":
@@ -338,8 +451,14 @@ class _Sentence:
                 return None
             verb = verb.head
 
+    def _omits_speaker(self, verb: Any) -> bool:
+        """Whether a sentence begins with its verb in the past, as in a diary: "Sold the car"."""
+        return verb.tag_ in ("VBD", "VBN") and verb.i == self._sentence.start
+
     def _about(self, subject: Any) -> tuple[frozenset[str], bool] | None:
         """The words of a subject, and whether it is named; None: only its context tells what."""
+        if subject is None:
+            return None if self._machine else (frozenset([self._speaker]), True)
         if subject.lower_ in say.SPEAKING:
             return None if self._machine else (frozenset([self._speaker]), True)
         if subject.lower_ in say.ADDRESSED:
@@ -352,9 +471,12 @@ class _Sentence:
         found = set()
         for word in subject.subtree:
             low = word.lower_
-            clause = word.dep_ in ("relcl", "acl", "appos") or word.pos_ in ("VERB", "AUX")
-            if clause and word is not subject:
+            clause = word.dep_ in ("acl", "appos") or word.pos_ in ("VERB", "AUX")
+            near = word.dep_ == "relcl" and len(list(word.subtree)) <= _RELATIVE
+            if clause and word is not subject and not near:
                 return None
+            if low == "all" and word.head.lower_ == "of":
+                continue
             if word.is_punct or word.is_space or low in ("the", "'s", "'", "of") or low in say.NEW:
                 continue
             if low == "to" and word.dep_ == "prep":  # the door to, and of, the garden
@@ -371,10 +493,12 @@ class _Sentence:
                 if self._addressed is None:
                     return None
                 found.add(self._addressed)
+            elif word.tag_ == "NNS" and word.lemma_ in say.SINGLE:
+                found.add(low)  # "the colours" are many
             else:
                 found.add(self._word(word))
         found.discard("")
-        named = subject.pos_ == "PROPN"
+        named = self._is_name(subject)
         return (frozenset(found), named) if found else None
 
     def _ended(self, verb: Any) -> tuple[Any, Any, Tense | None, bool, bool]:
@@ -385,6 +509,8 @@ class _Sentence:
                 return verb, inner, "ended", False, False
             if verb.lemma_ in say.STOPS and inner.tag_ == "VBG":
                 return verb, inner, "ended", False, True
+        if verb.lemma_ == "go" and verb.nbor().tag_ == "VBG" and verb.nbor().head is verb:
+            return verb, verb.nbor(), None, False, False  # "goes running" says that somebody runs
         up = verb.lemma_ == "give" and any(c.lower_ == "up" for c in verb.children)
         if up and inner is not None and inner.tag_ == "VBG":
             return verb, inner, "ended", False, True
@@ -397,7 +523,7 @@ class _Sentence:
             joined = child.dep_ in ("conj", "parataxis") and child.pos_ in ("VERB", "AUX")
             if joined or _is_joined(child) or child.dep_ in say.SUBJECTS:
                 out |= {word.i for word in child.subtree}
-        out |= {word.i for word in subject.subtree}
+        out |= {word.i for word in subject.subtree} if subject is not None else set()
         inside = [
             word
             for word in verb.subtree
@@ -448,7 +574,11 @@ class _Sentence:
                 if follows != "longer" and word.dep_ == "det":
                     flags["denied"] ^= True
                 continue
-            if low in say.ADDED:
+            if lows[place : place + 3] == ["from", "now", "on"] or (
+                lows[place - 1 : place + 2] == ["from", "now", "on"] or low == "on" and lows[max(place - 2, 0) : place] == ["from", "now"]
+            ):
+                continue
+            if low in say.ADDED and not (low == "second" and before in ("the", "my", "our")):
                 flags["added"] = True
                 continue
             if low in say.ROUGHLY and any(map(_counts, inner[place + 1 : place + 3])):
@@ -465,6 +595,12 @@ class _Sentence:
             kept.append((word, self._word(word)))
         return [(token, word) for token, word in kept if word], flags
 
+    def _is_name(self, word: Any) -> bool:
+        """Whether a word is a name: by its tag, or by its capital inside of a sentence."""
+        inside = word.i > self._sentence.start and word.nbor(-1).text not in ".!?:\"\u201c"
+        capital = word.text.istitle() and word.pos_ in ("NOUN", "ADJ", "X") and inside
+        return word.pos_ == "PROPN" or (capital and word.tag_ not in ("NNS", "JJ"))
+
     def _word(self, word: Any) -> str:
         """A word as it is compared: its lemma, a number in digits, whoever speaks by name."""
         low = word.lower_
@@ -480,9 +616,10 @@ class _Sentence:
             return low.removesuffix("s")
         if word.is_punct and not _is_sign(word):
             return ""
-        if word.pos_ == "PROPN":
-            return _folded(low.rstrip("."))
-        return _folded(self._lemma(word))
+        if word.pos_ == "PROPN" or low[0] == '"':
+            return _folded(low.strip('."'))
+        lemma = _folded(self._lemma(word))
+        return say.SYNONYMS.get(lemma, lemma)
 
     @staticmethod
     def _lemma(word: Any) -> str:
@@ -497,6 +634,8 @@ class _Sentence:
         lemma = verb.lemma_.lower()
         if verb.tag_ not in ("VBD", "VBN"):
             return None
+        if (found := self._handed(verb, subject, inner, passive)) is not None:
+            return found
         after = [word for word in inner if word.i > verb.i]
         old, new = self._phrase_after(after, "from"), self._phrase_after(after, "to")
         cut = next((w.i for w in after if w.lower_ in ("from", "to")), verb.doc[-1].i + 1)
@@ -506,7 +645,12 @@ class _Sentence:
             words = [self._word(w) for w in each.subtree if w.i < cut and self._says_what(w)]
             of.append(frozenset(words) - {""})
         if lemma in say.GONE:
-            gone = [self._word(word) for each in objects for word in each.subtree]
+            gone = [
+                self._word(word)
+                for each in objects
+                for word in each.subtree
+                if self._says_what(word)
+            ]
             gone = sorted(subject) if passive else [word for word in gone if word]
             if lemma in say.ROLES:
                 gone += [*self._phrase_after(after, "as"), *old]
@@ -525,6 +669,29 @@ class _Sentence:
             return Change("became", tuple(of), new, old)
         return None
 
+    def _handed(
+        self, verb: Any, subject: frozenset[str], inner: Sequence[Any], passive: bool
+    ) -> Change | None:
+        """One put in the place of another: replaced by, traded in for, taken over from."""
+        lemma, after = verb.lemma_.lower(), [word for word in inner if word.i > verb.i]
+        thing = next((c for c in verb.children if c.dep_ == "dobj"), None)
+        what = () if thing is None else self._phrase_of(thing.subtree)
+        if lemma == "replace" and not any(word.lower_ == "as" for word in after):
+            new = self._phrase_after(after, "with") or self._phrase_after(after, "by")
+            if passive and new:
+                return Change("gone", (subject,), new, tuple(sorted(subject)))
+            whole = frozenset(self._phrase_after(after, "for")) - {"whole", "entire"}
+            return Change("became", (subject, whole), new, what) if what and new else None
+        if lemma in say.SWAPS and what and (new := self._phrase_after(after, "for")):
+            return Change("became", (subject,), new, what)
+        over = any(word.lower_ == "over" for word in after)
+        if lemma == "take" and over and what and (old := self._phrase_after(after, "from")):
+            return Change("became", (frozenset(what),), tuple(sorted(subject)), old)
+        if lemma == "hand" and over and thing is not None:
+            gone = self._phrase_of(thing.subtree, until=("to",))
+            return Change("gone", (subject,), (), gone)
+        return None
+
     def _says_what(self, word: Any) -> bool:
         """Whether a word is part of what a thing is called."""
         low = word.lower_
@@ -540,14 +707,23 @@ class _Sentence:
         place = next((i for i, w in enumerate(words) if w.lower_ == preposition), None)
         return () if place is None else self._phrase_of(words[place + 1 :])
 
-    def _phrase_of(self, words: Iterable[Any]) -> tuple[str, ...]:
+    def _phrase_of(
+        self, words: Iterable[Any], until: tuple[str, ...] | None = None
+    ) -> tuple[str, ...]:
+        """The words of a phrase, to its first preposition, or to one of some words."""
         found: list[str] = []
         for place, word in enumerate(words):
+            if until is not None:
+                if word.lower_ in until:
+                    break
+                found += [self._word(word)] if self._says_what(word) else []
+                continue
             ends = word.pos_ in ("ADP", "SCONJ", "CCONJ", "PART", "AUX", "PRON")
             ends |= word.pos_ == "VERB" and place > 0  # "changed to orchid" reads as a verb
             ends |= word.is_punct and not is_number(word.text) and word.text not in "\"'\u201c"
             ends |= word.lower_ in say.DEICTIC
-            if (ends and word.lower_ != "'s") or len(found) == _PHRASE:
+            ends &= word.text[0] != '"' and word.lower_ != "'s"
+            if ends or len(found) == _PHRASE:
                 break
             if self._says_what(word):
                 found.append(self._word(word))
@@ -565,7 +741,7 @@ def _is_joined(verb: Any) -> bool:
         and verb.i < verb.head.i
         and verb.head.lemma_ not in say.SAYING
         and not any(child.dep_ == "mark" for child in verb.children)
-        and any(child.dep_ in say.SUBJECTS for child in verb.children)
+        and (any(child.dep_ in say.SUBJECTS for child in verb.children) or verb.i == verb.sent.start)
     )
 
 
