@@ -78,6 +78,7 @@ HOLDINGS = _set("subscription membership contract account role position post job
 # Of whom or which one has one, named after it: "my employer Bosch"
 FUNCTIONAL = _set("employer boss manager supervisor husband wife spouse hometown")
 SEATED = _set("be sit live stand work stay")
+FINE = _set("fine well perfectly smoothly ok okay again properly")
 SWAPS = _set("trade swap exchange")
 LEADERS = _set("head leader lead captain chief chair chairman director")
 # A statement of one says that a liking is over; many may be had at a time.

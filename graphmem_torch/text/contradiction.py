@@ -130,7 +130,11 @@ def _passing(said: Proposition) -> bool:
     if said.change is not None:
         return False
     mood = said.predicate in ("be", "feel") and {*said.words} <= say.MOODS
-    return mood or any(word in say.DEICTIC for word in said.words)
+    follow = (*said.words[1:], "")
+    return mood or any(
+        word in say.DEICTIC and (word, after) != ("next", "to")
+        for word, after in zip(said.words, follow, strict=False)
+    )
 
 
 def _one_subject(one: frozenset[str], other: frozenset[str], named: bool) -> bool:
@@ -192,7 +196,7 @@ def _bare(words: tuple[str, ...]) -> tuple[str, ...]:
     small = say.PREPOSITIONS | {"every", "each"}
     follow = (*words[1:], "")
     return tuple(
-        word for word, after in zip(words, follow, strict=True)
+        word for word, after in zip(words, follow, strict=False)
         if word not in small or not is_time(after)
     )
 
@@ -347,6 +351,7 @@ def _changed(earlier: Proposition, later: Proposition, change: Change) -> Findin
     if change.kind == "renamed":
         for of, slot, value in _slots(earlier):
             about = any(each in (of, frozenset(value)) for each in change.of)
+            about |= bool(change.old) and any(each | change.of[0] == of for each in change.of)
             fits = not change.old or value == change.old
             if slot == "name" and value != change.new and about and fits:
                 return Finding("change", (" ".join(value), new), ends=True)

@@ -24,7 +24,7 @@ possible impossible | present absent | quiet loud | reduce increase | reduce rai
 right wrong | safe dangerous | safe unsafe | similar different | start stop | strong weak |
 success failure | support oppose | true false | up down | weaken strengthen | win lose |
 above below | with without | on off | in out | lock unlock | online offline |
-single married | public private | working broken | approve reject |
+single married | public private | working broken | proprietary open-source | approve reject |
 approve deny | clean dirty | available unavailable | optional mandatory |
 optional required | manual automatic | dislike like | dislike love |
 employed unemployed | single taken |

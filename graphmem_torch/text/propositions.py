@@ -71,7 +71,7 @@ _CALENDAR = frozenset([*_DAYS, *MONTHS, "am", "pm", "noon", "midnight"])
 _PHRASE = 4  # words of a value
 _RELATIVE = 3  # words of a clause that belongs to what a thing is called: "the firm I work for"
 _BE = "be"
-_SAME = {"own": "have", "possess": "have", "get": "have", "manage": "lead", "head": "lead"}
+_SAME = {"own": "have", "possess": "have", "get": "have", "manage": "lead", "head": "lead", "hat": "hate"}
 _REACHED = {"reach": "have", "hit": "have", "become": "be", "join": "join", "turn": "be"}
 
 
@@ -412,6 +412,10 @@ class _Sentence:
             predicate, words = _BE, (verb.lower_, *words)
             if tense == "past" and verb.lower_ in say.ONCE:
                 tense = "present"
+        if predicate == "work" and not about[1] and {*words} <= say.FINE:
+            predicate, words = _BE, ("working",)
+        if predicate == _BE and words[:3] == ("out", "of", "order"):
+            words = ("broken", *words[3:])
         if verb.lemma_ in say.MOVES and "from" not in lowered and "to" in words:
             value = words[words.index("to") + 1 :]
             if value and is_number(value[0]):  # whatever rose to 83 is at 83
@@ -436,7 +440,7 @@ class _Sentence:
             flags["added"],
             change,
             names,
-            any(word.dep_ in say.CLAUSES for word in inner),
+            any(word.dep_ in say.CLAUSES for word in inner if word.i not in (outer.i, verb.i)),
         )
 
     # The parts of a clause.
@@ -501,6 +505,10 @@ class _Sentence:
         named = self._is_name(subject)
         return (frozenset(found), named) if found else None
 
+    def _goes_doing(self, verb: Any) -> bool:
+        after = verb.nbor() if verb.i + 1 < self._sentence.end else verb
+        return after.tag_ == "VBG" and after.head.i == verb.i
+
     def _ended(self, verb: Any) -> tuple[Any, Any, Tense | None, bool, bool]:
         """The verb itself, the one that tells what is or was so, its tense, denied, explicit."""
         inner = next((c for c in verb.children if c.dep_ in ("xcomp", "pcomp")), None)
@@ -509,7 +517,7 @@ class _Sentence:
                 return verb, inner, "ended", False, False
             if verb.lemma_ in say.STOPS and inner.tag_ == "VBG":
                 return verb, inner, "ended", False, True
-        if verb.lemma_ == "go" and verb.nbor().tag_ == "VBG" and verb.nbor().head is verb:
+        if verb.lemma_ == "go" and self._goes_doing(verb):
             return verb, verb.nbor(), None, False, False  # "goes running" says that somebody runs
         up = verb.lemma_ == "give" and any(c.lower_ == "up" for c in verb.children)
         if up and inner is not None and inner.tag_ == "VBG":
