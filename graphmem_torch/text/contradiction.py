@@ -69,6 +69,10 @@ class Finding:
 
 def compare(earlier: Proposition, later: Proposition) -> Finding | None:
     """Find the contradiction between two propositions, or return None."""
+    if earlier.implied and later.implied and earlier.predicate == "have":
+        numbers = any(map(is_number, earlier.words)) and any(map(is_number, later.words))
+        if not numbers:
+            return None
     if _passing(earlier) or _passing(later):
         return None
     if later.change is not None and (found := _changed(earlier, later, later.change)):
@@ -114,6 +118,7 @@ def keys_of(said: Proposition) -> set[str]:
             ends = {"= home", "= name", "be", "-", *change.old, "work"}
             found |= {f"{subject}|{end}" for subject in own for end in ends}
             if change.kind == "renamed":
+                found.add(f"{' '.join(sorted(of | change.of[0]))}|= name")
                 found.add(f"called|{' '.join(sorted(of))}")
     if said.predicate == "be" and said.words[:1] in (("called",), ("named",)):
         found.add(f"called|{' '.join(sorted(said.subject))}")
@@ -187,7 +192,7 @@ def _denial(earlier: Proposition, later: Proposition) -> Finding | None:
     if not denying.words and not denying.explicit and (extra[0] or extra[1] or _is_light(denying)):
         return None
     states = ("so", "no longer" if denying.tense == "ended" else "not so")
-    ends = off[1] and later.explicit
+    ends = off[1] and later.explicit and not earlier.implied and not later.implied
     return Finding("denial", states if off[1] else states[::-1], ends=ends)
 
 
@@ -285,6 +290,10 @@ def _identity(
         return None
     if all(len(each) == 1 and _is_code(each[0]) for each in slot):
         return Finding("value", values)
+    if earlier.definite and later.definite and not {*old, *new} & earlier.proper:
+        rest = earlier.words[start + len(old) :], later.words[start + len(new) :]
+        if rest[0] == rest[1] and rest[0][:1] in (("of",), ("in",)):
+            return Finding("value", values, names=True)
     if earlier.named:
         return None
     names = {*old} <= earlier.proper and {*new} <= later.proper
@@ -304,7 +313,7 @@ def _holds(said: Proposition) -> bool:
 
 def _slot_value(earlier: Proposition, later: Proposition) -> Finding | None:
     """Two values of a slot of one subject: its home, its employer, its name."""
-    over = later.tense == "ended" and later.explicit and not later.denied
+    over = later.tense == "ended" and not later.denied
     if not (_holds(earlier) and (over or _holds(later))):
         return None
     named = earlier.named and later.named
@@ -314,7 +323,7 @@ def _slot_value(earlier: Proposition, later: Proposition) -> Finding | None:
                 continue  # of many
             if over:
                 if slot == other and {*new} <= {*old} and _one_subject(of, whose, named):
-                    return Finding("denial", (" ".join(old), "no longer"), ends=True)
+                    return Finding("denial", (" ".join(old), "no longer"), ends=later.explicit and not (earlier.implied or later.implied))
                 continue
             apart = not ({*old} <= {*new} or {*new} <= {*old})
             when = earlier.times - {*old}, later.times - {*new}

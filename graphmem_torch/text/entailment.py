@@ -309,7 +309,7 @@ class LexicalJudge:
                 each.kind,
                 each.values,
                 _CONFIDENCE[each.kind],
-                each.ends and len(said.propositions) == said.sentences == 1,
+                each.ends and said.single,
             )
             for each, said in zip(found, stated, strict=False)
         ]

@@ -112,6 +112,9 @@ class Proposition:
         change: What is said to have changed.
         proper: Words of it that are names.
         clausal: Whether a clause of its own is among its words.
+        implied: Whether a noun phrase or a pronoun implies it ("my car", "he"): what is implied
+            ends nothing, and is not ended.
+        definite: Whether the value is the only one ("the captain of the team").
     """
 
     subject: frozenset[str]
@@ -126,6 +129,8 @@ class Proposition:
     change: Change | None = None
     proper: frozenset[str] = frozenset()
     clausal: bool = False
+    implied: bool = False
+    definite: bool = False
 
     @property
     def times(self) -> frozenset[str]:
@@ -161,6 +166,11 @@ class Statements:
 
     propositions: tuple[Proposition, ...] = ()
     sentences: int = 0
+
+    @property
+    def single(self) -> bool:
+        """Whether all that it says is one proposition."""
+        return self.sentences == 1 == sum(not said.implied for said in self.propositions)
 
 
 def read_statements(texts: Sequence[str], pipeline: Pipeline | None = None) -> list[Statements]:
@@ -320,22 +330,30 @@ class _Sentence:
             below = [c for c in children if c.i > noun.i and c.dep_ != "punct"]
             if any(c.i < noun.i and c.lower_ not in say.NEW and c.dep_ != "nummod" for c in children):
                 continue  # "my old flat", "my first job"
+            if noun.lower_.startswith("ex-") and (name := self._name_of(_words_after(noun))):
+                whose = frozenset([self._speaker, noun.lower_[3:]])
+                yield Proposition(
+                    whose, False, _BE, name, "ended", proper=frozenset(name), implied=True
+                )
+                continue
             said, count = None, [c for c in children if c.dep_ == "nummod" and c.i < noun.i]
             if count:
                 if len(count) == 1 and all(c.lower_ in say.NEUTRAL | {"all"} for c in below):
                     said = "have", (self._word(count[0]), self._word(noun))
             else:
                 said = self._located(noun)
+            if said is None and not children and noun.tag_ in ("NN", "NNS"):
+                said = "have", (self._word(noun),)
             if said is not None:
-                proper = frozenset(said[1]) if not count else frozenset[str]()
+                proper = frozenset(said[1]) if said[0] != "have" else frozenset[str]()
                 whose = frozenset([self._speaker])
                 if said[0] in say.FUNCTIONAL:
                     whose, said = whose | {said[0]}, (_BE, said[1])
-                yield Proposition(whose, len(whose) == 1, *said, "present", proper=proper)
+                yield Proposition(whose, len(whose) == 1, *said, "present", proper=proper, implied=True)
 
     def _located(self, noun: Any) -> tuple[str, tuple[str, ...]] | None:
         """Where somebody lives or works, by the words after "my flat", "my job"."""
-        after = [word for word in self._sentence if word.i > noun.i]
+        after = _words_after(noun)
         if after and noun.lower_ in say.FUNCTIONAL and (name := self._name_of(after)):
             return noun.lower_, name
         if after and after[0].lower_ == "here":
@@ -382,6 +400,9 @@ class _Sentence:
         if subject is None and not self._omits_speaker(verb):
             return None
         about = self._about(subject)
+        implied = False
+        if about is None and (before := self._antecedent(subject)) is not None:
+            about, implied = self._about(before), True
         if about is None:
             return None
         outer, verb, tense, denied, explicit = self._ended(verb)
@@ -426,7 +447,7 @@ class _Sentence:
             tense = "ended"
             denied = False
         change = None
-        if not denied and tense != "ended":
+        if not denied and not implied and tense != "ended":
             change = self._change(verb, about[0], inner, passive)
         return Proposition(
             about[0],
@@ -441,6 +462,11 @@ class _Sentence:
             change,
             names,
             any(word.dep_ in say.CLAUSES for word in inner if word.i not in (outer.i, verb.i)),
+            implied,
+            any(
+                child.dep_ == "attr" and any(each.lower_ == "the" for each in child.children)
+                for child in verb.children
+            ),
         )
 
     # The parts of a clause.
@@ -454,6 +480,20 @@ class _Sentence:
             if verb.dep_ not in ("conj", "xcomp") or verb.head.pos_ not in ("VERB", "AUX"):
                 return None
             verb = verb.head
+
+    def _antecedent(self, pronoun: Any) -> Any:
+        """The one person named before "he" or "she" in a sentence, where it is a subject."""
+        if pronoun is None or pronoun.lower_ not in ("he", "she"):
+            return None
+        before = [word for word in self._sentence if word.i < pronoun.i]
+        subjects = [word for word in before if word.dep_ in say.SUBJECTS]
+        if len(subjects) != 1:
+            return None
+        (found,) = subjects
+        inside = {word.i for word in found.subtree}
+        others = any(word.pos_ == "PROPN" and word.i not in inside for word in before)
+        person = self._is_name(found) or found.lower_ in say.KIN
+        return found if person and not others else None
 
     def _omits_speaker(self, verb: Any) -> bool:
         """Whether a sentence begins with its verb in the past, as in a diary: "Sold the car"."""
@@ -751,6 +791,10 @@ def _is_joined(verb: Any) -> bool:
         and not any(child.dep_ == "mark" for child in verb.children)
         and (any(child.dep_ in say.SUBJECTS for child in verb.children) or verb.i == verb.sent.start)
     )
+
+
+def _words_after(noun: Any) -> list[Any]:
+    return [word for word in noun.sent if word.i > noun.i]
 
 
 def _counts(word: Any) -> bool:
