@@ -39,6 +39,7 @@ from graphmem_torch.results import Conflict, Reconciled, Validity
 from graphmem_torch.store import MemoryStore
 from graphmem_torch.store.reader import StoreReader
 from graphmem_torch.text.entailment import LexicalJudge
+from graphmem_torch.text.propositions import split_speaker
 from graphmem_torch.text.times import told_days
 
 __all__ = ["Resolver", "conflicts_of", "explained", "find", "outdated_statements"]
@@ -192,7 +193,8 @@ def _ends(earlier: Atom, later: Atom) -> bool:
     Both are of one speaker, or of one source; and the change is not of a day before the earlier
     memory was told: "I moved to Rome in 2019" ends nothing of 2024.
     """
-    names = [(atom.speaker or "").strip().casefold() for atom in (earlier, later)]
+    said = [atom.speaker or split_speaker(atom.text)[0] or "" for atom in (earlier, later)]
+    names = [name.strip().casefold() for name in said]
     if names[0] != names[1] or (not names[0] and earlier.session != later.session):
         return False
     first, behind = told_days(later.text, later.time)

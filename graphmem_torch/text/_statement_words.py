@@ -64,7 +64,10 @@ REPORTS = _set(
     lyrics ad sketch film movie book game
     """
 )
-NOMINAL = _set("NOUN PROPN ADJ X NUM")
+NOMINAL = _set("NOUN PROPN")
+# Tags of what may follow a verb, or a noun that is one.
+FOLLOWING = _set("DT IN TO CD PRP$ NNP JJ NN")
+ASKING = _set("what who whose which how where why")
 SYNONYMS = {
     "kid": "child",
     "mom": "mother",

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 
 from graphmem_torch.text import _statement_words as say
-from graphmem_torch.text.countries import countries
+from graphmem_torch.text.countries import countries, same_country
 from graphmem_torch.text.opposites import are_opposed, is_polar, without_prefix
 from graphmem_torch.text.propositions import Change, Proposition, is_number, is_time
 
@@ -45,6 +45,10 @@ _PASSIVES: dict[str, tuple[str, tuple[str, ...]]] = {
     "married": ("partner", ("to",)),
     "born": ("birth", ("in", "on")),
 }
+_SLOTS = (
+    *("home", "employer", "role", "boss", "partner", "name", "leader", "car", "price", "day"),
+    *("birth", "liking"),
+)  # all that are read
 _EXTRA = 4  # words that one of two sentences may have beyond the other
 _NAMED = 4  # words of a name
 _ABOUT = 0.25  # share by which a number may be off that is said to be about right
@@ -115,7 +119,7 @@ def keys_of(said: Proposition) -> set[str]:
     if (change := said.change) is not None:
         for of in change.of:
             own = _subject_keys(of, named=True) | {" ".join(sorted(of))}
-            ends = {"= home", "= name", "be", "-", *change.old, "work"}
+            ends = {"be", "-", *change.old, "work", *(f"= {slot}" for slot in _SLOTS)}
             found |= {f"{subject}|{end}" for subject in own for end in ends}
             if change.kind == "renamed":
                 found.add(f"{' '.join(sorted(of | change.of[0]))}|= name")
@@ -201,7 +205,8 @@ def _bare(words: tuple[str, ...]) -> tuple[str, ...]:
     small = say.PREPOSITIONS | {"every", "each"}
     follow = (*words[1:], "")
     return tuple(
-        word for word, after in zip(words, follow, strict=False)
+        word
+        for word, after in zip(words, follow, strict=False)
         if word not in small or not is_time(after)
     )
 
@@ -291,9 +296,9 @@ def _identity(
     if all(len(each) == 1 and _is_code(each[0]) for each in slot):
         return Finding("value", values)
     if earlier.definite and later.definite and not {*old, *new} & earlier.proper:
-        rest = earlier.words[start + len(old) :], later.words[start + len(new) :]
-        if rest[0] == rest[1] and rest[0][:1] in (("of",), ("in",)):
-            return Finding("value", values, names=True)
+        posts = _parted(earlier.words), _parted(later.words)
+        if posts[0][1] and posts[0][1] == posts[1][1]:  # the captain and the goalkeeper of a team
+            return Finding("value", (" ".join(posts[0][0]), " ".join(posts[1][0])), names=True)
     if earlier.named:
         return None
     names = {*old} <= earlier.proper and {*new} <= later.proper
@@ -302,6 +307,12 @@ def _identity(
     if (placed or old[0] in say.PLACES) and (placed or new[0] in say.PLACES):
         return Finding("value", values, names=True)
     return None
+
+
+def _parted(words: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """A post and what it is in: the head, of the team."""
+    place = next((i for i, word in enumerate(words) if word in ("of", "in")), len(words))
+    return words[:place], words[place + 1 :]
 
 
 def _holds(said: Proposition) -> bool:
@@ -323,7 +334,11 @@ def _slot_value(earlier: Proposition, later: Proposition) -> Finding | None:
                 continue  # of many
             if over:
                 if slot == other and {*new} <= {*old} and _one_subject(of, whose, named):
-                    return Finding("denial", (" ".join(old), "no longer"), ends=later.explicit and not (earlier.implied or later.implied))
+                    return Finding(
+                        "denial",
+                        (" ".join(old), "no longer"),
+                        ends=later.explicit and not (earlier.implied or later.implied),
+                    )
                 continue
             apart = not ({*old} <= {*new} or {*new} <= {*old})
             when = earlier.times - {*old}, later.times - {*new}
@@ -333,7 +348,7 @@ def _slot_value(earlier: Proposition, later: Proposition) -> Finding | None:
                 values = " ".join(old), " ".join(new)
                 # A town and a country may be one home.
                 if slot == "home" and any(v in countries() for v in values):
-                    apart = all(v in countries() for v in values)
+                    apart = all(v in countries() for v in values) and not same_country(*values)
                 return Finding("value", values, names=True) if apart else None
             renamed = slot == other == "name" and frozenset(old) == later.subject != of
             if renamed and apart:
@@ -367,9 +382,21 @@ def _changed(earlier: Proposition, later: Proposition, change: Change) -> Findin
         return None
     if change.kind == "gone":
         return _gone(earlier, later, change)
+    return _became(earlier, change) or _slot_became(earlier, change)
+
+
+def _slot_became(earlier: Proposition, change: Change) -> Finding | None:
+    """The value of a slot was given up for another: a car, a post."""
     for of, slot, value in _slots(earlier):
-        if of in (change.of if slot != "leader" else map(_unit, change.of)) and change.old and {*value} <= {*change.old} and slot != "liking":
-            return Finding("change", (" ".join(value), new))
+        whose = [*map(_unit, change.of)] if slot == "leader" else change.of
+        if of in whose and change.old and {*value} <= {*change.old} and slot != "liking":
+            return Finding("change", (" ".join(value), " ".join(change.new)))
+    return None
+
+
+def _became(earlier: Proposition, change: Change) -> Finding | None:
+    """What the earlier one says was changed into something else."""
+    new, old = " ".join(change.new), " ".join(change.old)
     if earlier.subject not in change.of or earlier.words == change.new:
         return None
     said = tuple(word for word in earlier.words if word not in say.PREPOSITIONS)
@@ -395,10 +422,13 @@ def _gone(earlier: Proposition, later: Proposition, change: Change) -> Finding |
     for of, _, value in _slots(earlier):
         if of in change.of and value and {*value} <= {*change.old}:
             return Finding("change", (" ".join(value), "no longer"))
-    if change.new and earlier.predicate == "have":  # the stove in our kitchen was replaced by a hob
+    in_it = earlier.subject <= change.of[0]
+    if (
+        change.new and in_it and earlier.predicate == "have"
+    ):  # the stove in our kitchen was replaced by a hob
         kept = {*earlier.words, *earlier.subject}
         return Finding("change", (" ".join(change.old), "gone")) if {*change.old} <= kept else None
-    if earlier.subject not in change.of or earlier.predicate not in say.HELD:
+    if earlier.implied or earlier.subject not in change.of or earlier.predicate not in say.HELD:
         return None
     old = {*change.old} - say.SAID - change.of[0]
     old = (old - say.HOLDINGS - say.PREPOSITIONS) or old

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-__all__ = ["countries"]
+__all__ = ["countries", "same_country"]
 
 _NAMES = """
 afghanistan albania algeria america andorra angola argentina armenia australia austria azerbaijan
@@ -30,7 +30,19 @@ _LONGER = (
 )
 
 
+_SEVERAL = (
+    frozenset({"uk", "united kingdom", "great britain", "britain"}),
+    frozenset({"us", "usa", "united states", "america"}),
+    frozenset({"holland", "netherlands"}),
+)  # countries of several names
+
+
 @cache
 def countries() -> frozenset[str]:
     """Names of countries in English, lower-cased, without articles."""
     return frozenset([*_NAMES.split(), *_LONGER.split("|")])
+
+
+def same_country(one: str, other: str) -> bool:
+    """Whether two names of countries are names of one."""
+    return any({one, other} <= names for names in _SEVERAL)

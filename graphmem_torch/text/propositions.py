@@ -71,7 +71,14 @@ _CALENDAR = frozenset([*_DAYS, *MONTHS, "am", "pm", "noon", "midnight"])
 _PHRASE = 4  # words of a value
 _RELATIVE = 3  # words of a clause that belongs to what a thing is called: "the firm I work for"
 _BE = "be"
-_SAME = {"own": "have", "possess": "have", "get": "have", "manage": "lead", "head": "lead", "hat": "hate"}
+_SAME = {
+    "own": "have",
+    "possess": "have",
+    "get": "have",
+    "manage": "lead",
+    "head": "lead",
+    "hat": "hate",
+}
 _REACHED = {"reach": "have", "hit": "have", "become": "be", "join": "join", "turn": "be"}
 
 
@@ -151,7 +158,9 @@ def is_number(word: str) -> bool:
 def split_speaker(text: str) -> tuple[str | None, str]:
     """The speaker in front of a text, if there is one, and what is said."""
     head = _SPEAKER.match(text[:_HEAD])
-    return (head[1], text[head.end() :]) if head else (None, text)
+    if head is None or _reports(head[1]):  # "Kim says: " is no speaker
+        return None, text
+    return head[1], text[head.end() :]
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +256,9 @@ def _tokens(text: str, pipeline: Pipeline) -> Any:
 
 def _reports(label: str) -> bool:
     """Whether what follows a label is somebody else's words, or not said to be so."""
-    return any(word in say.REPORTS or _singular(word) in say.SAYING for word in label.lower().split())
+    return any(
+        word in say.REPORTS or _singular(word) in say.SAYING for word in label.lower().split()
+    )
 
 
 def _with_verbs(doc: Any) -> str:
@@ -255,12 +266,16 @@ def _with_verbs(doc: Any) -> str:
     text = doc.text
     for sentence in reversed(list(doc.sents)):
         root = sentence.root
-        if any(word.dep_ in say.SUBJECTS for word in sentence) or root.i == sentence.start:
+        verbs = any(word.pos_ in ("VERB", "AUX") for word in sentence)
+        told = verbs and any(word.dep_ in say.SUBJECTS for word in sentence)
+        if told or root.i == sentence.start:
             continue
         word, before, after = root.lower_, root.nbor(-1), sentence[root.i + 1 - sentence.start :]
-        if not (root.tag_ in ("NNS", "VBZ") and word.endswith("s") and before.pos_ in say.NOMINAL):
+        noun = before.pos_ in say.NOMINAL or before.lower_ == "longer"
+        if not (root.tag_ in ("NNS", "VBZ") and word.endswith("s") and noun):
             continue
-        if len(after) and after[0].tag_ in ("DT", "IN", "TO", "CD", "PRP$", "NNP", "JJ", "NN"):
+        follows = after[0].tag_ in say.FOLLOWING if len(after) else False
+        if follows or (len(after) == 1 and (before.pos_ == "PROPN" or before.lower_ == "longer")):
             end = root.idx + len(root.text)
             text = f"{text[: root.idx]}does {_singular(word)}{text[end:]}"
     return text
@@ -294,7 +309,7 @@ class _Sentence:
     def propositions(self) -> Iterator[Proposition]:
         """Those of its main clauses."""
         words = [word for word in self._sentence if not word.is_space]
-        if len(words) > _WORDS or not words or self._asks(words):
+        if len(words) > _WORDS or not words or self._asks(words) or self._reported():
             return
         for verb in words:
             if verb.pos_ not in ("VERB", "AUX") or not self._is_main(verb):
@@ -303,6 +318,12 @@ class _Sentence:
                 yield found
         if not self._sentence.text.rstrip().endswith("?"):
             yield from self._presupposed(words)
+
+    def _reported(self) -> bool:
+        """Whether it stands after a colon and a word of saying or of fiction."""
+        text = self._sentence.doc.text[: self._sentence.end_char]
+        before, colon, _ = re.split(r"[.!?\n]\s+(?=\S)", text)[-1].rpartition(": ")
+        return bool(colon) and _reports(before)
 
     def _told(self, verb: Any) -> Proposition | None:
         """What an instruction sets: "Use 8080 as the port"."""
@@ -323,12 +344,15 @@ class _Sentence:
         """What a noun phrase takes for granted: "our flat in Bremen", "my three children"."""
         for noun in words:
             owner = next((c for c in noun.children if c.dep_ == "poss"), None)
-            mine = owner is not None and owner.lower_ in ("my", "our") and not self._machine
-            if not mine or self._quoted(noun):
+            if owner is None or owner.lower_ not in ("my", "our"):
+                continue
+            if self._machine or self._quoted(noun):
                 continue
             children = [c for c in noun.children if c.i != owner.i]
             below = [c for c in children if c.i > noun.i and c.dep_ != "punct"]
-            if any(c.i < noun.i and c.lower_ not in say.NEW and c.dep_ != "nummod" for c in children):
+            if any(
+                c.i < noun.i and c.lower_ not in say.NEW and c.dep_ != "nummod" for c in children
+            ):
                 continue  # "my old flat", "my first job"
             if noun.lower_.startswith("ex-") and (name := self._name_of(_words_after(noun))):
                 whose = frozenset([self._speaker, noun.lower_[3:]])
@@ -336,7 +360,8 @@ class _Sentence:
                     whose, False, _BE, name, "ended", proper=frozenset(name), implied=True
                 )
                 continue
-            said, count = None, [c for c in children if c.dep_ == "nummod" and c.i < noun.i]
+            said: tuple[str, tuple[str, ...]] | None = None
+            count = [c for c in children if c.dep_ == "nummod" and c.i < noun.i]
             if count:
                 if len(count) == 1 and all(c.lower_ in say.NEUTRAL | {"all"} for c in below):
                     said = "have", (self._word(count[0]), self._word(noun))
@@ -349,7 +374,9 @@ class _Sentence:
                 whose = frozenset([self._speaker])
                 if said[0] in say.FUNCTIONAL:
                     whose, said = whose | {said[0]}, (_BE, said[1])
-                yield Proposition(whose, len(whose) == 1, *said, "present", proper=proper, implied=True)
+                yield Proposition(
+                    whose, len(whose) == 1, *said, "present", proper=proper, implied=True
+                )
 
     def _located(self, noun: Any) -> tuple[str, tuple[str, ...]] | None:
         """Where somebody lives or works, by the words after "my flat", "my job"."""
@@ -429,6 +456,8 @@ class _Sentence:
         passive = any(child.dep_ == "auxpass" for child in verb.children)
         names = frozenset(word for token, word in kept if self._is_name(token))
         words = tuple(word for _, word in kept)
+        if words and words[0] in say.ASKING:
+            return None
         if passive:  # "is closed" is said of a state as "is open" is
             predicate, words = _BE, (verb.lower_, *words)
             if tense == "past" and verb.lower_ in say.ONCE:
@@ -492,7 +521,8 @@ class _Sentence:
         (found,) = subjects
         inside = {word.i for word in found.subtree}
         others = any(word.pos_ == "PROPN" and word.i not in inside for word in before)
-        person = self._is_name(found) or found.lower_ in say.KIN
+        bare = found.text.istitle() and not list(found.children)
+        person = bare or self._is_name(found) or found.lower_ in say.KIN
         return found if person and not others else None
 
     def _omits_speaker(self, verb: Any) -> bool:
@@ -622,8 +652,9 @@ class _Sentence:
                 if follows != "longer" and word.dep_ == "det":
                     flags["denied"] ^= True
                 continue
-            if lows[place : place + 3] == ["from", "now", "on"] or (
-                lows[place - 1 : place + 2] == ["from", "now", "on"] or low == "on" and lows[max(place - 2, 0) : place] == ["from", "now"]
+            if any(
+                lows[i : i + 3] == ["from", "now", "on"]
+                for i in range(max(place - 2, 0), place + 1)
             ):
                 continue
             if low in say.ADDED and not (low == "second" and before in ("the", "my", "our")):
@@ -645,7 +676,7 @@ class _Sentence:
 
     def _is_name(self, word: Any) -> bool:
         """Whether a word is a name: by its tag, or by its capital inside of a sentence."""
-        inside = word.i > self._sentence.start and word.nbor(-1).text not in ".!?:\"\u201c"
+        inside = word.i > self._sentence.start and word.nbor(-1).text not in '.!?:"\u201c'
         capital = word.text.istitle() and word.pos_ in ("NOUN", "ADJ", "X") and inside
         return word.pos_ == "PROPN" or (capital and word.tag_ not in ("NNS", "JJ"))
 
@@ -789,7 +820,7 @@ def _is_joined(verb: Any) -> bool:
         and verb.i < verb.head.i
         and verb.head.lemma_ not in say.SAYING
         and not any(child.dep_ == "mark" for child in verb.children)
-        and (any(child.dep_ in say.SUBJECTS for child in verb.children) or verb.i == verb.sent.start)
+        and any(child.dep_ in say.SUBJECTS for child in verb.children)
     )
 
 
