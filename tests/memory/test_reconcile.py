@@ -19,6 +19,7 @@ import torch
 from graphmem_torch import Memory
 from graphmem_torch.atoms import Atom, EdgeType, Link
 from graphmem_torch.config import Config, LinkConfig, ReconcileConfig, load_config
+from graphmem_torch.config.presets import preset_names
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.errors import InputError, StoreError
 from graphmem_torch.memory import reconcile
@@ -601,3 +602,33 @@ def test_processes_at_once_find_what_one_finds_alone(
         memory.reconcile()
         assert outcome(memory) == expected
         assert memory.reconcile() == Reconciled()
+
+
+@pytest.mark.parametrize("preset", preset_names())
+def test_flags_change_no_ranking_and_no_validity(preset: str) -> None:
+    pairs = [
+        ("The port is 8080.", "The port is 9090."),
+        ("Ana lives in Oslo.", "Ana lives in Rome."),
+        ("The door is locked.", "The door is unlocked."),
+        ("I am allergic to nuts.", "I am not allergic to nuts."),
+    ]
+    texts = [text for pair in pairs for text in pair]
+    questions = ["Which port?", "Where does Ana live?", "Is the door locked?", "nuts"]
+    config = load_config(preset, {"link.concepts": "pattern"})
+    with Memory.open(None, config=config, embedder="hashing", clock=lambda: T + DAY) as memory:
+        memory.add([Atom(f"m{i}", text, time=T + i) for i, text in enumerate(texts)])
+
+        def ranked() -> list[list[tuple[str, float]]]:
+            when = [None, T + 2.5, T + DAY]
+            return [
+                [(hit.id, hit.score) for hit in memory.retrieve(question, valid_at=at).hits]
+                for question in questions
+                for at in when
+            ]
+
+        before, spans_before = ranked(), memory.validity([f"m{i}" for i in range(8)])
+        done = memory.reconcile()
+        assert done.conflicts == len(pairs) and done.superseded == 0
+        assert [each.state for each in memory.conflicts()] == ["open"] * len(pairs)
+        assert ranked() == before, "bit by bit"
+        assert memory.validity([f"m{i}" for i in range(8)]) == spans_before
