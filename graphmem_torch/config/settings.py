@@ -456,15 +456,17 @@ class ReconcileConfig:
 
     Attributes:
         automatic: Whether `Memory.consolidate` reconciles.
-        policy: What becomes of a contradiction: by `recency` the later one supersedes the earlier,
-            by `importance` the more important one the other; `both` stay, and an aggregate states
-            the conflict.
+        policy: What becomes of a contradiction that an oracle confirms: by `recency` the later one
+            supersedes the earlier, by `importance` the more important one the other; `both` stay,
+            and an aggregate states the conflict. Without an oracle a memory ends only if a later
+            one of its speaker states the change; with `both`, none does.
         least: Cosine from which memories that linking found similar are compared.
         shared: Memories that share a key, such as the home of somebody, with which each new one is
             compared, the latest first; 0: none.
         rare: Memories that may have a word for it to be rare; two that share two rare words are
             compared.
-        confidence: That a contradiction needs, lest it is kept open.
+        confidence: Minimum confidence for resolving a contradiction; below it the conflict stays
+            open.
         duplicate: Cosine from which memories that say the same word for word are duplicates;
             above 1: only those of equal text are.
     """
