@@ -46,7 +46,7 @@ def test_archive_query_restore(store: str, capsys: pytest.CaptureFixture[str]) -
 def test_a_memory_as_a_particle(store: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["get", "a", "--particle", "--store", store, *FAST]) == 0
     shown = capsys.readouterr().out
-    assert "is assertion, event" in shown and "keys lisbon" in shown and "used 0 times" in shown
+    assert "is assertion, event" in shown and "keys Lisbon" in shown and "used 0 times" in shown
     assert main(["get", "a", "--particle", "--json", "--store", store, *FAST]) == 0
     (particle,) = json.loads(capsys.readouterr().out)["particles"]
     assert particle["signifiers"] == ["assertion", "event"] and particle["created"] == 1.7e9
