@@ -349,7 +349,8 @@ def _slot_value(earlier: Proposition, later: Proposition) -> Finding | None:
                 # A town and a country may be one home.
                 if slot == "home" and any(v in countries() for v in values):
                     apart = all(v in countries() for v in values) and not same_country(*values)
-                return Finding("value", values, names=True) if apart else None
+                named_value = slot not in ("day", "price")
+                return Finding("value", values, names=named_value) if apart else None
             renamed = slot == other == "name" and frozenset(old) == later.subject != of
             if renamed and apart:
                 return Finding("change", (" ".join(old), " ".join(new)))

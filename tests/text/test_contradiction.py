@@ -212,6 +212,14 @@ def test_names_of_one_thing_are_no_conflict(pair: tuple[str, str], minilm: Embed
     assert judge.compare([one], [other]) == judge.compare([other], [one]) == [None]
 
 
+@pytest.mark.parametrize("pair", AT_ODDS)
+def test_values_that_are_like_each_other_are_at_odds(
+    pair: tuple[str, str], minilm: Embedder
+) -> None:
+    (found_,) = LexicalJudge(minilm).compare(*([text] for text in spoken(pair)))
+    assert found_ is not None and not found_.ends
+
+
 def test_a_memory_flags_what_is_at_odds_and_ends_only_what_has_changed(minilm: Embedder) -> None:
     for pair, ended in ((AT_ODDS[0], 0), (STATED[0], 1), (HARMLESS[0], 0), (ALIASES[0], 0)):
         with Memory.open(None, config=load_config("default"), embedder=minilm) as memory:
