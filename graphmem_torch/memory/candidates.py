@@ -16,7 +16,7 @@ from graphmem_torch.coo import unique_pairs
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.store.reader import StoreReader
 from graphmem_torch.text.contradiction import keys_of
-from graphmem_torch.text.propositions import read_statements
+from graphmem_torch.text.statements import read_statements
 from graphmem_torch.text.terms import terms
 
 __all__ = ["SharedKeys", "similar_nodes"]

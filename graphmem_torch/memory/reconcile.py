@@ -39,7 +39,7 @@ from graphmem_torch.results import Conflict, Reconciled, Validity
 from graphmem_torch.store import MemoryStore
 from graphmem_torch.store.reader import StoreReader
 from graphmem_torch.text.entailment import LexicalJudge
-from graphmem_torch.text.propositions import split_speaker
+from graphmem_torch.text.statements import split_speaker
 from graphmem_torch.text.times import told_days
 
 __all__ = ["Resolver", "conflicts_of", "explained", "find", "outdated_statements"]

@@ -21,8 +21,8 @@ from graphmem_torch.oracle.protocol import Verdict, check_pairs
 from graphmem_torch.text.contradiction import Finding, compare
 from graphmem_torch.text.embedder import Embedder, encode_checked, rescaled
 from graphmem_torch.text.opposites import opposites, stem
-from graphmem_torch.text.propositions import Statements, read_statements
 from graphmem_torch.text.sentences import split_at_marks
+from graphmem_torch.text.statements import Statements, read_statements
 from graphmem_torch.text.terms import STOP_WORDS, terms
 from graphmem_torch.text.times import MONTHS
 from graphmem_torch.text.words import foreign

@@ -12,7 +12,7 @@ from graphmem_torch.config import load_config
 from graphmem_torch.text.contradiction import Finding, compare, keys_of
 from graphmem_torch.text.embedder import Embedder
 from graphmem_torch.text.entailment import LexicalJudge
-from graphmem_torch.text.propositions import read_statements
+from graphmem_torch.text.statements import read_statements
 
 HARMLESS = [
     ("Room 101 has 20 seats.", "Room 102 has 30 seats."),

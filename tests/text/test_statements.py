@@ -8,7 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from graphmem_torch.text.propositions import Proposition, read_statements, split_speaker
+from graphmem_torch.text.propositions import Proposition
+from graphmem_torch.text.statements import read_statements, split_speaker
 
 
 def stated(text: str) -> tuple[Proposition, ...]:
