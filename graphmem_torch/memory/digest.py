@@ -15,9 +15,8 @@ from typing import NamedTuple
 
 from graphmem_torch.atoms import Atom
 from graphmem_torch.context.coverage import select_coverage
-from graphmem_torch.text.absolute import absolute, spelled_day
+from graphmem_torch.text.absolute import absolute, absolute_sentences, spelled_day
 from graphmem_torch.text.question import is_question, name_words, role_of
-from graphmem_torch.text.sentences import split_sentences
 from graphmem_torch.text.terms import GENERIC, STOP_WORDS, terms
 from graphmem_torch.text.times import dated_places, told_days, undated
 from graphmem_torch.text.words import foreign
@@ -111,7 +110,7 @@ def tellings(atom: Atom, concepts: Iterable[str], names: Names) -> list[Telling]
     person = atom.speaker is not None and role_of(atom.speaker) == 0
     day = _day_of(atom) if other else ""
     found = []
-    for sentence in split_sentences(_BRACKETED.sub("", atom.text)):
+    for sentence, dated in absolute_sentences(_BRACKETED.sub("", atom.text), atom.time):
         sentence, own = sentence.strip(), {*terms(sentence)}
         announces = sentence.rstrip("*_ ").endswith(":")  # a heading, or what a list follows
         if len(own) < _TOLD or announces or is_question(sentence):
@@ -123,7 +122,7 @@ def tellings(atom: Atom, concepts: Iterable[str], names: Names) -> list[Telling]
                 continue
             words = {*_topics(_WORD.findall(undated(sentence)), names)}
             own = (words & topic) | facts | {*_topics(_nouns(sentence), names)}
-        text = sentence if other else absolute(sentence, atom.time) or ""
+        text = sentence if other else (dated or "").strip()
         if own:
             units, all_words = frozenset(own), frozenset(own if other else words)
             found.append(Telling(atom.speaker or "", atom.kind, text, day, units, all_words))
@@ -252,7 +251,7 @@ def _written(chosen: Sequence[Telling]) -> str:
 
 def retold(atom: Atom) -> str:
     """A memory as an oracle is given it: its days absolute, or the day it was said in front."""
-    parts = [absolute(each, atom.time) for each in split_sentences(atom.text)]
+    parts = [part for _, part in absolute_sentences(atom.text, atom.time)]
     text = "".join(part for part in parts if part is not None)
     known = len(parts) == sum(part is not None for part in parts)
     if atom.time is not None and (not known or foreign(atom.text, STOP_WORDS)):

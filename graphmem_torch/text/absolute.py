@@ -1,24 +1,26 @@
 """Absolute days in place of relative ones: "last Friday" as "on 5 May 2023".
 
-English alone, by the reader of `text.times`. What it cannot place is never guessed: such a text has
-no absolute form.
+English alone, by the reader of `text.times`. A text has no absolute form if a relative time in it
+cannot be placed, touches another time, or stands in a quotation or a title.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import NamedTuple
 
+from graphmem_torch.text.memory_type import PAST_VERBS
+from graphmem_torch.text.sentences import split_sentences
 from graphmem_torch.text.times import MONTHS, DatedPlace, dated_places
 
-__all__ = ["absolute", "spelled_day"]
+__all__ = ["absolute", "absolute_sentences", "spelled_day"]
 
 _DAY = timedelta(days=1)
 _ANY = 0.0  # a moment: only where relative words stand is asked
-_UNIT = r"(?:second|minute|hour|day|night|week|weekend|month|year|decade)s?"
+_UNIT = r"(?:second|minute|hour|day|night|week|weekend|month|year|decade|fortnight|century)s?"
 _PART = r"(?:morning|afternoon|evening|night)"
 _NUMBER = (
     r"(?:\d+|an?|one|two|three|four|five|six|seven|eight|nine|ten"
@@ -26,6 +28,7 @@ _NUMBER = (
 )
 _WEEKDAY = r"(?:mon|tues?|wed(?:nes)?|thurs?|fri|sat(?:ur)?|sun)(?:day)?"
 _SEASON = r"(?:spring|summer|fall|autumn|winter)"
+_MONTHS = rf"(?:{'|'.join(MONTHS)})"
 _COUNT = {"a": 1, "an": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5}
 _COUNT |= {"six": 6, "seven": 7, "eight": 8, "nine": 9, "ten": 10}
 
@@ -34,17 +37,84 @@ _YEARS = re.compile(
     rf"|(?P<number>{'|'.join(_COUNT)}|\d{{1,2}}) years? ago)\b",
     re.IGNORECASE,
 )
-# What is left of time words once the places are taken out ("\0"): nobody can place it later.
+_FEAST = (
+    r"(?:christmas|xmas|easter|thanksgiving|halloween|hanukkah|ramadan|diwali"
+    r"|new year(?:['\u2019]s)?(?: eve| day)?|valentine['\u2019]s(?: day)?|passover|eid|lent"
+    r"|holidays?|birthday|anniversary|semester|trimester|term|season|quarter|vacation|school year)"
+)
+_TURN = r"(?:last|past|previous|next|coming|upcoming|following)"
+# Words of relative time that are left once the places are taken out ("\0").
 _LEFT = re.compile(
-    r"\b(?:ago|yesterday|today|tonight|tomorrow|recently|lately|nowadays|currently|soon|now"
-    r"|(?:later|earlier)(?! ?\0)|at the moment|so far"
-    rf"|(?:last|past|previous|this|next|coming|upcoming|following|other|that|same|these|those)"
-    rf" (?:{_NUMBER} )?(?:{_UNIT}|{_PART}s?|{_SEASON}|{_WEEKDAY}|time|{'|'.join(MONTHS)})"
-    rf"|in {_NUMBER} {_UNIT}|{_NUMBER} {_UNIT} (?:before|after|from|away|left|until|till)"
-    rf"|(?<!every )(?<!each )(?:mon|tues|wednes|thurs|fri|satur|sun)day(?!\w)(?!,? \0)"
-    r"|the weekend(?! of \0)|(?:on|by|until|since|before|after) the \d{1,2}(?:st|nd|rd|th))\b",
+    r"\b(?:ago|yesterday|today|tonight|tomorrow|recently|lately|of late|nowadays|currently"
+    r"|presently|at present|soon|now|at the moment|so far|(?:back|by|since|until|till) then"
+    r"|(?:later|earlier)(?! ?\0)|shortly(?! (?:before|after))"
+    r"|in a (?:bit|while|moment)|a while back"
+    rf"|{_TURN} (?:\w+ ){{0,2}}"
+    rf"(?:{_UNIT}|{_PART}s?|{_SEASON}|{_WEEKDAY}s?|times?|{_FEAST}|{_MONTHS})"
+    rf"|(?:this|other|that|same|these|those) (?:{_NUMBER} )?"
+    rf"(?:{_UNIT}|{_PART}s?|{_SEASON}|{_WEEKDAY}|time|{_FEAST}|{_MONTHS})"
+    rf"|{_TURN} (?-i:[A-Z])\w*|(?:before|after) {_TURN}(?! \w)"
+    r"|(?:on|at|over|since|until|till|before|after|by|around|during)(?: the)? "
+    rf"{_FEAST}(?!,? \d{{4}})"
+    # Without an article these are told from today: "last session".
+    r"|(?<!the )(?<!at )(?<!my )(?<!our )(?<!his )(?<!her )(?<!its )(?<!your )(?<!their )"
+    r"(?:last|next)(?! to\b| door\b|,) \w+"
+    rf"|in {_NUMBER} {_UNIT}"
+    rf"|{_NUMBER} {_UNIT} (?:before|after|since|from|away|left|until|till|hence)"
+    rf"|{_UNIT} back"
+    rf"|(?:the|an?|one) (?:{_UNIT}|one) (?:before|after)(?! [\w\0])"
+    r"|(?<!every )(?<!each )(?:mon|tues|wednes|thurs|fri|satur|sun)day(?!\w)(?!,? \0)"
+    r"|the weekend(?! of \0)|(?:on|by|until|since|before|after) the \d{1,2}(?:st|nd|rd|th)"
+    r"|(?:on|by|until|since|before|after) \d{1,2}/\d{1,2}(?!/?\d))\b",
     re.IGNORECASE,
 )
+# Joins two times that are one: "10 years ago today", "in June last year".
+_TOUCH = re.compile(
+    r"[\s,;()\u2013\u2014-]*(?:(?:in|on|of|at|the|during|around|about|early|late|mid)\b[\s,]*)*",
+    re.IGNORECASE,
+)
+# Words that change the day of the phrase after them: "every", "a week last Tuesday".
+_ALTERED = re.compile(
+    r"\b(?:every|each|any|some|most|no|not|another|either|neither|an?|half|mid|my|your|his|her|its"
+    r"|our|their|whose|\w+(?<!\bit)(?<!\bthat)['\u2019]s|ago|"
+    r"(?:like|as if|as though)(?: it (?:was|were)| just| only)*|"
+    rf"(?<!all )(?<!every )(?<!each )(?<!one )(?:{_UNIT}|{_PART}s?|{_WEEKDAY}s?)) $",
+    re.IGNORECASE,
+)
+# The rest of a number: "twenty-five days ago", "two or three weeks ago", "1.5 years ago".
+_MORE = re.compile(
+    r"(?:[-\u2013/]|\d[.,]|\b(?:(?:twen|thir|for|fif|six|seven|eigh|nine)ty|hundred|thousand"
+    rf"|dozen|half|{_NUMBER})(?: (?:and|or|to))? )$",
+    re.IGNORECASE,
+)
+_ALTERED_BEHIND = re.compile(
+    rf" (?:of|but one|before last|after next|last|gone|ago|{_UNIT}|{_WEEKDAY})\b"
+    rf"|,? (?:on|in|at) (?:the )?(?:{_WEEKDAY}|{_MONTHS}|{_SEASON})\b|(?-i: by [A-Z])",
+    re.IGNORECASE,
+)
+_MARKS = re.compile(r"[\"\u201c\u201d\u201e\u00ab\u00bb\u2039\u203a`]")
+_OPENED = re.compile(r"(?<!\w)['\u2018\u2019](?=\w)")
+_CLOSED = re.compile(r"(?<=[\w.,!?])['\u2019](?!\w)")
+_BEGUN = re.compile(r"(?:^|[.!?:;\n\u2014])[\s\"'\u201c\u2018(\[*_-]*$")
+_CITED = re.compile(
+    r"\b(?:sa(?:id|ys?)|t(?:old|ells?)|wr(?:ote|ites?|itten)|ask(?:s|ed)?|repl(?:y|ies|ied)|reads?"
+    r"|answer(?:s|ed)|text(?:s|ed)|shout(?:s|ed)|thought|quot(?:es?|ed|ing))\b[^.!?]*[:,] ",
+    re.IGNORECASE,
+)
+# "the last week" may be the seven days before, or the last one of something.
+_OF_SPAN = re.compile(
+    rf"\bthe (?:last|past|this|next) (?:{_UNIT}|{_WEEKDAY}|{_SEASON}|{_MONTHS})$"
+    r"|\bthis (?:last|past) (?:week|month|year)$",
+    re.IGNORECASE,
+)
+_WORDS = re.compile(r"[^\W\d_]+")
+# Days of every year.
+_YEARLY = re.compile(
+    r"\b(?:every|each|any|always|usually|often|sometimes|annual(?:ly)?|yearly|tradition\w*|born"
+    r"|birthdays?|anniversary)\b",
+    re.IGNORECASE,
+)
+_PROPER = re.compile(rf"(?:{_WEEKDAY}|{_MONTHS})", re.IGNORECASE)
 _BESIDE = re.compile(
     rf"\b(?:{_UNIT}|{_PART}|{_WEEKDAY}) (?:before|after) (?:the )?$", re.IGNORECASE
 )
@@ -55,7 +125,7 @@ _AHEAD = re.compile(
     r"|look(?:s|ing)? forward|can't wait|excited (?:for|to))\b|'ll\b",
     re.IGNORECASE,
 )
-_PAST = re.compile(r"\b(?:was|were|had|did|went|been|\w{2,}[^e\W]ed)\b", re.IGNORECASE)
+_PAST = re.compile(rf"\b(?:been|{PAST_VERBS}|\w{{2,}}[^e\W]ed)\b", re.IGNORECASE)
 _WORD_BEFORE = re.compile(r"\b(\w+) $")
 # A day behind one of these needs no word of its own: "since 5 May 2023".
 _GOVERNING = frozenset(
@@ -95,16 +165,17 @@ def absolute(text: str, said: float | None) -> str | None:
     """Return an English text with absolute days in place of the relative ones.
 
     "I painted it last Friday", said on 8 May 2023: "I painted it on 5 May 2023". Weeks are named by
-    their Monday, weekends by their Saturday; a month or a day without a year gets the year that
-    `told_days` reads, unless another is as near or the text looks ahead.
+    their Monday, weekends by their Saturday. A month or a day without a year gets the year that
+    `told_days` reads if the tense of the text agrees with it.
 
     Args:
         text: Any.
         said: When, seconds since the epoch, UTC; None or NaN: nobody knows.
 
     Returns:
-        None if some time in it is relative and cannot be placed: "recently", "the next day", a
-        weekday alone, or any relative day where nobody knows when it was said.
+        None if a word of relative time would be left ("recently", "the next day", a weekday alone),
+        if a relative time is only a part of what is meant ("a week last Tuesday", "the last week of
+        school", "every last Friday"), if it is quoted or in a title, or if `said` is None.
     """
     said = None if said is None or math.isnan(said) else said
     places = dated_places(text, _ANY if said is None else said)
@@ -124,11 +195,30 @@ def absolute(text: str, said: float | None) -> str | None:
                 return None
             changes.append(change)
         changes += [_placed(text, *match.span(), _year(match, today)) for match in years]
-    if _LEFT.search(_blanked(text, [*spans, *(change[:2] for change in changes)])):
+    relative = [(place.begin, place.end) for place in loose] + [match.span() for match in years]
+    spans += [match.span() for match in years]
+    if any(not _is_alone(text, *span, spans) for span in relative):
+        return None
+    if _LEFT.search(_blanked(text, spans)):
         return None
     for begin, end, words in sorted(changes, reverse=True):
         text = text[:begin] + words + text[end:]
     return text
+
+
+def absolute_sentences(text: str, said: float | None) -> Iterator[tuple[str, str | None]]:
+    """Yield each sentence of a text, and its absolute form.
+
+    A quotation that goes over several sentences is reckoned from an unknown day.
+
+    Args:
+        text: Any.
+        said: As in `absolute`.
+    """
+    inside = False
+    for sentence in split_sentences(text):
+        yield sentence, absolute(sentence, None if inside else said)
+        inside ^= len(_MARKS.findall(sentence)) % 2 == 1
 
 
 def spelled_day(day: date) -> str:
@@ -144,6 +234,40 @@ def _is_free(match: re.Match[str], spans: Sequence[tuple[int, int]]) -> bool:
     return all(match.end() <= begin or match.start() >= end for begin, end in spans)
 
 
+def _is_alone(text: str, begin: int, end: int, spans: Sequence[tuple[int, int]]) -> bool:
+    """Whether no other word takes part in a relative time, and the one who speaks reckons it."""
+    for other_begin, other_end in spans:
+        gap = text[end:other_begin] if other_begin >= end else text[other_end:begin]
+        if (other_begin, other_end) != (begin, end) and _TOUCH.fullmatch(gap):
+            return False
+    before, said, after = text[:begin], text[begin:end], text[end:]
+    if of_day := _OF_DAY.match(after):
+        said, after = said + of_day[0], after[of_day.end() :]
+    return not (
+        _ALTERED.search(before)
+        or _ALTERED_BEHIND.match(after)
+        or (said.lower().endswith("ago") and (_MORE.search(before) or _BOUND.search(before)))
+        or _OF_SPAN.search(before + said)
+        or _CITED.search(before)
+        or _is_quoted(text, begin, end)
+        or _is_title(before, said)
+    )
+
+
+def _is_title(before: str, said: str) -> bool:
+    """Whether capitals make a name of a time: "I heard Last Friday Night"."""
+    words = _WORDS.findall(_PROPER.sub("", said))
+    return any(word[0].isupper() for word in words[bool(_BEGUN.search(before)) :])
+
+
+def _is_quoted(text: str, begin: int, end: int) -> bool:
+    """Whether quotation marks stand around a place, or one of a pair is missing."""
+    if any(len(_MARKS.findall(each)) % 2 for each in (text[:begin], text[end:])):
+        return True
+    opened = any(match.start() < begin for match in _OPENED.finditer(text))
+    return opened and _CLOSED.search(text, end) is not None
+
+
 def _blanked(text: str, spans: Sequence[tuple[int, int]]) -> str:
     """The text with a zero in place of what is placed."""
     for begin, end in sorted(spans, reverse=True):
@@ -154,11 +278,11 @@ def _blanked(text: str, spans: Sequence[tuple[int, int]]) -> str:
 def _with_year(text: str, place: DatedPlace, today: date) -> tuple[int, int, str] | None:
     """A date with the year that is meant; None where another one may be."""
     named, first, behind = text[place.begin : place.end], place.first, place.behind
-    if behind <= today:
-        back, ahead = today - behind, first - today + 365 * _DAY
-        as_near = back > ahead and not _PAST.search(text)
-        if as_near or _AHEAD.search(text):
-            return None
+    over, ahead = _PAST.search(text), _AHEAD.search(text)
+    if _YEARLY.search(text) or (behind <= today and (ahead or not over)):
+        return None
+    if first > today and (over or not ahead):
+        return None
     stop = "." if named.rstrip(".").lower().endswith(MONTHS) and named.endswith(".") else ""
     named = named.removesuffix(stop)
     comma = "," if named[-1].isdigit() or named[-2:] in ("st", "nd", "rd", "th") else ""

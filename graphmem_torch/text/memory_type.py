@@ -18,7 +18,7 @@ from graphmem_torch.text.terms import STOP_WORDS
 from graphmem_torch.text.times import MONTHS
 from graphmem_torch.text.words import foreign
 
-__all__ = ["RULES", "memory_types"]
+__all__ = ["PAST_VERBS", "RULES", "memory_types"]
 
 RULES = "rules 1"
 """Names these rules where their answers are kept; what other rules said is asked again."""
@@ -42,11 +42,12 @@ _VERBS = (
 _CLAUSE = r"(?:^|[.;:!?]\s+|,\s+(?:and |then |please )?|\bthen |\bplease )"
 _DAY = "monday|tuesday|wednesday|thursday|friday|saturday|sunday"
 _MONTH = "|".join(MONTHS)
-_PAST = (
+PAST_VERBS = (
     "was|were|had|did|didn't|wasn't|went|got|took|made|said|told|came|saw|bought|met|found|left"
     "|gave|began|ran|felt|thought|knew|sent|brought|wrote|won|lost|heard|broke|fell|grew|kept|built"
     "|spoke|spent|taught|caught|drove|ate|chose|wore|sold|paid|drew|flew|sang|swam|held|led"
 )
+"""Irregular past forms, as alternatives of a regular expression."""
 
 _CUES: Mapping[str, re.Pattern[str]] = {
     name: re.compile(pattern)
@@ -64,9 +65,9 @@ _CUES: Mapping[str, re.Pattern[str]] = {
         r"|selected \w+)\s*:",
         "errand": r"\b(?:need|have|forget|remember|remind|going|want|plan|must)\b"
         rf"[^.]*\b(?:today|tomorrow|tonight|this afternoon|by (?:{_DAY})|on the way)\b",
-        "past": rf"\b(?:{_PAST}|[a-z]{{2,}}[^e\W]ed)\b",
+        "past": rf"\b(?:{PAST_VERBS}|[a-z]{{2,}}[^e\W]ed)\b",
         "person_past": r"(?:\b(?:i|we|he|she|they|user|agent|customer)|^\w+)"
-        rf"(?:'ve| also| just| have| has| had| recently)* (?:{_PAST}|[a-z]{{2,}}ed)\b",
+        rf"(?:'ve| also| just| have| has| had| recently)* (?:{PAST_VERBS}|[a-z]{{2,}}ed)\b",
         "state": r"\b(?:is|are|am|i'm|feels?|feeling) (?:currently |really |so )?"
         r"(?:excited|considering|looking|planning|trying|feeling|hoping|happy|proud|sad|low"
         r"|about to)\b"

@@ -442,7 +442,13 @@ def test_others_than_english_are_quoted_with_their_day() -> None:
 
 def test_an_oracle_is_given_absolute_days_and_may_tell_of_no_other(dated: Memory) -> None:
     asked: list[str] = []
-    answers = iter(["Ana bought a cello last Friday.", "Ana bought a cello on 6 May 2023."])
+    answers = [
+        "Ana bought a cello last Friday.",
+        "Ana bought a cello on 6 May 2023.",
+        "Ana bought a cello the week before last.",
+        "Ana bought a cello last Easter.",
+        "Ana bought a cello in May.",
+    ]
     own = {atom.text for atom in built(dated)}
     for answer in answers:
         dated.delete([atom.id for atom in built(dated)])

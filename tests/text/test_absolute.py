@@ -6,7 +6,7 @@ from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
-from graphmem_torch.text.absolute import absolute, spelled_day
+from graphmem_torch.text.absolute import absolute, absolute_sentences, spelled_day
 from graphmem_torch.text.times import told_days
 
 SAID = datetime(2023, 5, 8, 13, 56, tzinfo=UTC)  # a Monday
@@ -39,6 +39,12 @@ PLACED = {
     "The show is next month.": "The show is in June 2023.",
     "It was in July.": "It was in July 2022.",
     "It was on April 5th.": "It was on April 5th, 2023.",
+    "I bought it in October.": "I bought it in October 2022.",
+    "I'll run in June.": "I'll run in June 2023.",
+    "I ran all day yesterday.": "I ran all day on 7 May 2023.",
+    "I had a party two weeks ago.": "I had a party around 24 April 2023.",
+    "Yesterday I fed the cats' kittens.": "On 7 May 2023 I fed the cats' kittens.",
+    'I read "Dune" last week.': 'I read "Dune" in the week of 1 May 2023.',
     "I ran on May 3, 2023 and last Monday.": "I ran on May 3, 2023 and on 1 May 2023.",
 }
 KEPT = [
@@ -58,7 +64,77 @@ UNKNOWN = [
     "I will go in March.",
     "It happened a while ago.",
     "The next week it rained.",
+    "The other day we met.",
+    "The following week we met.",
+    "We met two Fridays ago.",
+    "We met a fortnight ago.",
+    "We met years back.",
 ]
+NOT_ALONE = {
+    "of": """The last week of school was hard.
+        It was the last night of the trip.
+        The last year of school was hard.
+        The past two weeks of school were hard.
+        Last week of May we met.
+        Last Friday in April we met.""",
+    "another one of several": """Every last Friday of the month we meet.
+        Each last Friday we meet.
+        Any last week we sang.
+        My last week in Lisbon was sunny.
+        The last Friday was hot.
+        In the last month I ran.
+        I won last week but one.""",
+    "stacked": """I ran a week last Tuesday.
+        I met her a week ago today.
+        It was 10 years ago today.
+        I ran three months ago yesterday.
+        This time last year we met.
+        I run tomorrow week.
+        Next Friday week I run.
+        We met in June last year.
+        We met last week on Tuesday.
+        We met yesterday, on Tuesday.
+        It has been a year since last Tuesday.""",
+    "before last": """I ran the week before last.
+        We met the night before last.
+        The week after next I run.
+        Not last week, but the week before, we met.""",
+    "part of a number": """It happened twenty-five days ago.
+        It was a hundred and two days ago.
+        She moved two or three weeks ago.
+        We met 1.5 years ago.
+        We met half a year ago.
+        We met over five years ago.""",
+    "quoted": """Tom told me "I saw her yesterday" last week.
+        Yesterday I said "I will do it tomorrow".
+        She told me, \u201cI leave tomorrow,\u201d and left.
+        He said \u2018yesterday\u2019 is his word.
+        I wrote 'We met yesterday' there.
+        He wrote \u00abyesterday\u00bb there.
+        I read "I saw it yesterday.
+        He told me: I leave tomorrow.
+        It feels like just yesterday.""",
+    "a title": """I saw "Last Friday Night" by Katy Perry.
+        I saw Last Friday Night by Katy Perry.
+        I love the song Yesterday by the Beatles.
+        Yesterday by The Beatles is good.
+        I read the magazine This Week.""",
+    "a feast or a term": """We met last Easter.
+        Last Christmas I left.
+        Last Diwali we met.
+        last semester I ran.
+        Last season we won.
+        Next term I run.
+        I ran in the week before Easter.
+        This Christmas we sing.""",
+    "of an unknown year": """I visited Rome in June.
+        In June I met her.
+        It was in June that we left.
+        I was born on 5 April.
+        We meet on 5 April every year.
+        It rains in April.
+        The tour ends in August.""",
+}
 
 
 @pytest.mark.parametrize(("text", "wanted"), PLACED.items())
@@ -75,6 +151,22 @@ def test_other_times_stay(text: str) -> None:
 @pytest.mark.parametrize("text", UNKNOWN)
 def test_what_cannot_be_placed_is_not_guessed(text: str) -> None:
     assert absolute(text, SAID.timestamp()) is None
+
+
+@pytest.mark.parametrize("kind", NOT_ALONE)
+def test_a_time_that_is_part_of_another_is_not_stated(kind: str) -> None:
+    texts = [text.strip() for text in NOT_ALONE[kind].splitlines()]
+    assert [text for text in texts if absolute(text, SAID.timestamp()) is not None] == []
+
+
+def test_a_quotation_over_several_sentences_is_reckoned_from_another_day() -> None:
+    text = 'Tom said "It is cold here. I saw her yesterday. It rained." I met him yesterday.'
+    assert dict(absolute_sentences(text, SAID.timestamp())) == {
+        'Tom said "It is cold here. ': 'Tom said "It is cold here. ',
+        "I saw her yesterday. ": None,
+        'It rained." ': 'It rained." ',
+        "I met him yesterday.": "I met him on 7 May 2023.",
+    }
 
 
 @pytest.mark.parametrize("text", PLACED)
