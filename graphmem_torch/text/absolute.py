@@ -103,7 +103,7 @@ _CITED = re.compile(
 )
 # "the last week" may be the seven days before, or the last one of something.
 _OF_SPAN = re.compile(
-    rf"\bthe (?:last|past|this|next) (?:{_UNIT}|{_WEEKDAY}|{_SEASON}|{_MONTHS})$"
+    rf"\bthe (?:last|past|previous|this|next) (?:{_UNIT}|{_WEEKDAY}|{_SEASON}|{_MONTHS})$"
     r"|\bthis (?:last|past) (?:week|month|year)$",
     re.IGNORECASE,
 )
@@ -118,7 +118,7 @@ _PROPER = re.compile(rf"(?:{_WEEKDAY}|{_MONTHS})", re.IGNORECASE)
 _BESIDE = re.compile(
     rf"\b(?:{_UNIT}|{_PART}|{_WEEKDAY}) (?:before|after) (?:the )?$", re.IGNORECASE
 )
-_TURNED = re.compile(r"\b(the|this) $", re.IGNORECASE)
+_TURNED = re.compile(r"\bthis $", re.IGNORECASE)
 _BOUND = re.compile(r"\b(?:over|under|(?:more|less) than|at least|at most) $", re.IGNORECASE)
 _AHEAD = re.compile(
     r"\b(?:will|going to|gonna|plan(?:s|ning|ned)?|hop(?:e|es|ing) to|upcoming|coming up"
@@ -303,14 +303,11 @@ def _spoken(text: str, place: DatedPlace) -> tuple[int, int, str] | None:
     """What stands in place of a phrase that is told from the day it was said; None: unknown."""
     begin, end = place.begin, place.end
     said, before = text[begin:end].lower(), text[:begin]
-    if _BESIDE.search(before) or (said.endswith(" ago") and _BOUND.search(before)):
+    if _BESIDE.search(before):
         return None
     turned = _TURNED.search(before)
-    if turned is not None:
-        if said.startswith(("next", "previous")) and turned[1].lower() == "the":
-            return None  # after another day of the tale, not after this one
-        if said.startswith(("last", "past", "next", "previous")):
-            begin = turned.start()
+    if turned is not None and said.startswith(("last", "past", "next", "previous")):
+        begin = turned.start()
     part = _PARTS.get(said) or (said.split()[1] if said.startswith("this ") else "")
     of_day = _OF_DAY.match(text[end:])
     if not part and of_day and place.behind - place.first == _DAY and not said.endswith(" ago"):
