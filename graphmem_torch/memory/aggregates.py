@@ -35,6 +35,7 @@ from graphmem_torch.memory.link import own_mentions
 from graphmem_torch.oracle.prompts import clean
 from graphmem_torch.oracle.protocol import ask_checked
 from graphmem_torch.store import MemoryStore
+from graphmem_torch.text.absolute import absolute_sentences
 from graphmem_torch.text.times import told_days
 from graphmem_torch.text.words import count_words
 
@@ -157,7 +158,9 @@ def _span(members: Sequence[Atom]) -> tuple[float | None, float | None]:
 def _days(atom: Atom) -> tuple[float, float] | None:
     if atom.event_time is not None:
         return atom.event_time, atom.event_time if atom.event_end is None else atom.event_end
-    first, behind = told_days(atom.text, atom.time)
+    parts = absolute_sentences(atom.text, atom.time)
+    stated = "".join(sentence for sentence, dated in parts if dated is not None)
+    first, behind = told_days(stated, atom.time)
     if first < behind:
         return first * _DAY, behind * _DAY
     return None if atom.time is None else (atom.time, atom.time)

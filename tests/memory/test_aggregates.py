@@ -327,6 +327,24 @@ def test_days_are_absolute_and_say_whose_they_are(dated: Memory) -> None:
     assert made.event_end == noon("2023-06-04")
 
 
+def test_its_span_holds_no_day_that_cannot_be_stated() -> None:
+    """A member with a relative time that is not alone stands at its own time."""
+    tails = ["in the last week of school", "in June", "in December", "last Easter"]
+    named = {
+        f"cello{i}": (f"2023-05-{8 + i:02}", "Ana", f"I played the old cello in Graz {tail}.")
+        for i, tail in enumerate(tails)
+    }
+    others = {name: own for name, own in DATED.items() if name.startswith("other")}
+    settings = {"aggregate.build": True, "aggregate.least": 0.3, "link.concepts": "pattern"}
+    with opened(config=config_of(**settings), embedder="hashing:256") as memory:
+        memory.add(dated_turns(named | others))
+        memory.consolidate()
+        (made,) = built(memory)
+    assert made.text == "Ana: I played the old cello in Graz in December 2022."
+    assert made.event_time == noon("2022-12-01") - DAY / 2
+    assert made.event_end == noon("2023-05-11"), "when the last of them was said"
+
+
 def test_small_talk_makes_no_aggregate(dated: Memory) -> None:
     assert not any(link.target.startswith("talk") for atom in built(dated) for link in atom.edges)
     assert not any("amazing" in atom.text for atom in built(dated))
