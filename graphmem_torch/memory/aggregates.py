@@ -235,12 +235,22 @@ def built_of_depth(store: MemoryStore, depth: int, *, and_more: bool) -> set[str
     }
 
 
-def sources_of_depth(store: MemoryStore, snapshot: Snapshot, depth: int) -> dict[int, Source]:
-    """Return what aggregates of a depth are made of, by row: memories, or those of one less."""
+def sources_of_depth(
+    store: MemoryStore, snapshot: Snapshot, depth: int, *, stop: int
+) -> dict[int, Source]:
+    """Return what aggregates of a depth are made of, by row: memories, or those of one less.
+
+    Args:
+        store: Store of the memories.
+        snapshot: Index of all of them.
+        depth: Of the aggregates.
+        stop: First node of the memories that are left out.
+    """
     atoms = dict(enumerate(store.atoms(snapshot.node.tolist())))
     names = Names(snapshot.speakers)
     if depth == 1:
-        atoms = {row: atom for row, atom in atoms.items() if atom.kind != AGGREGATE}
+        early = (snapshot.node < stop).tolist()
+        atoms = {row: atom for row, atom in atoms.items() if early[row] and atom.kind != AGGREGATE}
         concepts = _concepts(store, snapshot, atoms)
         return {
             row: Source(atom, tellings(atom, concepts[row], names)) for row, atom in atoms.items()

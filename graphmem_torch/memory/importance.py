@@ -121,17 +121,19 @@ class Importance:
         snapshot: Snapshot,
         now: float,
         ended: Tensor | None = None,  # [A] bool
+        *,
+        stop: int,
     ) -> list[int]:
-        """Nodes that the settings want archived, the least important first.
+        """Nodes before `stop` that the settings want archived, the least important first.
 
         Pinned memories and aggregates stay. Of equal ones the one that was stored first goes.
         """
         config, value = self._config, self.at(snapshot, now, ended)
-        free = ~torch.isin(snapshot.node, torch.tensor(self._store.life.pinned_nodes()))
-        made, memories = _aggregates(snapshot), len(value)
+        free, made = snapshot.node < stop, _aggregates(snapshot)
         if made is not None:
             free &= ~made
-            memories -= int(made.sum())
+        memories = int(free.sum())
+        free &= ~torch.isin(snapshot.node, torch.tensor(self._store.life.pinned_nodes()))
         rows = free.nonzero().flatten()
         rows = rows[value[rows].argsort(stable=True)]
         gone = int((value[rows] < config.prune).sum())

@@ -17,7 +17,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
 from itertools import groupby
 from pathlib import Path
@@ -27,9 +27,16 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, cast, ove
 import torch
 from torch import Tensor
 
-from graphmem_torch.atoms import Atom, EdgeType
+from graphmem_torch.atoms import AGGREGATE, Atom, EdgeType
 from graphmem_torch.checks import check_count, check_share
-from graphmem_torch.config import POLICIES, Config, checked_config, load_config, save_preset
+from graphmem_torch.config import (
+    POLICIES,
+    Config,
+    ReconcileConfig,
+    checked_config,
+    load_config,
+    save_preset,
+)
 from graphmem_torch.errors import (
     EmbedderError,
     InputError,
@@ -68,7 +75,7 @@ from graphmem_torch.memory.archive import (
     superseding_with,
     ties_of,
 )
-from graphmem_torch.memory.assemble import Assembler, ModeCache, Snapshot, last_switch
+from graphmem_torch.memory.assemble import SWITCHED_KEY, Assembler, ModeCache, Snapshot, last_switch
 from graphmem_torch.memory.bindings import (
     bound_concepts,
     bound_embedder,
@@ -244,6 +251,21 @@ _REREAD = 256  # memories that it reads again, rather than that its state is wri
 _PASSES = 16  # of a consolidation; more than 3 are rare
 _AGGREGATED = "aggregate.done"  # the state that a consolidation found nothing to aggregate in
 _EVERYTHING = Scope()
+
+
+@dataclass(frozen=True)
+class _Scope:
+    """What a consolidation works on, and what it must not try or undo twice.
+
+    Attributes:
+        stop: First node of the memories that were added after it began: the next call takes them.
+        stuck: Nodes that cannot be archived.
+        made: Ids of the aggregates that it made.
+    """
+
+    stop: int
+    stuck: set[int] = field(default_factory=set)
+    made: set[str] = field(default_factory=set)
 
 
 @dataclass(frozen=True, eq=False)
@@ -887,7 +909,11 @@ class Memory:
         receipt = self._written_by().remove(
             nodes,
             lambda batch: self.store.erase(
-                batch, when=self._clock(), forgotten=[REGIME_KEY], meta=meta, archived=archived
+                batch,
+                when=self._clock(),
+                forgotten=[REGIME_KEY, SWITCHED_KEY],
+                meta=meta,
+                archived=archived,
             ),
         )
         self._follow()
@@ -2045,8 +2071,20 @@ class Memory:
                     "out for that of the settings"
                 )
             settings = replace(settings, policy=policy)
-        self.store.expect_writable()
         asked = None if oracle is None else method_of(oracle, "judge")
+        return self._reconcile(settings, asked, block=block, progress=progress)
+
+    def _reconcile(
+        self,
+        settings: ReconcileConfig,
+        judge: Judge | None,
+        *,
+        stop: int | None = None,
+        block: int = 1024,
+        progress: bool = False,
+    ) -> Reconciled:
+        """See `reconcile`; of the memories before node `stop`."""
+        self.store.expect_writable()
         now = self._clock()
         by = Resolver(self.importance, lambda atoms: self.add(atoms).new, self._named, now)
         done = Reconciled()
@@ -2058,9 +2096,10 @@ class Memory:
                 settings,
                 self._keys,
                 local=LexicalJudge(self.embedder),
-                judge=asked,
+                judge=judge,
                 by=by,
                 block=block,
+                stop=stop,
             ):
                 done += part
                 bar.update(part.compared)
@@ -2922,7 +2961,7 @@ class Memory:
 
         Each step commits before the next starts, so an interrupted run loses nothing and can be
         repeated; readers are not blocked. The steps go on until none finds anything, so a second
-        call finds nothing to do:
+        call finds nothing to do. Memories that are added during the call are left to the next one:
 
         * the detector of regime switches reads what it has not read yet (`switches`);
         * memories that wait for it are linked (`link.every`);
@@ -2941,7 +2980,7 @@ class Memory:
             InputError: Something that can do neither.
             StoreError: Read-only store or full disk; what was done stays.
         """
-        judge = oracle if hasattr(oracle, "judge") else None
+        judge = method_of(oracle, "judge") if hasattr(oracle, "judge") else None
         writes = oracle is not None and (judge is None or hasattr(oracle, "summarise"))
         return self._consolidate(method_of(oracle, "summarise") if writes else None, judge)
 
@@ -2980,23 +3019,26 @@ class Memory:
     def _consolidate(
         self,
         summarise: Callable[..., Any] | None,
-        judge: Oracle | None,
+        judge: Judge | None,
         going: Callable[[], bool] = lambda: True,
     ) -> Consolidated:
         """See `consolidate`; as long as it is told to go on.
 
         Steps feed each other: what is repeated is used, what is used is kept, and what is put aside
-        leaves its aggregates. So all are taken until none finds anything.
+        leaves its aggregates. So all are taken until none finds anything. Linking and uses come
+        first in a pass, so what they find needs no other one.
         """
         if self.config.regime.detector != "none":
             with self.store.turn():
                 self._caught_up()
-        done, reconciles, stuck = Consolidated(), self.config.reconcile.automatic, set[int]()
+        scope, done = _Scope(self.store.next_node), Consolidated()
+        reconciles = self.config.reconcile.automatic
         for _ in range(_PASSES):
-            state, part = self.store.state, self._refine(summarise, judge, going, reconciles, stuck)
+            part = self._refine(summarise, judge, going, reconciles, scope)
             done += part
             reconciles &= not part.reconciled.failed  # whom the next call asks again
-            if not going() or (part == Consolidated() and self.store.state == state):
+            found = replace(part, linked=0, reinforced=0, learned=0)
+            if not going() or found == Consolidated():
                 return done
         _log.warning("consolidate: %d passes, and the last one found more; call it again", _PASSES)
         return done
@@ -3004,35 +3046,35 @@ class Memory:
     def _refine(
         self,
         summarise: Callable[..., Any] | None,
-        judge: Oracle | None,
+        judge: Judge | None,
         going: Callable[[], bool],
         reconciles: bool,
-        stuck: set[int],
+        scope: _Scope,
     ) -> Consolidated:
-        """Takes every step of a consolidation once; what there was to do.
-
-        `stuck` are nodes that cannot be archived: those that are found join it.
-        """
+        """Takes every step of a consolidation once; what there was to do."""
         linked = self._written_by().consolidate(self._clock())
         now = self._decay.now()
         reinforced = self._importance.reinforce(self._current(), now)
         made, gone, reconciled = 0, 0, Reconciled()
         if reconciles and going():
-            reconciled = self.reconcile(oracle=judge)
+            reconciled = self._reconcile(self.config.reconcile, judge, stop=scope.stop)
         snapshot = self._current()
-        least = self._importance.least(snapshot, now, self._ended(snapshot, now))
-        aside = self._put_aside([node for node in least if node not in stuck], going, stuck)
+        ended = self._ended(snapshot, now)
+        least = self._importance.least(snapshot, now, ended, stop=scope.stop)
+        left = [node for node in least if node not in scope.stuck]
+        aside = self._put_aside(left, going, scope.stuck)
         if self.config.aggregate.build and going():
-            made, gone = self._aggregate(summarise, going)
+            made, gone = self._aggregate(summarise, going, scope)
         learned = int(going() and self._learn_if_due())
         return Consolidated(linked, reinforced, reconciled, made, gone, aside, learned)
 
     def _aggregate(
-        self, summarise: Callable[..., Any] | None, going: Callable[[], bool]
+        self, summarise: Callable[..., Any] | None, going: Callable[[], bool], scope: _Scope
     ) -> tuple[int, int]:
-        """Makes the aggregates of what is stored now, and takes away those that are of no more.
+        """Makes the aggregates of the memories in scope, and takes away those that are of no more.
 
         A memory that did not change since a call that found nothing to do is not looked at.
+        Aggregates that another call has made meanwhile stay, or two calls would undo each other.
         """
         config, made, gone, begun = self.config.aggregate, 0, 0, self.store.state
         done = f"{begun} {config}"
@@ -3041,7 +3083,7 @@ class Memory:
         for depth in range(1, config.depth + 1):
 
             def found_in(view: _View, depth: int = depth) -> tuple[Clusters, dict[int, Source]]:
-                sources = sources_of_depth(self.store, view.snapshot, depth)
+                sources = sources_of_depth(self.store, view.snapshot, depth, stop=scope.stop)
                 beside = torch.tensor(list(sources), dtype=torch.int64)
                 telling = [bool(source.said) for source in sources.values()]
                 rows = beside[torch.tensor(telling, dtype=torch.bool)]
@@ -3053,9 +3095,10 @@ class Memory:
             wanted, fresh = aggregate_atoms(found, sources, built, depth, config)
             with self.store.turn():  # with those that are made of them
                 old = self.store.known(sorted(built.difference(wanted)))
-                nodes = edges.with_derived(self.store, [node for node, _ in old.values()])
+                own = [n for name, (n, _) in old.items() if n < scope.stop or name in scope.made]
+                nodes = edges.with_derived(self.store, own)
                 gone += self.delete([atom.id for atom in self.store.atoms(nodes)])
-            atoms = {own.atom.id: own.atom for own in sources.values()}
+            atoms = {source.atom.id: source.atom for source in sources.values()}
             if summarise is not None and fresh:
                 fresh = written(fresh, atoms, summarise, config)
             digests = {name: atom.digest for name, atom in atoms.items()}
@@ -3063,8 +3106,12 @@ class Memory:
                 if not going():
                     return made, gone
                 with self.store.turn():
-                    made += self.add(unchanged(self.store, part, digests)).new
-        if self.store.state == begun:
+                    kept = unchanged(self.store, part, digests)
+                    scope.made.update(atom.id for atom in kept)
+                    made += self.add(kept).new
+        later = self.store.columns(scope.stop)
+        whole = bool((later.is_concept | later.kind.equals(AGGREGATE)).all())
+        if whole and self.store.state == begun:
             self.store.meta_set(_AGGREGATED, done)
         return made, gone
 

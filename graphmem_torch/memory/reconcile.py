@@ -63,6 +63,7 @@ def find(
     judge: Judge | None,
     by: Resolver,
     block: int,
+    stop: int | None = None,
 ) -> Iterator[Reconciled]:
     """Find contradictions and duplicates of what is new, and store them; yields what it did.
 
@@ -76,12 +77,14 @@ def find(
         judge: An oracle; None: the rules.
         by: What a resolution needs of the memory.
         block: Memories whose pairs are judged and stored together.
+        stop: First node that is left to the next run; None: what is stored now is compared.
 
     Raises:
         StoreError: Read-only store or full disk; what was stored stays.
     """
     name = _LOCAL if judge is None else _named(judge)
-    start, stop = _judged(store).get(name, 0), store.next_node
+    start, end = _judged(store).get(name, 0), store.next_node
+    stop = end if stop is None else min(stop, end)
     if start >= stop:
         return
     store.expect_writable()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -183,3 +185,53 @@ def test_of_another_process(tmp_path: Path) -> None:
         settled(one, tmp_path)
     with memory_of(tmp_path / "m", "default", **every) as again:
         settled(again, tmp_path)
+
+
+def topical(number: int) -> Atom:
+    """One of an endless stream of memories about three topics."""
+    topic, words = list(TOPICS.items())[number % 3]
+    own = [words[(number // 3 + step) % 5] for step in range(3)]
+    text = f"The {topic} brought {own[0]} to {own[1]}, said {own[2]} number {number}."
+    fields: dict[str, Any] = {"session": f"s{number // 6}", "time": 1.7e9 + number * 3600.0}
+    return Atom(f"a{number}", text, speaker="Nora", **fields)
+
+
+@pytest.mark.parametrize("change", [{}, {"link.every": 7}, {"refine.keep": 40}])
+def test_what_is_added_meanwhile_is_left_to_the_next_one(
+    change: dict[str, Any], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A thread adds for as long as a consolidation goes on."""
+    with (
+        memory_of(None, "weave", **change) as alone,
+        memory_of(tmp_path / "m", "weave", **change) as memory,
+    ):
+        for each in (alone, memory):
+            each.add([topical(number) for number in range(60)])
+        expected, ended, count = alone.consolidate(), threading.Event(), [60]
+
+        def add() -> None:
+            while not ended.wait(0.01):
+                memory.add(topical(count[0]))
+                count[0] += 1
+
+        passes: list[Consolidated] = []
+        refine = memory._refine
+
+        def counted(*given: Any) -> Consolidated:
+            passes.append(refine(*given))
+            return passes[-1]
+
+        memory._refine = counted  # type: ignore[method-assign]
+        writer = threading.Thread(target=add)
+        with caplog.at_level(logging.WARNING):
+            writer.start()
+            done = memory.consolidate()
+            ended.set()
+            writer.join()
+        assert count[0] > 60 and len(passes) <= 4 and not caplog.records
+        assert 0 < done.aggregated <= 2 * expected.aggregated + 2
+        assert done.dissolved <= expected.dissolved + 2
+        assert done.archived == expected.archived
+        later = memory.consolidate()
+        assert later.aggregated + later.dissolved > 0
+        settled(memory, tmp_path)

@@ -14,6 +14,7 @@ from safetensors.torch import load, save
 from graphmem_torch.atoms import Atom, EdgeType, Link
 from graphmem_torch.errors import InputError
 from graphmem_torch.memory import Memory
+from graphmem_torch.memory.assemble import NEVER, SWITCHED_KEY, last_switch
 from graphmem_torch.results import RegimeSwitch
 from graphmem_torch.store import MemoryStore
 from tests import memories
@@ -209,6 +210,20 @@ def test_switches_of_what_is_gone_are_not_listed(tmp_path: Path) -> None:
         memory.forget(ids=[listed[1].atom])
         again = [switch.atom for switch in memory.switches()]
         assert again and listed[0].atom not in again and listed[1].atom not in again
+
+
+def test_forgetting_leaves_no_switch_behind(tmp_path: Path) -> None:
+    """The last switch that is kept is that of a store that never held what was forgotten."""
+    with opened(tmp_path / "m") as memory, opened(tmp_path / "n") as never:
+        memory.add(talk(30))
+        assert memory.switches() and last_switch(memory.store) != NEVER
+        memory.forget(ids=[f"t{number}" for number in range(12, 180)])
+        never.add(talk(2))
+        assert memory.store.meta_get(SWITCHED_KEY) is None
+        assert never.switches() == memory.switches()
+        assert last_switch(memory.store) == last_switch(never.store) == NEVER
+        memory.add(talk(30, start=180))
+        assert memory.switches() and last_switch(memory.store) != NEVER
 
 
 def test_switches_of_an_older_store_are_found(tmp_path: Path) -> None:
