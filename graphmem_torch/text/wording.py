@@ -1,16 +1,18 @@
 """Wording: a text as the sequence of its words and signs, without what changes no meaning.
 
 Two texts of one wording say the same. Whatever may tell two statements apart is kept, in its order:
-every word, number, sign, path, emoji and question mark. What differs between two ways to write one
-sentence is not: case, white space, punctuation around words, contractions, and greetings or
+every word, number, sign, path, emoji, emoticon and question mark, the case of codes, the commas
+around a negation and the answer to a question. What differs between two ways to write one sentence
+is not: case of plain words, white space, punctuation around words, contractions, and greetings or
 interjections at either end. `docs/mathematics.md` 5.8.
 """
 
 from __future__ import annotations
 
+import itertools
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from graphmem_torch.text.terms import STOP_WORDS
@@ -30,7 +32,20 @@ _COUNTS = frozenset("%&@#*/\\-_\u00a7\u2030\u2032\u2033")  # marks that are no m
 _GROUPED = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?![\d,])")
 # Between words that nothing else parts ("rain,snow"), and not inside of numbers.
 _PARTED = re.compile(r"(?<=[^\W\d])(?:[,;!?\"]+|\.{2,})(?=[^\W\d])")
-_CODE = re.compile(r"[/\\_=]")  # what holds one is read by machines, which tell cases apart
+# Machines, which tell cases apart, read paths, letters with digits, and capitals inside a word.
+_CODE = re.compile(r"[/\\_=]|[^\W\d_].*\d|\d.*[^\W\d_]|^\.")
+_COUNTED = re.compile(r"[\d.,:]+(?:am|pm|st|nd|rd|th)", re.IGNORECASE)  # 5PM is 5pm
+_SECRETS = frozenset(("login", "passcode", "passphrase", "password", "passwords", "username"))
+_EMPTY = re.compile(r"(?:\(\)|\[\]|\{\})+")  # f() is no f
+# Marks that begin a word and belong to it: .env, ./a, ../a, !x, :x
+_LEADING = re.compile(r"(?:(?<!\.)\.{1,2}(?=[/\\])|(?<!\.)\.(?=\w)|[!:](?=\w))")
+_QUOTE = re.compile(r"['\"]")
+_NUMBER = re.compile(r"(?:^|[^\w.,/])[\d.,/]*\d$")
+_DIGITS = 24  # of a number in front of a quotation mark
+_PRIMES = {"'": "\u2032", '"': "\u2033"}
+_FACE = re.compile(
+    r"[:;=]['^-]{0,2}[()\[\]{}<>|]+(?=[.,!?]*$)|^[()\[\]{}]+['^-]{0,2}[:;=](?=[.,!?]*$)"
+)
 _QUESTION = frozenset("?\uff1f\u061f")
 
 _IRREGULAR = {
@@ -53,6 +68,14 @@ ooh so uh um well whoa wow yay yeah yep yes yup
 """
 _FILLERS = frozenset(_INTERJECTIONS.split())
 _SMALL = STOP_WORDS - _FILLERS
+_NEGATIONS = frozenset(
+    ("no", "not", "never", "none", "nor", "neither", "nothing", "nobody", "nowhere")
+)
+_CONJUNCTIONS = frozenset(("and", "but", "or", "so"))  # a comma before one decides nothing
+_AUXILIARIES = """
+am are can could did do does had has have is may might must shall should was were will would
+"""
+_ASKING = frozenset(_AUXILIARIES.split())
 _PHRASES = frozenset(("by the way", "you know", "i mean", "you see"))
 _GREETINGS = frozenset(("hi", "hello", "hey", "hiya", "greetings", "dear", "morning"))
 _DAYTIMES = frozenset(("morning", "afternoon", "evening", "day"))
@@ -68,17 +91,19 @@ class _Token(NamedTuple):
         form: As it is compared.
         named: Whether it begins with a capital letter.
         ends: Whether punctuation or a line break stands behind it.
+        opens: Whether a colon or a dash does: what follows is said of it.
     """
 
     form: str
     named: bool
     ends: bool
+    opens: bool = False
 
 
 def wording(text: str) -> tuple[str, ...]:
     """The words and signs of a text in their order, as they are compared with those of another."""
-    found = _contracted(_tokens(_GROUPED.sub(_ungrouped, _plain(text))))
-    return tuple(token.form for token in _without_openings(found))
+    found = _contracted(_tokens(_primed(_GROUPED.sub(_ungrouped, _plain(text)))))
+    return tuple(_with_commas(_without_openings(found)))
 
 
 def _plain(text: str) -> str:
@@ -90,32 +115,65 @@ def _ungrouped(match: re.Match[str]) -> str:
     return match[0].replace(",", "")
 
 
+def _primed(text: str) -> str:
+    """A text in which quotation marks behind numbers that close nothing are feet and inches."""
+    open_ = dict.fromkeys(_PRIMES, False)
+
+    def read(match: re.Match[str]) -> str:
+        mark, place = match[0], match.start()
+        if place == 0 or text[place - 1].isspace() or text[place - 1] in "([{-":
+            open_[mark] = True
+        elif open_[mark] and not text[place + 1 : place + 2].isalnum():
+            open_[mark] = False
+        elif _NUMBER.search(text[max(0, place - _DIGITS) : place]):
+            return _PRIMES[mark]
+        return mark
+
+    return _QUOTE.sub(read, text)
+
+
 def _tokens(text: str) -> list[_Token]:
     found: list[_Token] = []
-    shouted = text.isupper()
+    shouted, exact = text.isupper(), False
     for line in text.split("\n"):
         for chunk in _PARTED.sub(lambda match: f"{match[0]} ", line).split():
-            _read_chunk(chunk, shouted, found)
+            _read_chunk(chunk, found, shouted=shouted, exact=exact)
+            exact = exact or (bool(found) and found[-1].form in _SECRETS)
         if found:
             found[-1] = found[-1]._replace(ends=True)
     return found
 
 
-def _read_chunk(chunk: str, shouted: bool, found: list[_Token]) -> None:
-    """Appends what a run of characters without white space holds, punctuation around it aside."""
-    begun = chunk.lstrip(_marks(chunk))
-    if begun[:1].isdigit() and chunk.endswith(f".{begun}") and not chunk.endswith(f"..{begun}"):
-        begun = f".{begun}"  # .5 is no 5
-    core = begun.rstrip(_marks(chunk))
+def _read_chunk(chunk: str, found: list[_Token], *, shouted: bool, exact: bool) -> None:
+    """Appends what a run of characters without white space holds, punctuation around it aside.
+
+    `shouted`: all letters of the text are capitals. `exact`: case counts, as behind "password".
+    """
+    if (face := _FACE.search(chunk)) is not None:
+        if face.start():
+            _read_chunk(chunk[: face.start()], found, shouted=shouted, exact=exact)
+        if found:
+            found[-1] = found[-1]._replace(ends=True)
+        asks = not _QUESTION.isdisjoint(chunk[face.end() :])
+        found += [_Token(face[0], False, True), *([_Token("?", False, True)] if asks else [])]
+        return
+    marks = _marks(chunk)
+    begun = chunk.lstrip(marks)
+    leading = _LEADING.search(chunk, 0, len(chunk) - len(begun) + 1)
+    if leading is not None and leading.end() == len(chunk) - len(begun):
+        begun = chunk[leading.start() :]  # .5 is no 5
+    core = begun.rstrip(marks)
+    if (call := _EMPTY.match(begun, len(core))) is not None:
+        core = begun[: call.end()]
     before, behind = chunk[: len(chunk) - len(begun)], begun[len(core) :]
     alone = not core.strip("-")
     if (before or alone) and found:
-        found[-1] = found[-1]._replace(ends=True)
+        found[-1] = found[-1]._replace(ends=True, opens=found[-1].opens or alone)
     if not alone:
         after_number = bool(found) and found[-1].form[-1].isdigit()
         for part in _parts(core):
-            form = _folded(part, shouted=shouted, unit=after_number)
-            found.append(_Token(form, part[0].isupper(), bool(behind)))
+            form = part if exact else _folded(part, shouted=shouted, unit=after_number)
+            found.append(_Token(form, part[0].isupper(), bool(behind), ":" in behind))
             after_number = False
     elif core == "-" and not behind:  # a dash between words, or a minus that stands apart
         found.append(_Token("-", False, True))
@@ -152,7 +210,9 @@ def _parts(core: str) -> list[str]:
 
 def _folded(word: str, *, shouted: bool, unit: bool) -> str:
     """A word in lower case, unless its case tells what it is."""
-    if _CODE.search(word):
+    if _COUNTED.fullmatch(word):
+        return word.lower()
+    if _CODE.search(word) or _has_inner_capital(word):
         return word
     if unit and len(word) < 4 and word.isalpha():
         # mW is no MW, and 5 m are no 5 M; "PM" is "pm".
@@ -161,6 +221,12 @@ def _folded(word: str, *, shouted: bool, unit: bool) -> str:
     if not shouted and len(word) > 1 and word.isupper() and lower in _SMALL:
         return word  # US, IT and WHO are no pronouns
     return lower
+
+
+def _has_inner_capital(word: str) -> bool:
+    """Whether a capital stands directly behind a letter of a word that is not all capitals."""
+    inner = any(one.isalpha() and other.isupper() for one, other in itertools.pairwise(word))
+    return inner and any(map(str.islower, word))
 
 
 def _contracted(tokens: Sequence[_Token]) -> list[_Token]:
@@ -199,12 +265,25 @@ def _without_openings(tokens: list[_Token]) -> list[_Token]:
         if size == len(left) or not (_is_filler(left[:size]) or _is_greeting(left[:size])):
             break
         left = left[size:]
-    while left:
+    # Behind a question they are its answer.
+    asks = bool(left) and (left[0].form in _ASKING or any(token.form == "?" for token in left))
+    while left and not asks:
         size = next((i for i, token in enumerate(left[-2::-1], 1) if token.ends), len(left))
-        if size == len(left) or not _is_filler(left[-size:]):
+        if size == len(left) or left[-size - 1].opens or not _is_filler(left[-size:]):
             break
         left = left[:-size]
     return left
+
+
+def _with_commas(tokens: Sequence[_Token]) -> Iterator[str]:
+    """Forms of tokens, and a comma where punctuation parts a negation from what it may negate."""
+    for token, other in itertools.pairwise([*tokens, None]):
+        assert token is not None
+        yield token.form
+        if not token.ends or other is None or other.form in _CONJUNCTIONS:
+            continue
+        if not _NEGATIONS.isdisjoint((token.form, other.form)):
+            yield ","
 
 
 def _is_filler(tokens: Sequence[_Token]) -> bool:
