@@ -23,13 +23,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphmem_torch.atoms import MEMORY_TYPES, Atom, EdgeType, Link
+from graphmem_torch.atoms import CONCEPT, MEMORY_TYPES, Atom, EdgeType, Link
 from graphmem_torch.edges import EdgeBlock
 from graphmem_torch.errors import InputError
 from graphmem_torch.exact import dump_json
 from graphmem_torch.memory.decay import ORACLE
 from graphmem_torch.memory.edges import nodes_of
-from graphmem_torch.memory.link import split_names
+from graphmem_torch.memory.link import SplitNames
 from graphmem_torch.memory.validity import NamedStatement, named_statements
 from graphmem_torch.readers.jsonl import atom_to_record, parse_edge_type
 from graphmem_torch.readers.source import decode, parse_json, raw_lines
@@ -129,8 +129,11 @@ def _records(
             yield {"edge": [*edge[:2], names[kind], weight]}
     for said in named_statements(store):
         yield {"validity": _told(said)}
-    if split := split_names(store):
-        yield {"split_names": sorted(split)}
+    split = SplitNames.of(store)
+    if split.hashes:
+        said = [*store.texts(kind=CONCEPT), *(name for _, name, _ in store.aliases())]
+        if alone := sorted({name for name in said if name in split}):
+            yield {"split_names": alone}
     for kind, (value, _) in store.learned.rows().items():
         if value is not None:
             yield {
@@ -423,17 +426,17 @@ def _end(value: Any) -> float | None:
 
 
 def exported_splits(part: ExportedPart) -> set[str]:
-    """The `name_hash` of each name that was split from others.
+    """The names that were split from others.
 
     Raises:
         InputError: A line that no export has.
     """
     found = set[str]()
     for where, record in _lines(part, "split_names"):
-        hashes = record["split_names"]
-        if not isinstance(hashes, list) or not all(isinstance(each, str) for each in hashes):
-            raise InputError(f"expected hashes of names, got {hashes!r:.80}; {_AGAIN}", where=where)
-        found.update(hashes)
+        names = record["split_names"]
+        if not isinstance(names, list) or not all(isinstance(each, str) for each in names):
+            raise InputError(f"expected names, got {names!r:.80}; {_AGAIN}", where=where)
+        found.update(names)
     return found
 
 

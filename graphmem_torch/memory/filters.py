@@ -300,8 +300,16 @@ def over_moments(masks: Mapping[str, Tensor], questions: int, moments: int) -> d
     return rows
 
 
-def concept_nodes(store: StoreReader, named: Sequence[str], argument: str) -> dict[str, int]:
+def concept_nodes(
+    store: StoreReader, named: Sequence[str], argument: str, do: str = "leave it out"
+) -> dict[str, int]:
     """The nodes of concepts by `plain_name`.
+
+    Args:
+        store: Has the concepts.
+        named: Names.
+        argument: What they are given as.
+        do: What to do where none is like a name.
 
     Raises:
         InputError: A name that no concept has, with the nearest that one has.
@@ -309,17 +317,17 @@ def concept_nodes(store: StoreReader, named: Sequence[str], argument: str) -> di
     found = store.concepts(list(dict.fromkeys(map(plain_name, named))))
     for given in named:
         if (name := plain_name(given)) not in found:
-            raise InputError(_unknown_concept(given, name, store, argument))
+            raise InputError(_unknown_concept(given, name, store, argument, do))
     return found
 
 
-def _unknown_concept(given: str, name: str, store: StoreReader, argument: str) -> str:
+def _unknown_concept(given: str, name: str, store: StoreReader, argument: str, do: str) -> str:
     known = [*store.texts(kind=CONCEPT), *(other for _, other, _ in store.aliases())]
     nearest = get_close_matches(name, known, n=_NEAREST, cutoff=0.5)
     if not nearest:
         return (
             f"{argument}: expected names of concepts, got {given!r:.80}, and none of "
-            f"{len(known):,} is like it; leave it out"
+            f"{len(known):,} is like it; {do}"
         )
     return unknown(argument, given, nearest, what="a name of a concept, such as")
 

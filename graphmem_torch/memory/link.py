@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import secrets
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Container, Iterable, Iterator, KeysView, Mapping, Sequence
@@ -35,16 +36,15 @@ __all__ = [
     "Linked",
     "Linker",
     "Session",
+    "SplitNames",
     "concept_id",
     "is_turn",
     "mention_ties",
-    "name_hash",
     "own_mentions",
-    "split_names",
 ]
 
 SPLIT_NAMES = "link.split"
-"""Key of the strings of a store under which `split_names` are kept."""
+"""Key of the strings of a store under which `SplitNames` are kept."""
 
 SURE = 2.0
 """In place of a cosine, where memories show that two names are one person's."""
@@ -59,14 +59,42 @@ def concept_id(name: str) -> str:
     return f"{CONCEPT}:{name}"
 
 
-def name_hash(name: str) -> str:
-    """Return the SHA-256 of a name of a concept, by which a name that stands alone is kept."""
-    return hashlib.sha256(f"name\n{name}".encode()).hexdigest()
+@dataclass(frozen=True)
+class SplitNames:
+    """The names of concepts that were split from others, as a store keeps them: by their hashes.
 
+    Attributes:
+        salt: Of the hashes; another in each store. Empty: there are none, or an early store's.
+        hashes: SHA-256 of the salt and a name.
+    """
 
-def split_names(store: StoreReader) -> set[str]:
-    """Return the `name_hash` of each name that was split from others."""
-    return {*json.loads(store.meta_get(SPLIT_NAMES) or "[]")}
+    salt: str = ""
+    hashes: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, store: StoreReader) -> SplitNames:
+        """Those of a store."""
+        kept = json.loads(store.meta_get(SPLIT_NAMES) or "[]")
+        if isinstance(kept, list):
+            return cls("", frozenset(kept))
+        return cls(kept["salt"], frozenset(kept["hashes"]))
+
+    def __contains__(self, name: str) -> bool:
+        """Whether a name was split."""
+        return bool(self.hashes) and self._hash(name) in self.hashes
+
+    def of_names(self, names: Iterable[str]) -> SplitNames:
+        """These names instead, under the same salt; under a new one where there is none."""
+        salted = SplitNames(self.salt or secrets.token_hex(16))
+        return SplitNames(salted.salt, frozenset(map(salted._hash, names)))
+
+    def meta(self) -> dict[str, str]:
+        """The string to keep in the store."""
+        return {SPLIT_NAMES: json.dumps({"salt": self.salt, "hashes": sorted(self.hashes)})}
+
+    def _hash(self, name: str) -> str:
+        salt = f"{self.salt}\n" if self.salt else ""
+        return hashlib.sha256(f"{salt}name\n{name}".encode("utf-8", "surrogatepass")).hexdigest()
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,7 +221,7 @@ class Linker:
         self._concept_nodes = array("q")
         self._concept_at: dict[int, int] = {}  # place of a node among the concepts
         self._names = Lexicon()  # by place among the concepts
-        self._people, self._split = People(), frozenset[str]()
+        self._people, self._split = People(), SplitNames()
         self._node_of: dict[str, int | None] = {}  # of ids that were asked for; None: not there
         self._store: StoreReader | None = None  # what knows the sessions and ids that are not here
         self._stated: dict[str, list[tuple[int, Link]]] = {}  # by target, those of `_pending` too
@@ -216,10 +244,14 @@ class Linker:
             if name is not None:
                 self._put_concept(name, node)
         self._name((name, node) for _, name, node in store.aliases())
-        self._split = frozenset(split_names(store))
+        self._split = SplitNames.of(store)
         if self._extract is not None:
             said = store.spoken()
-            self._people.add(Atom("", text, speaker=who, session=at) for _, who, at, text in said)
+            first = store.first_versions()
+            self._people.add(
+                (first.get(node, node), Atom("", text, speaker=who, session=at))
+                for node, who, at, text in said
+            )
             self._people.settle(lambda: (text for *_, text in store.spoken()))
         nodes = [node for node, _, stating in outline if stating]
         atoms = store.atoms(nodes)
@@ -602,47 +634,61 @@ class Linker:
             Those of the same person, as memories show it; those of the same parts. Of a name that
             was split from others, and among these, there are none.
         """
-        if self._stands_alone(name):
+        if name in self._split:
             return [], []
         mates = sorted(mate for mate in self._people.mates(name) if mate in self._names)
         both = mates, self._names.alike(name)
-        sure, alike = ([n for n in each if not self._stands_alone(n)] for each in both)
+        sure, alike = ([n for n in each if n not in self._split] for each in both)
         return sure, alike
 
-    def _stands_alone(self, name: str) -> bool:
-        return bool(self._split) and name_hash(name) in self._split
+    def split_names(self) -> set[str]:
+        """The known names that stand alone."""
+        return (
+            {name for name in self._names if name in self._split} if self._split.hashes else set()
+        )
 
-    def split(self, hashes: Iterable[str]) -> list[str]:
-        """Has the names of these `name_hash` stand alone, and no others.
+    def split(self, names: Iterable[str]) -> tuple[SplitNames, list[str]]:
+        """Has these names stand alone, known or not, and no others.
 
         Returns:
-            Known names to be decided anew.
+            What is to be kept of them, and known names to be decided anew.
         """
-        before, self._split = self._split, frozenset(hashes)
-        changed, found = before ^ self._split, dict[str, None]()
-        for name in (name for name in self._names if name_hash(name) in changed):
+        before, self._split = self.split_names(), self._split.of_names(names)
+        found = dict[str, None]()
+        for name in sorted(before ^ self.split_names()):
             own = self._names.of(self._names[name])
             sure, alike = self.related(name)
             found |= dict.fromkeys([*own, *sure, *alike])
-        return list(found)
+        return self._split, list(found)
 
-    def hear(self, came: Sequence[Atom], went: Sequence[tuple[int, Atom]] = ()) -> list[str]:
+    def hear(
+        self,
+        came: Sequence[tuple[int, Atom]],
+        went: Sequence[tuple[int, Atom]] = (),
+        first: Mapping[int, int] | None = None,
+    ) -> list[str]:
         """Takes in what atoms show of people, before they are linked or forgotten.
+
+        Args:
+            came: With their node numbers.
+            went: Likewise.
+            first: Of nodes with earlier versions, the number of the first.
 
         Returns:
             Known names to be decided anew, as they are of other persons than before.
         """
         if self._extract is None:
             return []
-        self._people.drop(atom for _, atom in went)
-        self._people.add(came)
+        first = first or {}
+        self._people.drop((first.get(node, node), atom) for node, atom in went)
+        self._people.add((first.get(node, node), atom) for node, atom in came)
         gone = {node for node, _ in went}
 
         def texts() -> Iterator[str]:
             if self._store is not None:
                 rows = self._store.spoken()
                 yield from (text for node, _, _, text in rows if node not in gone)
-            yield from (atom.text for atom in came)
+            yield from (atom.text for _, atom in came)
 
         return [name for name in sorted(self._people.settle(texts)) if name in self._names]
 
@@ -659,7 +705,7 @@ class Linker:
             if own.get(self._names[name]) not in (*sure, *alike):
                 found[name] = None
         for name in self._people.names:
-            if name in self._names and not self._stands_alone(name):
+            if name in self._names and name not in self._split:
                 mates = (self._names[mate] for mate in self.related(name)[0])
                 if any(place != self._names[name] for place in mates):
                     found[name] = None

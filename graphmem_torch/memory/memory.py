@@ -220,7 +220,7 @@ from graphmem_torch.results import (
     Version,
 )
 from graphmem_torch.spectral.structure import Structure
-from graphmem_torch.store import MemoryStore
+from graphmem_torch.store import Batch, MemoryStore
 from graphmem_torch.store.database import store_error, store_folder
 from graphmem_torch.store.erasure import receipt_problems
 from graphmem_torch.store.lock import WriterLock
@@ -664,7 +664,7 @@ class Memory:
             with self.store.turn():
                 nodes = list(edges.nodes_of(self.store, ids).values())
                 if writer is not None:
-                    writer.remove(nodes, partial(self.store.append, when=self._clock()))
+                    writer.remove(nodes, self._without)
             deleted.update(ids)
             return len(nodes)
 
@@ -750,9 +750,13 @@ class Memory:
         """
         with self.store.turn():
             named, nodes = self._named(ids)
-            self._written_by().remove(nodes, partial(self.store.append, when=self._clock()))
+            self._written_by().remove(nodes, self._without)
             self._untie(named)
         return len(nodes)
+
+    def _without(self, batch: Batch, meta: Mapping[str, str], *, deleted: bool = True) -> None:
+        """Stores a batch that takes atoms away."""
+        self.store.append(batch, when=self._clock(), meta=meta, deleted=deleted)
 
     def _untie(self, gone: Collection[str]) -> None:
         """Has the archive keep nothing of what holds with atoms that are gone; in the turn."""
@@ -905,14 +909,14 @@ class Memory:
         self, nodes: Sequence[int], archived: tuple[MemoryStore, Sequence[int]] | None = None
     ) -> Receipt:
         """Erases atoms; in the turn. `archived`: the archive, and those that go there with them."""
-        meta = None if archived is None else {ERASING: json.dumps(list(archived[1]))}
+        erasing = {} if archived is None else {ERASING: json.dumps(list(archived[1]))}
         receipt = self._written_by().remove(
             nodes,
-            lambda batch: self.store.erase(
+            lambda batch, meta: self.store.erase(
                 batch,
                 when=self._clock(),
                 forgotten=[REGIME_KEY, SWITCHED_KEY],
-                meta=meta,
+                meta=meta | erasing,
                 archived=archived,
             ),
         )
@@ -1845,9 +1849,7 @@ class Memory:
 
     def _leave(self, nodes: Sequence[int]) -> None:
         """Takes atoms away that another memory has from now on; in the turn."""
-        self._written_by().remove(
-            nodes, partial(self.store.append, when=self._clock(), deleted=False)
-        )
+        self._written_by().remove(nodes, partial(self._without, deleted=False))
 
     def _namespace(self, store: MemoryStore, name: str) -> Memory:
         return type(self)(
@@ -1959,8 +1961,9 @@ class Memory:
         """Splits a name from the concept that it shares with others, for good.
 
         The name is a concept of its own from then on: memories that are added later do not join it
-        with another, and neither does a copy of the store or an import. Forgetting leaves no name
-        behind: what is kept is its SHA-256.
+        with another, and neither does a copy of the store or an import. What is kept of it is a
+        SHA-256 with the store's own salt. When the last memory that says the name is forgotten,
+        that goes too.
 
         Args:
             name: A name of a concept, in any case.
@@ -1969,11 +1972,10 @@ class Memory:
             Whether it was not split before.
 
         Raises:
-            InputError: No concept has this name.
+            InputError: No text, or no concept has this name.
             StoreError: Read-only store or full disk; nothing has changed then.
         """
-        concept_nodes(self.store, [name], "name")
-        return self._written_by().split(plain_name(name), alone=True)
+        return self._written_by().split(self._said_name(name), alone=True)
 
     def join_name(self, name: str) -> bool:
         """Undoes `split_name`: the name joins others again where the memories show that it should.
@@ -1985,9 +1987,19 @@ class Memory:
             Whether it was split before.
 
         Raises:
+            InputError: No text, or no concept has this name.
             StoreError: Read-only store or full disk; nothing has changed then.
         """
-        return self._written_by().split(plain_name(name), alone=False)
+        return self._written_by().split(self._said_name(name), alone=False)
+
+    def _said_name(self, name: str) -> str:
+        """A name of a concept as the store has it."""
+        if not isinstance(name, str):
+            raise InputError(
+                f"name: expected a name of a concept, got {type(name).__name__}; give its text"
+            )
+        concept_nodes(self.store, [name], "name", do="name one that a memory says")
+        return plain_name(name)
 
     def judge_edges(
         self,

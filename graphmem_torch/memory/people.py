@@ -1,50 +1,88 @@
 """Which names are of one person, as the memories show it (`docs/mathematics.md` 4.1).
 
-A turn that addresses somebody in a session shows that the name is that of the only other speaker
-whose name it may be short for; a text may also say so. Nothing is assumed where a name may be that
-of two. What comes out depends on the memories alone, not on the order in which they came.
+A turn that addresses somebody shows that the name is that of who speaks next in the session, if it
+may be short for that speaker's; a text may also say so. Nothing is assumed where a name may be that
+of two. What comes out depends on the memories and their order in their sessions alone, not on when
+they were counted.
 """
 
 from __future__ import annotations
 
+from array import array
+from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 from graphmem_torch.atoms import CONCEPT, Atom
-from graphmem_torch.text.naming import Naming, may_be_short_for, namings, plain_name, word_uses
+from graphmem_torch.text.naming import (
+    Naming,
+    are_alike,
+    articled,
+    may_be_short_for,
+    namings,
+    persons,
+    plain_name,
+    thanks,
+    word_uses,
+)
 from graphmem_torch.text.question import role_of
 from graphmem_torch.text.terms import GENERIC
 
 __all__ = ["People"]
 
 _START = 2  # letters by which words are found: no name is short for another with fewer
+_OFTEN = 2  # turns that show what one shows only with a fitting reply
+_ARTICLE = "the "
 
 _Pair = tuple[str, str]  # a name, and the name that it stands for
 
 
-@dataclass(eq=False)
-class _Session:
-    """Who speaks in a session, and how they address each other.
+class _Turn(NamedTuple):
+    """What a turn shows to the one before it and the one behind it.
 
     Attributes:
-        speakers: Turns by name.
-        addresses: Turns by speaker and the name that they call.
+        speaker: Who says it.
+        named: The same, if that is a name.
+        calls: Names by which it addresses somebody, and whether with a "you".
+        thanks: Whether it thanks somebody.
     """
 
-    speakers: Counter[str] = field(default_factory=Counter)
-    addresses: Counter[tuple[str, str]] = field(default_factory=Counter)
+    speaker: str
+    named: str
+    calls: tuple[tuple[str, bool], ...]
+    thanks: bool
 
-    def shown(self) -> tuple[set[_Pair], set[_Pair]]:
-        """Names with the one speaker that each may be short for, and with the only listener."""
-        fitting, only = set[_Pair](), set[_Pair]()
-        for speaker, name in self.addresses:
-            others = [other for other in self.speakers if other != speaker]
-            fits = [other for other in others if _alike(name, other)]
-            fitting |= {(name, other) for other in fits if len(fits) == 1}
-            only |= {(name, other) for other in others if len(others) == 1 and other != name}
-        return fitting, only
+    def shown(self, after: _Turn) -> Iterator[tuple[_Pair, bool]]:
+        """Names with who speaks next, and whether the one turn fits the other."""
+        if not after.named or after.speaker == self.speaker:
+            return
+        answer = after.thanks or any(
+            name == self.named or _alike(name, self.named) for name, _ in after.calls if self.named
+        )
+        for name, direct in self.calls:
+            if name != after.named:
+                yield (name, after.named), direct or answer
+
+
+@dataclass(eq=False)
+class _Session:
+    """The turns of a session in their order, and their places."""
+
+    places: array[int] = field(default_factory=lambda: array("q"))
+    turns: list[_Turn] = field(default_factory=list)
+
+    def around(self, at: int) -> list[tuple[_Pair, bool]]:
+        """What the turn at an index shows with its neighbours."""
+        near = self.turns[max(at - 1, 0) : at + 2]
+        return [each for one, next_ in pairwise(near) for each in one.shown(next_)]
+
+    def between(self, at: int) -> list[tuple[_Pair, bool]]:
+        """What the turns before an index and at it show."""
+        near = self.turns[max(at - 1, 0) : at + 1]
+        return [each for one, next_ in pairwise(near) for each in one.shown(next_)]
 
 
 class People:
@@ -54,29 +92,38 @@ class People:
         """Knows nobody."""
         self._sessions = defaultdict[str | None, _Session](_Session)
         self._speakers = Counter[str]()
-        self._fitting, self._only = Counter[_Pair](), Counter[_Pair]()  # by sessions
+        self._called, self._answered = Counter[_Pair](), Counter[_Pair]()  # by turns
+        self._same = dict[_Turn, _Turn]()  # one for all turns that show nothing else
         self._stated, self._claimed = Counter[_Pair](), Counter[_Pair]()  # by texts
         # By the first letters, uses of words; None: not counted yet, as no name is addressed.
         self._uses: dict[str, dict[str, Counter[str]]] | None = None
+        self._persons = Counter[str]()  # counted as `_uses` are
         self._rivals: dict[_Pair, bool] = {}  # whether somebody else may be called so
+        # By texts: names of one word that have "the" in front in small letters, so that it is none
+        # of the name; and those for which that has changed.
+        self._articled, self._turned = Counter[str](), set[str]()
         self._mates: dict[str, frozenset[str]] = {}
         self._settled = True
 
     def mates(self, name: str) -> frozenset[str]:
         """The other names of the person of a name, as of the last `settle`."""
-        return self._mates.get(name, frozenset())
+        mates = self._mates.get(name, frozenset())
+        bare = name.removeprefix(_ARTICLE)
+        if bare in self._articled:
+            mates |= {bare if bare != name else _ARTICLE + name}
+        return mates
 
     @property
     def names(self) -> Iterable[str]:
         """The names that have `mates`."""
-        return self._mates.keys()
+        return [*self._mates, *(_ARTICLE + name for name in self._articled)]
 
-    def add(self, atoms: Iterable[Atom]) -> None:
-        """Count memories in; concepts show nothing."""
+    def add(self, atoms: Iterable[tuple[int, Atom]]) -> None:
+        """Count memories in, with their places in the order of all; concepts show nothing."""
         self._count(atoms, 1)
 
-    def drop(self, atoms: Iterable[Atom]) -> None:
-        """Count memories out that were counted in."""
+    def drop(self, atoms: Iterable[tuple[int, Atom]]) -> None:
+        """Count memories out that were counted in, at the same places."""
         self._count(atoms, -1)
 
     def settle(self, texts: Callable[[], Iterable[str]]) -> set[str]:
@@ -85,19 +132,20 @@ class People:
         Args:
             texts: Function that gives the texts of all memories that are counted in.
         """
+        turned, self._turned = self._turned, set()
         if self._settled:
-            return set()
-        if self._uses is None and self._fitting:
+            return turned
+        if self._uses is None and self._looks_at_words():
             self._uses = {}
             for text in texts():
                 self._count_words(text, 1)
         before, self._mates = self._mates, _groups(self._pairs())
         self._settled = True
         names = before.keys() | self._mates.keys()
-        return {name for name in names if before.get(name) != self._mates.get(name)}
+        return turned | {name for name in names if before.get(name) != self._mates.get(name)}
 
-    def _count(self, atoms: Iterable[Atom], step: int) -> None:
-        for atom in atoms:
+    def _count(self, atoms: Iterable[tuple[int, Atom]], step: int) -> None:
+        for place, atom in atoms:
             if atom.kind == CONCEPT:
                 continue
             speaker = plain_name(atom.speaker or "")
@@ -106,38 +154,55 @@ class People:
             for each in found:
                 self._count_naming(each, named, step)
             if speaker:
-                calls = [each.name for each in found if each.way == "address"]
-                self._count_turn(atom.session, speaker, named, calls, step)
+                calls = dict[str, bool]()
+                for each in found:
+                    if each.way == "address":
+                        calls[each.name] = calls.get(each.name, False) or each.direct
+                turn = _Turn(speaker, named, tuple(calls.items()), thanks(atom.text))
+                self._count_turn(atom.session, place, turn, step)
+            for bare in articled(atom.text):
+                there = bare in self._articled
+                _step(self._articled, bare, step)
+                if there != (bare in self._articled):
+                    self._turned ^= {bare, _ARTICLE + bare}
             if self._uses is not None:
                 self._count_words(atom.text, step)
 
     def _count_naming(self, said: Naming, speaker: str, step: int) -> None:
         if said.way == "stated":
             self._add(self._stated, (said.name, said.full), step)
-        elif said.way == "claim" and (full := said.full or speaker) not in ("", said.name):
-            sure = said.full or _alike(said.name, full)
+        elif said.way == "claim" and (full := speaker or said.full) not in ("", said.name):
+            sure = not speaker or are_alike(said.name, full)
             self._add(self._stated if sure else self._claimed, (said.name, full), step)
 
-    def _count_turn(
-        self, session: str | None, speaker: str, named: str, calls: list[str], step: int
-    ) -> None:
+    def _count_turn(self, session: str | None, place: int, turn: _Turn, step: int) -> None:
         own = self._sessions[session]
-        before = own.shown() if calls or named not in own.speakers or step < 0 else None
-        if named:
-            _step(own.speakers, named, step)
-            self._add(self._speakers, named, step)
-        for name in calls:
-            _step(own.addresses, (speaker, name), step)
-        if before is not None:
-            after = own.shown()
-            for counter, old, new in zip((self._fitting, self._only), before, after, strict=True):
-                for pair in old ^ new:
-                    self._add(counter, pair, 1 if pair in new else -1)
-        if not own.speakers and not own.addresses:
+        at = bisect_left(own.places, place)
+        if turn.named:
+            self._add(self._speakers, turn.named, step)
+        if step > 0:
+            apart = own.between(at)
+            own.places.insert(at, place)
+            own.turns.insert(at, self._same.setdefault(turn, turn))
+            near = own.around(at)
+        else:
+            near = own.around(at)
+            del own.places[at], own.turns[at]
+            apart = own.between(at)
+        for shown, sign in ((near, step), (apart, -step)):
+            for pair, answered in shown:
+                _step(self._called, pair, sign)
+                if answered:
+                    _step(self._answered, pair, sign)
+                self._settled, self._rivals = False, {}
+        if not own.turns:
             del self._sessions[session]
 
     def _count_words(self, text: str, step: int) -> None:
         assert self._uses is not None
+        for word in persons(text):
+            _step(self._persons, word, step)
+            self._settled &= not any(word in pair for pair in self._stated)
         starts = {pair[0][:_START] for pair in self._rivals}
         for word, use in word_uses(text):
             uses = self._uses.setdefault(word[:_START], {}).setdefault(word, Counter())
@@ -154,11 +219,30 @@ class People:
 
     def _pairs(self) -> list[_Pair]:
         """Names that are of one person."""
-        claimed = {pair for pair in self._claimed if pair in self._only or pair in self._fitting}
-        stated = self._stated.keys() | claimed
-        every = stated | self._fitting.keys()
+        claimed = {pair for pair in self._claimed if pair in self._called}
+        stated = {pair for pair in self._stated if self._are_persons(pair)} | claimed
+        every = stated | {pair for pair in self._called if self._fits(pair)}
         full = Counter(name for name, _ in every)
         return [pair for pair in every if full[pair[0]] == 1 and self._holds(pair, pair in stated)]
+
+    def _looks_at_words(self) -> bool:
+        """Whether what is shown needs the words of all texts."""
+        odd = any(not are_alike(*pair) for pair in self._stated)
+        return odd or any(_alike(*pair) for pair in self._called)
+
+    def _fits(self, pair: _Pair) -> bool:
+        """Whether turns show by themselves that a name is that of who speaks next."""
+        shown = pair in self._answered or self._called[pair] >= _OFTEN
+        return shown and _alike(*pair)
+
+    def _are_persons(self, pair: _Pair) -> bool:
+        """Whether two names that a text states to be one may be: alike, or both of persons."""
+        if are_alike(*pair):
+            return True
+        called = {name for name, _ in self._called}
+        return all(
+            name in self._persons or name in self._speakers or name in called for name in pair
+        )
 
     def _holds(self, pair: _Pair, stated: bool) -> bool:
         """Whether nobody else may be meant by a name."""
@@ -184,7 +268,7 @@ class People:
         for word, uses in words.items():
             if word in known or not may_be_short_for(short, word) or uses["place"]:
                 continue
-            if (word, pair[1]) in self._fitting:
+            if (word, pair[1]) in self._called:
                 continue  # the same person, called so
             if uses["name"] > uses["lower"]:
                 return True

@@ -37,12 +37,10 @@ from graphmem_torch.errors import (
 )
 from graphmem_torch.memory.bindings import bind_concepts, bound_concepts
 from graphmem_torch.memory.link import (
-    SPLIT_NAMES,
     Linked,
     Linker,
+    SplitNames,
     concept_id,
-    name_hash,
-    split_names,
 )
 from graphmem_torch.memory.removal import Heir, Removal, unlink
 from graphmem_torch.readers.jsonl import atom_from_record, content_id
@@ -219,26 +217,27 @@ class Writer:
             raise own.error
         return own.stored, own.switches
 
-    def remove(self, nodes: Sequence[int], write: Callable[[Batch], T]) -> T:
+    def remove(self, nodes: Sequence[int], write: Callable[[Batch, dict[str, str]], T]) -> T:
         """Takes atoms away; in the turn in which their numbers were found.
 
         Args:
             nodes: Their numbers.
-            write: Stores a batch; its result is that of this function.
+            write: Stores a batch and strings; its result is that of this function.
 
         Raises:
             StoreError: Read-only store or full disk; nothing has changed then.
         """
         store, none = self._store, torch.empty(0, self._store.dim or 0)
         if not nodes or bound_concepts(store) is None:  # not filled by linking
-            return write(Batch([], none, gone=nodes))
+            return write(Batch([], none, gone=nodes), {})
         self._ready()
         linker, atoms = self._following(), dict(zip(nodes, store.atoms(nodes), strict=True))
         self._sound = False
-        plan = self._unlinked(linker, atoms, changed=linker.hear([], [*atoms.items()]))
+        changed = linker.hear([], [*atoms.items()], store.first_versions())
+        plan = self._unlinked(linker, atoms, changed=changed)
         stated = self._forget(linker, plan, self._left(plan, atoms))
         batch = self._batch_of(plan, stated, [], Encoded(none), Linked.nothing(none.shape[1]))
-        done = write(batch)
+        done = write(batch, self._split_left(linker))
         self._wrote(batch)
         return done
 
@@ -370,7 +369,7 @@ class Writer:
         names = self._names.get(atom.text, ())
         heir = Heir(node, new, first, atom, names, linker.nodes_named(names))
         self._sound = False
-        changed = linker.hear([atom], [(node, old)])
+        changed = linker.hear([(new, atom)], [(node, old)], {node: first, new: first})
         plan = self._unlinked(linker, {node: old}, heir, changed)
         left = [each for each in self._left(plan, {}) if each[0] != node]
         stated = self._forget(linker, plan, left)
@@ -478,7 +477,7 @@ class Writer:
             self._names, self._vectors = self._mentions(said)
         # After an error the linker is ahead of the store.
         self._sound = False
-        changed = linker.hear(atoms)
+        changed = linker.hear([*enumerate(atoms, first)])
         plan, stated = Removal.nothing(first, self._embedder.dim), EdgeBlock.empty()
         if changed:
             plan = self._unlinked(linker, {}, changed=changed, first=first + len(atoms))
@@ -699,23 +698,28 @@ class Writer:
         Raises:
             StoreError: Read-only store or full disk; nothing has changed then.
         """
-        own = {name_hash(name)}
-        return self._keep_split(lambda kept: kept | own if alone else kept - own)
+        return self._keep_split({name}, alone=alone)
 
-    def split_all(self, hashes: Collection[str]) -> bool:
-        """As `split`, of the names of these `name_hash`, known or not; whether any is new."""
-        return bool(hashes) and self._keep_split(lambda kept: kept | {*hashes})
+    def split_all(self, names: Collection[str]) -> None:
+        """As `split`, of names that may not be known yet."""
+        self._keep_split(names, alone=True)
 
-    def _keep_split(self, change: Callable[[set[str]], set[str]]) -> bool:
+    def _split_left(self, linker: Linker) -> dict[str, str]:
+        """What to keep of split names, when the linker has forgotten those that nothing says."""
+        split, left = SplitNames.of(self._store), linker.split_names()
+        return {} if len(left) == len(split.hashes) else linker.split(left)[0].meta()
+
+    def _keep_split(self, names: Collection[str], *, alone: bool) -> bool:
         self._store.expect_writable()
         with self._store.turn():
-            kept = split_names(self._store)
-            split = change(kept)
-            if split == kept:
+            split = SplitNames.of(self._store)
+            change = [name for name in names if (name in split) != alone]
+            if not change:
                 return False
             self._ready()
-            linker, meta = self._following(), {SPLIT_NAMES: json.dumps(sorted(split))}
-            self._rename(linker, linker.split(split), **meta)
+            linker = self._following()
+            kept, changed = linker.split(linker.split_names().symmetric_difference(change))
+            self._rename(linker, changed, **kept.meta())
         return True
 
     def _take_in(self, linker: Linker, nodes: list[int]) -> None:
@@ -725,7 +729,7 @@ class Writer:
             atoms = list(zip(nodes, store.atoms(nodes), strict=True))
             known = [(name, node) for _, name, node in aliases]
             linker.restore(atoms, store.embeddings(self._next), known, store.first_versions())
-            linker.hear([atom for _, atom in atoms])
+            linker.hear(atoms, first=store.first_versions())
         self._follow(self._nodes + len(nodes))
 
     def _found(self, texts: Sequence[str]) -> list[list[str]]:

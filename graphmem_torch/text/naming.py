@@ -13,15 +13,20 @@ from graphmem_torch.text.times import MONTHS
 
 __all__ = [
     "Naming",
+    "are_alike",
+    "articled",
     "may_be_short_for",
     "name_parts",
     "namings",
+    "persons",
     "plain_name",
+    "thanks",
     "word_uses",
 ]
 
 _MARKED = re.compile(r"([a-z])[\u0300-\u036f]+")
-_ARTICLE = re.compile(r"^(?:the\s+|an?\s+(?=[^\W\d_]))(?=\S)")
+# "a", "an" and, before one word, "the" may be part of a name: "An Nguyen", "The Edge".
+_ARTICLE = re.compile(r"^the\s+(?=\S+\s+\S)")
 _POSSESSIVE = re.compile(r"(?<=\w)\s?'\s?s\b|(?<=s)'(?=\s|$)")
 _INITIALS = re.compile(r"\b(?:[^\W\d_]\.)+(?:[^\W\d_]\b)?")
 _PART = re.compile(r"\d+(?:[.,:/-]\d+)*|[^\W\d_]+|[^\w\s.,;:!?()'\"\u2013\u2014-]+")
@@ -51,12 +56,13 @@ _SOMEBODY = re.compile(r"\b(?:my|his|her|our|their|your|an?|the)\s+(?:[a-z]+\s+)
 
 _QUOTE = r"[\"'\u2018\u2019\u201c\u201d]"
 _GIVEN = rf"{_QUOTE}?({_NAME}){_QUOTE}?"
+_WHOLE = r"(?!\w)(?!\s+[A-Z]\w)"  # no more words of a name behind: "Trouble Maker"
 _CLAIM = re.compile(
     rf"(?:\b(?i:can|please|just|to|may|could|always|everyone|everybody|people|friends?|family|they"
-    rf"|and|but)\s+(?:just\s+|always\s+)?|{_START})(?i:calls?\s+me)\s+{_GIVEN}(?!\w)"
-    rf"|\b(?i:i(?:\s+a|['\u2019])m called|i go by)\s+{_GIVEN}(?!\w)"
+    rf"|and|but)\s+(?:just\s+|always\s+)?|{_START})(?i:calls?\s+me)\s+{_GIVEN}{_WHOLE}"
+    rf"|\b(?i:i(?:\s+a|['\u2019])m called|i go by)\s+{_GIVEN}{_WHOLE}"
 )
-_INTRODUCED = re.compile(rf"\b(?i:name(?:\s+is|['\u2019]s)|i am|i['\u2019]m)\s+({_NAME})")
+_INTRODUCED = re.compile(rf"\b(?i:my name(?:\s+is|['\u2019]s)|(i am|i['\u2019]m))\s+({_NAME})")
 # Behind a full name: "Melanie (Mel)", 'Melanie "Mel" Brooks', "Melanie, known as Mel"
 _BESIDE = re.compile(
     rf"\((?:(?i:aka|a\.k\.a\.|called|or|just)\s+)?{_GIVEN}\)|[\"\u201c]({_NAME})[\"\u201d]"
@@ -67,6 +73,53 @@ _FULL = re.compile(rf"((?:{_NAME}\s+)*{_NAME}),?\s+(?:(?i:also|better|who is|is|
 _SURNAME = re.compile(rf"\s+({_NAME})")
 _SHORT_FOR = re.compile(rf"{_GIVEN}\s*(?:,|\(|is|was|as)\s*(?i:short for)\s+{_GIVEN}")
 _FOR_SHORT = re.compile(rf"({_NAME})\s*[,(]?\s*(?:(?i:or|called)\s+)?{_GIVEN} (?i:for short)\b")
+_LAST = re.compile(rf"({_NAME})\s+$")
+
+# What tells that a sentence is no statement of its speaker that holds.
+_UNSURE = re.compile(
+    r"\b(?:not|never|no|nobody|none|neither|nor|without|cannot|refuses?|stop|hates?|if|unless"
+    r"|whether|wish(?:es)?|hopes?|suppose|imagine|pretend|would|could|might|maybe|perhaps|almost"
+    r"|wrong(?:ly)?|mistakenly|used to|jok(?:e|ingly)|kidding)\b|n['\u2019]t\b",
+    re.IGNORECASE,
+)
+_REPORTED = re.compile(
+    r"\b(?<!you )(?:thinks?|thought|sa(?:id|ys?|ying)|tells?|told|asks?|asked|claim(?:s|ed)"
+    r"|believes?|believed|guess(?:es|ed)?|hear(?:s|d)?|yell(?:s|ed)|shout(?:s|ed)|wrote|writes"
+    r"|text(?:s|ed)|repl(?:ies|ied)|whispers?|whispered|cried|s[aiu]ngs?|singing|reads"
+    r"|according to|quote)\b",
+    re.IGNORECASE,
+)
+_TAKEN_BACK = re.compile(
+    r"\s*(?:(?:he|she|they|that|this|it|which)(?:\s+(?:is|was|are|were)|['\u2019](?:s|re))\s+"
+    r"(?:\w+\s+)?(?:wrong|false|untrue|not|nonsense|a\s+(?:joke|lie))|(?:just\s+)?kidding|not?\b"
+    r"|wrong)",
+    re.IGNORECASE,
+)
+_BREAK = re.compile(r"[.!?\u2026]+[\"'\u201d\u2019)]*\s+|\n")
+_END_OF_SENTENCE = re.compile(r"\s*[.!?\u2026]")
+_YOU = re.compile(r"(?<!thank )(?<!see )\b(?:you|yours?|ya)\b", re.IGNORECASE)
+_THANKS = re.compile(r"\b(?:thanks|thank you|thx)\b", re.IGNORECASE)
+
+# Nicknames that have not the letters of the name.
+_NICKNAMES = {
+    *("bob robert", "bobby robert", "bill william", "billy william", "dick richard", "jack john"),
+    *("peggy margaret", "meg margaret", "molly mary", "polly mary", "ted edward", "ned edward"),
+    *("ted theodore", "chuck charles", "hank henry", "harry henry", "jim james", "jimmy james"),
+    *("kate catherine", "kitty katherine", "betsy elizabeth", "bess elizabeth", "sally sarah"),
+    *("nancy anne", "nell helen", "nelly eleanor", "fanny frances", "tony anthony", "rex reginald"),
+}
+_KIN = (
+    r"brother|sister|mother|mom|mum|father|dad|son|daughter|uncle|aunt|cousin|nephew|niece"
+    r"|grand(?:ma|pa|mother|father|son|daughter)|friend|colleague|neighbou?r|husband|wife"
+    r"|boyfriend|girlfriend|fianc[e\u00e9]e?|boss|teacher|mr\.?|mrs\.?|ms\.?|dr\.?"
+)
+_PERSON = re.compile(
+    rf"\b(?i:{_KIN}|met|told|asked|married|hugged|thanked|kissed|phoned),?\s+({_NAME})"
+    rf"|({_NAME})\s+(?:and I\b|(?:said|says|told|tells|asked|asks|thinks|thought|laughed|smiled"
+    r"|met|married|knows|loves|lives|wrote|phoned|cried|works|(?:is|was) my)\b)"
+)
+# An article that no capital makes part of a name: "we saw the Edge".
+_SMALL_ARTICLE = re.compile(rf"\bthe\s+({_NAME})(?!\w)(?!\s+[A-Z]\w)")
 _WEEKDAYS = ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]
 _NO_NAMES = GENERIC | {*MONTHS, *_WEEKDAYS}
 
@@ -82,9 +135,9 @@ _DIMINUTIVE = re.compile(r"(?:ie|ey|y|i)$")
 def name_parts(name: str) -> tuple[str, ...]:
     """Return the parts by which a name is told from others.
 
-    Two names agree if they have the same parts in the same order. Case, hyphens, dots, an article
-    in front, a possessive and marks on Latin letters make no difference; every letter, digit and
-    other sign does.
+    Two names agree if they have the same parts in the same order. Case, hyphens, dots, "the" in
+    front of several words, a possessive and marks on Latin letters make no difference; every
+    letter, digit and other sign does.
 
     Args:
         name: A name in any script.
@@ -113,11 +166,13 @@ class Naming(NamedTuple):
             `stated`: the text says that one name stands for the other.
         name: The name, lower-cased.
         full: The other one, lower-cased; empty: that of whom it addresses, or of its speaker.
+        direct: Whether an address comes with a "you" that it is directed at.
     """
 
     way: str
     name: str
     full: str = ""
+    direct: bool = False
 
 
 def namings(text: str, *, spoken: bool = True) -> list[Naming]:
@@ -128,30 +183,98 @@ def namings(text: str, *, spoken: bool = True) -> list[Naming]:
         spoken: Whether somebody says it, so that it may address others.
     """
     found = dict[Naming, None]()
-    for match in (m for pattern in _ADDRESSES if spoken for m in pattern.finditer(text)):
-        if _is_name(match[1]):
-            found[Naming("address", match[1].lower())] = None
-    for match in _CLOSING.finditer(text) if spoken else ():
-        before = text[max(0, match.start() - _BACK) : match.start()]
-        if _is_name(match[1]) and not _SOMEBODY.search(before):
-            found[Naming("address", match[1].lower())] = None
+    for match in _calls(text) if spoken else ():
+        direct = _directed(text, match)
+        if _is_name(match[1]) and direct is not None:
+            found[Naming("address", match[1].lower(), direct=direct)] = None
     # Most texts have none of these words, and are looked at no further.
     for match in _CLAIM.finditer(text) if _has(text, "call", "Call", "go by") else ():
         name = match[1] or match[2]
-        full = next((m[1] for m in _INTRODUCED.finditer(text) if m[1] != name), "")
-        if _is_name(name) and (not full or _is_name(full)):
+        full = _introduced(text, name)
+        if _is_name(name, *filter(None, [full])) and _is_asserted(text, match):
             found[Naming("claim", name.lower(), full.lower())] = None
     for match in _BESIDE.finditer(text) if _has(text, *_BESIDES) else ():
         before = text[max(0, match.start() - _BACK) : match.start()]
-        if (full_name := _FULL.search(before)) is not None:
+        plain = match[3] is None or _is_asserted(text, match)
+        if plain and (full_name := _FULL.search(before)) is not None:
             name = next(filter(None, match.groups()))
             found |= dict.fromkeys(_beside(name, full_name[1], _SURNAME.match(text, match.end())))
     for pattern, order in ((_SHORT_FOR, (1, 2)), (_FOR_SHORT, (2, 1))):
         for match in pattern.finditer(text) if _has(text, "short") else ():
             name, full = (match[place].lower() for place in order)
-            if _is_name(match[1], match[2]) and name != full:
+            whole = _is_whole(text, match) and _is_asserted(text, match)
+            if whole and _is_name(match[1], match[2]) and name != full:
                 found[Naming("stated", name, full)] = None
     return list(found)
+
+
+def _calls(text: str) -> Iterator[re.Match[str]]:
+    """Where a text may address somebody, by the first group."""
+    for pattern in _ADDRESSES:
+        yield from pattern.finditer(text)
+    for match in _CLOSING.finditer(text):
+        if not _SOMEBODY.search(text[max(0, match.start() - _BACK) : match.start()]):
+            yield match
+
+
+def _directed(text: str, match: re.Match[str]) -> bool | None:
+    """Whether what may be an address comes with a "you"; None: it is none.
+
+    It is one in the first sentence of a turn, with a "you", or with thanks; none in what is quoted
+    or told of others.
+    """
+    begin, end = _sentence(text, match)
+    if _is_quoted(text, match.start(1)) or _REPORTED.search(text, begin, match.start(1)):
+        return None
+    if _END_OF_SENTENCE.match(text, match.end(1)):  # "Hey Mel! How is your class?"
+        following = _BREAK.search(text, end)
+        end = len(text) if following is None else following.end()
+    direct = _YOU.search(text, begin, end) is not None
+    first = begin == 0
+    return direct if first or direct or _THANKS.search(text, begin, match.end(1)) else None
+
+
+def _is_asserted(text: str, match: re.Match[str]) -> bool:
+    """Whether a sentence states something itself: nothing denied, asked, wished or reported."""
+    begin, end = _sentence(text, match)
+    return not (
+        _UNSURE.search(text, begin, end)
+        or "?" in text[begin:end]
+        or _REPORTED.search(text, begin, match.end())
+        or _is_quoted(text, match.start() + 1)
+        or _TAKEN_BACK.match(text, end)
+    )
+
+
+def _sentence(text: str, match: re.Match[str]) -> tuple[int, int]:
+    """Where the sentence of the last group of a match begins and ends."""
+    place = match.start(match.lastindex or 0)
+    begin = max((each.end() for each in _BREAK.finditer(text, 0, place)), default=0)
+    after = _BREAK.search(text, place)
+    return begin, len(text) if after is None else after.end()
+
+
+def _is_quoted(text: str, place: int) -> bool:
+    """Whether a quotation is open at a place."""
+    before = text[:place]
+    return before.count('"') % 2 == 1 or before.count("\u201c") > before.count("\u201d")
+
+
+def _introduced(text: str, name: str) -> str:
+    """The name that a speaker gives as their own beside one that they go by; empty: none."""
+    for match in _INTRODUCED.finditer(text):
+        # "I'm German" gives none.
+        sure = match[1] is None or may_be_short_for(name.lower(), match[2].lower())
+        if match[2] != name and sure:
+            return match[2]
+    return ""
+
+
+def _is_whole(text: str, match: re.Match[str]) -> bool:
+    """Whether no more words of a name stand before or behind a match."""
+    before = _LAST.search(text[max(0, match.start() - _BACK) : match.start()])
+    more = before is not None and before[1].lower() not in GENERIC
+    return not more and _SURNAME.match(text, match.end()) is None
 
 
 def _beside(name: str, full: str, after: re.Match[str] | None) -> Iterator[Naming]:
@@ -187,6 +310,34 @@ def may_be_short_for(short: str, full: str) -> bool:
     if first.startswith(short):
         return len(short) > 1
     return len(stem) > 2 and stem != short and first.startswith(stem)
+
+
+def are_alike(one: str, other: str) -> bool:
+    """Return whether either of two lower-cased names may be a nickname of the other.
+
+    By its beginning (`may_be_short_for`), letters within ("liz" of "elizabeth"), or as a known one.
+    """
+    if may_be_short_for(one, other) or may_be_short_for(other, one):
+        return True
+    short, full = sorted((one, other), key=len)
+    return (len(short) > 2 and short in full.split()[0]) or f"{short} {full}" in _NICKNAMES
+
+
+def articled(text: str) -> set[str]:
+    """Return the names of one word, lower-cased, before which a text has "the" in small letters."""
+    if "the" not in text:
+        return set()
+    return {match[1].lower() for match in _SMALL_ARTICLE.finditer(text)}
+
+
+def persons(text: str) -> set[str]:
+    """Return the words of a text, lower-cased, that it uses as names of persons."""
+    return {(match[1] or match[2]).lower() for match in _PERSON.finditer(text)}
+
+
+def thanks(text: str) -> bool:
+    """Return whether a text thanks somebody."""
+    return _THANKS.search(text) is not None
 
 
 def word_uses(text: str) -> set[tuple[str, str]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,6 +15,7 @@ from hypothesis import strategies as st
 from graphmem_torch.atoms import Atom
 from graphmem_torch.errors import InputError
 from graphmem_torch.memory import Memory
+from graphmem_torch.memory.link import SPLIT_NAMES
 from graphmem_torch.memory.people import People
 from graphmem_torch.text.concepts import PatternConcepts
 from graphmem_torch.text.embedder import Encoded, HashingEmbedder
@@ -79,8 +82,6 @@ def test_names_are_those_of_what_stays_however_it_came(
         assert memory.check() == batch.check() == []
         for each in (memory, batch, fresh):
             each.add(turn(99, 1, 0, 0))
-        if names and alone is not None and alone in fresh.store.concepts([alone]):
-            fresh.split_name(alone)
         assert graph(memory) == graph(fresh) == graph(batch)
 
 
@@ -106,38 +107,44 @@ def test_who_is_called_what_against_all_turns_looked_at(
     said: list[tuple[str | None, int, str, int]], data: st.DataObject
 ) -> None:
     """Addresses and mentions whose words are known, so that the oracle reads no text."""
-    atoms, facts = list[Atom](), list[tuple[str | None, int, str, str]]()
+    atoms, facts = list[Atom](), list[tuple[str | None, int, str, str, bool]]()
     for i, (speaker, session, what, which) in enumerate(said):
         word = CALLS[which % len(CALLS)] if what == "calls" else MENTIONS[which]
-        text = f"Hey {word}! It is on." if what == "calls" else f"And we saw {word} again."
+        you = " You won" * (i % 2)
+        text = f"Hey {word}!{you} It is on." if what == "calls" else f"And we saw {word} again."
         atoms.append(Atom(f"{i}", text, speaker=speaker, session=f"{session}"))
-        facts.append((speaker, session, what, word))
+        facts.append((speaker, session, what, word, bool(i % 2)))
     gone = data.draw(st.sets(st.sampled_from(range(len(atoms))))) if atoms else set()
     people = People()
-    for atom in atoms:
-        people.add([atom])
+    for i, atom in enumerate(atoms):
+        people.add([(i, atom)])
         people.settle(lambda upto=atom: [a.text for a in atoms[: atoms.index(upto) + 1]])
-    people.drop([atoms[i] for i in gone])
+    people.drop([(i, atoms[i]) for i in gone])
     people.settle(lambda: [atom.text for i, atom in enumerate(atoms) if i not in gone])
     kept = [fact for i, fact in enumerate(facts) if i not in gone]
     assert {frozenset({name, *people.mates(name)}) for name in people.names} == called(kept)
 
 
-def called(facts: list[tuple[str | None, int, str, str]]) -> set[frozenset[str]]:
+def called(facts: list[tuple[str | None, int, str, str, bool]]) -> set[frozenset[str]]:
     """Groups of names of one person, by loops over all pairs of turns."""
     speakers = {who for who, *_ in facts if who in PERSONS}
-    pairs = set[tuple[str, str]]()
-    for who, session, what, word in facts:
-        there = {w for w, s, *_ in facts if s == session and w in PERSONS and w != who}
-        fits = [p for p in there if what == "calls" and p.startswith(word) and p != word]
-        pairs |= {(word, p) for p in fits if who is not None and len(fits) == 1}
+    shown = list[tuple[str, str, bool]]()
+    for i, (who, session, what, word, you) in enumerate(facts):
+        turns = [f for f in facts[i + 1 :] if f[1] == session and f[0] is not None]
+        if who is None or what != "calls" or not turns:
+            continue
+        after, _, does, called_back, _ = turns[0]
+        if after in PERSONS and after not in (who, word) and after.startswith(word):
+            back = does == "calls" and who in PERSONS and who.startswith(called_back)
+            shown.append((word, after, you or back))
+    pairs = {each[:2] for each in shown if each[2] or [s[:2] for s in shown].count(each[:2]) > 1}
     groups = dict[str, set[str]]()
     for name, person in pairs:
         if sum(other == name for other, _ in pairs) > 1 or name in speakers:
             continue
         if any(p.startswith(name) for p in speakers - {person}):
             continue
-        words = [word for *_, word in facts]
+        words = [word for *_, word, _ in facts]
         small = sum(word == f"the {name.lower()}" for word in words)
         if small >= sum(word == name for word in words):
             continue
@@ -225,8 +232,13 @@ def test_a_split_lasts(tmp_path: Path) -> None:
         assert not shared(memory, "mel", "melanie")
         memory.forget("1")
         assert "mel" not in memory.store.concepts(["mel"])
+        with pytest.raises(InputError, match="did you mean 'melanie'"):
+            memory.join_name("mel")
+        with pytest.raises(InputError, match="name one that a memory says"):
+            memory.join_name("zzyzx")
         memory.add(CHAT[0])
-        assert not shared(memory, "mel", "melanie")
+        assert shared(memory, "mel", "melanie")  # nothing is kept of a name that was forgotten
+        assert memory.split_name("Mel") and not shared(memory, "mel", "melanie")
         assert memory.join_name("Mel") and not memory.join_name("Mel")
         assert shared(memory, "mel", "melanie") and memory.check() == []
         memory.forget("1")
@@ -235,15 +247,85 @@ def test_a_split_lasts(tmp_path: Path) -> None:
 
 
 def test_what_is_forgotten_leaves_no_split_name(tmp_path: Path) -> None:
-    with open_chat(tmp_path) as memory:
+    folder = tmp_path / "store"
+    with open_chat(folder) as memory:
         memory.add([Atom("a", "We saw The Quokka"), Atom("b", "They like Quokka here")])
+        assert not shared(memory, "quokka", "the quokka")
+        memory.add(Atom("d", "They like the Quokka here"))
         memory.add(Atom("c", "hello comet"))
         assert shared(memory, "quokka", "the quokka")
         memory.split_name("quokka")
         assert not shared(memory, "quokka", "the quokka")
-        receipt = memory.forget(["a", "b"])
+        kept = json.loads(memory.store.meta_get(SPLIT_NAMES) or "")
+        (hash_,) = kept["hashes"]
+        data = f"{kept['salt']}\nname\nquokka"
+        assert kept["salt"] and hash_ == hashlib.sha256(data.encode()).hexdigest()
+        receipt = memory.forget(["a", "b", "d"])
         assert memory.check_receipt(receipt) == memory.check() == []
-    assert b"quokka" not in b"".join(f.read_bytes() for f in tmp_path.iterdir()).lower()
+        memory.export(tmp_path / "file")
+    files = [*folder.iterdir(), tmp_path / "file"]
+    left = b"".join(f.read_bytes() for f in files).lower()
+    assert b"quokka" not in left and hash_.encode() not in left
+
+
+@pytest.mark.parametrize("way", ["delete", "forget"])
+def test_splits_of_an_early_store_last_as_long_as_their_names(way: str) -> None:
+    with open_chat() as memory:
+        memory.add(CHAT)
+        memory.split_name("mel")
+        hashes = [hashlib.sha256(f"name\n{name}".encode()).hexdigest() for name in ("mel", "zorb")]
+        memory.store.meta_set(SPLIT_NAMES, json.dumps(hashes))
+        with pytest.raises(InputError, match="name: expected a name"):
+            memory.split_name(None)  # type: ignore[arg-type]
+        getattr(memory, way)(["3"])
+        kept = json.loads(memory.store.meta_get(SPLIT_NAMES) or "")
+        assert len(kept["hashes"]) == 1 and not shared(memory, "mel", "melanie")
+        assert memory.join_name("mel") and not memory.join_name("mel")
+
+
+FAR = [
+    ("Hey Mel! Sit! Good dog.", "Your dog is a beauty.", "mel", "melanie"),
+    ("I told my brother, great job Dan!", "Oh, did you?", "dan", "danielle"),
+    ("Hello Paris! We landed.", "Nice.", "paris", "parisa"),
+    ("Hey Jude, what a song by the Beatles!", "It is.", "jude", "judeline"),
+    ("I am Melanie and nobody may call me Ellie.", "Fine.", "ellie", "melanie"),
+    ("I'm German but friends call me Gerd.", "Fine.", "gerd", "german"),
+    ("Max is short for Basketball.", "Fine.", "max", "basketball"),
+    ("Kim was short for Cash last week.", "Fine.", "kim", "cash"),
+    ("Tom thinks Lee is short for Leeland. He is wrong.", "Fine.", "lee", "leeland"),
+    ("We met An Nguyen and Nguyen.", "Fine.", "an nguyen", "nguyen"),
+    ("We saw The Edge and Edge.", "Fine.", "the edge", "edge"),
+]
+NEAR = [
+    ("Hey Mel! How are you?", "Fine.", "mel", "melanie"),
+    ("Hey Mel! It is late.", "Thanks for the news!", "mel", "melanie"),
+    ("Hey Mel! It is late.", "Hey Caroline! It is.", "mel", "melanie"),
+    ("Bob is short for Robert.", "Fine.", "bob", "robert"),
+    (
+        "Zed is short for Quentin.",
+        "My friend Zed met Quentin. I told Quentin so.",
+        "zed",
+        "quentin",
+    ),
+    ("We saw The Edge and the Edge, and Edge.", "Fine.", "the edge", "edge"),
+]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "one", "other", "same"),
+    [*((*each, False) for each in FAR), *((*each, True) for each in NEAR)],
+)
+def test_two_turns_show_that_names_are_one(
+    first: str, second: str, one: str, other: str, same: bool
+) -> None:
+    who = other.capitalize() if second and " " not in other else "Melanie"
+    who = who if first.startswith(("He", "I told")) else "Ann"
+    with open_chat() as memory:
+        texts = [f"It was fun with {n.title()} at the lake." for n in (one, other)]
+        memory.add([Atom(f"{i}", text) for i, text in enumerate(texts)])
+        memory.add(Atom("x", first, speaker="Caroline", session="s"))
+        memory.add(Atom("y", second, speaker=who, session="s"))
+        assert shared(memory, one, other) == same and memory.check() == []
 
 
 def test_two_who_write_to_one_store(tmp_path: Path) -> None:
