@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from graphmem_torch.text.sentences import split_sentences
 
-__all__ = ["JOINED", "Named", "Span", "stated_bounds"]
+__all__ = ["EXCEPT", "JOINED", "ONE_SIDED", "UNKNOWN", "Named", "Span", "stated_bounds"]
 
 Span = tuple[date, date]
 """The first day, and the one behind the last."""
@@ -28,8 +28,26 @@ JOINED = re.compile(
 )
 """What stands between two dates that are named together."""
 
+UNKNOWN = "unknown"
+"""What a date says that cannot be read, or that may be either of two: `Named.way`."""
+
+EXCEPT = re.compile(
+    r"(?:(?:\b(?:except(?:ing|ed)?|other than|rather than|apart|besides?|not|neither|nor|never"
+    r"|without|barring|exception|(?:any|all|every)\w*(?: \w+){0,2} but)|n['\u2019]t)"
+    r"(?: (?:of|for|from))?(?: (?:in|on|at|during|between|within|around|counting|including))?"
+    # Behind these, "in" tells of something else: "What did she save in May?"
+    r"|\b(?:exclud\w+|outside|aside|instead|save|minus|ignor\w+|omit\w*|skip\w*|disregard\w*"
+    r"|leav\w+ (?:out|aside)))"
+    r"(?: (?:of|for|from))?(?: the)?(?: (?:period|year|month|week|day|date))?(?: of)? $",
+    re.IGNORECASE,
+)
+"""What stands before a date that is not asked about, at the end of a text."""
+
+_EXCEPTED = re.compile(
+    r",? (?:excluded|excepted|aside|(?:left )?out(?= ?\W)|not included)\b", re.IGNORECASE
+)
 _BETWEEN = re.compile(r"\b(?:between|from)(?: the)? $", re.IGNORECASE)
-_BOUND = re.compile(
+ONE_SIDED = re.compile(
     r"\b(?:(?P<until>on or before|(?:no|not) later than|not after|as of|as at|up (?:to|until|till)"
     r"|until|till|by)"
     r"|(?P<since>on or after|(?:no|not) (?:earlier|sooner) than|not before|as from|since|from"
@@ -40,6 +58,13 @@ _BOUND = re.compile(
     r"(?: the)?(?: year)? $",
     re.IGNORECASE,
 )
+# "after 10:30 on Friday, 5 May": a bound of the day that is named last.
+_OF_DAY = re.compile(
+    r"(?P<hour>\b\d{1,2}(?::\d\d(?::\d\d)?(?: ?[ap]\.?m\.?)?| ?[ap]\.?m\.?) on )?(?:the )?"
+    r"(?:\b(?:mon|tues|wednes|thurs|fri|satur|sun)day,? (?:the )?)?$",
+    re.IGNORECASE,
+)
+_HOUR = re.compile(r"(?:,? (?:at )?|T)\d{1,2}(?::\d\d| ?[ap]\.?m\b)", re.IGNORECASE)
 _BEHIND = re.compile(
     r",? (?:or (?:any ?time )?(?P<since>later|after(?:wards)?)|or (?:any ?time )?(?P<until>earlier"
     r"|before)|(?P<on>on(?= ?\W|$)|onwards?\b|forwards?\b))",
@@ -81,40 +106,40 @@ class Named(NamedTuple):
         begin, end: Where in the text.
         span: The days.
         edge: -1 where they are the beginning of something, as of a month, 1 where its end, else 0.
+        way: How they bound what is asked ("after"), where that is read with them; "in": it lies
+            among them; `UNKNOWN`; "": what stands beside them says it.
     """
 
     begin: int
     end: int
     span: Span
     edge: int = 0
+    way: str = ""
 
 
 def stated_bounds(text: str, places: Sequence[Named]) -> tuple[date | None, date | None] | None:
     """The days that a question asks about: the first, and the one behind the last; None: open.
 
     Two dates that are joined are one span. Of several bounds all hold; where they exclude each
-    other, the narrowest does, of equal ones the first. A date beside what is asked is no bound: one
-    in another sentence, in a clause that gives a reason, or of a thing that is asked what it is.
+    other, or one cannot be read, none does: what is bounded wrongly puts the wrong things first. A
+    date beside what is asked is no bound: one in another sentence, in a clause that gives a reason,
+    or of a thing that is asked what it is. Nor is one that is left out ("except in May").
 
     Args:
         text: The question.
         places: The days that it names, in their order; none overlaps another.
     """
-    asked = _conditions(text, _spans_of_two(text, places))
-    bounds = [_bound(text, place) for place in asked]
-    if not bounds:
+    if any(place.way == UNKNOWN for place in _conditions(text, places)):
         return None
-    start, behind = min(bounds, key=_length)
-    for first, stop in bounds:
-        inner = (_later(start, first), _earlier(behind, stop))
-        if inner[0] is None or inner[1] is None or inner[0] < inner[1]:
-            start, behind = inner
-    return start, behind
-
-
-def _length(bound: tuple[date | None, date | None]) -> timedelta:
-    start, behind = bound
-    return timedelta.max if start is None or behind is None else behind - start
+    start = behind = None
+    for place in _conditions(text, _spans_of_two(text, places)):
+        if EXCEPT.search(text[: place.begin]) or _EXCEPTED.match(text, place.end):
+            continue
+        first, stop = _bound(text, place)
+        start, behind = _later(start, first), _earlier(behind, stop)
+    if start is None and behind is None:
+        return None
+    return None if start is not None and behind is not None and start >= behind else (start, behind)
 
 
 def _later(one: date | None, other: date | None) -> date | None:
@@ -132,7 +157,7 @@ def _spans_of_two(text: str, places: Sequence[Named]) -> list[Named]:
         joint = JOINED.fullmatch(text[one.end : two.begin])
         last = found[-1]
         between = _BETWEEN.search(text[: last.begin])
-        one_sided = between is None and _BOUND.search(text[: last.begin])
+        one_sided = between is None and (last.way or ONE_SIDED.search(text[: last.begin]))
         if joint is None or (joint["list"] and one_sided):
             found.append(two)
             continue
@@ -169,8 +194,14 @@ def _conditions(text: str, places: Sequence[Named]) -> list[Named]:
 def _bound(text: str, place: Named) -> tuple[date | None, date | None]:
     """From when on, and until before when."""
     (first, behind), before = place.span, text[: place.begin]
-    match, later = _BOUND.search(before), _BEHIND.match(text[place.end :])
-    way = "" if match is None else str(match.lastgroup)
+    clock = _OF_DAY.search(before) if behind - first == _DAY else None
+    before = before if clock is None else before[: clock.start()]
+    match, later = ONE_SIDED.search(before), _BEHIND.match(text[place.end :])
+    way = place.way or ("" if match is None else str(match.lastgroup))
+    named = text[place.begin : place.end]
+    if (clock and clock["hour"]) or _HOUR.search(named) or _HOUR.match(text, place.end):
+        # A moment of that day: what was before or after it may lie there, too.
+        way = {"before": "until", "after": "since"}.get(way, way)
     if later is not None and (later["since"] or later["until"] or way in ("", "since")):
         way = "until" if later["until"] else "since"
     if not way and (clause := _CLAUSE.search(before)) is not None:

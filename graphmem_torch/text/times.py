@@ -12,7 +12,15 @@ from numbers import Real
 from typing import NamedTuple
 
 from graphmem_torch.errors import InputError
-from graphmem_torch.text.bounds import JOINED, Named, Span, stated_bounds
+from graphmem_torch.text.bounds import (
+    EXCEPT,
+    JOINED,
+    ONE_SIDED,
+    UNKNOWN,
+    Named,
+    Span,
+    stated_bounds,
+)
 
 __all__ = [
     "FIRST_SECOND",
@@ -239,7 +247,8 @@ _YEAR_LONG = timedelta(days=365)
 _NESTED = 3  # "the first week of the month after May"
 _LOOK = 60  # characters that what stands before a date may take
 _SPOKEN_YEAR = re.compile(
-    rf"\b(?:(?P<number>{_N}) years? ago|(?:the )?(?:last|past) (?P<number2>{_N}) years"
+    rf"\b(?:(?P<number>{_N}) years? ago|the year (?P<second>before) last"
+    rf"|(?:the )?(?:last|past) (?P<number2>{_N}) years"
     r"|(?P<which>last|past|previous|this|next) year)\b"
     r"|(?<= of )(?:the(?: current)?|this) (?P<unit>week|month|year)\b"
     r"(?! (?:of|before|after|in|that))",
@@ -255,9 +264,58 @@ _OVER = re.compile(
     re.IGNORECASE,
 )
 _YEAR = re.compile(
-    rf"\b(?:in|of|by|during|since|before|after|until|till|from|between|through(?:out)?|early|mid|late"
+    r"\b(?i:in|of|by|during|since|before|after|until|till|from|between|through(?:out)?|early|mid|late"
     rf"|to|and|or|around|year|(?:earlier|later) than|prior to)[ -](?P<year>{_Y})\b(?! ?[-/:.,]?\d)"
 )
+# Dates in figures, with or without a time of the day.
+_FIGURES = re.compile(
+    r"(?<![\w./-])(?:(?P<year>\d{4})(?P<by>[-/])(?P<month>\d\d?)(?P=by)(?P<day>\d\d?)"
+    rf"|(?P<year4>{_Y})[-/](?P<month4>\d\d)"
+    r"|(?P<one>\d\d?)(?P<by2>[-/.])(?P<two>\d\d?)(?P=by2)(?P<year2>\d{4})"
+    rf"|(?P<month3>\d\d)/(?P<year3>{_Y}))"
+    r"(?P<time>[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?)?(?![\w/-]|\.\d)"
+)
+_QUARTER = re.compile(
+    rf"\b(?:(?P<year>{_Y})[ -]?)?(?:Q(?P<quarter>[1-4])|H(?P<half>[12]))"
+    rf"(?:,?(?: of| in)?[ -]?(?P<year2>{_Y}))?\b"
+)
+_BARE_WEEKDAY = re.compile(
+    rf"(?:(?<=\bsince )|(?<=\bafter ))(?P<day>{_W})\b(?!,? (?:the )?(?:\d|{_M}))", re.IGNORECASE
+)
+# "more than two weeks ago", "within 3 days of": what lies beyond a distance, or not so far.
+_BEYOND = (
+    r"\b(?:(?P<least>at least|a minimum of|(?:not|no) (?:less|fewer|sooner|earlier) than)"
+    r"|(?P<less>(?:not|no) (?:more|longer|later|greater|further) than|less than|fewer than"
+    r"|(?:not )?under|not over|at (?:the )?most|a maximum of|within)"
+    r"|(?P<more>more than|longer than|greater than|further than|over|upwards of|beyond))"
+    rf" (?P<number>{_N}) (?P<unit>day|week|month|year)s?"
+)
+_BEYOND_AGO = re.compile(rf"{_BEYOND} (?:ago|back)\b", re.IGNORECASE)
+_BEYOND_DATE = re.compile(
+    rf"{_BEYOND} (?:(?P<before>before|preceding|prior to|ahead of)|(?P<after>after|following|past)"
+    r"|of|from|around|either side of)(?: the)? $",
+    re.IGNORECASE,
+)
+_OR_SO_AGO = re.compile(
+    rf"\b(?:{_N}(?: (?:or|to|and) | ?[-\u2013\u2014] ?)(?:{_N}|more|fewer)"
+    r" (?:day|week|weekend|month|year)s?|(?:day|week|month|year)s? or (?:more|longer|less|two|so))"
+    r" ago\b",
+    re.IGNORECASE,
+)
+_LAST_FEW = re.compile(
+    rf"\b(?:last|past|previous|preceding) (?P<number>(?!few|several){_N})"
+    r" (?P<unit>day|week|month)s?\b",
+    re.IGNORECASE,
+)
+# Figures beside a date that are none of a time of the day: its year may be of another kind.
+_OTHER_YEAR = re.compile(r",?(?: of)? ['\u2019]?\d{2,}(?!\d|:\d| ?[ap]\.?m\b)|\d", re.IGNORECASE)
+_OTHER_DAY = re.compile(r"(?<![:.,])\b\d+(?:st|nd|rd|th)?(?: of)? $|['\u2019]\d\d $", re.IGNORECASE)
+_SOME_YEAR = re.compile(
+    r"\b(?:the year (?:before|after)(?! last)|that year|the (?:same|following) year)\b",
+    re.IGNORECASE,
+)
+_OF_YEAR = re.compile(r",? (?:(?:of|in|on|during|over|for|back) )*(?:the )?", re.IGNORECASE)
+_NEVER = date.min, date.max  # the days of what cannot be read
 _Place = tuple[int, int, Span]  # where in a text it begins and ends
 
 
@@ -290,7 +348,11 @@ def asked_window(text: str, asked: float | None) -> tuple[float, float] | None:
 
     A date or a span as in `told_days`, years too ("in 2022"), or a part of one ("the first weekend
     of August", "late 2022", "the week of 23 August"); what lies before or after one ("before May
-    2023", "since last Friday", "in the weeks after 3 June"), or between two. `stated_bounds` says
+    2023", "since Monday", "in the weeks after 3 June"), or between two; what is nearer or farther
+    than a distance ("more than two weeks ago", "within 3 days of 5 May"). A month without a year is
+    that of the year named beside it ("March last year"). Dates in figures count where they can be
+    one day alone: 15/06/2023, 12.9.2023 (day first), 2023-09-11T10:00; Q3 2023 is a quarter. A day
+    is the least: a time of the day takes in all of it. `stated_bounds` says
     what several come to, and which are beside what is asked. What is reckoned from today and is not
     over, as "next week" or "tonight", is no window unless the question tells of the past: who asks
     so asks for advice.
@@ -300,7 +362,8 @@ def asked_window(text: str, asked: float | None) -> tuple[float, float] | None:
         asked: When, seconds since the epoch, UTC; None or NaN: nobody knows.
 
     Returns:
-        Seconds since the epoch, UTC, infinite for an open end; None where it names no date.
+        Seconds since the epoch, UTC, infinite for an open end; None where it names no date,
+        or one that cannot be read.
     """
     today = None if asked is None or math.isnan(asked) else _date_of(asked)
     text = _with_capitals(text)
@@ -371,12 +434,17 @@ def _asked_places(text: str, today: date | None, *, all: bool = False) -> list[N
         all: Whether days that are not over are named as well, where the question does not tell of
             the past.
     """
-    calendar = _longest(Named(*each) for each in (*_named_spans(text, today), *_years(text)))
+    dates = [Named(*each) for each in (*_dates(text, today), *_years(text))]
+    calendar = _longest([*dates, *_unreadable(text, today)])
     places = [*_narrowed(text, calendar)]
     if today is not None:
-        spoken = (*_spoken_spans(text, today), *_spoken_years(text, today))
         over = all or _OVER.search(text) is not None
-        for each in _narrowed(text, [Named(*each) for each in spoken]):
+        years = [Named(*each) for each in _spoken_years(text, today)]
+        places = _of_stated_years(text, places, years)
+        places += [*_distances(text, today), *_since_weekday(text, today, over)]
+        for each in _narrowed(
+            text, [*(Named(*each) for each in _spoken_spans(text, today)), *years]
+        ):
             first, behind = each.span
             if behind <= today or all:
                 places.append(each)
@@ -386,9 +454,184 @@ def _asked_places(text: str, today: date | None, *, all: bool = False) -> list[N
                 places.append(each._replace(span=(first, today + _DAY)))
     places = _longest(places)
     for i in range(len(places) - 1):
-        if JOINED.fullmatch(text[places[i].end : places[i + 1].begin]):
+        one, two = places[i : i + 2]
+        if not one.way and not two.way and JOINED.fullmatch(text[one.end : two.begin]):
             places[i : i + 2] = _of_one_year(text, *places[i : i + 2])
     return places
+
+
+def _dates(text: str, today: date | None) -> Iterator[_Place]:
+    """Dates in words and in figures, and quarters; those that are of no calendar are missing."""
+    yield from _named_spans(text, today)
+    for match in _FIGURES.finditer(text):
+        with suppress(ValueError, OverflowError, InputError):
+            yield *match.span(), _in_figures(match)
+    for match in _QUARTER.finditer(text):
+        stated = match["year"] or match["year2"]
+        half = match["half"]
+        month = 6 * int(half) - 5 if half else 3 * int(match["quarter"]) - 2
+        if stated:
+            year = int(stated)
+        elif today is not None and not half and _IN.search(text[: match.start()]):
+            year = today.year - (date(today.year, month, 1) > today)
+        else:
+            continue
+        with suppress(ValueError, OverflowError):
+            yield *match.span(), _months(year, month, 6 if half else 3)
+
+
+def _in_figures(match: re.Match[str]) -> Span:
+    """The days of a match of `_FIGURES`.
+
+    Raises:
+        ValueError: There is no such day, or it may be either of two.
+        InputError: There is no such time of the day.
+    """
+    parts = match.groupdict()
+    year = int(next(parts[key] for key in ("year", "year2", "year3", "year4") if parts[key]))
+    if parts["one"]:
+        day, month = int(parts["one"]), int(parts["two"])
+        # With points the day stands first; else only figures beyond 12 tell them apart.
+        if parts["by2"] != "." and day <= 12:
+            if month <= 12 and month != day:
+                raise ValueError
+            day, month = month, day
+    elif month_alone := parts["month3"] or parts["month4"]:
+        first = date(year, int(month_alone), 1)
+        return _months(year, first.month)
+    else:
+        day, month = int(parts["day"]), int(parts["month"])
+    if parts["time"]:
+        return _days(_date_of(parse_time(f"{date(year, month, day)}T{parts['time'][1:]}")))
+    return _days(date(year, month, day))
+
+
+def _unreadable(text: str, today: date | None) -> Iterator[Named]:
+    """Dates of no calendar, of a year that is none, and those that may be either of two days."""
+    for figures in _FIGURES.finditer(text):
+        try:
+            _in_figures(figures)
+        except (ValueError, OverflowError, InputError):
+            yield Named(*figures.span(), _NEVER, way=UNKNOWN)
+    end = 0
+    for begin in _begins(text, _CALENDAR_WORDS):
+        match = _CALENDAR.match(text, begin)
+        if match is None or begin < end:
+            continue
+        end = match.end()
+        try:
+            # Where nobody knows the year, it may be a leap year.
+            if _named(match, text, today or date(2000, 12, 31)) is None:
+                continue
+        except (ValueError, OverflowError):
+            yield Named(begin, end, _NEVER, way=UNKNOWN)
+            continue
+        stated = _STATED_YEAR.search(match[0])
+        behind = None if stated else _OTHER_YEAR.match(text, end)
+        dayless = match["month3"] or match["month5"]
+        before = _OTHER_DAY.search(text[:begin]) if dayless or not stated else None
+        if behind or before:
+            begin = begin if before is None else before.start()
+            yield Named(begin, end if behind is None else behind.end(), _NEVER, way=UNKNOWN)
+
+
+def _of_stated_years(text: str, places: list[Named], spoken: list[Named]) -> list[Named]:
+    """Dates without a year of the one that the question names beside them: "March last year"."""
+    years = [each for each in (*places, *spoken) if _is_year(each) and not each.way]
+    found: list[Named] = []
+    for place in places:
+        if place.way or _is_year(place) or _STATED_YEAR.search(text[place.begin : place.end]):
+            found.append(place)
+            continue
+        if _SOME_YEAR.search(text):
+            found.append(place._replace(way=UNKNOWN))
+            continue
+        beside = [each for each in years if _is_of(text, place, each)]
+        plain = [each for each in years if not _is_bound(text, each)]
+        if beside or (plain and not any(_joined(text, place, each) for each in years)):
+            own = (beside or plain)[0]
+            again = _named_again(text, place, date(own.span[0].year, 12, 31))
+            others = [each for each in years if each != own]
+            several = any(not beside or _joined(text, own, each) for each in others)
+            if several or again.span[0].year != own.span[0].year:
+                again = again._replace(way=UNKNOWN)
+            if beside:
+                begin, end = min(place.begin, own.begin), max(place.end, own.end)
+                again = again._replace(begin=begin, end=end)
+            # Whatever is joined to it has its year, too.
+            if found and again.span[0] < found[-1].span[0] and _joined(text, found[-1], again):
+                again = again._replace(way=UNKNOWN)
+            place = again
+        found.append(place)
+    return found
+
+
+def _is_year(place: Named) -> bool:
+    first, behind = place.span
+    return first.replace(month=1, day=1) == first and (behind - first).days in (365, 366)
+
+
+def _is_of(text: str, place: Named, year: Named) -> bool:
+    """Whether a year stands beside a date, and is not bounded itself."""
+    if place.begin < year.begin:
+        return _OF_YEAR.fullmatch(text[place.end : year.begin]) is not None
+    between = _OF_YEAR.fullmatch(text[year.end : place.begin])
+    return between is not None and not _is_bound(text, year)
+
+
+def _is_bound(text: str, place: Named) -> bool:
+    before = text[: place.begin]
+    return (ONE_SIDED.search(before) or EXCEPT.search(before)) is not None
+
+
+def _joined(text: str, one: Named, two: Named) -> bool:
+    one, two = sorted((one, two))
+    return JOINED.fullmatch(text[one.end : two.begin]) is not None
+
+
+def _distances(text: str, today: date) -> Iterator[Named]:
+    """What lies at most, or at least, so far back from today, and the last so many days."""
+    for match in _BEYOND_AGO.finditer(text):
+        with suppress(ValueError, OverflowError):
+            span, way = _beyond(_days(today), match, -1)
+            yield Named(*match.span(), (span[0], today + _DAY) if way == "in" else span, 0, way)
+    for match in _OR_SO_AGO.finditer(text):
+        yield Named(*match.span(), _NEVER, 0, UNKNOWN)
+    for match in _LAST_FEW.finditer(text):
+        with suppress(ValueError, OverflowError):
+            length = {"day": 1, "week": 7, "month": 31}[match["unit"].lower()]
+            first = today - length * _count(match["number"]) * _DAY
+            yield Named(*match.span(), (first, today + _DAY))
+
+
+def _since_weekday(text: str, today: date, over: bool) -> Iterator[Named]:
+    """The latest day before today of the name in "since Monday"; "after" it if that is over."""
+    for match in _BARE_WEEKDAY.finditer(text):
+        if over or text[: match.start()].lower().endswith("since "):
+            with suppress(ValueError, OverflowError):
+                yield Named(*match.span(), _unit(today, match["day"].lower(), -1))
+
+
+def _beyond(span: Span, match: re.Match[str], way: int) -> tuple[Span, str]:
+    """The days that a distance before (-1) or after (1) others leads to, and how they bound."""
+    number, unit = _count(match["number"]), match["unit"].lower()
+    if match["less"]:
+        if way < 0:
+            return (_away(span[0], -number, unit), span[0]), "in"
+        return (span[1], _away(span[1], number, unit)), "in"
+    day = _away(span[0] if way < 0 else span[1] - _DAY, way * number, unit)
+    if match["least"]:
+        return _days(day), "until" if way < 0 else "since"
+    return _days(day), "before" if way < 0 else "after"
+
+
+def _away(day: date, number: int, unit: str) -> date:
+    """The day that is so many days, weeks, months or years away, at most the last of its month."""
+    if unit in ("day", "week"):
+        return day + number * (_DAY if unit == "day" else _WEEK)
+    months = number * (12 if unit == "year" else 1)
+    first, behind = _months(day.year, day.month + months)
+    return min(first + (day.day - 1) * _DAY, behind - _DAY)
 
 
 def _longest(places: Iterable[Named]) -> list[Named]:
@@ -418,20 +661,23 @@ def _of_one_year(text: str, one: Named, two: Named) -> tuple[Named, Named]:
 
 def _named_again(text: str, place: Named, today: date) -> Named:
     """The same days of a text as of another day; what is reckoned from today stays."""
-    again = _narrowed(text, [Named(*each) for each in _named_spans(text, today)])
+    again = _narrowed(text, [Named(*each) for each in _dates(text, today)])
     return next((each for each in again if each[:2] == place[:2]), place)
 
 
 def _narrowed(text: str, places: Iterable[Named]) -> Iterator[Named]:
     """Days that are named, with what the words beside them take of them; without those of none."""
     for place in places:
+        if place.way:
+            yield place
+            continue
         with suppress(ValueError, OverflowError):  # no such day
             yield _beside_words(text, _to_a_day(text, place))
 
 
 def _to_a_day(text: str, place: Named) -> Named:
     """The days from the one that is named to another of its month: "May 3-10, 2023"."""
-    _, end, (first, behind), _ = place
+    end, (first, behind) = place.end, place.span
     match = _DAY_BEHIND.match(text, end)
     if match is None or behind - first > _DAY:
         return place
@@ -442,10 +688,12 @@ def _to_a_day(text: str, place: Named) -> Named:
 
 def _beside_words(text: str, place: Named) -> Named:
     """The days that are named with what the words before them take of them, or lead to."""
-    begin, end, span, edge = place
+    begin, end, span, edge, way = place
     for _ in range(_NESTED):
         before = text[max(0, begin - _LOOK) : begin]
-        if (match := _STRETCH.search(before)) and (match["number"] or match["many"]):
+        if match := _BEYOND_DATE.search(before):
+            span, way = _beyond_date(span, match)
+        elif (match := _STRETCH.search(before)) and (match["number"] or match["many"]):
             span = _beside(span, match)
         elif match := _MOVED.search(before.removesuffix("the ").rstrip() + " "):
             span = _moved(span, match)
@@ -461,7 +709,18 @@ def _beside_words(text: str, place: Named) -> Named:
         begin -= len(before) - match.start()
         if match := _DETERMINED.search(text[max(0, begin - _LOOK) : begin]):
             begin -= len(match[0])
-    return Named(begin, end, span, edge)
+        if way:
+            break
+    return Named(begin, end, span, edge, way)
+
+
+def _beyond_date(span: Span, match: re.Match[str]) -> tuple[Span, str]:
+    """What lies within or beyond a distance that a match of `_BEYOND_DATE` tells of."""
+    if match["before"] or match["after"]:
+        return _beyond(span, match, -1 if match["before"] else 1)
+    if not match["less"]:
+        return _NEVER, UNKNOWN  # on two sides
+    return (_beyond(span, match, -1)[0][0], _beyond(span, match, 1)[0][1]), "in"
 
 
 def _part(span: Span, match: re.Match[str]) -> Span | None:
@@ -505,15 +764,11 @@ def _beside(span: Span, match: re.Match[str]) -> Span:
     """The whole time before or after a span that a match of `_STRETCH` tells of."""
     unit, before = match["unit"].lower(), match["way"].lower() in ("before", "preceding")
     from_ = span[0] if before else span[1]
+    way = -1 if before else 1
     if match["number"] is None:
-        to = from_ + (-1 if before else 1) * _LARGER[unit] * _DAY
-    elif unit == "month":
-        number = _count(match["number"]) * (-1 if before else 1)
-        first, behind = _months(from_.year, from_.month + number)
-        to = min(first + (from_.day - 1) * _DAY, behind - _DAY)
+        to = from_ + way * _LARGER[unit] * _DAY
     else:
-        length = _DAY if unit == "day" else _WEEK
-        to = from_ + (-1 if before else 1) * _count(match["number"]) * length
+        to = _away(from_, way * _count(match["number"]), unit)
     return (to, from_) if before else (from_, to)
 
 
@@ -550,7 +805,7 @@ def _spoken_years(text: str, today: date) -> Iterator[_Place]:
                 years = _count(parts["number2"])
                 yield *match.span(), (_months(today.year - years, today.month)[0], today + _DAY)
             else:
-                back = _count(parts["number"]) if parts["number"] else 1
+                back = _count(parts["number"]) if parts["number"] else 1 + bool(parts["second"])
                 back = {"this": 0, "next": -1}.get((parts["which"] or "").lower(), back)
                 yield *match.span(), _months(today.year - back, 1, 12)
         except (ValueError, OverflowError):

@@ -279,7 +279,7 @@ def test_told_days_of_anything(text: str, said: float) -> None:
         ("What is on next week?", None),
         ("What was on next week?", None),
         ("Who may come, and when?", None),
-        ("What of 31 February 2023?", ("2023-02-01", "2023-03-01")),
+        ("What of 31 February 2023?", None),
         ("", None),
     ],
 )
@@ -379,6 +379,132 @@ def test_asked_window_of_bounds(
     start, stop = window
     end = math.inf if stop is None else math.nextafter(parse_time(stop), -math.inf)
     assert found == (-math.inf if start is None else parse_time(start), end)
+
+
+@pytest.mark.parametrize(
+    ("words", "window"),
+    [
+        # The year that is said beside a month.
+        ("last year in March", ("2022-03-01", "2022-04-01")),
+        ("in March last year", ("2022-03-01", "2022-04-01")),
+        ("in March of last year", ("2022-03-01", "2022-04-01")),
+        ("in August two years ago", ("2021-08-01", "2021-09-01")),
+        ("on 5 May last year", ("2022-05-05", "2022-05-06")),
+        ("on the first weekend of June two years ago", ("2021-06-04", "2021-06-07")),
+        ("between March and May last year", ("2022-03-01", "2022-06-01")),
+        ("before March last year", (None, "2022-03-01")),
+        ("in March of the year before last", ("2021-03-01", "2021-04-01")),
+        ("in March next year", ("2024-03-01", "2024-04-01")),
+        ("in Q3 last year", ("2022-07-01", "2022-10-01")),
+        ("in March the year before", None),
+        ("in March, in 2021 or in 2022", None),
+        ("from November to February last year", None),
+        ("today a year ago", None),
+        # What is left out.
+        ("except in May 2023", None),
+        ("outside of May 2023", None),
+        ("other than on 5 May 2023", None),
+        ("but not in May 2023", None),
+        ("apart from May and June 2023", None),
+        ("excluding May 2023", None),
+        ("in any month but May 2023", None),
+        ("with the exception of May 2023", None),
+        ("in 2023 except in May", ("2023-01-01", "2024-01-01")),
+        ("to save in May 2023", ("2023-05-01", "2023-06-01")),
+        # Distances.
+        ("more than two weeks ago", (None, "2023-10-06")),
+        ("at least three months ago", (None, "2023-07-21")),
+        ("over a year ago", (None, "2022-10-20")),
+        ("less than a week ago", ("2023-10-13", "2023-10-21")),
+        ("within 3 days of 5 May", ("2023-05-02", "2023-05-09")),
+        ("more than two weeks after 5 May 2023", ("2023-05-20", None)),
+        ("no more than 5 days before 20 May 2023", ("2023-05-15", "2023-05-20")),
+        ("in the last 10 days", ("2023-10-10", "2023-10-21")),
+        ("in last 10 days", ("2023-10-10", "2023-10-21")),
+        ("2-3 weeks ago", None),
+        ("more than 3 days from 5 May 2023", None),
+        # What cannot be read.
+        ("on 15 September 1066", None),
+        ("after 15 September 99999", None),
+        ("on May 5, 1066", None),
+        ("in May 1066", None),
+        ("on 5 May '22", None),
+        ("on February 30 last year", None),
+        ("on 29 February last year", None),
+        ("on 2023-02-31", None),
+        ("on 131 May 2023", None),
+        ("between 3 May 2023 and 31 June 2023", None),
+        ("on 5 May 10 am", ("2023-05-05", "2023-05-06")),
+        # Other ways to write a day.
+        ("since Monday", ("2023-10-16", None)),
+        ("after Friday", ("2023-10-14", None)),
+        ("after Friday, 5 May 2023", ("2023-05-06", None)),
+        ("after 10:30 on 5 May 2023", ("2023-05-05", None)),
+        ("on 15/06/2023", ("2023-06-15", "2023-06-16")),
+        ("on 06/15/2023", ("2023-06-15", "2023-06-16")),
+        ("on 05/06/2023", None),
+        ("from 01/06/2023 to 20/06/2023", None),
+        ("after 12.9.2023", ("2023-09-13", None)),
+        ("in 2023-05", ("2023-05-01", "2023-06-01")),
+        ("in 06/2023", ("2023-06-01", "2023-07-01")),
+        ("after 2023-09-11T10:00", ("2023-09-11", None)),
+        ("before 2023-09-11 10:00", (None, "2023-09-12")),
+        ("on 2023-09-11T23:00-05:00", ("2023-09-12", "2023-09-13")),
+        ("on 2023-09-11T25:00", None),
+        ("in Q3 2023", ("2023-07-01", "2023-10-01")),
+        ("in 2023 Q2", ("2023-04-01", "2023-07-01")),
+        ("in H1 of 2023", ("2023-01-01", "2023-07-01")),
+        ("in Q4", ("2023-10-01", "2024-01-01")),
+        # Two that exclude each other.
+        ("in May 2022 before March 2022", None),
+    ],
+)
+def test_asked_window_is_certain_or_none(
+    words: str, window: tuple[str | None, str | None] | None
+) -> None:
+    found = (
+        asked_window(f"What did Ann repair {words}?", OCTOBER),
+        asked_window(f"{words[0].upper()}{words[1:]}, what did Ann repair?", OCTOBER),
+    )
+    if window is None:
+        assert found == (None, None)
+        return
+    start, stop = window
+    end = math.inf if stop is None else math.nextafter(parse_time(stop), -math.inf)
+    assert found == ((-math.inf if start is None else parse_time(start), end),) * 2
+
+
+@given(
+    st.integers(1, 60),
+    st.sampled_from(["day", "week"]),
+    st.dates(date(1990, 1, 1), date(2080, 12, 31)),
+)
+def test_asked_window_of_a_distance_is_that_of_a_calendar(
+    number: int, unit: str, today: date
+) -> None:
+    asked = parse_time(today)
+    length = number * (86_400.0 if unit == "day" else 604_800.0)
+    bounds = {
+        f"more than {number} {unit}s ago": (-math.inf, asked - length),
+        f"at least {number} {unit}s ago": (-math.inf, asked - length + 86_400.0),
+        f"less than {number} {unit}s ago": (asked - length, asked + 86_400.0),
+        f"within {number} {unit}s of {today}": (asked - length, asked + length + 86_400.0),
+    }
+    for words, (start, stop) in bounds.items():
+        window = asked_window(f"What happened {words}?", asked)
+        assert window == (start, math.nextafter(stop, -math.inf))
+
+
+@given(st.dates(date(1990, 1, 1), date(2080, 12, 31)))
+def test_asked_window_of_figures_is_one_day_or_none(day: date) -> None:
+    window = asked_window(f"What happened on {day}?", OCTOBER)
+    assert window is not None
+    for form in ("%d.%m.%Y", "%Y/%m/%d", "%Y-%m-%dT12:00"):
+        assert asked_window(f"What happened on {day:{form}}?", OCTOBER) == window
+    certain = day.day > 12 or day.day == day.month
+    for form in ("%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y"):
+        found = asked_window(f"What happened on {day:{form}}?", OCTOBER)
+        assert found == (window if certain else None)
 
 
 days_of = st.dates(date(1990, 1, 1), date(2080, 12, 31))
