@@ -131,8 +131,8 @@ def _records(
         yield {"validity": _told(said)}
     split = SplitNames.of(store)
     if split.hashes:
-        said = [*store.texts(kind=CONCEPT), *(name for _, name, _ in store.aliases())]
-        if alone := sorted({name for name in said if name in split}):
+        known = [*store.texts(kind=CONCEPT), *(name for _, name, _ in store.aliases())]
+        if alone := sorted({name for name in known if name in split}):
             yield {"split_names": alone}
     for kind, (value, _) in store.learned.rows().items():
         if value is not None:
